@@ -1,0 +1,19 @@
+//! The words that every other crate shares: ranks, paths, attributes, generations, chunks, limits and error numbers.
+//!
+//! Nothing here does I/O, reads a clock or holds state. A type lives here when more than one crate must agree on it;
+//! how it looks on the network is the `wire` crate's affair.
+
+mod attributes;
+mod chunk;
+mod errno;
+pub mod limits;
+mod path;
+mod rank;
+mod time;
+
+pub use attributes::{Attributes, Generation, Kind, Timestamp};
+pub use chunk::{CHUNK_BYTES, ChunkIndex, Extent, PIECE_BYTES, chunk_bytes};
+pub use errno::Errno;
+pub use path::{Name, NameError, PathError, ViewPath};
+pub use rank::NodeRank;
+pub use time::Time;

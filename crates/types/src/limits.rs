@@ -1,0 +1,71 @@
+//! Every limit of the product in one place, each with its reason.
+
+use std::time::Duration;
+
+/// A directory entry's name, bytes (`NAME_MAX` of Linux).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// A path below the view's root, bytes (`PATH_MAX` less its NUL, and the leading slash is not counted).
+pub const PATH_BYTES_MAX: usize = 4095;
+
+/// A symbolic link's target, bytes (`PATH_MAX` less its NUL).
+pub const TARGET_BYTES_MAX: usize = 4095;
+
+/// Entries up to which a listing carries attributes (option `--listing-limit`). A listing of 4,096 entries is some
+/// 0.5 MB; the attributes of a larger directory cost a busy metadata server more than most programs ask for.
+pub const LISTING_ENTRIES_FULL: usize = 4096;
+
+/// Entries a listing may have at all. At 32 bytes a name this is half a gigabyte, more than any budget should hold.
+pub const LISTING_ENTRIES_MAX: usize = 8 << 20;
+
+/// A listing's encoded size, bytes; the body limit of the protocol follows from it.
+pub const LISTING_BYTES_MAX: usize = 512 << 20;
+
+/// Names asked for at once when a listing carries no attributes: `ls -l` of 10,000 files takes 40 questions.
+pub const ATTRIBUTES_PAGE_NAMES: usize = 256;
+
+/// A frame's head (request or answer without its body), bytes: a page of 256 longest names and a longest path fit.
+pub const HEAD_BYTES_MAX: usize = 128 << 10;
+
+/// How long a request may take, whatever dies (option `--deadline`).
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a peer may take to shake hands: a stranger must not hold a connection open for nothing.
+pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Requests one peer may have under way at a node. A whole fan-out of busy children stays below it; above it the
+/// connection is read no further, so that the child waits and nothing is lost.
+pub const PEER_REQUESTS_MAX: usize = 1024;
+
+/// Bytes of one body that may be under way to a peer without its credit: two pieces keep a hop's pipe full (the
+/// next piece is on its way while the last one is acknowledged).
+pub const BODY_CREDIT_BYTES: usize = 512 << 10;
+
+/// Reads of the backing file system at once on one node (option `--backing-concurrency`).
+pub const BACKING_CONCURRENCY: usize = 64;
+
+/// Descriptors a node keeps open on the backing file system, directories and files each. RLIMIT_NOFILE is 1,024 by
+/// default, and a daemon that kept one a file died of it.
+pub const BACKING_DESCRIPTORS: usize = 256;
+
+/// Memory for caches: a tenth of the node's, at most this, bytes (option `--budget`).
+pub const BUDGET_BYTES_MAX: u64 = 4 << 30;
+
+/// The least budget that works: some chunks in flight and the listings of a start-up, bytes.
+pub const BUDGET_BYTES_MIN: u64 = 16 << 20;
+
+/// Chunks a node asks for ahead of a program that reads a file in order. Eight chunks keep a 1 Gbit/s server busy
+/// over three hops of 10 ms each.
+pub const READ_AHEAD_CHUNKS: u64 = 8;
+
+/// Nodes of a job (the design is meant for 100,000).
+pub const NODES_MAX: usize = 1 << 20;
+
+/// Fan-out of the tree (option `--fanout`).
+pub const FAN_OUT_MAX: u32 = 1024;
+
+/// Threads that read the kernel's requests (option `--readers`); more than two measured no gain.
+pub const KERNEL_READERS: usize = 2;
+
+/// Requests the kernel may have waiting in the background, read-ahead mostly.
+pub const KERNEL_BACKGROUND: u16 = 64;

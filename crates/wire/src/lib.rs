@@ -1,0 +1,12 @@
+//! What nodes say to each other: frames, messages and the encoded directory listing.
+//!
+//! Only encoding and decoding; who says what to whom is decided by the cores, and carried by the transport. Decoding
+//! never trusts a length, allocates no more than the bytes it was given justify, and has fuzz targets.
+
+pub mod frame;
+pub mod listing;
+pub mod message;
+
+pub use frame::{FRAME_HEAD_BYTES, FrameHead, FrameKind};
+pub use listing::{Listing, ListingBuilder, ListingEntry};
+pub use message::{Answer, Class, EntryRecord, FileSystem, Hello, Outcome, Request, WireError};
