@@ -1,1 +1,20 @@
-//! Placeholder.
+//! The core of a node: what it answers at once, what it asks for, whom it asks, and whom it tells.
+//!
+//! Sans-I/O: requests and answers come in through `handle_*` with the time as an argument; decisions go out through
+//! `poll_effect`. Bytes of files never pass through here: a chunk is a handle of the caller's type `B`, which may still
+//! be filling while it is handed on. The same core runs in the daemon and in virtual time.
+//!
+//! The way of a read miss: the kernel's request finds no chunk (`read_path::kernel`), joins or starts a flight
+//! (`InFlight`), whose `Effect::Fetch` the shell carries to the parent or to the backing file system; the answer's
+//! first bytes come back through `handle_body_started` (`read_path::answers`), and everybody who waits gets the handle.
+
+mod effect;
+mod inodes;
+mod read_ahead;
+mod read_path;
+
+pub use effect::{
+    Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source,
+};
+pub use inodes::{InodeId, ROOT_INODE};
+pub use read_path::{Counters, Explanation, Options, ReadPath, StaleInode};

@@ -1,1 +1,10 @@
-//! Placeholder.
+//! Who asks whom: the nodes of a job in trees, by closed formula.
+//!
+//! A tree is an order of the nodes and a fan-out. The node at position `p` asks the node at `(p - 1) / k`; position 0
+//! is the root, the one that reads the backing file system. No node keeps a table of the others, so 100,000 nodes cost
+//! what 2 do. A `Forest` holds the trees of a job; which tree serves a key follows from the key alone. Today a job has
+//! one tree.
+
+mod tree;
+
+pub use tree::{Forest, OverlayError, Tree, TreeIndex};

@@ -41,6 +41,45 @@ pub const PEER_REQUESTS_MAX: usize = 1024;
 /// next piece is on its way while the last one is acknowledged).
 pub const BODY_CREDIT_BYTES: usize = 512 << 10;
 
+/// Bytes a receiver takes before it grants them anew, so that a 1 MiB chunk costs two small frames of credit, not eight.
+/// With one more piece under way it stays below `BODY_CREDIT_BYTES`, or sender and receiver would wait for each other.
+pub const BODY_GRANT_BYTES: usize = 256 << 10;
+
+/// A body that travels on the control connection within its answer, bytes. 16 KiB hold almost every listing and small
+/// file and delay a request behind them by 13 us at 10 Gbit/s.
+pub const CONTROL_BODY_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of bodies gathered into one write on a bulk connection: a cancel waits no longer than this.
+pub const BULK_WRITE_BYTES: usize = 1 << 20;
+
+/// Frames that may wait for a connection's writer: a full window of requests, each cancelled, with credit. A peer that
+/// lets more pile up has stopped reading, and its connection is closed.
+pub const OUTBOX_FRAMES_MAX: usize = 4 * PEER_REQUESTS_MAX;
+
+/// Frames gathered into one write; each takes two of the 1,024 slices that `writev(2)` allows.
+pub const WRITE_FRAMES_MAX: usize = 32;
+
+/// A connection's read buffer, bytes: dozens of requests in one read, and idle connections stay light (a root with 1,024
+/// children holds 8 MiB of them). Bodies are read past it, into their own buffers.
+pub const READ_BUFFER_BYTES: usize = 8 << 10;
+
+/// A first frame's message, bytes: a `Hello` with the longest job name and authentication.
+pub const HELLO_BYTES_MAX: usize = 5 << 10;
+
+/// Connections that have not shaken hands yet. A whole fan-out that starts at once comes through in some rounds, and
+/// strangers cost 256 descriptors and 2 MiB at most; further ones wait in the kernel's backlog.
+pub const STRANGERS_MAX: usize = 256;
+
+/// Addresses of refused strangers that are remembered, so that each is reported once.
+pub const STRANGERS_REPORTED_MAX: usize = 1024;
+
+/// How long a daemon that ends waits for its last answers to leave. `down` has a second in all.
+pub const FLUSH_DEADLINE: Duration = Duration::from_millis(300);
+
+/// How long a peer may leave bytes unacknowledged before its connection counts as lost, and a silent connection goes
+/// unprobed. A dead host must not hold buffers for the 15 minutes that TCP would try.
+pub const SILENCE_MAX: Duration = Duration::from_secs(30);
+
 /// Reads of the backing file system at once on one node (option `--backing-concurrency`).
 pub const BACKING_CONCURRENCY: usize = 64;
 
@@ -69,3 +108,10 @@ pub const KERNEL_READERS: usize = 2;
 
 /// Requests the kernel may have waiting in the background, read-ahead mostly.
 pub const KERNEL_BACKGROUND: u16 = 64;
+
+/// How far the kernel may read ahead of a program on a view, bytes: one chunk, the largest read it makes.
+pub const KERNEL_READ_AHEAD_BYTES: u32 = 1 << 20;
+
+/// Buffer of each thread that reads the kernel's requests, bytes. The largest request on a read-only mount is an ioctl
+/// with 16 KiB of input (the size field of its number has 14 bits); a batch of forgets fills what room there is.
+pub const KERNEL_BUFFER_BYTES: usize = 32 << 10;

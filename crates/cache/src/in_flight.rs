@@ -1,0 +1,187 @@
+//! Questions that are under way, each asked once.
+//!
+//! A flight has a key, a deadline and those who wait for its answer. All flights of a node have the same time limit,
+//! but a child's request brings less time with it, so deadlines are kept in order of their instants.
+
+use std::collections::BTreeSet;
+
+use forebay_types::{Map, Time};
+
+use crate::Key;
+
+/// The number of a question a node asked, never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId(pub u64);
+
+/// One question under way and who waits for it.
+#[derive(Clone, Debug)]
+pub struct Flight<W> {
+    /// What was asked for.
+    pub key: Key,
+    /// When it is given up.
+    pub deadline: Time,
+    /// Who waits, in the order they came.
+    pub waiters: Vec<W>,
+}
+
+/// Whether a question must be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joined {
+    /// Nobody asked yet: ask now, under this number.
+    First(CallId),
+    /// Somebody did: nothing to do.
+    Coalesced(CallId),
+}
+
+/// The questions under way at a node.
+#[derive(Debug)]
+pub struct InFlight<W> {
+    flights: Map<CallId, Flight<W>>,
+    calls: Map<Key, CallId>,
+    deadlines: BTreeSet<(Time, CallId)>,
+    next: u64,
+}
+
+impl<W> Default for InFlight<W> {
+    fn default() -> Self {
+        Self { flights: Map::default(), calls: Map::default(), deadlines: BTreeSet::new(), next: 1 }
+    }
+}
+
+impl<W> InFlight<W> {
+    /// Joins the flight for `key`, or starts one that is given up at `deadline`.
+    pub fn join(&mut self, key: Key, deadline: Time, waiter: Option<W>) -> Joined {
+        if let Some(call) = self.calls.get(&key) {
+            if let Some(flight) = self.flights.get_mut(call) {
+                flight.waiters.extend(waiter);
+            }
+            return Joined::Coalesced(*call);
+        }
+        let call = CallId(self.next);
+        self.next += 1;
+        self.calls.insert(key.clone(), call);
+        self.deadlines.insert((deadline, call));
+        self.flights.insert(call, Flight { key, deadline, waiters: waiter.into_iter().collect() });
+        Joined::First(call)
+    }
+
+    /// Ends a flight and returns it; `None` when it has ended before.
+    pub fn end(&mut self, call: CallId) -> Option<Flight<W>> {
+        let flight = self.flights.remove(&call)?;
+        self.calls.remove(&flight.key);
+        self.deadlines.remove(&(flight.deadline, call));
+        Some(flight)
+    }
+
+    /// Takes the waiters that `leaves` points out, and ends flights that nobody waits for any more (their numbers).
+    pub fn withdraw(&mut self, mut leaves: impl FnMut(&W) -> bool) -> (Vec<W>, Vec<CallId>) {
+        let mut withdrawn = Vec::new();
+        let mut empty = Vec::new();
+        for (call, flight) in &mut self.flights {
+            let before = flight.waiters.len();
+            let (gone, stay) = std::mem::take(&mut flight.waiters).into_iter().partition(|waiter| leaves(waiter));
+            flight.waiters = stay;
+            withdrawn.extend::<Vec<W>>(gone);
+            if before > 0 && flight.waiters.is_empty() {
+                empty.push(*call);
+            }
+        }
+        empty.sort_unstable();
+        empty.iter().for_each(|call| drop(self.end(*call)));
+        (withdrawn, empty)
+    }
+
+    /// Whether `key` is under way.
+    #[must_use]
+    pub fn contains(&self, key: &Key) -> bool {
+        self.calls.contains_key(key)
+    }
+
+    /// The flight, if it is still under way.
+    #[must_use]
+    pub fn get(&self, call: CallId) -> Option<&Flight<W>> {
+        self.flights.get(&call)
+    }
+
+    /// The earliest deadline.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The flights whose time is over, earliest first.
+    #[must_use]
+    pub fn expired(&self, now: Time) -> Vec<CallId> {
+        self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, call)| *call).collect()
+    }
+
+    /// All flights, in the order they started.
+    #[must_use]
+    pub fn calls(&self) -> Vec<CallId> {
+        let mut calls: Vec<CallId> = self.flights.keys().copied().collect();
+        calls.sort_unstable();
+        calls
+    }
+
+    /// Number of flights.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_types::ViewPath;
+    use proptest::prelude::*;
+
+    fn key(number: u8) -> Key {
+        Key::Listing { dir: ViewPath::new(format!("d{number}").as_bytes()).unwrap() }
+    }
+
+    proptest! {
+        /// However joins, ends, withdrawals and deadlines mix: a key has one flight, and each waiter leaves once.
+        #[test]
+        fn every_waiter_leaves_exactly_once(steps in proptest::collection::vec((0u8..5, 0u8..6, 0u64..50), 1..200)) {
+            let mut table = InFlight::<usize>::default();
+            let mut open: std::collections::BTreeMap<u8, CallId> = Default::default();
+            let mut left = Vec::new();
+            for (waiter, (action, number, time)) in steps.iter().copied().enumerate() {
+                match action {
+                    0 | 1 => match table.join(key(number), Time(time), Some(waiter)) {
+                        Joined::First(call) => prop_assert!(open.insert(number, call).is_none()),
+                        Joined::Coalesced(call) => prop_assert_eq!(open.get(&number), Some(&call)),
+                    },
+                    2 => if let Some(call) = open.remove(&number) {
+                        left.extend(table.end(call).unwrap().waiters);
+                        prop_assert!(table.end(call).is_none());
+                    },
+                    3 => {
+                        let (gone, empty) = table.withdraw(|waiter| waiter % 5 == usize::from(number));
+                        left.extend(gone);
+                        open.retain(|_, call| !empty.contains(call));
+                    }
+                    _ => for call in table.expired(Time(time)) {
+                        left.extend(table.end(call).unwrap().waiters);
+                        open.retain(|_, other| *other != call);
+                    },
+                }
+                prop_assert_eq!(table.len(), open.len());
+                prop_assert_eq!(table.next_deadline().is_some(), !table.is_empty());
+            }
+            for call in table.calls() {
+                left.extend(table.end(call).unwrap().waiters);
+            }
+            left.sort_unstable();
+            let joined = steps.iter().enumerate().filter(|(_, step)| step.0 < 2).map(|(waiter, _)| waiter);
+            prop_assert_eq!(left, joined.collect::<Vec<_>>());
+        }
+    }
+}

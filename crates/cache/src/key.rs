@@ -1,0 +1,92 @@
+//! What can be asked for and kept, by one name each.
+
+use std::sync::Arc;
+
+use forebay_types::{ChunkIndex, Generation, Name, ViewPath};
+use forebay_wire::{EntryRecord, Listing, Request};
+
+/// The name under which an answer is kept and questions are joined.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum Key {
+    /// A directory's complete listing.
+    Listing { dir: ViewPath },
+    /// The attributes of one page of a listing that came without them.
+    Page { dir: ViewPath, generation: Generation, page: u32 },
+    /// One name in a directory that cannot be listed; kept as a negative answer when it does not exist.
+    Name { dir: ViewPath, name: Name },
+    /// A chunk of one version of a file.
+    Chunk { file: ViewPath, generation: Generation, index: ChunkIndex },
+    /// Sizes of the file system that holds a path; joined, never kept.
+    FileSystem { path: ViewPath },
+}
+
+impl Key {
+    /// The key of a request that reads; `None` for requests about the job itself.
+    #[must_use]
+    pub fn of(request: &Request) -> Option<Self> {
+        Some(match request.clone() {
+            Request::Listing { dir } => Self::Listing { dir },
+            Request::Page { dir, generation, page, .. } => Self::Page { dir, generation, page },
+            Request::Lookup { dir, name } => Self::Name { dir, name },
+            Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
+            Request::FileSystem { path } => Self::FileSystem { path },
+            Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown => return None,
+        })
+    }
+
+    /// The path the key is about.
+    #[must_use]
+    pub fn path(&self) -> &ViewPath {
+        match self {
+            Self::Listing { dir } | Self::Page { dir, .. } | Self::Name { dir, .. } => dir,
+            Self::Chunk { file, .. } => file,
+            Self::FileSystem { path } => path,
+        }
+    }
+}
+
+/// An answer as it is kept. `B` is the handle of a chunk's bytes.
+#[derive(Clone, Debug)]
+pub enum Object<B> {
+    /// A directory's complete listing.
+    Listing(Listing),
+    /// Records of a page or of one name, `None` for what does not exist.
+    Entries(Arc<[Option<EntryRecord>]>),
+    /// A chunk's bytes.
+    Chunk(B),
+}
+
+/// What counters tell apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum ObjectKind {
+    Attributes,
+    Listings,
+    Chunks,
+}
+
+impl<B> Object<B> {
+    /// The kind it is counted as.
+    #[must_use]
+    pub fn kind(&self) -> ObjectKind {
+        match self {
+            Self::Listing(_) => ObjectKind::Listings,
+            Self::Entries(_) => ObjectKind::Attributes,
+            Self::Chunk(_) => ObjectKind::Chunks,
+        }
+    }
+
+    /// Bytes it holds, without a chunk's (whose owner knows).
+    #[must_use]
+    pub fn own_bytes(&self) -> u64 {
+        match self {
+            Self::Listing(listing) => listing.bytes().len() as u64,
+            Self::Entries(records) => {
+                let targets: usize = records.iter().flatten().map(|record| record.target.len()).sum();
+                (records.len() * size_of::<Option<EntryRecord>>() + targets) as u64
+            }
+            Self::Chunk(_) => 0,
+        }
+    }
+}

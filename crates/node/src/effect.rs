@@ -1,0 +1,169 @@
+//! What goes in and out of the core.
+
+use std::sync::Arc;
+
+use forebay_cache::CallId;
+use forebay_types::{Attributes, Errno, Extent, NodeRank, Time};
+use forebay_wire::{EntryRecord, FileSystem, Listing, Request};
+
+use crate::InodeId;
+
+/// A kernel request that waits for its answer; the shell's number for it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KernelTicket(pub u64);
+
+/// A peer's request that waits for its answer; the shell's number for it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PeerTicket(pub u64);
+
+/// What the kernel asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KernelRequest<'a> {
+    /// The entry `name` of a directory.
+    Lookup {
+        /// The directory.
+        parent: InodeId,
+        /// The name, unchecked.
+        name: &'a [u8],
+    },
+    /// Attributes of an inode.
+    Attributes {
+        /// The inode.
+        inode: InodeId,
+    },
+    /// A symbolic link's target.
+    Readlink {
+        /// The inode.
+        inode: InodeId,
+    },
+    /// A directory's listing.
+    Directory {
+        /// The inode.
+        inode: InodeId,
+    },
+    /// Bytes of a file.
+    Read {
+        /// The inode.
+        inode: InodeId,
+        /// Which bytes; may reach past the end.
+        extent: Extent,
+    },
+    /// Sizes of the file system an inode lies on.
+    FileSystem {
+        /// The inode.
+        inode: InodeId,
+    },
+}
+
+/// An inode as the kernel is told of it; counted as one lookup, to be forgotten later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its number in this view.
+    pub inode: InodeId,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+/// A piece of a read's answer: bytes `offset_bytes..+len_bytes` of a chunk that may still be filling.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part<B> {
+    /// The chunk's bytes.
+    pub body: B,
+    /// Offset in the chunk.
+    pub offset_bytes: usize,
+    /// Length.
+    pub len_bytes: usize,
+}
+
+/// What the kernel is told.
+#[derive(Clone, Debug)]
+pub enum KernelAnswer<B> {
+    /// The name exists.
+    Entry(Entry),
+    /// It does not, and the kernel may remember that.
+    Absent,
+    /// Attributes.
+    Attributes(Attributes),
+    /// A symbolic link's target.
+    Target(Vec<u8>),
+    /// A directory's listing, to be encoded from the position the kernel asked for.
+    Directory(Listing),
+    /// A file's bytes: the parts in order; none at or past the end.
+    Read(Vec<Part<B>>),
+    /// Sizes of a file system.
+    FileSystem(FileSystem),
+    /// An error.
+    Failed(Errno),
+}
+
+/// What a peer is told.
+#[derive(Clone, Debug)]
+pub enum PeerAnswer<B> {
+    /// A complete listing.
+    Listing(Listing),
+    /// Records for the names asked for.
+    Entries(Arc<[Option<EntryRecord>]>),
+    /// A chunk, which may still be filling: forwarded while it arrives.
+    Body(B),
+    /// Sizes of a file system.
+    FileSystem(FileSystem),
+    /// An error.
+    Failed(Errno),
+}
+
+/// What a source answered to a fetch, but for chunks (see `ReadPath::handle_body_started`).
+#[derive(Clone, Debug)]
+pub enum Answered {
+    /// A complete listing, checked.
+    Listing(Listing),
+    /// Records for the names asked for.
+    Entries(Vec<Option<EntryRecord>>),
+    /// Sizes of a file system.
+    FileSystem(FileSystem),
+    /// An error of the backing file system or of the way there.
+    Failed(Errno),
+}
+
+/// Whom a question goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Another node.
+    Peer(NodeRank),
+    /// The backing file system, read by this node.
+    Backing,
+}
+
+/// What the shell is to do.
+#[derive(Clone, Debug)]
+pub enum Effect<B> {
+    /// Ask `source`; bring the answer back under `call` before `deadline`.
+    Fetch {
+        /// Number of the question.
+        call: CallId,
+        /// Whom to ask.
+        source: Source,
+        /// What to ask.
+        request: Request,
+        /// When the answer is of no use any more.
+        deadline: Time,
+    },
+    /// Nobody waits for `call` any more.
+    Cancel {
+        /// Number of the question.
+        call: CallId,
+    },
+    /// Answer the kernel.
+    AnswerKernel {
+        /// Which request.
+        ticket: KernelTicket,
+        /// The answer.
+        answer: KernelAnswer<B>,
+    },
+    /// Answer a peer.
+    AnswerPeer {
+        /// Which request.
+        ticket: PeerTicket,
+        /// The answer.
+        answer: PeerAnswer<B>,
+    },
+}

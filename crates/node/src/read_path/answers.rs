@@ -1,0 +1,107 @@
+//! What sources bring: kept if it is true for the job, handed to everybody who waits, errors passed on as they are.
+//!
+//! An error is never kept: the next one who asks makes the question be asked again. The one absence that is kept is a
+//! name that the backing file system itself said does not exist.
+
+use std::sync::Arc;
+
+use forebay_cache::{CallId, Key, Object};
+use forebay_types::{Errno, Time};
+
+use super::entries::Known;
+use super::{ReadPath, Waiter};
+use crate::{Answered, KernelAnswer, PeerAnswer};
+
+impl<B: Clone> ReadPath<B> {
+    /// Takes the answer to a question other than a chunk's, or any question's failure.
+    pub fn handle_answer(&mut self, call: CallId, answered: Answered) {
+        let Some(key) = self.in_flight.get(call).map(|flight| flight.key.clone()) else { return };
+        match (&key, answered) {
+            (Key::Listing { .. }, Answered::Listing(listing)) => {
+                self.keep(&key, Object::Listing(listing.clone()));
+                let known = Known { listing: Some(listing.clone()), ..Known::default() };
+                self.deliver(call, known, PeerAnswer::Listing(listing));
+            }
+            (Key::Page { .. } | Key::Name { .. }, Answered::Entries(records)) => {
+                let records: Arc<[_]> = records.into();
+                self.keep(&key, Object::Entries(Arc::clone(&records)));
+                let known = Known { entries: Some((key, Arc::clone(&records))), ..Known::default() };
+                self.deliver(call, known, PeerAnswer::Entries(records));
+            }
+            (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(call, sizes),
+            (_, Answered::Failed(errno)) => self.end_flight(call, errno),
+            // A source that answers something else than it was asked is broken; its answer is not used.
+            _ => self.end_flight(call, Errno::EPROTO),
+        }
+    }
+
+    /// Ends a flight with an error that everybody who waits is told. A directory that may not be listed may still be
+    /// searched, so its lookups go on by name.
+    pub(super) fn end_flight(&mut self, call: CallId, errno: Errno) {
+        let Some(flight) = self.in_flight.end(call) else { return };
+        let try_by_name = errno == Errno::EACCES && matches!(flight.key, Key::Listing { .. });
+        for waiter in flight.waiters {
+            match waiter {
+                Waiter::Kernel { ticket, operation, known } if try_by_name && operation.can_go_by_name() => {
+                    self.resume(flight.deadline, ticket, operation, Known { unlistable: true, ..known });
+                }
+                Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
+                Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, errno),
+                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+            }
+        }
+    }
+
+    fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
+        self.objects.insert(key.clone(), object, 0);
+        self.pin_if_wanted(key);
+    }
+
+    fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
+        let Some(flight) = self.in_flight.end(call) else { return };
+        for waiter in flight.waiters {
+            match waiter {
+                Waiter::Kernel { ticket, operation, known } => {
+                    let known = known.with(&arrived);
+                    self.resume(flight.deadline, ticket, operation, known);
+                }
+                Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, Errno::EPROTO),
+                Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
+            }
+        }
+    }
+
+    fn deliver_file_system(&mut self, call: CallId, sizes: forebay_wire::FileSystem) {
+        let Some(flight) = self.in_flight.end(call) else { return };
+        for waiter in flight.waiters {
+            match waiter {
+                Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::FileSystem(sizes)),
+                Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, Errno::EPROTO),
+                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::FileSystem(sizes)),
+            }
+        }
+    }
+
+    /// The time by which a flight must end; for shells that follow a body.
+    #[must_use]
+    pub fn deadline_of(&self, call: CallId) -> Option<Time> {
+        self.in_flight.get(call).map(|flight| flight.deadline)
+    }
+}
+
+impl Known {
+    /// What is known with what has arrived.
+    fn with(self, arrived: &Self) -> Self {
+        Self {
+            listing: arrived.listing.clone().or(self.listing),
+            entries: arrived.entries.clone().or(self.entries),
+            unlistable: self.unlistable,
+        }
+    }
+}
+
+impl super::kernel::Operation {
+    fn can_go_by_name(&self) -> bool {
+        !matches!(self, Self::Directory { .. } | Self::FileSystem)
+    }
+}

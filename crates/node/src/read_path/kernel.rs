@@ -1,0 +1,277 @@
+//! The kernel's requests: answered at once from what is known, else parked until it has arrived.
+//!
+//! An operation is resumed from its beginning when something arrives, with that thing in hand (`Known`); so there is
+//! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
+
+use forebay_cache::Key;
+use forebay_types::{Errno, Extent, Kind, Name, Time, ViewPath};
+use forebay_wire::{ListingEntry, Request};
+
+use super::chunks::FoundChunk;
+use super::entries::{Known, Search};
+use super::{ReadPath, Waiter};
+use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Part, ROOT_INODE};
+
+/// A kernel request that is parked, or about to be answered.
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    Lookup { dir: ViewPath, name: Name },
+    Attributes { inode: InodeId },
+    Readlink { inode: InodeId },
+    Directory { dir: ViewPath },
+    FileSystem,
+}
+
+/// A read whose chunks have not all arrived.
+#[derive(Debug)]
+pub(super) struct PendingRead<B> {
+    parts: Vec<PendingPart<B>>,
+    missing: usize,
+}
+
+#[derive(Debug)]
+struct PendingPart<B> {
+    body: Option<B>,
+    offset_bytes: usize,
+    len_bytes: usize,
+}
+
+/// What an operation came to.
+enum Step<B> {
+    Answer(KernelAnswer<B>),
+    Wants(Key, Request),
+}
+
+impl<B: Clone> ReadPath<B> {
+    /// Answers a request of the kernel at once, or `None`: the answer comes as an effect under `ticket`.
+    pub fn handle_kernel(&mut self, now: Time, ticket: KernelTicket, request: KernelRequest) -> Option<KernelAnswer<B>> {
+        match request {
+            KernelRequest::Read { inode, extent } => self.read(now, ticket, inode, extent),
+            _ => match self.operation_of(request) {
+                Ok(operation) => self.attempt(now, ticket, operation, Known::default()),
+                Err(errno) => Some(KernelAnswer::Failed(errno)),
+            },
+        }
+    }
+
+    /// Counts a lookup of an entry that is about to be told to the kernel with a directory's contents. `None` when the
+    /// listing came without attributes or the path would be too long: the kernel will look it up.
+    pub fn remember_entry(&mut self, dir: InodeId, entry: &ListingEntry<'_>) -> Option<Entry> {
+        let attributes = entry.attributes?;
+        let path = self.inodes.get(dir)?.path.join(entry.name).ok()?;
+        Some(Entry { inode: self.inodes.remember(path, &attributes), attributes })
+    }
+
+    /// Resumes a parked operation with what has arrived for it.
+    pub(super) fn resume(&mut self, deadline: Time, ticket: KernelTicket, operation: Operation, known: Known) {
+        if let Some(answer) = self.attempt_until(deadline, ticket, operation, known) {
+            self.tell_kernel(ticket, answer);
+        }
+    }
+
+    fn attempt(&mut self, now: Time, ticket: KernelTicket, operation: Operation, known: Known) -> Option<KernelAnswer<B>> {
+        let deadline = now.after(self.options.deadline);
+        self.attempt_until(deadline, ticket, operation, known)
+    }
+
+    fn attempt_until(
+        &mut self,
+        deadline: Time,
+        ticket: KernelTicket,
+        operation: Operation,
+        mut known: Known,
+    ) -> Option<KernelAnswer<B>> {
+        match self.step(&operation, &mut known) {
+            Step::Answer(answer) => Some(answer),
+            Step::Wants(key, request) => {
+                self.ask(key, request, deadline, Some(Waiter::Kernel { ticket, operation, known }));
+                None
+            }
+        }
+    }
+
+    fn operation_of(&self, request: KernelRequest) -> Result<Operation, Errno> {
+        let path_of = |inode| self.inodes.get(inode).map(|inode| inode.path.clone()).ok_or(Errno::ESTALE);
+        Ok(match request {
+            KernelRequest::Lookup { parent, name } => {
+                let dir = path_of(parent)?;
+                let name = Name::new(name).map_err(|_| Errno::ENAMETOOLONG)?;
+                dir.join(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
+                Operation::Lookup { dir, name }
+            }
+            KernelRequest::Attributes { inode } => Operation::Attributes { inode },
+            KernelRequest::Readlink { inode } => Operation::Readlink { inode },
+            KernelRequest::Directory { inode } => Operation::Directory { dir: path_of(inode)? },
+            KernelRequest::FileSystem { inode } => {
+                path_of(inode)?;
+                Operation::FileSystem
+            }
+            KernelRequest::Read { .. } => return Err(Errno::EINVAL),
+        })
+    }
+
+    fn step(&mut self, operation: &Operation, known: &mut Known) -> Step<B> {
+        match operation {
+            Operation::Lookup { dir, name } => self.lookup(dir, name, known),
+            Operation::Attributes { inode } => self.attributes(*inode, known),
+            Operation::Readlink { inode } => self.readlink(*inode, known),
+            Operation::Directory { dir } => match self.listing_of(dir, known) {
+                Ok(listing) => Step::Answer(KernelAnswer::Directory(listing)),
+                Err((key, request)) => Step::Wants(key, request),
+            },
+            // The view's own sizes are those of its first export; the root of the tree knows which that is.
+            Operation::FileSystem => {
+                let path = ViewPath::root();
+                Step::Wants(Key::FileSystem { path: path.clone() }, Request::FileSystem { path })
+            }
+        }
+    }
+
+    fn lookup(&mut self, dir: &ViewPath, name: &Name, known: &mut Known) -> Step<B> {
+        match self.search(dir, name.as_bytes(), known) {
+            Search::Found(attributes, _) => match dir.join(name.as_bytes()) {
+                Ok(path) => {
+                    let inode = self.inodes.remember(path, &attributes);
+                    Step::Answer(KernelAnswer::Entry(Entry { inode, attributes }))
+                }
+                Err(_) => Step::Answer(KernelAnswer::Failed(Errno::ENAMETOOLONG)),
+            },
+            Search::Absent => Step::Answer(KernelAnswer::Absent),
+            Search::Wants(key, request) => Step::Wants(key, request),
+            Search::Failed(errno) => Step::Answer(KernelAnswer::Failed(errno)),
+        }
+    }
+
+    fn attributes(&mut self, id: InodeId, known: &mut Known) -> Step<B> {
+        let Some(inode) = self.inodes.get(id) else { return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)) };
+        if let Some(attributes) = inode.attributes {
+            return Step::Answer(KernelAnswer::Attributes(attributes));
+        }
+        let path = inode.path.clone();
+        let attributes = match path.split() {
+            None => match self.listing_of(&path, known) {
+                Ok(listing) => listing.directory(),
+                Err((key, request)) => return Step::Wants(key, request),
+            },
+            Some((dir, name)) => match self.search(&dir, name, known) {
+                Search::Found(attributes, _) => attributes,
+                Search::Absent => return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),
+                Search::Wants(key, request) => return Step::Wants(key, request),
+                Search::Failed(errno) => return Step::Answer(KernelAnswer::Failed(errno)),
+            },
+        };
+        self.refreshed(id, attributes)
+    }
+
+    /// Attributes asked for again: of the same generation they are the inode's, of another they are a new inode's, and
+    /// who still holds the old one is told so.
+    fn refreshed(&mut self, id: InodeId, attributes: forebay_types::Attributes) -> Step<B> {
+        let Some(inode) = self.inodes.get_mut(id) else { return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)) };
+        let same = inode.generation == attributes.generation();
+        if !same && attributes.kind() != Kind::Directory {
+            return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
+        }
+        inode.generation = attributes.generation();
+        inode.attributes = Some(attributes);
+        Step::Answer(KernelAnswer::Attributes(attributes))
+    }
+
+    fn readlink(&mut self, id: InodeId, known: &mut Known) -> Step<B> {
+        let place = self.inodes.get(id).and_then(|inode| inode.path.split().map(|(dir, name)| (dir, name.to_vec())));
+        let Some((dir, name)) = place else { return Step::Answer(KernelAnswer::Failed(Errno::EINVAL)) };
+        match self.search(&dir, &name, known) {
+            Search::Found(attributes, target) if attributes.kind() == Kind::Symlink => {
+                Step::Answer(KernelAnswer::Target(target))
+            }
+            Search::Found(..) => Step::Answer(KernelAnswer::Failed(Errno::EINVAL)),
+            Search::Absent => Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),
+            Search::Wants(key, request) => Step::Wants(key, request),
+            Search::Failed(errno) => Step::Answer(KernelAnswer::Failed(errno)),
+        }
+    }
+
+    fn read(&mut self, now: Time, ticket: KernelTicket, id: InodeId, extent: Extent) -> Option<KernelAnswer<B>> {
+        let Some(inode) = self.inodes.get(id).filter(|_| id != ROOT_INODE) else {
+            return Some(KernelAnswer::Failed(Errno::ESTALE));
+        };
+        let (file, generation) = (inode.path.clone(), inode.generation);
+        let deadline = now.after(self.options.deadline);
+        let mut parts = Vec::new();
+        let mut wanted = Vec::new();
+        for (index, within) in extent.clamped(generation.size_bytes).chunks() {
+            let (offset_bytes, len_bytes) = (within.offset_bytes as usize, within.len_bytes as usize);
+            let key = Key::Chunk { file: file.clone(), generation, index };
+            let body = match self.find_chunk(&key, len_bytes) {
+                FoundChunk::Body(body) => Some(body),
+                FoundChunk::Missing => {
+                    wanted.push((key, Request::Chunk { file: file.clone(), generation, index }, parts.len()));
+                    None
+                }
+            };
+            parts.push(PendingPart { body, offset_bytes, len_bytes });
+        }
+        let missing = wanted.len();
+        let read = PendingRead { parts, missing };
+        let answer = if missing == 0 {
+            Some(KernelAnswer::Read(read.into_parts()))
+        } else {
+            self.pending_reads.insert(ticket, read);
+            for (key, request, slot) in wanted {
+                self.ask(key, request, deadline, Some(Waiter::ReadPart { ticket, slot }));
+            }
+            None
+        };
+        self.read_ahead(deadline, id, extent);
+        answer
+    }
+
+    /// Asks for the chunks that a program which reads in order will want next.
+    fn read_ahead(&mut self, deadline: Time, id: InodeId, extent: Extent) {
+        let Some(inode) = self.inodes.get_mut(id) else { return };
+        let extent = extent.clamped(inode.generation.size_bytes);
+        let Some((last, _)) = extent.chunks().last() else { return };
+        let ahead = inode.read_ahead.on_read(last, inode.generation.size_bytes);
+        let (file, generation) = (inode.path.clone(), inode.generation);
+        for index in ahead.map(forebay_types::ChunkIndex) {
+            let key = Key::Chunk { file: file.clone(), generation, index };
+            if !self.has_chunk(&key) && !self.in_flight.contains(&key) {
+                self.ask(key, Request::Chunk { file: file.clone(), generation, index }, deadline, None);
+            }
+        }
+    }
+
+    /// A chunk that a parked read waits for is here, or at least its first bytes.
+    pub(super) fn fill_read(&mut self, ticket: KernelTicket, slot: usize, body: B) {
+        let Some(read) = self.pending_reads.get_mut(&ticket) else { return };
+        let part = &mut read.parts[slot];
+        if part.body.replace(body).is_none() {
+            read.missing -= 1;
+        }
+        if read.missing == 0
+            && let Some(read) = self.pending_reads.remove(&ticket)
+        {
+            self.tell_kernel(ticket, KernelAnswer::Read(read.into_parts()));
+        }
+    }
+
+    /// A chunk that a parked read waits for will not come.
+    pub(super) fn fail_read(&mut self, ticket: KernelTicket, errno: Errno) {
+        if self.pending_reads.remove(&ticket).is_some() {
+            self.tell_kernel(ticket, KernelAnswer::Failed(errno));
+        }
+    }
+
+    /// Bytes that the part in `slot` of a parked read takes of its chunk.
+    pub(super) fn read_part_bytes(&self, ticket: KernelTicket, slot: usize) -> usize {
+        self.pending_reads.get(&ticket).map_or(0, |read| read.parts[slot].len_bytes)
+    }
+}
+
+impl<B> PendingRead<B> {
+    fn into_parts(self) -> Vec<Part<B>> {
+        let part = |part: PendingPart<B>| {
+            Some(Part { body: part.body?, offset_bytes: part.offset_bytes, len_bytes: part.len_bytes })
+        };
+        self.parts.into_iter().filter_map(part).collect()
+    }
+}

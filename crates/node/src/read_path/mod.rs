@@ -1,0 +1,251 @@
+//! The read path of one node.
+//!
+//! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
+//! name in what is known, `chunks` keeps and hands on bytes. This file holds the state they share and the way of a
+//! question: joined if it is under way, else sent to the parent, or to the backing file system at a root.
+
+mod answers;
+mod chunks;
+mod entries;
+mod explain;
+mod kernel;
+mod peers;
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+use forebay_cache::{CallId, InFlight, Joined, Key, KindCounters, ObjectKind, Objects};
+use forebay_overlay::Forest;
+use forebay_types::{Errno, Hasher, Map, NodeRank, Time, ViewPath};
+use forebay_wire::Request;
+
+pub use explain::Explanation;
+
+use crate::inodes::Inodes;
+use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket, Source};
+use chunks::{Chunk, Growing};
+use entries::Known;
+use kernel::{Operation, PendingRead};
+
+/// What a node is told about itself and its job.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which node this is.
+    pub rank: NodeRank,
+    /// Who asks whom.
+    pub forest: Forest,
+    /// Memory for kept objects, bytes.
+    pub budget_bytes: u64,
+    /// Time a question may take.
+    pub deadline: Duration,
+    /// Files above this size are read from the backing file system by each node itself, bytes.
+    pub direct_above_bytes: Option<u64>,
+}
+
+/// Counts since the start; sums of a job are made of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Questions sent to peers.
+    pub asked_peers: u64,
+    /// Questions sent to the backing file system.
+    pub asked_backing: u64,
+    /// Requests of peers taken.
+    pub served_peers: u64,
+    /// Requests that joined one under way.
+    pub coalesced: u64,
+    /// Absent names answered from a complete listing.
+    pub negative_hits: u64,
+    /// Questions given up at their deadline.
+    pub timed_out: u64,
+}
+
+/// An inode that the kernel may hold stale attributes, entries or pages of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaleInode {
+    /// The inode.
+    pub inode: InodeId,
+    /// Its directory and its name there; `None` for the view's root and where the directory is forgotten already.
+    pub entry: Option<(InodeId, Vec<u8>)>,
+}
+
+/// Who waits for a flight.
+#[derive(Clone, Debug)]
+enum Waiter {
+    Kernel { ticket: KernelTicket, operation: Operation, known: Known },
+    ReadPart { ticket: KernelTicket, slot: usize },
+    Peer(PeerTicket),
+}
+
+/// The state of one node's read path. `B` is the handle of a chunk's bytes, shared by cloning.
+pub struct ReadPath<B> {
+    options: Options,
+    inodes: Inodes,
+    objects: Objects<Chunk<B>>,
+    in_flight: InFlight<Waiter>,
+    growing: Map<Key, Growing<B>>,
+    growing_calls: Map<CallId, Key>,
+    pending_reads: Map<KernelTicket, PendingRead<B>>,
+    pins: Vec<ViewPath>,
+    effects: VecDeque<Effect<B>>,
+    counters: Counters,
+}
+
+impl<B: Clone> ReadPath<B> {
+    /// A node that knows nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let objects = Objects::new(options.budget_bytes);
+        Self {
+            options,
+            inodes: Inodes::new(),
+            objects,
+            in_flight: InFlight::default(),
+            growing: Map::default(),
+            growing_calls: Map::default(),
+            pending_reads: Map::default(),
+            pins: Vec::new(),
+            effects: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The next thing to do, in the order it was decided; `None` when there is nothing.
+    pub fn poll_effect(&mut self) -> Option<Effect<B>> {
+        self.effects.pop_front()
+    }
+
+    /// When `handle_timeout` has something to do next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.in_flight.next_deadline()
+    }
+
+    /// Gives up what has passed its deadline: who waits is told `ETIMEDOUT`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for call in self.in_flight.expired(now) {
+            self.counters.timed_out += 1;
+            self.effects.push_back(Effect::Cancel { call });
+            self.end_flight(call, Errno::ETIMEDOUT);
+        }
+    }
+
+    /// The kernel's caller was interrupted: answers `EINTR` if the request still waits here. `false` if it does not.
+    pub fn handle_interrupt(&mut self, ticket: KernelTicket) -> bool {
+        let read = self.pending_reads.remove(&ticket).is_some();
+        let found = self.withdraw(|waiter| match waiter {
+            Waiter::Kernel { ticket: other, .. } | Waiter::ReadPart { ticket: other, .. } => *other == ticket,
+            Waiter::Peer(_) => false,
+        });
+        if read || found {
+            self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EINTR));
+        }
+        read || found
+    }
+
+    /// The kernel forgot `count` lookups of an inode.
+    pub fn handle_forget(&mut self, inode: InodeId, count: u64) {
+        self.inodes.forget(inode, count);
+    }
+
+    /// Drops all that is kept, pins included. The kernel is to be told of the inodes returned, in this order.
+    pub fn clear(&mut self) -> Vec<StaleInode> {
+        self.objects.clear();
+        self.pins.clear();
+        let stale = self.inodes.make_stale();
+        let entry_of = |path: &ViewPath| {
+            let (dir, name) = path.split()?;
+            Some((self.inodes.id_of(&dir)?, name.to_vec()))
+        };
+        stale.iter().map(|(inode, path)| StaleInode { inode: *inode, entry: entry_of(path) }).collect()
+    }
+
+    /// Keeps what is read at or below `path` from now on, and what is kept of it now, until `clear`.
+    ///
+    /// # Errors
+    /// `ENOSPC` when `PINS_MAX` paths are pinned.
+    pub fn pin(&mut self, path: ViewPath) -> Result<(), Errno> {
+        if self.pins.len() >= PINS_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        self.objects.pin_within(&path);
+        self.pins.push(path);
+        Ok(())
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Counts of what is kept.
+    #[must_use]
+    pub fn kept(&self, kind: ObjectKind) -> KindCounters {
+        self.objects.counters(kind)
+    }
+
+    /// Bytes kept, of the budget.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.objects.bytes()
+    }
+
+    /// Number of inodes that the kernel knows of.
+    #[must_use]
+    pub fn inode_count(&self) -> usize {
+        self.inodes.len()
+    }
+
+    /// Who is asked for `key`: the parent in the key's tree, or the backing file system at its root and for large
+    /// files where every node reads them itself.
+    fn source_of(&self, key: &Key) -> Source {
+        if self.is_direct(key) {
+            return Source::Backing;
+        }
+        let hash = Hasher::default().hash_one(key.path());
+        let tree = self.options.forest.tree_of(hash);
+        tree.parent(self.options.rank).map_or(Source::Backing, Source::Peer)
+    }
+
+    fn is_direct(&self, key: &Key) -> bool {
+        match (key, self.options.direct_above_bytes) {
+            (Key::Chunk { generation, .. }, Some(limit)) => generation.size_bytes > limit,
+            _ => false,
+        }
+    }
+
+    /// Asks for `key` by `request`, or joins who did; `waiter` is told.
+    fn ask(&mut self, key: Key, request: Request, deadline: Time, waiter: Option<Waiter>) {
+        let source = self.source_of(&key);
+        let waits = waiter.is_some();
+        match self.in_flight.join(key, deadline, waiter) {
+            Joined::Coalesced(_) => self.counters.coalesced += u64::from(waits),
+            Joined::First(call) => {
+                match source {
+                    Source::Peer(_) => self.counters.asked_peers += 1,
+                    Source::Backing => self.counters.asked_backing += 1,
+                }
+                self.effects.push_back(Effect::Fetch { call, source, request, deadline });
+            }
+        }
+    }
+
+    /// Takes waiters out of their flights; flights that are left alone are cancelled. Whether there were any.
+    fn withdraw(&mut self, leaves: impl FnMut(&Waiter) -> bool) -> bool {
+        let (withdrawn, empty) = self.in_flight.withdraw(leaves);
+        self.effects.extend(empty.into_iter().map(|call| Effect::Cancel { call }));
+        !withdrawn.is_empty()
+    }
+
+    fn tell_kernel(&mut self, ticket: KernelTicket, answer: KernelAnswer<B>) {
+        self.effects.push_back(Effect::AnswerKernel { ticket, answer });
+    }
+
+    fn tell_peer(&mut self, ticket: PeerTicket, answer: PeerAnswer<B>) {
+        self.effects.push_back(Effect::AnswerPeer { ticket, answer });
+    }
+}
+
+/// Paths that may be pinned at a time: a list walked at every insertion.
+const PINS_MAX: usize = 64;

@@ -1,0 +1,44 @@
+//! Requests of other nodes: answered from what is kept, joined with what is under way, passed on otherwise.
+
+use std::time::Duration;
+
+use forebay_cache::{Key, Object, ObjectKind};
+use forebay_types::{Errno, Time};
+use forebay_wire::Request;
+
+use super::{ReadPath, Waiter};
+use crate::{PeerAnswer, PeerTicket};
+
+impl<B: Clone> ReadPath<B> {
+    /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.
+    pub fn handle_peer(&mut self, now: Time, ticket: PeerTicket, request: Request, remaining: Duration) {
+        self.counters.served_peers += 1;
+        let Some(key) = Key::of(&request) else {
+            return self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
+        };
+        if let Some(answer) = self.kept_for_peer(&key) {
+            return self.tell_peer(ticket, answer);
+        }
+        let deadline = now.after(remaining.min(self.options.deadline));
+        self.ask(key, request, deadline, Some(Waiter::Peer(ticket)));
+    }
+
+    /// The peer does not want its answer any more.
+    pub fn handle_peer_cancel(&mut self, ticket: PeerTicket) {
+        self.withdraw(|waiter| matches!(waiter, Waiter::Peer(other) if *other == ticket));
+    }
+
+    fn kept_for_peer(&mut self, key: &Key) -> Option<PeerAnswer<B>> {
+        let kind = match key {
+            Key::Listing { .. } => ObjectKind::Listings,
+            Key::Page { .. } | Key::Name { .. } => ObjectKind::Attributes,
+            Key::Chunk { .. } => return self.find_chunk_for_peer(key).map(PeerAnswer::Body),
+            Key::FileSystem { .. } => return None,
+        };
+        match self.objects.get(key, kind)? {
+            Object::Listing(listing) => Some(PeerAnswer::Listing(listing)),
+            Object::Entries(records) => Some(PeerAnswer::Entries(records)),
+            Object::Chunk(chunk) => Some(PeerAnswer::Body(chunk.body)),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The reference: a small file system whose every attribute and absence is known.
+
+use std::collections::BTreeMap;
+
+use forebay_types::{Attributes, Errno, Kind, Name, ViewPath};
+use forebay_wire::{EntryRecord, FileSystem, Listing, ListingBuilder, ListingEntry, Request};
+
+/// Entries up to which the model's listings carry attributes: small, so that pages are met often.
+const FULL_ENTRIES: usize = 12;
+
+pub struct Node {
+    pub attributes: Attributes,
+    pub target: Vec<u8>,
+    pub listable: bool,
+}
+
+pub struct Model {
+    pub nodes: BTreeMap<ViewPath, Node>,
+}
+
+/// What the backing file system says, with bytes named instead of read.
+pub enum Said {
+    Listing(Listing),
+    Entries(Vec<Option<EntryRecord>>),
+    FileSystem(FileSystem),
+    Chunk,
+    Failed(Errno),
+}
+
+impl Model {
+    pub fn new(seed: u64) -> Self {
+        let mut model = Self { nodes: BTreeMap::new() };
+        let mut random = Random(seed | 1);
+        model.add(ViewPath::root(), Kind::Directory, &mut random);
+        let mut dirs = vec![ViewPath::root()];
+        for number in 0..14 {
+            let parent = dirs[random.below(dirs.len() as u64) as usize].clone();
+            let dir = parent.join(format!("d{number}").as_bytes()).unwrap();
+            model.add(dir.clone(), Kind::Directory, &mut random);
+            dirs.push(dir);
+        }
+        for dir in &dirs {
+            for number in 0..random.below(3 * FULL_ENTRIES as u64) {
+                let kind = if random.below(8) == 0 { Kind::Symlink } else { Kind::File };
+                model.add(dir.join(format!("f{number}").as_bytes()).unwrap(), kind, &mut random);
+            }
+        }
+        model
+    }
+
+    fn add(&mut self, path: ViewPath, kind: Kind, random: &mut Random) {
+        let size_bytes = match random.below(4) {
+            0 => 0,
+            1 => random.below(5 << 20),
+            _ => random.below(100_000),
+        };
+        let mode = (u32::from(kind.dirent()) << 12) | 0o755;
+        let attributes = Attributes { ino: self.nodes.len() as u64 + 2, size_bytes, mode, nlink: 1, ..Attributes::default() };
+        let target = if kind == Kind::Symlink { format!("to{size_bytes}").into_bytes() } else { Vec::new() };
+        let listable = path.is_root() || random.below(6) != 0;
+        self.nodes.insert(path, Node { attributes, target, listable });
+    }
+
+    pub fn answer(&self, request: &Request) -> Said {
+        match request {
+            Request::Listing { dir } => match self.nodes.get(dir) {
+                Some(node) if node.listable => Said::Listing(self.listing(dir)),
+                Some(_) => Said::Failed(Errno::EACCES),
+                None => Said::Failed(Errno::ENOENT),
+            },
+            Request::Page { dir, names, .. } => Said::Entries(names.iter().map(|name| self.record(dir, name)).collect()),
+            Request::Lookup { dir, name } => Said::Entries(vec![self.record(dir, name)]),
+            Request::Chunk { file, generation, .. } => match self.nodes.get(file) {
+                Some(node) if node.attributes.generation() == *generation => Said::Chunk,
+                _ => Said::Failed(Errno::ESTALE),
+            },
+            Request::FileSystem { .. } => Said::FileSystem(FileSystem { blocks: 7, ..FileSystem::default() }),
+            _ => Said::Failed(Errno::EINVAL),
+        }
+    }
+
+    fn listing(&self, dir: &ViewPath) -> Listing {
+        let children: Vec<_> = self.children(dir).collect();
+        let full = children.len() <= FULL_ENTRIES;
+        let mut builder = ListingBuilder::new();
+        for (path, node) in children {
+            let (_, name) = path.split().unwrap();
+            let attributes = full.then_some(node.attributes);
+            let (kind, ino) = (node.attributes.kind(), node.attributes.ino);
+            builder.push(ListingEntry { name, kind, ino, attributes, target: &node.target }).unwrap();
+        }
+        builder.finish(&self.nodes[dir].attributes).unwrap()
+    }
+
+    pub fn children<'a>(&'a self, dir: &'a ViewPath) -> impl Iterator<Item = (&'a ViewPath, &'a Node)> {
+        self.nodes.iter().filter(move |(path, _)| path.split().is_some_and(|(parent, _)| parent == *dir))
+    }
+
+    fn record(&self, dir: &ViewPath, name: &Name) -> Option<EntryRecord> {
+        let node = self.nodes.get(&dir.join(name.as_bytes()).ok()?)?;
+        Some(EntryRecord { attributes: node.attributes, target: node.target.clone() })
+    }
+}
+
+/// A generator that gives the same numbers for the same seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+}
