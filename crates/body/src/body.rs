@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use forebay_types::Errno;
+use forebay_types::{Errno, PIECE_BYTES};
 
 /// Parts of a body in order, as many as a kernel reply may gather at once.
 pub type Slices = Vec<Bytes>;
@@ -30,15 +30,18 @@ impl Body {
     /// A body of `expected_bytes` of which none is there yet.
     #[must_use]
     pub fn growing(expected_bytes: usize) -> Arc<Self> {
-        Arc::new(Self { expected_bytes, state: Mutex::default() })
+        Arc::new(Self {
+            expected_bytes,
+            state: Mutex::default(),
+        })
     }
 
-    /// A body that is all there.
+    /// A body that is all there, in pieces that share `bytes`.
     #[must_use]
-    pub fn whole(bytes: Bytes) -> Arc<Self> {
+    pub fn whole(mut bytes: Bytes) -> Arc<Self> {
         let body = Self::growing(bytes.len());
-        if !bytes.is_empty() {
-            body.push(bytes);
+        while !bytes.is_empty() {
+            body.push(bytes.split_to(bytes.len().min(PIECE_BYTES)));
         }
         body
     }
@@ -203,7 +206,12 @@ impl Body {
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Body of {} bytes, {} there", self.expected_bytes, self.filled_bytes())
+        write!(
+            f,
+            "Body of {} bytes, {} there",
+            self.expected_bytes,
+            self.filled_bytes()
+        )
     }
 }
 
@@ -218,7 +226,9 @@ impl Drop for Body {
 }
 
 fn take_ready(callbacks: &mut Vec<(usize, Callback)>, filled_bytes: usize) -> Vec<Callback> {
-    let (ready, waiting) = std::mem::take(callbacks).into_iter().partition(|(end, _)| *end <= filled_bytes);
+    let (ready, waiting) = std::mem::take(callbacks)
+        .into_iter()
+        .partition(|(end, _)| *end <= filled_bytes);
     *callbacks = waiting;
     let ready: Vec<(usize, Callback)> = ready;
     ready.into_iter().map(|(_, callback)| callback).collect()
@@ -233,7 +243,9 @@ mod tests {
     fn recorder() -> (Arc<AtomicUsize>, impl FnOnce(Result<(), Errno>) + Send + 'static) {
         let seen = Arc::new(AtomicUsize::new(0));
         let inner = Arc::clone(&seen);
-        (seen, move |outcome| inner.store(if outcome.is_ok() { 1 } else { 2 }, Ordering::SeqCst))
+        (seen, move |outcome| {
+            inner.store(if outcome.is_ok() { 1 } else { 2 }, Ordering::SeqCst)
+        })
     }
 
     #[test]
@@ -247,7 +259,10 @@ mod tests {
         assert_eq!((early.load(Ordering::SeqCst), late.load(Ordering::SeqCst)), (1, 0));
         body.push(Bytes::from_static(b"56789"));
         assert_eq!(late.load(Ordering::SeqCst), 1);
-        assert_eq!(body.slices(3, 4), [Bytes::from_static(b"34"), Bytes::from_static(b"56")]);
+        assert_eq!(
+            body.slices(3, 4),
+            [Bytes::from_static(b"34"), Bytes::from_static(b"56")]
+        );
         assert_eq!(body.contiguous().unwrap(), &b"0123456789"[..]);
     }
 

@@ -72,14 +72,22 @@ impl<B: Clone> Objects<B> {
     pub fn new(budget_bytes: u64) -> Self {
         let expected = (budget_bytes / BYTES_PER_OBJECT).clamp(256, 1 << 20) as usize;
         let slots = Cache::with(expected, budget_bytes, SlotBytes, Hasher::default(), Evictions);
-        Self { slots, counters: Map::default(), pinned_bytes: 0 }
+        Self {
+            slots,
+            counters: Map::default(),
+            pinned_bytes: 0,
+        }
     }
 
     /// The object, counted as a hit or as a miss of `kind`.
     pub fn get(&mut self, key: &Key, kind: ObjectKind) -> Option<Object<B>> {
         let found = self.slots.get(key).map(|slot| slot.object.clone());
         let counters = self.counters.entry(kind).or_default();
-        if found.is_some() { counters.hits += 1 } else { counters.misses += 1 }
+        if found.is_some() {
+            counters.hits += 1
+        } else {
+            counters.misses += 1
+        }
         found
     }
 
@@ -103,7 +111,15 @@ impl<B: Clone> Objects<B> {
         counters.entries += 1;
         counters.bytes += bytes;
         let mut evicted = Vec::new();
-        self.slots.insert_with_lifecycle(key, Slot { object, bytes, pinned: false }, &mut evicted);
+        self.slots.insert_with_lifecycle(
+            key,
+            Slot {
+                object,
+                bytes,
+                pinned: false,
+            },
+            &mut evicted,
+        );
         for (kind, bytes) in evicted {
             self.count_out(kind, bytes);
             self.counters.entry(kind).or_default().evicted += 1;
@@ -122,7 +138,9 @@ impl<B: Clone> Objects<B> {
     /// is pinned already: the other half must stay to work with.
     pub fn pin(&mut self, key: &Key) -> bool {
         let room = (self.slots.capacity() / 2).saturating_sub(self.pinned_bytes);
-        let Some(mut slot) = self.slots.peek_mut(key) else { return false };
+        let Some(mut slot) = self.slots.peek_mut(key) else {
+            return false;
+        };
         if slot.pinned || slot.bytes > room {
             return slot.pinned;
         }
@@ -183,7 +201,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn chunk(index: u64) -> Key {
-        Key::Chunk { file: ViewPath::root(), generation: Generation::default(), index: ChunkIndex(index) }
+        Key::Chunk {
+            file: ViewPath::root(),
+            generation: Generation::default(),
+            index: ChunkIndex(index),
+        }
     }
 
     proptest! {

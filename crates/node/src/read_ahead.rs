@@ -59,7 +59,8 @@ mod tests {
     #[test]
     fn the_window_grows_with_proof_and_has_a_limit() {
         let mut state = ReadAhead::default();
-        let ahead = |state: &mut ReadAhead, index| state.on_read(ChunkIndex(index), u64::MAX).end.saturating_sub(index + 1);
+        let ahead =
+            |state: &mut ReadAhead, index| state.on_read(ChunkIndex(index), u64::MAX).end.saturating_sub(index + 1);
         let windows: Vec<u64> = (0..7).map(|index| ahead(&mut state, index)).collect();
         assert_eq!(windows, [0, 1, 2, 4, 8, 8, 8]);
     }

@@ -97,6 +97,10 @@ pub const BUDGET_BYTES_MIN: u64 = 16 << 20;
 /// over three hops of 10 ms each.
 pub const READ_AHEAD_CHUNKS: u64 = 8;
 
+/// Chunks on their way to one node above which it reads nothing ahead: 32 MiB beside the budget, whatever number of
+/// programs reads in order at once.
+pub const READ_AHEAD_CHUNKS_UNDER_WAY: usize = 32;
+
 /// Nodes of a job (the design is meant for 100,000).
 pub const NODES_MAX: usize = 1 << 20;
 

@@ -169,8 +169,8 @@ pub enum Outcome {
     Listing,
     /// The body is the bytes asked for.
     Body,
-    /// A record for each name asked for, in order; `None` for a name that does not exist.
-    Entries(Vec<Option<EntryRecord>>),
+    /// The body is a record for each name asked for (`encode_entries`): long link targets do not fit a message.
+    Entries,
     /// Sizes of a file system.
     FileSystem(FileSystem),
     /// JSON, in the body.
@@ -215,6 +215,20 @@ pub fn decode<'a, T: Deserialize<'a> + Checked>(bytes: &'a [u8]) -> Result<T, Wi
     }
 }
 
+/// Encodes the body of an `Outcome::Entries`.
+#[must_use]
+pub fn encode_entries(records: &[Option<EntryRecord>]) -> Vec<u8> {
+    encode(&records)
+}
+
+/// Decodes the body of an `Outcome::Entries`: a record for each name asked for, `None` for one that does not exist.
+///
+/// # Errors
+/// `WireError::Message` when the bytes are not exactly such records, or break a limit.
+pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Option<EntryRecord>>, WireError> {
+    decode(bytes)
+}
+
 /// A message that knows its limits beyond what its types say.
 pub trait Checked {
     /// Whether every count is within `limits`.
@@ -248,14 +262,17 @@ impl Checked for TimedRequest {
 
 impl Checked for Answer {
     fn is_within_limits(&self) -> bool {
-        let body = self.body_bytes as usize <= limits::LISTING_BYTES_MAX;
-        body && match &self.outcome {
-            Outcome::Entries(records) => {
-                records.len() <= limits::ATTRIBUTES_PAGE_NAMES
-                    && records.iter().flatten().all(|record| record.target.len() <= limits::TARGET_BYTES_MAX)
-            }
-            _ => true,
-        }
+        self.body_bytes as usize <= limits::LISTING_BYTES_MAX
+    }
+}
+
+impl Checked for Vec<Option<EntryRecord>> {
+    fn is_within_limits(&self) -> bool {
+        self.len() <= limits::ATTRIBUTES_PAGE_NAMES
+            && self
+                .iter()
+                .flatten()
+                .all(|record| record.target.len() <= limits::TARGET_BYTES_MAX)
     }
 }
 
@@ -285,7 +302,9 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_outside_is_refused_in_decoding() {
-        let good = encode(&Request::Listing { dir: ViewPath::new(b"aa/b").unwrap() });
+        let good = encode(&Request::Listing {
+            dir: ViewPath::new(b"aa/b").unwrap(),
+        });
         let at = good.windows(4).position(|window| window == b"aa/b").unwrap();
         let mut bad = encode(&9u32);
         bad.extend_from_slice(&good);
@@ -297,7 +316,10 @@ mod tests {
 
     #[test]
     fn bytes_left_over_are_refused() {
-        let mut bytes = encode(&TimedRequest { remaining_ms: 1, request: Request::Status });
+        let mut bytes = encode(&TimedRequest {
+            remaining_ms: 1,
+            request: Request::Status,
+        });
         bytes.push(0);
         assert_eq!(decode::<TimedRequest>(&bytes), Err(WireError::Message));
     }
@@ -310,7 +332,14 @@ mod tests {
             page: u32::MAX,
             names: vec![Name::new(&[0xff; limits::NAME_BYTES_MAX]).unwrap(); limits::ATTRIBUTES_PAGE_NAMES],
         };
-        assert!(encode(&TimedRequest { remaining_ms: u32::MAX, request: page }).len() <= limits::HEAD_BYTES_MAX);
+        assert!(
+            encode(&TimedRequest {
+                remaining_ms: u32::MAX,
+                request: page
+            })
+            .len()
+                <= limits::HEAD_BYTES_MAX
+        );
     }
 
     proptest! {

@@ -15,17 +15,25 @@ use crate::{Answered, KernelAnswer, PeerAnswer};
 impl<B: Clone> ReadPath<B> {
     /// Takes the answer to a question other than a chunk's, or any question's failure.
     pub fn handle_answer(&mut self, call: CallId, answered: Answered) {
-        let Some(key) = self.in_flight.get(call).map(|flight| flight.key.clone()) else { return };
+        let Some(key) = self.in_flight.get(call).map(|flight| flight.key.clone()) else {
+            return;
+        };
         match (&key, answered) {
             (Key::Listing { .. }, Answered::Listing(listing)) => {
                 self.keep(&key, Object::Listing(listing.clone()));
-                let known = Known { listing: Some(listing.clone()), ..Known::default() };
+                let known = Known {
+                    listing: Some(listing.clone()),
+                    ..Known::default()
+                };
                 self.deliver(call, known, PeerAnswer::Listing(listing));
             }
             (Key::Page { .. } | Key::Name { .. }, Answered::Entries(records)) => {
                 let records: Arc<[_]> = records.into();
                 self.keep(&key, Object::Entries(Arc::clone(&records)));
-                let known = Known { entries: Some((key, Arc::clone(&records))), ..Known::default() };
+                let known = Known {
+                    entries: Some((key, Arc::clone(&records))),
+                    ..Known::default()
+                };
                 self.deliver(call, known, PeerAnswer::Entries(records));
             }
             (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(call, sizes),
@@ -42,8 +50,20 @@ impl<B: Clone> ReadPath<B> {
         let try_by_name = errno == Errno::EACCES && matches!(flight.key, Key::Listing { .. });
         for waiter in flight.waiters {
             match waiter {
-                Waiter::Kernel { ticket, operation, known } if try_by_name && operation.can_go_by_name() => {
-                    self.resume(flight.deadline, ticket, operation, Known { unlistable: true, ..known });
+                Waiter::Kernel {
+                    ticket,
+                    operation,
+                    known,
+                } if try_by_name && operation.can_go_by_name() => {
+                    self.resume(
+                        flight.deadline,
+                        ticket,
+                        operation,
+                        Known {
+                            unlistable: true,
+                            ..known
+                        },
+                    );
                 }
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
                 Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, errno),
@@ -61,7 +81,11 @@ impl<B: Clone> ReadPath<B> {
         let Some(flight) = self.in_flight.end(call) else { return };
         for waiter in flight.waiters {
             match waiter {
-                Waiter::Kernel { ticket, operation, known } => {
+                Waiter::Kernel {
+                    ticket,
+                    operation,
+                    known,
+                } => {
                     let known = known.with(&arrived);
                     self.resume(flight.deadline, ticket, operation, known);
                 }

@@ -39,13 +39,21 @@ impl<B: Clone> ReadPath<B> {
     ///
     /// `false` when the question has ended before: the shell may drop the body.
     pub fn handle_body_started(&mut self, call: CallId, body: B, bytes: usize) -> bool {
-        let Some(key) = self.in_flight.get(call).map(|flight| flight.key.clone()) else { return false };
+        let Some(key) = self.in_flight.get(call).map(|flight| flight.key.clone()) else {
+            return false;
+        };
         if !is_length_right(&key, bytes) {
             self.end_flight(call, Errno::EPROTO);
             return false;
         }
-        let Some(flight) = self.in_flight.end(call) else { return false };
-        let chunk = Chunk { body, bytes: bytes as u64, taken_bytes: Arc::default() };
+        let Some(flight) = self.in_flight.end(call) else {
+            return false;
+        };
+        let chunk = Chunk {
+            body,
+            bytes: bytes as u64,
+            taken_bytes: Arc::default(),
+        };
         let body = chunk.body.clone();
         for waiter in flight.waiters {
             match waiter {
@@ -64,8 +72,12 @@ impl<B: Clone> ReadPath<B> {
 
     /// A chunk's body is whole, or will never be. Only a whole one is kept.
     pub fn handle_body_ended(&mut self, call: CallId, outcome: Result<(), Errno>) {
-        let Some(key) = self.growing_calls.remove(&call) else { return };
-        let Some(Growing { chunk }) = self.growing.remove(&key) else { return };
+        let Some(key) = self.growing_calls.remove(&call) else {
+            return;
+        };
+        let Some(Growing { chunk }) = self.growing.remove(&key) else {
+            return;
+        };
         if outcome.is_ok() && !self.is_kept_by_kernel(&key, &chunk) {
             let bytes = chunk.bytes;
             self.objects.insert(key.clone(), Object::Chunk(chunk), bytes);
@@ -79,7 +91,9 @@ impl<B: Clone> ReadPath<B> {
             chunk.take(len_bytes);
             return FoundChunk::Body(chunk.body.clone());
         }
-        let Some(Object::Chunk(chunk)) = self.objects.get(key, ObjectKind::Chunks) else { return FoundChunk::Missing };
+        let Some(Object::Chunk(chunk)) = self.objects.get(key, ObjectKind::Chunks) else {
+            return FoundChunk::Missing;
+        };
         chunk.take(len_bytes);
         if self.is_kept_by_kernel(key, &chunk) {
             self.objects.remove(key);

@@ -4,7 +4,7 @@
 //! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
 
 use forebay_cache::Key;
-use forebay_types::{Errno, Extent, Kind, Name, Time, ViewPath};
+use forebay_types::{Errno, Extent, Kind, Name, Time, ViewPath, limits};
 use forebay_wire::{ListingEntry, Request};
 
 use super::chunks::FoundChunk;
@@ -44,7 +44,12 @@ enum Step<B> {
 
 impl<B: Clone> ReadPath<B> {
     /// Answers a request of the kernel at once, or `None`: the answer comes as an effect under `ticket`.
-    pub fn handle_kernel(&mut self, now: Time, ticket: KernelTicket, request: KernelRequest) -> Option<KernelAnswer<B>> {
+    pub fn handle_kernel(
+        &mut self,
+        now: Time,
+        ticket: KernelTicket,
+        request: KernelRequest,
+    ) -> Option<KernelAnswer<B>> {
         match request {
             KernelRequest::Read { inode, extent } => self.read(now, ticket, inode, extent),
             _ => match self.operation_of(request) {
@@ -59,7 +64,10 @@ impl<B: Clone> ReadPath<B> {
     pub fn remember_entry(&mut self, dir: InodeId, entry: &ListingEntry<'_>) -> Option<Entry> {
         let attributes = entry.attributes?;
         let path = self.inodes.get(dir)?.path.join(entry.name).ok()?;
-        Some(Entry { inode: self.inodes.remember(path, &attributes), attributes })
+        Some(Entry {
+            inode: self.inodes.remember(path, &attributes),
+            attributes,
+        })
     }
 
     /// Resumes a parked operation with what has arrived for it.
@@ -69,7 +77,13 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    fn attempt(&mut self, now: Time, ticket: KernelTicket, operation: Operation, known: Known) -> Option<KernelAnswer<B>> {
+    fn attempt(
+        &mut self,
+        now: Time,
+        ticket: KernelTicket,
+        operation: Operation,
+        known: Known,
+    ) -> Option<KernelAnswer<B>> {
         let deadline = now.after(self.options.deadline);
         self.attempt_until(deadline, ticket, operation, known)
     }
@@ -84,14 +98,28 @@ impl<B: Clone> ReadPath<B> {
         match self.step(&operation, &mut known) {
             Step::Answer(answer) => Some(answer),
             Step::Wants(key, request) => {
-                self.ask(key, request, deadline, Some(Waiter::Kernel { ticket, operation, known }));
+                self.ask(
+                    key,
+                    request,
+                    deadline,
+                    Some(Waiter::Kernel {
+                        ticket,
+                        operation,
+                        known,
+                    }),
+                );
                 None
             }
         }
     }
 
     fn operation_of(&self, request: KernelRequest) -> Result<Operation, Errno> {
-        let path_of = |inode| self.inodes.get(inode).map(|inode| inode.path.clone()).ok_or(Errno::ESTALE);
+        let path_of = |inode| {
+            self.inodes
+                .get(inode)
+                .map(|inode| inode.path.clone())
+                .ok_or(Errno::ESTALE)
+        };
         Ok(match request {
             KernelRequest::Lookup { parent, name } => {
                 let dir = path_of(parent)?;
@@ -143,7 +171,9 @@ impl<B: Clone> ReadPath<B> {
     }
 
     fn attributes(&mut self, id: InodeId, known: &mut Known) -> Step<B> {
-        let Some(inode) = self.inodes.get(id) else { return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)) };
+        let Some(inode) = self.inodes.get(id) else {
+            return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
+        };
         if let Some(attributes) = inode.attributes {
             return Step::Answer(KernelAnswer::Attributes(attributes));
         }
@@ -166,7 +196,9 @@ impl<B: Clone> ReadPath<B> {
     /// Attributes asked for again: of the same generation they are the inode's, of another they are a new inode's, and
     /// who still holds the old one is told so.
     fn refreshed(&mut self, id: InodeId, attributes: forebay_types::Attributes) -> Step<B> {
-        let Some(inode) = self.inodes.get_mut(id) else { return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)) };
+        let Some(inode) = self.inodes.get_mut(id) else {
+            return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
+        };
         let same = inode.generation == attributes.generation();
         if !same && attributes.kind() != Kind::Directory {
             return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
@@ -177,8 +209,13 @@ impl<B: Clone> ReadPath<B> {
     }
 
     fn readlink(&mut self, id: InodeId, known: &mut Known) -> Step<B> {
-        let place = self.inodes.get(id).and_then(|inode| inode.path.split().map(|(dir, name)| (dir, name.to_vec())));
-        let Some((dir, name)) = place else { return Step::Answer(KernelAnswer::Failed(Errno::EINVAL)) };
+        let place = self
+            .inodes
+            .get(id)
+            .and_then(|inode| inode.path.split().map(|(dir, name)| (dir, name.to_vec())));
+        let Some((dir, name)) = place else {
+            return Step::Answer(KernelAnswer::Failed(Errno::EINVAL));
+        };
         match self.search(&dir, &name, known) {
             Search::Found(attributes, target) if attributes.kind() == Kind::Symlink => {
                 Step::Answer(KernelAnswer::Target(target))
@@ -200,15 +237,31 @@ impl<B: Clone> ReadPath<B> {
         let mut wanted = Vec::new();
         for (index, within) in extent.clamped(generation.size_bytes).chunks() {
             let (offset_bytes, len_bytes) = (within.offset_bytes as usize, within.len_bytes as usize);
-            let key = Key::Chunk { file: file.clone(), generation, index };
+            let key = Key::Chunk {
+                file: file.clone(),
+                generation,
+                index,
+            };
             let body = match self.find_chunk(&key, len_bytes) {
                 FoundChunk::Body(body) => Some(body),
                 FoundChunk::Missing => {
-                    wanted.push((key, Request::Chunk { file: file.clone(), generation, index }, parts.len()));
+                    wanted.push((
+                        key,
+                        Request::Chunk {
+                            file: file.clone(),
+                            generation,
+                            index,
+                        },
+                        parts.len(),
+                    ));
                     None
                 }
             };
-            parts.push(PendingPart { body, offset_bytes, len_bytes });
+            parts.push(PendingPart {
+                body,
+                offset_bytes,
+                len_bytes,
+            });
         }
         let missing = wanted.len();
         let read = PendingRead { parts, missing };
@@ -229,20 +282,40 @@ impl<B: Clone> ReadPath<B> {
     fn read_ahead(&mut self, deadline: Time, id: InodeId, extent: Extent) {
         let Some(inode) = self.inodes.get_mut(id) else { return };
         let extent = extent.clamped(inode.generation.size_bytes);
-        let Some((last, _)) = extent.chunks().last() else { return };
+        let Some((last, _)) = extent.chunks().last() else {
+            return;
+        };
         let ahead = inode.read_ahead.on_read(last, inode.generation.size_bytes);
         let (file, generation) = (inode.path.clone(), inode.generation);
         for index in ahead.map(forebay_types::ChunkIndex) {
-            let key = Key::Chunk { file: file.clone(), generation, index };
+            if self.growing.len() + self.in_flight.len() >= limits::READ_AHEAD_CHUNKS_UNDER_WAY {
+                return;
+            }
+            let key = Key::Chunk {
+                file: file.clone(),
+                generation,
+                index,
+            };
             if !self.has_chunk(&key) && !self.in_flight.contains(&key) {
-                self.ask(key, Request::Chunk { file: file.clone(), generation, index }, deadline, None);
+                self.ask(
+                    key,
+                    Request::Chunk {
+                        file: file.clone(),
+                        generation,
+                        index,
+                    },
+                    deadline,
+                    None,
+                );
             }
         }
     }
 
     /// A chunk that a parked read waits for is here, or at least its first bytes.
     pub(super) fn fill_read(&mut self, ticket: KernelTicket, slot: usize, body: B) {
-        let Some(read) = self.pending_reads.get_mut(&ticket) else { return };
+        let Some(read) = self.pending_reads.get_mut(&ticket) else {
+            return;
+        };
         let part = &mut read.parts[slot];
         if part.body.replace(body).is_none() {
             read.missing -= 1;
@@ -263,14 +336,20 @@ impl<B: Clone> ReadPath<B> {
 
     /// Bytes that the part in `slot` of a parked read takes of its chunk.
     pub(super) fn read_part_bytes(&self, ticket: KernelTicket, slot: usize) -> usize {
-        self.pending_reads.get(&ticket).map_or(0, |read| read.parts[slot].len_bytes)
+        self.pending_reads
+            .get(&ticket)
+            .map_or(0, |read| read.parts[slot].len_bytes)
     }
 }
 
 impl<B> PendingRead<B> {
     fn into_parts(self) -> Vec<Part<B>> {
         let part = |part: PendingPart<B>| {
-            Some(Part { body: part.body?, offset_bytes: part.offset_bytes, len_bytes: part.len_bytes })
+            Some(Part {
+                body: part.body?,
+                offset_bytes: part.offset_bytes,
+                len_bytes: part.len_bytes,
+            })
         };
         self.parts.into_iter().filter_map(part).collect()
     }

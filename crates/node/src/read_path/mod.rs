@@ -72,8 +72,15 @@ pub struct StaleInode {
 /// Who waits for a flight.
 #[derive(Clone, Debug)]
 enum Waiter {
-    Kernel { ticket: KernelTicket, operation: Operation, known: Known },
-    ReadPart { ticket: KernelTicket, slot: usize },
+    Kernel {
+        ticket: KernelTicket,
+        operation: Operation,
+        known: Known,
+    },
+    ReadPart {
+        ticket: KernelTicket,
+        slot: usize,
+    },
     Peer(PeerTicket),
 }
 
@@ -157,7 +164,13 @@ impl<B: Clone> ReadPath<B> {
             let (dir, name) = path.split()?;
             Some((self.inodes.id_of(&dir)?, name.to_vec()))
         };
-        stale.iter().map(|(inode, path)| StaleInode { inode: *inode, entry: entry_of(path) }).collect()
+        stale
+            .iter()
+            .map(|(inode, path)| StaleInode {
+                inode: *inode,
+                entry: entry_of(path),
+            })
+            .collect()
     }
 
     /// Keeps what is read at or below `path` from now on, and what is kept of it now, until `clear`.
@@ -226,7 +239,12 @@ impl<B: Clone> ReadPath<B> {
                     Source::Peer(_) => self.counters.asked_peers += 1,
                     Source::Backing => self.counters.asked_backing += 1,
                 }
-                self.effects.push_back(Effect::Fetch { call, source, request, deadline });
+                self.effects.push_back(Effect::Fetch {
+                    call,
+                    source,
+                    request,
+                    deadline,
+                });
             }
         }
     }
@@ -234,7 +252,8 @@ impl<B: Clone> ReadPath<B> {
     /// Takes waiters out of their flights; flights that are left alone are cancelled. Whether there were any.
     fn withdraw(&mut self, leaves: impl FnMut(&Waiter) -> bool) -> bool {
         let (withdrawn, empty) = self.in_flight.withdraw(leaves);
-        self.effects.extend(empty.into_iter().map(|call| Effect::Cancel { call }));
+        self.effects
+            .extend(empty.into_iter().map(|call| Effect::Cancel { call }));
         !withdrawn.is_empty()
     }
 

@@ -1,0 +1,67 @@
+//! How much the backing file system was asked: the figures of `status` and of every benchmark.
+//!
+//! Relaxed atomics: each figure is exact once the calls have returned; figures of one snapshot may be a call apart.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_types::Errno;
+
+/// A snapshot of the counters since the store was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Directories listed (each start-over counts).
+    pub listings: u64,
+    /// Attributes asked for, of entries and of open descriptors.
+    pub stats: u64,
+    /// Files and directories opened.
+    pub opens: u64,
+    /// Reads of file contents.
+    pub reads: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Operations that ended with an error.
+    pub errors: u64,
+    /// Operations under way now.
+    pub under_way: u64,
+    /// Most operations under way at once so far.
+    pub under_way_most: u64,
+    /// Operations that had to wait for their turn.
+    pub waits: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) listings: AtomicU64,
+    pub(crate) stats: AtomicU64,
+    pub(crate) opens: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) errors: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn one(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the error of an operation on its way out.
+    pub(crate) fn outcome<T>(&self, outcome: Result<T, Errno>) -> Result<T, Errno> {
+        if outcome.is_err() {
+            Self::one(&self.errors);
+        }
+        outcome
+    }
+
+    pub(crate) fn snapshot(&self) -> Counters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counters {
+            listings: read(&self.listings),
+            stats: read(&self.stats),
+            opens: read(&self.opens),
+            reads: read(&self.reads),
+            bytes: read(&self.bytes),
+            errors: read(&self.errors),
+            ..Counters::default()
+        }
+    }
+}

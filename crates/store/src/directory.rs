@@ -1,0 +1,101 @@
+//! The entries of one directory of an export, as the view shows them.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+
+use forebay_types::{Errno, Kind, ViewPath};
+use forebay_wire::EntryRecord;
+
+use crate::inode_numbers::Salt;
+use crate::mounts::Table;
+use crate::stat::Device;
+use crate::store::Store;
+
+/// A directory with what is needed to tell of its entries.
+pub(crate) struct Directory<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) path: &'a ViewPath,
+    pub(crate) base: BorrowedFd<'a>,
+    table: &'a Table,
+    /// Names that are mount points or hidden, and whether they are hidden.
+    points: HashMap<&'a [u8], bool>,
+}
+
+impl<'a> Directory<'a> {
+    pub(crate) fn new(store: &'a Store, path: &'a ViewPath, base: BorrowedFd<'a>, table: &'a Table) -> Self {
+        Self {
+            store,
+            path,
+            base,
+            table,
+            points: table.names_in(path),
+        }
+    }
+
+    /// What `name` is; `None` when it does not exist or is not shown.
+    pub(crate) fn record(&self, name: &[u8]) -> Result<Option<EntryRecord>, Errno> {
+        if self.hides(name) {
+            return Ok(None);
+        }
+        let calls = &self.store.calls;
+        let stat = match calls.stat_entry(self.base, name) {
+            Err(Errno::ENOENT) => return Ok(None),
+            outcome => outcome?,
+        };
+        if self.store.hides_device(stat.device, self.table)? {
+            return Ok(None);
+        }
+        let target = match stat.attributes.kind() {
+            Kind::Symlink => match calls.read_link(self.base, name) {
+                Err(Errno::ENOENT) => return Ok(None),
+                // It was a link a moment ago.
+                Err(Errno::EINVAL) => return Err(Errno::ESTALE),
+                outcome => outcome?,
+            },
+            _ => Vec::new(),
+        };
+        let attributes = self.salt(stat.device, Some(name)).attributes(&stat);
+        Ok(Some(EntryRecord { attributes, target }))
+    }
+
+    /// Whether `name` is never shown.
+    pub(crate) fn hides(&self, name: &[u8]) -> bool {
+        self.points.get(name) == Some(&true)
+    }
+
+    /// Whether something is mounted on `name`, so that the directory's own record of it tells of what lies beneath.
+    pub(crate) fn is_mount_point(&self, name: &[u8]) -> bool {
+        self.points.contains_key(name)
+    }
+
+    /// What inode numbers of `device` are mixed with, for entry `name` or for the directory itself.
+    pub(crate) fn salt(&self, device: Device, name: Option<&[u8]>) -> Salt {
+        let numbers = &self.store.numbers;
+        let entry = name
+            .filter(|_| !numbers.is_exported(device))
+            .and_then(|name| self.path.join(name).ok());
+        numbers.salt(device, entry.as_ref().unwrap_or(self.path), self.table)
+    }
+
+    /// Fails for a directory on a device that is never shown.
+    pub(crate) fn check_shown(&self, device: Device) -> Result<(), Errno> {
+        if self.store.hides_device(device, self.table)? {
+            Err(Errno::ENOENT)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Store {
+    /// Whether what lies on `device` is never shown. A device that is not in `table` may have been mounted since.
+    pub(crate) fn hides_device(&self, device: Device, table: &Table) -> Result<bool, Errno> {
+        if self.numbers.is_exported(device) {
+            return Ok(false);
+        }
+        match table.type_of(device) {
+            Some(_) => Ok(table.hides_device(device)),
+            None => Ok(self.mounts.table()?.hides_device(device)),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The store's calls: each takes its turn, finds its place in the view, and asks the backing file system.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_body::{Body, Pool};
+use forebay_types::{ChunkIndex, Errno, Generation, Name, ViewPath};
+use forebay_wire::{EntryRecord, FileSystem, Listing};
+
+use crate::calls::Calls;
+use crate::counters::Counters;
+use crate::descriptors::{Descriptors, Shared, affordable};
+use crate::directory::Directory;
+use crate::error::StoreError;
+use crate::inode_numbers::InodeNumbers;
+use crate::mounts::{Mounts, Table, absolute};
+use crate::namespace::{Export, Namespace, Place, below};
+use crate::permits::Permits;
+use crate::{ancestors, chunk, listing};
+
+/// What a store serves and how much it may use.
+pub struct StoreOptions {
+    /// The directories to serve.
+    pub exports: Vec<PathBuf>,
+    /// Entries up to which a listing carries attributes (`limits::LISTING_ENTRIES_FULL`).
+    pub listing_entries_full: usize,
+    /// Descriptors kept open, directories and files each (`limits::BACKING_DESCRIPTORS`); fewer where the process may
+    /// not open as many.
+    pub descriptors: usize,
+    /// Operations on the backing file system at once (`limits::BACKING_CONCURRENCY`).
+    pub concurrency: usize,
+    /// Where the buffers of chunks come from.
+    pub pool: Pool,
+    /// Forebay's own view mount points and state directories: never shown and never touched.
+    pub hidden: Vec<PathBuf>,
+}
+
+/// The reader of the backing file system. Calls block; share it among as many threads as wanted.
+pub struct Store {
+    pub(crate) calls: Calls,
+    pub(crate) mounts: Mounts,
+    pub(crate) numbers: InodeNumbers,
+    pub(crate) namespace: Namespace,
+    pub(crate) directories: Descriptors,
+    pub(crate) files: Descriptors,
+    pub(crate) pool: Pool,
+    permits: Permits,
+    listing_entries_full: usize,
+}
+
+impl Store {
+    /// Checks and opens the exports, and raises the process's limit of open files as far as it may.
+    ///
+    /// # Errors
+    /// `StoreError` naming the export and what is wrong with it.
+    pub fn open(options: StoreOptions) -> Result<Self, StoreError> {
+        let hidden = options.hidden.iter().filter_map(|path| absolute(path)).collect();
+        let mounts = Mounts::open(hidden).map_err(|errno| StoreError::MountTable { errno })?;
+        let table = mounts.table().map_err(|errno| StoreError::MountTable { errno })?;
+        let calls = Calls::new();
+        let namespace = Namespace::open(&options.exports, &calls, &table)?;
+        let numbers = InodeNumbers::new(namespace.exports().iter().map(|export| (export.device, &export.path)));
+        let bound = affordable(options.descriptors, options.concurrency);
+        Ok(Self {
+            calls,
+            mounts,
+            numbers,
+            namespace,
+            directories: Descriptors::new(bound),
+            files: Descriptors::new(bound),
+            pool: options.pool,
+            permits: Permits::new(options.concurrency),
+            listing_entries_full: options.listing_entries_full,
+        })
+    }
+
+    /// The complete listing of `dir`: with attributes and link targets up to the limit, above it with names, kinds and
+    /// inode numbers. An entry whose attributes may not be read or lie on a dead mount is there without them. A
+    /// directory that changes while it is listed is listed again, three times in all; the last listing then stands,
+    /// as good as any `readdir` of a busy directory, under the generation the directory had before it. Access times
+    /// are those before the listing, which updates them where the user does not own the directory, and of links.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; `ENOENT` outside the view.
+    pub fn listing(&self, dir: &ViewPath) -> Result<Listing, Errno> {
+        self.operation(|table| match self.place(dir, table)? {
+            Place::Above(ancestor) => ancestors::listing(self, dir, ancestor, table),
+            Place::Inside(export) => self.in_directory(export, dir, |base| {
+                listing::list(&Directory::new(self, dir, base, table), self.listing_entries_full)
+            }),
+        })
+    }
+
+    /// The attributes of `names` in `dir`, in order; `None` for a name that does not exist.
+    ///
+    /// # Errors
+    /// Of the directory or of any of the names, other than `ENOENT` of a name.
+    pub fn page(&self, dir: &ViewPath, names: &[Name]) -> Result<Vec<Option<EntryRecord>>, Errno> {
+        self.operation(|table| match self.place(dir, table)? {
+            Place::Above(ancestor) => names
+                .iter()
+                .map(|name| ancestors::record(self, dir, ancestor, name, table))
+                .collect(),
+            Place::Inside(export) => self.in_directory(export, dir, |base| {
+                let directory = Directory::new(self, dir, base, table);
+                names.iter().map(|name| directory.record(name.as_bytes())).collect()
+            }),
+        })
+    }
+
+    /// The attributes of `name` in `dir`; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// As `page`.
+    pub fn lookup(&self, dir: &ViewPath, name: &Name) -> Result<Option<EntryRecord>, Errno> {
+        Ok(self.page(dir, std::slice::from_ref(name))?.pop().flatten())
+    }
+
+    /// Reads chunk `index` of the version `generation` of `file`. `started` gets the body once the version has been
+    /// found, and the body grows piece by piece; each piece was of that version after it had been read.
+    ///
+    /// # Errors
+    /// `ESTALE` when the file is or becomes another version, `EISDIR` and `EINVAL` for what is no file, else as the
+    /// backing file system gave it. A body that was started has failed with the same error.
+    pub fn read_chunk(
+        &self,
+        file: &ViewPath,
+        generation: &Generation,
+        index: ChunkIndex,
+        started: impl FnOnce(Arc<Body>),
+    ) -> Result<Arc<Body>, Errno> {
+        self.operation(|table| match self.place(file, table)? {
+            Place::Above(_) => Err(Errno::EISDIR),
+            Place::Inside(export) => {
+                let source = chunk::Source::find(self, export, file, generation, table)?;
+                source.read(self, index, started)
+            }
+        })
+    }
+
+    /// The sizes of the file system that holds `path`.
+    ///
+    /// # Errors
+    /// As the backing file system gave it.
+    pub fn file_system(&self, path: &ViewPath) -> Result<FileSystem, Errno> {
+        self.operation(
+            |table| match (self.place(path, table)?, self.namespace.fixed(path), path.split()) {
+                (_, Some(fixed), _) => self.calls.file_system(fixed.as_fd()),
+                (Place::Inside(export), None, Some((dir, name))) => self.in_directory(export, &dir, |base| {
+                    let place = self.calls.place(base, name)?;
+                    self.calls.file_system(place.as_fd())
+                }),
+                _ => Err(Errno::ENOENT),
+            },
+        )
+    }
+
+    /// Closes all descriptors that are kept for later use.
+    pub fn forget(&self) {
+        self.files.forget();
+        self.directories.forget();
+    }
+
+    /// What the backing file system was asked so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.permits.complete(self.calls.tally.snapshot())
+    }
+
+    /// The exports, symbolic links resolved, those within others left out.
+    #[must_use]
+    pub fn exports(&self) -> &[ViewPath] {
+        self.namespace.paths()
+    }
+
+    /// One operation: waits for its turn and counts its error.
+    fn operation<T>(&self, act: impl FnOnce(&Table) -> Result<T, Errno>) -> Result<T, Errno> {
+        let _permit = self.permits.take();
+        let outcome = self.mounts.table().and_then(|table| act(&table));
+        self.calls.tally.outcome(outcome)
+    }
+
+    /// Where `path` is in the view, unless it is hidden.
+    fn place(&self, path: &ViewPath, table: &Table) -> Result<Place<'_>, Errno> {
+        match self.namespace.place(path) {
+            Some(Place::Inside(export)) if table.hides(path, &export.path) => Err(Errno::ENOENT),
+            Some(place) => Ok(place),
+            None => Err(Errno::ENOENT),
+        }
+    }
+
+    /// Runs `act` on a descriptor of `dir`. A kept one may name a directory that was removed meanwhile; then the path
+    /// is walked anew, once.
+    pub(crate) fn in_directory<T>(
+        &self,
+        export: &Export,
+        dir: &ViewPath,
+        act: impl Fn(BorrowedFd<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let (base, was_kept) = self.base(export, dir)?;
+        match act(base.as_fd()) {
+            Err(Errno::ESTALE | Errno::ENOENT) if was_kept => {
+                self.directories.forget_line(dir);
+                act(self.base(export, dir)?.0.as_fd())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// A descriptor of `dir`, and whether it was kept from before: by the deepest ancestor at hand, else from the export.
+    fn base(&self, export: &Export, dir: &ViewPath) -> Result<(Shared, bool), Errno> {
+        if *dir == export.path {
+            return Ok((Arc::clone(&export.descriptor), false));
+        }
+        self.directories.get_or_open(dir, || {
+            if let Some((end, ancestor)) = self.directories.deepest(dir, &export.path) {
+                match self.calls.directory(ancestor.as_fd(), below(dir, end)) {
+                    Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => {
+                        dir.split().inspect(|(parent, _)| self.directories.forget_line(parent));
+                    }
+                    outcome => return outcome,
+                }
+            }
+            self.calls.directory(export.base(), export.relative(dir))
+        })
+    }
+}
