@@ -1,1 +1,99 @@
-fn main(){}
+//! Chores of this repository: `cargo xtask tidy` checks its style, `cargo xtask test` runs its tests.
+//!
+//! What style can be checked by reading the text is checked here: which crate may know which, how long files and
+//! functions are, what things are called, how modules open, where `unsafe` stands and why, and that documents tell the
+//! truth about links and commands. Each rule is a module with a `check` over the `Tree`, so a rule is tested on a tree
+//! made of strings. `tidy` needs no compiler and no network and takes well under two seconds: it is meant to be run
+//! before every commit.
+
+mod commands;
+mod heads;
+mod hygiene;
+mod layers;
+mod length;
+mod links;
+mod names;
+mod source;
+mod suite;
+mod tree;
+mod unsafety;
+
+use std::process::ExitCode;
+
+use tree::Tree;
+
+/// Something that breaks a rule, where, and what to do about it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Finding {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+const USAGE: &str = "usage: cargo xtask tidy             check the style of the whole repository
+       cargo xtask tidy --tighten   also lower xtask/ratchet.toml to what is measured
+       cargo xtask test [ARGUMENT]  run every test; arguments go to cargo test";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        ["tidy"] => tidy(false),
+        ["tidy", "--tighten"] => tidy(true),
+        ["test", arguments @ ..] => suite::run(arguments),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs every rule and prints what it finds; returns whether that is nothing.
+fn tidy(tighten: bool) -> Result<bool, String> {
+    let tree = Tree::of_repository()?;
+    if tighten {
+        length::tighten(&tree)?;
+    }
+    let mut findings = check(&tree);
+    findings.sort();
+    for finding in &findings {
+        eprintln!("{}:{}: {}", finding.path, finding.line, finding.message);
+    }
+    match findings.len() {
+        0 => println!("tidy: {} files in order", tree.files.len()),
+        count => eprintln!("tidy: {count} finding(s)"),
+    }
+    Ok(findings.is_empty())
+}
+
+fn check(tree: &Tree) -> Vec<Finding> {
+    let rules = [
+        layers::check,
+        length::check,
+        names::check,
+        heads::check,
+        unsafety::check,
+        links::check,
+        commands::check,
+        hygiene::check,
+    ];
+    rules.iter().flat_map(|rule| rule(tree)).collect()
+}

@@ -1,1 +1,43 @@
-fn main(){}
+//! The command `forebay` and the daemon, in one binary.
+//!
+//! A command reads its settings, does one thing and says on standard output what came of it; what went wrong goes to
+//! standard error, as a whole chain: what failed, on what, why, what to do. Exit status: 0 done, 1 failed, 2 wrong
+//! usage, 3 done in part.
+
+mod cli;
+mod columns;
+mod commands;
+mod control;
+mod daemon;
+mod jobs;
+mod leftovers;
+mod machine;
+mod network;
+mod options;
+mod order;
+mod output;
+mod settings;
+mod signals;
+mod view_directory;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::settings::UsageError;
+
+/// Exit status of a command that was called wrongly; clap's own.
+const WRONG_USAGE: u8 = 2;
+
+/// Exit status of a command that did only part of its work.
+const DONE_IN_PART: u8 = 3;
+
+fn main() -> ExitCode {
+    match commands::run(cli::Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("forebay: {}", output::causes(&error).join("\n  because: "));
+            ExitCode::from(if error.is::<UsageError>() { WRONG_USAGE } else { 1 })
+        }
+    }
+}

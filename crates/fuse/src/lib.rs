@@ -1,1 +1,44 @@
-//! Placeholder.
+//! The kernel's FUSE protocol, spoken directly: mounting, requests, replies, notifications.
+//!
+//! A thin layer of our own over `/dev/fuse` (docs/adr/0001-own-fuse-layer.md says why): it decodes what a read-only file
+//! system meets, writes replies straight from the cache's buffers, and holds no policy: what is answered, and for how
+//! long the kernel may believe it, is the handler's.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use forebay_fuse::{MountOptions, Reply, Request, Session, SessionOptions, mount};
+//!
+//! let mount = mount("/tmp/view".as_ref(), &MountOptions::default())?;
+//! let handler = Arc::new(|request: Request<'_>, reply: Reply| reply.error(request.operation.default_error()));
+//! let session = Session::start(mount.descriptor(), &SessionOptions::default(), handler)?;
+//! mount.unmount()?;
+//! session.wait();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod abi;
+mod counts;
+mod device;
+mod directory;
+mod fusermount;
+mod init;
+mod mount;
+mod mount_table;
+mod notify;
+mod reply;
+mod request;
+mod session;
+
+pub use abi::{init_flag, ioctl_flag, open_flag};
+pub use counts::MessageCounts;
+pub use directory::DirectoryBuffer;
+pub use init::Negotiated;
+pub use mount::{Mount, MountError, MountOptions, MountPointFault, detach, is_stale, mount, mount_by_fusermount};
+pub use mount_table::{MountedAt, is_mount_point, mounted_type};
+pub use notify::Notifier;
+pub use reply::{Entry, FsStat, Reply};
+pub use request::{Forgets, Malformed, Operation, Request, decode};
+pub use session::{Handler, Session, SessionOptions};
+
+/// The node number of a mount's root.
+pub const ROOT_NODE: u64 = 1;

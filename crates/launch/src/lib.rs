@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The node list of a job and the start of its daemons: on one machine, over a list of hosts, or under Slurm.
+//!
+//! This crate decides which hosts take part, where a job keeps its files, how a daemon is started there and when a
+//! start has failed. It never speaks the overlay's protocol and never mounts: a daemon tells over its standard output
+//! that it is ready, and everything after that goes through the daemon's control socket. Starters differ only in the
+//! command they run, so that one piece of code waits, collects the failures and cleans up for all of them.
+
+mod address;
+mod error;
+mod hostfile;
+mod hostlist;
+mod hosts;
+mod job_directory;
+mod local;
+mod process;
+mod records;
+mod slurm;
+mod start;
+
+pub use address::{NodeAddress, default_port, default_view};
+pub use error::LaunchError;
+pub use hostfile::{check_host, parse_hostfile};
+pub use hostlist::expand_hostlist;
+pub use hosts::{RemoteCall, host_starter};
+pub use job_directory::{JobDirectory, bases, check_job_name};
+pub use local::{bind_listeners, local_starter};
+pub use process::{Process, end_all, wait_for_end};
+pub use records::{JobRecord, Launcher, NodeRecord, Progress};
+pub use slurm::{Allocation, slurm_starter};
+pub use start::{Interrupt, Ready, StartFailure, Started, Starter, start};

@@ -1,1 +1,42 @@
-//! Placeholder.
+//! Connections between the daemons of a job: who connects to whom, how frames get there, and what happens when a peer
+//! does not answer.
+//!
+//! An `Endpoint` asks (`call`) and answers (`Service`). The node that asks connects, lazily, and keeps two connections
+//! to each peer it asked: requests, credit, cancellation and small answers on one, bodies on the other, because a small
+//! message behind bodies waits for milliseconds. A node that is asked back connects for itself, so that every
+//! connection has one asking and one answering end, and stream numbers never collide.
+//!
+//! A body is sent while it grows and received while somebody still holds it: nothing is stored and forwarded, and
+//! dropping a body cancels it. What an answer means, whom to ask next and whether to ask again is not decided here.
+//!
+//! Everything runs as tasks of the runtime in which the endpoint was started; `call` may be awaited in any.
+
+mod accept;
+mod bulk;
+mod calls;
+mod counts;
+mod endpoint;
+mod error;
+mod handshake;
+mod link;
+pub mod memory;
+mod options;
+mod reader;
+mod replier;
+mod session;
+mod stream;
+mod writer;
+
+pub use counts::Counters;
+pub use endpoint::Endpoint;
+pub use error::{CallError, Refusal};
+pub use link::Reply;
+pub use options::{Address, EndpointOptions, Peers};
+pub use replier::{IncomingCall, Replier, Service};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A panic ends the process, so a poisoned lock is never seen outside tests.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,53 @@
+# What one does with this repository. `make` alone lists it. Everything is an ordinary cargo or shell command that can
+# be run by itself; nothing here keeps state.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+BACKING ?= model
+FUZZ_SECONDS ?= 60
+target := $(or $(CARGO_TARGET_DIR),target)
+
+.DEFAULT_GOAL := help
+.PHONY: help build test demo bench-read fuzz lint install clean
+
+help: ## this list
+	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '  make %-11s %s\n' "$$name" "$$text"; done
+
+build: ## the command, optimised, at target/release/forebay
+	$(CARGO) build --release --package forebay
+
+test: ## every test; what cannot run here is named and counted as skipped (a failure with CI=true)
+	@$(CARGO) xtask test $(TESTS)
+
+demo: ## Python on 8 nodes, direct and through Forebay, in 5 minutes (BACKING=gluster: over real GlusterFS)
+	@echo 'Packages: installs python3 and python3-venv by apt-get where they are missing, for BACKING=gluster also'
+	@echo 'glusterfs-server, glusterfs-client and iproute2; says so before it does.'
+	@BACKING=$(BACKING) benches/demo.sh
+
+bench-read: ## the read path's figures, to target/bench/ (needs root and half an hour)
+	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, zstd, glusterfs-server,'
+	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does.'
+	@benches/bench-read.sh
+
+fuzz: ## every fuzz target for FUZZ_SECONDS (default 60) each; needs a nightly toolchain and cargo-fuzz
+	@command -v cargo-fuzz >/dev/null || { echo 'fuzz: install it by `cargo install --locked cargo-fuzz`' >&2; exit 1; }
+	@cd fuzz && for each in $$($(CARGO) +nightly fuzz list); do \
+		echo "fuzz: $$each for $(FUZZ_SECONDS) s"; \
+		$(CARGO) +nightly fuzz run "$$each" -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 || exit 1; done
+
+lint: ## format, clippy with warnings denied, style, dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) xtask tidy
+	$(CARGO) deny --log-level error check bans licenses sources
+
+install: build ## the command and its header below PREFIX (default /usr/local)
+	install -D -m 755 $(target)/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
+	for header in $(wildcard include/*.h); do \
+		install -D -m 644 "$$header" "$(DESTDIR)$(PREFIX)/include/$$(basename "$$header")" || exit 1; done
+
+clean: ## whatever was built
+	$(CARGO) clean
+	rm -rf fuzz/target fuzz/artifacts

@@ -1,0 +1,199 @@
+//! The storm: the replay on 1 and on 16 nodes at once over a busy file system, cold, in every way there is.
+
+use std::collections::BTreeMap;
+
+use forebay_bench::job::Job;
+use forebay_bench::python::{Touched, slowest};
+use forebay_bench::results::{Bar, Measurement, Samples, Side};
+use forebay_bench::testbed::{BUSY, Testbed, Traffic};
+use forebay_bench::{run, stop, storm};
+use serde::Serialize;
+
+use crate::bench::Bench;
+use crate::ways::{Forms, WAYS, Way, up_on};
+
+/// What is measured of one way.
+#[derive(Default, Serialize)]
+struct Figures {
+    /// From the start signal to the end of the slowest node, mounting or unpacking included.
+    cold_seconds: Samples,
+    /// The slowest node's replay alone.
+    cold_replay_seconds: Samples,
+    /// The same work a second time on the same nodes.
+    warm_seconds: Samples,
+    /// User and system time of all the nodes' programs, cold.
+    cold_cpu_seconds: Samples,
+    /// Requests at the backing file system, cold; for Forebay since before its start.
+    requests: Samples,
+    /// Bytes the backing file system sent, cold; attributes, listings and protocol included.
+    sent_bytes: Samples,
+    /// Requests by kind in the last run.
+    requests_by_kind: BTreeMap<String, u64>,
+    /// Forebay only: how long `up` took.
+    #[serde(skip_serializing_if = "Samples::is_empty")]
+    up_seconds: Samples,
+    /// Forebay only: bytes of file contents that its roots read.
+    #[serde(skip_serializing_if = "Samples::is_empty")]
+    contents_bytes: Samples,
+    /// Forebay only: processor time of all the daemons, cold.
+    #[serde(skip_serializing_if = "Samples::is_empty")]
+    daemons_cpu_seconds: Samples,
+}
+
+type ByWay = BTreeMap<Way, Figures>;
+
+/// One node.
+pub fn measure_one(bench: &Bench) -> anyhow::Result<Measurement> {
+    let (testbed, forms) = set_up(bench, 1)?;
+    let ways = all_ways(bench, &testbed, &forms, 1, bench.runs(5), &WAYS)?;
+    let mut measurement = described(1, &ways, &forms);
+    measurement.figure("by_way", &ways);
+    Ok(measurement)
+}
+
+/// Sixteen nodes, and one direct client to compare the requests with.
+pub fn measure_sixteen(bench: &Bench) -> anyhow::Result<Measurement> {
+    const NODES: usize = 16;
+    let touched = bench.python.touched(&bench.tree)?;
+    let (testbed, forms) = set_up(bench, NODES)?;
+    let single = all_ways(bench, &testbed, &forms, 1, 1, &[Way::Direct])?;
+    let ways = all_ways(bench, &testbed, &forms, NODES, bench.runs(3), &WAYS)?;
+    let mut measurement = described(NODES, &ways, &forms);
+    add_bars(&mut measurement, &ways, &single[&Way::Direct], &touched);
+    measurement
+        .figure("by_way", &ways)
+        .figure("one_direct_client", &single[&Way::Direct])
+        .figure("touched", &touched);
+    Ok(measurement)
+}
+
+fn set_up(bench: &Bench, nodes: usize) -> anyhow::Result<(Testbed, Forms)> {
+    println!("  building the test bed and packing the tree");
+    let testbed = Testbed::up(&bench.testbed, nodes, BUSY.at_once)?;
+    let forms = Forms::make(bench, &testbed)?;
+    testbed.slow_down(BUSY)?;
+    Ok((testbed, forms))
+}
+
+fn described(nodes: usize, ways: &ByWay, forms: &Forms) -> Measurement {
+    let runs = ways
+        .values()
+        .map(|figures| figures.cold_seconds.len())
+        .min()
+        .unwrap_or(0);
+    Measurement::under(format!(
+        "{nodes} node(s) replay the import at once over GlusterFS: link {}, {} us a metadata request, {} at once; fresh \
+         mounts on every node before each run; {runs} runs of each way in turn, medians. Times include mounting the \
+         image ({}), unpacking the archive, and starting Python, but not `forebay up`, which a job does once.",
+        BUSY.link,
+        BUSY.metadata_us,
+        BUSY.at_once,
+        forms.mounted_by()
+    ))
+}
+
+fn add_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures, touched: &Touched) {
+    let (direct, squashfs, forebay) = (&ways[&Way::Direct], &ways[&Way::Squashfs], &ways[&Way::Forebay]);
+    let seconds = forebay.cold_seconds.median();
+    let share = seconds / direct.cold_seconds.median();
+    let requests = forebay.requests.median() / single.requests.median();
+    let contents = forebay.contents_bytes.median() / touched.chunk_bytes as f64;
+    measurement
+        .bar(Bar::new("storm of 16, cold, against direct", share, Side::AtMost, 1.0 / 12.0, "x"))
+        .bar(Bar::new(
+            "storm of 16, cold, against the SquashFS image",
+            seconds,
+            Side::Below,
+            squashfs.cold_seconds.median(),
+            "s",
+        ))
+        .bar(Bar::new("requests at the file system, against one direct client's", requests, Side::AtMost, 1.1, "x"))
+        .bar(Bar::new("bytes read at the file system, against the unique bytes", contents, Side::AtMost, 1.02, "x"))
+        .figure(
+            "unique_bytes_definition",
+            "of every distinct file that the replay reads, the bytes it reads, rounded up to whole chunks of 1 MiB or to \
+             the file's end; compared with the bytes of file contents that Forebay's roots read",
+        )
+        .figure("sent_bytes_against_one_direct_client", forebay.sent_bytes.median() / single.sent_bytes.median());
+}
+
+fn all_ways(
+    bench: &Bench,
+    testbed: &Testbed,
+    forms: &Forms,
+    nodes: usize,
+    runs: usize,
+    ways: &[Way],
+) -> anyhow::Result<ByWay> {
+    let mut figures = ByWay::new();
+    for run in 0..runs {
+        // Each run begins with another way.
+        for index in 0..ways.len() {
+            let way = ways[(run + index) % ways.len()];
+            stop::check()?;
+            let of_way = figures.entry(way).or_default();
+            one_run(bench, testbed, forms, nodes, way, of_way)?;
+            let cold = of_way.cold_seconds.last().unwrap_or(0.0);
+            println!("  {nodes} node(s), {way:?}, run {}: {cold:.2} s", run + 1);
+        }
+    }
+    Ok(figures)
+}
+
+fn one_run(
+    bench: &Bench,
+    testbed: &Testbed,
+    forms: &Forms,
+    nodes: usize,
+    way: Way,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    testbed.remount(nodes)?;
+    let before = testbed.traffic()?;
+    let job = if way == Way::Forebay {
+        Some(up_on(bench, testbed, nodes, &[])?)
+    } else {
+        None
+    };
+    let trees = (0..nodes)
+        .map(|rank| forms.seen(way, job.as_ref(), rank))
+        .collect::<Result<Vec<_>, _>>()?;
+    let at_once = |prepare: &str| {
+        let nodes = trees.iter().enumerate();
+        let commands = nodes.map(|(node, tree)| testbed.place(node).gated(prepare, &bench.python.replay(tree)));
+        storm::at_once(commands.collect())
+    };
+    let daemons_before = job
+        .as_ref()
+        .map(Job::status)
+        .transpose()?
+        .map(|status| status.cpu_now());
+    let cold = at_once(&forms.prepare(way))?;
+    let traffic = testbed.traffic()?.since(&before);
+    figures.add_cold(&cold, traffic)?;
+    if let (Some(job), Some(before)) = (&job, daemons_before) {
+        let status = job.status()?;
+        figures.up_seconds.add(job.ready().as_secs_f64());
+        figures.contents_bytes.add(status.backing_bytes() as f64);
+        figures
+            .daemons_cpu_seconds
+            .add(status.cpu_now().saturating_sub(before).as_secs_f64());
+    }
+    figures.warm_seconds.add(at_once("")?.wall.as_secs_f64());
+    for node in 0..nodes {
+        run::output(&mut testbed.place(node).command(&["sh", "-c", &forms.finish(way)]))?;
+    }
+    job.map_or(Ok(()), |job| job.down().map(drop))
+}
+
+impl Figures {
+    fn add_cold(&mut self, cold: &storm::Storm, traffic: Traffic) -> anyhow::Result<()> {
+        self.cold_seconds.add(cold.wall.as_secs_f64());
+        self.cold_replay_seconds.add(slowest(&cold.outputs)?.seconds);
+        self.cold_cpu_seconds.add(cold.cpu.as_secs_f64());
+        self.requests.add(traffic.total() as f64);
+        self.sent_bytes.add(traffic.sent_bytes as f64);
+        self.requests_by_kind = traffic.requests;
+        Ok(())
+    }
+}

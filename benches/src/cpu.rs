@@ -1,0 +1,48 @@
+//! Processor time, user and system together.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+/// Of all child processes that have ended and been waited for, and of theirs.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn of_children() -> anyhow::Result<Duration> {
+    Ok(total(&getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage")?))
+}
+
+fn total(usage: &Usage) -> Duration {
+    let micros = |time: TimeVal| Duration::from_micros(time.num_microseconds().unsigned_abs());
+    micros(usage.user_time()) + micros(usage.system_time())
+}
+
+/// Of a process that runs, in steps of the clock tick (10 ms); `None` when it is gone.
+#[must_use]
+pub fn of_process(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold spaces: count the fields behind it (proc(5): utime is 14, stime 15).
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_secs_f64(
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_process_is_seen_to_have_worked() {
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(60) {
+            std::hint::black_box(start);
+        }
+        assert!(of_process(std::process::id()).unwrap() >= Duration::from_millis(10));
+        assert_eq!(of_process(u32::MAX), None);
+    }
+}

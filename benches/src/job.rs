@@ -1,0 +1,224 @@
+//! A Forebay job, driven by its command as a user drives it: `forebay up`, `status --json`, `down`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use crate::cpu;
+use crate::place::Place;
+use crate::run;
+
+/// What of `status --json` is used here.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Status {
+    /// One entry a node, by rank.
+    #[serde(default)]
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// One node of `status --json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// The node's rank.
+    pub rank: u32,
+    /// The daemon's process id.
+    pub pid: u32,
+    /// Where its view is mounted.
+    pub view: PathBuf,
+    /// Its parent in each tree; empty at a root.
+    pub parents: Vec<serde_json::Value>,
+    /// Requests of the kernel.
+    pub kernel: KernelStatus,
+    /// Requests to the backing file system.
+    pub backing: BTreeMap<String, u64>,
+}
+
+/// What the kernel asked of one node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct KernelStatus {
+    /// Messages by kind.
+    pub messages: BTreeMap<String, u64>,
+}
+
+impl Status {
+    /// Messages of the kernel, all nodes together, by kind.
+    #[must_use]
+    pub fn messages(&self) -> BTreeMap<String, u64> {
+        let mut sum = BTreeMap::new();
+        for (kind, count) in self.nodes.iter().flat_map(|node| &node.kernel.messages) {
+            *sum.entry(kind.clone()).or_insert(0) += count;
+        }
+        sum
+    }
+
+    /// Bytes of file contents that the roots read from the backing file system.
+    #[must_use]
+    pub fn backing_bytes(&self) -> u64 {
+        self.nodes.iter().filter_map(|node| node.backing.get("bytes")).sum()
+    }
+
+    /// Processor time of all the daemons, as of now (not of when the status was asked for).
+    #[must_use]
+    pub fn cpu_now(&self) -> Duration {
+        self.nodes.iter().filter_map(|node| cpu::of_process(node.pid)).sum()
+    }
+}
+
+/// By how much each count grew, kinds that did not left out.
+#[must_use]
+pub fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let more = |(kind, count): (&String, &u64)| {
+        let more = count.saturating_sub(before.get(kind).copied().unwrap_or(0));
+        (more > 0).then(|| (kind.clone(), more))
+    };
+    after.iter().filter_map(more).collect()
+}
+
+/// How `forebay` is called: the binary, and where its job directories go.
+#[derive(Clone)]
+pub struct Forebay {
+    /// The binary.
+    pub binary: PathBuf,
+    /// `XDG_RUNTIME_DIR` of every call, so that nothing of the measured jobs is left in the user's own.
+    pub runtime: PathBuf,
+    /// More variables, for the test bed's script.
+    pub environment: Vec<(&'static str, OsString)>,
+}
+
+impl Forebay {
+    fn command(&self, words: &[OsString]) -> Command {
+        let mut argv = vec![self.binary.clone().into_os_string()];
+        argv.extend_from_slice(words);
+        let mut command = Place::here().command(&argv);
+        command
+            .env("XDG_RUNTIME_DIR", &self.runtime)
+            .envs(self.environment.iter().cloned());
+        command
+    }
+
+    /// `forebay up` with `options` as a job called `name`, its views below `view`.
+    ///
+    /// # Errors
+    /// When it does not come up; what had started is taken down again.
+    pub fn up(&self, name: &str, view: &Path, options: &[OsString]) -> anyhow::Result<Job> {
+        let mut words: Vec<OsString> = ["up", "--job", name, "--view"].map(OsString::from).to_vec();
+        words.push(view.into());
+        words.extend_from_slice(options);
+        let mut job = Job {
+            forebay: self.clone(),
+            name: name.to_owned(),
+            ready: Duration::ZERO,
+            pids: Vec::new(),
+        };
+        let start = Instant::now();
+        job.printed(&words)?;
+        job.ready = start.elapsed();
+        job.pids = job.status()?.nodes.iter().map(|node| node.pid).collect();
+        Ok(job)
+    }
+}
+
+/// A job that is up; taken down when dropped.
+pub struct Job {
+    forebay: Forebay,
+    name: String,
+    ready: Duration,
+    pids: Vec<u32>,
+}
+
+impl Job {
+    fn printed(&self, words: &[OsString]) -> anyhow::Result<String> {
+        run::output(&mut self.forebay.command(words))
+    }
+
+    /// The time from calling `forebay up` to its return.
+    #[must_use]
+    pub fn ready(&self) -> Duration {
+        self.ready
+    }
+
+    /// The job's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `forebay status --json`.
+    ///
+    /// # Errors
+    /// When it fails or prints something else.
+    pub fn status(&self) -> anyhow::Result<Status> {
+        let words = ["status", "--job", &self.name, "--json"].map(OsString::from);
+        let mut status: Status = serde_json::from_str(&self.printed(&words)?).context("forebay status --json")?;
+        ensure!(!status.nodes.is_empty(), "forebay status tells of no node");
+        status.nodes.sort_by_key(|node| node.rank);
+        Ok(status)
+    }
+
+    /// `forebay down`, and how long it took.
+    ///
+    /// # Errors
+    /// When it fails or leaves a daemon behind.
+    pub fn down(mut self) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        self.printed(&["down", "--job", &self.name].map(OsString::from))?;
+        let took = start.elapsed();
+        let pids = std::mem::take(&mut self.pids);
+        self.name.clear();
+        let left: Vec<u32> = pids.into_iter().filter(|pid| is_forebay(*pid)).collect();
+        ensure!(left.is_empty(), "forebay down left daemons behind: {left:?}");
+        Ok(took)
+    }
+}
+
+/// Whether `pid` is still a daemon of Forebay (process ids are used again, and zombies do no harm).
+fn is_forebay(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("forebay"))
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            run::cleanup(&mut self.forebay.command(&["down", "--job", &self.name].map(OsString::from)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_may_say_more_than_is_read() {
+        let text = r#"{"job":{},"nodes":[{"rank":0,"pid":7,"view":"/v","new":1,"kernel":{"messages":{"lookup":3}},
+            "backing":{"bytes":5}},{"rank":1,"kernel":{"messages":{"lookup":1,"read":2},"bytes_read":9}}]}"#;
+        let status: Status = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            status.messages(),
+            BTreeMap::from([("lookup".to_owned(), 4), ("read".to_owned(), 2)])
+        );
+        assert_eq!(status.backing_bytes(), 5);
+    }
+
+    #[test]
+    fn counts_that_stand_still_are_left_out() {
+        let before = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 2)]);
+        let after = BTreeMap::from([
+            ("lookup".to_owned(), 3),
+            ("read".to_owned(), 5),
+            ("ioctl".to_owned(), 1),
+        ]);
+        assert_eq!(
+            grown(&before, &after),
+            BTreeMap::from([("read".to_owned(), 3), ("ioctl".to_owned(), 1)])
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! A directory for the time of a run, with every mount below it: both are gone when the guard is dropped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::place::Place;
+use crate::run;
+
+/// A directory of our own, mode 0700.
+pub struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// Makes `NAME-PID` in `parent`.
+    ///
+    /// # Errors
+    /// When it exists or cannot be made.
+    pub fn new(parent: &Path, name: &str) -> anyhow::Result<Self> {
+        let path = parent.join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let path = path.canonicalize()?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A directory below, made when it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn dir(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // The innermost mount was made last.
+        for mount in mounts_below(&self.path).iter().rev() {
+            if unmount(mount, UnmountFlags::DETACH).is_err() {
+                let argv = ["fusermount3".as_ref(), "-uz".as_ref(), mount.as_os_str()];
+                run::cleanup(&mut Place::here().command(&argv));
+            }
+        }
+        // Never delete through a mount that is still there.
+        if !mounts_below(&self.path).is_empty() {
+            eprintln!(
+                "cleaning up: something is still mounted below {}; it is left alone",
+                self.path.display()
+            );
+        } else if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("cleaning up: cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Every mount point of this process's namespace at or below `path`, in the order of mounting.
+#[must_use]
+pub fn mounts_below(path: &Path) -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let points = table.lines().filter_map(|line| line.split(' ').nth(1));
+    points
+        .map(|point| PathBuf::from(point.replace("\\040", " ")))
+        .filter(|point| point.starts_with(path))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_behind() {
+        let scratch = Scratch::new(&std::env::temp_dir(), "forebay-scratch-test").unwrap();
+        let path = scratch.path().to_owned();
+        fs::write(scratch.dir("a").unwrap().join("b"), "c").unwrap();
+        drop(scratch);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,237 @@
+//! The commands and their own options; what they share comes from the table of settings.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
+
+/// How settings are found; shown below the help of the commands that have many.
+const SOURCES: &str = "Every option with a value can also be set in the environment (FOREBAY_FANOUT=8) and in a \
+                       configuration file (fanout = 8); options win over the environment, that over the file. \
+                       `forebay config` shows what holds. Sizes: 64MiB, 1GB. Durations: 500ms, 2s, 1min.";
+
+/// The I/O tier of a job: every node reads programs, libraries and input through one shared cache.
+#[derive(Parser, Debug)]
+#[command(
+    name = "forebay",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    max_term_width = 110
+)]
+#[command(
+    after_help = "Examples:\n  forebay doctor\n  forebay up --local 4 --export /opt\n  forebay status\n  \
+                        forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Start the tier on every node of the job; returns when all are ready
+    Up(Box<UpArguments>),
+    /// Run the daemon of one node, as `up` starts it
+    Node(Box<NodeArguments>),
+    /// Show the nodes, their caches and what the backing file system was asked
+    Status(StatusArguments),
+    /// Stop everything on all nodes and leave nothing behind
+    Down(DownArguments),
+    /// Show where an answer for a path comes from, node by node up to the root
+    Explain(ExplainArguments),
+    /// Show what this machine offers, what is missing and what that costs
+    Doctor(DoctorArguments),
+    /// Show the settings that hold, and where each comes from
+    Config(ConfigArguments),
+    /// Print the completions of a shell
+    Completions(CompletionsArguments),
+    /// Write the manual pages into a directory
+    Man(ManArguments),
+}
+
+/// What every command that deals with a job has.
+#[derive(Args, Debug)]
+pub struct ConfigFile {
+    /// Read settings from this TOML file
+    #[arg(long, value_name = "FILE", help_heading = "Job")]
+    pub config: Option<PathBuf>,
+}
+
+/// `up`.
+#[derive(Args, Debug)]
+#[command(after_help = format!(
+    "Without --local, --nodes and --hostfile the nodes are those of the Slurm allocation, or this machine alone outside \
+     one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
+     forebay up --nodes 'n[1-16]' --fanout 2 --budget 1GiB\n  forebay up --hostfile hosts --remote-shell 'ssh -p 2222'\
+     \n\n{SOURCES}"))]
+pub struct UpArguments {
+    /// Print a JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForUp,
+}
+
+/// `node`.
+#[derive(Args, Debug)]
+#[command(after_help = format!(
+    "Prints one line on standard output when its view answers, and ends on SIGTERM, SIGINT and `forebay down`.\n\n\
+     Examples:\n  forebay node --hostfile hosts --rank 0 --job test --view /tmp/view0\n  \
+     srun --ntasks-per-node=1 forebay node --hostfile hosts\n\n{SOURCES}"))]
+pub struct NodeArguments {
+    /// Index of this node in the list of nodes, from 0 [default: found by this host's name]
+    #[arg(long, value_name = "I")]
+    pub rank: Option<u32>,
+    /// Write the log to this file [default: standard error]
+    #[arg(long, value_name = "FILE", help_heading = "Logs and metrics")]
+    pub log_file: Option<PathBuf>,
+    /// What `up` decided, as a file or - for standard input.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub order: Option<PathBuf>,
+    /// Serve peers on the listening socket that is the standard input.
+    #[arg(long, hide = true)]
+    pub listen_stdin: bool,
+    /// Run in a session of its own, so that no terminal ends the daemon.
+    #[arg(long, hide = true)]
+    pub session: bool,
+    /// Return when the daemon is ready and leave it running.
+    #[arg(long, hide = true, requires = "order")]
+    pub background: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForNode,
+}
+
+/// `status`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  forebay status\n  forebay status --job train --json | jq .totals.backing")]
+pub struct StatusArguments {
+    /// Print the JSON object that the daemons gave
+    #[arg(long)]
+    pub json: bool,
+    /// Ask no other host.
+    #[arg(long, hide = true)]
+    pub local_only: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+}
+
+/// `down`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Daemons that died are cleaned up after.\n\nExamples:\n  forebay down\n  forebay down --job train"
+)]
+pub struct DownArguments {
+    /// Print a JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Stop what runs on this host and clean up here, without asking other nodes
+    #[arg(long)]
+    pub local_only: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+}
+
+/// `explain`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  forebay explain /soft/python/bin/python3\n  forebay explain --rank 5 /tmp/view/5/soft"
+)]
+pub struct ExplainArguments {
+    /// The path, as it is in the view or on the backing file system
+    pub path: PathBuf,
+    /// Ask this node [default: the one whose view the path is in, else the first on this host]
+    #[arg(long, value_name = "I")]
+    pub rank: Option<u32>,
+    /// Print the JSON array that the daemons gave
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+}
+
+/// `doctor`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 everything is there, 3 something is limited, 1 no view is possible.\n\nExamples:\n  \
+                        forebay doctor\n  srun -N4 --ntasks-per-node=1 forebay doctor --json"
+)]
+pub struct DoctorArguments {
+    /// Print a JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Try one thing that can only be tried in a process of its own.
+    #[arg(long, hide = true, value_name = "WHAT")]
+    pub probe: Option<String>,
+}
+
+/// `config`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  forebay config\n  FOREBAY_FANOUT=2 forebay config --config job.toml --json")]
+pub struct ConfigArguments {
+    /// Print a JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForUp,
+}
+
+/// `completions`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  forebay completions bash > ~/.local/share/bash-completion/completions/forebay")]
+pub struct CompletionsArguments {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// `man`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  forebay man ~/.local/share/man/man1")]
+pub struct ManArguments {
+    /// An existing directory
+    pub directory: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_command_has_examples() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        for sub in command.get_subcommands() {
+            let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:\n  "), "{}", sub.get_name());
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! `doctor`: what this machine offers, what is missing, and what that costs.
+//!
+//! What can be tried is tried, not guessed: a view is mounted as a daemon would do it, and a user namespace is made, each
+//! in a process of its own, since neither can be taken back in this one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, bail};
+use rustix::process::Resource;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::DONE_IN_PART;
+use crate::cli::DoctorArguments;
+use crate::commands::doctor_probe;
+use crate::jobs::{job_bases, variable};
+use crate::output::say;
+use crate::settings::values::show_size;
+use crate::{machine, network};
+
+/// Open files that a daemon of a large job needs: cached descriptors, connections to a fan-out of peers, its own.
+const DESCRIPTORS_NEEDED: u64 = 4096;
+
+/// What the kernel's FUSE gained when, and what its absence costs (from the kernel's history).
+const KERNEL_FEATURES: [((u32, u32), &str, &str); 4] = [
+    ((4, 18), "FUSE in user namespaces", "views need fusermount3 or root"),
+    (
+        (4, 20),
+        "reads of 1 MiB, cached symbolic links and directories",
+        "reads are of 128 KiB, and links are asked for each time",
+    ),
+    (
+        (5, 1),
+        "directories opened without asking",
+        "every opendir is asked of the daemon",
+    ),
+    (
+        (6, 9),
+        "requests sent again after a daemon's death",
+        "a daemon's successor cannot take over a view without loss",
+    ),
+];
+
+/// How well something is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    Limited,
+    Missing,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    found: String,
+    /// What the lack costs, and what to do.
+    cost: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            state: State::Ok,
+            found: found.into(),
+            cost: None,
+        }
+    }
+
+    fn limited(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
+        Self {
+            name,
+            state: State::Limited,
+            found: found.into(),
+            cost: Some(cost.into()),
+        }
+    }
+
+    fn missing(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
+        Self {
+            name,
+            state: State::Missing,
+            found: found.into(),
+            cost: Some(cost.into()),
+        }
+    }
+}
+
+/// Checks this machine.
+pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
+    if let Some(what) = &arguments.probe {
+        return doctor_probe::run(what);
+    }
+    let view = view();
+    let view_possible = view.state != State::Missing;
+    let mut checks = vec![view, device(), fusermount(), namespaces()];
+    checks.extend(kernel());
+    checks.extend([descriptors(), memory(), directory(), scheduler(), interfaces()]);
+    if arguments.json {
+        say!("{:#}", json!({"view_possible": view_possible, "checks": checks}));
+    } else {
+        print(&checks);
+    }
+    let is_limited = checks.iter().any(|check| check.state != State::Ok);
+    Ok(match (view_possible, is_limited) {
+        (false, _) => ExitCode::FAILURE,
+        (true, true) => ExitCode::from(DONE_IN_PART),
+        (true, false) => ExitCode::SUCCESS,
+    })
+}
+
+fn print(checks: &[Check]) {
+    for Check {
+        name,
+        state,
+        found,
+        cost,
+    } in checks
+    {
+        let state = match state {
+            State::Ok => "ok",
+            State::Limited => "limited",
+            State::Missing => "missing",
+        };
+        say!("{state:<8} {name}: {found}");
+        if let Some(cost) = cost {
+            say!("         -> {cost}");
+        }
+    }
+}
+
+fn view() -> Check {
+    match probe("view") {
+        Ok(how) => Check::ok("view", format!("a view can be mounted ({how})")),
+        Err(error) => Check::missing(
+            "view",
+            format!("no view can be mounted: {error:#}"),
+            "forebay up fails on this machine",
+        ),
+    }
+}
+
+fn device() -> Check {
+    let path = Path::new("/dev/fuse");
+    let Ok(found) = fs::metadata(path) else {
+        return Check::missing(
+            "/dev/fuse",
+            "it is not there",
+            "no view is possible; load the kernel module (modprobe fuse)",
+        );
+    };
+    let mode = found.permissions().mode() & 0o777;
+    let text = format!("mode {mode:04o}");
+    match fs::OpenOptions::new().read(true).write(true).open(path) {
+        Ok(_) => Check::ok("/dev/fuse", text),
+        Err(error) => Check::limited(
+            "/dev/fuse",
+            format!("{text}, cannot be opened: {error}"),
+            "views need fusermount3; ask for mode 0666, which udev gives it by default",
+        ),
+    }
+}
+
+fn fusermount() -> Check {
+    let Some(path) = in_path("fusermount3").or_else(|| in_path("fusermount")) else {
+        return if rustix::process::geteuid().is_root() {
+            Check::ok("fusermount3", "not installed; not needed by root")
+        } else {
+            Check::limited(
+                "fusermount3",
+                "not installed",
+                "views need root or a user namespace; install fuse3",
+            )
+        };
+    };
+    let is_setuid = fs::metadata(&path).is_ok_and(|found| found.permissions().mode() & 0o4000 != 0);
+    if is_setuid || rustix::process::geteuid().is_root() {
+        let others = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+        let allows = others.lines().any(|line| line.trim() == "user_allow_other");
+        let others = if allows {
+            "users may use --allow-other"
+        } else {
+            "--allow-other is for root alone"
+        };
+        return Check::ok("fusermount3", format!("{}; {others}", path.display()));
+    }
+    let text = format!("{} is not setuid root", path.display());
+    Check::limited(
+        "fusermount3",
+        text,
+        "views need root or a user namespace; reinstall fuse3",
+    )
+}
+
+fn namespaces() -> Check {
+    match probe("namespaces") {
+        Ok(_) => Check::ok("user namespaces", "a user may make one and mount a view in it"),
+        Err(error) => Check::limited(
+            "user namespaces",
+            format!("not usable: {error:#}"),
+            "views need fusermount3 or root; see user.max_user_namespaces and kernel.unprivileged_userns_clone",
+        ),
+    }
+}
+
+fn kernel() -> Vec<Check> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let Some(version) = version_of(&release) else {
+        return vec![Check::limited(
+            "kernel",
+            format!("release '{release}' cannot be read"),
+            "what it offers is not known",
+        )];
+    };
+    let mut checks: Vec<Check> = KERNEL_FEATURES
+        .iter()
+        .filter(|(since, ..)| version < *since)
+        .map(|((major, minor), feature, cost)| {
+            Check::limited(
+                "kernel",
+                format!("{release} is older than {major}.{minor}: no {feature}"),
+                *cost,
+            )
+        })
+        .collect();
+    if checks.is_empty() {
+        checks.push(Check::ok("kernel", format!("{release} has all that views use")));
+    }
+    checks
+}
+
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn descriptors() -> Check {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let text = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    let found = format!(
+        "{} now, daemons raise it to {}",
+        text(limit.current),
+        text(limit.maximum)
+    );
+    if limit.maximum.is_none_or(|limit| limit >= DESCRIPTORS_NEEDED) {
+        return Check::ok("open files", found);
+    }
+    Check::limited(
+        "open files",
+        found,
+        format!("a large fan-out may fail; ask for a hard limit (ulimit -Hn) of {DESCRIPTORS_NEEDED} or more"),
+    )
+}
+
+fn memory() -> Check {
+    let bytes = machine::memory_bytes();
+    let budget = machine::default_budget_bytes(bytes, 1);
+    Check::ok(
+        "memory",
+        format!(
+            "{}; a node's caches take {} of it at most",
+            show_size(bytes),
+            show_size(budget)
+        ),
+    )
+}
+
+fn directory() -> Check {
+    let bases = job_bases();
+    let usable = |base: &PathBuf| {
+        let place = if base.exists() {
+            Some(base.as_path())
+        } else {
+            base.parent()
+        };
+        place.is_some_and(|place| rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok())
+    };
+    match bases.iter().find(|base| usable(base)) {
+        Some(base) => Check::ok("job directory", format!("below {}", base.display())),
+        None => Check::missing(
+            "job directory",
+            format!(
+                "cannot write to {}",
+                bases
+                    .iter()
+                    .map(|base| base.display().to_string())
+                    .collect::<Vec<_>>()
+                    .join(" or ")
+            ),
+            "forebay up fails on this machine",
+        ),
+    }
+}
+
+fn scheduler() -> Check {
+    match (variable("SLURM_JOB_ID"), in_path("srun")) {
+        (Some(job), Some(_)) => Check::ok(
+            "scheduler",
+            format!("in the Slurm allocation {job}; forebay up uses its nodes"),
+        ),
+        (Some(job), None) => Check::limited(
+            "scheduler",
+            format!("in the Slurm allocation {job}, but srun is not in PATH"),
+            "name the nodes yourself: forebay up --nodes \"$SLURM_JOB_NODELIST\"",
+        ),
+        (None, Some(_)) => Check::ok("scheduler", "Slurm is installed; not in an allocation now"),
+        (None, None) => Check::ok("scheduler", "none; name the nodes with --nodes or --hostfile"),
+    }
+}
+
+fn interfaces() -> Check {
+    let found = match network::interfaces() {
+        Ok(found) => found,
+        Err(error) => return Check::limited("network", format!("{error:#}"), "jobs of several hosts may fail"),
+    };
+    let outward: Vec<String> = found
+        .iter()
+        .filter(|interface| !interface.address.is_loopback())
+        .map(|interface| format!("{} {}", interface.name, interface.address))
+        .collect();
+    if outward.is_empty() {
+        return Check::limited(
+            "network",
+            "the loopback interface only",
+            "jobs of one host only (--local)",
+        );
+    }
+    Check::ok("network", outward.join(", "))
+}
+
+/// Runs this program to try `what`; its standard output is the finding.
+fn probe(what: &str) -> anyhow::Result<String> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let output = Command::new(program)
+        .args(["doctor", "--probe", what])
+        .stdin(Stdio::null())
+        .output();
+    let output = output.context("cannot run this program")?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    bail!(
+        "{}",
+        stderr
+            .trim()
+            .trim_start_matches("forebay: ")
+            .replace("\n  because:", ":")
+    )
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    // fusermount3 lies in /bin or /sbin of systems whose users' PATH does not name them.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let fixed = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        .into_iter()
+        .map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(fixed)
+        .map(|directory| directory.join(program))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_read() {
+        assert_eq!(version_of("6.18.5-amd64"), Some((6, 18)));
+        assert_eq!(version_of("4.18.0-553.el8_10.x86_64"), Some((4, 18)));
+        assert_eq!(version_of("5.14-rc1"), Some((5, 14)));
+        assert_eq!(version_of("unknown"), None);
+    }
+
+    #[test]
+    fn every_lack_has_its_cost() {
+        for check in [
+            view(),
+            device(),
+            fusermount(),
+            descriptors(),
+            memory(),
+            directory(),
+            scheduler(),
+            interfaces(),
+        ] {
+            assert_eq!(check.state == State::Ok, check.cost.is_none(), "{check:?}");
+        }
+    }
+}

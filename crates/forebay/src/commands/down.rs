@@ -1,0 +1,176 @@
+//! `down`: ends all daemons of a job through the overlay, waits until those of this host are gone, and removes what
+//! is left. Whatever had gone wrong before, nothing of the job is there afterwards, or what is there is named.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeRecord, Process, RemoteCall, wait_for_end};
+use forebay_types::NodeRank;
+use serde_json::{Value, json};
+
+use crate::DONE_IN_PART;
+use crate::cli::DownArguments;
+use crate::commands::up::{end_on_hosts, shown_ranks};
+use crate::control;
+use crate::jobs::{self, variable};
+use crate::leftovers;
+use crate::output::say;
+use crate::settings::Effective;
+use crate::settings::values::show_duration;
+
+/// How long the daemons may take to end, from the leaves to the root.
+const DOWN_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// How long each of those that the first did not reach may take: one that works answers at once.
+const DOWN_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long those of this host may take to leave after they have said that they end.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Ends the job.
+pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let directory = jobs::find(&effective)?;
+    let job = directory.job();
+    let mut outcome = Outcome::default();
+    if !arguments.local_only {
+        outcome.end_everywhere(&directory);
+    }
+    if !leftovers::is_gone(&directory) {
+        outcome
+            .notes
+            .extend(leftovers::clean(&directory).with_context(|| format!("the job {job} is not quite down"))?);
+    }
+    outcome.report(&job, began.elapsed(), arguments.json);
+    Ok(if outcome.missing.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(DONE_IN_PART)
+    })
+}
+
+/// What came of it.
+#[derive(Default)]
+struct Outcome {
+    ended: Vec<NodeRank>,
+    /// Nodes on other hosts of which nobody knows whether they ended.
+    missing: Vec<NodeRank>,
+    notes: Vec<String>,
+}
+
+impl Outcome {
+    fn end_everywhere(&mut self, directory: &JobDirectory) {
+        // Read first: daemons remove their records when they leave.
+        let record = JobRecord::read(directory).ok().flatten();
+        let mut here: Vec<Process> = NodeRecord::read_all(directory)
+            .into_iter()
+            .map(|node| node.process)
+            .collect();
+        if let Some(Launcher::Slurm { srun: Some(srun), .. }) = record.as_ref().map(|record| &record.launcher) {
+            here.push(*srun);
+        }
+        self.ask_daemons(directory);
+        let late = wait_for_end(&here, Instant::now() + LEAVE_TIMEOUT);
+        if !late.is_empty() {
+            self.notes
+                .push(format!("{} daemons did not leave by themselves", late.len()));
+        }
+        if let Some(record) = record {
+            self.end_the_rest(&record);
+        }
+    }
+
+    /// Asks one daemon of this host to end all; where the tree is broken, the others of this host as well.
+    fn ask_daemons(&mut self, directory: &JobDirectory) {
+        let (mut has_answered, mut timeout) = (false, DOWN_TIMEOUT);
+        for rank in directory.socket_ranks() {
+            if self.ended.contains(&rank) {
+                continue;
+            }
+            match control::ask(&directory.socket(rank), &json!({"command": "down"}), timeout) {
+                Ok(answer) => {
+                    has_answered = true;
+                    self.ended.extend(ranks(&answer["ended"]));
+                }
+                Err(error) => tracing::debug!(%rank, %error, "no answer"),
+            }
+            timeout = DOWN_AGAIN_TIMEOUT;
+        }
+        self.ended.sort_unstable();
+        self.ended.dedup();
+        if !has_answered {
+            self.notes.push("no daemon of it answered on this host".to_owned());
+        }
+    }
+
+    /// Nodes that the overlay did not reach: on this host they are found by their records, on others by the remote
+    /// shell.
+    fn end_the_rest(&mut self, record: &JobRecord) {
+        let all = (0..record.nodes.len() as u32).map(NodeRank);
+        let missing: Vec<NodeRank> = all.filter(|rank| !self.ended.contains(rank)).collect();
+        if missing.is_empty() || record.launcher == Launcher::Local {
+            return;
+        }
+        let Launcher::Hosts { remote_shell } = &record.launcher else {
+            self.missing = missing;
+            return;
+        };
+        let call = RemoteCall {
+            shell: remote_shell.clone(),
+            program: record.program.clone(),
+        };
+        let mut rest = record.clone();
+        rest.nodes = missing
+            .iter()
+            .filter_map(|rank| record.nodes.get(rank.0 as usize))
+            .cloned()
+            .collect();
+        let failed = end_on_hosts(&call, &rest);
+        let is_on =
+            |rank: &NodeRank, host: &str| record.nodes.get(rank.0 as usize).is_some_and(|node| node.host == host);
+        for (host, reason) in failed {
+            self.notes.push(format!("{host}: {reason}"));
+            self.missing.extend(missing.iter().filter(|rank| is_on(rank, &host)));
+        }
+    }
+
+    fn report(&self, job: &str, took: Duration, as_json: bool) {
+        if as_json {
+            let took_ms = took.as_millis() as u64;
+            let Self { ended, missing, notes } = self;
+            say!(
+                "{}",
+                json!({"job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "notes": notes})
+            );
+            return;
+        }
+        for note in &self.notes {
+            eprintln!("forebay: note: {note}");
+        }
+        let nodes = match self.ended.len() {
+            0 => String::new(),
+            1 => "1 node ended, ".to_owned(),
+            count => format!("{count} nodes ended, "),
+        };
+        say!("job {job} is down: {nodes}{}", show_duration(took));
+        if !self.missing.is_empty() {
+            eprintln!(
+                "forebay: unknown: node {} may still run; ssh there and forebay down",
+                shown_ranks(&self.missing)
+            );
+        }
+    }
+}
+
+fn ranks(value: &Value) -> Vec<NodeRank> {
+    let mut ranks: Vec<NodeRank> = value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|rank| rank.as_u64().and_then(|rank| u32::try_from(rank).ok()).map(NodeRank))
+        .collect();
+    ranks.sort_unstable();
+    ranks
+}

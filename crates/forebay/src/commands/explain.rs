@@ -1,0 +1,107 @@
+//! `explain PATH`: where an answer comes from, node by node up to the root, and why.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_launch::{JobDirectory, JobRecord, NodeRecord};
+use forebay_types::NodeRank;
+use serde_json::{Value, json};
+
+use crate::cli::ExplainArguments;
+use crate::columns;
+use crate::commands::status::ask_any;
+use crate::jobs::{self, variable};
+use crate::output::say;
+use crate::settings::{Effective, UsageError};
+
+/// How long the nodes on the way to the root may take.
+const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Prints the way of an answer.
+pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
+    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let directory = jobs::find(&effective)?;
+    let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
+    let (found, path) = within_view(&path, &views(&directory));
+    if path.to_str().is_none() {
+        return Err(UsageError(format!(
+            "{}: only paths that are valid UTF-8 can be explained",
+            path.display()
+        ))
+        .into());
+    }
+    let rank = arguments.rank.map(NodeRank).or(found);
+    let question = json!({"command": "explain", "path": path});
+    let steps = ask_any(&directory, rank, &question, EXPLAIN_TIMEOUT)?;
+    if arguments.json {
+        say!("{steps}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    say!("{}", path.display());
+    let mut rows = vec![["node", "host", "answer", "why"].map(str::to_owned).to_vec()];
+    rows.extend(steps.as_array().into_iter().flatten().map(row));
+    columns::lines(&rows).iter().for_each(|line| say!("{line}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(step: &Value) -> Vec<String> {
+    let cell = |key: &str| match &step[key] {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    ["rank", "host", "answer", "why"].map(cell).to_vec()
+}
+
+/// The views on this host, each with its node.
+fn views(directory: &JobDirectory) -> Vec<(NodeRank, PathBuf)> {
+    let own: Vec<_> = NodeRecord::read_all(directory)
+        .into_iter()
+        .map(|node| (node.rank, node.view))
+        .collect();
+    if !own.is_empty() {
+        return own;
+    }
+    let views = JobRecord::read(directory)
+        .ok()
+        .flatten()
+        .map(|record| record.views)
+        .unwrap_or_default();
+    (0..).map(NodeRank).zip(views).collect()
+}
+
+/// The node whose view holds `path`, and what the path is on the backing file system.
+fn within_view(path: &Path, views: &[(NodeRank, PathBuf)]) -> (Option<NodeRank>, PathBuf) {
+    for (rank, view) in views {
+        if let Ok(rest) = path.strip_prefix(view) {
+            return (Some(*rank), Path::new("/").join(rest));
+        }
+    }
+    (None, path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_in_a_view_is_its_original_and_names_the_node() {
+        let views = [
+            (NodeRank(0), PathBuf::from("/v/0")),
+            (NodeRank(5), PathBuf::from("/v/5")),
+        ];
+        let found = |path: &str| within_view(Path::new(path), &views);
+        assert_eq!(found("/v/5/soft/x"), (Some(NodeRank(5)), "/soft/x".into()));
+        assert_eq!(found("/v/0"), (Some(NodeRank(0)), "/".into()));
+        assert_eq!(found("/v/55/x"), (None, "/v/55/x".into()));
+        assert_eq!(found("/soft/x"), (None, "/soft/x".into()));
+    }
+
+    #[test]
+    fn steps_become_rows() {
+        let step = json!({"rank": 3, "host": "n3", "answer": "hit", "why": "listing is cached"});
+        assert_eq!(row(&step), ["3", "n3", "hit", "listing is cached"]);
+    }
+}

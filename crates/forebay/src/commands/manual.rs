@@ -1,0 +1,26 @@
+//! `completions` and `man`: made from the same description that reads the command line.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::CommandFactory;
+
+use crate::cli::{Cli, CompletionsArguments, ManArguments};
+
+/// Prints the completions of a shell.
+pub fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "forebay", &mut script);
+    std::io::stdout()
+        .write_all(&script)
+        .context("cannot write the completions")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes `forebay.1` and a page for every command.
+pub fn pages(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
+    clap_mangen::generate_to(Cli::command(), &arguments.directory)
+        .with_context(|| format!("cannot write manual pages into {}", arguments.directory.display()))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,32 @@
+//! The commands, one a file.
+
+mod config;
+mod doctor;
+mod doctor_probe;
+mod down;
+mod explain;
+mod manual;
+mod node;
+mod node_background;
+mod selection;
+mod status;
+mod up;
+
+use std::process::ExitCode;
+
+use crate::cli::Command;
+
+/// Runs a command.
+pub fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Up(arguments) => up::run(*arguments),
+        Command::Node(arguments) => node::run(*arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Down(arguments) => down::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Config(arguments) => config::run(arguments),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::pages(&arguments),
+    }
+}

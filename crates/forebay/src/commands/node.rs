@@ -1,0 +1,387 @@
+//! `node`: the daemon of one node. Decides everything the daemon needs to know, runs it, and cleans up after it.
+//!
+//! Standard output belongs to whoever started it: one JSON line when the view answers (the daemon writes it), one
+//! when it does not come to that, and notes before.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, default_view};
+use forebay_types::{NodeRank, ViewPath, limits};
+use rustix::process::{Resource, Rlimit};
+use serde_json::json;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::NodeArguments;
+use crate::commands::{node_background, selection};
+use crate::jobs::{self, variable};
+use crate::leftovers;
+use crate::machine;
+use crate::network;
+use crate::options::DaemonOptions;
+use crate::order::Order;
+use crate::output::{causes, tell};
+use crate::settings::{Effective, Settings};
+use crate::view_directory::{self, ViewDirectory};
+
+/// Runs the daemon until it is told to end.
+pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
+    if arguments.background {
+        return node_background::run(&arguments);
+    }
+    if arguments.session {
+        rustix::process::setsid().context("cannot begin a session of its own")?;
+    }
+    let starts_by_order = arguments.order.is_some();
+    let mut rank = NodeRank(arguments.rank.unwrap_or(0));
+    let result = plan(arguments).and_then(|plan| {
+        rank = plan.rank;
+        plan.run()
+    });
+    match result {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            let message = causes(&error).join(": ");
+            tracing::error!(%message, "the daemon failed");
+            tell(&json!({"failed": {"rank": rank, "message": message}}));
+            // Who gave the order reads standard output; a person reads this.
+            if starts_by_order {
+                Ok(ExitCode::FAILURE)
+            } else {
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What is known before anything is touched.
+struct Plan {
+    job: String,
+    rank: NodeRank,
+    nodes: Vec<NodeAddress>,
+    settings: Settings,
+    directory: PathBuf,
+    log_file: Option<PathBuf>,
+    has_listener: bool,
+}
+
+fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
+    let wanted = arguments.rank;
+    let (given, log_file, has_listener) = (arguments.given.0, arguments.log_file, arguments.listen_stdin);
+    if let Some(path) = arguments.order {
+        let order = Order::read(&path)?;
+        let settings = Effective::ordered(&order.settings, given)?.settings()?;
+        let rank = own_rank(wanted, &order.nodes)?;
+        let Order {
+            job,
+            job_directory: directory,
+            nodes,
+            ..
+        } = order;
+        let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
+        return Ok(Plan {
+            job,
+            rank,
+            nodes,
+            settings,
+            directory,
+            log_file,
+            has_listener,
+        });
+    }
+    let effective = Effective::merge(given, arguments.file.config, &variable)?;
+    let settings = effective.settings()?;
+    let job = jobs::name_to_start(&settings, None);
+    let nodes = match settings.hostfile {
+        Some(_) => selection::nodes_of_file(&settings, &job)?,
+        None => bail!("no list of nodes: give --hostfile FILE (- for standard input)"),
+    };
+    let rank = own_rank(wanted, &nodes)?;
+    let directory = shared_base()?.join(&job);
+    Ok(Plan {
+        job,
+        rank,
+        nodes,
+        settings,
+        directory,
+        log_file,
+        has_listener,
+    })
+}
+
+/// The base that is the same on every host: the last one.
+fn shared_base() -> anyhow::Result<PathBuf> {
+    jobs::job_bases()
+        .pop()
+        .context("there is no place for the job's directory")
+}
+
+/// The rank that was given, else that of the one node that has this host's name.
+fn own_rank(given: Option<u32>, nodes: &[NodeAddress]) -> anyhow::Result<NodeRank> {
+    if let Some(rank) = given {
+        ensure!(
+            (rank as usize) < nodes.len(),
+            "rank {rank} is not one of the {} nodes (0 to {})",
+            nodes.len(),
+            nodes.len() - 1
+        );
+        return Ok(NodeRank(rank));
+    }
+    let names = machine::host_names();
+    for name in &names {
+        let mut found = (0..)
+            .zip(nodes)
+            .filter(|(_, node)| node.host.eq_ignore_ascii_case(name));
+        match (found.next(), found.next()) {
+            (Some((rank, _)), None) => return Ok(NodeRank(rank)),
+            (Some(_), Some(_)) => bail!("{name} is in the list of nodes more than once; say which with --rank"),
+            (None, _) => {}
+        }
+    }
+    bail!(
+        "this host ({}) is not in the list of nodes; say which it is with --rank",
+        names.join(", ")
+    )
+}
+
+impl Plan {
+    fn run(self) -> anyhow::Result<()> {
+        let directory = JobDirectory::at(&self.directory)?;
+        if self
+            .log_file
+            .as_ref()
+            .is_some_and(|log| log.starts_with(directory.logs()))
+        {
+            directory.make_logs()?;
+        }
+        start_log(self.log_file.as_deref(), &self.settings.log)?;
+        let result = self.run_in(&directory);
+        if result.is_err() {
+            directory.remove_if_empty();
+        }
+        result
+    }
+
+    fn run_in(self, directory: &JobDirectory) -> anyhow::Result<()> {
+        let listener = if self.has_listener {
+            Some(inherited_listener()?)
+        } else {
+            None
+        };
+        check_exports(&self.settings.export)?;
+        raise_descriptor_limit();
+        let view = self.prepare_view(directory)?;
+        let process = Process::this();
+        let record = NodeRecord {
+            rank: self.rank,
+            process,
+            view: view.path.clone(),
+            view_created: view.created,
+        };
+        let result = record
+            .write(directory)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| self.options(directory, listener, view.path))
+            .and_then(crate::daemon::run);
+        leftovers::leave(directory, &record);
+        result
+    }
+
+    fn prepare_view(&self, directory: &JobDirectory) -> anyhow::Result<ViewDirectory> {
+        let base = self.settings.view.clone().unwrap_or_else(|| directory.view());
+        let base = std::path::absolute(&base).with_context(|| format!("cannot use {} as the view", base.display()))?;
+        let path = default_view(&base, &self.nodes, self.rank);
+        // Nodes that share a host share the directory of their views; whichever comes first makes it.
+        if path != base && base.starts_with(directory.path()) {
+            fs::create_dir(&base).or_else(|error| match error.kind() {
+                std::io::ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(error),
+            })?;
+        }
+        let view = view_directory::prepare(&path)?;
+        if let Some(message) = &view.note {
+            tell(&json!({"note": {"rank": self.rank, "message": message}}));
+        }
+        Ok(view)
+    }
+
+    fn options(
+        self,
+        directory: &JobDirectory,
+        listener: Option<TcpListener>,
+        view: PathBuf,
+    ) -> anyhow::Result<DaemonOptions> {
+        let own = self
+            .nodes
+            .get(self.rank.0 as usize)
+            .context("the rank is not in the list of nodes")?;
+        let bind = match (&listener, &self.settings.interface) {
+            (Some(_), _) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            (None, Some(wanted)) => network::address_of(wanted, &network::interfaces()?)?,
+            (None, None) => network::address_for(own, &self.nodes),
+        };
+        let nodes_here = self.nodes.iter().filter(|node| node.host == own.host).count() as u64;
+        let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
+        let settings = self.settings;
+        let exports = if settings.export.is_empty() {
+            vec![PathBuf::from("/")]
+        } else {
+            settings.export
+        };
+        let rank = self.rank;
+        let metrics_file = settings.metrics.map(|path| with_rank(&path, rank));
+        Ok(DaemonOptions {
+            job: self.job,
+            rank,
+            listener,
+            bind,
+            view,
+            exports,
+            fan_out: settings.fan_out,
+            budget_bytes: settings.budget.unwrap_or_else(default_budget),
+            direct_above_bytes: settings.direct_above,
+            listing_entries_full: settings.listing_limit,
+            deadline: settings.deadline,
+            readers: settings.readers,
+            cores: settings.cores.unwrap_or_default(),
+            backing_concurrency: settings.backing_concurrency,
+            job_directory: directory.path().to_owned(),
+            metrics_file,
+            metrics_interval: settings.metrics_interval,
+            allow_other: settings.allow_other,
+            read_ahead_bytes: settings.read_ahead,
+            nodes: self.nodes,
+        })
+    }
+}
+
+fn with_rank(path: &Path, rank: NodeRank) -> PathBuf {
+    PathBuf::from(path.to_string_lossy().replace("{rank}", &rank.to_string()))
+}
+
+/// The listener that the launcher bound, from standard input, which then belongs to nobody.
+fn inherited_listener() -> anyhow::Result<TcpListener> {
+    let listener = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .context("cannot take over the listening socket")?;
+    let null = File::open("/dev/null").context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stdin(null).context("cannot close standard input")?;
+    Ok(TcpListener::from(listener))
+}
+
+/// Every export must be a directory that this user can list and enter: a view that shows less than was asked for is
+/// found out by a program that fails.
+fn check_exports(exports: &[PathBuf]) -> anyhow::Result<()> {
+    use rustix::fs::Access;
+    use std::os::unix::ffi::OsStrExt;
+    for export in exports {
+        let failed = || format!("cannot export {}", export.display());
+        ViewPath::from_absolute(export.as_os_str().as_bytes()).with_context(failed)?;
+        let found = fs::metadata(export).with_context(failed)?;
+        ensure!(
+            found.is_dir(),
+            "{}: it is not a directory; export the directory it is in",
+            failed()
+        );
+        rustix::fs::access(export, Access::READ_OK | Access::EXEC_OK)
+            .with_context(|| format!("{}: it cannot be read by this user", failed()))?;
+    }
+    Ok(())
+}
+
+/// Connections and cached descriptors count against the soft limit, which is low by tradition (1,024) where the hard
+/// one is ample.
+fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(errno) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%errno, "the limit on open files stays as it is");
+    }
+}
+
+fn start_log(log_file: Option<&Path>, filter: &str) -> anyhow::Result<()> {
+    let filter: EnvFilter = filter
+        .parse()
+        .with_context(|| format!("'{filter}' is not a log filter"))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    match log_file {
+        None => log.with_writer(std::io::stderr).init(),
+        Some(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            let file = file.with_context(|| format!("cannot write the log {}", path.display()))?;
+            log.with_writer(Arc::new(file)).init();
+        }
+    }
+    tracing::debug!(
+        version = env!("CARGO_PKG_VERSION"),
+        nodes_max = limits::NODES_MAX,
+        "the log begins"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: &str) -> NodeAddress {
+        NodeAddress {
+            host: host.into(),
+            port: 1,
+        }
+    }
+
+    #[test]
+    fn the_rank_is_given_or_found_by_name() {
+        let name = machine::host_names().remove(0);
+        let nodes = [node("elsewhere"), node(&name.to_uppercase())];
+        assert_eq!(own_rank(None, &nodes).unwrap(), NodeRank(1));
+        assert_eq!(own_rank(Some(0), &nodes).unwrap(), NodeRank(0));
+        assert!(own_rank(Some(2), &nodes).unwrap_err().to_string().contains("0 to 1"));
+        assert!(
+            own_rank(None, &nodes[..1])
+                .unwrap_err()
+                .to_string()
+                .contains("not in the list")
+        );
+        assert!(
+            own_rank(None, &[node(&name), node(&name)])
+                .unwrap_err()
+                .to_string()
+                .contains("more than once")
+        );
+    }
+
+    #[test]
+    fn exports_that_cannot_be_shown() {
+        let temporary = tempfile::tempdir().unwrap();
+        let file = temporary.path().join("file");
+        fs::write(&file, "x").unwrap();
+        let failure = |path: &Path| format!("{:#}", check_exports(&[path.to_owned()]).unwrap_err());
+        assert!(failure(&file).contains("not a directory"));
+        let missing = failure(&temporary.path().join("missing"));
+        assert!(
+            missing.contains("cannot export") && missing.contains("No such file"),
+            "{missing}"
+        );
+        assert!(failure(Path::new("/usr/../etc")).contains("must not be '.' or '..'"));
+        check_exports(&[temporary.path().to_owned()]).unwrap();
+    }
+
+    #[test]
+    fn metrics_files_carry_the_rank() {
+        assert_eq!(
+            with_rank(Path::new("/m/{rank}.json"), NodeRank(3)),
+            Path::new("/m/3.json")
+        );
+    }
+}

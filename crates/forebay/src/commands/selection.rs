@@ -1,0 +1,157 @@
+//! Which nodes a job has: those that were named, else the allocation's, else this machine.
+
+use std::net::TcpListener;
+
+use anyhow::Context;
+use forebay_launch::{Allocation, NodeAddress, bind_listeners, default_port, parse_hostfile};
+
+use crate::order::read_input;
+use crate::settings::{Effective, Origin, Settings, UsageError};
+
+/// The nodes of a job and how they are started.
+#[derive(Debug)]
+pub enum Selection {
+    /// On this machine, with the listeners they will serve.
+    Local(Vec<(TcpListener, NodeAddress)>),
+    /// Through the remote shell.
+    Hosts(Vec<NodeAddress>),
+    /// By `srun`.
+    Slurm(Allocation, Vec<NodeAddress>),
+}
+
+/// The three ways to name nodes.
+const WAYS: [&str; 3] = ["local", "nodes", "hostfile"];
+
+impl Selection {
+    /// What the settings, else the environment of a scheduler say.
+    ///
+    /// # Errors
+    /// When two ways were given at once, or the one that counts names no usable nodes.
+    pub fn choose(
+        effective: &Effective,
+        settings: &Settings,
+        job: &str,
+        allocation: Option<Allocation>,
+    ) -> anyhow::Result<Self> {
+        match way(effective)? {
+            Some("local") => Self::local(settings.local.unwrap_or(1)),
+            Some("nodes") => {
+                let text = settings
+                    .nodes
+                    .iter()
+                    .flatten()
+                    .map(|host| format!("{host}\n"))
+                    .collect::<String>();
+                Ok(Self::Hosts(parse_hostfile(&text, "--nodes", port(settings, job))?))
+            }
+            Some(_) => Ok(Self::Hosts(nodes_of_file(settings, job)?)),
+            None => match allocation {
+                Some(allocation) => {
+                    let port = port(settings, job);
+                    let address = |host: &String| NodeAddress {
+                        host: host.clone(),
+                        port,
+                    };
+                    let nodes = allocation.hosts.iter().map(address).collect();
+                    Ok(Self::Slurm(allocation, nodes))
+                }
+                None => Self::local(1),
+            },
+        }
+    }
+
+    fn local(count: usize) -> anyhow::Result<Self> {
+        bind_listeners(count)
+            .map(Self::Local)
+            .context("cannot start nodes on this machine")
+    }
+
+    /// The nodes in the order of their ranks.
+    pub fn nodes(&self) -> Vec<NodeAddress> {
+        match self {
+            Self::Local(bound) => bound.iter().map(|(_, address)| address.clone()).collect(),
+            Self::Hosts(nodes) | Self::Slurm(_, nodes) => nodes.clone(),
+        }
+    }
+}
+
+/// The nodes of the host file that the settings name.
+///
+/// # Errors
+/// When there is none, or it is not a host file.
+pub fn nodes_of_file(settings: &Settings, job: &str) -> anyhow::Result<Vec<NodeAddress>> {
+    let path = settings
+        .hostfile
+        .as_deref()
+        .ok_or_else(|| UsageError("--hostfile is missing".to_owned()))?;
+    let bytes = read_input(path).with_context(|| format!("cannot use the host file {}", path.display()))?;
+    let text = String::from_utf8(bytes).with_context(|| format!("the host file {} is not text", path.display()))?;
+    Ok(parse_hostfile(&text, &path.display().to_string(), port(settings, job))?)
+}
+
+fn port(settings: &Settings, job: &str) -> u16 {
+    settings
+        .port
+        .unwrap_or_else(|| default_port(job, rustix::process::geteuid().as_raw()))
+}
+
+/// The way that comes from the strongest source; two from the same one contradict each other.
+fn way(effective: &Effective) -> Result<Option<&'static str>, UsageError> {
+    let strength = |origin: &Origin| match origin {
+        Origin::Option => 3,
+        Origin::Environment => 2,
+        _ => 1,
+    };
+    let mut given: Vec<(u8, &'static str)> = WAYS
+        .iter()
+        .filter_map(|way| Some((strength(&effective.get(way)?.1), *way)))
+        .collect();
+    given.sort_unstable();
+    match given.as_slice() {
+        [] => Ok(None),
+        [.., (other, one), (strongest, way)] if other == strongest => Err(UsageError(format!(
+            "--{one} and --{way} were both given; choose one way to name the nodes"
+        ))),
+        [.., (_, way)] => Ok(Some(way)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn chosen(given: &[(&'static str, &str)], environment: Option<&str>) -> anyhow::Result<Selection> {
+        let given: BTreeMap<_, _> = given
+            .iter()
+            .map(|(key, text)| (*key, vec![(*text).to_owned()]))
+            .collect();
+        let variable = |name: &str| {
+            (name == "FOREBAY_LOCAL")
+                .then(|| environment.map(str::to_owned))
+                .flatten()
+        };
+        let effective = Effective::merge(given, None, &variable)?;
+        let allocation = Allocation {
+            job_id: "7".into(),
+            hosts: vec!["a".into(), "b".into()],
+        };
+        Selection::choose(&effective, &effective.settings()?, "job", Some(allocation))
+    }
+
+    #[test]
+    fn options_beat_the_environment_beats_the_allocation() {
+        assert!(matches!(chosen(&[], None).unwrap(), Selection::Slurm(_, nodes) if nodes.len() == 2));
+        assert!(matches!(chosen(&[], Some("3")).unwrap(), Selection::Local(bound) if bound.len() == 3));
+        let selection = chosen(&[("nodes", "n[1-3]"), ("port", "7000")], Some("3")).unwrap();
+        assert_eq!(selection.nodes()[2].to_string(), "n3:7000");
+    }
+
+    #[test]
+    fn contradictions_and_bad_lists() {
+        let message = |given: &[(&'static str, &str)]| format!("{:#}", chosen(given, None).unwrap_err());
+        assert!(message(&[("nodes", "a"), ("local", "2")]).contains("both given"));
+        assert!(message(&[("nodes", "a,b,a")]).contains("--nodes, line 3: a is on line 1 already"));
+        assert!(message(&[("hostfile", "/nonexistent/hosts")]).contains("cannot use the host file /nonexistent/hosts"));
+    }
+}

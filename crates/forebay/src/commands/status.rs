@@ -1,0 +1,212 @@
+//! `status`: what the daemons say of themselves, as a table or as they said it.
+
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use forebay_launch::{JobDirectory, JobRecord, Launcher, RemoteCall};
+use forebay_types::NodeRank;
+use serde_json::{Value, json};
+
+use crate::DONE_IN_PART;
+use crate::cli::StatusArguments;
+use crate::columns::{self, count};
+use crate::control;
+use crate::jobs::{self, variable};
+use crate::output::say;
+use crate::settings::Effective;
+use crate::settings::values::{show_duration, show_size};
+
+/// How long the nodes may take to say how they are: it goes down the tree and back.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The table's head.
+const COLUMNS: [&str; 10] = [
+    "node",
+    "host",
+    "state",
+    "uptime",
+    "memory",
+    "budget",
+    "hits",
+    "misses",
+    "backing requests",
+    "backing bytes",
+];
+
+/// Prints the state of the job.
+pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
+    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let directory = jobs::find(&effective)?;
+    let status = match ask_any(&directory, None, &json!({"command": "status"}), STATUS_TIMEOUT) {
+        Ok(status) => status,
+        Err(error) if arguments.local_only => return Err(error),
+        Err(error) => ask_first_host(&directory)?.ok_or(error)?,
+    };
+    if arguments.json {
+        say!("{status}");
+    } else {
+        print(&directory, &status);
+    }
+    let nodes = status["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(if nodes.iter().all(is_ready) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(DONE_IN_PART)
+    })
+}
+
+/// Asks the daemon of `rank`, else the first on this host that answers.
+pub fn ask_any(
+    directory: &JobDirectory,
+    rank: Option<NodeRank>,
+    question: &Value,
+    timeout: Duration,
+) -> anyhow::Result<Value> {
+    let ranks = rank.map_or_else(|| directory.socket_ranks(), |rank| vec![rank]);
+    let mut failure = None;
+    for rank in ranks {
+        let socket = directory.socket(rank);
+        match control::ask(&socket, question, timeout) {
+            Ok(answer) => return Ok(answer),
+            // A dead daemon's socket refuses at once; the next may be alive. One that answers and fails has spoken
+            // for all.
+            Err(error) if error.downcast_ref::<std::io::Error>().is_some() => failure = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    let job = directory.job();
+    match failure {
+        Some(error) => Err(error.context(format!(
+            "no daemon of the job {job} answers; forebay down --job {job} cleans up"
+        ))),
+        None => bail!("no daemon of the job {job} runs on this host"),
+    }
+}
+
+/// Runs `status` on the job's first host, for a job whose `up` ran on a host that is not one of its nodes.
+fn ask_first_host(directory: &JobDirectory) -> anyhow::Result<Option<Value>> {
+    let Some(record) = JobRecord::read(directory)? else {
+        return Ok(None);
+    };
+    let (Launcher::Hosts { remote_shell }, Some(first)) = (&record.launcher, record.nodes.first()) else {
+        return Ok(None);
+    };
+    let call = RemoteCall {
+        shell: remote_shell.clone(),
+        program: record.program.clone(),
+    };
+    let mut command = call.command(&first.host, &["status", "--local-only", "--json", "--job", &record.job]);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot run {} for host {}", remote_shell.join(" "), first.host))?;
+    if !output.status.success() {
+        bail!("host {} does not tell the status ({})", first.host, output.status);
+    }
+    let status = serde_json::from_slice(&output.stdout);
+    status
+        .map(Some)
+        .with_context(|| format!("host {} gave no status", first.host))
+}
+
+fn print(directory: &JobDirectory, status: &Value) {
+    let nodes = status["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let answering = nodes.iter().filter(|node| is_ready(node)).count();
+    let of_all = status
+        .pointer("/job/nodes")
+        .and_then(Value::as_u64)
+        .unwrap_or(nodes.len() as u64);
+    say!("job {}: {answering} of {of_all} nodes answer", directory.job());
+    let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
+    rows.extend(nodes.iter().map(row));
+    columns::lines(&rows).iter().for_each(|line| say!("{line}"));
+    for node in nodes.iter().filter(|node| !is_ready(node)) {
+        let why = node["why"]
+            .as_str()
+            .or(node["error"].as_str())
+            .unwrap_or("no reason is known");
+        say!("node {}: {why}", number(node, "/rank"));
+    }
+    let total = |pointer: &str| nodes.iter().map(|node| number(node, pointer)).sum::<u64>();
+    let requests = nodes.iter().map(backing_requests).sum::<u64>();
+    say!(
+        "in all: {} requests and {} at the backing file system, {} errors; {} between nodes",
+        count(requests),
+        show_size(total("/backing/bytes")),
+        count(total("/backing/errors")),
+        show_size(total("/overlay/bytes_sent")),
+    );
+}
+
+fn is_ready(node: &Value) -> bool {
+    node["state"] == "ready"
+}
+
+fn row(node: &Value) -> Vec<String> {
+    let text = |pointer: &str| node.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
+    let mut row = vec![number(node, "/rank").to_string(), text("/host"), text("/state")];
+    if !is_ready(node) {
+        row.resize(COLUMNS.len(), "-".to_owned());
+        return row;
+    }
+    row.extend([
+        show_duration(Duration::from_millis(number(node, "/uptime_ms"))),
+        show_size(number(node, "/memory_bytes")),
+        show_size(number(node, "/budget_bytes")),
+        count(in_caches(node, "hits")),
+        count(in_caches(node, "misses")),
+        count(backing_requests(node)),
+        show_size(number(node, "/backing/bytes")),
+    ]);
+    row
+}
+
+fn number(node: &Value, pointer: &str) -> u64 {
+    node.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn in_caches(node: &Value, what: &str) -> u64 {
+    ["attributes", "listings", "chunks"]
+        .iter()
+        .map(|cache| number(node, &format!("/cache/{cache}/{what}")))
+        .sum()
+}
+
+fn backing_requests(node: &Value) -> u64 {
+    ["listings", "stats", "opens", "reads"]
+        .iter()
+        .map(|kind| number(node, &format!("/backing/{kind}")))
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_becomes_a_row() {
+        let node = json!({
+            "rank": 2, "host": "n2", "state": "ready", "uptime_ms": 61_000, "memory_bytes": 1 << 20,
+            "budget_bytes": 1 << 30, "cache": {"listings": {"hits": 1000, "misses": 2}, "chunks": {"hits": 5}},
+            "backing": {"opens": 3, "reads": 4, "bytes": 2048}
+        });
+        assert_eq!(
+            row(&node),
+            [
+                "2",
+                "n2",
+                "ready",
+                "1 min 1 s",
+                "1MiB",
+                "1GiB",
+                "1,005",
+                "2",
+                "7",
+                "2KiB"
+            ]
+        );
+        assert_eq!(
+            row(&json!({"rank": 1, "state": "unreachable"}))[1..4],
+            ["-", "unreachable", "-"]
+        );
+    }
+}

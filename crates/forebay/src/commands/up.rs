@@ -1,0 +1,450 @@
+//! `up`: lays the job out, starts all daemons at once, and returns when every view answers. If one does not, it
+//! undoes everything and says which failed and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow, bail};
+use forebay_launch::{
+    Allocation, JobDirectory, JobRecord, Launcher, NodeAddress, Process, Progress, RemoteCall, StartFailure, Started,
+    Starter, default_view, host_starter, local_starter, slurm_starter, start,
+};
+use forebay_types::NodeRank;
+use serde_json::json;
+
+use crate::cli::UpArguments;
+use crate::commands::selection::Selection;
+use crate::jobs::{NOT_UP, job_bases, name_to_start, variable};
+use crate::leftovers;
+use crate::order::Order;
+use crate::output::{causes, say};
+use crate::settings::values::show_duration;
+use crate::settings::{Effective, Settings};
+use crate::signals::Signals;
+
+/// From then on a person who waits is told what for.
+const SHOW_PROGRESS_AFTER: Duration = Duration::from_secs(2);
+
+/// How long a host may take to end what runs there when it is asked by the remote shell.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Starts a job.
+pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let settings = effective.settings()?;
+    let allocation = Allocation::from_environment(&variable)?;
+    let job = name_to_start(&settings, allocation.as_ref());
+    let selection = Selection::choose(&effective, &settings, &job, allocation)?;
+    let signals = Signals::catch()?;
+    let mut up = Up::lay_out(&effective, settings, job, &selection)?;
+    let result = up.start(selection, &signals);
+    match result {
+        Ok(started) => {
+            up.report(&started, began.elapsed(), arguments.json);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => Err(up.undo(error)),
+    }
+}
+
+/// A job that is being started.
+struct Up {
+    directory: JobDirectory,
+    record: JobRecord,
+    settings: Settings,
+}
+
+impl Up {
+    /// Makes the job's directory and writes down what is going to be started.
+    fn lay_out(effective: &Effective, settings: Settings, job: String, selection: &Selection) -> anyhow::Result<Self> {
+        let directory = make_directory(&job, selection)?;
+        let nodes = selection.nodes();
+        let launcher = match selection {
+            Selection::Local(_) => Launcher::Local,
+            Selection::Hosts(_) => Launcher::Hosts {
+                remote_shell: settings.remote_shell.clone(),
+            },
+            Selection::Slurm(allocation, _) => Launcher::Slurm {
+                job_id: allocation.job_id.clone(),
+                srun: None,
+            },
+        };
+        let mut given = effective.given();
+        // A relative path means this directory, not the daemon's.
+        for (key, path) in [("view", &settings.view), ("metrics", &settings.metrics)] {
+            if let Some(path) = path {
+                let path =
+                    std::path::absolute(path).with_context(|| format!("cannot use --{key} {}", path.display()))?;
+                given.insert(key.to_owned(), vec![path.display().to_string()]);
+            }
+        }
+        let record = JobRecord {
+            job,
+            progress: Progress::Starting,
+            started_by: Process::this(),
+            started_unix_ms: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_millis() as u64),
+            launcher,
+            program: std::env::current_exe().context("cannot find this program")?,
+            views: views(&settings, &directory, &nodes)?,
+            nodes,
+            created: Vec::new(),
+            settings: json!(given),
+        };
+        let mut up = Self {
+            directory,
+            record,
+            settings,
+        };
+        up.write_down(given).map_err(|error| up.undo(error))?;
+        Ok(up)
+    }
+
+    fn write_down(&mut self, given: BTreeMap<String, Vec<String>>) -> anyhow::Result<()> {
+        self.record.write(&self.directory)?;
+        self.directory.make_logs()?;
+        if self.record.launcher == Launcher::Local && self.settings.view.is_some() && self.record.nodes.len() > 1 {
+            self.make_common_view()?;
+        }
+        let Self { record, directory, .. } = self;
+        let order = Order::new(
+            record.job.clone(),
+            directory.path().to_owned(),
+            record.nodes.clone(),
+            given,
+        );
+        order.write(&self.directory.order())?;
+        self.record.write(&self.directory)?;
+        Ok(())
+    }
+
+    /// The directory that holds the views of several local nodes, where the user named one that is not there.
+    fn make_common_view(&mut self) -> anyhow::Result<()> {
+        let Some(common) = self
+            .record
+            .views
+            .first()
+            .and_then(|view| view.parent())
+            .map(Path::to_owned)
+        else {
+            return Ok(());
+        };
+        match fs::create_dir(&common) {
+            Ok(()) => self.record.created.push(common),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot create {} (--view)", common.display())),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, selection: Selection, signals: &Signals) -> anyhow::Result<Started> {
+        let starters = self.starters(selection)?;
+        let mut progress = Shown::new(self.record.nodes.len());
+        let result = start(
+            starters,
+            self.settings.wait_timeout,
+            |interrupt| signals.tell(interrupt),
+            &mut |ready| {
+                progress.show(ready);
+            },
+        );
+        progress.end();
+        let started = result.map_err(|failure| anyhow!(message(&failure, self.record.nodes.len())))?;
+        self.record.progress = Progress::Ready;
+        for ready in &started.ready {
+            if let Some(view) = self.record.views.get_mut(ready.rank.0 as usize) {
+                view.clone_from(&ready.view);
+            }
+        }
+        if let Launcher::Slurm { srun, .. } = &mut self.record.launcher {
+            *srun = started.running.first().copied();
+        }
+        self.record.write(&self.directory)?;
+        Ok(started)
+    }
+
+    fn starters(&self, selection: Selection) -> anyhow::Result<Vec<Starter>> {
+        let program = &self.record.program;
+        let ranks = (0..).map(NodeRank);
+        match selection {
+            Selection::Local(bound) => {
+                let starter = |(rank, (listener, _))| {
+                    local_starter(
+                        program,
+                        self.local_arguments(rank),
+                        rank,
+                        listener,
+                        self.directory.log(rank),
+                    )
+                };
+                Ok(ranks.zip(bound).map(starter).collect::<Result<_, _>>()?)
+            }
+            Selection::Hosts(nodes) => {
+                let call = RemoteCall {
+                    shell: self.settings.remote_shell.clone(),
+                    program: program.clone(),
+                };
+                let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory);
+                Ok(ranks.zip(&nodes).map(starter).collect::<Result<_, _>>()?)
+            }
+            Selection::Slurm(allocation, _) => Ok(vec![slurm_starter(&allocation, program, &self.directory)?]),
+        }
+    }
+
+    fn local_arguments(&self, rank: NodeRank) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = ["node", "--session", "--listen-stdin", "--rank"]
+            .into_iter()
+            .map(OsString::from)
+            .collect();
+        arguments.extend([rank.to_string().into(), "--order".into(), self.directory.order().into()]);
+        arguments
+    }
+
+    /// Takes back what was begun; the error says so when something stays.
+    fn undo(&self, error: anyhow::Error) -> anyhow::Error {
+        let mut stays = Vec::new();
+        if let Launcher::Hosts { remote_shell } = &self.record.launcher {
+            let call = RemoteCall {
+                shell: remote_shell.clone(),
+                program: self.record.program.clone(),
+            };
+            stays.extend(
+                end_on_hosts(&call, &self.record)
+                    .into_iter()
+                    .map(|(host, why)| format!("{host}: {why}")),
+            );
+        }
+        stays.extend(
+            leftovers::clean(&self.directory)
+                .err()
+                .map(|why| causes(&why).join(": ")),
+        );
+        if stays.is_empty() {
+            return error;
+        }
+        anyhow!(
+            "{}\n  it is not known whether all is cleaned up:\n    {}",
+            causes(&error).join(": "),
+            stays.join("\n    ")
+        )
+    }
+
+    fn report(&self, started: &Started, took: Duration, as_json: bool) {
+        for (rank, note) in &started.notes {
+            eprintln!("forebay: note: node {rank}: {note}");
+        }
+        let took_ms = took.as_millis() as u64;
+        let job = &self.record.job;
+        if as_json {
+            let notes: Vec<_> = started
+                .notes
+                .iter()
+                .map(|(rank, note)| json!({"rank": rank, "note": note}))
+                .collect();
+            let directory = self.directory.path();
+            let nodes = &started.ready;
+            say!(
+                "{}",
+                json!({"job": job, "took_ms": took_ms, "job_directory": directory, "nodes": nodes, "notes": notes})
+            );
+            return;
+        }
+        let count = started.ready.len();
+        say!(
+            "job {job}: {count} node{} ready in {}",
+            if count == 1 { "" } else { "s" },
+            show_duration(took)
+        );
+        say!("views:  {}", shown_views(&self.record.views));
+        say!("logs:   {}", self.directory.logs().display());
+        let (view, export) = (&self.record.views[0], self.settings.export.first());
+        let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());
+        say!("try:    ls {}{export}", view.display());
+        say!("        forebay status --job {job}");
+        say!("        forebay down --job {job}");
+    }
+}
+
+/// The job's directory, new. One that a dead job left is cleaned up first.
+fn make_directory(job: &str, selection: &Selection) -> anyhow::Result<JobDirectory> {
+    let bases = job_bases();
+    if let Some(found) = JobDirectory::find(&bases, job)? {
+        if let [first, ..] = leftovers::alive(&found).as_slice() {
+            bail!(
+                "the job {job} is already up (process {}); end it with forebay down --job {job}, or choose another \
+                 name with --job NAME",
+                first.pid
+            );
+        }
+        let done = leftovers::clean(&found).with_context(|| format!("a dead job {job} has left things behind"))?;
+        let done = if done.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", done.join("; "))
+        };
+        eprintln!("forebay: note: cleaned up after a dead job {job}{done}");
+    }
+    // Only the last base is the same on every host.
+    let base = if matches!(selection, Selection::Local(_)) {
+        bases.first()
+    } else {
+        bases.last()
+    };
+    let base = base.context("there is no place for the job's directory")?;
+    JobDirectory::create(base, job)?
+        .ok_or_else(|| anyhow!("the job {job} is being started by another forebay up; choose a name with --job NAME"))
+}
+
+fn views(settings: &Settings, directory: &JobDirectory, nodes: &[NodeAddress]) -> anyhow::Result<Vec<PathBuf>> {
+    let base = settings.view.clone().unwrap_or_else(|| directory.view());
+    let base = std::path::absolute(base).context("the view's path cannot be made absolute")?;
+    // Each looks for others on its host, which for one local job is all the same; a large list has one node a host.
+    let is_shared = nodes.len() > 1 && nodes.iter().all(|node| node.host == nodes[0].host);
+    let ranks = (0..nodes.len() as u32).map(NodeRank);
+    if is_shared {
+        return Ok(ranks.map(|rank| base.join(rank.to_string())).collect());
+    }
+    let unique: std::collections::HashSet<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
+    if unique.len() == nodes.len() {
+        return Ok(vec![base; nodes.len()]);
+    }
+    Ok(ranks.map(|rank| default_view(&base, nodes, rank)).collect())
+}
+
+/// `DIR/0 to DIR/15` for many, all for few.
+fn shown_views(views: &[PathBuf]) -> String {
+    match views {
+        [] => String::new(),
+        [first, rest @ ..] if rest.iter().all(|view| view == first) => {
+            let on = if rest.is_empty() { "" } else { " on every node" };
+            format!("{}{on}", first.display())
+        }
+        [first, .., last] => format!("{} to {}", first.display(), last.display()),
+        [only] => only.display().to_string(),
+    }
+}
+
+/// The failed nodes with their reasons; nodes with the same reason share a line.
+fn message(failure: &StartFailure, node_count: usize) -> String {
+    let mut text = if failure.interrupted {
+        "interrupted; everything that was started is stopped".to_owned()
+    } else {
+        format!(
+            "{} of {node_count} nodes did not start; everything is stopped",
+            failure.reasons.len()
+        )
+    };
+    let mut by_reason: Vec<(&str, Vec<NodeRank>)> = Vec::new();
+    for (rank, reason) in &failure.reasons {
+        match by_reason.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, ranks)) => ranks.push(*rank),
+            None => by_reason.push((reason, vec![*rank])),
+        }
+    }
+    for (reason, ranks) in by_reason {
+        text.push_str(&format!("\n  node {}: {reason}", shown_ranks(&ranks)));
+    }
+    text
+}
+
+/// `0-3,7`.
+pub fn shown_ranks(ranks: &[NodeRank]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for NodeRank(rank) in ranks {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *rank => *last = *rank,
+            _ => ranges.push((*rank, *rank)),
+        }
+    }
+    let shown = ranges.iter().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+/// Ends and cleans up on all hosts of a job, all at once. Returns the hosts where that failed, with the reason.
+pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord) -> Vec<(String, String)> {
+    let hosts: BTreeSet<&str> = record.nodes.iter().map(|node| node.host.as_str()).collect();
+    let hosts: Vec<&str> = hosts.into_iter().collect();
+    let mut failed = call.run_on_all(&hosts, &["down", "--local-only", "--job", &record.job], END_TIMEOUT);
+    // Where it was not up is as good as where it ended.
+    failed.retain(|(_, reason)| !reason.contains(NOT_UP));
+    failed
+}
+
+/// How many nodes are ready, on a terminal, once it takes long.
+struct Shown {
+    began: Instant,
+    node_count: usize,
+    is_terminal: bool,
+    shown: bool,
+}
+
+impl Shown {
+    fn new(node_count: usize) -> Self {
+        Self {
+            began: Instant::now(),
+            node_count,
+            is_terminal: std::io::stderr().is_terminal(),
+            shown: false,
+        }
+    }
+
+    fn show(&mut self, ready: usize) {
+        if self.is_terminal && self.began.elapsed() >= SHOW_PROGRESS_AFTER {
+            eprint!(
+                "\r{ready} of {} nodes ready, {}",
+                self.node_count,
+                show_duration(self.began.elapsed())
+            );
+            self.shown = true;
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            eprintln!();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_with_one_reason_share_a_line() {
+        let reasons = [(0, "no export"), (1, "no export"), (2, "port taken"), (3, "no export")];
+        let reasons = reasons.map(|(rank, reason)| (NodeRank(rank), reason.to_owned())).into();
+        let failure = StartFailure {
+            reasons,
+            ready: vec![],
+            notes: vec![],
+            interrupted: false,
+        };
+        let text = message(&failure, 8);
+        assert_eq!(
+            text,
+            "4 of 8 nodes did not start; everything is stopped\n  node 0-1,3: no export\n  node 2: port taken"
+        );
+    }
+
+    #[test]
+    fn views_are_shown_briefly() {
+        let views = |names: &[&str]| shown_views(&names.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(views(&["/v"]), "/v");
+        assert_eq!(views(&["/v", "/v"]), "/v on every node");
+        assert_eq!(views(&["/v/0", "/v/1", "/v/2"]), "/v/0 to /v/2");
+    }
+}

@@ -1,0 +1,132 @@
+//! The socket by which the command speaks with a daemon: one JSON line in, one out.
+//!
+//! It lies in the job's directory, which only its user may enter; the daemon still checks who connects.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_types::ViewPath;
+use forebay_wire::message::PROBE_BYTES_MAX;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::job;
+use super::service::Service;
+use crate::options::DaemonOptions;
+
+/// Longest command line, bytes: a path and some words.
+const LINE_BYTES_MAX: u64 = 8192;
+
+/// How long a client may take to say what it wants.
+const CLIENT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Round trips that one probe may make.
+const PROBES_MAX: u32 = 10_000;
+
+#[derive(Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+enum Command {
+    Status,
+    Down,
+    Explain { path: String },
+    Probe { payload_bytes: u32, count: u32 },
+}
+
+/// Where a node's socket lies.
+pub(super) fn socket_path(options: &DaemonOptions) -> PathBuf {
+    options.job_directory.join(format!("node-{}.sock", options.rank))
+}
+
+/// Opens the socket; one that a dead daemon left is replaced.
+pub(super) fn listen(options: &DaemonOptions) -> anyhow::Result<UnixListener> {
+    let path = socket_path(options);
+    if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+        anyhow::bail!(
+            "{} is in use: node {} of job {} runs already",
+            path.display(),
+            options.rank,
+            options.job
+        );
+    }
+    let _ = std::fs::remove_file(&path);
+    let listener =
+        UnixListener::bind(&path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("cannot protect the control socket {}", path.display()))?;
+    Ok(listener)
+}
+
+/// Serves clients for as long as the daemon runs.
+pub(super) async fn serve(listener: UnixListener, service: Arc<Service>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if is_own_user(&stream) => {
+                tokio::spawn(serve_client(stream, Arc::clone(&service)));
+            }
+            Ok(_) => tracing::warn!("another user's connection to the control socket was refused"),
+            Err(error) => {
+                tracing::warn!(%error, "accepting on the control socket");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+fn is_own_user(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream
+        .peer_cred()
+        .is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+}
+
+async fn serve_client(stream: UnixStream, service: Arc<Service>) {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    let mut reader = BufReader::new(read.take(LINE_BYTES_MAX));
+    let answer = match tokio::time::timeout(CLIENT_DEADLINE, reader.read_line(&mut line)).await {
+        Ok(Ok(_)) => match serde_json::from_str(&line) {
+            Ok(command) => carry_out(command, &service).await,
+            Err(error) => Err(format!("not a command: {error}")),
+        },
+        Ok(Err(error)) => Err(format!("reading the command: {error}")),
+        Err(_) => Err("no command came in time".to_owned()),
+    };
+    let answer = match answer {
+        Ok(value) => json!({"ok": value}),
+        Err(message) => json!({"error": message}),
+    };
+    let _ = write.write_all(format!("{answer}\n").as_bytes()).await;
+    let _ = write.shutdown().await;
+}
+
+async fn carry_out(command: Command, service: &Arc<Service>) -> Result<Value, String> {
+    match command {
+        Command::Status => Ok(job::status(service).await),
+        Command::Down => Ok(job::shutdown(service).await),
+        Command::Explain { path } => {
+            let path = path_in_view(&path, service)?;
+            Ok(job::explain_path(service, path).await)
+        }
+        Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {
+            job::probe(service, payload_bytes, count).await
+        }
+        Command::Probe { .. } => Err(format!(
+            "a probe has {PROBE_BYTES_MAX} bytes and {PROBES_MAX} round trips at most"
+        )),
+    }
+}
+
+/// The path that is meant by a path in the view or by one of the backing file system.
+fn path_in_view(path: &str, service: &Service) -> Result<ViewPath, String> {
+    let view = service.options.view.to_string_lossy();
+    let rest = path
+        .strip_prefix(&*view)
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+        .unwrap_or(path);
+    ViewPath::from_absolute(rest.as_bytes()).map_err(|error| format!("{path}: {error}"))
+}

@@ -1,0 +1,133 @@
+//! Carrying a question to its source and the answer back to the core.
+
+use std::sync::Arc;
+
+use forebay_body::Body;
+use forebay_cache::CallId;
+use forebay_node::{Answered, Source};
+use forebay_store::Store;
+use forebay_transport::Reply;
+use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, Time, ViewPath};
+use forebay_wire::message::decode_entries;
+use forebay_wire::{Listing, Outcome, Request};
+
+use super::service::Service;
+
+/// Starts a fetch; returns at once.
+pub(super) fn start(service: &Arc<Service>, call: CallId, source: Source, request: Request, deadline: Time) {
+    let at = Arc::clone(service);
+    let task = match source {
+        Source::Peer(to) => service.runtime.spawn(async move {
+            ask_peer(&at, call, to, request, deadline).await;
+            at.fetch_ended(call);
+        }),
+        Source::Backing => service.runtime.spawn_blocking(move || {
+            ask_backing(&at, call, request);
+            at.fetch_ended(call);
+        }),
+    };
+    service.fetch_started(call, task.abort_handle());
+}
+
+async fn ask_peer(service: &Arc<Service>, call: CallId, to: NodeRank, request: Request, deadline: Time) {
+    let Some(endpoint) = service.endpoint() else {
+        return fail(service, call, Errno::ENOTCONN);
+    };
+    let word = request.word();
+    match endpoint.call(to, request, service.remaining(deadline)).await {
+        Ok(Reply {
+            outcome: Outcome::Body,
+            body: Some(body),
+        }) => follow_body(service, call, body).await,
+        Ok(reply) => match read_answer(reply).await {
+            Ok(answered) => service.with_core(|core| core.handle_answer(call, answered)),
+            Err(errno) => fail(service, call, errno),
+        },
+        Err(error) => {
+            tracing::warn!(%to, word, error = %chain(&error), "a question failed");
+            fail(service, call, error.errno());
+        }
+    }
+}
+
+/// The answer to anything but a chunk, complete and checked.
+async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
+    let whole = async |body: Option<Arc<Body>>| {
+        let body = body.ok_or(Errno::EPROTO)?;
+        body.whole_bytes().await?;
+        body.contiguous().ok_or(Errno::EPROTO)
+    };
+    Ok(match reply.outcome {
+        Outcome::Listing => Answered::Listing(Listing::parse(whole(reply.body).await?).map_err(|_| Errno::EPROTO)?),
+        Outcome::Entries => Answered::Entries(decode_entries(&whole(reply.body).await?).map_err(|_| Errno::EPROTO)?),
+        Outcome::FileSystem(sizes) => Answered::FileSystem(sizes),
+        Outcome::Failed(errno) => Answered::Failed(errno),
+        Outcome::Body | Outcome::Text => Answered::Failed(Errno::EPROTO),
+    })
+}
+
+/// Hands a chunk's body to the core while it arrives, and tells it when it has.
+async fn follow_body(service: &Arc<Service>, call: CallId, body: Arc<Body>) {
+    let expected = body.expected_bytes();
+    let handle = Arc::clone(&body);
+    if service.with_core(|core| core.handle_body_started(call, handle, expected)) {
+        let outcome = body.whole_bytes().await;
+        service.with_core(|core| core.handle_body_ended(call, outcome));
+    }
+}
+
+fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
+    let Some(store) = service.store() else {
+        return fail(service, call, Errno::EIO);
+    };
+    let answered = match request {
+        Request::Chunk {
+            file,
+            generation,
+            index,
+        } => {
+            return read_chunk(service, &store, call, &file, &generation, index);
+        }
+        Request::Listing { dir } => store.listing(&dir).map(Answered::Listing),
+        Request::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
+        Request::Lookup { dir, name } => store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record])),
+        Request::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
+        Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown => Err(Errno::EINVAL),
+    };
+    let answered = answered.unwrap_or_else(Answered::Failed);
+    service.with_core(|core| core.handle_answer(call, answered));
+}
+
+fn read_chunk(
+    service: &Arc<Service>,
+    store: &Store,
+    call: CallId,
+    file: &ViewPath,
+    generation: &Generation,
+    index: ChunkIndex,
+) {
+    let mut wanted = false;
+    let outcome = store.read_chunk(file, generation, index, |body| {
+        let expected = body.expected_bytes();
+        wanted = service.with_core(|core| core.handle_body_started(call, body, expected));
+    });
+    match outcome {
+        Ok(body) if wanted => {
+            let outcome = body.failure().map_or(Ok(()), Err);
+            service.with_core(|core| core.handle_body_ended(call, outcome));
+        }
+        Err(errno) if wanted => service.with_core(|core| core.handle_body_ended(call, Err(errno))),
+        Err(errno) => fail(service, call, errno),
+        Ok(_) => {}
+    }
+}
+
+fn fail(service: &Arc<Service>, call: CallId, errno: Errno) {
+    service.with_core(|core| core.handle_answer(call, Answered::Failed(errno)));
+}
+
+/// An error and its causes in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

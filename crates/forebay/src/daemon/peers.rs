@@ -1,0 +1,67 @@
+//! Other nodes' requests: reading ones go to the core, those about the job to `job`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_node::{PeerAnswer, PeerTicket};
+use forebay_transport::IncomingCall;
+use forebay_wire::message::encode_entries;
+use forebay_wire::{Outcome, Request};
+
+use super::job;
+use super::service::Service;
+
+/// Takes peers' requests.
+pub(super) struct PeerService(pub Arc<Service>);
+
+/// Numbers for peers' requests, never used twice in a daemon.
+static NEXT_TICKET: AtomicU64 = AtomicU64::new(1);
+
+impl forebay_transport::Service for PeerService {
+    fn handle(&self, call: IncomingCall) {
+        match call.request {
+            Request::Status | Request::Shutdown | Request::Explain { .. } | Request::Probe { .. } => {
+                self.0.runtime.spawn(job::answer(Arc::clone(&self.0), call));
+            }
+            _ => self.read(call),
+        }
+    }
+}
+
+impl PeerService {
+    fn read(&self, call: IncomingCall) {
+        let service = &self.0;
+        let ticket = PeerTicket(NEXT_TICKET.fetch_add(1, Ordering::Relaxed));
+        let canceller = Arc::downgrade(service);
+        call.reply.on_cancel(move || {
+            if let Some(service) = canceller.upgrade() {
+                drop(service.take_peer(ticket));
+                service.with_core(|core| core.handle_peer_cancel(ticket));
+            }
+        });
+        let now = service.now();
+        service.with_core(|core| {
+            service.park_peer(ticket, call.reply);
+            core.handle_peer(now, ticket, call.request, call.remaining);
+        });
+    }
+}
+
+/// Answers a peer; nothing to do when it has gone.
+pub(super) fn answer(service: &Arc<Service>, ticket: PeerTicket, answer: PeerAnswer<Arc<Body>>) {
+    let Some(reply) = service.take_peer(ticket) else { return };
+    match answer {
+        PeerAnswer::Listing(listing) => reply.answer(Outcome::Listing, Some(Body::whole(listing.bytes().clone()))),
+        PeerAnswer::Entries(records) => {
+            reply.answer(
+                Outcome::Entries,
+                Some(Body::whole(Bytes::from(encode_entries(&records)))),
+            );
+        }
+        PeerAnswer::Body(body) => reply.answer(Outcome::Body, Some(body)),
+        PeerAnswer::FileSystem(sizes) => reply.answer(Outcome::FileSystem(sizes), None),
+        PeerAnswer::Failed(errno) => reply.answer(Outcome::Failed(errno), None),
+    }
+}

@@ -1,0 +1,233 @@
+//! The core behind its lock, what waits outside of it, and the way of its effects.
+//!
+//! The lock is held while the core decides, never while anything is sent or read. Who holds it may add to the tables of
+//! waiting replies (they are locked second, always), so that no answer can come before its place is made.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use forebay_body::{Body, Pool};
+use forebay_cache::CallId;
+use forebay_fuse::Session;
+use forebay_node::{Effect, KernelTicket, Options, PeerTicket, ReadPath};
+use forebay_overlay::Forest;
+use forebay_store::{Store, StoreOptions};
+use forebay_transport::{Endpoint, Replier};
+use forebay_types::Time;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::kernel::Parked;
+use crate::options::DaemonOptions;
+
+/// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
+const POOL_PIECES: usize = 32;
+
+/// How often late questions are looked for. Deadlines are seconds; a quarter of a second is close enough.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The chunk handle of the daemon's core.
+pub(super) type Core = ReadPath<Arc<Body>>;
+
+/// Everything that the parts of a daemon share.
+pub(super) struct Service {
+    pub options: Arc<DaemonOptions>,
+    pub forest: Forest,
+    pub started: Instant,
+    pub runtime: Handle,
+    core: Mutex<Core>,
+    store: OnceLock<Result<Arc<Store>, String>>,
+    pool: Pool,
+    endpoint: OnceLock<Endpoint>,
+    session: OnceLock<Arc<Session>>,
+    kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
+    peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
+    fetches: Mutex<HashMap<CallId, AbortHandle>>,
+    end: Notify,
+}
+
+impl Service {
+    /// The parts of a node. A root opens its exports now, so that a wrong one is told at the start; other nodes open
+    /// them when they first read the backing file system themselves.
+    pub fn new(options: &Arc<DaemonOptions>, forest: Forest) -> anyhow::Result<Arc<Self>> {
+        let core = ReadPath::new(Options {
+            rank: options.rank,
+            forest: forest.clone(),
+            budget_bytes: options.budget_bytes,
+            deadline: options.deadline,
+            direct_above_bytes: options.direct_above_bytes,
+        });
+        let is_root = super::root_of(&forest) == options.rank;
+        let service = Arc::new(Self {
+            options: Arc::clone(options),
+            forest,
+            started: Instant::now(),
+            runtime: Handle::current(),
+            core: Mutex::new(core),
+            store: OnceLock::new(),
+            pool: Pool::new(POOL_PIECES),
+            endpoint: OnceLock::new(),
+            session: OnceLock::new(),
+            kernel_replies: Mutex::default(),
+            peer_replies: Mutex::default(),
+            fetches: Mutex::default(),
+            end: Notify::new(),
+        });
+        if is_root {
+            let store = service.open_store()?;
+            let _ = service.store.set(Ok(Arc::new(store)));
+        }
+        Ok(service)
+    }
+
+    fn open_store(&self) -> anyhow::Result<Store> {
+        Store::open(StoreOptions {
+            exports: self.options.exports.clone(),
+            listing_entries_full: self.options.listing_entries_full,
+            descriptors: forebay_types::limits::BACKING_DESCRIPTORS,
+            concurrency: self.options.backing_concurrency,
+            pool: self.pool.clone(),
+            hidden: vec![self.options.view.clone(), self.options.job_directory.clone()],
+        })
+        .context("opening the exports")
+    }
+
+    /// The reader of the backing file system, opened at its first use. May block.
+    pub fn store(&self) -> Option<Arc<Store>> {
+        let opened = self.store.get_or_init(|| match self.open_store() {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(error) => {
+                tracing::error!("{error:#}");
+                Err(format!("{error:#}"))
+            }
+        });
+        opened.as_ref().ok().map(Arc::clone)
+    }
+
+    /// The reader of the backing file system, if this node has one already.
+    pub fn opened_store(&self) -> Option<&Arc<Store>> {
+        self.store.get().and_then(|opened| opened.as_ref().ok())
+    }
+
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub fn set_endpoint(&self, endpoint: Endpoint) {
+        let _ = self.endpoint.set(endpoint);
+    }
+
+    /// The overlay's endpoint; `None` only while the daemon starts.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.get()
+    }
+
+    pub fn set_session(&self, session: Arc<Session>) {
+        let _ = self.session.set(session);
+    }
+
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.session.get()
+    }
+
+    /// The core's time now.
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The time left until `deadline`.
+    pub fn remaining(&self, deadline: Time) -> Duration {
+        deadline.since(self.now())
+    }
+
+    pub fn core(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+
+    /// Makes a place for a reply that the core will answer later. Called with the core locked.
+    pub fn park_kernel(&self, ticket: KernelTicket, parked: Parked) {
+        lock(&self.kernel_replies).insert(ticket, parked);
+    }
+
+    pub fn take_kernel(&self, ticket: KernelTicket) -> Option<Parked> {
+        lock(&self.kernel_replies).remove(&ticket)
+    }
+
+    /// Makes a place for a peer's reply. Called with the core locked.
+    pub fn park_peer(&self, ticket: PeerTicket, replier: Replier) {
+        lock(&self.peer_replies).insert(ticket, replier);
+    }
+
+    pub fn take_peer(&self, ticket: PeerTicket) -> Option<Replier> {
+        lock(&self.peer_replies).remove(&ticket)
+    }
+
+    /// Remembers how to cancel a fetch.
+    pub fn fetch_started(&self, call: CallId, task: AbortHandle) {
+        if !task.is_finished() {
+            lock(&self.fetches).insert(call, task);
+        }
+    }
+
+    pub fn fetch_ended(&self, call: CallId) {
+        lock(&self.fetches).remove(&call);
+    }
+
+    /// Lets the core decide by `decide`, then carries its decisions out.
+    pub fn with_core<T>(self: &Arc<Self>, decide: impl FnOnce(&mut Core) -> T) -> T {
+        let mut core = self.core();
+        let outcome = decide(&mut core);
+        let effects: Vec<Effect<Arc<Body>>> = std::iter::from_fn(|| core.poll_effect()).collect();
+        drop(core);
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+        outcome
+    }
+
+    fn carry_out(self: &Arc<Self>, effect: Effect<Arc<Body>>) {
+        match effect {
+            Effect::Fetch {
+                call,
+                source,
+                request,
+                deadline,
+            } => super::fetch::start(self, call, source, request, deadline),
+            Effect::Cancel { call } => {
+                if let Some(task) = lock(&self.fetches).remove(&call) {
+                    task.abort();
+                }
+            }
+            Effect::AnswerKernel { ticket, answer } => super::kernel::answer_parked(self, ticket, answer),
+            Effect::AnswerPeer { ticket, answer } => super::peers::answer(self, ticket, answer),
+        }
+    }
+
+    /// Makes the daemon end.
+    pub fn tell_to_end(&self) {
+        self.end.notify_one();
+    }
+
+    pub async fn until_told_to_end(&self) {
+        self.end.notified().await;
+    }
+}
+
+/// Gives up questions whose time is over, for as long as the daemon runs.
+pub(super) async fn give_up_late_questions(service: Arc<Service>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let now = service.now();
+        if service.core().poll_timeout().is_some_and(|deadline| deadline <= now) {
+            service.with_core(|core| core.handle_timeout(now));
+        }
+    }
+}
+
+/// A panic ends the process, so a poisoned lock is never seen.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,89 @@
+//! What daemons that ended badly leave on a host: processes, mounts, directories. `down` removes it, `up` does before
+//! it starts a job of the same name, and a job's last daemon does for the job's own files.
+//!
+//! Only what the job's records name is touched: a process is known by number and start time, a mount by its place and
+//! type.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use forebay_launch::{JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
+
+use crate::view_directory::{self, MOUNT_TYPE};
+
+/// How long a daemon may take to end after SIGTERM: it unmounts and leaves.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
+/// The processes of the job that run on this host: daemons, and the `up` that is starting them.
+pub fn alive(directory: &JobDirectory) -> Vec<Process> {
+    let daemons = NodeRecord::read_all(directory).into_iter().map(|record| record.process);
+    let starter = JobRecord::read(directory).ok().flatten();
+    let starter = starter
+        .filter(|record| record.progress == Progress::Starting)
+        .map(|record| record.started_by);
+    daemons.chain(starter).filter(|process| process.is_alive()).collect()
+}
+
+/// Ends what runs of the job on this host, unmounts its views and removes its files. Returns what was found and done.
+///
+/// # Errors
+/// When something stays.
+pub fn clean(directory: &JobDirectory) -> anyhow::Result<Vec<String>> {
+    let mut notes = Vec::new();
+    let nodes = NodeRecord::read_all(directory);
+    let job = JobRecord::read(directory).ok().flatten();
+    let running: Vec<Process> = nodes
+        .iter()
+        .map(|node| node.process)
+        .filter(|process| process.is_alive())
+        .collect();
+    let killed = end_all(&running, STOP_GRACE);
+    if !running.is_empty() {
+        notes.push(format!(
+            "ended {} processes ({} had to be killed)",
+            running.len(),
+            killed.len()
+        ));
+    }
+    for node in &nodes {
+        notes.extend(detach(&node.view));
+        view_directory::remove(&node.view, node.view_created);
+    }
+    for path in job.iter().flat_map(|job| job.created.iter().rev()) {
+        view_directory::remove(path, true);
+    }
+    directory.remove()?;
+    Ok(notes)
+}
+
+/// Unmounts a view whose daemon has ended.
+fn detach(view: &Path) -> Option<String> {
+    if forebay_fuse::mounted_type(view).as_deref() != Some(MOUNT_TYPE) {
+        return None;
+    }
+    Some(match forebay_fuse::detach(view) {
+        Ok(()) => format!("unmounted {}", view.display()),
+        Err(error) => format!("could not unmount {}: {error}", view.display()),
+    })
+}
+
+/// What a daemon does when it has ended well: its own files go, and with the last daemon on this host the job's.
+pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
+    view_directory::remove(&record.view, record.view_created);
+    directory.remove_node(record.rank);
+    let job = JobRecord::read(directory).ok().flatten();
+    let is_over = job.is_some_and(|job| job.progress == Progress::Ready);
+    if is_over && directory.record_ranks().is_empty() {
+        if let Err(error) = clean(directory) {
+            tracing::warn!(%error, "the job's directory stays");
+        }
+    } else {
+        directory.remove_if_empty();
+    }
+}
+
+/// Whether anything of the job is left.
+pub fn is_gone(directory: &JobDirectory) -> bool {
+    fs::symlink_metadata(directory.path()).is_err()
+}

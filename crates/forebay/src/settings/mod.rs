@@ -1,0 +1,277 @@
+//! What the user wants, from four sources: options, the environment, a configuration file, defaults; in this order.
+//!
+//! Sources are merged as text, each value with its origin, so that `forebay config` can show where a value comes from
+//! and an error can name the place to mend. A value is read only by the command that uses it: a mistake in the
+//! environment must not keep `down` from ending a job.
+
+mod arguments;
+mod file;
+mod table;
+pub mod values;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+pub use arguments::{GivenForJob, GivenForNode, GivenForUp};
+pub use table::{How, Scope, Setting, Settings, TABLE, Texts};
+
+/// Where a value comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The command line.
+    Option,
+    /// The environment.
+    Environment,
+    /// The configuration file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Where in it.
+        line: usize,
+    },
+    /// What `up` told the daemon.
+    Order,
+    /// Nobody gave one.
+    Default,
+}
+
+impl Origin {
+    /// One word, for `--json`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Option => "option",
+            Self::Environment => "environment",
+            Self::File { .. } => "file",
+            Self::Order => "order",
+            Self::Default => "default",
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line } => write!(f, "{}, line {line}", path.display()),
+            _ => f.write_str(self.word()),
+        }
+    }
+}
+
+/// Something was said wrongly, before anything was done: exit status 2.
+#[derive(Debug)]
+pub struct UsageError(pub String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// The texts that the command line gave.
+pub type Given = BTreeMap<&'static str, Vec<String>>;
+
+/// The text of every setting that has one, with its origin.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    values: BTreeMap<&'static str, (Vec<String>, Origin)>,
+}
+
+impl Effective {
+    /// Merges the sources.
+    ///
+    /// # Errors
+    /// `UsageError` when the configuration file cannot be used.
+    pub fn merge(
+        given: Given,
+        config: Option<PathBuf>,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
+        let mut values = Self::defaults().values;
+        let config = config.or_else(|| {
+            variable("FOREBAY_CONFIG")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+        });
+        if let Some(path) = config {
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+            for (key, texts, line) in file::parse(&text, &path)? {
+                values.insert(
+                    key,
+                    (
+                        texts,
+                        Origin::File {
+                            path: path.clone(),
+                            line,
+                        },
+                    ),
+                );
+            }
+        }
+        for setting in TABLE {
+            if let Some(text) = variable(&setting.variable()).filter(|text| !text.is_empty()) {
+                let texts = match setting.how {
+                    How::Many => text
+                        .split(':')
+                        .filter(|part| !part.is_empty())
+                        .map(str::to_owned)
+                        .collect(),
+                    _ => vec![text],
+                };
+                values.insert(setting.key, (texts, Origin::Environment));
+            }
+        }
+        values.extend(given.into_iter().map(|(key, texts)| (key, (texts, Origin::Option))));
+        Ok(Self { values })
+    }
+
+    /// What a daemon does: the order of its `up`, which is complete, and the options it was called with.
+    ///
+    /// # Errors
+    /// `UsageError` when the order has a setting that this program does not know: it is of another version.
+    pub fn ordered(order: &BTreeMap<String, Vec<String>>, given: Given) -> anyhow::Result<Self> {
+        let mut values = Self::defaults().values;
+        for (key, texts) in order {
+            let setting = Setting::of(key).ok_or_else(|| {
+                UsageError(format!(
+                    "the order has a setting '{key}' that this version does not know"
+                ))
+            })?;
+            values.insert(setting.key, (texts.clone(), Origin::Order));
+        }
+        values.extend(given.into_iter().map(|(key, texts)| (key, (texts, Origin::Option))));
+        Ok(Self { values })
+    }
+
+    fn defaults() -> Self {
+        let default = |setting: &Setting| Some((setting.key, (vec![(setting.default)()?], Origin::Default)));
+        Self {
+            values: TABLE.iter().filter_map(default).collect(),
+        }
+    }
+
+    /// The texts of `key` and their origin; `None` when it has none.
+    pub fn get(&self, key: &str) -> Option<&(Vec<String>, Origin)> {
+        self.values.get(key)
+    }
+
+    /// The values that somebody gave, as text.
+    pub fn given(&self) -> BTreeMap<String, Vec<String>> {
+        let given = self.values.iter().filter(|(_, (_, origin))| *origin != Origin::Default);
+        given
+            .map(|(key, (texts, _))| ((*key).to_owned(), texts.clone()))
+            .collect()
+    }
+
+    /// The name of the job, where one was given.
+    ///
+    /// # Errors
+    /// `UsageError` when it cannot be one.
+    pub fn job(&self) -> Result<Option<String>, UsageError> {
+        let Some(text) = self.get("job").and_then(|(texts, _)| texts.last()) else {
+            return Ok(None);
+        };
+        values::job_name(text)
+            .map(Some)
+            .map_err(|problem| self.blame("job", &problem))
+    }
+
+    /// Reads all values.
+    ///
+    /// # Errors
+    /// `UsageError` with the place where the wrong one was given.
+    pub fn settings(&self) -> Result<Settings, UsageError> {
+        let texts: Texts = self
+            .values
+            .iter()
+            .map(|(key, (texts, _))| (*key, texts.clone()))
+            .collect();
+        Settings::from_texts(&texts).map_err(|(key, problem)| self.blame(key, &problem))
+    }
+
+    /// The error of a value, with where it was given.
+    pub fn blame(&self, key: &'static str, problem: &str) -> UsageError {
+        let variable = || Setting::of(key).map(Setting::variable).unwrap_or_default();
+        UsageError(match self.get(key).map(|(_, origin)| origin) {
+            Some(Origin::Environment) => format!("the environment variable {}: {problem}", variable()),
+            Some(Origin::File { path, line }) => format!("{}, line {line}, {key}: {problem}", path.display()),
+            _ => format!("the option --{key}: {problem}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(given: &[(&'static str, &str)], file: &str, environment: &[(&str, &str)]) -> anyhow::Result<Effective> {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("forebay.toml");
+        std::fs::write(&path, file).unwrap();
+        let variable = |name: &str| {
+            environment
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        let given = given
+            .iter()
+            .map(|(key, text)| (*key, vec![(*text).to_owned()]))
+            .collect();
+        Effective::merge(given, Some(path), &variable)
+    }
+
+    #[test]
+    fn options_beat_the_environment_beats_the_file_beats_defaults() {
+        let file = "fanout = 5\nreaders = 6\nlog = \"warn\"\n";
+        let environment = [("FOREBAY_FANOUT", "7"), ("FOREBAY_READERS", "8")];
+        let effective = merged(&[("fanout", "9")], file, &environment).unwrap();
+        let shown = |key| {
+            effective
+                .get(key)
+                .map(|(texts, origin)| (texts[0].clone(), origin.word()))
+                .unwrap()
+        };
+        assert_eq!(shown("fanout"), ("9".to_owned(), "option"));
+        assert_eq!(shown("readers"), ("8".to_owned(), "environment"));
+        assert_eq!(shown("log"), ("warn".to_owned(), "file"));
+        assert_eq!(shown("deadline"), ("30s".to_owned(), "default"));
+        assert_eq!(effective.settings().unwrap().fan_out, 9);
+    }
+
+    #[test]
+    fn a_wrong_value_is_blamed_on_its_source() {
+        let message = |effective: Effective| effective.settings().unwrap_err().to_string();
+        let file = merged(&[], "\nfanout = 0\n", &[]).unwrap();
+        assert!(message(file).contains("forebay.toml, line 2, fanout: '0'"));
+        let environment = merged(&[], "", &[("FOREBAY_FANOUT", "many")]).unwrap();
+        assert!(message(environment).starts_with("the environment variable FOREBAY_FANOUT: 'many'"));
+    }
+
+    #[test]
+    fn repeated_values_come_from_every_source() {
+        let file = merged(&[], "export = [\"/a\", \"/b\"]", &[]).unwrap();
+        assert_eq!(file.settings().unwrap().export.len(), 2);
+        let environment = merged(&[], "export = \"/x\"", &[("FOREBAY_EXPORT", "/a:/b:/c")]).unwrap();
+        assert_eq!(environment.settings().unwrap().export.len(), 3);
+    }
+
+    #[test]
+    fn an_order_is_complete_and_of_this_version() {
+        let order = BTreeMap::from([("fanout".to_owned(), vec!["3".to_owned()])]);
+        let effective = Effective::ordered(&order, Given::new()).unwrap();
+        assert_eq!(effective.settings().unwrap().fan_out, 3);
+        let order = BTreeMap::from([("burst".to_owned(), vec![])]);
+        assert!(
+            Effective::ordered(&order, Given::new())
+                .unwrap_err()
+                .to_string()
+                .contains("'burst'")
+        );
+    }
+}

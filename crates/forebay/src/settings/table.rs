@@ -1,0 +1,242 @@
+//! The one table of settings: from it come the options of the commands, the names in the environment and in the
+//! configuration file, the defaults and the help.
+//!
+//! A setting is declared once, with how its text is read; `Settings` holds the values. Values travel as text between
+//! the sources and from `up` to the daemons, so that there is one reader and no writer.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_types::limits;
+
+use super::values;
+
+/// Which commands have a setting as an option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Every command that deals with a job.
+    Job,
+    /// `up` and `node`.
+    Node,
+    /// `up` alone.
+    Up,
+}
+
+/// How often a setting may be given, and whether it takes a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Once; has a default.
+    One,
+    /// Once, or not at all.
+    Optional,
+    /// Several times; in the environment separated by colons, in the file an array.
+    Many,
+    /// Without a value on the command line.
+    Switch,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name: `--KEY`, `FOREBAY_KEY`, `KEY = ` in the file.
+    pub key: &'static str,
+    /// What stands for its value in the help.
+    pub value: &'static str,
+    /// How often it may be given.
+    pub how: How,
+    /// Which commands have it.
+    pub scope: Scope,
+    /// Where the help shows it.
+    pub heading: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Its value when nobody gives one, as text.
+    pub default: fn() -> Option<String>,
+    /// Whether a text is a value of it.
+    pub check: fn(&str) -> Result<(), String>,
+}
+
+impl Setting {
+    /// Its name in the environment.
+    pub fn variable(&self) -> String {
+        format!("FOREBAY_{}", self.key.to_uppercase().replace('-', "_"))
+    }
+
+    /// The row of `key`.
+    pub fn of(key: &str) -> Option<&'static Self> {
+        TABLE.iter().find(|setting| setting.key == key)
+    }
+}
+
+/// The texts of all settings that have one.
+pub type Texts = BTreeMap<&'static str, Vec<String>>;
+
+macro_rules! settings {
+    ($( $heading:literal { $(
+        $(#[doc = $help:literal])+
+        $scope:ident $how:ident($parse:ident) $field:ident: $type:ty = $key:literal $value:literal $(, $default:expr)?;
+    )* } )*) => {
+        /// The values of all settings.
+        #[derive(Clone, Debug)]
+        pub struct Settings { $($( $(#[doc = $help])+ pub $field: $type, )*)* }
+
+        /// All settings.
+        pub static TABLE: &[Setting] = &[ $($( Setting {
+            key: $key,
+            value: $value,
+            how: How::$how,
+            scope: Scope::$scope,
+            heading: $heading,
+            help: concat!($($help),+),
+            default: || { None::<String>$(.or(Some(($default).to_string())))? },
+            check: |text| values::$parse(text).map(drop),
+        }, )*)* ];
+
+        impl Settings {
+            /// Reads the values; the error names the setting.
+            ///
+            /// # Errors
+            /// The key and what is wrong with its text.
+            pub fn from_texts(texts: &Texts) -> Result<Self, (&'static str, String)> {
+                Ok(Self { $($( $field: settings!(@read $how, texts, $key, $parse), )*)* })
+            }
+        }
+    };
+    (@read One, $texts:ident, $key:literal, $parse:ident) => { one($texts, $key, values::$parse)? };
+    (@read Optional, $texts:ident, $key:literal, $parse:ident) => { optional($texts, $key, values::$parse)? };
+    (@read Many, $texts:ident, $key:literal, $parse:ident) => { many($texts, $key, values::$parse)? };
+    (@read Switch, $texts:ident, $key:literal, $parse:ident) => { one($texts, $key, values::$parse)? };
+}
+
+settings! {
+    "Job" {
+        /// Name of the job; jobs of one user are told apart by it [default: the allocation's, else the only one, else
+        /// "default"]
+        Job Optional(job_name) job: Option<String> = "job" "NAME";
+    }
+    "Nodes" {
+        /// Run N nodes on this machine; the view of node I is VIEW/I
+        Up Optional(local_count) local: Option<usize> = "local" "N";
+        /// Run a node on each of these hosts, in Slurm's notation: n[1-4,7],login2
+        Up Optional(hosts) nodes: Option<Vec<String>> = "nodes" "HOSTLIST";
+        /// Run a node on each host of this file: one host or host:port a line, # begins a comment (node reads the list
+        /// of nodes from it; '-' is standard input)
+        Node Optional(path) hostfile: Option<PathBuf> = "hostfile" "FILE";
+        /// How to run a program on another host; called as CMD HOST -- PROGRAM ARGUMENTS
+        Up One(words) remote_shell: Vec<String> = "remote-shell" "CMD", "ssh -oBatchMode=yes -oConnectTimeout=10";
+        /// Listen on this network interface only, named or by the network its address lies in (10.1.0.0/16); the hosts
+        /// must be listed by names that lead there
+        Node Optional(text) interface: Option<String> = "interface" "NAME|CIDR";
+        /// TCP port of every node [default: from 20000 up, by the job's name and the user]
+        Node Optional(port) port: Option<u16> = "port" "PORT";
+        // Ample for a login on a busy host; a local start takes a fraction of a second.
+        /// How long all nodes may take to be ready
+        Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
+    }
+    "View" {
+        /// Show this directory and what is below it; repeatable [default: /]
+        Node Many(absolute_path) export: Vec<PathBuf> = "export" "PATH";
+        /// Mount the view here [default: below the job's directory in $XDG_RUNTIME_DIR or /tmp/forebay-UID]
+        Node Optional(path) view: Option<PathBuf> = "view" "DIR";
+        /// Let other users enter the view too (root, or user_allow_other in /etc/fuse.conf)
+        Node Switch(switch) allow_other: bool = "allow-other" "BOOL", false;
+        /// How far the kernel reads ahead in a file; without root it stays below 128KiB
+        Node One(read_ahead) read_ahead: u32 = "read-ahead" "SIZE",
+            values::show_size(limits::KERNEL_READ_AHEAD_BYTES.into());
+        /// Threads that read the kernel's requests
+        Node One(threads) readers: usize = "readers" "N", limits::KERNEL_READERS;
+    }
+    "Caches and tree" {
+        // A narrow tree keeps each node's sending short: 10 MB to 73 nodes took 8.6 s with 8 children a node, 5.0 s
+        // with 4, 2.5 s with 2, while 4 halve the depth of 2.
+        /// Children a node has in the tree
+        Node One(fan_out) fan_out: u32 = "fanout" "K", 4;
+        /// Memory for a node's caches [default: a tenth of the machine's, 4GiB at most, shared by the nodes on it]
+        Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
+        /// Files above this size are read from the backing file system by each node itself [default: none are]
+        Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
+        /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
+        Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", limits::LISTING_ENTRIES_FULL;
+        /// How long a request may take, whatever fails on its way
+        Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", limits::DEADLINE.as_secs());
+        /// Requests of a node at the backing file system at once
+        Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", limits::BACKING_CONCURRENCY;
+        /// Run a node's daemon on these processors only: 0-3,8
+        Node Optional(cores) cores: Option<Vec<usize>> = "cores" "LIST";
+    }
+    "Logs and metrics" {
+        /// What goes into the logs: error, warn, info, debug, trace, also by module (info,forebay_fuse=debug)
+        Node One(log_filter) log: String = "log" "FILTER", "info";
+        /// Append each node's metrics to this file, a JSON object a line; {rank} in the name stands for the node's rank
+        Node Optional(path) metrics: Option<PathBuf> = "metrics" "FILE";
+        /// How often metrics are written
+        Node One(duration) metrics_interval: Duration = "metrics-interval" "TIME", "10s";
+    }
+}
+
+type Parse<T> = fn(&str) -> Result<T, String>;
+
+fn optional<T>(texts: &Texts, key: &'static str, parse: Parse<T>) -> Result<Option<T>, (&'static str, String)> {
+    let text = texts.get(key).and_then(|texts| texts.last());
+    text.map(|text| parse(text))
+        .transpose()
+        .map_err(|problem| (key, problem))
+}
+
+fn one<T>(texts: &Texts, key: &'static str, parse: Parse<T>) -> Result<T, (&'static str, String)> {
+    optional(texts, key, parse)?.ok_or_else(|| (key, "it has no value".to_owned()))
+}
+
+fn many<T>(texts: &Texts, key: &'static str, parse: Parse<T>) -> Result<Vec<T>, (&'static str, String)> {
+    let texts = texts.get(key).map(Vec::as_slice).unwrap_or_default();
+    texts
+        .iter()
+        .map(|text| parse(text))
+        .collect::<Result<_, _>>()
+        .map_err(|problem| (key, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_and_every_key_is_unique() {
+        let mut keys = std::collections::BTreeSet::new();
+        for setting in TABLE {
+            assert!(keys.insert(setting.key), "{} twice", setting.key);
+            assert_eq!(
+                matches!(setting.how, How::One | How::Switch),
+                (setting.default)().is_some(),
+                "{}",
+                setting.key
+            );
+            if let Some(default) = (setting.default)() {
+                (setting.check)(&default).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_read_by_their_own_rules() {
+        let mut texts: Texts = TABLE
+            .iter()
+            .filter_map(|setting| Some((setting.key, vec![(setting.default)()?])))
+            .collect();
+        texts.insert("export", vec!["/a".into(), "/b".into()]);
+        texts.insert("direct-above", vec!["1GiB".into()]);
+        let settings = Settings::from_texts(&texts).unwrap();
+        assert_eq!(settings.export, [PathBuf::from("/a"), PathBuf::from("/b")]);
+        assert_eq!(settings.direct_above, Some(1 << 30));
+        assert_eq!(settings.budget, None);
+        texts.insert("cores", vec!["x".into()]);
+        assert_eq!(Settings::from_texts(&texts).unwrap_err().0, "cores");
+    }
+
+    #[test]
+    fn names_in_the_environment() {
+        assert_eq!(Setting::of("direct-above").unwrap().variable(), "FOREBAY_DIRECT_ABOVE");
+        assert!(Setting::of("nothing").is_none());
+    }
+}

@@ -1,0 +1,305 @@
+//! The text forms of values: sizes, durations, ranges of numbers, lists of processors.
+//!
+//! One form everywhere: on the command line, in the environment and in the configuration file. A number without a
+//! unit is refused where a unit could be guessed wrong; every refusal says what would be right.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_types::limits;
+
+/// Bytes in a unit, longest suffix first, so that `MiB` is not taken for `B`.
+const SIZE_UNITS: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+/// Milliseconds in a unit, longest suffix first.
+const DURATION_UNITS: [(&str, f64); 4] = [("ms", 1.0), ("s", 1_000.0), ("min", 60_000.0), ("h", 3_600_000.0)];
+
+/// The largest processor number that is believed: Linux has no machine with more.
+const CORE_MAX: usize = 8191;
+
+/// Bytes of `64MiB`, `1.5GB`, `4096`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a size; write for example 4096, 64MiB or 1.5GB");
+    let (number, unit) = SIZE_UNITS
+        .iter()
+        .find_map(|(suffix, bytes)| {
+            let number = text.get(..text.len().checked_sub(suffix.len())?)?;
+            text.get(number.len()..)?
+                .eq_ignore_ascii_case(suffix)
+                .then_some((number, *bytes))
+        })
+        .unwrap_or((text, 1));
+    let number = number.trim_end();
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit).ok_or_else(|| format!("'{text}' is too large"));
+    }
+    let value = decimal(number).ok_or_else(wrong)? * unit as f64;
+    if value >= u64::MAX as f64 {
+        Err(format!("'{text}' is too large"))
+    } else {
+        Ok(value.round() as u64)
+    }
+}
+
+/// `500ms`, `2s`, `1.5min`, `1h`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is not a duration; write for example 500ms, 2s or 1min");
+    let found = DURATION_UNITS
+        .iter()
+        .find_map(|(suffix, ms)| Some((text.strip_suffix(suffix)?, *ms)));
+    let (number, unit_ms) = found.ok_or_else(wrong)?;
+    let ms = decimal(number.trim_end()).ok_or_else(wrong)? * unit_ms;
+    if ms < 1.0 {
+        return Err(format!("'{text}' is too short; 1ms is the least"));
+    }
+    Duration::try_from_secs_f64(ms / 1000.0).map_err(|_| format!("'{text}' is too long"))
+}
+
+/// A plain decimal number: no sign, no exponent, no infinity.
+fn decimal(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    (plain && text.bytes().any(|byte| byte.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+/// A size as people read it: `64MiB`, `1.5GiB`, `300B`.
+pub fn show_size(bytes: u64) -> String {
+    let unit = SIZE_UNITS[..4].iter().rev().find(|(_, unit)| bytes >= *unit);
+    match unit {
+        None => format!("{bytes}B"),
+        Some((name, unit)) if bytes.is_multiple_of(*unit) => format!("{}{name}", bytes / unit),
+        Some((name, unit)) => format!("{:.1}{name}", bytes as f64 / *unit as f64),
+    }
+}
+
+/// A duration as people read it: `350 ms`, `1.2 s`, `3 min 4 s`, `2 h 5 min`.
+pub fn show_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{} ms", duration.as_millis()),
+        1..60 => format!("{:.1} s", duration.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+fn number_in(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a number from {least} to {most}");
+    text.parse()
+        .ok()
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(wrong)
+}
+
+/// A fan-out.
+pub fn fan_out(text: &str) -> Result<u32, String> {
+    number_in(text, 1, limits::FAN_OUT_MAX.into()).map(|number| number as u32)
+}
+
+/// A number of nodes on one machine. More than 4,096 daemons exhaust its ports and memory first.
+pub fn local_count(text: &str) -> Result<usize, String> {
+    number_in(text, 1, 4096).map(|number| number as usize)
+}
+
+/// Entries of a listing.
+pub fn entries(text: &str) -> Result<usize, String> {
+    number_in(text, 0, limits::LISTING_ENTRIES_MAX as u64).map(|number| number as usize)
+}
+
+/// A number of threads.
+pub fn threads(text: &str) -> Result<usize, String> {
+    number_in(text, 1, 64).map(|number| number as usize)
+}
+
+/// Requests at the backing file system at once.
+pub fn concurrency(text: &str) -> Result<usize, String> {
+    number_in(text, 1, 4096).map(|number| number as usize)
+}
+
+/// A port.
+pub fn port(text: &str) -> Result<u16, String> {
+    number_in(text, 1, 65_535).map(|number| number as u16)
+}
+
+/// A budget: not below what works.
+pub fn budget(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if bytes < limits::BUDGET_BYTES_MIN {
+        return Err(format!(
+            "'{text}' is too small; {} is the least",
+            show_size(limits::BUDGET_BYTES_MIN)
+        ));
+    }
+    Ok(bytes)
+}
+
+/// A read-ahead window: whole pages, 16 MiB at most, since the kernel keeps that much for every file read in order.
+pub fn read_ahead(text: &str) -> Result<u32, String> {
+    let bytes = size(text)?;
+    if bytes > 16 << 20 || !bytes.is_multiple_of(4096) {
+        return Err(format!("'{text}' is not a multiple of 4KiB up to 16MiB"));
+    }
+    Ok(bytes as u32)
+}
+
+/// `true` or `false`.
+pub fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "yes" | "1" => Ok(true),
+        "false" | "no" | "0" => Ok(false),
+        _ => Err(format!("'{text}' is neither true nor false")),
+    }
+}
+
+/// Processors: `0-3,8`.
+pub fn cores(text: &str) -> Result<Vec<usize>, String> {
+    let wrong = || format!("'{text}' is not a list of processors; write for example 0-3,8");
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| {
+            text.parse::<usize>()
+                .ok()
+                .filter(|core| *core <= CORE_MAX)
+                .ok_or_else(wrong)
+        };
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(wrong());
+        }
+        cores.extend(first..=last);
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    Ok(cores)
+}
+
+/// Words of a command line, split at spaces.
+pub fn words(text: &str) -> Result<Vec<String>, String> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() {
+        Err("a command must not be empty".to_owned())
+    } else {
+        Ok(words)
+    }
+}
+
+/// A path.
+pub fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() {
+        Err("a path must not be empty".to_owned())
+    } else {
+        Ok(PathBuf::from(text))
+    }
+}
+
+/// An absolute path.
+pub fn absolute_path(text: &str) -> Result<PathBuf, String> {
+    if text.starts_with('/') {
+        path(text)
+    } else {
+        Err(format!("'{text}' is not an absolute path (/...)"))
+    }
+}
+
+/// Any text.
+pub fn text(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+/// A job's name.
+pub fn job_name(text: &str) -> Result<String, String> {
+    forebay_launch::check_job_name(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+/// A host list such as `n[1-4,7]`.
+pub fn hosts(text: &str) -> Result<Vec<String>, String> {
+    forebay_launch::expand_hostlist(text).map_err(|error| error.to_string())
+}
+
+/// A filter of log events: `info`, `debug,forebay_fuse=trace`.
+pub fn log_filter(text: &str) -> Result<String, String> {
+    match text.parse::<tracing_subscriber::filter::EnvFilter>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!(
+            "'{text}' is not a log filter ({error}); write for example info or debug"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64MiB", 64 << 20),
+            ("64mib", 64 << 20),
+            ("1GB", 1_000_000_000),
+            ("1.5GiB", 3 << 29),
+            ("10 KB", 10_000),
+            ("7B", 7),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "x", "-1", "1e9", "MiB", "1,5GB", "1Gi", "4k", "inf", "nan", "."] {
+            assert!(size(text).unwrap_err().contains("is not a size"), "{text}");
+        }
+        assert!(size("99999999999TiB").unwrap_err().contains("too large"));
+        assert!(size("99999999999.5TiB").unwrap_err().contains("too large"));
+        assert!(size("€").is_err() && size("1€").is_err());
+    }
+
+    #[test]
+    fn shown_sizes_read_back() {
+        for bytes in [0, 1, 1023, 1024, 64 << 20, 3 << 30, 1 << 40] {
+            assert_eq!(size(&show_size(bytes)), Ok(bytes));
+        }
+        assert_eq!(show_size(1536 << 20), "1.5GiB");
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1h"), Ok(Duration::from_secs(3600)));
+        for text in ["", "2", "s", "-1s", "1e3s", "2 weeks", "0s", "0.1ms"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        assert!(duration("99999999999999999999999h").unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(cores("0-2,8,1"), Ok(vec![0, 1, 2, 8]));
+        for text in ["", "a", "3-1", "1,,2", "0-99999", "1-"] {
+            assert!(cores(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_stay_in_their_range() {
+        assert!(fan_out("0").unwrap_err().contains("from 1 to 1024"));
+        assert!(port("65536").is_err() && port("0").is_err() && port("x").is_err());
+        assert!(budget("1MiB").unwrap_err().contains("16MiB is the least"));
+        assert!(read_ahead("5000").is_err());
+        assert!(absolute_path("here").is_err());
+        assert!(log_filter("a=nonsense").is_err());
+    }
+}

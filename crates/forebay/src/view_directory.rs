@@ -1,0 +1,134 @@
+//! The directory that a view is mounted on: made where it is missing, refused where it is in use.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// The type of our mounts in the table of mounts.
+pub const MOUNT_TYPE: &str = "fuse.forebay";
+
+/// A directory that can be mounted on.
+#[derive(Debug)]
+pub struct ViewDirectory {
+    /// Where.
+    pub path: PathBuf,
+    /// Whether it was made here, so that it goes with the view.
+    pub created: bool,
+    /// What was found and mended.
+    pub note: Option<String>,
+}
+
+/// Makes `path` ready to be mounted on. Its parent must exist.
+///
+/// # Errors
+/// When it is not a directory, not empty, or something is mounted there. Nothing has changed then, except that a view
+/// whose daemon had died is gone.
+pub fn prepare(path: &Path) -> anyhow::Result<ViewDirectory> {
+    let failed = || format!("cannot use {} as the view", path.display());
+    let note = detach_dead(path).with_context(failed)?;
+    let created = match fs::create_dir(path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound && path.parent().is_none_or(|parent| !parent.exists()) =>
+        {
+            let parent = path.parent().unwrap_or(path);
+            bail!(
+                "{}: its parent {} does not exist; create it",
+                failed(),
+                parent.display()
+            );
+        }
+        Err(error) => return Err(error).with_context(failed),
+    };
+    if !created {
+        check_empty(path).with_context(failed)?;
+    }
+    Ok(ViewDirectory {
+        path: path.to_owned(),
+        created,
+        note,
+    })
+}
+
+/// Unmounts a view whose daemon died; refuses any other mount.
+fn detach_dead(path: &Path) -> anyhow::Result<Option<String>> {
+    let Some(kind) = forebay_fuse::mounted_type(path) else {
+        return Ok(None);
+    };
+    if kind != MOUNT_TYPE {
+        bail!("a file system of type {kind} is mounted there; choose another directory with --view");
+    }
+    if !forebay_fuse::is_stale(path) {
+        bail!("a view of another job is mounted there; choose another directory with --view, or forebay down that job");
+    }
+    forebay_fuse::detach(path).context("a view whose daemon had died is mounted there and cannot be unmounted")?;
+    Ok(Some(format!(
+        "{}: unmounted a view whose daemon had died",
+        path.display()
+    )))
+}
+
+fn check_empty(path: &Path) -> anyhow::Result<()> {
+    if !fs::metadata(path)?.is_dir() {
+        bail!("it is not a directory; choose another with --view");
+    }
+    match fs::read_dir(path)?.next() {
+        None => Ok(()),
+        Some(first) => {
+            let name = first?.file_name();
+            bail!(
+                "it is not empty ({} is in it); empty it or choose another with --view",
+                name.to_string_lossy()
+            )
+        }
+    }
+}
+
+/// Removes the view directory after unmounting, if it was made for the view.
+pub fn remove(path: &Path, created: bool) {
+    if !created {
+        return;
+    }
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "the directory of the view stays");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(path: &Path) -> String {
+        format!("{:#}", prepare(path).unwrap_err())
+    }
+
+    #[test]
+    fn made_where_missing_and_kept_where_not() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("view");
+        assert!(prepare(&path).unwrap().created);
+        let again = prepare(&path).unwrap();
+        assert!(!again.created);
+        remove(&path, false);
+        assert!(path.exists());
+        remove(&path, true);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_cannot_be_a_view() {
+        let temporary = tempfile::tempdir().unwrap();
+        let file = temporary.path().join("file");
+        fs::write(&file, "x").unwrap();
+        assert!(failure(&file).contains("not a directory"));
+        assert!(failure(temporary.path()).contains("not empty (file is in it)"));
+        assert!(failure(&temporary.path().join("a/b")).contains("does not exist; create it"));
+        assert!(failure(Path::new("/proc")).contains("of type proc is mounted there"));
+    }
+}

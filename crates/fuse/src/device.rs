@@ -1,0 +1,109 @@
+//! The descriptor of `/dev/fuse`: one read gives one request, one write takes one reply or notification.
+//!
+//! Writing gathers from wherever the bytes are, so that a chunk goes from the cache's buffers into the kernel's pages
+//! with the one copy that the kernel makes.
+
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::io::Errno as OsErrno;
+use zerocopy::IntoBytes;
+
+use crate::abi::OutHeader;
+use crate::counts::MessageCounts;
+
+/// Parts of one write; the kernel's `UIO_MAXIOV`.
+const PARTS_MAX: usize = 1024;
+
+/// A connection to the kernel, shared by readers, replies and notifiers.
+pub(crate) struct Device {
+    descriptor: Arc<OwnedFd>,
+    pub(crate) counts: MessageCounts,
+}
+
+/// What came of one read.
+pub(crate) enum Received {
+    /// One request of that many bytes.
+    Request(usize),
+    /// Nothing yet; read again.
+    Nothing,
+    /// The connection is gone: unmounted or aborted.
+    Ended,
+}
+
+impl Device {
+    pub(crate) fn new(descriptor: Arc<OwnedFd>) -> Self {
+        Self {
+            descriptor,
+            counts: MessageCounts::default(),
+        }
+    }
+
+    /// Waits for the next request.
+    ///
+    /// # Errors
+    /// What `read(2)` says beyond the cases that are normal on this device.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        match rustix::io::read(&*self.descriptor, buffer) {
+            // A closed socket in place of the device, as tests use it.
+            Ok(0) => Ok(Received::Ended),
+            Ok(len) => Ok(Received::Request(len)),
+            // ENOENT: the request was aborted while it was being read.
+            Err(OsErrno::NOENT | OsErrno::INTR) => Ok(Received::Nothing),
+            Err(OsErrno::AGAIN) => self.wait_readable().map(|()| Received::Nothing),
+            Err(OsErrno::NODEV | OsErrno::CONNABORTED) => Ok(Received::Ended),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Only for a descriptor that somebody else made non-blocking.
+    fn wait_readable(&self) -> io::Result<()> {
+        let mut polled = [rustix::event::PollFd::new(
+            &*self.descriptor,
+            rustix::event::PollFlags::IN,
+        )];
+        match rustix::event::poll(&mut polled, None) {
+            Ok(_) | Err(OsErrno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes one message: a head with `error` and `unique`, then `fixed`, then `parts`.
+    ///
+    /// # Errors
+    /// What `write(2)` says; ENOENT is a reply to a request that the kernel gave up.
+    pub(crate) fn send(&self, error: i32, unique: u64, fixed: &[&[u8]], parts: &[Bytes]) -> io::Result<()> {
+        let fixed_bytes: usize = fixed.iter().map(|part| part.len()).sum();
+        let parts_bytes: usize = parts.iter().map(Bytes::len).sum();
+        let len = u32::try_from(size_of::<OutHeader>() + fixed_bytes + parts_bytes)
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let head = OutHeader { len, error, unique };
+        let mut slices = Vec::with_capacity(PARTS_MAX.min(1 + fixed.len() + parts.len()));
+        slices.push(IoSlice::new(head.as_bytes()));
+        slices.extend(fixed.iter().map(|part| IoSlice::new(part)));
+        let room = PARTS_MAX - slices.len();
+        if parts.len() <= room {
+            slices.extend(parts.iter().map(|part| IoSlice::new(part)));
+            return self.write(&slices);
+        }
+        // More parts than one write takes: the rest is small crumbs, and copying them is cheaper than refusing.
+        let (direct, rest) = parts.split_at(room - 1);
+        let rest = rest.concat();
+        slices.extend(direct.iter().map(|part| IoSlice::new(part)));
+        slices.push(IoSlice::new(&rest));
+        self.write(&slices)
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        loop {
+            match rustix::io::writev(&*self.descriptor, slices) {
+                // The device takes a message whole or not at all.
+                Ok(_) => return Ok(()),
+                Err(OsErrno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What is agreed with the kernel when a connection begins.
+//!
+//! Only flags that the kernel offers and that this crate lives by are taken. Two kinds are never taken: locks, so that
+//! `flock` and `fcntl` locks stay the kernel's own and are real; and `AUTO_INVAL_DATA`, because the daemon says itself
+//! when contents change.
+
+use crate::abi::{self, init_flag};
+use crate::session::SessionOptions;
+
+/// What the session asks for where the kernel offers it.
+const WANTED: u64 = init_flag::ASYNC_READ
+    | init_flag::HAS_IOCTL_DIR
+    | init_flag::DO_READDIRPLUS
+    | init_flag::READDIRPLUS_AUTO
+    | init_flag::PARALLEL_DIROPS
+    | init_flag::MAX_PAGES
+    | init_flag::CACHE_SYMLINKS
+    | init_flag::EXPLICIT_INVAL_DATA
+    | init_flag::INIT_EXT;
+
+const WANTED_NO_OPEN: u64 = init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT;
+
+/// Pages of the largest request, 1 MiB: the kernel's own limit for those without privileges.
+const PAGES_MAX: u16 = 256;
+
+/// Bytes of the largest WRITE, the least that the kernel allows: there are none on a read-only mount, and the readers'
+/// buffers must hold one.
+const WRITE_BYTES_MAX: u32 = 4096;
+
+/// What was agreed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Negotiated {
+    /// Minor version both sides speak.
+    pub minor: u32,
+    /// `init_flag` bits in force.
+    pub flags: u64,
+    /// What the kernel offered.
+    pub offered: u64,
+    /// Requests it may have waiting in the background.
+    pub max_background: u16,
+    /// Bytes of the largest read.
+    pub request_bytes_max: u32,
+}
+
+impl Negotiated {
+    /// Whether ENOSYS to OPEN ends those messages.
+    #[must_use]
+    pub fn no_open(&self) -> bool {
+        self.flags & init_flag::NO_OPEN_SUPPORT != 0
+    }
+
+    /// Whether ENOSYS to OPENDIR ends those messages.
+    #[must_use]
+    pub fn no_opendir(&self) -> bool {
+        self.flags & init_flag::NO_OPENDIR_SUPPORT != 0
+    }
+}
+
+/// Decides the answer to a kernel that speaks version 7.`minor` and offers `offered`.
+pub(crate) fn negotiate(minor: u32, offered: u64, options: &SessionOptions) -> Negotiated {
+    let wanted = WANTED | if options.no_open { WANTED_NO_OPEN } else { 0 };
+    let flags = wanted & offered;
+    let pages = if flags & init_flag::MAX_PAGES != 0 {
+        PAGES_MAX
+    } else {
+        32
+    };
+    Negotiated {
+        minor: minor.min(abi::MINOR),
+        flags,
+        offered,
+        max_background: options.max_background,
+        request_bytes_max: u32::from(pages) * 4096,
+    }
+}
+
+/// The answer on the wire.
+pub(crate) fn answer(negotiated: &Negotiated, options: &SessionOptions) -> abi::InitOut {
+    abi::InitOut {
+        major: abi::MAJOR,
+        minor: negotiated.minor,
+        // The kernel takes the lesser of this and the mount's own window.
+        max_readahead: options.read_ahead_bytes,
+        flags: negotiated.flags as u32,
+        flags2: (negotiated.flags >> 32) as u32,
+        max_background: options.max_background,
+        // The kernel's own rule: from three quarters on the mount counts as congested and read-ahead holds back.
+        congestion_threshold: (u32::from(options.max_background) * 3 / 4) as u16,
+        max_write: WRITE_BYTES_MAX,
+        time_gran: 1,
+        max_pages: PAGES_MAX,
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_and_automatic_invalidation_are_never_taken() {
+        let negotiated = negotiate(45, u64::MAX, &SessionOptions::default());
+        let refused = init_flag::POSIX_LOCKS | init_flag::FLOCK_LOCKS | init_flag::AUTO_INVAL_DATA;
+        assert_eq!(negotiated.flags & refused, 0);
+        assert!(negotiated.no_open() && negotiated.no_opendir());
+    }
+
+    #[test]
+    fn nothing_is_taken_that_the_kernel_does_not_offer() {
+        let negotiated = negotiate(31, init_flag::ASYNC_READ, &SessionOptions::default());
+        assert_eq!((negotiated.minor, negotiated.flags), (31, init_flag::ASYNC_READ));
+        assert_eq!(negotiated.request_bytes_max, 128 << 10);
+        assert_eq!(negotiate(99, 0, &SessionOptions::default()).minor, abi::MINOR);
+    }
+}

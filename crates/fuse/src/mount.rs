@@ -1,0 +1,391 @@
+//! Mounting and unmounting.
+//!
+//! `mount(2)` where it is permitted (root, or any user inside a user namespace of their own), else the setuid program
+//! fusermount3, which every FUSE installation has. Unmounting is lazy: the mount disappears at once, and programs that
+//! still have files open are served until the session's descriptor closes.
+//! Nothing is mounted over a stale mount or over what is no directory; whether the directory must be empty is the
+//! caller's affair.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_types::limits;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno as OsErrno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use thiserror::Error;
+
+use crate::fusermount;
+use crate::mount_table::{self, MountedAt};
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What `/proc/mounts` shows as the source.
+    pub source: String,
+    /// `forebay` gives the type `fuse.forebay`.
+    pub subtype: String,
+    /// Whether the kernel answers EROFS to every change without asking.
+    pub read_only: bool,
+    /// Whether other users than the one who mounts may enter; needs root or `user_allow_other` in `/etc/fuse.conf`.
+    pub allow_other: bool,
+    /// Whether the kernel checks permission bits.
+    pub default_permissions: bool,
+    /// How far the kernel may read ahead, bytes, where raising that is permitted (else it stays at 128 KiB).
+    pub read_ahead_bytes: u32,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            source: "forebay".into(),
+            subtype: "forebay".into(),
+            read_only: true,
+            allow_other: false,
+            default_permissions: true,
+            read_ahead_bytes: limits::KERNEL_READ_AHEAD_BYTES,
+        }
+    }
+}
+
+/// Why a directory cannot be mounted on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum MountPointFault {
+    /// There is nothing by that name.
+    #[error("it does not exist; create it")]
+    Missing,
+    /// It is something else.
+    #[error("it is not a directory; name a directory")]
+    NotDirectory,
+    /// The way there is closed.
+    #[error("it cannot be reached: permission denied; name a directory of your own")]
+    Denied,
+}
+
+/// Why mounting failed. Nothing is mounted then, unless `Io` says that unmounting failed.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// The kernel offers no FUSE.
+    #[error(
+        "cannot mount on {dir}: this machine has no /dev/fuse; load the kernel module (modprobe fuse) or, in a \
+             container, pass the device in"
+    )]
+    NoDevice {
+        /// The mount point.
+        dir: PathBuf,
+    },
+    /// `/dev/fuse` is there but closed to this user.
+    #[error(
+        "cannot mount on {dir}: user {uid} may not open /dev/fuse ({source}); it needs mode 0666, which udev gives \
+             it by default: ask the administrator (chmod 666 /dev/fuse)"
+    )]
+    DevicePermission {
+        /// The mount point.
+        dir: PathBuf,
+        /// Who asked.
+        uid: u32,
+        /// What opening said.
+        source: io::Error,
+    },
+    /// Neither `mount(2)` nor fusermount3 would do it.
+    #[error("cannot mount on {dir}: user {uid} may not use mount(2), and {refusal}")]
+    NotPermitted {
+        /// The mount point.
+        dir: PathBuf,
+        /// Who asked.
+        uid: u32,
+        /// Why the other way failed too, and what to do.
+        refusal: String,
+    },
+    /// The directory cannot be mounted on.
+    #[error("cannot mount on {dir}: {fault}")]
+    MountPoint {
+        /// The mount point.
+        dir: PathBuf,
+        /// What is wrong with it.
+        fault: MountPointFault,
+    },
+    /// A FUSE mount is there whose daemon died.
+    #[error("cannot mount on {dir}: a mount is there whose daemon has died; unmount it (fusermount3 -u -z {dir})")]
+    Stale {
+        /// The mount point.
+        dir: PathBuf,
+    },
+    /// Anything else.
+    #[error("cannot {action} {dir}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        dir: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// A mount that was made by this process. Dropping it unmounts.
+#[derive(Debug)]
+pub struct Mount {
+    dir: PathBuf,
+    descriptor: Arc<OwnedFd>,
+    how: How,
+    device: Option<(u32, u32)>,
+    mounted: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    SystemCall,
+    Fusermount,
+}
+
+/// Mounts on `dir` and returns at once: the kernel answers nothing below it until a session runs on the descriptor.
+///
+/// # Errors
+/// `MountError` saying what to do.
+pub fn mount(dir: &Path, options: &MountOptions) -> Result<Mount, MountError> {
+    let dir = check_mount_point(dir)?;
+    let uid = rustix::process::geteuid().as_raw();
+    match open_device() {
+        Ok(descriptor) => match mount_by_system_call(&dir, options, &descriptor) {
+            Ok(()) => Ok(Mount::new(dir, descriptor, How::SystemCall, options)),
+            Err(OsErrno::PERM) => fusermount_or(dir, options, |dir, refusal| MountError::NotPermitted {
+                dir,
+                uid,
+                refusal,
+            }),
+            Err(error) => Err(mount_failed(dir, error)),
+        },
+        Err(OsErrno::NOENT | OsErrno::NXIO | OsErrno::NODEV) => Err(MountError::NoDevice { dir }),
+        Err(error @ (OsErrno::ACCESS | OsErrno::PERM)) => {
+            fusermount_or(dir, options, |dir, _| MountError::DevicePermission {
+                dir,
+                uid,
+                source: error.into(),
+            })
+        }
+        Err(error) => Err(MountError::Io {
+            action: "open /dev/fuse to mount on",
+            dir,
+            source: error.into(),
+        }),
+    }
+}
+
+/// Mounts by fusermount3 alone, as `mount` does where `mount(2)` is not permitted.
+///
+/// # Errors
+/// As `mount`.
+pub fn mount_by_fusermount(dir: &Path, options: &MountOptions) -> Result<Mount, MountError> {
+    let uid = rustix::process::geteuid().as_raw();
+    fusermount_or(check_mount_point(dir)?, options, |dir, refusal| {
+        MountError::NotPermitted { dir, uid, refusal }
+    })
+}
+
+fn fusermount_or(
+    dir: PathBuf,
+    options: &MountOptions,
+    refused: impl FnOnce(PathBuf, String) -> MountError,
+) -> Result<Mount, MountError> {
+    match fusermount::mount(&dir, options) {
+        Ok(descriptor) => Ok(Mount::new(dir, descriptor, How::Fusermount, options)),
+        Err(refusal) => Err(refused(dir, refusal)),
+    }
+}
+
+fn check_mount_point(dir: &Path) -> Result<PathBuf, MountError> {
+    let fault = |dir: &Path, fault| MountError::MountPoint { dir: dir.into(), fault };
+    let failed = |dir: &Path, source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => fault(dir, MountPointFault::Missing),
+        io::ErrorKind::NotADirectory => fault(dir, MountPointFault::NotDirectory),
+        io::ErrorKind::PermissionDenied => fault(dir, MountPointFault::Denied),
+        _ => MountError::Io {
+            action: "look at the mount point",
+            dir: dir.into(),
+            source,
+        },
+    };
+    let resolved = mount_table::resolve(dir).map_err(|error| failed(dir, error))?;
+    if is_stale(&resolved) {
+        return Err(MountError::Stale { dir: resolved });
+    }
+    match fs::metadata(&resolved) {
+        Ok(found) if found.is_dir() => Ok(resolved),
+        Ok(_) => Err(fault(&resolved, MountPointFault::NotDirectory)),
+        Err(error) => Err(failed(&resolved, error)),
+    }
+}
+
+fn open_device() -> Result<Arc<OwnedFd>, OsErrno> {
+    rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map(Arc::new)
+}
+
+fn mount_by_system_call(dir: &Path, options: &MountOptions, descriptor: &OwnedFd) -> Result<(), OsErrno> {
+    // Both ids are those of the namespace we are in; the kernel refuses ids that do not map.
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let mut text = format!(
+        "fd={},rootmode=40000,user_id={uid},group_id={gid}",
+        descriptor.as_raw_fd()
+    );
+    for (wanted, word) in [
+        (options.allow_other, ",allow_other"),
+        (options.default_permissions, ",default_permissions"),
+    ] {
+        text.push_str(if wanted { word } else { "" });
+    }
+    let text = CString::new(text).map_err(|_| OsErrno::INVAL)?;
+    let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+    flags.set(MountFlags::RDONLY, options.read_only);
+    let file_system = format!("fuse.{}", options.subtype);
+    rustix::mount::mount(
+        options.source.as_str(),
+        dir,
+        file_system.as_str(),
+        flags,
+        text.as_c_str(),
+    )
+}
+
+fn mount_failed(dir: PathBuf, error: OsErrno) -> MountError {
+    match error {
+        OsErrno::NOENT => MountError::MountPoint {
+            dir,
+            fault: MountPointFault::Missing,
+        },
+        OsErrno::NOTDIR => MountError::MountPoint {
+            dir,
+            fault: MountPointFault::NotDirectory,
+        },
+        OsErrno::ACCESS => MountError::MountPoint {
+            dir,
+            fault: MountPointFault::Denied,
+        },
+        OsErrno::NODEV => MountError::NoDevice { dir },
+        OsErrno::NOTCONN => MountError::Stale { dir },
+        _ => MountError::Io {
+            action: "mount on",
+            dir,
+            source: error.into(),
+        },
+    }
+}
+
+impl Mount {
+    fn new(dir: PathBuf, descriptor: Arc<OwnedFd>, how: How, options: &MountOptions) -> Self {
+        let device = MountedAt::find(&dir).ok().flatten().map(|mounted| mounted.device);
+        if let Some(device) = device {
+            raise_read_ahead(device, options.read_ahead_bytes);
+        }
+        Self {
+            dir,
+            descriptor,
+            how,
+            device,
+            mounted: true,
+        }
+    }
+
+    /// Where, as an absolute path without links.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The connection to the kernel. The mount dies when the last share of it is dropped.
+    #[must_use]
+    pub fn descriptor(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.descriptor)
+    }
+
+    /// How it was made: `mount(2)` or `fusermount3`.
+    #[must_use]
+    pub fn how(&self) -> &'static str {
+        match self.how {
+            How::SystemCall => "mount(2)",
+            How::Fusermount => "fusermount3",
+        }
+    }
+
+    /// Major and minor device number of its files, where `/proc` tells.
+    #[must_use]
+    pub fn device(&self) -> Option<(u32, u32)> {
+        self.device
+    }
+
+    /// Unmounts. What somebody else unmounted already is no error.
+    ///
+    /// # Errors
+    /// What `umount2(2)` or fusermount3 says; the mount is still there then.
+    pub fn unmount(mut self) -> Result<(), MountError> {
+        self.unmount_once()
+    }
+
+    fn unmount_once(&mut self) -> Result<(), MountError> {
+        if !std::mem::take(&mut self.mounted) || !self.is_in_place() {
+            return Ok(());
+        }
+        detach(&self.dir)
+    }
+
+    /// Whether our mount, and not another on top of it or in its place, is what is at `dir`.
+    fn is_in_place(&self) -> bool {
+        match MountedAt::find(&self.dir) {
+            Ok(found) => found.map(|mounted| mounted.device) == self.device,
+            // Without /proc there is nothing to compare.
+            Err(_) => true,
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(failed) = self.unmount_once() {
+            tracing::warn!(%failed, "a mount was left behind");
+        }
+    }
+}
+
+/// Raises the mount's read-ahead window: reads of a sequential program then take 1 MiB, not 128 KiB. Only root may.
+fn raise_read_ahead((major, minor): (u32, u32), read_ahead_bytes: u32) {
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    if let Err(refused) = fs::write(&path, format!("{}\n", read_ahead_bytes / 1024)) {
+        tracing::debug!(path, %refused, "the kernel's read-ahead window stays as it is");
+    }
+}
+
+/// Whether a FUSE mount is at `dir` whose daemon died. Asks the mount, so it waits as long as a living daemon does.
+#[must_use]
+pub fn is_stale(dir: &Path) -> bool {
+    let Ok(Some(mounted)) = MountedAt::find(dir) else {
+        return false;
+    };
+    // statfs always asks the daemon; stat would be answered from the kernel's cache.
+    mounted.is_fuse()
+        && matches!(
+            rustix::fs::statfs(&mounted.dir),
+            Err(OsErrno::NOTCONN | OsErrno::CONNABORTED)
+        )
+}
+
+/// Unmounts what is at `dir`, whoever made it, without waiting for the programs that use it.
+///
+/// # Errors
+/// `Io` with what `umount2(2)` says, or `NotPermitted` with what fusermount3 says where the system call is not permitted.
+pub fn detach(dir: &Path) -> Result<(), MountError> {
+    let failed = |source: io::Error| MountError::Io {
+        action: "unmount",
+        dir: dir.into(),
+        source,
+    };
+    let dir = mount_table::resolve(dir).map_err(failed)?;
+    match rustix::mount::unmount(&dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(OsErrno::PERM) => fusermount::unmount(&dir).map_err(|text| failed(io::Error::other(text))),
+        Err(error) => Err(failed(error.into())),
+    }
+}

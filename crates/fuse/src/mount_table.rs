@@ -1,0 +1,172 @@
+//! What is mounted where, as `/proc/self/mountinfo` tells it.
+//!
+//! Nothing here asks a mounted file system anything: a mount whose daemon hangs or died must not hang or fail whoever
+//! looks at the table. So the last component of a path is never resolved by `stat`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Links followed at the end of a path (the kernel's own limit).
+const LINKS_MAX: usize = 40;
+
+/// One line of the table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountedAt {
+    /// Where.
+    pub dir: PathBuf,
+    /// The type, with its subtype: `fuse.forebay`.
+    pub file_system: String,
+    /// What it says it is a mount of.
+    pub source: String,
+    /// Major and minor device number: `st_dev` of its files, and its name in `/sys/class/bdi`.
+    pub device: (u32, u32),
+}
+
+impl MountedAt {
+    /// Whether it is a FUSE mount of any kind.
+    #[must_use]
+    pub fn is_fuse(&self) -> bool {
+        self.file_system == "fuse" || self.file_system == "fuseblk" || self.file_system.starts_with("fuse.")
+    }
+
+    /// All mounts, in the order they were made; of several at one place the last is the one in view.
+    ///
+    /// # Errors
+    /// What reading `/proc/self/mountinfo` says.
+    pub fn all() -> io::Result<Vec<Self>> {
+        Ok(fs::read("/proc/self/mountinfo")?
+            .split(|byte| *byte == b'\n')
+            .filter_map(Self::parse)
+            .collect())
+    }
+
+    /// The mount whose root is seen at `dir`; `None` when `dir` is no mount point.
+    ///
+    /// # Errors
+    /// What resolving the path or reading the table says.
+    pub fn find(dir: &Path) -> io::Result<Option<Self>> {
+        let dir = resolve(dir)?;
+        Ok(Self::all()?.into_iter().rfind(|mounted| mounted.dir == dir))
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+        let (major, minor) = device.split_once(':')?;
+        let dir = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+        // Optional fields end with a lone hyphen.
+        let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+        let mut text = || {
+            fields
+                .next()
+                .map(|field| String::from_utf8_lossy(&unescape(field)).into_owned())
+        };
+        Some(Self {
+            dir,
+            file_system: text()?,
+            source: text()?,
+            device: (major.parse().ok()?, minor.parse().ok()?),
+        })
+    }
+}
+
+/// Whether something is mounted at `dir`; false when that cannot be told.
+#[must_use]
+pub fn is_mount_point(dir: &Path) -> bool {
+    mounted_type(dir).is_some()
+}
+
+/// The type of what is mounted at `dir`, with its subtype; `None` when nothing is, or that cannot be told.
+#[must_use]
+pub fn mounted_type(dir: &Path) -> Option<String> {
+    MountedAt::find(dir).ok().flatten().map(|mounted| mounted.file_system)
+}
+
+/// The absolute path of `dir` without links, resolved without asking what is mounted there.
+pub(crate) fn resolve(dir: &Path) -> io::Result<PathBuf> {
+    let mut path = std::path::absolute(dir)?;
+    for _ in 0..LINKS_MAX {
+        let (Some(parent), Some(Component::Normal(name))) = (path.parent(), path.components().next_back()) else {
+            return path.canonicalize();
+        };
+        let parent = parent.canonicalize()?;
+        let here = parent.join(name);
+        // EINVAL: not a link, which the kernel tells without asking a FUSE daemon. Any other failure is for whoever
+        // uses the path.
+        match fs::read_link(&here) {
+            Ok(target) => path = parent.join(target),
+            Err(_) => return Ok(here),
+        }
+    }
+    Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
+}
+
+/// Undoes the table's octal escapes (`\040` is a blank).
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        match (first, after) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn a_line_with_escapes_and_optional_fields_is_read() {
+        let line =
+            br"36 35 98:7 /mnt1 /a\040b\134c\012 rw,noatime master:1 shared:7 - fuse.forebay job\0401 rw,errors=x";
+        let mounted = MountedAt::parse(line).unwrap();
+        assert_eq!(mounted.dir.as_os_str().as_bytes(), b"/a b\\c\n");
+        assert_eq!(
+            (mounted.file_system.as_str(), mounted.source.as_str()),
+            ("fuse.forebay", "job 1")
+        );
+        assert_eq!(mounted.device, (98, 7));
+        assert!(mounted.is_fuse());
+    }
+
+    #[test]
+    fn lines_cut_short_are_skipped() {
+        for line in [
+            &b""[..],
+            b"36",
+            b"36 35 98 / /x rw - ext4 x rw",
+            b"36 35 98:0 / /x rw ext4 x rw",
+        ] {
+            assert_eq!(MountedAt::parse(line), None);
+        }
+    }
+
+    #[test]
+    fn proc_is_mounted_and_its_status_file_is_no_mount_point() {
+        assert_eq!(mounted_type(Path::new("/proc")).as_deref(), Some("proc"));
+        assert!(!is_mount_point(Path::new("/proc/self/status")));
+    }
+
+    #[test]
+    fn a_link_to_a_mount_point_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/proc", dir.path().join("link")).unwrap();
+        assert_eq!(resolve(&dir.path().join("link")).unwrap(), Path::new("/proc"));
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+        assert!(resolve(&dir.path().join("loop")).is_err());
+    }
+}

@@ -1,0 +1,285 @@
+//! Answers to the kernel.
+//!
+//! A `Reply` answers exactly one request, once, from any thread: its methods consume it, and one that is dropped
+//! unanswered answers EIO, because a process that waits for ever is worse than an error. Which method fits which
+//! operation is said at `Operation`. Errors of the write itself are not handed to the handler: the only ones that occur
+//! are that the kernel gave the request up (a signal) or that the mount is gone, and there is nothing to do about either.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_types::{Attributes, Errno};
+use rustix::io::Errno as OsErrno;
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, opcode};
+use crate::device::Device;
+use crate::directory::DirectoryBuffer;
+
+/// What a name leads to, and for how long the kernel may believe it without asking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The node: the kernel asks about it by this number until it has forgotten it. 1 is the root.
+    pub node: u64,
+    /// Tells two uses of one node number apart; (node, generation) is never used twice.
+    pub generation: u64,
+    /// What `stat` shows.
+    pub attributes: Attributes,
+    /// How long the name stays valid; `Duration::MAX` is for ever.
+    pub entry_ttl: Duration,
+    /// How long the attributes stay valid.
+    pub attribute_ttl: Duration,
+}
+
+/// What `statfs(2)` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FsStat {
+    /// Total, units of `fragment_bytes`.
+    pub blocks: u64,
+    /// Free.
+    pub blocks_free: u64,
+    /// Free for users.
+    pub blocks_available: u64,
+    /// Inodes.
+    pub files: u64,
+    /// Inodes free.
+    pub files_free: u64,
+    /// Preferred I/O size, bytes.
+    pub block_bytes: u32,
+    /// The unit of `blocks`, bytes.
+    pub fragment_bytes: u32,
+    /// Longest name, bytes.
+    pub name_bytes_max: u32,
+}
+
+/// The right, and the duty, to answer one request.
+#[must_use = "a reply that is dropped answers EIO"]
+pub struct Reply {
+    device: Arc<Device>,
+    unique: u64,
+    opcode: u32,
+    pending: bool,
+}
+
+impl Reply {
+    pub(crate) fn new(device: Arc<Device>, unique: u64, code: u32, wants_reply: bool) -> Self {
+        Self {
+            device,
+            unique,
+            opcode: code,
+            pending: wants_reply,
+        }
+    }
+
+    /// To `Lookup`: the node of the name.
+    pub fn entry(self, entry: &Entry) {
+        self.send(&[entry_out(entry).as_bytes()], &[]);
+    }
+
+    /// To `Lookup`: there is no such name, and the kernel may remember that for `ttl`.
+    pub fn negative(self, ttl: Duration) {
+        if ttl.is_zero() {
+            return self.error(Errno::ENOENT);
+        }
+        let (entry_valid, entry_valid_nsec) = seconds_nanos(ttl);
+        self.send(
+            &[abi::EntryOut {
+                entry_valid,
+                entry_valid_nsec,
+                ..Default::default()
+            }
+            .as_bytes()],
+            &[],
+        );
+    }
+
+    /// To `Getattr`.
+    pub fn attributes(self, attributes: &Attributes, ttl: Duration) {
+        let (attr_valid, attr_valid_nsec) = seconds_nanos(ttl);
+        let out = abi::AttrOut {
+            attr_valid,
+            attr_valid_nsec,
+            dummy: 0,
+            attr: attr(attributes),
+        };
+        self.send(&[out.as_bytes()], &[]);
+    }
+
+    /// To `Read`, `Readlink`, `Getxattr`, `Listxattr`: the bytes.
+    pub fn bytes(self, bytes: &[u8]) {
+        self.send(&[bytes], &[]);
+    }
+
+    /// To `Read`: the bytes of `parts` one after the other, written straight from where they are.
+    pub fn gather(self, parts: &[Bytes]) {
+        self.send(&[], parts);
+    }
+
+    /// To `Readdir` and `Readdirplus`. An empty buffer is the end of the directory.
+    pub fn directory(self, buffer: DirectoryBuffer) {
+        self.send(&[buffer.as_bytes()], &[]);
+    }
+
+    /// To `Open` and `Opendir`: `handle` comes back with every operation on the open file; `flags` are `open_flag`s.
+    pub fn open(self, handle: u64, flags: u32) {
+        self.send(
+            &[abi::OpenOut {
+                fh: handle,
+                open_flags: flags,
+                backing_id: 0,
+            }
+            .as_bytes()],
+            &[],
+        );
+    }
+
+    /// To `Statfs`.
+    pub fn statfs(self, stat: &FsStat) {
+        let out = abi::Kstatfs {
+            blocks: stat.blocks,
+            bfree: stat.blocks_free,
+            bavail: stat.blocks_available,
+            files: stat.files,
+            ffree: stat.files_free,
+            bsize: stat.block_bytes,
+            namelen: stat.name_bytes_max,
+            frsize: stat.fragment_bytes,
+            ..Default::default()
+        };
+        self.send(&[out.as_bytes()], &[]);
+    }
+
+    /// To `Ioctl`: what `ioctl(2)` returns (not negative) and the bytes for the caller's buffer, at most as many as
+    /// the request's `output_bytes`.
+    pub fn ioctl(self, result: i32, output: &[u8]) {
+        let out = abi::IoctlOut {
+            result,
+            ..Default::default()
+        };
+        self.send(&[out.as_bytes(), output], &[]);
+    }
+
+    /// To `Lseek`: the offset found.
+    pub fn lseek(self, offset: u64) {
+        self.send(&[abi::LseekOut { offset }.as_bytes()], &[]);
+    }
+
+    /// To `Getxattr` and `Listxattr` of size 0: how many bytes there are.
+    pub fn xattr_size(self, size: u32) {
+        self.send(&[abi::GetxattrOut { size, padding: 0 }.as_bytes()], &[]);
+    }
+
+    /// To `Poll`: the `POLL*` bits that are ready.
+    pub fn poll(self, events: u32) {
+        self.send(
+            &[abi::PollOut {
+                revents: events,
+                padding: 0,
+            }
+            .as_bytes()],
+            &[],
+        );
+    }
+
+    /// Success, with nothing to say: `Release`, `Flush`, `Access` and such.
+    pub fn ok(self) {
+        self.send(&[], &[]);
+    }
+
+    /// It failed. To `Interrupt`, EAGAIN has the kernel send it again; anything else is not sent.
+    pub fn error(mut self, errno: Errno) {
+        let again = self.opcode == opcode::INTERRUPT && errno == Errno::EAGAIN;
+        if std::mem::take(&mut self.pending) || again {
+            self.write(-errno.number(), &[], &[]);
+        }
+    }
+
+    /// To `Forget`, `BatchForget` and `Interrupt`, which get no answer. To anything else: EIO.
+    pub fn none(self) {}
+
+    fn send(mut self, fixed: &[&[u8]], parts: &[Bytes]) {
+        if std::mem::take(&mut self.pending) {
+            self.write(0, fixed, parts);
+        }
+    }
+
+    fn write(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
+        let given_up = OsErrno::NOENT.raw_os_error();
+        let gone = [
+            OsErrno::NODEV.raw_os_error(),
+            OsErrno::PERM.raw_os_error(),
+            OsErrno::CONNABORTED.raw_os_error(),
+        ];
+        match self.device.send(error, self.unique, fixed, parts) {
+            Ok(()) if self.opcode == opcode::READ && error == 0 => {
+                let fixed_bytes: usize = fixed.iter().map(|part| part.len()).sum();
+                let parts_bytes: usize = parts.iter().map(Bytes::len).sum();
+                self.device.counts.count_bytes_read((fixed_bytes + parts_bytes) as u64);
+            }
+            Ok(()) => {}
+            Err(failed) if failed.raw_os_error() == Some(given_up) => {}
+            Err(failed) if failed.raw_os_error().is_some_and(|number| gone.contains(&number)) => {
+                tracing::debug!(unique = self.unique, "the mount is gone, a reply was not taken");
+            }
+            // The kernel ends the request with EIO then; nobody waits for ever.
+            Err(failed) => {
+                tracing::error!(unique = self.unique, opcode = self.opcode, %failed, "the kernel refused a reply");
+            }
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.pending) {
+            tracing::warn!(
+                unique = self.unique,
+                opcode = self.opcode,
+                "a request was left unanswered: EIO"
+            );
+            self.write(-Errno::EIO.number(), &[], &[]);
+        }
+    }
+}
+
+/// A duration as the kernel takes timeouts; it cuts what is too long for it down to some 100 million years.
+pub(crate) fn seconds_nanos(ttl: Duration) -> (u64, u32) {
+    (ttl.as_secs(), ttl.subsec_nanos())
+}
+
+pub(crate) fn entry_out(entry: &Entry) -> abi::EntryOut {
+    let (entry_valid, entry_valid_nsec) = seconds_nanos(entry.entry_ttl);
+    let (attr_valid, attr_valid_nsec) = seconds_nanos(entry.attribute_ttl);
+    abi::EntryOut {
+        nodeid: entry.node,
+        generation: entry.generation,
+        entry_valid,
+        attr_valid,
+        entry_valid_nsec,
+        attr_valid_nsec,
+        attr: attr(&entry.attributes),
+    }
+}
+
+fn attr(from: &Attributes) -> abi::Attr {
+    abi::Attr {
+        ino: from.ino,
+        size: from.size_bytes,
+        blocks: from.blocks,
+        // Times before 1970 travel as the two's complement; the kernel reads them back as signed.
+        atime: from.atime.seconds.cast_unsigned(),
+        mtime: from.mtime.seconds.cast_unsigned(),
+        ctime: from.ctime.seconds.cast_unsigned(),
+        atimensec: from.atime.nanos,
+        mtimensec: from.mtime.nanos,
+        ctimensec: from.ctime.nanos,
+        mode: from.mode,
+        nlink: from.nlink,
+        uid: from.uid,
+        gid: from.gid,
+        rdev: from.rdev,
+        blksize: from.blksize,
+        flags: 0,
+    }
+}

@@ -1,0 +1,504 @@
+//! Decoding of what the kernel asks.
+//!
+//! A request is borrowed from the reader's buffer; nothing is copied. The bytes are not trusted although the kernel
+//! sends them: the same decoder will read requests that a keeper saved, and a descriptor can be handed to us by anyone.
+//! Every length is checked against the bytes present, every name must end in its NUL, and what does not hold is
+//! `Malformed`, with the request's number where it could be read, so that the session can answer it.
+//! Opcodes that a read-only file system never meets decode to `Operation::Other`.
+
+use forebay_types::Errno;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use crate::abi::{self, opcode};
+
+/// One request of the kernel.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The kernel's number of the request; `Interrupt` refers to it.
+    pub unique: u64,
+    /// The node it is about; 1 is the root. Zero for requests about none.
+    pub node: u64,
+    /// File system user id of the process that asks.
+    pub uid: u32,
+    /// Its file system group id.
+    pub gid: u32,
+    /// Its thread id, in the daemon's pid namespace; 0 when it is none of it or the kernel asks on its own.
+    pub pid: u32,
+    /// What is asked.
+    pub operation: Operation<'a>,
+}
+
+/// What is asked. `handle` is what the answer to OPEN or OPENDIR gave (0 with no-open).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Operation<'a> {
+    /// Which node `name` in the directory is. Reply: `entry` or `negative`.
+    Lookup {
+        /// The name, without its NUL; of any length and content.
+        name: &'a [u8],
+    },
+    /// The kernel gives `count` lookups of the node back. No reply.
+    Forget {
+        /// How many.
+        count: u64,
+    },
+    /// The same for many nodes. No reply.
+    BatchForget(Forgets<'a>),
+    /// `stat(2)`. Reply: `attributes`.
+    Getattr {
+        /// The open file, when asked through one.
+        handle: Option<u64>,
+    },
+    /// `statx(2)` for more than `stat` has; ENOSYS makes the kernel use `Getattr` from then on.
+    Statx {
+        /// `AT_STATX_*` flags.
+        flags: u32,
+        /// `STATX_*` bits wanted.
+        mask: u32,
+    },
+    /// The target of a symbolic link. Reply: `bytes`.
+    Readlink,
+    /// Reply: `open`; or ENOSYS, which ends OPEN and RELEASE for good.
+    Open {
+        /// Flags of `open(2)`.
+        flags: u32,
+    },
+    /// The last descriptor of an open file is gone. Reply: `ok`.
+    Release {
+        /// What `open` gave.
+        handle: u64,
+    },
+    /// Reply: `open`; or ENOSYS, which ends OPENDIR and RELEASEDIR for good.
+    Opendir {
+        /// Flags of `open(2)`.
+        flags: u32,
+    },
+    /// The last descriptor of an open directory is gone. Reply: `ok`.
+    Releasedir {
+        /// What `open` gave.
+        handle: u64,
+    },
+    /// Reply: `bytes` or `gather`, fewer bytes than asked for only at the end of the file.
+    Read {
+        /// What `open` gave.
+        handle: u64,
+        /// First byte.
+        offset: u64,
+        /// Bytes wanted.
+        size: u32,
+        /// Flags of the open file (`O_DIRECT` and such).
+        flags: u32,
+    },
+    /// Reply: `directory`, filled by `push`.
+    Readdir {
+        /// What `open` gave.
+        handle: u64,
+        /// 0, or the offset of the last entry already received.
+        offset: u64,
+        /// Bytes the answer may have.
+        size: u32,
+    },
+    /// Reply: `directory`, filled by `push_plus`.
+    Readdirplus {
+        /// What `open` gave.
+        handle: u64,
+        /// 0, or the offset of the last entry already received.
+        offset: u64,
+        /// Bytes the answer may have.
+        size: u32,
+    },
+    /// `statfs(2)`. Reply: `statfs`.
+    Statfs,
+    /// `access(2)`; not sent with `default_permissions`. Reply: `ok`.
+    Access {
+        /// `R_OK`, `W_OK`, `X_OK` bits.
+        mask: u32,
+    },
+    /// `ioctl(2)`. Reply: `ioctl`, or ENOTTY (ENOSYS is not remembered).
+    Ioctl {
+        /// What `open` gave.
+        handle: u64,
+        /// The command.
+        command: u32,
+        /// `ioctl_flag` bits.
+        flags: u32,
+        /// The third argument of `ioctl(2)` as a number.
+        argument: u64,
+        /// What the command writes, by the size in its number.
+        input: &'a [u8],
+        /// Bytes the answer may have.
+        output_bytes: u32,
+        /// Whether the node is a directory.
+        is_dir: bool,
+    },
+    /// `SEEK_DATA` and `SEEK_HOLE` only. Reply: `lseek`; ENOSYS makes the kernel see one extent.
+    Lseek {
+        /// What `open` gave.
+        handle: u64,
+        /// Where from.
+        offset: u64,
+        /// `SEEK_DATA` (3) or `SEEK_HOLE` (4).
+        whence: u32,
+    },
+    /// Reply: `bytes`, or `xattr_size` when `size` is 0; ENOSYS is remembered and becomes EOPNOTSUPP.
+    Getxattr {
+        /// The attribute.
+        name: &'a [u8],
+        /// Bytes the answer may have; 0 asks for the length.
+        size: u32,
+    },
+    /// Reply: `bytes`, or `xattr_size` when `size` is 0; ENOSYS is remembered and becomes EOPNOTSUPP.
+    Listxattr {
+        /// Bytes the answer may have; 0 asks for the length.
+        size: u32,
+    },
+    /// The process that waits for request `unique` got a signal. No reply (`error(EAGAIN)` has it sent again).
+    Interrupt {
+        /// The request; it may be answered already, or not be known yet.
+        unique: u64,
+    },
+    /// A descriptor is closed. Reply: `ok`; ENOSYS ends it for good.
+    Flush {
+        /// What `open` gave.
+        handle: u64,
+    },
+    /// Reply: `ok`; ENOSYS ends it for good and means success.
+    Fsync {
+        /// Contents only.
+        contents_only: bool,
+    },
+    /// The same on a directory.
+    Fsyncdir {
+        /// Contents only.
+        contents_only: bool,
+    },
+    /// Reply: `poll`; ENOSYS ends it for good and means always ready.
+    Poll {
+        /// `POLL*` bits asked for.
+        events: u32,
+    },
+    /// `FIBMAP`; ENOSYS is remembered.
+    Bmap {
+        /// Block of the file.
+        block: u64,
+        /// Its size, bytes.
+        block_bytes: u32,
+    },
+    /// `syncfs(2)`; ENOSYS is remembered and means success.
+    Syncfs,
+    /// First request of a connection; the session answers it.
+    Init {
+        /// Major version.
+        major: u32,
+        /// Minor version.
+        minor: u32,
+        /// What the kernel would read ahead, bytes.
+        read_ahead_bytes: u32,
+        /// `init_flag` bits offered.
+        flags: u64,
+    },
+    /// Last request of some connections; the session answers it.
+    Destroy,
+    /// Bytes asked for by a notification; the session takes it.
+    NotifyReply,
+    /// Anything else, by its opcode.
+    Other(u32),
+}
+
+impl Operation<'_> {
+    /// What a read-only file system answers when it does not implement the operation: EROFS to what changes
+    /// something, ENOTTY to ioctl, and ENOSYS else, which the kernel remembers where that saves messages.
+    #[must_use]
+    pub fn default_error(&self) -> Errno {
+        match self {
+            Self::Ioctl { .. } => Errno::ENOTTY,
+            Self::Other(code) if is_mutation(*code) => Errno::EROFS,
+            _ => Errno::ENOSYS,
+        }
+    }
+
+    /// Whether the kernel waits for a reply.
+    #[must_use]
+    pub fn wants_reply(&self) -> bool {
+        !matches!(
+            self,
+            Self::Forget { .. } | Self::BatchForget(_) | Self::Interrupt { .. } | Self::NotifyReply
+        )
+    }
+}
+
+fn is_mutation(code: u32) -> bool {
+    matches!(
+        code,
+        opcode::SETATTR
+            | opcode::SYMLINK
+            | opcode::MKNOD
+            | opcode::MKDIR
+            | opcode::UNLINK
+            | opcode::RMDIR
+            | opcode::RENAME
+            | opcode::LINK
+            | opcode::WRITE
+            | opcode::SETXATTR
+            | opcode::REMOVEXATTR
+            | opcode::CREATE
+            | opcode::FALLOCATE
+            | opcode::RENAME2
+            | opcode::COPY_FILE_RANGE
+            | opcode::TMPFILE
+            | opcode::COPY_FILE_RANGE_64
+    )
+}
+
+/// The nodes of a `BatchForget`, as (node, count).
+#[derive(Clone, Debug)]
+pub struct Forgets<'a> {
+    rest: &'a [u8],
+}
+
+impl Iterator for Forgets<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (one, rest) = abi::ForgetOne::read_from_prefix(self.rest).ok()?;
+        self.rest = rest;
+        Some((one.nodeid, one.nlookup))
+    }
+}
+
+/// Bytes that are not a request. No state changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("malformed request {unique:?} with opcode {opcode:?}: {reason}")]
+pub struct Malformed {
+    /// The request's number, when its head could be read: it must be answered.
+    pub unique: Option<u64>,
+    /// Its opcode.
+    pub opcode: Option<u32>,
+    /// What is wrong.
+    pub reason: &'static str,
+}
+
+/// Reads one request; `bytes` is exactly what one read of the descriptor gave.
+///
+/// # Errors
+/// `Malformed` naming the first thing wrong.
+pub fn decode(bytes: &[u8]) -> Result<Request<'_>, Malformed> {
+    let unread = |reason| Malformed {
+        unique: None,
+        opcode: None,
+        reason,
+    };
+    let (head, rest) = abi::InHeader::read_from_prefix(bytes).map_err(|_| unread("shorter than its head"))?;
+    let wrong = |reason| Malformed {
+        unique: Some(head.unique),
+        opcode: Some(head.opcode),
+        reason,
+    };
+    if head.len as usize != bytes.len() {
+        return Err(wrong("its length is not that of the bytes read"));
+    }
+    // Extensions (security contexts, groups) follow the arguments of creating requests, which we never need.
+    let extension_bytes = usize::from(head.total_extlen) * 8;
+    let arguments_bytes = rest
+        .len()
+        .checked_sub(extension_bytes)
+        .ok_or_else(|| wrong("extensions longer than it"))?;
+    let arguments = Arguments {
+        rest: &rest[..arguments_bytes],
+    };
+    let operation = decode_operation(head.opcode, arguments).map_err(wrong)?;
+    Ok(Request {
+        unique: head.unique,
+        node: head.nodeid,
+        uid: head.uid,
+        gid: head.gid,
+        pid: head.pid,
+        operation,
+    })
+}
+
+fn decode_operation(code: u32, mut arguments: Arguments<'_>) -> Result<Operation<'_>, &'static str> {
+    Ok(match code {
+        opcode::LOOKUP => Operation::Lookup {
+            name: arguments.name()?,
+        },
+        opcode::FORGET => Operation::Forget {
+            count: arguments.take::<abi::ForgetIn>()?.nlookup,
+        },
+        opcode::BATCH_FORGET => Operation::BatchForget(arguments.forgets()?),
+        opcode::READ | opcode::READDIR | opcode::READDIRPLUS => arguments.reading(code)?,
+        opcode::IOCTL => arguments.ioctl()?,
+        opcode::INIT => arguments.init()?,
+        opcode::OPEN => Operation::Open {
+            flags: arguments.take::<abi::OpenIn>()?.flags,
+        },
+        opcode::OPENDIR => Operation::Opendir {
+            flags: arguments.take::<abi::OpenIn>()?.flags,
+        },
+        opcode::RELEASE => Operation::Release {
+            handle: arguments.take::<abi::ReleaseIn>()?.fh,
+        },
+        opcode::RELEASEDIR => Operation::Releasedir {
+            handle: arguments.take::<abi::ReleaseIn>()?.fh,
+        },
+        opcode::FLUSH => Operation::Flush {
+            handle: arguments.take::<abi::FlushIn>()?.fh,
+        },
+        opcode::READLINK => Operation::Readlink,
+        opcode::STATFS => Operation::Statfs,
+        opcode::DESTROY => Operation::Destroy,
+        opcode::SYNCFS => Operation::Syncfs,
+        opcode::NOTIFY_REPLY => Operation::NotifyReply,
+        _ => return arguments.lesser(code),
+    })
+}
+
+/// The bytes after a request's head.
+struct Arguments<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Arguments<'a> {
+    fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, &'static str> {
+        let (value, rest) = T::read_from_prefix(self.rest).map_err(|_| "arguments cut short")?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    /// Bytes up to a NUL that must be there.
+    fn name(&mut self) -> Result<&'a [u8], &'static str> {
+        let end = self
+            .rest
+            .iter()
+            .position(|byte| *byte == 0)
+            .ok_or("a name without its NUL")?;
+        let name = &self.rest[..end];
+        self.rest = &self.rest[end + 1..];
+        Ok(name)
+    }
+
+    fn forgets(&mut self) -> Result<Forgets<'a>, &'static str> {
+        let count = self.take::<abi::BatchForgetIn>()?.count as usize;
+        let bytes = count
+            .checked_mul(size_of::<abi::ForgetOne>())
+            .ok_or("more nodes than bytes")?;
+        let rest = self.rest.get(..bytes).ok_or("more nodes than bytes")?;
+        Ok(Forgets { rest })
+    }
+
+    fn reading(&mut self, code: u32) -> Result<Operation<'a>, &'static str> {
+        let abi::ReadIn {
+            fh: handle,
+            offset,
+            size,
+            flags,
+            ..
+        } = self.take()?;
+        Ok(match code {
+            opcode::READ => Operation::Read {
+                handle,
+                offset,
+                size,
+                flags,
+            },
+            opcode::READDIR => Operation::Readdir { handle, offset, size },
+            _ => Operation::Readdirplus { handle, offset, size },
+        })
+    }
+
+    fn ioctl(&mut self) -> Result<Operation<'a>, &'static str> {
+        let head: abi::IoctlIn = self.take()?;
+        let input = self.rest.get(..head.in_size as usize).ok_or("more input than bytes")?;
+        Ok(Operation::Ioctl {
+            handle: head.fh,
+            command: head.cmd,
+            flags: head.flags,
+            argument: head.arg,
+            input,
+            output_bytes: head.out_size,
+            is_dir: head.flags & abi::ioctl_flag::DIR != 0,
+        })
+    }
+
+    fn init(&mut self) -> Result<Operation<'a>, &'static str> {
+        let head: abi::InitIn = self.take()?;
+        let mut flags = u64::from(head.flags);
+        if flags & abi::init_flag::INIT_EXT != 0 {
+            flags |= u64::from(self.take::<u32>()?) << 32;
+        }
+        Ok(Operation::Init {
+            major: head.major,
+            minor: head.minor,
+            read_ahead_bytes: head.max_readahead,
+            flags,
+        })
+    }
+
+    /// What is rarely sent, or sent until the first ENOSYS only.
+    fn lesser(&mut self, code: u32) -> Result<Operation<'a>, &'static str> {
+        Ok(match code {
+            opcode::GETATTR => {
+                let head: abi::GetattrIn = self.take()?;
+                Operation::Getattr {
+                    handle: (head.getattr_flags & abi::GETATTR_FH != 0).then_some(head.fh),
+                }
+            }
+            opcode::STATX => {
+                let head: abi::StatxIn = self.take()?;
+                Operation::Statx {
+                    flags: head.sx_flags,
+                    mask: head.sx_mask,
+                }
+            }
+            opcode::ACCESS => Operation::Access {
+                mask: self.take::<abi::AccessIn>()?.mask,
+            },
+            opcode::LSEEK => {
+                let head: abi::LseekIn = self.take()?;
+                Operation::Lseek {
+                    handle: head.fh,
+                    offset: head.offset,
+                    whence: head.whence,
+                }
+            }
+            opcode::GETXATTR => {
+                let size = self.take::<abi::GetxattrIn>()?.size;
+                Operation::Getxattr {
+                    name: self.name()?,
+                    size,
+                }
+            }
+            opcode::LISTXATTR => Operation::Listxattr {
+                size: self.take::<abi::GetxattrIn>()?.size,
+            },
+            opcode::INTERRUPT => Operation::Interrupt {
+                unique: self.take::<abi::InterruptIn>()?.unique,
+            },
+            opcode::FSYNC => Operation::Fsync {
+                contents_only: self.is_contents_only()?,
+            },
+            opcode::FSYNCDIR => Operation::Fsyncdir {
+                contents_only: self.is_contents_only()?,
+            },
+            opcode::POLL => Operation::Poll {
+                events: self.take::<abi::PollIn>()?.events,
+            },
+            opcode::BMAP => {
+                let head: abi::BmapIn = self.take()?;
+                Operation::Bmap {
+                    block: head.block,
+                    block_bytes: head.blocksize,
+                }
+            }
+            other => Operation::Other(other),
+        })
+    }
+
+    fn is_contents_only(&mut self) -> Result<bool, &'static str> {
+        Ok(self.take::<abi::FsyncIn>()?.fsync_flags & abi::FSYNC_FDATASYNC != 0)
+    }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

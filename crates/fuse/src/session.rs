@@ -1,0 +1,284 @@
+//! A session: the readers that take the kernel's requests off the descriptor and hand them to the handler.
+//!
+//! Each reader is a thread that reads one request, calls the handler, and reads the next; it holds no lock while
+//! handling, and the handler may answer later from anywhere. The session itself answers what every file system would
+//! answer the same way: INIT, DESTROY, with no-open OPEN and OPENDIR, and bytes that are not a request.
+//! Unmounting ends the readers; `stop` ends them also while files are still open on a mount that was detached.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use forebay_types::{Errno, limits};
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, open_flag};
+use crate::counts::MessageCounts;
+use crate::device::{Device, Received};
+use crate::init::{self, Negotiated};
+use crate::notify::Notifier;
+use crate::reply::Reply;
+use crate::request::{self, Malformed, Operation, Request};
+
+/// How a session runs.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Reader threads.
+    pub readers: usize,
+    /// Requests that the kernel may have waiting in the background (read-ahead, mostly).
+    pub max_background: u16,
+    /// How far the kernel may read ahead, bytes; the lesser of this and the mount's own window counts.
+    pub read_ahead_bytes: u32,
+    /// Whether opening files and directories sends no message. The session then answers OPEN and OPENDIR itself; on a
+    /// kernel that cannot do without them it keeps cached pages and listings.
+    pub no_open: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            readers: limits::KERNEL_READERS,
+            max_background: limits::KERNEL_BACKGROUND,
+            read_ahead_bytes: limits::KERNEL_READ_AHEAD_BYTES,
+            no_open: true,
+        }
+    }
+}
+
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers `request` by `reply`, now or later. Called by several readers at once; while it runs, its reader takes
+    /// no other request.
+    fn handle(&self, request: Request<'_>, reply: Reply);
+}
+
+impl<F: Fn(Request<'_>, Reply) + Send + Sync + 'static> Handler for F {
+    fn handle(&self, request: Request<'_>, reply: Reply) {
+        self(request, reply);
+    }
+}
+
+/// A running session. Dropping it stops it; it does not unmount.
+pub struct Session {
+    shared: Arc<Shared>,
+    notifier: Notifier,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the readers share.
+struct Shared {
+    device: Arc<Device>,
+    negotiated: Negotiated,
+    no_open: bool,
+    stopping: AtomicBool,
+    running: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Session {
+    /// Agrees with the kernel on how to talk and starts the readers. `descriptor` is that of `/dev/fuse` after a mount,
+    /// from `Mount::descriptor` or from wherever it was mounted.
+    ///
+    /// # Errors
+    /// EPROTO when the kernel speaks a version older than 7.31; EINVAL for no readers; else what reading and writing the
+    /// descriptor or starting a thread says. The mount is then left without a session.
+    pub fn start<H: Handler>(descriptor: Arc<OwnedFd>, options: &SessionOptions, handler: Arc<H>) -> io::Result<Self> {
+        if options.readers == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let device = Arc::new(Device::new(descriptor));
+        let negotiated = shake_hands(&device, options)?;
+        tracing::debug!(?negotiated, "FUSE session agreed");
+        let session = Self {
+            notifier: Notifier::new(&device, negotiated.minor),
+            shared: Arc::new(Shared {
+                device,
+                negotiated,
+                no_open: options.no_open,
+                stopping: AtomicBool::new(false),
+                running: Mutex::new(0),
+                ended: Condvar::new(),
+            }),
+            threads: Mutex::default(),
+        };
+        for index in 0..options.readers {
+            session.spawn_reader(index, Arc::clone(&handler))?;
+        }
+        Ok(session)
+    }
+
+    fn spawn_reader<H: Handler>(&self, index: usize, handler: Arc<H>) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        *self.shared.running() += 1;
+        let spawned = thread::Builder::new().name(format!("fuse-{index}")).spawn(move || {
+            shared.read_until_end(&*handler);
+            drop(handler);
+            *shared.running() -= 1;
+            shared.ended.notify_all();
+        });
+        match spawned {
+            Ok(thread) => self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
+            Err(error) => {
+                *self.shared.running() -= 1;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends notifications to the kernel.
+    #[must_use]
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    /// What was agreed with the kernel.
+    #[must_use]
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.shared.negotiated
+    }
+
+    /// How many messages of each kind came, INIT not counted.
+    #[must_use]
+    pub fn message_counts(&self) -> &MessageCounts {
+        &self.shared.device.counts
+    }
+
+    /// Waits until every reader has ended: after unmounting, or after `stop` in another thread.
+    pub fn wait(&self) {
+        let mut running = self.shared.running();
+        while *running > 0 {
+            running = self.shared.ended.wait(running).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Whether every reader has ended.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        *self.shared.running() == 0
+    }
+
+    /// Ends the readers, each after the request it is handling. Unmount first: what is asked of a mount that nobody reads
+    /// waits until its descriptor is closed. From within a handler it only asks them to end.
+    pub fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for _ in &threads {
+            // Fails when the connection is gone, and then the readers end by themselves.
+            let _ = self.notifier.wake_reader();
+        }
+        for thread in threads {
+            if thread.thread().id() != thread::current().id() {
+                // The end of a reader by panic has aborted the process; joining cannot fail.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn running(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_until_end<H: Handler>(self: &Arc<Self>, handler: &H) {
+        let mut buffer = vec![0; limits::KERNEL_BUFFER_BYTES];
+        while !self.stopping.load(Ordering::SeqCst) {
+            match self.device.receive(&mut buffer) {
+                Ok(Received::Request(len)) => self.take(&buffer[..len], handler),
+                Ok(Received::Nothing) => {}
+                Ok(Received::Ended) => return,
+                Err(failed) => {
+                    tracing::error!(%failed, "reading from the FUSE device failed; the reader ends");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take<H: Handler>(self: &Arc<Self>, bytes: &[u8], handler: &H) {
+        let code = bytes
+            .get(4..8)
+            .and_then(|word| word.try_into().ok())
+            .map_or(0, u32::from_ne_bytes);
+        self.device.counts.count(code);
+        match request::decode(bytes) {
+            Ok(request) => {
+                let wants_reply = request.operation.wants_reply();
+                let reply = Reply::new(Arc::clone(&self.device), request.unique, code, wants_reply);
+                self.dispatch(request, reply, handler);
+            }
+            Err(malformed) => self.refuse(&malformed),
+        }
+    }
+
+    fn dispatch<H: Handler>(&self, request: Request<'_>, reply: Reply, handler: &H) {
+        match request.operation {
+            Operation::Open { .. } if self.no_open => match self.negotiated.no_open() {
+                true => reply.error(Errno::ENOSYS),
+                false => reply.open(0, open_flag::KEEP_CACHE),
+            },
+            Operation::Opendir { .. } if self.no_open => match self.negotiated.no_opendir() {
+                true => reply.error(Errno::ENOSYS),
+                false => reply.open(0, open_flag::KEEP_CACHE | open_flag::CACHE_DIR),
+            },
+            Operation::Release { .. } | Operation::Releasedir { .. } if self.no_open => reply.ok(),
+            Operation::Destroy => reply.ok(),
+            Operation::NotifyReply => reply.none(),
+            // A second INIT is against the protocol.
+            Operation::Init { .. } => reply.error(Errno::EIO),
+            _ => handler.handle(request, reply),
+        }
+    }
+
+    fn refuse(&self, malformed: &Malformed) {
+        tracing::error!(%malformed, "the kernel sent what is not a request");
+        if let Some(unique) = malformed.unique {
+            Reply::new(Arc::clone(&self.device), unique, malformed.opcode.unwrap_or(0), true).error(Errno::EIO);
+        }
+    }
+}
+
+/// Answers INIT, the first request of a connection.
+fn shake_hands(device: &Device, options: &SessionOptions) -> io::Result<Negotiated> {
+    let mut buffer = vec![0; limits::KERNEL_BUFFER_BYTES];
+    loop {
+        let len = match device.receive(&mut buffer)? {
+            Received::Request(len) => len,
+            Received::Nothing => continue,
+            Received::Ended => return Err(Errno::ENODEV.into()),
+        };
+        let request = request::decode(&buffer[..len]).map_err(io::Error::other)?;
+        let Operation::Init {
+            major, minor, flags, ..
+        } = request.operation
+        else {
+            return Err(io::Error::other("the first request of the connection is not INIT"));
+        };
+        if major > abi::MAJOR {
+            // The kernel asks again with the version it is told here.
+            let out = abi::InitOut {
+                major: abi::MAJOR,
+                minor: abi::MINOR,
+                ..Default::default()
+            };
+            device.send(0, request.unique, &[out.as_bytes()], &[])?;
+            continue;
+        }
+        if major < abi::MAJOR || minor < abi::MINOR_MIN {
+            device.send(-Errno::EPROTO.number(), request.unique, &[], &[])?;
+            return Err(Errno::EPROTO.into());
+        }
+        let negotiated = init::negotiate(minor, flags, options);
+        device.send(0, request.unique, &[init::answer(&negotiated, options).as_bytes()], &[])?;
+        return Ok(negotiated);
+    }
+}

@@ -1,0 +1,14 @@
+//! Sessions on real mounts, and against a kernel played over a socket.
+//!
+//! Tests that need what a machine may lack say so and are skipped; with `CI=true` a skip is a failure.
+
+mod caching;
+mod children;
+mod contents;
+mod fixture;
+mod locks;
+mod mounting;
+mod notifications;
+mod protocol;
+mod tree;
+mod unprivileged;

@@ -1,0 +1,88 @@
+//! What can go wrong before a daemon runs. No variant leaves a state change behind, except where it says so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why a job could not be laid out or its directory not be used.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    /// A list such as `n[1-4,7]` does not say which hosts.
+    #[error("the host list '{list}' cannot be read: {problem}")]
+    HostList {
+        /// The list as given.
+        list: String,
+        /// What is wrong with it, and where.
+        problem: String,
+    },
+    /// A line of a host file.
+    #[error("{file}, line {line}: {problem}")]
+    HostFile {
+        /// The file's name, as given.
+        file: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A name of a host.
+    #[error("'{host}' is not a host name: {problem}")]
+    Host {
+        /// The name as given.
+        host: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// There are no hosts.
+    #[error("{0} names no hosts")]
+    NoHosts(String),
+    /// A job's name.
+    #[error("'{name}' cannot be a job's name: {problem}")]
+    JobName {
+        /// The name as given.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A directory that others could have prepared is not used.
+    #[error("the directory {path} is not safe to use: {problem}")]
+    Unsafe {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// A record of a job is not one.
+    #[error("{path} is not a record of a job: {problem}")]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The environment of a scheduler contradicts itself.
+    #[error("the Slurm allocation cannot be read: {0}")]
+    Allocation(String),
+    /// The operating system refused something.
+    #[error("cannot {doing} {object}")]
+    Io {
+        /// The verb: `create`, `read`.
+        doing: &'static str,
+        /// On what.
+        object: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl LaunchError {
+    /// An error of the operating system about a path.
+    pub(crate) fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io {
+            doing,
+            object: path.display().to_string(),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Nodes on a list of hosts, through `ssh` or anything that is called like it: `CMD HOST -- PROGRAM ARGUMENTS`.
+//!
+//! A remote shell pastes its arguments together and a shell on the other side takes them apart again, so only words
+//! that mean themselves are put there; everything else a daemon needs travels on its standard input.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use forebay_types::NodeRank;
+
+use crate::local::append_to;
+use crate::{JobDirectory, LaunchError, NodeAddress, Process, Starter, end_all};
+
+/// How programs are run on other hosts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RemoteCall {
+    /// The remote shell and its options.
+    pub shell: Vec<String>,
+    /// The program, at the same path on every host.
+    pub program: PathBuf,
+}
+
+impl RemoteCall {
+    /// The command that runs the program with `arguments` on `host`.
+    #[must_use]
+    pub fn command(&self, host: &str, arguments: &[&str]) -> Command {
+        let mut words = self.shell.iter();
+        let mut command = Command::new(words.next().map_or("ssh", String::as_str));
+        command
+            .args(words)
+            .arg(host)
+            .arg("--")
+            .arg(quoted(&self.program.to_string_lossy()))
+            .args(arguments);
+        command
+    }
+}
+
+impl RemoteCall {
+    /// Runs the program with `arguments` on all `hosts` at once, each for `timeout` at most. Returns the hosts where it
+    /// did not end well, with what it said.
+    #[must_use]
+    pub fn run_on_all(&self, hosts: &[&str], arguments: &[&str], timeout: Duration) -> Vec<(String, String)> {
+        let (sender, ended) = channel();
+        let mut failed = Vec::new();
+        let mut running: BTreeMap<String, Process> = BTreeMap::new();
+        for host in hosts {
+            let mut command = self.command(host, arguments);
+            match command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+            {
+                Ok(child) => {
+                    running.extend(Process::of(child.id()).map(|process| ((*host).to_owned(), process)));
+                    let (host, sender) = ((*host).to_owned(), sender.clone());
+                    std::thread::spawn(move || sender.send((host, child.wait_with_output())));
+                }
+                Err(error) => failed.push(((*host).to_owned(), error.to_string())),
+            }
+        }
+        drop(sender);
+        let deadline = Instant::now() + timeout;
+        while let Ok((host, output)) = ended.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            running.remove(&host);
+            failed.extend(failure(output).map(|reason| (host, reason)));
+        }
+        end_all(&running.values().copied().collect::<Vec<_>>(), Duration::ZERO);
+        failed.extend(
+            running
+                .into_keys()
+                .map(|host| (host, format!("no answer within {timeout:?}"))),
+        );
+        failed
+    }
+}
+
+/// Why a call did not end well; `None` when it did.
+fn failure(output: std::io::Result<Output>) -> Option<String> {
+    match output {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(format!(
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// `word` as a shell reads it back; unchanged when it means itself.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
+    if word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The command that starts the daemon of `rank` on its host; it ends when the daemon is ready and leaves it running.
+///
+/// # Errors
+/// `Io` when the order cannot be read or the log not be written.
+pub fn host_starter(
+    call: &RemoteCall,
+    node: &NodeAddress,
+    rank: NodeRank,
+    directory: &JobDirectory,
+) -> Result<Starter, LaunchError> {
+    let stderr = directory.launch_log(rank);
+    let rank_text = rank.to_string();
+    let mut command = call.command(
+        &node.host,
+        &["node", "--order", "-", "--background", "--rank", &rank_text],
+    );
+    command
+        .stdin(order_input(&directory.order())?)
+        .stderr(append_to(&stderr)?);
+    Ok(Starter {
+        name: format!("{} to {}", call.shell.join(" "), node.host),
+        ranks: vec![rank],
+        command,
+        stderr,
+    })
+}
+
+/// The order as a standard input.
+pub(crate) fn order_input(order: &Path) -> Result<Stdio, LaunchError> {
+    File::open(order)
+        .map(Stdio::from)
+        .map_err(|error| LaunchError::io("read", order, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_call_is_shell_host_program() {
+        let call = RemoteCall {
+            shell: vec!["ssh".into(), "-oBatchMode=yes".into()],
+            program: "/opt/fore bay/bin/forebay".into(),
+        };
+        let command = call.command("n4", &["down"]);
+        let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(command.get_program(), "ssh");
+        assert_eq!(
+            words,
+            ["-oBatchMode=yes", "n4", "--", "'/opt/fore bay/bin/forebay'", "down"]
+        );
+    }
+
+    #[test]
+    fn hosts_that_fail_or_hang_are_named() {
+        let script = r#"case $0 in good) ;; bad) echo no route >&2; exit 3;; *) exec sleep 60;; esac"#;
+        let shell = ["sh", "-c", script].map(str::to_owned).to_vec();
+        let call = RemoteCall {
+            shell,
+            program: "x".into(),
+        };
+        let mut failed = call.run_on_all(&["good", "bad", "hung"], &[], Duration::from_millis(500));
+        failed.sort();
+        assert_eq!(failed[0], ("bad".to_owned(), "exit status: 3: no route".to_owned()));
+        assert_eq!(failed[1], ("hung".to_owned(), "no answer within 500ms".to_owned()));
+        assert_eq!(failed.len(), 2);
+        let missing = RemoteCall {
+            shell: vec!["/nonexistent/rsh".into()],
+            program: "x".into(),
+        };
+        assert_eq!(missing.run_on_all(&["a", "b"], &[], Duration::from_secs(1)).len(), 2);
+    }
+
+    #[test]
+    fn quoting_survives_a_shell() {
+        for word in ["plain/path-1.0", "two words", "it's", "$HOME;`id`", "a\"b\\c"] {
+            let output = Command::new("sh")
+                .arg("-c")
+                .arg(format!("printf %s {}", quoted(word)))
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Where a job keeps its sockets, logs and records on a host: one private directory, gone when the job is down.
+//!
+//! The directory lies in a place that others can write to (`/tmp`), so nothing in it is trusted before it is known to
+//! be a real directory of this user that nobody else may enter: a control socket or a mount point that somebody else
+//! prepared would hand the job to them.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use forebay_types::NodeRank;
+use rustix::fs::{AtFlags, CWD};
+use rustix::process::geteuid;
+
+use crate::LaunchError;
+
+/// A job's name, bytes: it is part of a path that must fit into a Unix socket's address.
+const JOB_NAME_BYTES_MAX: usize = 48;
+
+/// A Unix socket's path, bytes (`sun_path` of `unix(7)` less its NUL).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The places where this user's jobs lie, the preferred one first: below `$XDG_RUNTIME_DIR` where that is ours, and
+/// `/tmp/forebay-UID`. A job of several hosts uses the last, since a login session's directory ends with the session.
+#[must_use]
+pub fn bases(runtime_directory: Option<&Path>) -> Vec<PathBuf> {
+    let ours = |path: &&Path| path.is_absolute() && fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == uid());
+    let mut bases: Vec<PathBuf> = runtime_directory
+        .filter(ours)
+        .map(|path| path.join("forebay"))
+        .into_iter()
+        .collect();
+    bases.push(PathBuf::from(format!("/tmp/forebay-{}", uid())));
+    bases
+}
+
+fn uid() -> u32 {
+    geteuid().as_raw()
+}
+
+/// Whether `name` can name a job: it becomes a directory and a word on command lines.
+///
+/// # Errors
+/// `JobName` with what is wrong.
+pub fn check_job_name(name: &str) -> Result<(), LaunchError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let problem = match name.as_bytes() {
+        [] => "it is empty".to_owned(),
+        [b'.' | b'-', ..] => "it begins with '.' or '-'".to_owned(),
+        bytes if bytes.len() > JOB_NAME_BYTES_MAX => format!("it is longer than {JOB_NAME_BYTES_MAX} bytes"),
+        bytes if !bytes.iter().all(|byte| allowed(*byte)) => {
+            "only letters, digits, '.', '-' and '_' are allowed".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(LaunchError::JobName {
+        name: name.to_owned(),
+        problem,
+    })
+}
+
+/// The private directory of one job on this host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobDirectory {
+    path: PathBuf,
+}
+
+impl JobDirectory {
+    /// Makes the directory of `job` below `base`; `None` when it is there already (and safe).
+    ///
+    /// # Errors
+    /// `JobName`, `Unsafe` and `Io`; a base that was created stays, empty.
+    pub fn create(base: &Path, job: &str) -> Result<Option<Self>, LaunchError> {
+        check_job_name(job)?;
+        let path = base.join(job);
+        check_socket_path(&path)?;
+        // The base goes with the last job in it, so another job's end may take it from under us, once.
+        for _ in 0..3 {
+            make_private(base)?;
+            check_private(base)?;
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Some(Self { path })),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return check_private(&path).map(|()| None);
+                }
+                Err(error) => return Err(LaunchError::io("create the directory", &path, error)),
+            }
+        }
+        Err(LaunchError::io("create the directory", &path, io::ErrorKind::NotFound))
+    }
+
+    /// The directory of `job` below one of `bases`; `None` when the job has none.
+    ///
+    /// # Errors
+    /// `JobName`, and `Unsafe` when it is there but not to be trusted.
+    pub fn find(bases: &[PathBuf], job: &str) -> Result<Option<Self>, LaunchError> {
+        check_job_name(job)?;
+        for base in bases {
+            let path = base.join(job);
+            if path.symlink_metadata().is_ok() {
+                check_private(base)?;
+                check_private(&path)?;
+                return Ok(Some(Self { path }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The directory at `path`, made if it is not there.
+    ///
+    /// # Errors
+    /// As `create`.
+    pub fn at(path: &Path) -> Result<Self, LaunchError> {
+        let (base, job) = (path.parent(), path.file_name().and_then(|name| name.to_str()));
+        let (Some(base), Some(job)) = (base, job) else {
+            return Err(LaunchError::Unsafe {
+                path: path.to_owned(),
+                problem: "it has no parent".to_owned(),
+            });
+        };
+        Self::create(base, job).map(|created| created.unwrap_or_else(|| Self { path: path.to_owned() }))
+    }
+
+    /// The names of all jobs below `bases`; unsafe directories have none.
+    #[must_use]
+    pub fn jobs(bases: &[PathBuf]) -> Vec<String> {
+        let mut jobs: Vec<String> = bases
+            .iter()
+            .filter(|base| check_private(base).is_ok())
+            .filter_map(|base| fs::read_dir(base).ok())
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| check_job_name(name).is_ok())
+            .collect();
+        jobs.sort();
+        jobs.dedup();
+        jobs
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The job's name.
+    #[must_use]
+    pub fn job(&self) -> String {
+        self.path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    }
+
+    /// The control socket of a daemon.
+    #[must_use]
+    pub fn socket(&self, rank: NodeRank) -> PathBuf {
+        self.path.join(format!("node-{rank}.sock"))
+    }
+
+    /// The log of a daemon.
+    #[must_use]
+    pub fn log(&self, rank: NodeRank) -> PathBuf {
+        self.logs().join(format!("node-{rank}.log"))
+    }
+
+    /// What the command that starts `rank` says on its standard error.
+    #[must_use]
+    pub fn launch_log(&self, rank: NodeRank) -> PathBuf {
+        self.logs().join(format!("launch-{rank}.log"))
+    }
+
+    /// The directory of the logs.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.path.join("logs")
+    }
+
+    /// The directory of the default views.
+    #[must_use]
+    pub fn view(&self) -> PathBuf {
+        self.path.join("view")
+    }
+
+    /// What `up` tells the daemons it starts.
+    #[must_use]
+    pub fn order(&self) -> PathBuf {
+        self.path.join("order.json")
+    }
+
+    /// The record of the job, written by `up`.
+    #[must_use]
+    pub fn job_record(&self) -> PathBuf {
+        self.path.join("job.json")
+    }
+
+    /// The record of a daemon, written by itself.
+    #[must_use]
+    pub fn node_record(&self, rank: NodeRank) -> PathBuf {
+        self.path.join(format!("node-{rank}.json"))
+    }
+
+    /// The ranks whose control sockets are here, lowest first.
+    #[must_use]
+    pub fn socket_ranks(&self) -> Vec<NodeRank> {
+        self.ranks_of(".sock")
+    }
+
+    /// The ranks whose records are here, lowest first.
+    #[must_use]
+    pub fn record_ranks(&self) -> Vec<NodeRank> {
+        self.ranks_of(".json")
+    }
+
+    fn ranks_of(&self, suffix: &str) -> Vec<NodeRank> {
+        let rank = |name: &str| {
+            name.strip_prefix("node-")?
+                .strip_suffix(suffix)?
+                .parse()
+                .ok()
+                .map(NodeRank)
+        };
+        let mut ranks: Vec<NodeRank> = fs::read_dir(&self.path)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| rank(entry.ok()?.file_name().to_str()?))
+            .collect();
+        ranks.sort();
+        ranks
+    }
+
+    /// Makes the directory of the logs, if it is not there.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn make_logs(&self) -> Result<(), LaunchError> {
+        make_private(&self.logs())
+    }
+
+    /// Removes what one daemon left here: its socket, its record, its log.
+    pub fn remove_node(&self, rank: NodeRank) {
+        for path in [self.socket(rank), self.node_record(rank), self.log(rank)] {
+            ignore_missing(fs::remove_file(path));
+        }
+    }
+
+    /// Removes the directories that are empty now, the job's own and its base among them.
+    pub fn remove_if_empty(&self) {
+        for path in [self.logs(), self.view(), self.path.clone()] {
+            ignore_missing(fs::remove_dir(path));
+        }
+        ignore_missing(self.path.parent().map_or(Ok(()), fs::remove_dir));
+    }
+
+    /// Removes everything. Views are removed as empty directories only, never followed: a mount that is still there
+    /// must fail this, and must not be walked.
+    ///
+    /// # Errors
+    /// `Io` for the first thing that stays.
+    pub fn remove(&self) -> Result<(), LaunchError> {
+        let entries = match fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(LaunchError::io("read the directory", &self.path, error)),
+        };
+        for entry in entries.filter_map(Result::ok) {
+            let path = entry.path();
+            let removed = if path == self.view() {
+                remove_views(&path)
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
+            gone(removed).map_err(|error| LaunchError::io("remove", &path, error))?;
+        }
+        gone(fs::remove_dir(&self.path)).map_err(|error| LaunchError::io("remove", &self.path, error))?;
+        ignore_missing(self.path.parent().map_or(Ok(()), fs::remove_dir));
+        Ok(())
+    }
+}
+
+/// The view directories of several nodes, then the one that holds them.
+fn remove_views(view: &Path) -> io::Result<()> {
+    if fs::remove_dir(view).is_ok() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(view)? {
+        gone(fs::remove_dir(entry?.path()))?;
+    }
+    fs::remove_dir(view)
+}
+
+/// Somebody else's removal is as good as ours.
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// For removals that may fail because another job or node still uses the thing.
+fn ignore_missing(result: io::Result<()>) {
+    if let Err(error) = result {
+        tracing::trace!(%error, "not removed");
+    }
+}
+
+fn make_private(path: &Path) -> Result<(), LaunchError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(LaunchError::io("create the directory", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `path` is a real directory of this user that nobody else may enter.
+fn check_private(path: &Path) -> Result<(), LaunchError> {
+    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(|errno| LaunchError::io("look at", path, errno))?;
+    let problem = if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
+        "it is not a directory; remove it".to_owned()
+    } else if stat.st_uid != uid() {
+        format!("it belongs to user {}, not to you (user {})", stat.st_uid, uid())
+    } else if stat.st_mode & 0o077 != 0 {
+        format!(
+            "others may enter it (mode {:04o}); chmod 700 it or remove it",
+            stat.st_mode & 0o7777
+        )
+    } else {
+        return Ok(());
+    };
+    Err(LaunchError::Unsafe {
+        path: path.to_owned(),
+        problem,
+    })
+}
+
+fn check_socket_path(directory: &Path) -> Result<(), LaunchError> {
+    let longest = directory.join(format!("node-{}.sock", forebay_types::limits::NODES_MAX));
+    let len = longest.as_os_str().len();
+    if len <= SOCKET_PATH_BYTES_MAX {
+        return Ok(());
+    }
+    let problem = format!("a socket in it would have a path of {len} bytes, {SOCKET_PATH_BYTES_MAX} are possible");
+    Err(LaunchError::Unsafe {
+        path: directory.to_owned(),
+        problem,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn base() -> (tempfile::TempDir, PathBuf) {
+        let temporary = tempfile::tempdir().unwrap();
+        let base = temporary.path().join("forebay-base");
+        (temporary, base)
+    }
+
+    #[test]
+    fn created_once_private_and_removed_with_its_base() {
+        let (_temporary, base) = base();
+        let directory = JobDirectory::create(&base, "train").unwrap().unwrap();
+        assert!(JobDirectory::create(&base, "train").unwrap().is_none());
+        assert_eq!(
+            fs::metadata(directory.path()).unwrap().permissions().mode() & 0o7777,
+            0o700
+        );
+        assert_eq!(JobDirectory::jobs(std::slice::from_ref(&base)), ["train"]);
+        assert_eq!(
+            JobDirectory::find(std::slice::from_ref(&base), "train").unwrap(),
+            Some(directory.clone())
+        );
+        directory.make_logs().unwrap();
+        fs::write(directory.log(NodeRank(0)), "x").unwrap();
+        fs::create_dir_all(directory.view().join("3")).unwrap();
+        directory.remove().unwrap();
+        assert!(!base.exists());
+        directory.remove().unwrap();
+    }
+
+    #[test]
+    fn another_job_keeps_the_base() {
+        let (_temporary, base) = base();
+        let one = JobDirectory::create(&base, "one").unwrap().unwrap();
+        let two = JobDirectory::create(&base, "two").unwrap().unwrap();
+        one.remove().unwrap();
+        assert!(two.path().exists());
+    }
+
+    #[test]
+    fn a_view_with_something_in_it_is_never_walked() {
+        let (_temporary, base) = base();
+        let directory = JobDirectory::create(&base, "job").unwrap().unwrap();
+        let inside = directory.view().join("0/precious");
+        fs::create_dir_all(&inside).unwrap();
+        assert!(directory.remove().is_err());
+        assert!(inside.exists());
+    }
+
+    #[test]
+    fn what_others_could_have_prepared_is_refused() {
+        let (temporary, base) = base();
+        let elsewhere = temporary.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        symlink(&elsewhere, &base).unwrap();
+        let message = JobDirectory::create(&base, "job").unwrap_err().to_string();
+        assert!(message.contains("not a directory"), "{message}");
+        fs::remove_file(&base).unwrap();
+
+        fs::create_dir(&base).unwrap();
+        fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).unwrap();
+        let message = JobDirectory::create(&base, "job").unwrap_err().to_string();
+        assert!(message.contains("mode 0755"), "{message}");
+        fs::set_permissions(&base, fs::Permissions::from_mode(0o700)).unwrap();
+
+        symlink(&elsewhere, base.join("job")).unwrap();
+        assert!(matches!(
+            JobDirectory::create(&base, "job"),
+            Err(LaunchError::Unsafe { .. })
+        ));
+        assert!(matches!(
+            JobDirectory::find(std::slice::from_ref(&base), "job"),
+            Err(LaunchError::Unsafe { .. })
+        ));
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_refused() {
+        if uid() != 0 {
+            println!("skipped: only root can make a directory of somebody else");
+            assert!(std::env::var_os("CI").is_none(), "must not be skipped in CI");
+            return;
+        }
+        let (_temporary, base) = base();
+        fs::create_dir(&base).unwrap();
+        std::os::unix::fs::chown(&base, Some(65_534), None).unwrap();
+        let message = JobDirectory::create(&base, "job").unwrap_err().to_string();
+        assert!(message.contains("belongs to user 65534"), "{message}");
+    }
+
+    #[test]
+    fn names_that_are_no_names() {
+        for name in ["", ".", "..", "-x", "a/b", "a b", &"x".repeat(49)] {
+            assert!(
+                matches!(check_job_name(name), Err(LaunchError::JobName { .. })),
+                "{name:?}"
+            );
+        }
+        check_job_name("slurm-12_a.b").unwrap();
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_refused_before_anything_is_made() {
+        let (temporary, _) = base();
+        let base = temporary.path().join("x".repeat(90));
+        assert!(
+            JobDirectory::create(&base, "job")
+                .unwrap_err()
+                .to_string()
+                .contains("socket")
+        );
+        assert!(!base.exists());
+    }
+
+    #[test]
+    fn the_runtime_directory_counts_only_when_it_is_ours() {
+        let (temporary, base) = base();
+        assert_eq!(bases(Some(temporary.path())).len(), 2);
+        assert_eq!(bases(Some(&base)).len(), 1);
+        assert_eq!(bases(Some(Path::new("relative"))).len(), 1);
+        assert_eq!(bases(None).len(), 1);
+    }
+}

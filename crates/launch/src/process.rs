@@ -1,0 +1,180 @@
+//! Processes that may be gone, and whose numbers may have been given to others since.
+//!
+//! A process is known by its number and its start time; a signal goes through a descriptor of the process that is
+//! opened before the start time is compared, so that it can never reach somebody else.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// How long a process may take to die of SIGKILL: it may have to leave a system call first.
+const KILL_WAIT: Duration = Duration::from_secs(2);
+
+/// A process of this host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, clock ticks since the machine's start (field 22 of `/proc/PID/stat`).
+    pub start_ticks: u64,
+}
+
+impl Process {
+    /// The process with that number now; `None` when there is none, or only a zombie.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command stands in parentheses and may hold any character; what counts comes after the last one.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?;
+        let start_ticks = fields.nth(18)?.parse().ok()?;
+        (!matches!(state, "Z" | "X")).then_some(Self { pid, start_ticks })
+    }
+
+    /// This process.
+    #[must_use]
+    pub fn this() -> Self {
+        let pid = std::process::id();
+        Self::of(pid).unwrap_or(Self { pid, start_ticks: 0 })
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// A descriptor of the process; `None` when it has ended.
+    fn open(self) -> Option<OwnedFd> {
+        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
+        let descriptor = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        self.is_alive().then_some(descriptor)
+    }
+}
+
+/// Waits until all of `processes` have ended, until `deadline` at most; those that have not are returned.
+#[must_use]
+pub fn wait_for_end(processes: &[Process], deadline: Instant) -> Vec<Process> {
+    let open = processes
+        .iter()
+        .filter_map(|process| Some((*process, process.open()?)))
+        .collect();
+    wait_open(open, deadline)
+        .into_iter()
+        .map(|(process, _)| process)
+        .collect()
+}
+
+fn wait_open(mut open: Vec<(Process, OwnedFd)>, deadline: Instant) -> Vec<(Process, OwnedFd)> {
+    while let Some((_, descriptor)) = open.last() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut poll_fds = [PollFd::new(descriptor, PollFlags::IN)];
+        match poll(&mut poll_fds, Some(&timeout)) {
+            Ok(0) => {
+                // Out of time: the others may have ended meanwhile.
+                open.retain(|(process, _)| process.is_alive());
+                return open;
+            }
+            Ok(_) => drop(open.pop()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return open,
+        }
+    }
+    open
+}
+
+/// Asks `processes` to end (SIGTERM), and after `grace` makes them (SIGKILL). Returns those that had to be killed.
+pub fn end_all(processes: &[Process], grace: Duration) -> Vec<Process> {
+    let open: Vec<(Process, OwnedFd)> = processes
+        .iter()
+        .filter_map(|process| Some((*process, process.open()?)))
+        .collect();
+    signal_all(&open, Signal::TERM);
+    let left = wait_open(open, Instant::now() + grace);
+    signal_all(&left, Signal::KILL);
+    let killed = left.iter().map(|(process, _)| *process).collect();
+    let hung = wait_open(left, Instant::now() + KILL_WAIT);
+    for (process, _) in hung {
+        tracing::warn!(pid = process.pid, "the process does not end");
+    }
+    killed
+}
+
+fn signal_all(open: &[(Process, OwnedFd)], signal: Signal) {
+    for (process, descriptor) in open {
+        if let Err(errno) = pidfd_send_signal(descriptor, signal) {
+            tracing::debug!(pid = process.pid, %errno, "no signal sent");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    /// Reaps the child in the background, as init does for daemons.
+    fn reaped(mut child: Child) -> Process {
+        let process = Process::of(child.id()).unwrap();
+        std::thread::spawn(move || child.wait());
+        process
+    }
+
+    #[test]
+    fn this_process_is_alive_and_a_namesake_is_not() {
+        let this = Process::this();
+        assert!(this.is_alive());
+        assert!(
+            !Process {
+                start_ticks: this.start_ticks + 1,
+                ..this
+            }
+            .is_alive()
+        );
+    }
+
+    #[test]
+    fn processes_end_when_asked() {
+        let sleepers: Vec<Process> = (0..3)
+            .map(|_| reaped(Command::new("sleep").arg("60").spawn().unwrap()))
+            .collect();
+        assert_eq!(wait_for_end(&sleepers, Instant::now()).len(), 3);
+        assert!(end_all(&sleepers, Duration::from_secs(10)).is_empty());
+        assert!(sleepers.iter().all(|process| !process.is_alive()));
+    }
+
+    #[test]
+    fn a_deaf_process_is_killed_and_named() {
+        let mut command = Command::new("sh");
+        let mut child = command
+            .args(["-c", "trap '' TERM; echo deaf; while :; do sleep 60; done"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut heard = [0; 4];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut heard).unwrap();
+        let process = reaped(child);
+        assert_eq!(end_all(&[process], Duration::from_millis(50)), [process]);
+        assert!(!process.is_alive());
+    }
+
+    #[test]
+    fn a_namesake_gets_no_signal() {
+        let process = reaped(Command::new("sleep").arg("60").spawn().unwrap());
+        let namesake = Process {
+            start_ticks: process.start_ticks + 1,
+            ..process
+        };
+        assert!(end_all(&[namesake], Duration::from_secs(1)).is_empty());
+        assert!(process.is_alive());
+        end_all(&[process], Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,193 @@
+//! What is written down about a running job, so that a later command finds it, and can clean up after a crash.
+//!
+//! `job.json` is written by `up` on the host where it ran; `node-RANK.json` by each daemon on its own host, before it
+//! mounts. Both are replaced whole, so that a reader never sees half of one.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use forebay_types::NodeRank;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{JobDirectory, LaunchError, NodeAddress, Process};
+
+/// How far `up` has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Progress {
+    /// Daemons are being started, by the process in the record.
+    Starting,
+    /// All have answered.
+    Ready,
+}
+
+/// How the daemons were started, and so how they are reached without the overlay.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Launcher {
+    /// As children of `up`, on this machine.
+    Local,
+    /// Through a remote shell.
+    Hosts {
+        /// The shell and its options.
+        remote_shell: Vec<String>,
+    },
+    /// By `srun`, which stays until the daemons end.
+    Slurm {
+        /// The allocation.
+        job_id: String,
+        /// The `srun`.
+        srun: Option<Process>,
+    },
+}
+
+/// A job, as `up` started it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// Its name.
+    pub job: String,
+    /// How far the start has come.
+    pub progress: Progress,
+    /// The `up` that started it.
+    pub started_by: Process,
+    /// When, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// How.
+    pub launcher: Launcher,
+    /// The program that was started.
+    pub program: PathBuf,
+    /// The nodes in the order of their ranks.
+    pub nodes: Vec<NodeAddress>,
+    /// The mount point of each, in the same order.
+    pub views: Vec<PathBuf>,
+    /// Directories outside the job's own that `up` made and `down` removes, in the order they were made.
+    pub created: Vec<PathBuf>,
+    /// The settings that were given, as text.
+    pub settings: serde_json::Value,
+}
+
+/// A daemon, as it describes itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Its rank.
+    pub rank: NodeRank,
+    /// Its process.
+    pub process: Process,
+    /// Its mount point.
+    pub view: PathBuf,
+    /// Whether the daemon made that directory, so that it goes with it.
+    pub view_created: bool,
+}
+
+impl JobRecord {
+    /// Writes it into the job's directory.
+    ///
+    /// # Errors
+    /// `Io`; the record before stays.
+    pub fn write(&self, directory: &JobDirectory) -> Result<(), LaunchError> {
+        write(self, &directory.job_record())
+    }
+
+    /// Reads it; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Io`, and `Record` when it is something else.
+    pub fn read(directory: &JobDirectory) -> Result<Option<Self>, LaunchError> {
+        read(&directory.job_record())
+    }
+}
+
+impl NodeRecord {
+    /// Writes it into the job's directory.
+    ///
+    /// # Errors
+    /// `Io`; the record before stays.
+    pub fn write(&self, directory: &JobDirectory) -> Result<(), LaunchError> {
+        write(self, &directory.node_record(self.rank))
+    }
+
+    /// The records of all daemons of the job on this host; those that cannot be read are passed over.
+    #[must_use]
+    pub fn read_all(directory: &JobDirectory) -> Vec<Self> {
+        let paths = directory
+            .record_ranks()
+            .into_iter()
+            .map(|rank| directory.node_record(rank));
+        paths.filter_map(|path| read(&path).ok().flatten()).collect()
+    }
+}
+
+fn write<T: Serialize>(record: &T, path: &Path) -> Result<(), LaunchError> {
+    let new = path.with_extension("new");
+    let mut text = serde_json::to_vec_pretty(record).map_err(|error| LaunchError::Record {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    })?;
+    text.push(b'\n');
+    fs::File::create(&new)
+        .and_then(|mut file| file.write_all(&text))
+        .and_then(|()| fs::rename(&new, path))
+        .map_err(|error| LaunchError::io("write", path, error))
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, LaunchError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(LaunchError::io("read", path, error)),
+    };
+    serde_json::from_slice(&text)
+        .map(Some)
+        .map_err(|error| LaunchError::Record {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_as_they_were_written() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = JobDirectory::create(&temporary.path().join("base"), "job")
+            .unwrap()
+            .unwrap();
+        assert_eq!(JobRecord::read(&directory).unwrap(), None);
+        let record = JobRecord {
+            job: "job".into(),
+            progress: Progress::Ready,
+            started_by: Process::this(),
+            started_unix_ms: 5,
+            launcher: Launcher::Slurm {
+                job_id: "7".into(),
+                srun: None,
+            },
+            program: "/bin/forebay".into(),
+            nodes: vec![NodeAddress {
+                host: "a".into(),
+                port: 1,
+            }],
+            views: vec!["/v".into()],
+            created: vec![],
+            settings: serde_json::json!({"fanout": ["4"]}),
+        };
+        record.write(&directory).unwrap();
+        assert_eq!(JobRecord::read(&directory).unwrap(), Some(record));
+
+        let node = NodeRecord {
+            rank: NodeRank(3),
+            process: Process::this(),
+            view: "/v".into(),
+            view_created: true,
+        };
+        node.write(&directory).unwrap();
+        fs::write(directory.node_record(NodeRank(4)), "{").unwrap();
+        assert_eq!(NodeRecord::read_all(&directory), [node]);
+        fs::write(directory.job_record(), "[]").unwrap();
+        assert!(matches!(JobRecord::read(&directory), Err(LaunchError::Record { .. })));
+    }
+}

@@ -1,0 +1,158 @@
+//! Lets peers in: shakes hands with whoever connects, ties the two connections of a peer together, turns others away.
+//!
+//! Strangers hold few connections, for a short time, and are reported once each. A peer that comes again with a new
+//! session has lost the old one, even if this side has not noticed; the old one is closed.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forebay_types::{NodeRank, limits};
+use forebay_wire::{Class, Hello};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::timeout;
+
+use crate::endpoint::Shared;
+use crate::error::Refusal;
+use crate::handshake::{Greeted, welcome};
+use crate::lock;
+use crate::replier::Service;
+use crate::session::Session;
+use crate::stream::{Listener, Stream};
+
+/// Pause after the system failed to accept (out of descriptors, mostly): trying at once would only burn a core.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Who is being let in, and who was.
+#[derive(Default)]
+pub(crate) struct Doorway {
+    halves: Mutex<HashMap<NodeRank, Half>>,
+    sessions: Mutex<HashMap<NodeRank, Arc<Session>>>,
+    reported: Mutex<HashSet<IpAddr>>,
+}
+
+/// A connection whose other one is still to come.
+struct Half {
+    session: u64,
+    class: Class,
+    other: oneshot::Sender<Greeted>,
+}
+
+impl Doorway {
+    pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
+        lock(&self.sessions)
+            .values()
+            .filter(|session| !session.has_ended())
+            .cloned()
+            .collect()
+    }
+
+    pub(crate) fn close_sessions(&self) {
+        let sessions = std::mem::take(&mut *lock(&self.sessions));
+        sessions.into_values().for_each(|session| session.close());
+    }
+
+    fn report(&self, peer: IpAddr, refusal: &Refusal) {
+        let mut reported = lock(&self.reported);
+        if reported.len() < limits::STRANGERS_REPORTED_MAX && reported.insert(peer) {
+            let refusal: &dyn std::error::Error = refusal;
+            tracing::warn!(%peer, refusal, "a connection was refused; further ones from there are not reported");
+        }
+    }
+}
+
+/// Accepts until it is aborted.
+pub(crate) async fn accept_peers(shared: Arc<Shared>, mut listener: Listener, service: Arc<dyn Service>) {
+    let strangers = Arc::new(Semaphore::new(limits::STRANGERS_MAX));
+    let mut fails = false;
+    while let Ok(place) = Arc::clone(&strangers).acquire_owned().await {
+        match listener.accept().await {
+            Ok(stream) => {
+                fails = false;
+                shared
+                    .tasks
+                    .spawn(let_in(Arc::clone(&shared), stream, Arc::clone(&service), place));
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut fails, true) {
+                    tracing::warn!(%error, "connections cannot be accepted for now");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn let_in(shared: Arc<Shared>, stream: Stream, service: Arc<dyn Service>, place: OwnedSemaphorePermit) {
+    let peer = stream.peer;
+    let deadline = shared.handshake_deadline;
+    let shaken = match timeout(deadline, welcome(stream, &shared.identity, &shared.counts)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Refusal::Late(deadline)),
+    };
+    // From here on it is a known rank's, and there is one for each at most.
+    drop(place);
+    let refusal = match shaken {
+        Ok((hello, connection)) => match pair(&shared, &hello, connection, deadline).await {
+            Ok(Some(pair)) => return admit(&shared, hello.from, pair, service),
+            Ok(None) => return,
+            Err(refusal) => refusal,
+        },
+        Err(refusal) => refusal,
+    };
+    shared.counts.refused();
+    shared.doorway.report(peer, &refusal);
+}
+
+/// The peer's two connections, control first; `None` for the second of them, which goes to whoever waits with the first.
+async fn pair(
+    shared: &Shared,
+    hello: &Hello,
+    connection: Greeted,
+    deadline: Duration,
+) -> Result<Option<(Greeted, Greeted)>, Refusal> {
+    let waiter = {
+        let mut halves = lock(&shared.doorway.halves);
+        match halves.remove(&hello.from) {
+            Some(half) if half.session == hello.session && half.class != hello.class => {
+                // If the first gave up in this moment, the peer finds both closed and tries again.
+                let _ = half.other.send(connection);
+                return Ok(None);
+            }
+            _ => {
+                let (other, waiter) = oneshot::channel();
+                halves.insert(
+                    hello.from,
+                    Half {
+                        session: hello.session,
+                        class: hello.class,
+                        other,
+                    },
+                );
+                waiter
+            }
+        }
+    };
+    match timeout(deadline, waiter).await {
+        Ok(Ok(other)) if hello.class == Class::Control => Ok(Some((connection, other))),
+        Ok(Ok(other)) => Ok(Some((other, connection))),
+        // A newer session of the same peer took its place.
+        Ok(Err(_)) => Err(Refusal::Session),
+        Err(_) => {
+            lock(&shared.doorway.halves).retain(|_, half| !half.other.is_closed());
+            Err(Refusal::Late(deadline))
+        }
+    }
+}
+
+fn admit(shared: &Arc<Shared>, from: NodeRank, pair: (Greeted, Greeted), service: Arc<dyn Service>) {
+    let session = Session::start(from, pair, service, Arc::clone(&shared.counts), &shared.tasks);
+    let mut sessions = lock(&shared.doorway.sessions);
+    sessions.retain(|_, session| !session.has_ended());
+    let earlier = sessions.insert(from, session);
+    drop(sessions);
+    if let Some(earlier) = earlier {
+        earlier.close();
+    }
+}

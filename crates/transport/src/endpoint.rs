@@ -1,0 +1,323 @@
+//! A node's end of the job's network: what it asks, what it answers, and the one place that knows all its connections.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forebay_body::Pool;
+use forebay_types::{NodeRank, limits};
+use forebay_wire::{Class, Request};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::accept::{Doorway, accept_peers};
+use crate::calls::End;
+use crate::counts::{Counters, Counts};
+use crate::error::CallError;
+use crate::handshake::{Greeted, Identity, greet};
+use crate::link::{Link, Reply};
+use crate::lock;
+use crate::memory::Network;
+use crate::options::{EndpointOptions, Peers};
+use crate::replier::Service;
+use crate::stream::{Connector, Listener};
+
+/// A call's deadline is cut to this; the protocol counts milliseconds in 32 bits, and nobody waits for a day.
+const CALL_DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Connections that end between being made and being used are made anew once; then the call fails.
+const TRIES: usize = 2;
+
+/// A node's end of the job's network. Cloning shares it. It lives until `shutdown`, or as long as its runtime.
+#[derive(Clone)]
+pub struct Endpoint {
+    shared: Arc<Shared>,
+}
+
+/// What the tasks of an endpoint share.
+pub(crate) struct Shared {
+    pub(crate) identity: Identity,
+    pub(crate) handshake_deadline: Duration,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) doorway: Doorway,
+    pub(crate) tasks: Tasks,
+    connect_deadline: Duration,
+    peers: Peers,
+    pool: Pool,
+    connector: Connector,
+    links: Mutex<HashMap<NodeRank, Slot>>,
+    next_session: AtomicU64,
+}
+
+type Connected = Result<Arc<Link>, CallError>;
+
+enum Slot {
+    Connecting(watch::Receiver<Option<Connected>>),
+    Up(Arc<Link>),
+}
+
+impl Endpoint {
+    /// Starts to listen and to answer, as tasks of the current runtime.
+    ///
+    /// # Errors
+    /// When the runtime cannot take the listener over.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(
+        options: EndpointOptions,
+        listener: std::net::TcpListener,
+        service: Arc<dyn Service>,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok(Self::start_on(
+            options,
+            Connector::Tcp,
+            Listener::Tcp(listener),
+            service,
+        ))
+    }
+
+    /// The same on a network within the process. An endpoint that had the rank before can no longer be reached.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn start_memory(mut options: EndpointOptions, network: &Network, service: Arc<dyn Service>) -> Self {
+        options.addresses = network.addresses();
+        let listener = Listener::Memory(network.listen(options.rank));
+        Self::start_on(options, Connector::Memory(network.clone()), listener, service)
+    }
+
+    fn start_on(options: EndpointOptions, connector: Connector, listener: Listener, service: Arc<dyn Service>) -> Self {
+        let nodes = options.addresses.len();
+        let shared = Arc::new(Shared {
+            identity: Identity {
+                job: options.job,
+                rank: options.rank,
+                nodes,
+            },
+            handshake_deadline: options.handshake_deadline,
+            counts: Arc::default(),
+            doorway: Doorway::default(),
+            tasks: Tasks::new(),
+            connect_deadline: options.connect_deadline,
+            peers: Peers::new(options.addresses),
+            pool: options.pool,
+            connector,
+            links: Mutex::default(),
+            // A daemon that comes back must not tie its connections to those of its earlier life.
+            next_session: AtomicU64::new(RandomState::new().hash_one(options.rank)),
+        });
+        shared.tasks.spawn(accept_peers(Arc::clone(&shared), listener, service));
+        Self { shared }
+    }
+
+    /// Asks node `to` and returns as soon as the answer is here; its body may still be growing, until `deadline` from
+    /// now at most. Connects when there is no connection. Dropping the future cancels.
+    ///
+    /// # Errors
+    /// `CallError`, which tells whether the request was sent.
+    pub async fn call(&self, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, CallError> {
+        let after = deadline;
+        let deadline = Instant::now() + deadline.min(CALL_DEADLINE_MAX);
+        let mut tries = 1;
+        loop {
+            let link = match self.shared.ready(to) {
+                Some(link) => link,
+                None => within(deadline, self.shared.connected(to))
+                    .await
+                    .unwrap_or(Err(CallError::TimedOut { to, after }))?,
+            };
+            match link.ask(&request, deadline, after).await {
+                Ok(asked) => return asked.reply().await,
+                Err(CallError::ConnectionLost { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let links = lock(&self.shared.links)
+            .values()
+            .filter(|slot| matches!(slot, Slot::Up(link) if !link.has_ended()))
+            .count();
+        let sessions = self.shared.doorway.sessions().len();
+        self.shared.counts.read(2 * (links + sessions) as u64)
+    }
+
+    /// The address book it was started with.
+    #[must_use]
+    pub fn peers(&self) -> &Peers {
+        &self.shared.peers
+    }
+
+    /// Closes the listener and all connections and returns when every task has ended. Answers given before get
+    /// `limits::FLUSH_DEADLINE` to leave; calls under way fail, and services are told that their callers are gone.
+    pub async fn shutdown(&self) {
+        let Some(mut tasks) = self.shared.tasks.close() else {
+            return;
+        };
+        let sessions = self.shared.doorway.sessions();
+        let flush = async {
+            for session in &sessions {
+                session.flush().await;
+            }
+        };
+        // Whoever has not read its answer by now learns from the closed connection.
+        let _ = timeout(limits::FLUSH_DEADLINE, flush).await;
+        self.close_connections();
+        tasks.shutdown().await;
+        // A task may have made one in its last moment.
+        self.close_connections();
+    }
+
+    fn close_connections(&self) {
+        for slot in std::mem::take(&mut *lock(&self.shared.links)).into_values() {
+            if let Slot::Up(link) = slot {
+                link.close(End::ShutDown);
+            }
+        }
+        self.shared.doorway.close_sessions();
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Endpoint of node {} in job {:?}",
+            self.shared.identity.rank, self.shared.identity.job
+        )
+    }
+}
+
+async fn within<T>(deadline: Instant, work: impl Future<Output = T>) -> Option<T> {
+    timeout_at(deadline, work).await.ok()
+}
+
+impl Shared {
+    fn ready(&self, to: NodeRank) -> Option<Arc<Link>> {
+        match lock(&self.links).get(&to) {
+            Some(Slot::Up(link)) if !link.has_ended() => Some(Arc::clone(link)),
+            _ => None,
+        }
+    }
+
+    /// The link to a peer. Calls that need the same one share one attempt; a failed attempt is not remembered.
+    async fn connected(self: &Arc<Self>, to: NodeRank) -> Connected {
+        let mut attempt = {
+            let mut links = lock(&self.links);
+            match links.get(&to) {
+                Some(Slot::Up(link)) if !link.has_ended() => return Ok(Arc::clone(link)),
+                Some(Slot::Connecting(attempt)) => attempt.clone(),
+                _ => {
+                    let (sender, attempt) = watch::channel(None);
+                    links.insert(to, Slot::Connecting(attempt.clone()));
+                    self.tasks.spawn(Arc::clone(self).connect(to, sender));
+                    attempt
+                }
+            }
+        };
+        match attempt.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Err(CallError::ShutDown)),
+            // Attempts are abandoned at shutdown only.
+            Err(_) => Err(CallError::ShutDown),
+        }
+    }
+
+    async fn connect(self: Arc<Self>, to: NodeRank, outcome: watch::Sender<Option<Connected>>) {
+        let connected = self
+            .shake_hands(to)
+            .await
+            .map(|pair| Link::start(to, pair, self.pool.clone(), Arc::clone(&self.counts), &self.tasks));
+        let mut links = lock(&self.links);
+        match &connected {
+            Ok(link) => links.insert(to, Slot::Up(Arc::clone(link))),
+            Err(_) => links.remove(&to),
+        };
+        drop(links);
+        outcome.send_replace(Some(connected));
+    }
+
+    /// Both connections at once: they find each other at the other end by the session's number.
+    async fn shake_hands(&self, to: NodeRank) -> Result<(Greeted, Greeted), CallError> {
+        let session = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let both = async {
+            tokio::try_join!(
+                self.open(to, Class::Control, session),
+                self.open(to, Class::Bulk, session)
+            )
+        };
+        match timeout(self.connect_deadline, both).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(self.unreachable(to, io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    async fn open(&self, to: NodeRank, class: Class, session: u64) -> Result<Greeted, CallError> {
+        let stream = self
+            .connector
+            .connect(&self.peers, to)
+            .await
+            .map_err(|error| self.unreachable(to, error))?;
+        greet(stream, &self.identity, (to, class, session), &self.counts)
+            .await
+            .map_err(|refusal| CallError::Refused {
+                to,
+                address: self.address(to),
+                source: Arc::new(refusal),
+            })
+    }
+
+    fn unreachable(&self, to: NodeRank, error: io::Error) -> CallError {
+        CallError::Unreachable {
+            to,
+            address: self.address(to),
+            source: Arc::new(error),
+        }
+    }
+
+    fn address(&self, to: NodeRank) -> String {
+        self.peers
+            .address(to)
+            .map_or_else(|| "no address".to_owned(), ToString::to_string)
+    }
+}
+
+/// The tasks of an endpoint, so that none outlives it.
+pub(crate) struct Tasks {
+    runtime: Handle,
+    set: Mutex<Option<JoinSet<()>>>,
+}
+
+impl Tasks {
+    fn new() -> Self {
+        Self {
+            runtime: Handle::current(),
+            set: Mutex::new(Some(JoinSet::new())),
+        }
+    }
+
+    /// Starts a task; `None` when the endpoint is shutting down and the task was dropped instead.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
+        let mut set = lock(&self.set);
+        let set = set.as_mut()?;
+        while set.try_join_next().is_some() {}
+        Some(set.spawn_on(task, &self.runtime))
+    }
+
+    /// No task starts any more; the caller ends those that run.
+    fn close(&self) -> Option<JoinSet<()>> {
+        lock(&self.set).take()
+    }
+}

@@ -1,0 +1,117 @@
+//! What can go wrong between two nodes, and what a program that waits for the answer sees of it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_types::{Errno, NodeRank};
+use forebay_wire::WireError;
+use forebay_wire::message::PROTOCOL_VERSION;
+use thiserror::Error;
+
+/// Why a call brought no answer. The peer may or may not have handled the request, except where it says otherwise; all
+/// requests may be asked again.
+#[derive(Clone, Debug, Error)]
+pub enum CallError {
+    /// No connection came about. The request was not sent.
+    #[error("node {to} cannot be reached at {address}")]
+    Unreachable {
+        /// Who was asked.
+        to: NodeRank,
+        /// Where it was looked for.
+        address: String,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// Whoever listens there did not shake hands as a daemon of this job. The request was not sent.
+    #[error("no connection to node {to} at {address}")]
+    Refused {
+        /// Who was asked.
+        to: NodeRank,
+        /// Where it was looked for.
+        address: String,
+        /// What is wrong with the one that listens there.
+        source: Arc<Refusal>,
+    },
+    /// No answer came in time; the peer was told that none is wanted any more.
+    #[error("node {to} did not answer within {after:?}")]
+    TimedOut {
+        /// Who was asked.
+        to: NodeRank,
+        /// The deadline of the call.
+        after: Duration,
+    },
+    /// The connection ended before the answer.
+    #[error("the connection to node {to} was lost")]
+    ConnectionLost {
+        /// Who was asked.
+        to: NodeRank,
+    },
+    /// The peer sent what cannot be; the connection was closed.
+    #[error("node {to} sent corrupt bytes")]
+    Corrupt {
+        /// Who was asked.
+        to: NodeRank,
+        /// What is wrong with them.
+        source: WireError,
+    },
+    /// This endpoint was shut down.
+    #[error("this node is shutting down")]
+    ShutDown,
+}
+
+impl CallError {
+    /// What a program sees that waits for the answer.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Unreachable { .. } => Errno::EHOSTUNREACH,
+            Self::Refused { .. } | Self::Corrupt { .. } => Errno::EPROTO,
+            Self::TimedOut { .. } => Errno::ETIMEDOUT,
+            Self::ConnectionLost { .. } => Errno::ECONNRESET,
+            Self::ShutDown => Errno::ECANCELED,
+        }
+    }
+}
+
+/// Why a handshake failed, seen from either side.
+#[derive(Debug, Error)]
+pub enum Refusal {
+    /// It does not begin as a daemon does.
+    #[error("it is no Forebay daemon")]
+    Stranger,
+    /// Another protocol version.
+    #[error("it speaks version {theirs} of the protocol, this daemon {PROTOCOL_VERSION}: use one build on all nodes")]
+    Version {
+        /// The version it speaks.
+        theirs: u16,
+    },
+    /// Another job's daemon.
+    #[error("it belongs to job {theirs:?}, not to {ours:?}")]
+    Job {
+        /// Its job.
+        theirs: String,
+        /// This job.
+        ours: String,
+    },
+    /// A node of the job, but not the one meant, or a rank the job does not have.
+    #[error("it is node {from} and means to speak with node {to}: the nodes' lists differ")]
+    Rank {
+        /// Who it is.
+        from: NodeRank,
+        /// Whom it takes this node for.
+        to: NodeRank,
+    },
+    /// It answered for another connection than the one it was asked on.
+    #[error("it mixes up its connections")]
+    Session,
+    /// It closed the connection without a word.
+    #[error("it closed the connection during the handshake: its log tells why")]
+    Closed,
+    /// It did not finish in time.
+    #[error("it did not shake hands within {0:?}")]
+    Late(Duration),
+    /// The connection failed.
+    #[error("the connection failed during the handshake")]
+    Io(#[from] io::Error),
+}

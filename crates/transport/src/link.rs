@@ -1,0 +1,247 @@
+//! The asking end of the two connections to one peer: sends requests, credit and cancellations, receives answers.
+//!
+//! A link lives until one of its connections ends or carries what cannot be; then both are closed, every call under way
+//! fails, and the next call makes a new link. Four tasks: control's reader and writer, bulk's reader, the deadlines.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forebay_body::{Body, Pool};
+use forebay_types::{Errno, NodeRank, limits};
+use forebay_wire::message::TimedRequest;
+use forebay_wire::{Answer, FrameKind, Outcome, Request, WireError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::calls::{Calls, End, Tell, Waiter};
+use crate::counts::Counts;
+use crate::endpoint::Tasks;
+use crate::error::CallError;
+use crate::handshake::Greeted;
+use crate::lock;
+use crate::reader::{FrameReader, ReadError};
+use crate::writer::{FrameWriter, Item, Outgoing, write_frames};
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// What it says.
+    pub outcome: Outcome,
+    /// Its bytes, which may still be arriving. Always there, even when empty, except for `FileSystem` and `Failed`. Fails
+    /// with `ETIMEDOUT`, `ECONNRESET` or `EPROTO` when the rest will not come. When the last holder drops it while it
+    /// grows, the rest is cancelled.
+    pub body: Option<Arc<Body>>,
+}
+
+/// The connections to one peer.
+pub(crate) struct Link {
+    to: NodeRank,
+    calls: Calls,
+    places: Arc<Semaphore>,
+    outbox: mpsc::Sender<Item>,
+    counts: Arc<Counts>,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Link {
+    /// Takes over two connections that shook hands with `to`, and starts their tasks.
+    pub(crate) fn start(
+        to: NodeRank,
+        (control, bulk): (Greeted, Greeted),
+        pool: Pool,
+        counts: Arc<Counts>,
+        tasks: &Tasks,
+    ) -> Arc<Self> {
+        let (outbox, inbox) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
+        let places = Arc::new(Semaphore::new(limits::PEER_REQUESTS_MAX));
+        let link = Arc::new(Self {
+            to,
+            calls: Calls::default(),
+            places,
+            outbox,
+            counts,
+            tasks: Mutex::default(),
+        });
+        let handles = [
+            tasks.spawn(Arc::clone(&link).write(inbox, control.writer)),
+            tasks.spawn(Arc::clone(&link).read(control.reader, None, pool.clone())),
+            tasks.spawn(Arc::clone(&link).read(bulk.reader, Some(bulk.writer), pool)),
+            tasks.spawn(Arc::clone(&link).watch_deadlines()),
+        ];
+        if handles.iter().any(Option::is_none) {
+            link.close(End::ShutDown);
+        }
+        lock(&link.tasks).extend(handles.into_iter().flatten());
+        if link.has_ended() {
+            link.abort_tasks();
+        }
+        link
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.calls.has_ended()
+    }
+
+    /// Asks. `Err` when the link had ended before: nothing was sent.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        request: &Request,
+        deadline: Instant,
+        after: Duration,
+    ) -> Result<Asked, CallError> {
+        let place = self.place(deadline, after).await?;
+        let (stream, waiter) = self.calls.open(deadline, place).map_err(|end| self.error(end, after))?;
+        let asked = Asked {
+            link: Arc::clone(self),
+            stream,
+            waiter,
+            after,
+        };
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let remaining_ms = u32::try_from(remaining.as_millis()).unwrap_or(u32::MAX).max(1);
+        self.send(Outgoing::request(
+            stream,
+            &TimedRequest {
+                remaining_ms,
+                request: request.clone(),
+            },
+        ));
+        self.counts.request_sent();
+        Ok(asked)
+    }
+
+    async fn place(&self, deadline: Instant, after: Duration) -> Result<OwnedSemaphorePermit, CallError> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(place);
+        }
+        match timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            // Closed with the link.
+            Ok(Err(_)) => Err(CallError::ConnectionLost { to: self.to }),
+            Err(_) => Err(CallError::TimedOut { to: self.to, after }),
+        }
+    }
+
+    /// Closes both connections and fails what is under way.
+    pub(crate) fn close(&self, end: End) {
+        if self.calls.end(end) {
+            if let End::Corrupt(error) = end {
+                self.counts.corrupt_frame();
+                tracing::warn!(node = %self.to, %error, "a peer that was asked sent corrupt bytes; connection closed");
+            }
+            self.places.close();
+            self.abort_tasks();
+        }
+    }
+
+    fn abort_tasks(&self) {
+        lock(&self.tasks).drain(..).for_each(|task| task.abort());
+    }
+
+    /// A full outbox means that the peer stopped reading.
+    fn send(&self, frame: Outgoing) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.outbox.try_send(Item::Frame(frame)) {
+            self.close(End::Lost);
+        }
+    }
+
+    async fn write(self: Arc<Self>, inbox: mpsc::Receiver<Item>, writer: FrameWriter) {
+        if let Err(error) = write_frames(inbox, writer).await {
+            tracing::debug!(node = %self.to, %error, "writing to a peer failed");
+        }
+        self.close(End::Lost);
+    }
+
+    /// `kept`: the other half of the connection; dropping it would tell the peer that this end is gone.
+    async fn read(self: Arc<Self>, mut reader: FrameReader, kept: Option<FrameWriter>, pool: Pool) {
+        let is_bulk = kept.is_some();
+        let error = loop {
+            if let Err(error) = self.read_frame(&mut reader, is_bulk, &pool).await {
+                break error;
+            }
+        };
+        match error {
+            ReadError::Corrupt(error) => self.close(End::Corrupt(error)),
+            ReadError::Lost(error) => {
+                tracing::debug!(node = %self.to, %error, "the connection to a peer ended");
+                self.close(End::Lost);
+            }
+        }
+    }
+
+    async fn read_frame(&self, reader: &mut FrameReader, is_bulk: bool, pool: &Pool) -> Result<(), ReadError> {
+        let head = reader.head().await?;
+        let tell = match head.kind {
+            FrameKind::Answer => {
+                let answer: Answer = reader.message(head).await?;
+                if !is_bulk && answer.body_bytes != head.body_bytes {
+                    return Err(WireError::Frame("part of a body on the control connection").into());
+                }
+                let first = reader.body(head, pool).await?;
+                self.calls.answered(head.stream, answer, first)?
+            }
+            FrameKind::Body if is_bulk && head.head_bytes == 0 => {
+                let piece = reader.body(head, pool).await?;
+                self.calls.piece(head.stream, piece)?
+            }
+            FrameKind::Abort if is_bulk && head.body_bytes == 0 => {
+                let errno: Errno = reader.message(head).await?;
+                self.calls.aborted(head.stream, errno)?;
+                Tell::Nothing
+            }
+            _ => return Err(WireError::Frame("a frame that does not belong here").into()),
+        };
+        match tell {
+            Tell::Nothing => {}
+            Tell::Cancel => self.send(Outgoing::cancel(head.stream)),
+            Tell::Credit(bytes) => self.send(Outgoing::credit(head.stream, bytes)),
+        }
+        Ok(())
+    }
+
+    async fn watch_deadlines(self: Arc<Self>) {
+        loop {
+            for stream in self.calls.expired().await {
+                self.send(Outgoing::cancel(stream));
+            }
+        }
+    }
+
+    fn error(&self, end: End, after: Duration) -> CallError {
+        let to = self.to;
+        match end {
+            End::Lost => CallError::ConnectionLost { to },
+            End::Corrupt(source) => CallError::Corrupt { to, source },
+            End::ShutDown => CallError::ShutDown,
+            End::TimedOut => CallError::TimedOut { to, after },
+        }
+    }
+}
+
+/// A call that was sent. Dropping it cancels.
+pub(crate) struct Asked {
+    link: Arc<Link>,
+    stream: u32,
+    waiter: Waiter,
+    after: Duration,
+}
+
+impl Asked {
+    pub(crate) async fn reply(mut self) -> Result<Reply, CallError> {
+        match (&mut self.waiter).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(end)) => Err(self.link.error(end, self.after)),
+            // Only a link that is being torn down drops a call without a word.
+            Err(_) => Err(CallError::ConnectionLost { to: self.link.to }),
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.link.calls.abandon(self.stream) {
+            self.link.send(Outgoing::cancel(self.stream));
+        }
+    }
+}

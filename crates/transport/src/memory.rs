@@ -1,0 +1,58 @@
+//! A network within the process, for tests: the same frames over duplex pipes, no sockets and no ports.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use forebay_types::NodeRank;
+use tokio::sync::mpsc;
+
+use crate::lock;
+use crate::options::Address;
+use crate::stream::Stream;
+
+/// Bytes a pipe holds in each direction; of the size of a small socket buffer, so that senders wait as they do there.
+const PIPE_BYTES: usize = 64 << 10;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: usize = 16;
+
+type Listeners = HashMap<NodeRank, mpsc::Sender<Stream>>;
+
+/// A network within the process. Cloning shares it.
+#[derive(Clone)]
+pub struct Network {
+    nodes: u32,
+    listeners: Arc<Mutex<Listeners>>,
+}
+
+impl Network {
+    /// A network for ranks `0..nodes`, none of which listens yet.
+    #[must_use]
+    pub fn new(nodes: u32) -> Self {
+        Self {
+            nodes,
+            listeners: Arc::default(),
+        }
+    }
+
+    /// The address book of this network, for `EndpointOptions::addresses`.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Address> {
+        vec![Address::Memory; self.nodes as usize]
+    }
+
+    pub(crate) fn listen(&self, rank: NodeRank) -> mpsc::Receiver<Stream> {
+        let (sender, receiver) = mpsc::channel(BACKLOG);
+        lock(&self.listeners).insert(rank, sender);
+        receiver
+    }
+
+    pub(crate) async fn connect(&self, to: NodeRank) -> io::Result<Stream> {
+        let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        let listener = lock(&self.listeners).get(&to).cloned().ok_or_else(refused)?;
+        let (near, far) = tokio::io::duplex(PIPE_BYTES);
+        listener.send(Stream::memory(far)).await.map_err(|_| refused())?;
+        Ok(Stream::memory(near))
+    }
+}

@@ -1,0 +1,93 @@
+//! What an endpoint is told at its start: who it is, whom it may meet and how long it waits for them.
+
+use std::fmt;
+use std::time::Duration;
+
+use forebay_body::Pool;
+use forebay_types::{NodeRank, limits};
+
+/// How a node is reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// By TCP. A name is resolved at every connect, so that a node that moved is found again.
+    Tcp {
+        /// Name or number of the host.
+        host: String,
+        /// Port its daemon listens on.
+        port: u16,
+    },
+    /// Within the process, over the `memory::Network` the endpoint was started on.
+    Memory,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Memory => write!(f, "memory"),
+        }
+    }
+}
+
+/// The address book: how to reach each node rank.
+#[derive(Clone, Debug)]
+pub struct Peers(Vec<Address>);
+
+impl Peers {
+    /// The book of a job whose node `i` is reached at `addresses[i]`.
+    #[must_use]
+    pub fn new(addresses: Vec<Address>) -> Self {
+        Self(addresses)
+    }
+
+    /// Number of nodes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the book is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How to reach `rank`; `None` for a rank the job does not have.
+    #[must_use]
+    pub fn address(&self, rank: NodeRank) -> Option<&Address> {
+        self.0.get(rank.0 as usize)
+    }
+}
+
+/// What an endpoint is told at its start.
+#[derive(Clone)]
+pub struct EndpointOptions {
+    /// Name of the job; peers of another are refused.
+    pub job: String,
+    /// Who this node is.
+    pub rank: NodeRank,
+    /// How each node is reached, by rank.
+    pub addresses: Vec<Address>,
+    /// Where buffers for received bodies come from.
+    pub pool: Pool,
+    /// How long to try to connect to a peer and shake hands with it; a call's own deadline ends its wait earlier.
+    pub connect_deadline: Duration,
+    /// How long a peer that connected may take to shake hands.
+    pub handshake_deadline: Duration,
+}
+
+impl EndpointOptions {
+    /// Options with the usual deadlines.
+    #[must_use]
+    pub fn new(job: impl Into<String>, rank: NodeRank, addresses: Vec<Address>, pool: Pool) -> Self {
+        Self {
+            job: job.into(),
+            rank,
+            addresses,
+            pool,
+            connect_deadline: limits::HANDSHAKE_DEADLINE,
+            handshake_deadline: limits::HANDSHAKE_DEADLINE,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Reads frames from a connection: heads and messages through a small buffer, bodies past it into pooled memory.
+//!
+//! Nothing is allocated on a peer's word before `FrameHead::decode` has held it against the limits.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_body::Pool;
+use forebay_types::limits;
+use forebay_wire::message::{Checked, decode};
+use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, WireError};
+use tokio::io::AsyncReadExt;
+
+use crate::counts::Counts;
+use crate::stream::ReadHalf;
+
+/// Why reading ended.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The connection ended, with or without an error.
+    Lost(io::Error),
+    /// The peer sent what cannot be.
+    Corrupt(WireError),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl From<WireError> for ReadError {
+    fn from(error: WireError) -> Self {
+        Self::Corrupt(error)
+    }
+}
+
+/// One connection's incoming frames. A caller reads a head, then exactly the message and the body it announces.
+pub(crate) struct FrameReader {
+    stream: ReadHalf,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    counts: Arc<Counts>,
+}
+
+impl FrameReader {
+    pub(crate) fn new(stream: ReadHalf, counts: Arc<Counts>) -> Self {
+        let buffer = vec![0; limits::READ_BUFFER_BYTES].into();
+        Self {
+            stream,
+            buffer,
+            start: 0,
+            end: 0,
+            counts,
+        }
+    }
+
+    /// The next frame's head.
+    pub(crate) async fn head(&mut self) -> Result<FrameHead, ReadError> {
+        self.fill(FRAME_HEAD_BYTES).await?;
+        let mut bytes = [0; FRAME_HEAD_BYTES];
+        bytes.copy_from_slice(&self.buffer[self.start..self.start + FRAME_HEAD_BYTES]);
+        self.start += FRAME_HEAD_BYTES;
+        Ok(FrameHead::decode(&bytes)?)
+    }
+
+    /// The message of the frame whose head was read last.
+    pub(crate) async fn message<T>(&mut self, head: FrameHead) -> Result<T, ReadError>
+    where
+        T: for<'de> serde::Deserialize<'de> + Checked,
+    {
+        let len = head.head_bytes as usize;
+        if len > self.buffer.len() {
+            return Ok(decode(&self.long_message(len).await?)?);
+        }
+        self.fill(len).await?;
+        let message = decode(&self.buffer[self.start..self.start + len])?;
+        self.start += len;
+        Ok(message)
+    }
+
+    /// The same, not decoded.
+    pub(crate) async fn long_message(&mut self, len_bytes: usize) -> io::Result<Vec<u8>> {
+        let mut message = vec![0; len_bytes];
+        self.read_exact(&mut message).await?;
+        Ok(message)
+    }
+
+    /// The body of the frame whose message was read last.
+    pub(crate) async fn body(&mut self, head: FrameHead, pool: &Pool) -> io::Result<Bytes> {
+        let len = head.body_on_connection();
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let mut buffer = pool.take(len);
+        self.read_exact(&mut buffer).await?;
+        Ok(buffer.freeze(len))
+    }
+
+    /// Waits for the end of a connection on which nothing may come, and holds no buffer meanwhile.
+    pub(crate) async fn end(mut self) -> ReadError {
+        self.buffer = Box::default();
+        let came = match self.start < self.end {
+            true => Ok(1),
+            false => self.stream.read(&mut [0]).await,
+        };
+        match came {
+            Ok(0) => ReadError::Lost(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => ReadError::Corrupt(WireError::Frame("a frame that does not belong here")),
+            Err(error) => ReadError::Lost(error),
+        }
+    }
+
+    async fn read_exact(&mut self, target: &mut [u8]) -> io::Result<()> {
+        let buffered = target.len().min(self.end - self.start);
+        target[..buffered].copy_from_slice(&self.buffer[self.start..self.start + buffered]);
+        self.start += buffered;
+        let rest = &mut target[buffered..];
+        if !rest.is_empty() {
+            let len = rest.len();
+            self.stream.read_exact(rest).await?;
+            self.counts.received(len);
+        }
+        Ok(())
+    }
+
+    /// Reads until `len_bytes` lie in the buffer, which must be large enough for them.
+    async fn fill(&mut self, len_bytes: usize) -> io::Result<()> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.start + len_bytes > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        while self.end - self.start < len_bytes {
+            let read = self.stream.read(&mut self.buffer[self.end..]).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.end += read;
+            self.counts.received(read);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::{FrameWriter, Outgoing};
+    use forebay_types::{Errno, PIECE_BYTES};
+    use forebay_wire::message::TimedRequest;
+    use forebay_wire::{Answer, FrameKind, Outcome, Request};
+    use proptest::prelude::*;
+    use tokio::io::AsyncWriteExt;
+
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(work)
+    }
+
+    /// A reader at the end of a pipe that holds `pipe_bytes`, and so cuts frames at any place.
+    fn pipe(pipe_bytes: usize) -> (tokio::io::DuplexStream, FrameReader) {
+        let (near, far) = tokio::io::duplex(pipe_bytes);
+        (near, FrameReader::new(Box::new(far), Arc::default()))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn frames_come_out_as_they_went_in(
+            bodies in proptest::collection::vec(0..=PIECE_BYTES, 1..6),
+            pipe_bytes in 1usize..20_000,
+        ) {
+            let (near, mut reader) = pipe(pipe_bytes);
+            let sizes = bodies.clone();
+            block_on(async move {
+                let send = async move {
+                    let mut writer = FrameWriter::new(Box::new(near), Arc::default());
+                    for (stream, len) in (0..).zip(sizes) {
+                        writer.push(Outgoing::answer(stream, Outcome::Body, len, vec![stream as u8; len].into()));
+                        writer.push(Outgoing::credit(stream, len));
+                        writer.push(Outgoing::abort(stream, Errno::EIO));
+                    }
+                    writer.write().await.unwrap();
+                };
+                let receive = async move {
+                    for (stream, len) in (0..).zip(bodies) {
+                        let head = reader.head().await.unwrap();
+                        assert_eq!((head.kind, head.stream), (FrameKind::Answer, stream));
+                        let answer: Answer = reader.message(head).await.unwrap();
+                        assert_eq!(answer.body_bytes as usize, len);
+                        let body = reader.body(head, &Pool::new(1)).await.unwrap();
+                        assert_eq!(&body[..], vec![stream as u8; len]);
+                        let head = reader.head().await.unwrap();
+                        assert_eq!((head.kind, head.body_bytes as usize), (FrameKind::Credit, len));
+                        let head = reader.head().await.unwrap();
+                        assert_eq!(reader.message::<Errno>(head).await.unwrap(), Errno::EIO);
+                    }
+                    assert!(matches!(reader.head().await, Err(ReadError::Lost(_))), "and nothing is left over");
+                };
+                tokio::join!(send, receive);
+            });
+        }
+
+        #[test]
+        fn any_bytes_end_in_an_error_and_no_more_is_taken_than_came(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            kind in 1u8..=7,
+        ) {
+            let (mut near, mut reader) = pipe(1024);
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = kind;
+            }
+            let len = bytes.len();
+            let taken = block_on(async move {
+                near.write_all(&bytes).await.unwrap();
+                drop(near);
+                let pool = Pool::new(1);
+                while let Ok(head) = reader.head().await {
+                    let read = reader.message::<TimedRequest>(head).await.is_ok();
+                    if !read || reader.body(head, &pool).await.is_err() {
+                        break;
+                    }
+                }
+                reader.counts.read(0).bytes_received
+            });
+            prop_assert!(taken as usize <= len);
+        }
+    }
+
+    #[test]
+    fn a_message_longer_than_the_buffer_is_read_whole() {
+        let names = vec![forebay_types::Name::new(&[b'n'; limits::NAME_BYTES_MAX]).unwrap(); 200];
+        let dir = forebay_types::ViewPath::root();
+        let request = Request::Page {
+            dir,
+            generation: Default::default(),
+            page: 3,
+            names,
+        };
+        let timed = TimedRequest {
+            remaining_ms: 5,
+            request,
+        };
+        let (near, mut reader) = pipe(64 << 10);
+        let received = block_on(async {
+            let mut writer = FrameWriter::new(Box::new(near), Arc::default());
+            writer.push(Outgoing::request(1, &timed));
+            writer.push(Outgoing::cancel(1));
+            let receive = async {
+                let head = reader.head().await.unwrap();
+                assert!(head.head_bytes as usize > limits::READ_BUFFER_BYTES);
+                let received: TimedRequest = reader.message(head).await.unwrap();
+                assert_eq!(reader.head().await.unwrap().kind, FrameKind::Cancel);
+                received
+            };
+            tokio::join!(writer.write(), receive).1
+        });
+        assert_eq!(received, timed);
+    }
+}

@@ -1,0 +1,80 @@
+//! The answering side as a daemon sees it: a call comes in, an answer goes out, whenever and from wherever.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_body::Body;
+use forebay_types::{Errno, NodeRank};
+use forebay_wire::{Outcome, Request};
+
+use crate::session::Session;
+
+/// Answers what peers ask.
+pub trait Service: Send + Sync + 'static {
+    /// Called on the network runtime for each request. Must not block: it takes note and returns, and the answer is
+    /// given through `call.reply` from any thread.
+    fn handle(&self, call: IncomingCall);
+}
+
+/// A request of a peer.
+pub struct IncomingCall {
+    /// Who asks.
+    pub from: NodeRank,
+    /// What.
+    pub request: Request,
+    /// How long the peer still waits.
+    pub remaining: Duration,
+    /// Where the answer goes.
+    pub reply: Replier,
+}
+
+/// The way back to the peer that asked. Dropped without an answer, it sends `Failed(EIO)`: no peer waits for nothing.
+pub struct Replier {
+    session: Arc<Session>,
+    stream: u32,
+    answered: bool,
+}
+
+impl Replier {
+    pub(crate) fn new(session: Arc<Session>, stream: u32) -> Self {
+        Self {
+            session,
+            stream,
+            answered: false,
+        }
+    }
+
+    /// Answers. The body may still be growing: it is sent while it grows, and held until it has been sent or cancelled.
+    /// A body that fails before its first piece makes the answer `Failed`. No effect when the call was cancelled.
+    pub fn answer(mut self, outcome: Outcome, body: Option<Arc<Body>>) {
+        self.answered = true;
+        self.session.answer(self.stream, outcome, body);
+    }
+
+    /// Calls `callback` once if the peer cancels, or its connection ends, before the answer is given; at once when that
+    /// has happened. It may be called on the network runtime and must not block. A second callback takes the place of
+    /// the first.
+    pub fn on_cancel(&self, callback: impl FnOnce() + Send + 'static) {
+        self.session.on_cancel(self.stream, Box::new(callback));
+    }
+
+    /// Whether nobody waits for the answer any more.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.session.is_cancelled(self.stream)
+    }
+}
+
+impl Drop for Replier {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.session.answer(self.stream, Outcome::Failed(Errno::EIO), None);
+        }
+    }
+}
+
+impl std::fmt::Debug for Replier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Replier of stream {}", self.stream)
+    }
+}

@@ -1,0 +1,320 @@
+//! The answering end of the two connections from one peer: hands its requests to the service, sends the answers.
+//!
+//! A request is under way until its last frame is handed to a writer. A small answer goes out on the control connection
+//! as soon as its body is whole; a larger one on the bulk connection while it grows.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_types::{Errno, NodeRank, limits};
+use forebay_wire::message::TimedRequest;
+use forebay_wire::{FrameKind, Outcome, WireError};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::bulk::{Sending, ToBulk, send_bodies};
+use crate::counts::Counts;
+use crate::endpoint::Tasks;
+use crate::handshake::Greeted;
+use crate::lock;
+use crate::reader::{FrameReader, ReadError};
+use crate::replier::{IncomingCall, Replier, Service};
+use crate::writer::{FrameWriter, Item, Outgoing, write_frames};
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+/// The connections from one peer.
+pub(crate) struct Session {
+    from: NodeRank,
+    outbox: mpsc::Sender<Item>,
+    bodies: mpsc::Sender<ToBulk>,
+    under_way: Mutex<HashMap<u32, UnderWay>>,
+    /// Told when a request has ended.
+    room: Notify,
+    ended: AtomicBool,
+    counts: Arc<Counts>,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+enum UnderWay {
+    /// Not answered; whom to tell if the peer cancels.
+    Asked(Option<Callback>),
+    /// Answered with a small body that is not whole yet.
+    Filling(Outcome, Arc<Body>),
+    /// Answered; the sending task has it.
+    Sending,
+}
+
+impl Session {
+    /// Takes over two connections that `from` opened, and starts their tasks.
+    pub(crate) fn start(
+        from: NodeRank,
+        (control, bulk): (Greeted, Greeted),
+        service: Arc<dyn Service>,
+        counts: Arc<Counts>,
+        tasks: &Tasks,
+    ) -> Arc<Self> {
+        let (outbox, to_write) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
+        let (bodies, to_send) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
+        let session = Arc::new(Self {
+            from,
+            outbox,
+            bodies,
+            under_way: Mutex::default(),
+            room: Notify::new(),
+            ended: AtomicBool::new(false),
+            counts,
+            tasks: Mutex::default(),
+        });
+        let handles = [
+            tasks.spawn(Arc::clone(&session).serve(control.reader, service)),
+            tasks.spawn(Arc::clone(&session).write(to_write, control.writer)),
+            tasks.spawn(Arc::clone(&session).send(to_send, bulk.writer)),
+            tasks.spawn(Arc::clone(&session).watch(bulk.reader)),
+        ];
+        if handles.iter().any(Option::is_none) {
+            session.close();
+        }
+        lock(&session.tasks).extend(handles.into_iter().flatten());
+        if session.has_ended() {
+            session.abort_tasks();
+        }
+        session
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Closes both connections; whoever works on an answer is told.
+    pub(crate) fn close(&self) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let under_way = std::mem::take(&mut *lock(&self.under_way));
+        for request in under_way.into_values() {
+            if let UnderWay::Asked(Some(callback)) = request {
+                callback();
+            }
+        }
+        self.abort_tasks();
+    }
+
+    fn abort_tasks(&self) {
+        lock(&self.tasks).drain(..).for_each(|task| task.abort());
+    }
+
+    /// Waits until the answers given so far have been written.
+    pub(crate) async fn flush(&self) {
+        let (sent, all_sent) = oneshot::channel();
+        let (written, all_written) = oneshot::channel();
+        if self.bodies.send(ToBulk::Flush(sent)).await.is_ok() {
+            // An error means that the connection ended: nothing will be written any more.
+            let _ = all_sent.await;
+        }
+        if self.outbox.send(Item::Flush(written)).await.is_ok() {
+            let _ = all_written.await;
+        }
+    }
+
+    pub(crate) fn answer(self: &Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>) {
+        let Some(body) = body else {
+            return self.answer_whole(stream, outcome, Bytes::new());
+        };
+        let total_bytes = body.expected_bytes();
+        if total_bytes > limits::LISTING_BYTES_MAX {
+            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Bytes::new());
+        } else if total_bytes > limits::CONTROL_BODY_BYTES_MAX {
+            self.answer_on_bulk(stream, outcome, body);
+        } else {
+            self.answer_when_whole(stream, outcome, body);
+        }
+    }
+
+    fn answer_whole(&self, stream: u32, outcome: Outcome, bytes: Bytes) {
+        if self.remove(stream).is_some() {
+            self.put(Outgoing::answer(stream, outcome, bytes.len(), bytes));
+            self.room.notify_one();
+        }
+    }
+
+    fn answer_on_bulk(&self, stream: u32, outcome: Outcome, body: Arc<Body>) {
+        if self.replace(stream, UnderWay::Sending).is_none() {
+            return;
+        }
+        let sending = ToBulk::Send(Sending::new(stream, outcome, body));
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.bodies.try_send(sending) {
+            self.close();
+        }
+    }
+
+    /// The table holds the body meanwhile, the body holds the session: a cancel lets go of both.
+    fn answer_when_whole(self: &Arc<Self>, stream: u32, outcome: Outcome, body: Arc<Body>) {
+        if self
+            .replace(stream, UnderWay::Filling(outcome, Arc::clone(&body)))
+            .is_none()
+        {
+            return;
+        }
+        let session = Arc::clone(self);
+        body.when_filled(body.expected_bytes(), move |filled| session.filled(stream, filled));
+    }
+
+    fn filled(&self, stream: u32, filled: Result<(), Errno>) {
+        let Some(UnderWay::Filling(outcome, body)) = self.remove(stream) else {
+            return;
+        };
+        let answer = match (filled, body.contiguous()) {
+            (Ok(()), Some(bytes)) => Outgoing::answer(stream, outcome, bytes.len(), bytes),
+            (Ok(()), None) => Outgoing::failed(stream, Errno::EIO),
+            (Err(errno), _) => Outgoing::failed(stream, errno),
+        };
+        self.put(answer);
+        self.room.notify_one();
+    }
+
+    pub(crate) fn on_cancel(&self, stream: u32, callback: Callback) {
+        let mut under_way = lock(&self.under_way);
+        if let Some(UnderWay::Asked(place)) = under_way.get_mut(&stream) {
+            let earlier = place.replace(callback);
+            drop(under_way);
+            drop(earlier);
+        } else {
+            drop(under_way);
+            callback();
+        }
+    }
+
+    pub(crate) fn is_cancelled(&self, stream: u32) -> bool {
+        !lock(&self.under_way).contains_key(&stream)
+    }
+
+    /// The sending task has handed a body's last frame to its writer.
+    pub(crate) fn sent(&self, stream: u32) {
+        self.remove(stream);
+        self.room.notify_one();
+    }
+
+    /// What was under way is dropped by the caller, without the lock: a callback may hold anything.
+    fn remove(&self, stream: u32) -> Option<UnderWay> {
+        lock(&self.under_way).remove(&stream)
+    }
+
+    /// The same for what takes its place; `None`, and nothing is placed, when the stream has ended.
+    fn replace(&self, stream: u32, request: UnderWay) -> Option<UnderWay> {
+        lock(&self.under_way)
+            .get_mut(&stream)
+            .map(|place| std::mem::replace(place, request))
+    }
+
+    /// A full outbox means that the peer stopped reading.
+    fn put(&self, frame: Outgoing) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.outbox.try_send(Item::Frame(frame)) {
+            self.close();
+        }
+    }
+
+    async fn serve(self: Arc<Self>, mut reader: FrameReader, service: Arc<dyn Service>) {
+        let error = loop {
+            if let Err(error) = self.serve_frame(&mut reader, &*service).await {
+                break error;
+            }
+        };
+        self.end(error);
+    }
+
+    async fn serve_frame(self: &Arc<Self>, reader: &mut FrameReader, service: &dyn Service) -> Result<(), ReadError> {
+        let head = reader.head().await?;
+        let stream = head.stream;
+        match head.kind {
+            FrameKind::Request if head.body_bytes == 0 => {
+                let TimedRequest { remaining_ms, request } = reader.message(head).await?;
+                let reply = self.open(stream).await?;
+                self.counts.request_served();
+                let remaining = Duration::from_millis(remaining_ms.into());
+                service.handle(IncomingCall {
+                    from: self.from,
+                    request,
+                    remaining,
+                    reply,
+                });
+            }
+            FrameKind::Credit if head.head_bytes == 0 => {
+                self.tell_bodies(ToBulk::Credit {
+                    stream,
+                    bytes: head.body_bytes as usize,
+                })
+                .await;
+            }
+            FrameKind::Cancel if head.head_bytes == 0 && head.body_bytes == 0 => self.cancel(stream).await,
+            _ => return Err(WireError::Frame("a frame that does not belong here").into()),
+        }
+        Ok(())
+    }
+
+    /// A new request, as soon as there is room. A peer keeps to the limit itself; one that does not is read no further,
+    /// and its own credit and cancellations wait with it.
+    async fn open(self: &Arc<Self>, stream: u32) -> Result<Replier, WireError> {
+        loop {
+            {
+                let mut under_way = lock(&self.under_way);
+                if under_way.contains_key(&stream) {
+                    return Err(WireError::Frame("a stream that is under way"));
+                }
+                if under_way.len() < limits::PEER_REQUESTS_MAX {
+                    under_way.insert(stream, UnderWay::Asked(None));
+                    return Ok(Replier::new(Arc::clone(self), stream));
+                }
+            }
+            self.room.notified().await;
+        }
+    }
+
+    async fn cancel(&self, stream: u32) {
+        match self.remove(stream) {
+            Some(UnderWay::Asked(Some(callback))) => callback(),
+            Some(UnderWay::Sending) => self.tell_bodies(ToBulk::Cancel { stream }).await,
+            Some(UnderWay::Asked(None) | UnderWay::Filling(..)) | None => {}
+        }
+    }
+
+    async fn tell_bodies(&self, told: ToBulk) {
+        // An error means that the sending task has ended, and the session with it.
+        let _ = self.bodies.send(told).await;
+    }
+
+    async fn write(self: Arc<Self>, inbox: mpsc::Receiver<Item>, writer: FrameWriter) {
+        self.written(write_frames(inbox, writer).await);
+    }
+
+    async fn send(self: Arc<Self>, inbox: mpsc::Receiver<ToBulk>, writer: FrameWriter) {
+        self.written(send_bodies(Arc::clone(&self), inbox, writer).await);
+    }
+
+    fn written(&self, outcome: std::io::Result<()>) {
+        if let Err(error) = outcome {
+            tracing::debug!(node = %self.from, %error, "writing to a peer failed");
+        }
+        self.close();
+    }
+
+    /// Nothing may come on the bulk connection; its end is what is watched for.
+    async fn watch(self: Arc<Self>, reader: FrameReader) {
+        self.end(reader.end().await);
+    }
+
+    fn end(&self, error: ReadError) {
+        match error {
+            ReadError::Corrupt(error) => {
+                self.counts.corrupt_frame();
+                tracing::warn!(node = %self.from, %error, "a peer that asked sent corrupt bytes; connection closed");
+            }
+            ReadError::Lost(error) => tracing::debug!(node = %self.from, %error, "the connection from a peer ended"),
+        }
+        self.close();
+    }
+}

@@ -1,0 +1,202 @@
+//! Writes frames to a connection: what waits is gathered and leaves in one vectored write, bodies uncopied.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_types::Errno;
+use forebay_types::limits;
+use forebay_wire::message::{Answer, Outcome, TimedRequest, encode};
+use forebay_wire::{FrameHead, FrameKind};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::counts::Counts;
+use crate::stream::WriteHalf;
+
+/// Memory for heads above which a batch gives it back after use: a page request of 128 KiB is rare.
+const HEADS_KEPT_BYTES: usize = 16 << 10;
+
+/// A frame on its way out.
+pub(crate) struct Outgoing {
+    head: FrameHead,
+    message: Vec<u8>,
+    body: Bytes,
+}
+
+impl Outgoing {
+    fn new(kind: FrameKind, stream: u32, message: Vec<u8>, body: Bytes) -> Self {
+        let head = FrameHead {
+            kind,
+            stream,
+            head_bytes: message.len() as u32,
+            body_bytes: body.len() as u32,
+        };
+        Self { head, message, body }
+    }
+
+    pub(crate) fn request(stream: u32, request: &TimedRequest) -> Self {
+        Self::new(FrameKind::Request, stream, encode(request), Bytes::new())
+    }
+
+    /// An answer with its whole body or the first piece of it.
+    pub(crate) fn answer(stream: u32, outcome: Outcome, total_bytes: usize, first: Bytes) -> Self {
+        Self::new(
+            FrameKind::Answer,
+            stream,
+            encode(&Answer {
+                outcome,
+                body_bytes: total_bytes as u32,
+            }),
+            first,
+        )
+    }
+
+    pub(crate) fn failed(stream: u32, errno: Errno) -> Self {
+        Self::answer(stream, Outcome::Failed(errno), 0, Bytes::new())
+    }
+
+    pub(crate) fn piece(stream: u32, piece: Bytes) -> Self {
+        Self::new(FrameKind::Body, stream, Vec::new(), piece)
+    }
+
+    pub(crate) fn abort(stream: u32, errno: Errno) -> Self {
+        Self::new(FrameKind::Abort, stream, encode(&errno), Bytes::new())
+    }
+
+    pub(crate) fn cancel(stream: u32) -> Self {
+        Self::new(FrameKind::Cancel, stream, Vec::new(), Bytes::new())
+    }
+
+    pub(crate) fn credit(stream: u32, granted_bytes: usize) -> Self {
+        let mut frame = Self::new(FrameKind::Credit, stream, Vec::new(), Bytes::new());
+        frame.head.body_bytes = granted_bytes as u32;
+        frame
+    }
+
+    pub(crate) fn hello(message: Vec<u8>) -> Self {
+        Self::new(FrameKind::Hello, 0, message, Bytes::new())
+    }
+}
+
+enum Segment {
+    /// So many bytes of `heads`.
+    Heads(usize),
+    Body(Bytes),
+}
+
+/// One connection's outgoing frames.
+pub(crate) struct FrameWriter {
+    stream: WriteHalf,
+    heads: Vec<u8>,
+    segments: Vec<Segment>,
+    frames: usize,
+    bytes: usize,
+    counts: Arc<Counts>,
+}
+
+impl FrameWriter {
+    pub(crate) fn new(stream: WriteHalf, counts: Arc<Counts>) -> Self {
+        Self {
+            stream,
+            heads: Vec::new(),
+            segments: Vec::new(),
+            frames: 0,
+            bytes: 0,
+            counts,
+        }
+    }
+
+    /// Adds a frame to the next write.
+    pub(crate) fn push(&mut self, frame: Outgoing) {
+        let before = self.heads.len();
+        self.heads.extend_from_slice(&frame.head.encode());
+        self.heads.extend_from_slice(&frame.message);
+        let added = self.heads.len() - before;
+        match self.segments.last_mut() {
+            Some(Segment::Heads(len)) => *len += added,
+            _ => self.segments.push(Segment::Heads(added)),
+        }
+        self.frames += 1;
+        self.bytes += added + frame.body.len();
+        if !frame.body.is_empty() {
+            self.segments.push(Segment::Body(frame.body));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    /// Whether another frame should wait for the next write.
+    pub(crate) fn is_full(&self) -> bool {
+        self.frames >= limits::WRITE_FRAMES_MAX || self.bytes >= limits::BULK_WRITE_BYTES
+    }
+
+    /// Writes what was added.
+    pub(crate) async fn write(&mut self) -> io::Result<()> {
+        if let [Segment::Heads(_)] = self.segments[..] {
+            self.stream.write_all(&self.heads).await?;
+        } else {
+            self.write_segments().await?;
+        }
+        self.counts.sent(self.bytes);
+        self.segments.clear();
+        self.heads.clear();
+        if self.heads.capacity() > HEADS_KEPT_BYTES {
+            self.heads = Vec::new();
+        }
+        (self.frames, self.bytes) = (0, 0);
+        Ok(())
+    }
+
+    async fn write_segments(&mut self) -> io::Result<()> {
+        let mut slices = Vec::with_capacity(self.segments.len());
+        let mut heads = &self.heads[..];
+        for segment in &self.segments {
+            let slice = match segment {
+                Segment::Heads(len) => heads.split_off(..*len).unwrap_or_default(),
+                Segment::Body(body) => &body[..],
+            };
+            slices.push(IoSlice::new(slice));
+        }
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let written = self.stream.write_vectored(rest).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            IoSlice::advance_slices(&mut rest, written);
+        }
+        Ok(())
+    }
+}
+
+/// What waits for a control connection's writer.
+pub(crate) enum Item {
+    Frame(Outgoing),
+    /// Told when everything before it has been written.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Writes a control connection until the last sender is gone or the connection fails.
+pub(crate) async fn write_frames(mut inbox: mpsc::Receiver<Item>, mut writer: FrameWriter) -> io::Result<()> {
+    let mut items = Vec::new();
+    let mut flushed = Vec::new();
+    while inbox.recv_many(&mut items, limits::WRITE_FRAMES_MAX).await > 0 {
+        for item in items.drain(..) {
+            match item {
+                Item::Frame(frame) => writer.push(frame),
+                Item::Flush(done) => flushed.push(done),
+            }
+        }
+        if !writer.is_empty() {
+            writer.write().await?;
+        }
+        for done in flushed.drain(..) {
+            // Whoever asked may have stopped waiting.
+            let _ = done.send(());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Places where no view can be, and views that a crash has left.
+
+use std::fs;
+use std::path::Path;
+
+use forebay_tests::{Job, Sandbox, compare, require, tree};
+
+use crate::{FAILED, fails, up};
+
+fn up_at(sandbox: &Sandbox, nodes: &str, view: &Path) -> forebay_tests::Finished {
+    let source = sandbox.source();
+    up(
+        sandbox,
+        &[
+            "--local",
+            nodes,
+            "--export",
+            source.to_str().unwrap(),
+            "--view",
+            view.to_str().unwrap(),
+        ]
+        .map(Into::into),
+    )
+}
+
+#[test]
+fn a_view_whose_parent_does_not_exist() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let view = sandbox.base().join("no/where");
+    let done = up_at(&sandbox, "1", &view);
+    fails(&sandbox, &done, FAILED, &[view.to_str().unwrap(), "does not exist"]);
+    assert!(!sandbox.base().join("no").exists(), "nothing was made");
+}
+
+#[test]
+fn a_view_that_is_not_empty() {
+    require!(Fuse, Root);
+    for nodes in ["1", "3"] {
+        let sandbox = Sandbox::new();
+        let last = if nodes == "1" {
+            sandbox.base().join("mine")
+        } else {
+            sandbox.base().join("mine/2")
+        };
+        fs::create_dir_all(&last).unwrap();
+        tree::write(&last.join("precious"), b"kept");
+        let done = up_at(&sandbox, nodes, &sandbox.base().join("mine"));
+        fails(&sandbox, &done, FAILED, &[last.to_str().unwrap(), "not empty"]);
+        assert_eq!(fs::read(last.join("precious")).unwrap(), b"kept");
+    }
+}
+
+#[test]
+fn a_view_that_is_a_file() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let view = sandbox.base().join("file");
+    tree::write(&view, b"kept");
+    let done = up_at(&sandbox, "1", &view);
+    fails(&sandbox, &done, FAILED, &[view.to_str().unwrap(), "directory"]);
+    assert_eq!(fs::read(&view).unwrap(), b"kept");
+}
+
+#[test]
+fn a_view_that_another_job_has() {
+    require!(Fuse, Root);
+    let first = Sandbox::new();
+    let (source, view) = (first.source(), first.view());
+    tree::write(&source.join("file"), b"there");
+    let job = Job::up_local(first, 1, &source, &[]);
+    let second = Sandbox::new();
+    let done = up_at(&second, "1", &view);
+    fails(&second, &done, FAILED, &[view.to_str().unwrap(), "mounted"]);
+    assert_eq!(
+        fs::read(job.path(0, &source.join("file"))).unwrap(),
+        b"there",
+        "the first job is not disturbed"
+    );
+    job.down();
+}
+
+#[test]
+fn a_job_that_is_up_already() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let source = sandbox.source();
+    tree::write(&source.join("file"), b"there");
+    let job = Job::up_local(sandbox, 2, &source, &[]);
+    let other = job.sandbox.base().join("other");
+    let done = up_at(&job.sandbox, "2", &other);
+    assert_eq!(done.status.code(), Some(FAILED), "{}", done.stderr);
+    crate::says(&done.stderr, &[&job.sandbox.name]);
+    assert_eq!(
+        fs::read(job.path(1, &source.join("file"))).unwrap(),
+        b"there",
+        "the job is not disturbed"
+    );
+    assert!(!other.exists());
+    job.down();
+}
+
+/// All daemons die at once, as on a node that runs out of memory; the next job of that name finds dead mounts.
+#[test]
+fn views_that_a_crash_has_left_are_recovered() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let source = sandbox.source();
+    let _tree = tree::Tree::build(&source, &sandbox.view());
+    let job = Job::up_local(sandbox, 3, &source, &[]);
+    for rank in 0..3 {
+        job.kill_node(rank);
+    }
+    let error = fs::metadata(job.path(2, &source)).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(107), "ENOTCONN: the daemons are dead");
+    let again = up_at(&job.sandbox, "3", &job.sandbox.view());
+    assert!(again.status.success(), "{}", again.stderr);
+    compare::trees(&source.join("plain"), &job.path(2, &source.join("plain")));
+    job.down();
+}
+
+#[test]
+fn down_cleans_up_after_a_crash() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let source = sandbox.source();
+    let job = Job::up_local(sandbox, 3, &source, &[]);
+    for rank in 0..3 {
+        job.kill_node(rank);
+    }
+    job.down();
+}
+
+#[test]
+fn down_cleans_up_when_one_of_several_has_crashed() {
+    require!(Fuse, Root);
+    for victim in 0..3 {
+        let sandbox = Sandbox::new();
+        let source = sandbox.source();
+        let job = Job::up_local(sandbox, 3, &source, &["--fanout", "2"]);
+        job.kill_node(victim);
+        let _ = job.command("down", &[]);
+        let left = job.sandbox.left();
+        assert!(left.is_empty(), "after the death of {victim}: {left:#?}");
+        // What is gone is not there to be taken down again: the second `down` says so, and nothing else.
+        let again = job.command("down", &[]);
+        crate::says(&again.stderr, &[&job.sandbox.name]);
+        job.forget();
+    }
+}
+
+#[test]
+fn a_view_in_use_is_taken_down_all_the_same() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let source = sandbox.source();
+    tree::write(&source.join("file"), b"open");
+    let job = Job::up_local(sandbox, 1, &source, &[]);
+    let file = fs::File::open(job.path(0, &source.join("file"))).unwrap();
+    job.down();
+    drop(file);
+}

@@ -1,0 +1,270 @@
+//! Real daemons on nodes with networks, mounts and host names of their own, over a real network file system.
+//!
+//! The nodes are namespaces of this machine, the backing file system is GlusterFS with a server in a namespace too
+//! (`tests/testbed/pfs-testbed.sh`). What is checked is what one machine cannot show: that every node sees the same,
+//! that the server is asked once a job and not once a node, and what a server in trouble does to the readers.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod testbed;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay_tests::{Finished, compare, require, tree};
+use testbed::{Cluster, Testbed};
+
+const NODES: usize = 4;
+
+/// Prints what a program can know of every file below `$1`: attributes, link targets, checksums. Access times are a
+/// mount's own.
+const LOOK: &str = r#"cd "$1" && find . -printf '%P|%y|%s|%b|%n|%i|%U|%G|%m|%T@|%C@|%l\n' | sort &&
+    find . -type f -print0 | sort -z | xargs -0 sha256sum"#;
+
+/// Reads every file below `$1` and says of each whether that worked, and its checksum.
+const READ_ALL: &str = r#"cd "$1" && find . -type f | sort | while IFS= read -r f; do
+    if sum=$(sha256sum <"$f" 2>&1); then echo "$f ok $sum"; else echo "$f failed $sum"; fi; done"#;
+
+fn look(cluster: &Cluster, node: usize, path: &Path) -> Finished {
+    cluster.testbed.on(
+        node,
+        &[
+            "sh".as_ref(),
+            "-c".as_ref(),
+            LOOK.as_ref(),
+            "sh".as_ref(),
+            path.as_ref(),
+        ],
+    )
+}
+
+macro_rules! require_testbed {
+    () => {
+        require!(
+            Root,
+            Fuse,
+            Command("glusterfsd"),
+            Command("glusterfs"),
+            Command("ip"),
+            Command("tc"),
+            Command("nsenter")
+        )
+    };
+}
+
+#[test]
+fn every_node_sees_the_source_and_the_server_is_asked_once() {
+    require_testbed!();
+    let testbed = Testbed::up(NODES, "standard", |source| {
+        let _tree = tree::Tree::build(source, Path::new("/tmp/view"));
+        std::fs::remove_file(source.join("sparse/big")).unwrap();
+    });
+    let direct_before = testbed.requests();
+    let source = testbed.source();
+    let cluster = Cluster::up(testbed, &[]);
+    // One client, directly: the node that is no root has its own mount, with nothing in its caches.
+    let direct = look(&cluster, NODES - 1, &source).good();
+    let one_client = since(&cluster.testbed.requests(), &direct_before);
+    let before = cluster.testbed.requests();
+    let view = cluster.view(&source);
+    let seen: Vec<Finished> = std::thread::scope(|scope| {
+        let looks: Vec<_> = (0..NODES)
+            .map(|node| {
+                scope.spawn({
+                    let (cluster, view) = (&cluster, &view);
+                    move || look(cluster, node, view)
+                })
+            })
+            .collect();
+        looks.into_iter().map(|look| look.join().unwrap().good()).collect()
+    });
+    for (node, seen) in seen.iter().enumerate() {
+        compare::same(
+            &direct.stdout,
+            &seen.stdout,
+            Path::new(&format!("what node {node} sees")),
+        );
+    }
+    check_requests(&since(&cluster.testbed.requests(), &before), &one_client);
+    check_totals(&cluster, &Contents::of(&cluster, &source));
+    cluster.down();
+}
+
+/// How much there is to be read.
+struct Contents {
+    files: u64,
+    directories: u64,
+    bytes: u64,
+}
+
+impl Contents {
+    fn of(cluster: &Cluster, path: &Path) -> Self {
+        let find = |rest: &[&str]| {
+            let start = [OsStr::new("find"), path.as_ref()].into_iter();
+            let command: Vec<&OsStr> = start.chain(rest.iter().map(OsStr::new)).collect();
+            cluster.testbed.on(0, &command).good().text()
+        };
+        let count = |kind| find(&["-type", kind, "-printf", "x"]).len() as u64;
+        let sizes = find(&["-type", "f", "-printf", "%i %s\n"]);
+        let once: BTreeMap<&str, &str> = sizes.lines().filter_map(|line| line.split_once(' ')).collect();
+        let bytes = once.values().map(|size| size.parse::<u64>().unwrap()).sum();
+        Self {
+            files: count("f"),
+            directories: count("d"),
+            bytes,
+        }
+    }
+}
+
+/// Each file is opened and read once a job, by the root alone. A directory is opened as a place and to be listed, and
+/// once more for what is asked of the whole file system.
+fn check_totals(cluster: &Cluster, contents: &Contents) {
+    let status = cluster.status();
+    let backing = &status["totals"]["backing"];
+    let count = |name: &str| backing[name].as_u64().unwrap();
+    let (opens, opens_max) = (count("opens"), contents.files + 3 * contents.directories);
+    assert!(
+        opens > 0 && opens <= opens_max,
+        "{opens} opens, at most {opens_max}: {backing}"
+    );
+    assert_eq!(
+        count("listings"),
+        contents.directories,
+        "each directory is listed once: {backing}"
+    );
+    assert!(
+        count("bytes") * 100 <= contents.bytes * 102,
+        "{} bytes are there: {backing}",
+        contents.bytes
+    );
+    assert_eq!(count("errors"), 0, "{backing}");
+    for node in &status["nodes"].as_array().unwrap()[1..] {
+        assert_eq!(node["backing"]["opens"].as_u64(), Some(0), "only the root asks: {node}");
+        assert!(node["overlay"]["requests_sent"].as_u64().unwrap() > 0, "{node}");
+    }
+}
+
+/// Four nodes at once cost the server no more than one client that asks it itself, and a tenth.
+fn check_requests(through: &BTreeMap<String, u64>, one_client: &BTreeMap<String, u64>) {
+    let total = |counts: &BTreeMap<String, u64>| counts.values().sum::<u64>();
+    let (through_total, direct_total) = (total(through), total(one_client));
+    assert!(through_total > 0, "the server was asked");
+    assert!(
+        through_total * 10 <= direct_total * 11,
+        "{NODES} nodes made {through_total} requests, one client makes {direct_total}: {through:?} against {one_client:?}"
+    );
+}
+
+fn since(after: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let grown = |(kind, count): (&String, &u64)| (kind.clone(), count - before.get(kind).copied().unwrap_or(0));
+    after.iter().map(grown).collect()
+}
+
+/// Files of a size that GlusterFS does not send along with their attributes, in two directories.
+fn small_files(source: &Path) {
+    for directory in ["first", "second"] {
+        std::fs::create_dir(source.join(directory)).unwrap();
+        for index in 0..80 {
+            tree::write(
+                &source.join(directory).join(format!("file-{index:03}")),
+                &tree::contents(100_000 + index),
+            );
+        }
+    }
+}
+
+/// Of each file whether it could be read, and what was in it or why not.
+fn read_all(cluster: &Cluster, node: usize, path: &Path) -> BTreeMap<String, Result<String, String>> {
+    let arguments = [
+        "sh".as_ref(),
+        "-c".as_ref(),
+        READ_ALL.as_ref(),
+        "sh".as_ref(),
+        path.as_os_str(),
+    ];
+    let printed = cluster.testbed.on(node, &arguments).good().text();
+    let line = |line: &str| {
+        let (name, rest) = line.split_once(' ').unwrap();
+        let read = rest
+            .strip_prefix("ok ")
+            .map(str::to_owned)
+            .ok_or_else(|| rest.to_owned());
+        (name.to_owned(), read)
+    };
+    printed
+        .lines()
+        .filter(|text| text.starts_with("./"))
+        .map(line)
+        .collect()
+}
+
+#[test]
+fn errors_of_the_server_are_passed_on_and_not_kept() {
+    require_testbed!();
+    let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &[]);
+    let source = cluster.testbed.source();
+    let (view, leaf) = (cluster.view(&source), NODES - 1);
+    let truth = read_all(&cluster, leaf, &source);
+    assert!(truth.len() == 160 && truth.values().all(Result::is_ok), "{truth:?}");
+    // Some requests fail. The kernel may ask again by itself, so that a reader sees an error or the truth.
+    cluster.testbed.script(&["fault", "error", "EIO", "open,read"]);
+    for (name, read) in read_all(&cluster, leaf, &view.join("first")) {
+        match read {
+            Ok(_) => assert_eq!(truth.get(&name.replace("./", "./first/")), Some(&read), "{name}"),
+            Err(error) => assert!(error.contains("Input/output error"), "{name}: {error}"),
+        }
+    }
+    let errors = cluster.status()["totals"]["backing"]["errors"].as_u64().unwrap();
+    assert!(errors > 0, "the server failed no request");
+    // All fail, and so does every reader.
+    cluster.testbed.script(&["fault", "error-mixed", "100", "read"]);
+    let second = read_all(&cluster, leaf, &view.join("second"));
+    assert!(second.len() == 80 && second.values().all(Result::is_err), "{second:?}");
+    cluster.testbed.script(&["fault", "clear"]);
+    assert_eq!(
+        read_all(&cluster, leaf, &view),
+        truth,
+        "what failed before is asked again"
+    );
+    cluster.down();
+}
+
+/// A server that hangs: readers get an error when their deadline is over, and the file when the server is back.
+#[test]
+fn a_server_that_hangs_does_not_hang_the_readers() {
+    require_testbed!();
+    let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--deadline", "2s"]);
+    let source = cluster.testbed.source();
+    let (view, leaf) = (cluster.view(&source), NODES - 1);
+    let list = |node: usize| {
+        cluster
+            .testbed
+            .on(node, &["ls".as_ref(), "-l".as_ref(), view.as_os_str()])
+    };
+    let _ = list(leaf).good();
+    cluster.testbed.script(&["fault", "pause"]);
+    let start = Instant::now();
+    let read = cluster
+        .testbed
+        .on(leaf, &["cat".as_ref(), view.join("first/file-007").as_os_str()]);
+    let took = start.elapsed();
+    cluster.testbed.script(&["fault", "resume"]);
+    assert!(!read.status.success(), "there was nobody to answer");
+    assert!(
+        took < Duration::from_secs(10),
+        "a reader waited {took:?} with a deadline of 2 s"
+    );
+    forebay_tests::program::wait_until(
+        "the file is there when the server is back",
+        Duration::from_secs(30),
+        || {
+            let read = cluster
+                .testbed
+                .on(leaf, &["cat".as_ref(), view.join("first/file-007").as_os_str()]);
+            read.status.success() && read.stdout == tree::contents(100_007)
+        },
+    );
+    cluster.down();
+}

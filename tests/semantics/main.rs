@@ -1,0 +1,18 @@
+//! What a view shows is what the source holds: compared on the only node of a job and on a leaf of a real cluster.
+//!
+//! Each module is one part of what programs expect of a file system. Where a view differs from its source on purpose
+//! (it is read-only, its device number and access times are its own), a test says so.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod big;
+mod deep;
+mod directories;
+mod exports;
+mod locks;
+mod memory;
+mod names;
+mod programs;
+mod reading;
+mod refusals;
+mod whole;

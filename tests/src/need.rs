@@ -1,0 +1,72 @@
+//! What a test needs from the machine, and what happens where that is missing.
+//!
+//! A missing thing skips the test with a line `skipped: reason`, which `make test` counts and names. With `CI=true` it
+//! fails the test: the machine that decides about a change must be able to run everything.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A thing that not every machine offers.
+#[derive(Clone, Copy, Debug)]
+pub enum Need {
+    /// Being root.
+    Root,
+    /// Being able to mount FUSE file systems.
+    Fuse,
+    /// Letting users other than root mount FUSE file systems.
+    FuseForUsers,
+    /// A command in `PATH`.
+    Command(&'static str),
+}
+
+impl Need {
+    /// Why this machine does not offer it.
+    #[must_use]
+    pub fn missing(self) -> Option<String> {
+        match self {
+            Self::Root => (!rustix::process::geteuid().is_root()).then(|| "needs root".to_owned()),
+            Self::Fuse => {
+                let opened = std::fs::File::options().read(true).write(true).open("/dev/fuse");
+                opened.err().map(|error| format!("needs /dev/fuse: {error}"))
+            }
+            Self::FuseForUsers => {
+                let mode = std::fs::metadata("/dev/fuse").map(|known| known.mode() & 0o006);
+                let open = mode.is_ok_and(|mode| mode == 0o006);
+                (!open).then(|| "needs a /dev/fuse that everybody may open (mode 0666)".to_owned())
+            }
+            Self::Command(name) => (!in_path(name)).then(|| format!("needs the command {name}")),
+        }
+    }
+}
+
+fn in_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|dir| Path::new(&dir).join(name).is_file())
+}
+
+/// Says that the test is skipped, and why.
+///
+/// # Panics
+/// With `CI=true`, where nothing may be skipped.
+pub fn skip(reason: &str) {
+    assert!(
+        std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+        "must not be skipped with CI=true: {reason}"
+    );
+    println!("skipped: {reason}");
+}
+
+/// Returns from the test, skipped, unless the machine offers all of the `Need`s named.
+#[macro_export]
+macro_rules! require {
+    ($($need:expr),+ $(,)?) => {{
+        #[allow(unused_imports)]
+        use $crate::need::Need::{Command, Fuse, FuseForUsers, Root};
+        if let Some(reason) = [$($need),+].into_iter().find_map($crate::need::Need::missing) {
+            $crate::need::skip(&reason);
+            return;
+        }
+    }};
+}

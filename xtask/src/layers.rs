@@ -1,0 +1,347 @@
+//! Dependencies run one way: types <- wire <- body, core crates, shells, the binary.
+//!
+//! Core crates decide and do no I/O. They get no crate and no part of `std` that has a clock, a socket, a file, a
+//! thread or randomness; what clippy can see of that it refuses by type (`clippy.toml` beside each of them), what
+//! only the text shows is refused here. Shells do I/O and hold no policy, so they know no core crate and not each
+//! other; the binary puts all of them together. Dev-dependencies of shells are free.
+
+use std::collections::BTreeSet;
+
+use crate::Finding;
+use crate::source::{Source, words};
+use crate::tree::{File, Tree};
+
+/// A crate and the crates of ours that its product code may know.
+struct Place {
+    krate: &'static str,
+    knows: &'static [&'static str],
+    core: bool,
+}
+
+const fn core(krate: &'static str, knows: &'static [&'static str]) -> Place {
+    Place {
+        krate,
+        knows,
+        core: true,
+    }
+}
+
+const fn shell(krate: &'static str) -> Place {
+    Place {
+        krate,
+        knows: &["types", "wire", "body"],
+        core: false,
+    }
+}
+
+const PLACES: [Place; 10] = [
+    core("types", &[]),
+    core("wire", &["types"]),
+    // Not core: it holds the one lock that readers and writers of a body share.
+    Place {
+        krate: "body",
+        knows: &["types", "wire"],
+        core: false,
+    },
+    core("overlay", &["types", "wire"]),
+    core("cache", &["types", "wire"]),
+    core("node", &["types", "wire", "overlay", "cache"]),
+    shell("fuse"),
+    shell("transport"),
+    shell("store"),
+    shell("launch"),
+];
+
+/// The one crate that may know all of them.
+const BINARY: &str = "forebay";
+
+/// Crates that do I/O, read clocks, start threads or roll dice.
+const EFFECTFUL_CRATES: [&str; 20] = [
+    "async-std",
+    "chrono",
+    "crossbeam",
+    "fastrand",
+    "getrandom",
+    "libc",
+    "log",
+    "memmap2",
+    "mio",
+    "nix",
+    "num_cpus",
+    "rand",
+    "rayon",
+    "rustix",
+    "smol",
+    "socket2",
+    "time",
+    "tokio",
+    "tracing",
+    "tracing-subscriber",
+];
+
+/// Parts of `std` that do the same.
+const EFFECTFUL_STD: [&str; 11] = [
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "std::sync::mpsc",
+    "std::hash::RandomState",
+    "std::collections::hash_map::RandomState",
+];
+
+/// Dependencies that run the wrong way, and effects in core crates.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = vec![];
+    for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
+        if let Some(krate) = file.krate().filter(|krate| *krate != BINARY) {
+            findings.extend(check_manifest(file, krate));
+        }
+    }
+    for place in PLACES.iter().filter(|place| place.core) {
+        findings.extend(check_lints(tree, place.krate));
+    }
+    for (file, source) in tree.rust().filter(|(file, _)| !file.is_test()) {
+        if file.krate().and_then(place_of).is_some_and(|place| place.core) {
+            findings.extend(check_effects(file, source));
+        }
+    }
+    findings
+}
+
+fn place_of(krate: &str) -> Option<&'static Place> {
+    PLACES.iter().find(|place| place.krate == krate)
+}
+
+fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
+    let Some(place) = place_of(krate) else {
+        return vec![Finding::new(
+            &file.path,
+            1,
+            format!("`{krate}` has no place yet: give it one in xtask/src/layers.rs"),
+        )];
+    };
+    let manifest: toml::Table = match file.text.parse() {
+        Ok(manifest) => manifest,
+        Err(error) => return vec![Finding::new(&file.path, 1, error.to_string())],
+    };
+    let why_not = |name: &str| match name.strip_prefix("forebay-").or((name == BINARY).then_some(BINARY)) {
+        Some(ours) if !place.knows.contains(&ours) => Some(format!("`{krate}` may not know `{ours}`")),
+        None if place.core && EFFECTFUL_CRATES.contains(&name) => {
+            Some(format!("`{krate}` decides and does no I/O: `{name}` is for shells"))
+        }
+        _ => None,
+    };
+    let wrong = dependencies(&manifest, place.core)
+        .into_iter()
+        .filter_map(|name| why_not(&name));
+    wrong.map(|message| Finding::new(&file.path, 1, message)).collect()
+}
+
+/// Names of the dependencies of a manifest, for every target.
+fn dependencies(manifest: &toml::Table, with_dev: bool) -> BTreeSet<String> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let of_targets = targets
+        .into_iter()
+        .flat_map(|targets| targets.values().filter_map(toml::Value::as_table));
+    let kinds: &[&str] = if with_dev {
+        &["dependencies", "build-dependencies", "dev-dependencies"]
+    } else {
+        &["dependencies", "build-dependencies"]
+    };
+    let mut names = BTreeSet::new();
+    for table in std::iter::once(manifest).chain(of_targets) {
+        for listed in kinds.iter().filter_map(|kind| table.get(*kind)?.as_table()) {
+            names.extend(listed.iter().map(|(name, value)| {
+                let renamed = value.get("package").and_then(toml::Value::as_str);
+                renamed.unwrap_or(name).to_owned()
+            }));
+        }
+    }
+    names
+}
+
+/// Every core crate carries the same lints: those of `types`.
+fn check_lints(tree: &Tree, krate: &str) -> Option<Finding> {
+    let lints = |krate: &str| {
+        tree.get(&format!("crates/{krate}/clippy.toml"))
+            .map(|file| file.text.as_str())
+    };
+    tree.get(&format!("crates/{krate}/Cargo.toml"))?;
+    let message = "core crates have one clippy.toml: link it to crates/types/clippy.toml";
+    let differs = lints(krate).is_none() || lints(krate) != lints("types");
+    differs.then(|| Finding::new(&format!("crates/{krate}/clippy.toml"), 1, message))
+}
+
+fn check_effects(file: &File, source: &Source) -> Vec<Finding> {
+    let mut findings = vec![];
+    for (at, path) in std_paths(&source.code) {
+        let within = |part: &&&str| path == **part || path.starts_with(&format!("{part}::"));
+        if let Some(part) = EFFECTFUL_STD.iter().find(within).filter(|_| !source.in_test(at)) {
+            let message = format!("`{part}` in a core crate: time, bytes and seeds come in as arguments");
+            findings.push(Finding::new(&file.path, source.line_of(at), message));
+        }
+    }
+    findings
+}
+
+/// Every path into `std` that the code names, in `use` trees too, with its offset.
+fn std_paths(code: &str) -> Vec<(usize, String)> {
+    let mut paths = vec![];
+    for (at, _) in words(code).filter(|&(_, word)| word == "std") {
+        let is_path = |c: char| c.is_alphanumeric() || "_:{},* \n".contains(c);
+        let len = code[at..].find(|c| !is_path(c)).unwrap_or(code.len() - at);
+        let text: String = code[at..at + len].split_whitespace().collect::<Vec<_>>().join(" ");
+        expand("", &text, &mut |path| paths.push((at, path)));
+    }
+    paths
+}
+
+/// Takes a `use` tree apart; stops at what belongs to none. Returns what is left after it.
+fn expand<'a>(prefix: &str, text: &'a str, found: &mut impl FnMut(String)) -> &'a str {
+    let text = text.trim_start();
+    let len = text
+        .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '*'))
+        .unwrap_or(text.len());
+    let path = if prefix.is_empty() {
+        text[..len].to_owned()
+    } else {
+        format!("{prefix}::{}", &text[..len])
+    };
+    let rest = text[len..].trim_start();
+    let Some(rest) = rest.strip_prefix("::") else {
+        found(path);
+        let renamed = rest
+            .strip_prefix("as ")
+            .map(|name| name.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'));
+        return renamed.unwrap_or(rest);
+    };
+    let Some(mut rest) = rest.trim_start().strip_prefix('{') else {
+        return expand(&path, rest, found);
+    };
+    loop {
+        rest = rest.trim_start();
+        if rest.is_empty() {
+            return rest;
+        }
+        if let Some(after) = rest.strip_prefix('}') {
+            return after;
+        }
+        let before = rest.len();
+        rest = expand(&path, rest, found).trim_start();
+        rest = rest.strip_prefix(',').unwrap_or(rest);
+        if rest.len() == before {
+            return rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(files: &[(&str, &str)]) -> Vec<String> {
+        check(&Tree::made_of(files))
+            .into_iter()
+            .map(|finding| finding.message)
+            .collect()
+    }
+
+    fn manifest(krate: &str, text: &str) -> Vec<String> {
+        let path = format!("crates/{krate}/Cargo.toml");
+        let lints = format!("crates/{krate}/clippy.toml");
+        messages(&[(&path, text), (&lints, "x"), ("crates/types/clippy.toml", "x")])
+    }
+
+    #[test]
+    fn core_knows_core_below_it() {
+        assert!(manifest("node", "[dependencies]\nforebay-cache.workspace = true\nbytes = \"1\"").is_empty());
+        assert_eq!(
+            manifest("cache", "[dependencies]\nforebay-node.workspace = true"),
+            ["`cache` may not know `node`"]
+        );
+        assert_eq!(
+            manifest("cache", "[dependencies]\nforebay-fuse = { path = \"../fuse\" }").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn core_does_no_io() {
+        assert_eq!(manifest("overlay", "[dependencies]\ntokio.workspace = true").len(), 1);
+        assert_eq!(
+            manifest(
+                "overlay",
+                "[dev-dependencies]\nx = { package = \"rustix\", version = \"1\" }"
+            )
+            .len(),
+            1
+        );
+        assert_eq!(
+            manifest("overlay", "[target.'cfg(unix)'.dependencies]\nlibc = \"0.2\"").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn shells_know_neither_core_nor_each_other() {
+        assert!(manifest("store", "[dependencies]\nforebay-body.workspace = true\nrustix = \"1\"").is_empty());
+        assert_eq!(
+            manifest("store", "[dependencies]\nforebay-transport.workspace = true").len(),
+            1
+        );
+        assert_eq!(
+            manifest("fuse", "[dependencies]\nforebay-cache.workspace = true").len(),
+            1
+        );
+        assert_eq!(manifest("fuse", "[dependencies]\nforebay.workspace = true").len(), 1);
+        assert!(manifest("fuse", "[dev-dependencies]\nforebay-store.workspace = true").is_empty());
+    }
+
+    #[test]
+    fn binary_knows_all_and_strangers_need_a_place() {
+        assert!(messages(&[("crates/forebay/Cargo.toml", "[dependencies]\nforebay-node = \"1\"")]).is_empty());
+        assert_eq!(messages(&[("crates/new/Cargo.toml", "")]).len(), 1);
+    }
+
+    #[test]
+    fn core_crates_share_their_lints() {
+        let types = ("crates/types/clippy.toml", "a");
+        assert_eq!(messages(&[("crates/wire/Cargo.toml", ""), types]).len(), 1);
+        assert_eq!(
+            messages(&[("crates/wire/Cargo.toml", ""), types, ("crates/wire/clippy.toml", "b")]).len(),
+            1
+        );
+        assert!(messages(&[("crates/wire/Cargo.toml", ""), types, ("crates/wire/clippy.toml", "a")]).is_empty());
+    }
+
+    #[test]
+    fn finds_effects_however_they_are_named() {
+        for code in [
+            "use std::fs;",
+            "use std::{fmt, io::{self, Write}, net::TcpStream};",
+            "use std::{\n    collections::BTreeMap,\n    time::{Duration, Instant},\n};",
+            "fn f() { std::thread::sleep(d); }",
+            "use std::os::fd::AsFd as _;",
+            "use std::{io as other, env};",
+        ] {
+            assert_eq!(messages(&[("crates/cache/src/a.rs", code)]).len(), 1, "{code}");
+            assert!(messages(&[("crates/store/src/a.rs", code)]).is_empty(), "{code}");
+        }
+    }
+
+    #[test]
+    fn leaves_the_harmless_and_the_tests_alone() {
+        for code in [
+            "use std::time::Duration;\nuse std::io;\nlet f = std::fmt::Debug;",
+            "#[cfg(test)]\nmod tests { use std::fs; }",
+            "// std::fs\nlet a = \"std::fs\";",
+        ] {
+            assert!(messages(&[("crates/cache/src/a.rs", code)]).is_empty(), "{code}");
+        }
+    }
+}
