@@ -30,10 +30,7 @@ impl Body {
     /// A body of `expected_bytes` of which none is there yet.
     #[must_use]
     pub fn growing(expected_bytes: usize) -> Arc<Self> {
-        Arc::new(Self {
-            expected_bytes,
-            state: Mutex::default(),
-        })
+        Arc::new(Self { expected_bytes, state: Mutex::default() })
     }
 
     /// A body that is all there, in pieces that share `bytes`.
@@ -206,12 +203,7 @@ impl Body {
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Body of {} bytes, {} there",
-            self.expected_bytes,
-            self.filled_bytes()
-        )
+        write!(f, "Body of {} bytes, {} there", self.expected_bytes, self.filled_bytes())
     }
 }
 
@@ -226,9 +218,7 @@ impl Drop for Body {
 }
 
 fn take_ready(callbacks: &mut Vec<(usize, Callback)>, filled_bytes: usize) -> Vec<Callback> {
-    let (ready, waiting) = std::mem::take(callbacks)
-        .into_iter()
-        .partition(|(end, _)| *end <= filled_bytes);
+    let (ready, waiting) = std::mem::take(callbacks).into_iter().partition(|(end, _)| *end <= filled_bytes);
     *callbacks = waiting;
     let ready: Vec<(usize, Callback)> = ready;
     ready.into_iter().map(|(_, callback)| callback).collect()
@@ -243,9 +233,7 @@ mod tests {
     fn recorder() -> (Arc<AtomicUsize>, impl FnOnce(Result<(), Errno>) + Send + 'static) {
         let seen = Arc::new(AtomicUsize::new(0));
         let inner = Arc::clone(&seen);
-        (seen, move |outcome| {
-            inner.store(if outcome.is_ok() { 1 } else { 2 }, Ordering::SeqCst)
-        })
+        (seen, move |outcome| inner.store(if outcome.is_ok() { 1 } else { 2 }, Ordering::SeqCst))
     }
 
     #[test]
@@ -259,10 +247,7 @@ mod tests {
         assert_eq!((early.load(Ordering::SeqCst), late.load(Ordering::SeqCst)), (1, 0));
         body.push(Bytes::from_static(b"56789"));
         assert_eq!(late.load(Ordering::SeqCst), 1);
-        assert_eq!(
-            body.slices(3, 4),
-            [Bytes::from_static(b"34"), Bytes::from_static(b"56")]
-        );
+        assert_eq!(body.slices(3, 4), [Bytes::from_static(b"34"), Bytes::from_static(b"56")]);
         assert_eq!(body.contiguous().unwrap(), &b"0123456789"[..]);
     }
 

@@ -20,10 +20,7 @@ impl Pool {
     /// A pool that keeps at most `kept_max` free pieces of `PIECE_BYTES` for later use.
     #[must_use]
     pub fn new(kept_max: usize) -> Self {
-        Self {
-            free: Arc::default(),
-            kept_max,
-        }
+        Self { free: Arc::default(), kept_max }
     }
 
     /// A buffer of `len_bytes`, `PIECE_BYTES` at most. Its contents are unspecified (zero or of an earlier use).
@@ -32,24 +29,13 @@ impl Pool {
     /// When more than `PIECE_BYTES` are asked for.
     #[must_use]
     pub fn take(&self, len_bytes: usize) -> PooledBuffer {
-        assert!(
-            len_bytes <= PIECE_BYTES,
-            "{len_bytes} bytes asked of a pool of {PIECE_BYTES}"
-        );
+        assert!(len_bytes <= PIECE_BYTES, "{len_bytes} bytes asked of a pool of {PIECE_BYTES}");
         if len_bytes <= PIECE_BYTES / 4 {
-            return PooledBuffer {
-                memory: vec![0; len_bytes].into(),
-                len_bytes,
-                pool: None,
-            };
+            return PooledBuffer { memory: vec![0; len_bytes].into(), len_bytes, pool: None };
         }
         let kept = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let memory = kept.unwrap_or_else(|| vec![0; PIECE_BYTES].into());
-        PooledBuffer {
-            memory,
-            len_bytes,
-            pool: Some(self.clone()),
-        }
+        PooledBuffer { memory, len_bytes, pool: Some(self.clone()) }
     }
 
     fn put(&self, memory: Box<[u8]>) {

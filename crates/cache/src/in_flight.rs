@@ -44,12 +44,7 @@ pub struct InFlight<W> {
 
 impl<W> Default for InFlight<W> {
     fn default() -> Self {
-        Self {
-            flights: Map::default(),
-            calls: Map::default(),
-            deadlines: BTreeSet::new(),
-            next: 1,
-        }
+        Self { flights: Map::default(), calls: Map::default(), deadlines: BTreeSet::new(), next: 1 }
     }
 }
 
@@ -66,14 +61,7 @@ impl<W> InFlight<W> {
         self.next += 1;
         self.calls.insert(key.clone(), call);
         self.deadlines.insert((deadline, call));
-        self.flights.insert(
-            call,
-            Flight {
-                key,
-                deadline,
-                waiters: waiter.into_iter().collect(),
-            },
-        );
+        self.flights.insert(call, Flight { key, deadline, waiters: waiter.into_iter().collect() });
         Joined::First(call)
     }
 
@@ -91,9 +79,7 @@ impl<W> InFlight<W> {
         let mut empty = Vec::new();
         for (call, flight) in &mut self.flights {
             let before = flight.waiters.len();
-            let (gone, stay) = std::mem::take(&mut flight.waiters)
-                .into_iter()
-                .partition(|waiter| leaves(waiter));
+            let (gone, stay) = std::mem::take(&mut flight.waiters).into_iter().partition(|waiter| leaves(waiter));
             flight.waiters = stay;
             withdrawn.extend::<Vec<W>>(gone);
             if before > 0 && flight.waiters.is_empty() {
@@ -126,11 +112,7 @@ impl<W> InFlight<W> {
     /// The flights whose time is over, earliest first.
     #[must_use]
     pub fn expired(&self, now: Time) -> Vec<CallId> {
-        self.deadlines
-            .iter()
-            .take_while(|(deadline, _)| *deadline <= now)
-            .map(|(_, call)| *call)
-            .collect()
+        self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, call)| *call).collect()
     }
 
     /// All flights, in the order they started.
@@ -161,9 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(number: u8) -> Key {
-        Key::Listing {
-            dir: ViewPath::new(format!("d{number}").as_bytes()).unwrap(),
-        }
+        Key::Listing { dir: ViewPath::new(format!("d{number}").as_bytes()).unwrap() }
     }
 
     proptest! {

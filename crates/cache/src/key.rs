@@ -12,19 +12,11 @@ pub enum Key {
     /// A directory's complete listing.
     Listing { dir: ViewPath },
     /// The attributes of one page of a listing that came without them.
-    Page {
-        dir: ViewPath,
-        generation: Generation,
-        page: u32,
-    },
+    Page { dir: ViewPath, generation: Generation, page: u32 },
     /// One name in a directory that cannot be listed; kept as a negative answer when it does not exist.
     Name { dir: ViewPath, name: Name },
     /// A chunk of one version of a file.
-    Chunk {
-        file: ViewPath,
-        generation: Generation,
-        index: ChunkIndex,
-    },
+    Chunk { file: ViewPath, generation: Generation, index: ChunkIndex },
     /// Sizes of the file system that holds a path; joined, never kept.
     FileSystem { path: ViewPath },
 }
@@ -35,19 +27,9 @@ impl Key {
     pub fn of(request: &Request) -> Option<Self> {
         Some(match request.clone() {
             Request::Listing { dir } => Self::Listing { dir },
-            Request::Page {
-                dir, generation, page, ..
-            } => Self::Page { dir, generation, page },
+            Request::Page { dir, generation, page, .. } => Self::Page { dir, generation, page },
             Request::Lookup { dir, name } => Self::Name { dir, name },
-            Request::Chunk {
-                file,
-                generation,
-                index,
-            } => Self::Chunk {
-                file,
-                generation,
-                index,
-            },
+            Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
             Request::FileSystem { path } => Self::FileSystem { path },
             Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown => return None,
         })

@@ -72,11 +72,7 @@ impl<B: Clone> Objects<B> {
     pub fn new(budget_bytes: u64) -> Self {
         let expected = (budget_bytes / BYTES_PER_OBJECT).clamp(256, 1 << 20) as usize;
         let slots = Cache::with(expected, budget_bytes, SlotBytes, Hasher::default(), Evictions);
-        Self {
-            slots,
-            counters: Map::default(),
-            pinned_bytes: 0,
-        }
+        Self { slots, counters: Map::default(), pinned_bytes: 0 }
     }
 
     /// The object, counted as a hit or as a miss of `kind`.
@@ -111,15 +107,7 @@ impl<B: Clone> Objects<B> {
         counters.entries += 1;
         counters.bytes += bytes;
         let mut evicted = Vec::new();
-        self.slots.insert_with_lifecycle(
-            key,
-            Slot {
-                object,
-                bytes,
-                pinned: false,
-            },
-            &mut evicted,
-        );
+        self.slots.insert_with_lifecycle(key, Slot { object, bytes, pinned: false }, &mut evicted);
         for (kind, bytes) in evicted {
             self.count_out(kind, bytes);
             self.counters.entry(kind).or_default().evicted += 1;
@@ -201,11 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn chunk(index: u64) -> Key {
-        Key::Chunk {
-            file: ViewPath::root(),
-            generation: Generation::default(),
-            index: ChunkIndex(index),
-        }
+        Key::Chunk { file: ViewPath::root(), generation: Generation::default(), index: ChunkIndex(index) }
     }
 
     proptest! {

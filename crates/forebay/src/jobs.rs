@@ -1,6 +1,6 @@
 //! Which job a command is about, and where its directory is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 use forebay_launch::{Allocation, JobDirectory, bases};
@@ -14,8 +14,11 @@ const DEFAULT_JOB: &str = "default";
 pub const NOT_UP: &str = "is up on this host";
 
 /// The places where jobs of this user lie on this host, the preferred one first.
-pub fn job_bases() -> Vec<PathBuf> {
-    bases(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).as_deref())
+pub fn job_bases(given: Option<&Path>) -> Vec<PathBuf> {
+    match given {
+        Some(given) => vec![given.to_owned()],
+        None => bases(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).as_deref()),
+    }
 }
 
 /// A variable of the environment, as text.
@@ -34,7 +37,7 @@ pub fn name_to_start(settings: &Settings, allocation: Option<&Allocation>) -> St
 /// # Errors
 /// When there is none, or several.
 pub fn find(effective: &Effective) -> anyhow::Result<JobDirectory> {
-    let bases = job_bases();
+    let bases = job_bases(effective.directory()?.as_deref());
     if let Some(job) = effective.job()? {
         let Some(directory) = JobDirectory::find(&bases, &job)? else {
             bail!("no job {job} {NOT_UP}{}", others(&JobDirectory::jobs(&bases)));

@@ -30,6 +30,8 @@ pub struct DaemonOptions {
     pub budget_bytes: u64,
     /// Files above this size are read by the node itself, bytes.
     pub direct_above_bytes: Option<u64>,
+    /// Whether the reader of the backing file system asks early for what programs usually want next.
+    pub anticipate: bool,
     /// Entries up to which a listing carries attributes.
     pub listing_entries_full: usize,
     /// How long a request may take.

@@ -35,7 +35,7 @@ impl RemoteCall {
             .arg(host)
             .arg("--")
             .arg(quoted(&self.program.to_string_lossy()))
-            .args(arguments);
+            .args(arguments.iter().map(|argument| quoted(argument)));
         command
     }
 }

@@ -145,6 +145,12 @@ impl JobDirectory {
         &self.path
     }
 
+    /// The directory that holds the jobs.
+    #[must_use]
+    pub fn base(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     /// The job's name.
     #[must_use]
     pub fn job(&self) -> String {

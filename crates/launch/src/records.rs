@@ -11,7 +11,8 @@ use forebay_types::NodeRank;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{JobDirectory, LaunchError, NodeAddress, Process};
+use crate::slurm::srun_shell;
+use crate::{JobDirectory, LaunchError, NodeAddress, Process, RemoteCall};
 
 /// How far `up` has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,6 +83,20 @@ pub struct NodeRecord {
 }
 
 impl JobRecord {
+    /// How programs are run on the job's hosts; `None` when all are this one.
+    #[must_use]
+    pub fn remote_call(&self) -> Option<RemoteCall> {
+        let shell = match &self.launcher {
+            Launcher::Local => return None,
+            Launcher::Hosts { remote_shell } => remote_shell.clone(),
+            Launcher::Slurm { job_id, .. } => srun_shell(job_id),
+        };
+        Some(RemoteCall {
+            shell,
+            program: self.program.clone(),
+        })
+    }
+
     /// Writes it into the job's directory.
     ///
     /// # Errors

@@ -83,6 +83,24 @@ pub fn slurm_starter(
     })
 }
 
+/// An `srun` that runs one program on one node of an allocation, called as a remote shell is: the host comes next.
+pub(crate) fn srun_shell(job_id: &str) -> Vec<String> {
+    let job = format!("--jobid={job_id}");
+    [
+        "srun",
+        &job,
+        "--overlap",
+        "--nodes=1",
+        "--ntasks=1",
+        "--mpi=none",
+        "--cpu-bind=none",
+        "--quiet",
+        "-w",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,11 +34,7 @@ pub(crate) struct Inodes {
 impl Inodes {
     /// Only the root, which the kernel never forgets.
     pub fn new() -> Self {
-        let mut inodes = Self {
-            by_id: Map::default(),
-            by_path: Map::default(),
-            next: ROOT_INODE.0 + 1,
-        };
+        let mut inodes = Self { by_id: Map::default(), by_path: Map::default(), next: ROOT_INODE.0 + 1 };
         inodes.by_id.insert(ROOT_INODE, Inode::new(ViewPath::root(), None));
         inodes.by_path.insert(ViewPath::root(), ROOT_INODE);
         inodes
@@ -67,13 +63,7 @@ impl Inodes {
         let id = InodeId(self.next);
         self.next += 1;
         self.by_path.insert(path.clone(), id);
-        self.by_id.insert(
-            id,
-            Inode {
-                lookups: 1,
-                ..Inode::new(path, Some(*attributes))
-            },
-        );
+        self.by_id.insert(id, Inode { lookups: 1, ..Inode::new(path, Some(*attributes)) });
         id
     }
 
@@ -113,13 +103,7 @@ impl Inodes {
 impl Inode {
     fn new(path: ViewPath, attributes: Option<Attributes>) -> Self {
         let generation = attributes.map(|attributes| attributes.generation()).unwrap_or_default();
-        Self {
-            path,
-            generation,
-            attributes,
-            read_ahead: ReadAhead::default(),
-            lookups: 0,
-        }
+        Self { path, generation, attributes, read_ahead: ReadAhead::default(), lookups: 0 }
     }
 
     fn may_become(&self, attributes: &Attributes) -> bool {
@@ -134,12 +118,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn file(ino: u64, size_bytes: u64) -> Attributes {
-        Attributes {
-            ino,
-            size_bytes,
-            mode: 0o100_644,
-            ..Attributes::default()
-        }
+        Attributes { ino, size_bytes, mode: 0o100_644, ..Attributes::default() }
     }
 
     proptest! {

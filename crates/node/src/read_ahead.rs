@@ -1,6 +1,6 @@
 //! Which chunks to ask for before a program does.
 //!
-//! Only a file that is read in order gets any, and the window doubles with each chunk that proves the order, so that a
+//! Only a file that is read in order gets any, and the window grows with the chunks that proved the order, so that a
 //! program which reads the head of many files costs the backing file system nothing it did not ask for.
 
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl ReadAhead {
         if index.0 == 0 {
             return 0..0;
         }
-        self.window = (self.window * 2).clamp(1, limits::READ_AHEAD_CHUNKS);
+        self.window = (index.0 / 2).clamp(1, limits::READ_AHEAD_CHUNKS);
         let from = at.max(self.asked);
         let to = (at + self.window).min(size_bytes.div_ceil(CHUNK_BYTES));
         self.asked = self.asked.max(to);
@@ -61,8 +61,9 @@ mod tests {
         let mut state = ReadAhead::default();
         let ahead =
             |state: &mut ReadAhead, index| state.on_read(ChunkIndex(index), u64::MAX).end.saturating_sub(index + 1);
-        let windows: Vec<u64> = (0..7).map(|index| ahead(&mut state, index)).collect();
-        assert_eq!(windows, [0, 1, 2, 4, 8, 8, 8]);
+        let windows: Vec<u64> = (0..20).map(|index| ahead(&mut state, index)).collect();
+        assert_eq!(windows[..6], [0, 1, 1, 1, 2, 2]);
+        assert_eq!(windows[18..], [8, 8]);
     }
 
     #[test]

@@ -44,11 +44,7 @@ impl Tree {
         if root.0 >= node_count {
             return Err(OverlayError::Root(root));
         }
-        Ok(Self {
-            node_count,
-            fan_out,
-            root,
-        })
+        Ok(Self { node_count, fan_out, root })
     }
 
     /// The node that reads the backing file system.
@@ -113,9 +109,7 @@ impl Forest {
     /// # Errors
     /// `OverlayError` for a count or fan-out outside its range.
     pub fn single(node_count: u32, fan_out: u32) -> Result<Self, OverlayError> {
-        Ok(Self {
-            trees: vec![Tree::new(node_count, fan_out, NodeRank(0))?],
-        })
+        Ok(Self { trees: vec![Tree::new(node_count, fan_out, NodeRank(0))?] })
     }
 
     /// The tree that serves a key with this hash.

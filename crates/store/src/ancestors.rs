@@ -19,13 +19,7 @@ pub(crate) fn listing(store: &Store, dir: &ViewPath, ancestor: &Ancestor, table:
             continue;
         };
         let (ino, attributes) = (record.attributes.ino, Some(record.attributes));
-        let entry = ListingEntry {
-            name: name.as_bytes(),
-            kind: Kind::Directory,
-            ino,
-            attributes,
-            target: &[],
-        };
+        let entry = ListingEntry { name: name.as_bytes(), kind: Kind::Directory, ino, attributes, target: &[] };
         builder.push(entry).map_err(refused)?;
     }
     builder.finish(&directory).map_err(refused)
@@ -44,10 +38,7 @@ pub(crate) fn record(
     }
     let path = dir.join(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
     let attributes = attributes(store, &path, table)?;
-    Ok(attributes.map(|attributes| EntryRecord {
-        attributes,
-        target: Vec::new(),
-    }))
+    Ok(attributes.map(|attributes| EntryRecord { attributes, target: Vec::new() }))
 }
 
 /// The attributes of an ancestor or of an export's own directory.

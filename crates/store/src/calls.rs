@@ -21,26 +21,18 @@ pub(crate) struct Calls {
     has_openat2: bool,
 }
 
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS);
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// A place in the tree that is not opened for reading: the base of other calls.
 const BASE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NOCTTY);
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 impl Calls {
     /// Finds out whether `openat2` works here.
     pub(crate) fn new() -> Self {
         let probe = fs::openat2(fs::CWD, "/", BASE, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-        Self {
-            tally: Tally::default(),
-            has_openat2: probe.is_ok(),
-        }
+        Self { tally: Tally::default(), has_openat2: probe.is_ok() }
     }
 
     /// The directory `path` below `base` (`base` itself for the empty path), as a base.
@@ -75,12 +67,7 @@ impl Calls {
 
     /// Attributes of entry `name` of directory `base`, of a link itself, without triggering an automounter.
     pub(crate) fn stat_entry(&self, base: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
-        self.statx(
-            base,
-            name,
-            AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
-            StatxFlags::BASIC_STATS,
-        )
+        self.statx(base, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS)
     }
 
     /// What entry `name` of directory `base` is, as far as this machine knows: the type of an inode never changes, so
@@ -208,13 +195,7 @@ mod tests {
     fn both() -> [Calls; 2] {
         let calls = Calls::new();
         assert!(calls.has_openat2, "the kernels this is tested on have it");
-        [
-            calls,
-            Calls {
-                tally: Tally::default(),
-                has_openat2: false,
-            },
-        ]
+        [calls, Calls { tally: Tally::default(), has_openat2: false }]
     }
 
     #[test]
@@ -238,10 +219,7 @@ mod tests {
             for refused in [&b"up/secret"[..], b"up/base/a"] {
                 assert!(matches!(ino(refused), Err(Errno::ESTALE | Errno::ENOTDIR)));
             }
-            assert!(matches!(
-                calls.directory(base.as_fd(), b"up"),
-                Err(Errno::ESTALE | Errno::ENOTDIR)
-            ));
+            assert!(matches!(calls.directory(base.as_fd(), b"up"), Err(Errno::ESTALE | Errno::ENOTDIR)));
             assert_eq!(calls.file(base.as_fd(), b"link").err(), Some(Errno::ESTALE));
         }
     }

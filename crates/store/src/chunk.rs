@@ -45,11 +45,7 @@ impl Source {
             check_kind(stat.attributes.kind())?;
             let salt = store.numbers.salt(stat.device, file, table);
             if salt.attributes(&stat).generation() == *generation {
-                return Ok(Self {
-                    descriptor,
-                    salt,
-                    generation: *generation,
-                });
+                return Ok(Self { descriptor, salt, generation: *generation });
             }
             store.files.forget_one(file);
             store.directories.forget_line(&dir);
@@ -83,9 +79,7 @@ impl Source {
         while at < len {
             let want = (len - at).min(PIECE_BYTES);
             let mut buffer = store.pool.take(want);
-            let count = store
-                .calls
-                .read(self.descriptor.as_fd(), &mut buffer, index.start_bytes() + at as u64)?;
+            let count = store.calls.read(self.descriptor.as_fd(), &mut buffer, index.start_bytes() + at as u64)?;
             if count < want || !self.is_current(store)? {
                 return Err(Errno::ESTALE);
             }
@@ -117,11 +111,7 @@ fn open(
             store.calls.file(base, name)
         })
     };
-    if generation.size_bytes > CHUNK_BYTES {
-        Ok(store.files.get_or_open(file, open)?.0)
-    } else {
-        open().map(Arc::new)
-    }
+    if generation.size_bytes > CHUNK_BYTES { Ok(store.files.get_or_open(file, open)?.0) } else { open().map(Arc::new) }
 }
 
 fn check_kind(kind: Kind) -> Result<(), Errno> {

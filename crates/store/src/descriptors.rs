@@ -37,10 +37,7 @@ struct Used {
 
 impl Descriptors {
     pub(crate) fn new(bound: usize) -> Self {
-        Self {
-            bound: bound.max(1),
-            state: Mutex::default(),
-        }
+        Self { bound: bound.max(1), state: Mutex::default() }
     }
 
     /// The descriptor of `path`, from `open` unless it is kept already (then `true`).
@@ -72,9 +69,7 @@ impl Descriptors {
     pub(crate) fn deepest(&self, path: &ViewPath, top: &ViewPath) -> Option<(usize, Shared)> {
         let bytes = path.as_bytes();
         let mut state = self.lock();
-        let ends = (top.as_bytes().len() + 1..bytes.len())
-            .rev()
-            .filter(|end| bytes[*end] == b'/');
+        let ends = (top.as_bytes().len() + 1..bytes.len()).rev().filter(|end| bytes[*end] == b'/');
         for end in ends {
             if let Some(shared) = state.filled(&bytes[..end]) {
                 return Some((end, shared));
@@ -140,13 +135,7 @@ impl State {
     fn insert(&mut self, path: &[u8]) -> Slot {
         self.uses += 1;
         let slot = Slot::default();
-        self.slots.insert(
-            path.into(),
-            Used {
-                slot: Arc::clone(&slot),
-                at: self.uses,
-            },
-        );
+        self.slots.insert(path.into(), Used { slot: Arc::clone(&slot), at: self.uses });
         self.order.insert(self.uses, path.into());
         slot
     }
@@ -177,12 +166,7 @@ pub(crate) fn affordable(wanted: usize, concurrency: usize) -> usize {
     let limit = raise_limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let left = (limit / 2).saturating_sub(2 * concurrency) / 2;
     if left < wanted {
-        tracing::warn!(
-            wanted,
-            left,
-            limit,
-            "few files may be open at once: fewer descriptors are kept"
-        );
+        tracing::warn!(wanted, left, limit, "few files may be open at once: fewer descriptors are kept");
     }
     wanted.min(left).max(1)
 }
@@ -193,13 +177,7 @@ fn raise_limit() -> Option<u64> {
     if current == maximum {
         return current;
     }
-    match setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: maximum,
-            maximum,
-        },
-    ) {
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => maximum,
         Err(_) => current,
     }
@@ -216,9 +194,7 @@ mod tests {
     }
 
     fn opened() -> Result<OwnedFd, Errno> {
-        Ok(std::fs::File::open("/dev/null")
-            .map_err(|error| Errno::of(&error))?
-            .into())
+        Ok(std::fs::File::open("/dev/null").map_err(|error| Errno::of(&error))?.into())
     }
 
     fn is_kept(descriptors: &Descriptors, text: &str) -> bool {
@@ -228,14 +204,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_goes_first() {
         let descriptors = Descriptors::new(2);
-        for (text, kept) in [
-            ("a", false),
-            ("b", false),
-            ("a", true),
-            ("c", false),
-            ("a", true),
-            ("b", false),
-        ] {
+        for (text, kept) in [("a", false), ("b", false), ("a", true), ("c", false), ("a", true), ("b", false)] {
             assert_eq!(descriptors.get_or_open(&path(text), opened).unwrap().1, kept, "{text}");
         }
         assert!(is_kept(&descriptors, "a") && is_kept(&descriptors, "b") && !is_kept(&descriptors, "c"));
@@ -246,10 +215,7 @@ mod tests {
     #[test]
     fn a_failed_open_leaves_nothing_behind() {
         let descriptors = Descriptors::new(2);
-        assert_eq!(
-            descriptors.get_or_open(&path("a"), || Err(Errno::EIO)).err(),
-            Some(Errno::EIO)
-        );
+        assert_eq!(descriptors.get_or_open(&path("a"), || Err(Errno::EIO)).err(), Some(Errno::EIO));
         assert!(!is_kept(&descriptors, "a"));
         assert!(descriptors.lock().order.is_empty());
     }

@@ -23,13 +23,7 @@ pub(crate) struct Directory<'a> {
 
 impl<'a> Directory<'a> {
     pub(crate) fn new(store: &'a Store, path: &'a ViewPath, base: BorrowedFd<'a>, table: &'a Table) -> Self {
-        Self {
-            store,
-            path,
-            base,
-            table,
-            points: table.names_in(path),
-        }
+        Self { store, path, base, table, points: table.names_in(path) }
     }
 
     /// What `name` is; `None` when it does not exist or is not shown.
@@ -71,19 +65,13 @@ impl<'a> Directory<'a> {
     /// What inode numbers of `device` are mixed with, for entry `name` or for the directory itself.
     pub(crate) fn salt(&self, device: Device, name: Option<&[u8]>) -> Salt {
         let numbers = &self.store.numbers;
-        let entry = name
-            .filter(|_| !numbers.is_exported(device))
-            .and_then(|name| self.path.join(name).ok());
+        let entry = name.filter(|_| !numbers.is_exported(device)).and_then(|name| self.path.join(name).ok());
         numbers.salt(device, entry.as_ref().unwrap_or(self.path), self.table)
     }
 
     /// Fails for a directory on a device that is never shown.
     pub(crate) fn check_shown(&self, device: Device) -> Result<(), Errno> {
-        if self.store.hides_device(device, self.table)? {
-            Err(Errno::ENOENT)
-        } else {
-            Ok(())
-        }
+        if self.store.hides_device(device, self.table)? { Err(Errno::ENOENT) } else { Ok(()) }
     }
 }
 

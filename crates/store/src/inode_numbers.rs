@@ -25,10 +25,7 @@ impl Salt {
 
     /// The attributes with the view's inode number.
     pub(crate) fn attributes(self, stat: &Stat) -> Attributes {
-        Attributes {
-            ino: self.number(stat.attributes.ino),
-            ..stat.attributes
-        }
+        Attributes { ino: self.number(stat.attributes.ino), ..stat.attributes }
     }
 }
 
@@ -43,11 +40,7 @@ impl InodeNumbers {
         let mut known: Vec<(Device, Salt)> = Vec::new();
         for (device, path) in exports {
             if !known.iter().any(|(other, _)| *other == device) {
-                let salt = if known.is_empty() {
-                    Salt(0)
-                } else {
-                    Salt(hash(path.as_bytes()))
-                };
+                let salt = if known.is_empty() { Salt(0) } else { Salt(hash(path.as_bytes())) };
                 known.push((device, salt));
             }
         }

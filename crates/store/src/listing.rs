@@ -102,9 +102,7 @@ impl Entries {
             && entries.len() > entries_full
         {
             let mut builder = ListingBuilder::new();
-            std::mem::take(entries)
-                .iter()
-                .try_for_each(|entry| entry.push_bare(&mut builder))?;
+            std::mem::take(entries).iter().try_for_each(|entry| entry.push_bare(&mut builder))?;
             *self = Self::Names(builder);
         }
         Ok(())
@@ -115,24 +113,9 @@ impl Entries {
             Self::Names(builder) => builder,
             Self::Full(entries) => {
                 let mut builder = ListingBuilder::new();
-                for Entry {
-                    name,
-                    kind,
-                    ino,
-                    attributes,
-                    target,
-                } in &entries
-                {
+                for Entry { name, kind, ino, attributes, target } in &entries {
                     let (kind, ino, attributes) = (*kind, *ino, *attributes);
-                    builder
-                        .push(ListingEntry {
-                            name,
-                            kind,
-                            ino,
-                            attributes,
-                            target,
-                        })
-                        .map_err(refused)?;
+                    builder.push(ListingEntry { name, kind, ino, attributes, target }).map_err(refused)?;
                 }
                 builder
             }
@@ -144,24 +127,12 @@ impl Entries {
 impl Entry {
     /// As the directory itself tells of it.
     fn bare(name: &[u8], kind: Kind, salt: Salt, ino: u64) -> Self {
-        Self {
-            name: name.into(),
-            kind,
-            ino: salt.number(ino),
-            attributes: None,
-            target: Vec::new(),
-        }
+        Self { name: name.into(), kind, ino: salt.number(ino), attributes: None, target: Vec::new() }
     }
 
     fn push_bare(&self, builder: &mut ListingBuilder) -> Result<(), Errno> {
         let Self { name, kind, ino, .. } = self;
-        let entry = ListingEntry {
-            name,
-            kind: *kind,
-            ino: *ino,
-            attributes: None,
-            target: &[],
-        };
+        let entry = ListingEntry { name, kind: *kind, ino: *ino, attributes: None, target: &[] };
         builder.push(entry).map_err(refused)
     }
 }

@@ -68,10 +68,7 @@ impl Mounts {
     pub(crate) fn open(hidden: Vec<ViewPath>) -> Result<Self, Errno> {
         let mut file = File::open(MOUNTINFO).map_err(|error| Errno::of(&error))?;
         let table = Arc::new(read_table(&mut file, &hidden)?);
-        Ok(Self {
-            hidden,
-            watched: Mutex::new(Watched { file, table }),
-        })
+        Ok(Self { hidden, watched: Mutex::new(Watched { file, table }) })
     }
 
     /// The table as it is now. The lock is held while the kernel copies its own memory, never for a file system.
@@ -95,9 +92,7 @@ fn has_changed(file: &File) -> Result<bool, Errno> {
 
 fn read_table(file: &mut File, hidden: &[ViewPath]) -> Result<Table, Errno> {
     let mut text = Vec::new();
-    file.rewind()
-        .and_then(|()| file.read_to_end(&mut text))
-        .map_err(|error| Errno::of(&error))?;
+    file.rewind().and_then(|()| file.read_to_end(&mut text)).map_err(|error| Errno::of(&error))?;
     Ok(Table::new(&text, hidden))
 }
 
@@ -119,30 +114,15 @@ impl Table {
         let mounts: Vec<Mount> = text.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect();
         let tree = Tree::new(&mounts);
         let mut points = BTreeMap::new();
-        for mount in mounts
-            .iter()
-            .filter(|mount| tree.top_at(&mount.point) == Some(mount.id))
-        {
-            let point = Point {
-                device: Some(mount.device),
-                is_hidden: is_hidden_type(&mount.file_system),
-            };
+        for mount in mounts.iter().filter(|mount| tree.top_at(&mount.point) == Some(mount.id)) {
+            let point = Point { device: Some(mount.device), is_hidden: is_hidden_type(&mount.file_system) };
             points.insert(mount.point.clone(), point);
         }
         for path in hidden {
             let device = points.get(path.as_bytes()).and_then(|point| point.device);
-            points.insert(
-                path.as_bytes().into(),
-                Point {
-                    device,
-                    is_hidden: true,
-                },
-            );
+            points.insert(path.as_bytes().into(), Point { device, is_hidden: true });
         }
-        let types = mounts
-            .into_iter()
-            .map(|mount| (mount.device, mount.file_system))
-            .collect();
+        let types = mounts.into_iter().map(|mount| (mount.device, mount.file_system)).collect();
         Self { points, types }
     }
 
@@ -171,16 +151,13 @@ impl Table {
         if !dir.is_root() {
             prefix.push(b'/');
         }
-        let below = self
-            .points
-            .range::<[u8], _>((Bound::Included(&prefix[..]), Bound::Unbounded))
-            .map_while(|(path, point)| {
+        let below = self.points.range::<[u8], _>((Bound::Included(&prefix[..]), Bound::Unbounded)).map_while(
+            |(path, point)| {
                 let name = path.strip_prefix(&prefix[..])?;
                 Some((name, point.is_hidden))
-            });
-        below
-            .filter(|(name, _)| !name.is_empty() && !name.contains(&b'/'))
-            .collect()
+            },
+        );
+        below.filter(|(name, _)| !name.is_empty() && !name.contains(&b'/')).collect()
     }
 
     /// The outermost mount point at or above `path` that is on `device`.
@@ -200,9 +177,7 @@ pub(crate) fn absolute(path: &Path) -> Option<ViewPath> {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => path,
     };
-    ViewPath::from_absolute(resolved.as_os_str().as_bytes())
-        .ok()
-        .filter(|path| !path.is_root())
+    ViewPath::from_absolute(resolved.as_os_str().as_bytes()).ok().filter(|path| !path.is_root())
 }
 
 #[cfg(test)]
@@ -245,36 +220,21 @@ impl Mount {
         let mut text = || std::str::from_utf8(fields.next()?).ok();
         let (id, parent) = (text()?.parse().ok()?, text()?.parse().ok()?);
         let (major, minor) = text()?.split_once(':')?;
-        let device = Device {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-        };
+        let device = Device { major: major.parse().ok()?, minor: minor.parse().ok()? };
         let point = unescape(fields.nth(1)?.strip_prefix(b"/")?);
         let file_system = fields.skip_while(|field| *field != b"-").nth(1)?;
         let file_system = String::from_utf8_lossy(&unescape(file_system)).into_owned();
-        Some(Self {
-            id,
-            parent,
-            device,
-            point,
-            file_system,
-        })
+        Some(Self { id, parent, device, point, file_system })
     }
 }
 
 /// Undoes the octal escapes (`\040`) of space, tab, newline, backslash and hash.
 fn unescape(text: &[u8]) -> Box<[u8]> {
-    let digit = |at: usize| {
-        text.get(at)
-            .filter(|byte| matches!(byte, b'0'..=b'7'))
-            .map(|byte| byte - b'0')
-    };
+    let digit = |at: usize| text.get(at).filter(|byte| matches!(byte, b'0'..=b'7')).map(|byte| byte - b'0');
     let mut bytes = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
-        let octal = (text[at] == b'\\')
-            .then(|| Some((digit(at + 1)?, digit(at + 2)?, digit(at + 3)?)))
-            .flatten();
+        let octal = (text[at] == b'\\').then(|| Some((digit(at + 1)?, digit(at + 2)?, digit(at + 3)?))).flatten();
         if let Some((high, middle, low)) = octal {
             bytes.push((high << 6) | (middle << 3) | low);
             at += 4;
@@ -296,18 +256,9 @@ impl<'a> Tree<'a> {
     fn new(mounts: &'a [Mount]) -> Self {
         let by_id: HashMap<u64, &Mount> = mounts.iter().map(|mount| (mount.id, mount)).collect();
         let is_root = |mount: &&Mount| mount.parent == mount.id || !by_id.contains_key(&mount.parent);
-        let root = mounts
-            .iter()
-            .filter(is_root)
-            .min_by_key(|mount| mount.point.len())
-            .map(|mount| mount.id);
+        let root = mounts.iter().filter(is_root).min_by_key(|mount| mount.point.len()).map(|mount| mount.id);
         let children = mounts.iter().filter(|mount| mount.parent != mount.id);
-        Self {
-            root,
-            children: children
-                .map(|mount| ((mount.parent, &*mount.point), mount.id))
-                .collect(),
-        }
+        Self { root, children: children.map(|mount| ((mount.parent, &*mount.point), mount.id)).collect() }
     }
 
     /// The mount that holds `path`.
@@ -362,20 +313,14 @@ mod tests {
         for shown in ["", "tmp", "tmp/viewer", "net", "net/x", "soft/lib/x", "a"] {
             assert!(!table.hides(&path(shown), &root), "{shown}");
         }
-        assert!(
-            !table.hides(&path("dev/shm/x"), &path("dev/shm")),
-            "an export of its own is shown"
-        );
+        assert!(!table.hides(&path("dev/shm/x"), &path("dev/shm")), "an export of its own is shown");
     }
 
     #[test]
     fn a_mount_that_is_covered_does_not_hide_what_covers_it() {
         let table = table();
         assert!(!table.hides(&path("cover/proc"), &ViewPath::root()));
-        assert!(
-            !table.hides(&path("net/x"), &ViewPath::root()),
-            "mounted by the automounter"
-        );
+        assert!(!table.hides(&path("net/x"), &ViewPath::root()), "mounted by the automounter");
     }
 
     #[test]

@@ -59,20 +59,12 @@ impl Namespace {
         let exports = fold(exports, table)?;
         let paths: Vec<ViewPath> = exports.iter().map(|export| export.path.clone()).collect();
         let ancestors = open_ancestors(&paths, calls)?;
-        Ok(Self {
-            exports,
-            paths,
-            ancestors,
-        })
+        Ok(Self { exports, paths, ancestors })
     }
 
     /// Where `path` is; `None` where the view shows nothing.
     pub(crate) fn place(&self, path: &ViewPath) -> Option<Place<'_>> {
-        let inside = self
-            .exports
-            .iter()
-            .find(|export| path.is_within(&export.path))
-            .map(Place::Inside);
+        let inside = self.exports.iter().find(|export| path.is_within(&export.path)).map(Place::Inside);
         inside.or_else(|| self.ancestors.get(path).map(Place::Above))
     }
 
@@ -97,31 +89,19 @@ fn open_export(given: &Path, calls: &Calls, table: &Table) -> Result<Export, Sto
     let failed = |errno: Errno| match errno {
         Errno::ENOENT => StoreError::Missing { path: given.into() },
         Errno::ENOTDIR => StoreError::NotDirectory { path: given.into() },
-        errno => StoreError::Unreadable {
-            path: given.into(),
-            errno,
-        },
+        errno => StoreError::Unreadable { path: given.into(), errno },
     };
     let canonical = std::fs::canonicalize(given).map_err(|error| failed(Errno::of(&error)))?;
-    let path = ViewPath::from_absolute(canonical.as_os_str().as_bytes()).map_err(|reason| StoreError::Path {
-        path: canonical.clone(),
-        reason,
-    })?;
+    let path = ViewPath::from_absolute(canonical.as_os_str().as_bytes())
+        .map_err(|reason| StoreError::Path { path: canonical.clone(), reason })?;
     let descriptor = open_absolute(&path, calls).map_err(failed)?;
     let stat = calls.stat_open(descriptor.as_fd()).map_err(failed)?;
     if table.hides_device(stat.device) {
         let file_system = table.type_of(stat.device).unwrap_or_default().into();
-        return Err(StoreError::NotServed {
-            path: given.into(),
-            file_system,
-        });
+        return Err(StoreError::NotServed { path: given.into(), file_system });
     }
     calls.listable(descriptor.as_fd()).map_err(failed)?;
-    Ok(Export {
-        path,
-        descriptor,
-        device: stat.device,
-    })
+    Ok(Export { path, descriptor, device: stat.device })
 }
 
 /// Keeps of several exports within one another the outermost, in the order given.
@@ -131,21 +111,14 @@ fn fold(exports: Vec<Export>, table: &Table) -> Result<Vec<Export>, StoreError> 
     for export in exports {
         if let Some(outer) = kept.iter().find(|outer| export.path.is_within(&outer.path)) {
             if table.hides(&export.path, &outer.path) {
-                return Err(StoreError::Hidden {
-                    inner: display(&export.path),
-                    outer: display(&outer.path),
-                });
+                return Err(StoreError::Hidden { inner: display(&export.path), outer: display(&outer.path) });
             }
             continue;
         }
-        if let Some(inner) = kept
-            .iter()
-            .find(|inner| inner.path.is_within(&export.path) && table.hides(&inner.path, &export.path))
+        if let Some(inner) =
+            kept.iter().find(|inner| inner.path.is_within(&export.path) && table.hides(&inner.path, &export.path))
         {
-            return Err(StoreError::Hidden {
-                inner: display(&inner.path),
-                outer: display(&export.path),
-            });
+            return Err(StoreError::Hidden { inner: display(&inner.path), outer: display(&export.path) });
         }
         kept.retain(|inner| !inner.path.is_within(&export.path));
         kept.push(export);
@@ -158,10 +131,7 @@ fn open_ancestors(exports: &[ViewPath], calls: &Calls) -> Result<BTreeMap<ViewPa
     for export in exports {
         let mut at = export.clone();
         while let Some((parent, name)) = at.split() {
-            let failed = |errno| StoreError::Unreadable {
-                path: parent.to_string().into(),
-                errno,
-            };
+            let failed = |errno| StoreError::Unreadable { path: parent.to_string().into(), errno };
             // The bytes are a component of a path, which is a name.
             let Ok(name) = Name::new(name) else { break };
             if let Some(known) = ancestors.get_mut(&parent) {
@@ -171,13 +141,7 @@ fn open_ancestors(exports: &[ViewPath], calls: &Calls) -> Result<BTreeMap<ViewPa
                 break;
             }
             let descriptor = open_absolute(&parent, calls).map_err(failed)?;
-            ancestors.insert(
-                parent.clone(),
-                Ancestor {
-                    descriptor,
-                    children: vec![name],
-                },
-            );
+            ancestors.insert(parent.clone(), Ancestor { descriptor, children: vec![name] });
             at = parent;
         }
     }

@@ -26,11 +26,7 @@ pub(crate) struct Permit<'a>(&'a Permits);
 
 impl Permits {
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            limit: limit.max(1) as u64,
-            state: Mutex::default(),
-            freed: Condvar::new(),
-        }
+        Self { limit: limit.max(1) as u64, state: Mutex::default(), freed: Condvar::new() }
     }
 
     /// Waits for the right to one operation.
@@ -50,17 +46,8 @@ impl Permits {
 
     /// `counters` with the figures kept here.
     pub(crate) fn complete(&self, counters: Counters) -> Counters {
-        let State {
-            under_way,
-            under_way_most,
-            waits,
-        } = *self.lock();
-        Counters {
-            under_way,
-            under_way_most,
-            waits,
-            ..counters
-        }
+        let State { under_way, under_way_most, waits } = *self.lock();
+        Counters { under_way, under_way_most, waits, ..counters }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -20,11 +20,8 @@ pub(crate) struct Stat {
 
 /// What a generation is made of, and no more: a request for the access time makes FUSE file systems ask their server
 /// again after every read.
-pub(crate) const GENERATION_FIELDS: StatxFlags = StatxFlags::TYPE
-    .union(StatxFlags::INO)
-    .union(StatxFlags::SIZE)
-    .union(StatxFlags::MTIME)
-    .union(StatxFlags::CTIME);
+pub(crate) const GENERATION_FIELDS: StatxFlags =
+    StatxFlags::TYPE.union(StatxFlags::INO).union(StatxFlags::SIZE).union(StatxFlags::MTIME).union(StatxFlags::CTIME);
 
 impl From<&Statx> for Stat {
     fn from(statx: &Statx) -> Self {
@@ -42,19 +39,13 @@ impl From<&Statx> for Stat {
             rdev: encode_device(statx.stx_rdev_major, statx.stx_rdev_minor),
             blksize: statx.stx_blksize,
         };
-        let device = Device {
-            major: statx.stx_dev_major,
-            minor: statx.stx_dev_minor,
-        };
+        let device = Device { major: statx.stx_dev_major, minor: statx.stx_dev_minor };
         Self { attributes, device }
     }
 }
 
 fn timestamp(time: StatxTimestamp) -> Timestamp {
-    Timestamp {
-        seconds: time.tv_sec,
-        nanos: time.tv_nsec,
-    }
+    Timestamp { seconds: time.tv_sec, nanos: time.tv_nsec }
 }
 
 /// `new_encode_dev` of the kernel (`include/linux/kdev_t.h`): minor bits 0-7, major, minor bits 8-19.

@@ -98,10 +98,9 @@ impl Store {
     /// Of the directory or of any of the names, other than `ENOENT` of a name.
     pub fn page(&self, dir: &ViewPath, names: &[Name]) -> Result<Vec<Option<EntryRecord>>, Errno> {
         self.operation(|table| match self.place(dir, table)? {
-            Place::Above(ancestor) => names
-                .iter()
-                .map(|name| ancestors::record(self, dir, ancestor, name, table))
-                .collect(),
+            Place::Above(ancestor) => {
+                names.iter().map(|name| ancestors::record(self, dir, ancestor, name, table)).collect()
+            }
             Place::Inside(export) => self.in_directory(export, dir, |base| {
                 let directory = Directory::new(self, dir, base, table);
                 names.iter().map(|name| directory.record(name.as_bytes())).collect()
@@ -144,16 +143,14 @@ impl Store {
     /// # Errors
     /// As the backing file system gave it.
     pub fn file_system(&self, path: &ViewPath) -> Result<FileSystem, Errno> {
-        self.operation(
-            |table| match (self.place(path, table)?, self.namespace.fixed(path), path.split()) {
-                (_, Some(fixed), _) => self.calls.file_system(fixed.as_fd()),
-                (Place::Inside(export), None, Some((dir, name))) => self.in_directory(export, &dir, |base| {
-                    let place = self.calls.place(base, name)?;
-                    self.calls.file_system(place.as_fd())
-                }),
-                _ => Err(Errno::ENOENT),
-            },
-        )
+        self.operation(|table| match (self.place(path, table)?, self.namespace.fixed(path), path.split()) {
+            (_, Some(fixed), _) => self.calls.file_system(fixed.as_fd()),
+            (Place::Inside(export), None, Some((dir, name))) => self.in_directory(export, &dir, |base| {
+                let place = self.calls.place(base, name)?;
+                self.calls.file_system(place.as_fd())
+            }),
+            _ => Err(Errno::ENOENT),
+        })
     }
 
     /// Closes all descriptors that are kept for later use.

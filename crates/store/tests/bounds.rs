@@ -35,20 +35,14 @@ fn reading_2000_files_keeps_to_the_bound_of_descriptors() {
         })
         .collect();
     let before = open_descriptors();
-    let options = StoreOptions {
-        descriptors: BOUND,
-        concurrency: THREADS,
-        ..options(&[tree.path("")])
-    };
+    let options = StoreOptions { descriptors: BOUND, concurrency: THREADS, ..options(&[tree.path("")]) };
     let store = Store::open(options).unwrap();
     let (next, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let body = store
-                        .read_chunk(&view(file), &generation(file), ChunkIndex(1), |_| ())
-                        .unwrap();
+                    let body = store.read_chunk(&view(file), &generation(file), ChunkIndex(1), |_| ()).unwrap();
                     assert_eq!(body.contiguous().unwrap(), &b"\0"[..]);
                     most.fetch_max(open_descriptors(), Ordering::SeqCst);
                 }
@@ -70,11 +64,7 @@ fn no_more_operations_than_allowed_are_under_way() {
     let _turn = TURN.lock().unwrap();
     let tree = Tree::new();
     let file = tree.write("file", "x");
-    let store = Store::open(StoreOptions {
-        concurrency: 2,
-        ..options(&[tree.path("")])
-    })
-    .unwrap();
+    let store = Store::open(StoreOptions { concurrency: 2, ..options(&[tree.path("")]) }).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let begun = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -88,17 +78,12 @@ fn no_more_operations_than_allowed_are_under_way() {
                         std::thread::yield_now();
                     }
                 };
-                store
-                    .read_chunk(&view(&file), &generation(&file), ChunkIndex(0), started)
-                    .unwrap();
+                store.read_chunk(&view(&file), &generation(&file), ChunkIndex(0), started).unwrap();
             });
         }
     });
     let counters = store.counters();
-    assert_eq!(
-        (begun.into_inner(), counters.under_way, counters.under_way_most),
-        (5, 0, 2)
-    );
+    assert_eq!((begun.into_inner(), counters.under_way, counters.under_way_most), (5, 0, 2));
     assert_eq!(counters.waits, 3);
 }
 

@@ -17,9 +17,7 @@ use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Generation, PIECE_BYTES, chu
 use rustix::fs::{CWD, FileType, Mode};
 
 fn contents(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3])
-        .collect()
+    (0..len).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
 }
 
 fn read(store: &Store, file: &Path, index: u64) -> Result<Vec<u8>, Errno> {
@@ -32,16 +30,7 @@ fn every_chunk_has_the_bytes_of_the_file() {
     let tree = Tree::new();
     let store = tree.store();
     let chunk = CHUNK_BYTES as usize;
-    for len in [
-        0,
-        1,
-        PIECE_BYTES,
-        PIECE_BYTES + 1,
-        chunk - 1,
-        chunk,
-        chunk + 1,
-        2 * chunk + PIECE_BYTES + 77,
-    ] {
+    for len in [0, 1, PIECE_BYTES, PIECE_BYTES + 1, chunk - 1, chunk, chunk + 1, 2 * chunk + PIECE_BYTES + 77] {
         let bytes = contents(len);
         let file = tree.write(&format!("file{len}"), &bytes);
         let parts = (0..3).map(|index| read(&store, &file, index).unwrap());
@@ -88,18 +77,11 @@ fn the_body_grows_while_the_chunk_is_read() {
         assert_eq!((body.filled_bytes(), body.expected_bytes()), (0, CHUNK_BYTES as usize));
         for end in (1..=8).map(|piece| piece * PIECE_BYTES) {
             let (seen, growing) = (Arc::clone(&inner), Arc::downgrade(&body));
-            body.when_filled(end, move |_| {
-                seen.lock().unwrap().push(growing.upgrade().unwrap().filled_bytes())
-            });
+            body.when_filled(end, move |_| seen.lock().unwrap().push(growing.upgrade().unwrap().filled_bytes()));
         }
     };
-    store
-        .read_chunk(&view(&file), &generation(&file), ChunkIndex(0), started)
-        .unwrap();
-    assert_eq!(
-        *seen.lock().unwrap(),
-        (1..=8).map(|piece| piece * PIECE_BYTES).collect::<Vec<_>>()
-    );
+    store.read_chunk(&view(&file), &generation(&file), ChunkIndex(0), started).unwrap();
+    assert_eq!(*seen.lock().unwrap(), (1..=8).map(|piece| piece * PIECE_BYTES).collect::<Vec<_>>());
 }
 
 #[test]
@@ -108,24 +90,12 @@ fn another_version_than_asked_for_is_never_begun() {
     let file = tree.write("file", "12345");
     let store = tree.store();
     let right = generation(&file);
-    let later = |time: forebay_types::Timestamp| forebay_types::Timestamp {
-        seconds: time.seconds + 1,
-        ..time
-    };
+    let later = |time: forebay_types::Timestamp| forebay_types::Timestamp { seconds: time.seconds + 1, ..time };
     let wrong = [
-        Generation {
-            ino: right.ino + 1,
-            ..right
-        },
+        Generation { ino: right.ino + 1, ..right },
         Generation { size_bytes: 4, ..right },
-        Generation {
-            mtime: later(right.mtime),
-            ..right
-        },
-        Generation {
-            ctime: later(right.ctime),
-            ..right
-        },
+        Generation { mtime: later(right.mtime), ..right },
+        Generation { ctime: later(right.ctime), ..right },
     ];
     for wrong in wrong {
         let outcome = store.read_chunk(&view(&file), &wrong, ChunkIndex(0), |_| panic!("begun"));
@@ -141,9 +111,7 @@ fn read_while(file: &Path, store: &Store, after_bytes: usize, change: fn(&Path))
         body.when_filled(after_bytes, move |_| change(&path));
         *kept.lock().unwrap() = Some(body);
     };
-    let errno = store
-        .read_chunk(&view(file), &generation(file), ChunkIndex(0), started)
-        .unwrap_err();
+    let errno = store.read_chunk(&view(file), &generation(file), ChunkIndex(0), started).unwrap_err();
     let body = kept.into_inner().unwrap().unwrap();
     assert_eq!(body.failure(), Some(errno));
     (errno, body.filled_bytes())
@@ -153,28 +121,12 @@ fn read_while(file: &Path, store: &Store, after_bytes: usize, change: fn(&Path))
 fn a_file_that_changes_while_it_is_read_stops_at_the_last_good_piece() {
     let tree = Tree::new();
     let store = tree.store();
-    let grow = |path: &Path| {
-        File::options()
-            .write(true)
-            .open(path)
-            .unwrap()
-            .set_len(9 << 20)
-            .unwrap()
-    };
-    let shrink = |path: &Path| {
-        File::options()
-            .write(true)
-            .open(path)
-            .unwrap()
-            .set_len(PIECE_BYTES as u64)
-            .unwrap()
-    };
+    let grow = |path: &Path| File::options().write(true).open(path).unwrap().set_len(9 << 20).unwrap();
+    let shrink = |path: &Path| File::options().write(true).open(path).unwrap().set_len(PIECE_BYTES as u64).unwrap();
     let overwrite = |path: &Path| {
         let handle = File::options().write(true).open(path).unwrap();
         handle.write_all_at(b"other", 0).unwrap();
-        handle
-            .set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1))
-            .unwrap();
+        handle.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
     };
     let replace = |path: &Path| {
         fs::write(path.with_extension("new"), "new").unwrap();
@@ -184,11 +136,7 @@ fn a_file_that_changes_while_it_is_read_stops_at_the_last_good_piece() {
         for after in [0, PIECE_BYTES, 3 * PIECE_BYTES] {
             for len in [CHUNK_BYTES as usize, 2 * CHUNK_BYTES as usize] {
                 let file = tree.write(&format!("f{index}-{after}-{len}"), contents(len));
-                assert_eq!(
-                    read_while(&file, &store, after, change),
-                    (Errno::ESTALE, after),
-                    "change {index}"
-                );
+                assert_eq!(read_while(&file, &store, after, change), (Errno::ESTALE, after), "change {index}");
             }
         }
     }
@@ -231,9 +179,7 @@ fn only_files_are_opened() {
     tree.make_dir("dir");
     let refusal = |below: &str| {
         let path = tree.path(below);
-        store
-            .read_chunk(&view(&path), &generation(&path), ChunkIndex(0), |_| panic!("begun"))
-            .err()
+        store.read_chunk(&view(&path), &generation(&path), ChunkIndex(0), |_| panic!("begun")).err()
     };
     assert_eq!(refusal("fifo"), Some(Errno::EINVAL));
     assert_eq!(refusal("socket"), Some(Errno::EINVAL));
@@ -247,10 +193,7 @@ fn only_files_are_opened() {
     rustix::fs::mknodat(CWD, tree.path("null"), FileType::CharacterDevice, Mode::RUSR, null).unwrap();
     assert_eq!(refusal("null"), Some(Errno::EINVAL));
     assert_eq!(store.listing(&view(&tree.path(""))).unwrap().len(), 6);
-    let record = store
-        .lookup(&view(&tree.path("")), &fixture::name("null"))
-        .unwrap()
-        .unwrap();
+    let record = store.lookup(&view(&tree.path("")), &fixture::name("null")).unwrap().unwrap();
     assert_eq!(record.attributes.rdev, 0x103);
 }
 

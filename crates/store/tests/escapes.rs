@@ -16,13 +16,7 @@ fn a_directory_replaced_by_a_link_leads_nowhere() {
     tree.make_dir("outside/sub");
     let secret = tree.write("outside/sub/secret", "secret");
     tree.make_dir("export/dir/sub");
-    for link in [
-        "../outside",
-        "/",
-        &tree.path("outside").to_string_lossy(),
-        "/proc/self/root",
-        "dir2",
-    ] {
+    for link in ["../outside", "/", &tree.path("outside").to_string_lossy(), "/proc/self/root", "dir2"] {
         let store = Store::open(options(&[tree.path("export")])).unwrap();
         fs::rename(tree.path("export/dir"), tree.path("export/kept")).unwrap();
         symlink(link, tree.path("export/dir")).unwrap();
@@ -30,10 +24,7 @@ fn a_directory_replaced_by_a_link_leads_nowhere() {
             let dir = tree.view(dir);
             let allowed = [refusal, Errno::ESTALE, Errno::ENOTDIR];
             assert!(allowed.contains(&store.listing(&dir).unwrap_err()), "{link}");
-            assert!(
-                allowed.contains(&store.lookup(&dir, &name("secret")).unwrap_err()),
-                "{link}"
-            );
+            assert!(allowed.contains(&store.lookup(&dir, &name("secret")).unwrap_err()), "{link}");
             let file = dir.join(b"secret").unwrap();
             let read = store.read_chunk(&file, &generation(&secret), ChunkIndex(0), |_| panic!("begun"));
             assert!(allowed.contains(&read.unwrap_err()), "{link}");
@@ -54,9 +45,7 @@ fn a_link_is_told_about_and_never_followed() {
     let record = store.lookup(&tree.view("export"), &name("link")).unwrap().unwrap();
     assert_eq!(record.target, b"../secret");
     for generation in [generation(&secret), record.attributes.generation()] {
-        let read = store.read_chunk(&tree.view("export/link"), &generation, ChunkIndex(0), |_| {
-            panic!("begun")
-        });
+        let read = store.read_chunk(&tree.view("export/link"), &generation, ChunkIndex(0), |_| panic!("begun"));
         assert_eq!(read.err(), Some(Errno::ESTALE));
     }
 }

@@ -24,26 +24,17 @@ fn every_bad_export_is_named_with_what_to_do() {
     assert!(matches!(refusal(&[tree.path("absent")]), StoreError::Missing { .. }));
     assert!(matches!(refusal(&[tree.path("dangling")]), StoreError::Missing { .. }));
     assert!(matches!(refusal(&[tree.path("round")]), StoreError::Unreadable { .. }));
-    assert!(matches!(
-        refusal(&[file.join("below")]),
-        StoreError::NotDirectory { .. }
-    ));
+    assert!(matches!(refusal(&[file.join("below")]), StoreError::NotDirectory { .. }));
     let error = refusal(&[tree.path(""), file.clone()]);
     assert!(matches!(error, StoreError::NotDirectory { .. }));
     let text = error.to_string();
-    assert!(
-        text.contains(file.to_str().unwrap()) && text.contains("export the directory"),
-        "{text}"
-    );
+    assert!(text.contains(file.to_str().unwrap()) && text.contains("export the directory"), "{text}");
 }
 
 #[test]
 fn a_kernel_file_system_is_not_served() {
     let error = refusal(&["/proc/self".into()]);
-    assert!(
-        matches!(&error, StoreError::NotServed { file_system, .. } if file_system == "proc"),
-        "{error}"
-    );
+    assert!(matches!(&error, StoreError::NotServed { file_system, .. } if file_system == "proc"), "{error}");
     let text = refusal(&["/".into(), "/proc/1".into()]).to_string();
     assert!(text.contains("/proc/1"), "{text}");
 }
@@ -56,10 +47,7 @@ fn links_are_resolved_and_exports_within_others_folded() {
     symlink("outer", tree.path("link")).unwrap();
     let exports = |given: &[PathBuf]| Store::open(options(given)).unwrap().exports().to_vec();
     assert_eq!(exports(&[tree.path("link")]), [view(&outer)]);
-    assert_eq!(
-        exports(&[inner.clone(), other.clone(), outer.clone()]),
-        [view(&other), view(&outer)]
-    );
+    assert_eq!(exports(&[inner.clone(), other.clone(), outer.clone()]), [view(&other), view(&outer)]);
     assert_eq!(
         exports(&[outer.clone(), tree.path("link/inner"), outer.join("."), other.clone()]),
         [view(&outer), view(&other)]

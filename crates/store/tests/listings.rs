@@ -23,13 +23,8 @@ use rustix::fs::{CWD, FileType, Mode};
 fn expected(dir: &Path) -> BTreeMap<Vec<u8>, (Attributes, Vec<u8>)> {
     let entry = |entry: std::io::Result<fs::DirEntry>| {
         let entry = entry.unwrap();
-        let target = fs::read_link(entry.path())
-            .map(|path| path.into_os_string().into_vec())
-            .unwrap_or_default();
-        (
-            entry.file_name().into_vec(),
-            (settled(attributes(&entry.path())), target),
-        )
+        let target = fs::read_link(entry.path()).map(|path| path.into_os_string().into_vec()).unwrap_or_default();
+        (entry.file_name().into_vec(), (settled(attributes(&entry.path())), target))
     };
     fs::read_dir(dir).unwrap().map(entry).collect()
 }
@@ -37,14 +32,7 @@ fn expected(dir: &Path) -> BTreeMap<Vec<u8>, (Attributes, Vec<u8>)> {
 /// Reading a link updates its access time, and there is no way to read it without: left out.
 fn settled(attributes: Attributes) -> Attributes {
     let is_link = attributes.kind() == Kind::Symlink;
-    if is_link {
-        Attributes {
-            atime: Timestamp::default(),
-            ..attributes
-        }
-    } else {
-        attributes
-    }
+    if is_link { Attributes { atime: Timestamp::default(), ..attributes } } else { attributes }
 }
 
 fn found(listing: &Listing) -> BTreeMap<Vec<u8>, (Attributes, Vec<u8>)> {
@@ -69,10 +57,7 @@ fn compare(store: &Store, dir: &Path) {
     assert_eq!(page.last(), Some(&None));
     names.pop();
     for (name, record) in names.iter().zip(page) {
-        assert_eq!(
-            store.lookup(&view(dir), name).unwrap().unwrap().target,
-            record.as_ref().unwrap().target
-        );
+        assert_eq!(store.lookup(&view(dir), name).unwrap().unwrap().target, record.as_ref().unwrap().target);
         let record = record.unwrap();
         assert_eq!((settled(record.attributes), record.target), expected[name.as_bytes()]);
         let path = dir.join(OsStr::from_bytes(name.as_bytes()));
@@ -118,11 +103,7 @@ fn build(root: &Path, steps: &[Step]) {
             Step::Dir(name) => dirs.extend(fs::create_dir(path(name)).ok().map(|()| path(name))),
             Step::File(name, len) => {
                 let free = fs::symlink_metadata(path(name)).is_err();
-                files.extend(free.then(|| {
-                    fs::write(path(name), vec![7; *len as usize])
-                        .map(|()| path(name))
-                        .unwrap()
-                }));
+                files.extend(free.then(|| fs::write(path(name), vec![7; *len as usize]).map(|()| path(name)).unwrap()));
             }
             Step::Link(name, target) => drop(symlink(OsStr::from_bytes(target), path(name))),
             Step::HardLink(name, at) if !files.is_empty() => drop(fs::hard_link(at.get(&files), path(name))),
@@ -146,13 +127,7 @@ proptest! {
 #[test]
 fn names_of_any_bytes_and_full_length_are_shown() {
     let tree = Tree::new();
-    for name in [
-        vec![b'n'; 255],
-        vec![0xff; 255],
-        b"a\nb".to_vec(),
-        b"\xc3\x28".to_vec(),
-        b" \\040\t".to_vec(),
-    ] {
+    for name in [vec![b'n'; 255], vec![0xff; 255], b"a\nb".to_vec(), b"\xc3\x28".to_vec(), b" \\040\t".to_vec()] {
         fs::write(tree.path("").join(OsStr::from_bytes(&name)), &name).unwrap();
         fs::create_dir(tree.path("").join(OsStr::from_bytes(&name)).with_extension("d")).unwrap_or_default();
     }
@@ -172,25 +147,14 @@ fn deep_paths_up_to_the_limit_are_reached() {
         at.push(name);
     }
     let last = "f".repeat(4096 - at.as_os_str().len() - 1);
-    rustix::fs::openat(
-        &dir,
-        &last,
-        rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY,
-        Mode::RUSR,
-    )
-    .unwrap();
+    rustix::fs::openat(&dir, &last, rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY, Mode::RUSR).unwrap();
     let store = tree.store();
     let listing = store.listing(&view(&at)).unwrap();
     assert_eq!(listing.entry(0).name, last.as_bytes());
     let path = view(&at).join(last.as_bytes()).unwrap();
     assert_eq!(path.as_bytes().len(), 4095);
     let generation = listing.entry(0).attributes.unwrap().generation();
-    assert!(
-        store
-            .read_chunk(&path, &generation, forebay_types::ChunkIndex(0), |_| ())
-            .unwrap()
-            .is_whole()
-    );
+    assert!(store.read_chunk(&path, &generation, forebay_types::ChunkIndex(0), |_| ()).unwrap().is_whole());
     assert!(store.file_system(&path).unwrap().blocks > 0);
 }
 
@@ -200,11 +164,7 @@ fn a_large_directory_is_listed_by_names_alone() {
     let tree = Tree::new();
     let dir = rustix::fs::open(tree.path(""), rustix::fs::OFlags::PATH, Mode::empty()).unwrap();
     for index in 0..COUNT {
-        let kind = if index % 1000 == 0 {
-            FileType::Fifo
-        } else {
-            FileType::RegularFile
-        };
+        let kind = if index % 1000 == 0 { FileType::Fifo } else { FileType::RegularFile };
         rustix::fs::mknodat(&dir, format!("f{index:06}"), kind, Mode::RUSR, 0).unwrap();
     }
     let store = tree.store();
@@ -229,10 +189,7 @@ fn the_limit_itself_still_has_attributes() {
     let tree = Tree::new();
     (0..20).for_each(|index| drop(tree.write(&format!("f{index}"), "")));
     let at = |limit| {
-        let options = forebay_store::StoreOptions {
-            listing_entries_full: limit,
-            ..options(&[tree.path("")])
-        };
+        let options = forebay_store::StoreOptions { listing_entries_full: limit, ..options(&[tree.path("")]) };
         let listing = Store::open(options).unwrap().listing(&tree.view("")).unwrap();
         assert_eq!(listing.len(), 20);
         listing.entries().filter(|entry| entry.attributes.is_some()).count()
@@ -302,13 +259,7 @@ fn entries_that_come_and_go_never_hide_those_that_stay() {
         });
         for _ in 0..100 {
             let listing = store.listing(&tree.view("")).unwrap();
-            assert_eq!(
-                listing
-                    .entries()
-                    .filter(|entry| entry.name.starts_with(b"stays"))
-                    .count(),
-                300
-            );
+            assert_eq!(listing.entries().filter(|entry| entry.name.starts_with(b"stays")).count(), 300);
         }
         done.store(true, Ordering::SeqCst);
     });
@@ -358,10 +309,7 @@ fn what_may_not_be_read_is_refused_and_what_may_not_be_asked_about_is_kept() {
         assert!(store.lookup(&tree.view("searched"), &name("file")).unwrap().is_some());
         let names = store.listing(&tree.view("names")).unwrap();
         let entry = names.entry(0);
-        assert_eq!(
-            (entry.name, entry.kind, entry.attributes),
-            (&b"file"[..], Kind::File, None)
-        );
+        assert_eq!((entry.name, entry.kind, entry.attributes), (&b"file"[..], Kind::File, None));
         assert_eq!(store.lookup(&tree.view("names"), &name("file")), Err(Errno::EACCES));
         let refused = Store::open(options(&[tree.path("closed")])).err().unwrap().to_string();
         assert!(refused.contains("closed") && refused.contains("EACCES"), "{refused}");
@@ -374,16 +322,11 @@ fn reading_leaves_no_access_time_behind_where_the_owner_reads() {
     let tree = Tree::new();
     let file = tree.write("file", vec![1; 4096]);
     let past = std::time::SystemTime::UNIX_EPOCH;
-    fs::File::open(&file)
-        .unwrap()
-        .set_times(fs::FileTimes::new().set_accessed(past))
-        .unwrap();
+    fs::File::open(&file).unwrap().set_times(fs::FileTimes::new().set_accessed(past)).unwrap();
     let before = (attributes(&file), attributes(&tree.path("")));
     let store = tree.store();
     store.listing(&tree.view("")).unwrap();
     let generation = before.0.generation();
-    store
-        .read_chunk(&tree.view("file"), &generation, forebay_types::ChunkIndex(0), |_| ())
-        .unwrap();
+    store.read_chunk(&tree.view("file"), &generation, forebay_types::ChunkIndex(0), |_| ()).unwrap();
     assert_eq!((attributes(&file), attributes(&tree.path(""))), before);
 }

@@ -32,10 +32,7 @@ fn mount_unanswered(kind: &str, at: &Path) -> File {
 
 fn names(store: &Store, tree: &Tree, below: &str) -> Vec<String> {
     let listing = store.listing(&tree.view(below)).unwrap();
-    listing
-        .entries()
-        .map(|entry| String::from_utf8(entry.name.to_vec()).unwrap())
-        .collect()
+    listing.entries().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()).collect()
 }
 
 #[test]
@@ -59,10 +56,7 @@ fn kernel_file_systems_are_hidden_and_real_ones_shown() {
             assert_eq!(store.file_system(&tree.view(hidden)), Err(Errno::ENOENT));
         }
         let (file, any) = (tree.view("proc/version"), Generation::default());
-        assert_eq!(
-            store.read_chunk(&file, &any, ChunkIndex(0), |_| ()).err(),
-            Some(Errno::ENOENT)
-        );
+        assert_eq!(store.read_chunk(&file, &any, ChunkIndex(0), |_| ()).err(), Some(Errno::ENOENT));
         unmount(tree.path("proc"), UnmountFlags::empty()).unwrap();
         assert_eq!(names(&store, tree, ""), ["plain", "proc", "tmpfs"]);
     });
@@ -114,11 +108,7 @@ fn a_view_inside_an_export_is_never_asked() {
     };
     let thread = std::thread::spawn(run);
     let outcome = finished.recv_timeout(Duration::from_secs(60));
-    assert_ne!(
-        outcome,
-        Err(mpsc::RecvTimeoutError::Timeout),
-        "the store waits for a view"
-    );
+    assert_ne!(outcome, Err(mpsc::RecvTimeoutError::Timeout), "the store waits for a view");
     thread.join().unwrap();
 }
 
@@ -127,16 +117,8 @@ fn hidden_paths_are_hidden_whatever_they_are() {
     let tree = Tree::new();
     tree.make_dir("state/run");
     tree.make_dir("kept");
-    let hidden = vec![
-        tree.path("state"),
-        tree.path("kept/../kept/view"),
-        "/absent/view".into(),
-    ];
-    let store = Store::open(StoreOptions {
-        hidden,
-        ..options(&[tree.path("")])
-    })
-    .unwrap();
+    let hidden = vec![tree.path("state"), tree.path("kept/../kept/view"), "/absent/view".into()];
+    let store = Store::open(StoreOptions { hidden, ..options(&[tree.path("")]) }).unwrap();
     tree.make_dir("kept/view");
     assert_eq!(names(&store, &tree, ""), ["kept"]);
     assert!(names(&store, &tree, "kept").is_empty());
@@ -159,11 +141,7 @@ fn inode_numbers_of_two_devices_never_meet_and_agree_everywhere() {
         let raw = |below: &str| fs::symlink_metadata(tree.path(below)).unwrap().ino();
         assert_eq!(raw("a/one"), raw("b/one"), "two new file systems count alike");
         let full = tree.store();
-        let bare = Store::open(StoreOptions {
-            listing_entries_full: 0,
-            ..options(&[tree.path("")])
-        })
-        .unwrap();
+        let bare = Store::open(StoreOptions { listing_entries_full: 0, ..options(&[tree.path("")]) }).unwrap();
         let ino = |store: &Store, dir: &str, entry: &str| {
             let listing = store.listing(&tree.view(dir)).unwrap();
             listing.entry(listing.find(entry.as_bytes()).unwrap()).ino
@@ -171,26 +149,16 @@ fn inode_numbers_of_two_devices_never_meet_and_agree_everywhere() {
         for (dir, entry) in [("", "a"), ("", "b"), ("", "own"), ("a", "one"), ("b", "two")] {
             let record = full.lookup(&tree.view(dir), &name(entry)).unwrap().unwrap();
             assert_eq!(ino(&full, dir, entry), record.attributes.ino);
-            assert_eq!(
-                ino(&bare, dir, entry),
-                record.attributes.ino,
-                "names alone: {dir}/{entry}"
-            );
+            assert_eq!(ino(&bare, dir, entry), record.attributes.ino, "names alone: {dir}/{entry}");
         }
         assert_eq!(ino(&full, "", "own"), raw("own"));
         assert_eq!(ino(&full, "a", "one"), ino(&full, "a", "two"), "hard links stay joined");
         assert_ne!(ino(&full, "a", "one"), ino(&full, "b", "one"));
         assert_ne!(ino(&full, "", "a"), ino(&full, "", "b"));
-        assert_eq!(
-            full.listing(&tree.view("a")).unwrap().directory().ino,
-            ino(&full, "", "a")
-        );
+        assert_eq!(full.listing(&tree.view("a")).unwrap().directory().ino, ino(&full, "", "a"));
         let record = full.lookup(&tree.view("a"), &name("one")).unwrap().unwrap();
         let read = |generation: &Generation| full.read_chunk(&tree.view("a/one"), generation, ChunkIndex(0), |_| ());
-        assert_eq!(
-            read(&record.attributes.generation()).unwrap().contiguous().unwrap(),
-            &b"1"[..]
-        );
+        assert_eq!(read(&record.attributes.generation()).unwrap().contiguous().unwrap(), &b"1"[..]);
         assert_eq!(read(&generation(&tree.path("a/one"))).err(), Some(Errno::ESTALE));
     });
 }
@@ -204,18 +172,8 @@ fn exports_on_two_devices_are_told_apart() {
         tree.write("first/file", "");
         tree.write("second/file", "");
         let store = Store::open(options(&[first, second])).unwrap();
-        let ino = |dir: &str| {
-            store
-                .lookup(&tree.view(dir), &name("file"))
-                .unwrap()
-                .unwrap()
-                .attributes
-                .ino
-        };
-        assert_eq!(
-            ino("first"),
-            fs::symlink_metadata(tree.path("first/file")).unwrap().ino()
-        );
+        let ino = |dir: &str| store.lookup(&tree.view(dir), &name("file")).unwrap().unwrap().attributes.ino;
+        assert_eq!(ino("first"), fs::symlink_metadata(tree.path("first/file")).unwrap().ino());
         assert_ne!(ino("second"), ino("first"));
         let listing = store.listing(&tree.view("")).unwrap();
         let inos: Vec<u64> = listing.entries().map(|entry| entry.ino).collect();
@@ -230,10 +188,7 @@ fn an_export_hidden_by_another_is_refused() {
         mount_new("devpts", &tree.path("pts"));
         let under = tree.make_dir("under");
         mount_new("tmpfs", &under);
-        let refused = Store::open(StoreOptions {
-            hidden: vec![under.clone()],
-            ..options(&[tree.path(""), under])
-        });
+        let refused = Store::open(StoreOptions { hidden: vec![under.clone()], ..options(&[tree.path(""), under]) });
         assert!(matches!(refused.err(), Some(StoreError::Hidden { .. })));
         let refused = Store::open(options(&[tree.path("pts")]));
         assert!(matches!(refused.err(), Some(StoreError::NotServed { .. })));

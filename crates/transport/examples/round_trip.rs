@@ -41,10 +41,7 @@ fn main() -> Result<()> {
     let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     let mut addresses = Vec::new();
     for listener in &listeners {
-        addresses.push(Address::Tcp {
-            host: "127.0.0.1".to_owned(),
-            port: listener.local_addr()?.port(),
-        });
+        addresses.push(Address::Tcp { host: "127.0.0.1".to_owned(), port: listener.local_addr()?.port() });
     }
     let service: Arc<dyn Service> = Arc::new(Probes(vec![7; 4 << 20].into()));
     let [root, leaf] = listeners;
@@ -69,16 +66,11 @@ fn main() -> Result<()> {
 }
 
 fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(work)
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 async fn probe(leaf: &Endpoint, payload_bytes: u32) -> Result<()> {
-    let reply = leaf
-        .call(NodeRank(0), Request::Probe { payload_bytes }, DEADLINE)
-        .await?;
+    let reply = leaf.call(NodeRank(0), Request::Probe { payload_bytes }, DEADLINE).await?;
     reply.body.context("no body")?.whole_bytes().await?;
     Ok(())
 }
@@ -86,11 +78,7 @@ async fn probe(leaf: &Endpoint, payload_bytes: u32) -> Result<()> {
 async fn round_trips(leaf: &Endpoint) -> Result<()> {
     println!("payload bytes   p50 us   p99 us");
     for payload_bytes in PAYLOADS_BYTES {
-        let rounds = if payload_bytes < 1 << 20 {
-            ROUND_TRIPS
-        } else {
-            ROUND_TRIPS / 10
-        };
+        let rounds = if payload_bytes < 1 << 20 { ROUND_TRIPS } else { ROUND_TRIPS / 10 };
         let mut times_us = Vec::with_capacity(rounds);
         for round in 0..rounds + rounds / 10 {
             let start = Instant::now();
@@ -100,11 +88,7 @@ async fn round_trips(leaf: &Endpoint) -> Result<()> {
             }
         }
         times_us.sort_by(f64::total_cmp);
-        println!(
-            "{payload_bytes:13} {:8.1} {:8.1}",
-            times_us[rounds / 2],
-            times_us[rounds * 99 / 100]
-        );
+        println!("{payload_bytes:13} {:8.1} {:8.1}", times_us[rounds / 2], times_us[rounds * 99 / 100]);
     }
     Ok(())
 }
@@ -141,11 +125,7 @@ async fn bulk(leaf: &Endpoint) -> Result<()> {
     }
     let gigabytes = f64::from(bodies) * f64::from(1u32 << 20) / 1e9;
     let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-    println!(
-        "1 MiB bodies, 4 at a time: {:.2} CPU s/GB, {:.2} GB/s",
-        cpu / gigabytes,
-        gigabytes / wall
-    );
+    println!("1 MiB bodies, 4 at a time: {:.2} CPU s/GB, {:.2} GB/s", cpu / gigabytes, gigabytes / wall);
     Ok(())
 }
 
@@ -165,11 +145,7 @@ async fn small_requests(leaf: &Endpoint) -> Result<()> {
     }
     let requests = f64::from(batches * batch);
     let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-    println!(
-        "1 KiB bodies, 64 at a time: {:.1} CPU us each, {:.0} a second",
-        cpu / requests * 1e6,
-        requests / wall
-    );
+    println!("1 KiB bodies, 64 at a time: {:.1} CPU us each, {:.0} a second", cpu / requests * 1e6, requests / wall);
     Ok(())
 }
 

@@ -41,11 +41,7 @@ struct Half {
 
 impl Doorway {
     pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
-        lock(&self.sessions)
-            .values()
-            .filter(|session| !session.has_ended())
-            .cloned()
-            .collect()
+        lock(&self.sessions).values().filter(|session| !session.has_ended()).cloned().collect()
     }
 
     pub(crate) fn close_sessions(&self) {
@@ -70,9 +66,7 @@ pub(crate) async fn accept_peers(shared: Arc<Shared>, mut listener: Listener, se
         match listener.accept().await {
             Ok(stream) => {
                 fails = false;
-                shared
-                    .tasks
-                    .spawn(let_in(Arc::clone(&shared), stream, Arc::clone(&service), place));
+                shared.tasks.spawn(let_in(Arc::clone(&shared), stream, Arc::clone(&service), place));
             }
             Err(error) => {
                 if !std::mem::replace(&mut fails, true) {
@@ -122,14 +116,7 @@ async fn pair(
             }
             _ => {
                 let (other, waiter) = oneshot::channel();
-                halves.insert(
-                    hello.from,
-                    Half {
-                        session: hello.session,
-                        class: hello.class,
-                        other,
-                    },
-                );
+                halves.insert(hello.from, Half { session: hello.session, class: hello.class, other });
                 waiter
             }
         }

@@ -102,11 +102,7 @@ pub(crate) async fn send_bodies(
     mut inbox: mpsc::Receiver<ToBulk>,
     mut writer: FrameWriter,
 ) -> io::Result<()> {
-    let mut bodies = Bodies {
-        session,
-        sending: VecDeque::new(),
-        flushing: Vec::new(),
-    };
+    let mut bodies = Bodies { session, sending: VecDeque::new(), flushing: Vec::new() };
     while std::future::poll_fn(|context| bodies.gather(context, &mut inbox, &mut writer)).await {
         writer.write().await?;
     }
@@ -135,11 +131,7 @@ impl Bodies {
             }
         }
         self.fill(context, writer);
-        if writer.is_empty() {
-            Poll::Pending
-        } else {
-            Poll::Ready(true)
-        }
+        if writer.is_empty() { Poll::Pending } else { Poll::Ready(true) }
     }
 
     fn take(&mut self, told: ToBulk) {

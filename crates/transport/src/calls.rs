@@ -93,14 +93,7 @@ impl Calls {
             return Err(end);
         }
         let stream = state.free_stream();
-        state.streams.insert(
-            stream,
-            Call {
-                deadline,
-                phase: Phase::Waiting(sender),
-                _place: place,
-            },
-        );
+        state.streams.insert(stream, Call { deadline, phase: Phase::Waiting(sender), _place: place });
         state.deadlines.insert((deadline, stream));
         if state.sleeping_until.is_none_or(|until| deadline < until) {
             state.sleeping_until = Some(deadline);
@@ -126,26 +119,14 @@ impl Calls {
             let waiting = state.remove(stream).and_then(Call::into_waiting);
             drop(state);
             let body = has_body(&answer.outcome, total_bytes).then(|| Body::whole(first));
-            reply(
-                waiting,
-                Reply {
-                    outcome: answer.outcome,
-                    body,
-                },
-            );
+            reply(waiting, Reply { outcome: answer.outcome, body });
             return Ok(Tell::Nothing);
         }
         let body = Body::growing(total_bytes);
         let waiting = state.start_receiving(stream, &body, first.len());
         drop(state);
         body.push(first);
-        reply(
-            waiting,
-            Reply {
-                outcome: answer.outcome,
-                body: Some(body),
-            },
-        );
+        reply(waiting, Reply { outcome: answer.outcome, body: Some(body) });
         Ok(Tell::Nothing)
     }
 
@@ -187,11 +168,7 @@ impl Calls {
         }
         let call = state.remove(stream);
         drop(state);
-        if let Some(Call {
-            phase: Phase::Receiving(receiving),
-            ..
-        }) = call
-        {
+        if let Some(Call { phase: Phase::Receiving(receiving), .. }) = call {
             fail(&receiving, errno);
         }
         Ok(())
@@ -200,10 +177,7 @@ impl Calls {
     /// Whoever waited for the answer is gone; whether the peer must be told.
     pub(crate) fn abandon(&self, stream: u32) -> bool {
         let mut state = lock(&self.state);
-        let waits = state
-            .streams
-            .get(&stream)
-            .is_some_and(|call| matches!(call.phase, Phase::Waiting(_)));
+        let waits = state.streams.get(&stream).is_some_and(|call| matches!(call.phase, Phase::Waiting(_)));
         waits && state.remove(stream).is_some()
     }
 
@@ -331,11 +305,7 @@ impl Receiving {
         let window = self.granted_bytes.saturating_sub(self.received_bytes);
         let taken = limits::BODY_CREDIT_BYTES - window;
         let needed = self.granted_bytes < self.total_bytes;
-        let grant = if needed && taken >= limits::BODY_GRANT_BYTES {
-            taken
-        } else {
-            0
-        };
+        let grant = if needed && taken >= limits::BODY_GRANT_BYTES { taken } else { 0 };
         self.granted_bytes += grant;
         Ok((grant, self.received_bytes == self.total_bytes))
     }
@@ -405,12 +375,8 @@ mod tests {
     #[test]
     fn a_chunk_takes_two_grants_at_most() {
         let total_bytes = 1 << 20;
-        let mut receiving = Receiving {
-            body: Weak::new(),
-            total_bytes,
-            received_bytes: 0,
-            granted_bytes: limits::BODY_CREDIT_BYTES,
-        };
+        let mut receiving =
+            Receiving { body: Weak::new(), total_bytes, received_bytes: 0, granted_bytes: limits::BODY_CREDIT_BYTES };
         let grants = (0..8).filter(|_| receiving.take(PIECE_BYTES).unwrap().0 > 0).count();
         assert_eq!(grants, 2);
     }

@@ -77,12 +77,7 @@ impl Endpoint {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(Self::start_on(
-            options,
-            Connector::Tcp,
-            Listener::Tcp(listener),
-            service,
-        ))
+        Ok(Self::start_on(options, Connector::Tcp, Listener::Tcp(listener), service))
     }
 
     /// The same on a network within the process. An endpoint that had the rank before can no longer be reached.
@@ -99,11 +94,7 @@ impl Endpoint {
     fn start_on(options: EndpointOptions, connector: Connector, listener: Listener, service: Arc<dyn Service>) -> Self {
         let nodes = options.addresses.len();
         let shared = Arc::new(Shared {
-            identity: Identity {
-                job: options.job,
-                rank: options.rank,
-                nodes,
-            },
+            identity: Identity { job: options.job, rank: options.rank, nodes },
             handshake_deadline: options.handshake_deadline,
             counts: Arc::default(),
             doorway: Doorway::default(),
@@ -193,11 +184,7 @@ impl Endpoint {
 
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Endpoint of node {} in job {:?}",
-            self.shared.identity.rank, self.shared.identity.job
-        )
+        write!(f, "Endpoint of node {} in job {:?}", self.shared.identity.rank, self.shared.identity.job)
     }
 }
 
@@ -252,12 +239,8 @@ impl Shared {
     /// Both connections at once: they find each other at the other end by the session's number.
     async fn shake_hands(&self, to: NodeRank) -> Result<(Greeted, Greeted), CallError> {
         let session = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let both = async {
-            tokio::try_join!(
-                self.open(to, Class::Control, session),
-                self.open(to, Class::Bulk, session)
-            )
-        };
+        let both =
+            async { tokio::try_join!(self.open(to, Class::Control, session), self.open(to, Class::Bulk, session)) };
         match timeout(self.connect_deadline, both).await {
             Ok(outcome) => outcome,
             Err(_) => Err(self.unreachable(to, io::ErrorKind::TimedOut.into())),
@@ -265,32 +248,20 @@ impl Shared {
     }
 
     async fn open(&self, to: NodeRank, class: Class, session: u64) -> Result<Greeted, CallError> {
-        let stream = self
-            .connector
-            .connect(&self.peers, to)
-            .await
-            .map_err(|error| self.unreachable(to, error))?;
-        greet(stream, &self.identity, (to, class, session), &self.counts)
-            .await
-            .map_err(|refusal| CallError::Refused {
-                to,
-                address: self.address(to),
-                source: Arc::new(refusal),
-            })
+        let stream = self.connector.connect(&self.peers, to).await.map_err(|error| self.unreachable(to, error))?;
+        greet(stream, &self.identity, (to, class, session), &self.counts).await.map_err(|refusal| CallError::Refused {
+            to,
+            address: self.address(to),
+            source: Arc::new(refusal),
+        })
     }
 
     fn unreachable(&self, to: NodeRank, error: io::Error) -> CallError {
-        CallError::Unreachable {
-            to,
-            address: self.address(to),
-            source: Arc::new(error),
-        }
+        CallError::Unreachable { to, address: self.address(to), source: Arc::new(error) }
     }
 
     fn address(&self, to: NodeRank) -> String {
-        self.peers
-            .address(to)
-            .map_or_else(|| "no address".to_owned(), ToString::to_string)
+        self.peers.address(to).map_or_else(|| "no address".to_owned(), ToString::to_string)
     }
 }
 
@@ -302,10 +273,7 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     fn new() -> Self {
-        Self {
-            runtime: Handle::current(),
-            set: Mutex::new(Some(JoinSet::new())),
-        }
+        Self { runtime: Handle::current(), set: Mutex::new(Some(JoinSet::new())) }
     }
 
     /// Starts a task; `None` when the endpoint is shutting down and the task was dropped instead.

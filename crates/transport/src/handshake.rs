@@ -35,10 +35,7 @@ pub(crate) struct Greeted {
 impl Greeted {
     fn new(stream: Stream, counts: &Arc<Counts>) -> Self {
         let reader = FrameReader::new(stream.reader, Arc::clone(counts));
-        Self {
-            reader,
-            writer: FrameWriter::new(stream.writer, Arc::clone(counts)),
-        }
+        Self { reader, writer: FrameWriter::new(stream.writer, Arc::clone(counts)) }
     }
 
     async fn say(&mut self, hello: &Hello) -> Result<(), Refusal> {
@@ -78,10 +75,7 @@ pub(crate) async fn greet(
     let theirs = connection.hear().await?;
     check(identity, &theirs)?;
     if theirs.from != to {
-        return Err(Refusal::Rank {
-            from: theirs.from,
-            to: theirs.to,
-        });
+        return Err(Refusal::Rank { from: theirs.from, to: theirs.to });
     }
     if (theirs.class, theirs.session) != (class, session) {
         return Err(Refusal::Session);
@@ -104,9 +98,7 @@ pub(crate) async fn welcome(
         }
         Err(refusal) => return Err(refusal),
     };
-    connection
-        .say(&hello(identity, theirs.from, theirs.class, theirs.session))
-        .await?;
+    connection.say(&hello(identity, theirs.from, theirs.class, theirs.session)).await?;
     check(identity, &theirs)?;
     Ok((theirs, connection))
 }
@@ -126,16 +118,10 @@ fn hello(identity: &Identity, to: NodeRank, class: Class, session: u64) -> Hello
 
 fn check(identity: &Identity, theirs: &Hello) -> Result<(), Refusal> {
     if theirs.job != identity.job {
-        return Err(Refusal::Job {
-            theirs: theirs.job.clone(),
-            ours: identity.job.clone(),
-        });
+        return Err(Refusal::Job { theirs: theirs.job.clone(), ours: identity.job.clone() });
     }
     if theirs.to != identity.rank || theirs.from.0 as usize >= identity.nodes {
-        return Err(Refusal::Rank {
-            from: theirs.from,
-            to: theirs.to,
-        });
+        return Err(Refusal::Rank { from: theirs.from, to: theirs.to });
     }
     Ok(())
 }
@@ -151,11 +137,7 @@ fn other_version(message: &[u8]) -> Refusal {
         version |= u32::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
             let theirs = u16::try_from(version).unwrap_or(u16::MAX);
-            return if theirs == PROTOCOL_VERSION {
-                Refusal::Stranger
-            } else {
-                Refusal::Version { theirs }
-            };
+            return if theirs == PROTOCOL_VERSION { Refusal::Stranger } else { Refusal::Version { theirs } };
         }
     }
     Refusal::Stranger
@@ -178,16 +160,7 @@ mod tests {
         let hello = |version| {
             let class = Class::Control;
             let (job, from, to) = (String::new(), NodeRank(0), NodeRank(0));
-            Hello {
-                magic: MAGIC,
-                version,
-                job,
-                from,
-                to,
-                class,
-                session: 0,
-                authentication: vec![],
-            }
+            Hello { magic: MAGIC, version, job, from, to, class, session: 0, authentication: vec![] }
         };
         for version in [0, 2, 127, 128, 300, u16::MAX] {
             let mut message = encode(&hello(version));
@@ -196,13 +169,7 @@ mod tests {
         }
         let mut same = encode(&hello(PROTOCOL_VERSION));
         same.push(1);
-        for stranger in [
-            &same[..],
-            b"",
-            b"GET / HTTP",
-            &MAGIC,
-            &[&MAGIC[..], &[0xff; 9]].concat(),
-        ] {
+        for stranger in [&same[..], b"", b"GET / HTTP", &MAGIC, &[&MAGIC[..], &[0xff; 9]].concat()] {
             assert!(matches!(other_version(stranger), Refusal::Stranger), "{stranger:?}");
         }
     }

@@ -55,14 +55,7 @@ impl Link {
     ) -> Arc<Self> {
         let (outbox, inbox) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
         let places = Arc::new(Semaphore::new(limits::PEER_REQUESTS_MAX));
-        let link = Arc::new(Self {
-            to,
-            calls: Calls::default(),
-            places,
-            outbox,
-            counts,
-            tasks: Mutex::default(),
-        });
+        let link = Arc::new(Self { to, calls: Calls::default(), places, outbox, counts, tasks: Mutex::default() });
         let handles = [
             tasks.spawn(Arc::clone(&link).write(inbox, control.writer)),
             tasks.spawn(Arc::clone(&link).read(control.reader, None, pool.clone())),
@@ -92,21 +85,10 @@ impl Link {
     ) -> Result<Asked, CallError> {
         let place = self.place(deadline, after).await?;
         let (stream, waiter) = self.calls.open(deadline, place).map_err(|end| self.error(end, after))?;
-        let asked = Asked {
-            link: Arc::clone(self),
-            stream,
-            waiter,
-            after,
-        };
+        let asked = Asked { link: Arc::clone(self), stream, waiter, after };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let remaining_ms = u32::try_from(remaining.as_millis()).unwrap_or(u32::MAX).max(1);
-        self.send(Outgoing::request(
-            stream,
-            &TimedRequest {
-                remaining_ms,
-                request: request.clone(),
-            },
-        ));
+        self.send(Outgoing::request(stream, &TimedRequest { remaining_ms, request: request.clone() }));
         self.counts.request_sent();
         Ok(asked)
     }

@@ -30,10 +30,7 @@ impl Network {
     /// A network for ranks `0..nodes`, none of which listens yet.
     #[must_use]
     pub fn new(nodes: u32) -> Self {
-        Self {
-            nodes,
-            listeners: Arc::default(),
-        }
+        Self { nodes, listeners: Arc::default() }
     }
 
     /// The address book of this network, for `EndpointOptions::addresses`.

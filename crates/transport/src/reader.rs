@@ -48,13 +48,7 @@ pub(crate) struct FrameReader {
 impl FrameReader {
     pub(crate) fn new(stream: ReadHalf, counts: Arc<Counts>) -> Self {
         let buffer = vec![0; limits::READ_BUFFER_BYTES].into();
-        Self {
-            stream,
-            buffer,
-            start: 0,
-            end: 0,
-            counts,
-        }
+        Self { stream, buffer, start: 0, end: 0, counts }
     }
 
     /// The next frame's head.
@@ -158,10 +152,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     fn block_on<T>(work: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-            .block_on(work)
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
     }
 
     /// A reader at the end of a pipe that holds `pipe_bytes`, and so cuts frames at any place.
@@ -240,16 +231,8 @@ mod tests {
     fn a_message_longer_than_the_buffer_is_read_whole() {
         let names = vec![forebay_types::Name::new(&[b'n'; limits::NAME_BYTES_MAX]).unwrap(); 200];
         let dir = forebay_types::ViewPath::root();
-        let request = Request::Page {
-            dir,
-            generation: Default::default(),
-            page: 3,
-            names,
-        };
-        let timed = TimedRequest {
-            remaining_ms: 5,
-            request,
-        };
+        let request = Request::Page { dir, generation: Default::default(), page: 3, names };
+        let timed = TimedRequest { remaining_ms: 5, request };
         let (near, mut reader) = pipe(64 << 10);
         let received = block_on(async {
             let mut writer = FrameWriter::new(Box::new(near), Arc::default());

@@ -37,11 +37,7 @@ pub struct Replier {
 
 impl Replier {
     pub(crate) fn new(session: Arc<Session>, stream: u32) -> Self {
-        Self {
-            session,
-            stream,
-            answered: false,
-        }
+        Self { session, stream, answered: false }
     }
 
     /// Answers. The body may still be growing: it is sent while it grows, and held until it has been sent or cancelled.

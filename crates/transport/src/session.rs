@@ -154,10 +154,7 @@ impl Session {
 
     /// The table holds the body meanwhile, the body holds the session: a cancel lets go of both.
     fn answer_when_whole(self: &Arc<Self>, stream: u32, outcome: Outcome, body: Arc<Body>) {
-        if self
-            .replace(stream, UnderWay::Filling(outcome, Arc::clone(&body)))
-            .is_none()
-        {
+        if self.replace(stream, UnderWay::Filling(outcome, Arc::clone(&body))).is_none() {
             return;
         }
         let session = Arc::clone(self);
@@ -206,9 +203,7 @@ impl Session {
 
     /// The same for what takes its place; `None`, and nothing is placed, when the stream has ended.
     fn replace(&self, stream: u32, request: UnderWay) -> Option<UnderWay> {
-        lock(&self.under_way)
-            .get_mut(&stream)
-            .map(|place| std::mem::replace(place, request))
+        lock(&self.under_way).get_mut(&stream).map(|place| std::mem::replace(place, request))
     }
 
     /// A full outbox means that the peer stopped reading.
@@ -236,19 +231,10 @@ impl Session {
                 let reply = self.open(stream).await?;
                 self.counts.request_served();
                 let remaining = Duration::from_millis(remaining_ms.into());
-                service.handle(IncomingCall {
-                    from: self.from,
-                    request,
-                    remaining,
-                    reply,
-                });
+                service.handle(IncomingCall { from: self.from, request, remaining, reply });
             }
             FrameKind::Credit if head.head_bytes == 0 => {
-                self.tell_bodies(ToBulk::Credit {
-                    stream,
-                    bytes: head.body_bytes as usize,
-                })
-                .await;
+                self.tell_bodies(ToBulk::Credit { stream, bytes: head.body_bytes as usize }).await;
             }
             FrameKind::Cancel if head.head_bytes == 0 && head.body_bytes == 0 => self.cancel(stream).await,
             _ => return Err(WireError::Frame("a frame that does not belong here").into()),

@@ -32,20 +32,12 @@ impl Stream {
         stream.set_nodelay(true)?;
         notice_silence(&stream)?;
         let (reader, writer) = stream.into_split();
-        Ok(Self {
-            reader: Box::new(reader),
-            writer: Box::new(writer),
-            peer,
-        })
+        Ok(Self { reader: Box::new(reader), writer: Box::new(writer), peer })
     }
 
     pub(crate) fn memory(pipe: tokio::io::DuplexStream) -> Self {
         let (reader, writer) = tokio::io::split(pipe);
-        Self {
-            reader: Box::new(reader),
-            writer: Box::new(writer),
-            peer: Ipv4Addr::UNSPECIFIED.into(),
-        }
+        Self { reader: Box::new(reader), writer: Box::new(writer), peer: Ipv4Addr::UNSPECIFIED.into() }
     }
 }
 

@@ -26,12 +26,7 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     fn new(kind: FrameKind, stream: u32, message: Vec<u8>, body: Bytes) -> Self {
-        let head = FrameHead {
-            kind,
-            stream,
-            head_bytes: message.len() as u32,
-            body_bytes: body.len() as u32,
-        };
+        let head = FrameHead { kind, stream, head_bytes: message.len() as u32, body_bytes: body.len() as u32 };
         Self { head, message, body }
     }
 
@@ -41,15 +36,7 @@ impl Outgoing {
 
     /// An answer with its whole body or the first piece of it.
     pub(crate) fn answer(stream: u32, outcome: Outcome, total_bytes: usize, first: Bytes) -> Self {
-        Self::new(
-            FrameKind::Answer,
-            stream,
-            encode(&Answer {
-                outcome,
-                body_bytes: total_bytes as u32,
-            }),
-            first,
-        )
+        Self::new(FrameKind::Answer, stream, encode(&Answer { outcome, body_bytes: total_bytes as u32 }), first)
     }
 
     pub(crate) fn failed(stream: u32, errno: Errno) -> Self {
@@ -97,14 +84,7 @@ pub(crate) struct FrameWriter {
 
 impl FrameWriter {
     pub(crate) fn new(stream: WriteHalf, counts: Arc<Counts>) -> Self {
-        Self {
-            stream,
-            heads: Vec::new(),
-            segments: Vec::new(),
-            frames: 0,
-            bytes: 0,
-            counts,
-        }
+        Self { stream, heads: Vec::new(), segments: Vec::new(), frames: 0, bytes: 0, counts }
     }
 
     /// Adds a frame to the next write.

@@ -43,11 +43,7 @@ async fn bodies_of_all_sizes_arrive_byte_for_byte() {
         });
         let (root, leaf) = pair(kind, answer);
         for size in SIZES {
-            assert_eq!(
-                ask(&leaf, size as u64).await,
-                pattern(size),
-                "{size} bytes over {kind:?}"
-            );
+            assert_eq!(ask(&leaf, size as u64).await, pattern(size), "{size} bytes over {kind:?}");
         }
         assert_eq!(root.counters().requests_served, SIZES.len() as u64);
         assert_eq!(leaf.counters().requests_sent, SIZES.len() as u64);
@@ -62,18 +58,12 @@ async fn bodies_in_one_block_and_in_odd_pieces_arrive_whole() {
         let bytes = pattern(2 << 20);
         let piece_bytes = index_of(&call.request) as usize;
         let body = Body::growing(bytes.len());
-        bytes
-            .chunks(piece_bytes)
-            .for_each(|piece| body.push(bytes.slice_ref(piece)));
+        bytes.chunks(piece_bytes).for_each(|piece| body.push(bytes.slice_ref(piece)));
         call.reply.answer(Outcome::Body, Some(body));
     });
     let (_root, leaf) = pair(Kind::Tcp, answer);
     for piece_bytes in [2 << 20, (1 << 20) + 1, PIECE_BYTES + 1, 100_000, 4099] {
-        assert_eq!(
-            ask(&leaf, piece_bytes as u64).await,
-            pattern(2 << 20),
-            "pieces of {piece_bytes}"
-        );
+        assert_eq!(ask(&leaf, piece_bytes as u64).await, pattern(2 << 20), "pieces of {piece_bytes}");
     }
 }
 
@@ -132,11 +122,7 @@ async fn a_growing_body_is_forwarded_before_its_source_has_it() {
         let reply = nodes[2].call(NodeRank(1), chunk(0), PATIENCE).await.unwrap();
         let far = reply.body.unwrap();
         assert_eq!(far.piece(0).await.unwrap().unwrap(), bytes.slice(..PIECE_BYTES));
-        assert_eq!(
-            source.filled_bytes(),
-            PIECE_BYTES,
-            "the far end had the first piece before the second was made"
-        );
+        assert_eq!(source.filled_bytes(), PIECE_BYTES, "the far end had the first piece before the second was made");
         push_pieces(&source, &bytes.slice(PIECE_BYTES..));
         far.whole_bytes().await.unwrap();
         assert_eq!(far.contiguous().unwrap(), bytes);
@@ -148,10 +134,7 @@ async fn a_small_body_is_answered_when_it_is_whole() {
     for kind in KINDS {
         let source = Body::growing(20);
         let body = Arc::clone(&source);
-        let (_root, leaf) = pair(
-            kind,
-            service(move |call| call.reply.answer(Outcome::Text, Some(Arc::clone(&body)))),
-        );
+        let (_root, leaf) = pair(kind, service(move |call| call.reply.answer(Outcome::Text, Some(Arc::clone(&body)))));
         let call = tokio::spawn(async move { leaf.call(NodeRank(0), Request::Status, PATIENCE).await });
         until("the answer waits for its body", || Arc::strong_count(&source) == 3).await;
         source.push(Bytes::from_static(b"0123456789"));
@@ -175,11 +158,7 @@ async fn a_body_that_fails_fails_at_the_far_end() {
         });
         let (_root, leaf) = pair(kind, answer);
         let reply = leaf.call(NodeRank(0), chunk(0), PATIENCE).await.unwrap();
-        assert_eq!(
-            reply.outcome,
-            Outcome::Failed(Errno::ESTALE),
-            "before the first piece the answer itself fails"
-        );
+        assert_eq!(reply.outcome, Outcome::Failed(Errno::ESTALE), "before the first piece the answer itself fails");
         let body = leaf.call(NodeRank(0), chunk(3), PATIENCE).await.unwrap().body.unwrap();
         assert_eq!(body.whole_bytes().await, Err(Errno::ESTALE));
         assert_eq!(body.filled_bytes(), 3 * PIECE_BYTES, "what came before stays readable");
@@ -191,10 +170,7 @@ async fn a_body_that_nobody_wants_is_cancelled() {
     for kind in KINDS {
         let source = Body::growing(1 << 20);
         let body = Arc::clone(&source);
-        let (_root, leaf) = pair(
-            kind,
-            service(move |call| call.reply.answer(Outcome::Body, Some(Arc::clone(&body)))),
-        );
+        let (_root, leaf) = pair(kind, service(move |call| call.reply.answer(Outcome::Body, Some(Arc::clone(&body)))));
         source.push(pattern(PIECE_BYTES));
         let reply = leaf.call(NodeRank(0), chunk(0), PATIENCE).await.unwrap();
         assert_eq!(Arc::strong_count(&source), 3, "the test, the service and the sender");
@@ -209,15 +185,9 @@ async fn a_body_still_growing_at_the_deadline_fails() {
     for kind in KINDS {
         let source = Body::growing(1 << 20);
         let body = Arc::clone(&source);
-        let (_root, leaf) = pair(
-            kind,
-            service(move |call| call.reply.answer(Outcome::Body, Some(Arc::clone(&body)))),
-        );
+        let (_root, leaf) = pair(kind, service(move |call| call.reply.answer(Outcome::Body, Some(Arc::clone(&body)))));
         source.push(pattern(PIECE_BYTES));
-        let reply = leaf
-            .call(NodeRank(0), chunk(0), Duration::from_millis(300))
-            .await
-            .unwrap();
+        let reply = leaf.call(NodeRank(0), chunk(0), Duration::from_millis(300)).await.unwrap();
         let body = reply.body.unwrap();
         assert_eq!(body.whole_bytes().await, Err(Errno::ETIMEDOUT));
         until("the sender is told", || Arc::strong_count(&source) == 2).await;
@@ -244,10 +214,7 @@ async fn a_peer_that_dies_fails_its_growing_bodies() {
         root.shutdown().await;
         assert_eq!(reply.body.unwrap().whole_bytes().await, Err(Errno::ECONNRESET));
         let error = waiting.await.unwrap().unwrap_err();
-        assert!(
-            matches!(error, CallError::ConnectionLost { to: NodeRank(0) }),
-            "{error:?}"
-        );
+        assert!(matches!(error, CallError::ConnectionLost { to: NodeRank(0) }), "{error:?}");
         assert_eq!(error.errno(), Errno::ECONNRESET);
     }
 }
@@ -255,17 +222,12 @@ async fn a_peer_that_dies_fails_its_growing_bodies() {
 /// Node 0 with a body of 4 MiB for every chunk and a word for `Status`.
 fn large_bodies() -> (Endpoint, Address) {
     let answer = service(|call| match call.request {
-        Request::Status => call
-            .reply
-            .answer(Outcome::Text, Some(Body::whole(Bytes::from_static(b"[]")))),
+        Request::Status => call.reply.answer(Outcome::Text, Some(Body::whole(Bytes::from_static(b"[]")))),
         _ => call.reply.answer(Outcome::Body, Some(in_pieces(&pattern(4 << 20)))),
     });
     let (listener, address) = net::loopback();
     let addresses = vec![address.clone(), net::loopback().1];
-    (
-        Endpoint::start(net::options(0, addresses), listener, answer).unwrap(),
-        address,
-    )
+    (Endpoint::start(net::options(0, addresses), listener, answer).unwrap(), address)
 }
 
 #[tokio::test]
@@ -277,14 +239,7 @@ async fn no_more_is_sent_than_was_granted() {
     while received < limits::BODY_CREDIT_BYTES {
         let (head, _, body) = raw::receive(&mut leaf.bulk).await;
         assert_eq!(head.stream, 5);
-        assert_eq!(
-            head.kind,
-            if received == 0 {
-                FrameKind::Answer
-            } else {
-                FrameKind::Body
-            }
-        );
+        assert_eq!(head.kind, if received == 0 { FrameKind::Answer } else { FrameKind::Body });
         received += body.len();
     }
     assert_eq!(received, limits::BODY_CREDIT_BYTES);

@@ -49,10 +49,7 @@ async fn a_call_arrives_with_who_asks_what_and_for_how_long() {
         assert_eq!((call.from, &call.request), (NodeRank(1), &chunk(9)));
         assert!(call.remaining <= Duration::from_secs(7) && call.remaining > Duration::from_secs(4));
         assert!(!call.reply.is_cancelled());
-        let outcome = Outcome::FileSystem(FileSystem {
-            blocks: 5,
-            ..FileSystem::default()
-        });
+        let outcome = Outcome::FileSystem(FileSystem { blocks: 5, ..FileSystem::default() });
         call.reply.answer(outcome.clone(), None);
         let reply = asking.await.unwrap().unwrap();
         assert_eq!(reply.outcome, outcome);
@@ -117,26 +114,16 @@ async fn a_call_past_its_deadline_times_out_and_is_cancelled() {
         let (held, holding) = holding();
         let (_root, leaf) = pair(kind, holding);
         let start = Instant::now();
-        let error = leaf
-            .call(NodeRank(0), chunk(0), Duration::from_millis(200))
-            .await
-            .unwrap_err();
+        let error = leaf.call(NodeRank(0), chunk(0), Duration::from_millis(200)).await.unwrap_err();
         assert!(start.elapsed() >= Duration::from_millis(200));
-        assert!(
-            matches!(error, CallError::TimedOut { to: NodeRank(0), .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error, CallError::TimedOut { to: NodeRank(0), .. }), "{error:?}");
         assert_eq!(error.errno(), Errno::ETIMEDOUT);
         until("the service is told", || held.lock().unwrap()[0].reply.is_cancelled()).await;
         replier(&held).answer(Outcome::Text, None);
         let later = tokio::spawn(async move { leaf.call(NodeRank(0), chunk(1), PATIENCE).await });
         until("the next call arrives", || held.lock().unwrap().len() == 1).await;
         replier(&held).answer(Outcome::Text, None);
-        assert_eq!(
-            later.await.unwrap().unwrap().outcome,
-            Outcome::Text,
-            "the late answer was nobody else's"
-        );
+        assert_eq!(later.await.unwrap().unwrap().outcome, Outcome::Text, "the late answer was nobody else's");
     }
 }
 
@@ -147,10 +134,7 @@ async fn an_earlier_deadline_is_kept_beside_a_later_one() {
     let asking = leaf.clone();
     let late = tokio::spawn(async move { asking.call(NodeRank(0), chunk(0), PATIENCE).await });
     until("the call arrives", || held.lock().unwrap().len() == 1).await;
-    let error = leaf
-        .call(NodeRank(0), chunk(1), Duration::from_millis(50))
-        .await
-        .unwrap_err();
+    let error = leaf.call(NodeRank(0), chunk(1), Duration::from_millis(50)).await.unwrap_err();
     assert_eq!(error.errno(), Errno::ETIMEDOUT);
     replier(&held).answer(Outcome::Text, None);
     assert!(late.await.unwrap().is_ok());
@@ -177,10 +161,7 @@ async fn each_direction_has_its_own_connections() {
         assert_eq!(ask(&nodes[1], 10).await.len(), 10);
         let reply = nodes[0].call(NodeRank(1), chunk(11), PATIENCE).await.unwrap();
         assert_eq!(reply.body.unwrap().expected_bytes(), 11);
-        assert_eq!(
-            (nodes[0].counters().connections, nodes[1].counters().connections),
-            (4, 4)
-        );
+        assert_eq!((nodes[0].counters().connections, nodes[1].counters().connections), (4, 4));
     }
 }
 
@@ -194,20 +175,14 @@ async fn calls_beyond_the_limit_wait_for_room() {
         let leaf = leaf.clone();
         calls.spawn(async move { leaf.call(NodeRank(0), Request::Status, PATIENCE).await.unwrap().outcome });
     }
-    until("a full window arrives", || {
-        held.lock().unwrap().len() == limits::PEER_REQUESTS_MAX
-    })
-    .await;
+    until("a full window arrives", || held.lock().unwrap().len() == limits::PEER_REQUESTS_MAX).await;
     for _ in 0..extra {
         let before = leaf.counters().requests_sent;
         replier(&held).answer(Outcome::Text, None);
         until("the next is sent", || leaf.counters().requests_sent == before + 1).await;
     }
     until("all arrive", || held.lock().unwrap().len() == limits::PEER_REQUESTS_MAX).await;
-    held.lock()
-        .unwrap()
-        .drain(..)
-        .for_each(|call| call.reply.answer(Outcome::Text, None));
+    held.lock().unwrap().drain(..).for_each(|call| call.reply.answer(Outcome::Text, None));
     assert_eq!(calls.join_all().await.len(), limits::PEER_REQUESTS_MAX + extra);
 }
 
@@ -237,10 +212,7 @@ async fn an_unreachable_node_is_named_with_its_reason() {
     let (listener, dead) = loopback();
     drop(listener);
     let (own, address) = loopback();
-    let unknown = Address::Tcp {
-        host: "no-such-host.invalid".to_owned(),
-        port: 1,
-    };
+    let unknown = Address::Tcp { host: "no-such-host.invalid".to_owned(), port: 1 };
     let leaf = Endpoint::start(options(1, vec![dead.clone(), address, unknown]), own, mute()).unwrap();
     for to in [0, 2, 3] {
         let error = leaf.call(NodeRank(to), Request::Status, PATIENCE).await.unwrap_err();
@@ -261,14 +233,8 @@ async fn a_peer_that_accepts_and_stays_silent_is_given_up() {
     let leaf = Endpoint::start(options, own, mute()).unwrap();
     let error = leaf.call(NodeRank(0), Request::Status, PATIENCE).await.unwrap_err();
     assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
-    let error = leaf
-        .call(NodeRank(0), Request::Status, Duration::from_millis(10))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(error, CallError::TimedOut { .. }),
-        "the call's own deadline comes first: {error:?}"
-    );
+    let error = leaf.call(NodeRank(0), Request::Status, Duration::from_millis(10)).await.unwrap_err();
+    assert!(matches!(error, CallError::TimedOut { .. }), "the call's own deadline comes first: {error:?}");
     drop(silent);
 }
 
@@ -280,9 +246,7 @@ async fn a_peer_that_restarts_on_its_port_is_found_again() {
     let leaf = Endpoint::start(options(1, addresses.clone()), own, mute()).unwrap();
     let mut listener = Some(listener);
     for life in 0..3 {
-        let listener = listener
-            .take()
-            .unwrap_or_else(|| TcpListener::bind(raw::address_of(&address)).unwrap());
+        let listener = listener.take().unwrap_or_else(|| TcpListener::bind(raw::address_of(&address)).unwrap());
         let root = Endpoint::start(options(0, addresses.clone()), listener, sized()).unwrap();
         assert_eq!(ask(&leaf, 100 + life).await.len() as u64, 100 + life);
         root.shutdown().await;
@@ -383,11 +347,7 @@ async fn a_storm_of_calls_given_up_leaves_nothing_behind() {
             let leaf = leaf.clone();
             calls.spawn(async move {
                 let size = 1 + number * 997 % 300_000;
-                let deadline = if number % 5 == 0 {
-                    Duration::from_millis(number % 7)
-                } else {
-                    PATIENCE
-                };
+                let deadline = if number % 5 == 0 { Duration::from_millis(number % 7) } else { PATIENCE };
                 let call = leaf.call(NodeRank(0), chunk(size), deadline);
                 match number % 3 {
                     // Given up in the midst of it, wherever that is.
@@ -412,10 +372,7 @@ async fn a_storm_of_calls_given_up_leaves_nothing_behind() {
             let leaf = leaf.clone();
             calls.spawn(async move { leaf.call(NodeRank(0), chunk(0), PATIENCE).await.unwrap() });
         }
-        until("a full window arrives", || {
-            held.lock().unwrap().len() == limits::PEER_REQUESTS_MAX
-        })
-        .await;
+        until("a full window arrives", || held.lock().unwrap().len() == limits::PEER_REQUESTS_MAX).await;
         assert_eq!(leaf.counters().corrupt_frames, 0);
         drop(held.lock().unwrap().drain(..));
         assert_eq!(calls.join_all().await.len(), limits::PEER_REQUESTS_MAX);

@@ -26,10 +26,7 @@ fn root_with(handshake_deadline: Duration) -> (Endpoint, Address) {
     let (listener, address) = loopback();
     let mut options = options(0, vec![address.clone(), address.clone()]);
     options.handshake_deadline = handshake_deadline;
-    let answer = service(|call| {
-        call.reply
-            .answer(Outcome::Text, Some(Body::whole(Bytes::from_static(b"[]"))))
-    });
+    let answer = service(|call| call.reply.answer(Outcome::Text, Some(Body::whole(Bytes::from_static(b"[]")))));
     (Endpoint::start(options, listener, answer).unwrap(), address)
 }
 
@@ -56,10 +53,7 @@ fn refusal(error: &CallError) -> &Refusal {
 async fn garbage_is_closed_and_counted() {
     let (root, address) = root();
     let long_hello = [&head(FrameKind::Hello, 0, limits::HELLO_BYTES_MAX + 1, 0)[..], &[0; 64]].concat();
-    let wrong_magic = Hello {
-        magic: *b"notforeb",
-        ..hello(1, 0, Class::Control)
-    };
+    let wrong_magic = Hello { magic: *b"notforeb", ..hello(1, 0, Class::Control) };
     let wrong_magic = encode(&wrong_magic);
     let garbage: [&[u8]; 7] = [
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -77,11 +71,7 @@ async fn garbage_is_closed_and_counted() {
         until("it is counted", || root.counters().refused == index as u64 + 1).await;
     }
     assert_eq!(
-        leaf(net::JOB, &address)
-            .call(NodeRank(0), Request::Status, PATIENCE)
-            .await
-            .unwrap()
-            .outcome,
+        leaf(net::JOB, &address).call(NodeRank(0), Request::Status, PATIENCE).await.unwrap().outcome,
         Outcome::Text
     );
 }
@@ -89,15 +79,9 @@ async fn garbage_is_closed_and_counted() {
 #[tokio::test]
 async fn another_job_is_refused_on_both_sides() {
     let (root, address) = root();
-    let error = leaf("other", &address)
-        .call(NodeRank(0), Request::Status, PATIENCE)
-        .await
-        .unwrap_err();
+    let error = leaf("other", &address).call(NodeRank(0), Request::Status, PATIENCE).await.unwrap_err();
     assert_eq!(error.errno(), Errno::EPROTO);
-    assert_eq!(
-        refusal(&error).to_string(),
-        "it belongs to job \"test\", not to \"other\""
-    );
+    assert_eq!(refusal(&error).to_string(), "it belongs to job \"test\", not to \"other\"");
     until("both connections are counted", || root.counters().refused == 2).await;
 }
 
@@ -109,10 +93,7 @@ async fn a_wrong_address_is_noticed() {
     let addresses = vec![address.clone(), address.clone(), address];
     let leaf = Endpoint::start(options(1, addresses), listener, mute()).unwrap();
     let error = leaf.call(NodeRank(2), Request::Status, PATIENCE).await.unwrap_err();
-    assert!(
-        matches!(refusal(&error), Refusal::Rank { from: NodeRank(0), .. }),
-        "{error:?}"
-    );
+    assert!(matches!(refusal(&error), Refusal::Rank { from: NodeRank(0), .. }), "{error:?}");
     until("both connections are counted", || root.counters().refused == 2).await;
 }
 
@@ -120,14 +101,7 @@ async fn a_wrong_address_is_noticed() {
 async fn a_rank_that_the_job_does_not_have_is_refused() {
     let (root, address) = root();
     let mut stranger = connect(&address).await;
-    raw::send(
-        &mut stranger,
-        FrameKind::Hello,
-        0,
-        &encode(&hello(2, 0, Class::Control)),
-        &[],
-    )
-    .await;
+    raw::send(&mut stranger, FrameKind::Hello, 0, &encode(&hello(2, 0, Class::Control)), &[]).await;
     closed(&mut stranger).await;
     until("it is counted", || root.counters().refused == 1).await;
 }
@@ -136,10 +110,7 @@ async fn a_rank_that_the_job_does_not_have_is_refused() {
 async fn another_version_is_refused_on_both_sides() {
     let (root, address) = root();
     let version = PROTOCOL_VERSION + 300;
-    let mut theirs = encode(&Hello {
-        version,
-        ..hello(1, 0, Class::Control)
-    });
+    let mut theirs = encode(&Hello { version, ..hello(1, 0, Class::Control) });
     theirs.extend_from_slice(b"a field that this version does not have");
     let mut stranger = connect(&address).await;
     raw::send(&mut stranger, FrameKind::Hello, 0, &theirs, &[]).await;
@@ -157,10 +128,7 @@ async fn another_version_is_refused_on_both_sides() {
     raw::receive(&mut connection).await;
     raw::send(&mut connection, FrameKind::Hello, 0, &theirs, &[]).await;
     let error = call.await.unwrap().unwrap_err();
-    assert!(
-        matches!(refusal(&error), Refusal::Version { theirs } if *theirs == version),
-        "{error:?}"
-    );
+    assert!(matches!(refusal(&error), Refusal::Version { theirs } if *theirs == version), "{error:?}");
 }
 
 #[tokio::test]
@@ -182,14 +150,7 @@ async fn strangers_beyond_the_limit_wait_outside() {
         silent.push(connect(&address).await);
     }
     let mut late = connect(&address).await;
-    raw::send(
-        &mut late,
-        FrameKind::Hello,
-        0,
-        &encode(&hello(1, 0, Class::Control)),
-        &[],
-    )
-    .await;
+    raw::send(&mut late, FrameKind::Hello, 0, &encode(&hello(1, 0, Class::Control)), &[]).await;
     let early = tokio::time::timeout(Duration::from_millis(100), late.peek(&mut [0])).await;
     assert!(early.is_err(), "it was let in beside a full house");
     drop(silent.pop());
@@ -200,16 +161,8 @@ async fn strangers_beyond_the_limit_wait_outside() {
 #[tokio::test]
 async fn a_corrupt_frame_from_an_asking_peer_closes_its_connection_only() {
     let (root, address) = root();
-    let request = encode(&TimedRequest {
-        remaining_ms: 1,
-        request: Request::Status,
-    });
-    let probe = encode(&TimedRequest {
-        remaining_ms: 1,
-        request: Request::Probe {
-            payload_bytes: u32::MAX,
-        },
-    });
+    let request = encode(&TimedRequest { remaining_ms: 1, request: Request::Status });
+    let probe = encode(&TimedRequest { remaining_ms: 1, request: Request::Probe { payload_bytes: u32::MAX } });
     let frames: [Vec<u8>; 8] = [
         vec![0xff; 16],
         head(FrameKind::Request, 1, limits::HEAD_BYTES_MAX + 1, 0).to_vec(),
@@ -241,12 +194,7 @@ async fn a_corrupt_frame_from_an_answering_peer_fails_the_calls_with_eproto() {
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
     let leaf = leaf(net::JOB, &address);
-    let whole = |body_bytes| {
-        encode(&Answer {
-            outcome: Outcome::Body,
-            body_bytes,
-        })
-    };
+    let whole = |body_bytes| encode(&Answer { outcome: Outcome::Body, body_bytes });
     let (small, large, abort) = (whole(4), whole(1 << 20), encode(&Errno::EIO));
     let on_control: [Vec<u8>; 6] = [
         vec![0xff; 16],
@@ -261,10 +209,7 @@ async fn a_corrupt_frame_from_an_answering_peer_fails_the_calls_with_eproto() {
         [&head(FrameKind::Body, 1, 0, 1)[..], b"a"].concat(),
         [&head(FrameKind::Abort, 1, abort.len(), 0)[..], &abort].concat(),
     ];
-    let cases = on_control
-        .iter()
-        .map(|frame| (true, frame))
-        .chain(on_bulk.iter().map(|frame| (false, frame)));
+    let cases = on_control.iter().map(|frame| (true, frame)).chain(on_bulk.iter().map(|frame| (false, frame)));
     for (index, (control, frame)) in cases.enumerate() {
         let asking = leaf.clone();
         let call = tokio::spawn(async move { asking.call(NodeRank(0), chunk(0), PATIENCE).await });
@@ -290,10 +235,7 @@ async fn a_body_longer_than_announced_fails_with_eproto() {
     let call = tokio::spawn(async move { asking.call(NodeRank(0), chunk(0), PATIENCE).await });
     let mut peer = Raw::accept(&listener).await;
     raw::receive(&mut peer.control).await;
-    let answer = encode(&Answer {
-        outcome: Outcome::Body,
-        body_bytes: PIECE_BYTES as u32 + 10,
-    });
+    let answer = encode(&Answer { outcome: Outcome::Body, body_bytes: PIECE_BYTES as u32 + 10 });
     let piece = vec![7; PIECE_BYTES];
     raw::send(&mut peer.bulk, FrameKind::Answer, 1, &answer, &piece).await;
     let body = call.await.unwrap().unwrap().body.unwrap();

@@ -93,12 +93,7 @@ impl Attributes {
     /// The version these attributes describe.
     #[must_use]
     pub fn generation(&self) -> Generation {
-        Generation {
-            ino: self.ino,
-            size_bytes: self.size_bytes,
-            mtime: self.mtime,
-            ctime: self.ctime,
-        }
+        Generation { ino: self.ino, size_bytes: self.size_bytes, mtime: self.mtime, ctime: self.ctime }
     }
 }
 
@@ -122,11 +117,7 @@ mod tests {
 
     #[test]
     fn kinds_agree_with_the_mode_bits() {
-        for (mode, kind) in [
-            (0o100_644, Kind::File),
-            (0o040_755, Kind::Directory),
-            (0o120_777, Kind::Symlink),
-        ] {
+        for (mode, kind) in [(0o100_644, Kind::File), (0o040_755, Kind::Directory), (0o120_777, Kind::Symlink)] {
             assert_eq!(Kind::from_mode(mode), Some(kind));
             assert_eq!(Kind::from_dirent(kind.dirent()), Some(kind));
         }
@@ -135,20 +126,10 @@ mod tests {
 
     #[test]
     fn a_touched_file_is_another_generation() {
-        let before = Attributes {
-            ino: 1,
-            size_bytes: 2,
-            ..Attributes::default()
-        };
-        let after = Attributes {
-            mtime: Timestamp { seconds: 0, nanos: 1 },
-            ..before
-        };
+        let before = Attributes { ino: 1, size_bytes: 2, ..Attributes::default() };
+        let after = Attributes { mtime: Timestamp { seconds: 0, nanos: 1 }, ..before };
         assert_ne!(before.generation(), after.generation());
-        let read = Attributes {
-            atime: Timestamp { seconds: 9, nanos: 0 },
-            ..before
-        };
+        let read = Attributes { atime: Timestamp { seconds: 9, nanos: 0 }, ..before };
         assert_eq!(before.generation(), read.generation());
     }
 }

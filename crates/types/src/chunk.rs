@@ -56,10 +56,7 @@ impl Extent {
     #[must_use]
     pub fn clamped(self, size_bytes: u64) -> Self {
         let offset_bytes = self.offset_bytes.min(size_bytes);
-        Self {
-            offset_bytes,
-            len_bytes: self.end_bytes().min(size_bytes) - offset_bytes,
-        }
+        Self { offset_bytes, len_bytes: self.end_bytes().min(size_bytes) - offset_bytes }
     }
 
     /// The extent cut at chunk borders: for each chunk its index and the extent within that chunk.
@@ -74,13 +71,7 @@ impl Extent {
             let within = at - index.start_bytes();
             let len = (end - at).min(CHUNK_BYTES - within);
             at += len;
-            Some((
-                index,
-                Extent {
-                    offset_bytes: within,
-                    len_bytes: len,
-                },
-            ))
+            Some((index, Extent { offset_bytes: within, len_bytes: len }))
         })
     }
 }
@@ -113,17 +104,8 @@ mod tests {
 
     #[test]
     fn an_extent_past_the_end_clamps_to_nothing() {
-        let extent = Extent {
-            offset_bytes: 10,
-            len_bytes: u64::MAX,
-        };
+        let extent = Extent { offset_bytes: 10, len_bytes: u64::MAX };
         assert_eq!(extent.clamped(5).len_bytes, 0);
-        assert_eq!(
-            extent.clamped(12),
-            Extent {
-                offset_bytes: 10,
-                len_bytes: 2
-            }
-        );
+        assert_eq!(extent.clamped(12), Extent { offset_bytes: 10, len_bytes: 2 });
     }
 }

@@ -84,11 +84,7 @@ impl Errno {
 /// Numbers outside 1..=4095 cannot be told to the kernel and become `EIO`.
 impl From<i32> for Errno {
     fn from(number: i32) -> Self {
-        if (1..=4095).contains(&number) {
-            Self(number)
-        } else {
-            Self::EIO
-        }
+        if (1..=4095).contains(&number) { Self(number) } else { Self::EIO }
     }
 }
 

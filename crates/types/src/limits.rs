@@ -101,6 +101,10 @@ pub const READ_AHEAD_CHUNKS: u64 = 8;
 /// programs reads in order at once.
 pub const READ_AHEAD_CHUNKS_UNDER_WAY: usize = 32;
 
+/// Questions that the reader of the backing file system asks early at a time: a metadata server with two threads is kept
+/// busy, and a question that somebody waits for finds two others before it at most.
+pub const ANTICIPATED_UNDER_WAY: usize = 4;
+
 /// Nodes of a job (the design is meant for 100,000).
 pub const NODES_MAX: usize = 1 << 20;
 

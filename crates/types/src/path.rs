@@ -117,10 +117,7 @@ impl ViewPath {
     /// # Errors
     /// `PathError` for `.` and `..` components and over-long paths.
     pub fn from_absolute(bytes: &[u8]) -> Result<Self, PathError> {
-        let parts: Vec<&[u8]> = bytes
-            .split(|byte| *byte == b'/')
-            .filter(|part| !part.is_empty())
-            .collect();
+        let parts: Vec<&[u8]> = bytes.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
         Self::new(&parts.join(&b'/'))
     }
 
@@ -165,11 +162,7 @@ impl ViewPath {
     /// Whether `self` is `other` or lies below it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
-        other.is_root()
-            || self
-                .0
-                .strip_prefix(other.as_bytes())
-                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        other.is_root() || self.0.strip_prefix(other.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
 
     /// The components, outermost first; none for the root.

@@ -81,12 +81,7 @@ impl FrameHead {
         if bytes[1..4] != [0; 3] {
             return Err(WireError::Frame("reserved bytes are not zero"));
         }
-        let head = Self {
-            kind,
-            stream: word(4),
-            head_bytes: word(8),
-            body_bytes: word(12),
-        };
+        let head = Self { kind, stream: word(4), head_bytes: word(8), body_bytes: word(12) };
         if head.head_bytes as usize > limits::HEAD_BYTES_MAX {
             return Err(WireError::Frame("message longer than its limit"));
         }
@@ -99,11 +94,7 @@ impl FrameHead {
     /// Bytes of body that follow on the connection (none for `Credit`, whose count is its message).
     #[must_use]
     pub fn body_on_connection(self) -> usize {
-        if self.kind == FrameKind::Credit {
-            0
-        } else {
-            self.body_bytes as usize
-        }
+        if self.kind == FrameKind::Credit { 0 } else { self.body_bytes as usize }
     }
 }
 

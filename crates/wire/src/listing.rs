@@ -150,13 +150,7 @@ impl Listing {
 
     fn name(&self, index: usize) -> &[u8] {
         let at = read_u32(&self.bytes, HEAD_BYTES + 4 * index) as usize;
-        let start = at
-            + ENTRY_HEAD_BYTES
-            + if self.bytes[at] & HAS_ATTRIBUTES != 0 {
-                ATTRIBUTES_BYTES
-            } else {
-                0
-            };
+        let start = at + ENTRY_HEAD_BYTES + if self.bytes[at] & HAS_ATTRIBUTES != 0 { ATTRIBUTES_BYTES } else { 0 };
         &self.bytes[start..start + self.bytes[at + 1] as usize]
     }
 }
@@ -170,9 +164,7 @@ impl std::fmt::Debug for Listing {
 /// Checks the entry at `at` and returns its name and where it ends.
 fn check_entry(bytes: &[u8], at: usize) -> Result<(&[u8], usize), WireError> {
     let wrong = WireError::Listing;
-    let head = bytes
-        .get(at..at + ENTRY_HEAD_BYTES)
-        .ok_or(wrong("an entry is cut off"))?;
+    let head = bytes.get(at..at + ENTRY_HEAD_BYTES).ok_or(wrong("an entry is cut off"))?;
     let has_attributes = head[0] & HAS_ATTRIBUTES != 0;
     let kind = Kind::from_dirent(head[0] & !HAS_ATTRIBUTES).ok_or(wrong("an unknown kind"))?;
     let target_len = read_u16(head, 2) as usize;
@@ -181,9 +173,7 @@ fn check_entry(bytes: &[u8], at: usize) -> Result<(&[u8], usize), WireError> {
         return Err(wrong("a target where there is none, or too long"));
     }
     let start = at + ENTRY_HEAD_BYTES + if has_attributes { ATTRIBUTES_BYTES } else { 0 };
-    let name = bytes
-        .get(start..start + head[1] as usize)
-        .ok_or(wrong("a name is cut off"))?;
+    let name = bytes.get(start..start + head[1] as usize).ok_or(wrong("a name is cut off"))?;
     Name::check(name).map_err(|_| wrong("a name is not a name"))?;
     let end = start + name.len() + target_len;
     if end > bytes.len() {
@@ -241,11 +231,7 @@ impl ListingBuilder {
             kind: entry.kind,
             ino: entry.ino,
             attributes: entry.attributes,
-            target: if keep_target {
-                entry.target.into()
-            } else {
-                Box::default()
-            },
+            target: if keep_target { entry.target.into() } else { Box::default() },
         });
         Ok(())
     }
@@ -273,10 +259,7 @@ impl ListingBuilder {
             at += entry.encoded_bytes();
         }
         self.entries.iter().for_each(|entry| entry.encode(&mut bytes));
-        Ok(Listing {
-            bytes: bytes.freeze(),
-            count,
-        })
+        Ok(Listing { bytes: bytes.freeze(), count })
     }
 }
 
@@ -307,25 +290,14 @@ fn write_attributes(bytes: &mut BytesMut, attributes: &Attributes) {
         bytes.extend_from_slice(&time.seconds.to_le_bytes());
         bytes.extend_from_slice(&time.nanos.to_le_bytes());
     }
-    let Attributes {
-        mode,
-        nlink,
-        uid,
-        gid,
-        rdev,
-        blksize,
-        ..
-    } = *attributes;
+    let Attributes { mode, nlink, uid, gid, rdev, blksize, .. } = *attributes;
     for word in [mode, nlink, uid, gid, rdev, blksize] {
         bytes.extend_from_slice(&word.to_le_bytes());
     }
 }
 
 fn read_attributes(bytes: &[u8], at: usize) -> Attributes {
-    let time = |at: usize| Timestamp {
-        seconds: read_u64(bytes, at) as i64,
-        nanos: read_u32(bytes, at + 8),
-    };
+    let time = |at: usize| Timestamp { seconds: read_u64(bytes, at) as i64, nanos: read_u32(bytes, at + 8) };
     Attributes {
         ino: read_u64(bytes, at),
         size_bytes: read_u64(bytes, at + 8),
@@ -365,10 +337,7 @@ mod tests {
         Attributes {
             ino: seed,
             size_bytes: seed.rotate_left(7),
-            mtime: Timestamp {
-                seconds: -(seed as i64 & 0xffff),
-                nanos: 999_999_999,
-            },
+            mtime: Timestamp { seconds: -(seed as i64 & 0xffff), nanos: 999_999_999 },
             mode: 0o100_644,
             nlink: 1,
             ..Attributes::default()
@@ -379,15 +348,7 @@ mod tests {
         let mut builder = ListingBuilder::new();
         for (name, (seed, full)) in names.iter().rev() {
             let attributes = full.then(|| attributes(*seed));
-            builder
-                .push(ListingEntry {
-                    name,
-                    kind: Kind::File,
-                    ino: *seed,
-                    attributes,
-                    target: &[],
-                })
-                .unwrap();
+            builder.push(ListingEntry { name, kind: Kind::File, ino: *seed, attributes, target: &[] }).unwrap();
         }
         builder.finish(&attributes(42)).unwrap()
     }
@@ -436,15 +397,7 @@ mod tests {
         let mut builder = ListingBuilder::new();
         let target = [b'x'; limits::TARGET_BYTES_MAX];
         let attributes = Some(attributes(1));
-        builder
-            .push(ListingEntry {
-                name: b"l",
-                kind: Kind::Symlink,
-                ino: 1,
-                attributes,
-                target: &target,
-            })
-            .unwrap();
+        builder.push(ListingEntry { name: b"l", kind: Kind::Symlink, ino: 1, attributes, target: &target }).unwrap();
         let listing = Listing::parse(builder.finish(&Attributes::default()).unwrap().bytes().clone()).unwrap();
         assert_eq!(listing.entry(0).target, &target);
     }

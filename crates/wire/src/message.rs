@@ -269,10 +269,7 @@ impl Checked for Answer {
 impl Checked for Vec<Option<EntryRecord>> {
     fn is_within_limits(&self) -> bool {
         self.len() <= limits::ATTRIBUTES_PAGE_NAMES
-            && self
-                .iter()
-                .flatten()
-                .all(|record| record.target.len() <= limits::TARGET_BYTES_MAX)
+            && self.iter().flatten().all(|record| record.target.len() <= limits::TARGET_BYTES_MAX)
     }
 }
 
@@ -302,9 +299,7 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_outside_is_refused_in_decoding() {
-        let good = encode(&Request::Listing {
-            dir: ViewPath::new(b"aa/b").unwrap(),
-        });
+        let good = encode(&Request::Listing { dir: ViewPath::new(b"aa/b").unwrap() });
         let at = good.windows(4).position(|window| window == b"aa/b").unwrap();
         let mut bad = encode(&9u32);
         bad.extend_from_slice(&good);
@@ -316,10 +311,7 @@ mod tests {
 
     #[test]
     fn bytes_left_over_are_refused() {
-        let mut bytes = encode(&TimedRequest {
-            remaining_ms: 1,
-            request: Request::Status,
-        });
+        let mut bytes = encode(&TimedRequest { remaining_ms: 1, request: Request::Status });
         bytes.push(0);
         assert_eq!(decode::<TimedRequest>(&bytes), Err(WireError::Message));
     }
@@ -332,14 +324,7 @@ mod tests {
             page: u32::MAX,
             names: vec![Name::new(&[0xff; limits::NAME_BYTES_MAX]).unwrap(); limits::ATTRIBUTES_PAGE_NAMES],
         };
-        assert!(
-            encode(&TimedRequest {
-                remaining_ms: u32::MAX,
-                request: page
-            })
-            .len()
-                <= limits::HEAD_BYTES_MAX
-        );
+        assert!(encode(&TimedRequest { remaining_ms: u32::MAX, request: page }).len() <= limits::HEAD_BYTES_MAX);
     }
 
     proptest! {

@@ -272,7 +272,7 @@ fn memory() -> Check {
 }
 
 fn directory() -> Check {
-    let bases = job_bases();
+    let bases = job_bases(None);
     let usable = |base: &PathBuf| {
         let place = if base.exists() {
             Some(base.as_path())

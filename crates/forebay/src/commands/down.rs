@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeRecord, Process, RemoteCall, wait_for_end};
+use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeRecord, Process, wait_for_end};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ impl Outcome {
                 .push(format!("{} daemons did not leave by themselves", late.len()));
         }
         if let Some(record) = record {
-            self.end_the_rest(&record);
+            self.end_the_rest(&record, directory);
         }
     }
 
@@ -107,19 +107,11 @@ impl Outcome {
 
     /// Nodes that the overlay did not reach: on this host they are found by their records, on others by the remote
     /// shell.
-    fn end_the_rest(&mut self, record: &JobRecord) {
+    fn end_the_rest(&mut self, record: &JobRecord, directory: &JobDirectory) {
         let all = (0..record.nodes.len() as u32).map(NodeRank);
         let missing: Vec<NodeRank> = all.filter(|rank| !self.ended.contains(rank)).collect();
-        if missing.is_empty() || record.launcher == Launcher::Local {
+        let Some(call) = record.remote_call().filter(|_| !missing.is_empty()) else {
             return;
-        }
-        let Launcher::Hosts { remote_shell } = &record.launcher else {
-            self.missing = missing;
-            return;
-        };
-        let call = RemoteCall {
-            shell: remote_shell.clone(),
-            program: record.program.clone(),
         };
         let mut rest = record.clone();
         rest.nodes = missing
@@ -127,13 +119,16 @@ impl Outcome {
             .filter_map(|rank| record.nodes.get(rank.0 as usize))
             .cloned()
             .collect();
-        let failed = end_on_hosts(&call, &rest);
+        let failed = end_on_hosts(&call, &rest, directory);
         let is_on =
             |rank: &NodeRank, host: &str| record.nodes.get(rank.0 as usize).is_some_and(|node| node.host == host);
         for (host, reason) in failed {
             self.notes.push(format!("{host}: {reason}"));
             self.missing.extend(missing.iter().filter(|rank| is_on(rank, &host)));
         }
+        self.ended
+            .extend(missing.into_iter().filter(|rank| !self.missing.contains(rank)));
+        self.ended.sort_unstable();
     }
 
     fn report(&self, job: &str, took: Duration, as_json: bool) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ExplainArguments;
 use crate::columns;
-use crate::commands::status::ask_any;
+use crate::commands::ask::ask_any;
 use crate::jobs::{self, variable};
 use crate::output::say;
 use crate::settings::{Effective, UsageError};

@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+mod ask;
 mod config;
 mod doctor;
 mod doctor_probe;

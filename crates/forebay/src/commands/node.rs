@@ -102,7 +102,9 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         None => bail!("no list of nodes: give --hostfile FILE (- for standard input)"),
     };
     let rank = own_rank(wanted, &nodes)?;
-    let directory = shared_base()?.join(&job);
+    // The last base is the same on every host.
+    let base = jobs::job_bases(settings.directory.as_deref()).pop();
+    let directory = base.context("there is no place for the job's directory")?.join(&job);
     Ok(Plan {
         job,
         rank,
@@ -112,13 +114,6 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         log_file,
         has_listener,
     })
-}
-
-/// The base that is the same on every host: the last one.
-fn shared_base() -> anyhow::Result<PathBuf> {
-    jobs::job_bases()
-        .pop()
-        .context("there is no place for the job's directory")
 }
 
 /// The rank that was given, else that of the one node that has this host's name.
@@ -233,11 +228,9 @@ impl Plan {
         } else {
             settings.export
         };
-        let rank = self.rank;
-        let metrics_file = settings.metrics.map(|path| with_rank(&path, rank));
         Ok(DaemonOptions {
             job: self.job,
-            rank,
+            rank: self.rank,
             listener,
             bind,
             view,
@@ -245,23 +238,20 @@ impl Plan {
             fan_out: settings.fan_out,
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
+            anticipate: settings.anticipate,
             listing_entries_full: settings.listing_limit,
             deadline: settings.deadline,
             readers: settings.readers,
             cores: settings.cores.unwrap_or_default(),
             backing_concurrency: settings.backing_concurrency,
             job_directory: directory.path().to_owned(),
-            metrics_file,
+            metrics_file: settings.metrics,
             metrics_interval: settings.metrics_interval,
             allow_other: settings.allow_other,
             read_ahead_bytes: settings.read_ahead,
             nodes: self.nodes,
         })
     }
-}
-
-fn with_rank(path: &Path, rank: NodeRank) -> PathBuf {
-    PathBuf::from(path.to_string_lossy().replace("{rank}", &rank.to_string()))
 }
 
 /// The listener that the launcher bound, from standard input, which then belongs to nobody.
@@ -375,13 +365,5 @@ mod tests {
         );
         assert!(failure(Path::new("/usr/../etc")).contains("must not be '.' or '..'"));
         check_exports(&[temporary.path().to_owned()]).unwrap();
-    }
-
-    #[test]
-    fn metrics_files_carry_the_rank() {
-        assert_eq!(
-            with_rank(Path::new("/m/{rank}.json"), NodeRank(3)),
-            Path::new("/m/3.json")
-        );
     }
 }

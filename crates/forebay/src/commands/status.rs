@@ -1,17 +1,15 @@
 //! `status`: what the daemons say of themselves, as a table or as they said it.
 
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use forebay_launch::{JobDirectory, JobRecord, Launcher, RemoteCall};
-use forebay_types::NodeRank;
+use forebay_launch::JobDirectory;
 use serde_json::{Value, json};
 
 use crate::DONE_IN_PART;
 use crate::cli::StatusArguments;
 use crate::columns::{self, count};
-use crate::control;
+use crate::commands::ask::{ask_any, ask_first_host};
 use crate::jobs::{self, variable};
 use crate::output::say;
 use crate::settings::Effective;
@@ -54,58 +52,6 @@ pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::from(DONE_IN_PART)
     })
-}
-
-/// Asks the daemon of `rank`, else the first on this host that answers.
-pub fn ask_any(
-    directory: &JobDirectory,
-    rank: Option<NodeRank>,
-    question: &Value,
-    timeout: Duration,
-) -> anyhow::Result<Value> {
-    let ranks = rank.map_or_else(|| directory.socket_ranks(), |rank| vec![rank]);
-    let mut failure = None;
-    for rank in ranks {
-        let socket = directory.socket(rank);
-        match control::ask(&socket, question, timeout) {
-            Ok(answer) => return Ok(answer),
-            // A dead daemon's socket refuses at once; the next may be alive. One that answers and fails has spoken
-            // for all.
-            Err(error) if error.downcast_ref::<std::io::Error>().is_some() => failure = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
-    let job = directory.job();
-    match failure {
-        Some(error) => Err(error.context(format!(
-            "no daemon of the job {job} answers; forebay down --job {job} cleans up"
-        ))),
-        None => bail!("no daemon of the job {job} runs on this host"),
-    }
-}
-
-/// Runs `status` on the job's first host, for a job whose `up` ran on a host that is not one of its nodes.
-fn ask_first_host(directory: &JobDirectory) -> anyhow::Result<Option<Value>> {
-    let Some(record) = JobRecord::read(directory)? else {
-        return Ok(None);
-    };
-    let (Launcher::Hosts { remote_shell }, Some(first)) = (&record.launcher, record.nodes.first()) else {
-        return Ok(None);
-    };
-    let call = RemoteCall {
-        shell: remote_shell.clone(),
-        program: record.program.clone(),
-    };
-    let mut command = call.command(&first.host, &["status", "--local-only", "--json", "--job", &record.job]);
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let output = output.with_context(|| format!("cannot run {} for host {}", remote_shell.join(" "), first.host))?;
-    if !output.status.success() {
-        bail!("host {} does not tell the status ({})", first.host, output.status);
-    }
-    let status = serde_json::from_slice(&output.stdout);
-    status
-        .map(Some)
-        .with_context(|| format!("host {} gave no status", first.host))
 }
 
 fn print(directory: &JobDirectory, status: &Value) {

@@ -63,7 +63,7 @@ struct Up {
 impl Up {
     /// Makes the job's directory and writes down what is going to be started.
     fn lay_out(effective: &Effective, settings: Settings, job: String, selection: &Selection) -> anyhow::Result<Self> {
-        let directory = make_directory(&job, selection)?;
+        let directory = make_directory(&settings, &job, selection)?;
         let nodes = selection.nodes();
         let launcher = match selection {
             Selection::Local(_) => Launcher::Local,
@@ -210,13 +210,9 @@ impl Up {
     /// Takes back what was begun; the error says so when something stays.
     fn undo(&self, error: anyhow::Error) -> anyhow::Error {
         let mut stays = Vec::new();
-        if let Launcher::Hosts { remote_shell } = &self.record.launcher {
-            let call = RemoteCall {
-                shell: remote_shell.clone(),
-                program: self.record.program.clone(),
-            };
+        if let Some(call) = self.record.remote_call() {
             stays.extend(
-                end_on_hosts(&call, &self.record)
+                end_on_hosts(&call, &self.record, &self.directory)
                     .into_iter()
                     .map(|(host, why)| format!("{host}: {why}")),
             );
@@ -273,8 +269,8 @@ impl Up {
 }
 
 /// The job's directory, new. One that a dead job left is cleaned up first.
-fn make_directory(job: &str, selection: &Selection) -> anyhow::Result<JobDirectory> {
-    let bases = job_bases();
+fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyhow::Result<JobDirectory> {
+    let bases = job_bases(settings.directory.as_deref());
     if let Some(found) = JobDirectory::find(&bases, job)? {
         if let [first, ..] = leftovers::alive(&found).as_slice() {
             bail!(
@@ -374,10 +370,12 @@ pub fn shown_ranks(ranks: &[NodeRank]) -> String {
 }
 
 /// Ends and cleans up on all hosts of a job, all at once. Returns the hosts where that failed, with the reason.
-pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord) -> Vec<(String, String)> {
+pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord, directory: &JobDirectory) -> Vec<(String, String)> {
     let hosts: BTreeSet<&str> = record.nodes.iter().map(|node| node.host.as_str()).collect();
     let hosts: Vec<&str> = hosts.into_iter().collect();
-    let mut failed = call.run_on_all(&hosts, &["down", "--local-only", "--job", &record.job], END_TIMEOUT);
+    let base = directory.base().display().to_string();
+    let arguments = ["down", "--local-only", "--directory", &base, "--job", &record.job];
+    let mut failed = call.run_on_all(&hosts, &arguments, END_TIMEOUT);
     // Where it was not up is as good as where it ended.
     failed.retain(|(_, reason)| !reason.contains(NOT_UP));
     failed

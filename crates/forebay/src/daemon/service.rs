@@ -59,6 +59,7 @@ impl Service {
             budget_bytes: options.budget_bytes,
             deadline: options.deadline,
             direct_above_bytes: options.direct_above_bytes,
+            anticipate: options.anticipate,
         });
         let is_root = super::root_of(&forest) == options.rank;
         let service = Arc::new(Self {

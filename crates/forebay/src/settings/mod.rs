@@ -181,6 +181,17 @@ impl Effective {
             .map_err(|problem| self.blame("job", &problem))
     }
 
+    /// Where jobs are kept, where that was given.
+    ///
+    /// # Errors
+    /// `UsageError` when it cannot be a directory.
+    pub fn directory(&self) -> Result<Option<PathBuf>, UsageError> {
+        let Some(text) = self.get("directory").and_then(|(texts, _)| texts.last()) else {
+            return Ok(None);
+        };
+        values::absolute_path(text).map(Some).map_err(|problem| self.blame("directory", &problem))
+    }
+
     /// Reads all values.
     ///
     /// # Errors

@@ -114,6 +114,9 @@ settings! {
         /// Name of the job; jobs of one user are told apart by it [default: the allocation's, else the only one, else
         /// "default"]
         Job Optional(job_name) job: Option<String> = "job" "NAME";
+        /// Keep the sockets, logs and default views of jobs below this directory, which must be yours alone [default:
+        /// $XDG_RUNTIME_DIR/forebay for one host, else /tmp/forebay-UID]
+        Job Optional(absolute_path) directory: Option<PathBuf> = "directory" "DIR";
     }
     "Nodes" {
         /// Run N nodes on this machine; the view of node I is VIEW/I
@@ -156,6 +159,8 @@ settings! {
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
         /// Files above this size are read from the backing file system by each node itself [default: none are]
         Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
+        /// Let the node that reads the backing file system ask early for what programs usually want next
+        Node One(switch) anticipate: bool = "anticipate" "BOOL", "true";
         /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
         Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", limits::LISTING_ENTRIES_FULL;
         /// How long a request may take, whatever fails on its way
@@ -168,7 +173,7 @@ settings! {
     "Logs and metrics" {
         /// What goes into the logs: error, warn, info, debug, trace, also by module (info,forebay_fuse=debug)
         Node One(log_filter) log: String = "log" "FILTER", "info";
-        /// Append each node's metrics to this file, a JSON object a line; {rank} in the name stands for the node's rank
+        /// Append each node's metrics to FILE.RANK.jsonl (an extension of FILE is replaced), a JSON object a line
         Node Optional(path) metrics: Option<PathBuf> = "metrics" "FILE";
         /// How often metrics are written
         Node One(duration) metrics_interval: Duration = "metrics-interval" "TIME", "10s";

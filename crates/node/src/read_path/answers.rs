@@ -21,19 +21,15 @@ impl<B: Clone> ReadPath<B> {
         match (&key, answered) {
             (Key::Listing { .. }, Answered::Listing(listing)) => {
                 self.keep(&key, Object::Listing(listing.clone()));
-                let known = Known {
-                    listing: Some(listing.clone()),
-                    ..Known::default()
-                };
+                let deadline = self.deadline_of(call).unwrap_or_default();
+                self.note_listing(deadline, key.path(), &listing);
+                let known = Known { listing: Some(listing.clone()), ..Known::default() };
                 self.deliver(call, known, PeerAnswer::Listing(listing));
             }
             (Key::Page { .. } | Key::Name { .. }, Answered::Entries(records)) => {
                 let records: Arc<[_]> = records.into();
                 self.keep(&key, Object::Entries(Arc::clone(&records)));
-                let known = Known {
-                    entries: Some((key, Arc::clone(&records))),
-                    ..Known::default()
-                };
+                let known = Known { entries: Some((key, Arc::clone(&records))), ..Known::default() };
                 self.deliver(call, known, PeerAnswer::Entries(records));
             }
             (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(call, sizes),
@@ -47,23 +43,12 @@ impl<B: Clone> ReadPath<B> {
     /// searched, so its lookups go on by name.
     pub(super) fn end_flight(&mut self, call: CallId, errno: Errno) {
         let Some(flight) = self.in_flight.end(call) else { return };
+        self.note_ended(flight.deadline, call);
         let try_by_name = errno == Errno::EACCES && matches!(flight.key, Key::Listing { .. });
         for waiter in flight.waiters {
             match waiter {
-                Waiter::Kernel {
-                    ticket,
-                    operation,
-                    known,
-                } if try_by_name && operation.can_go_by_name() => {
-                    self.resume(
-                        flight.deadline,
-                        ticket,
-                        operation,
-                        Known {
-                            unlistable: true,
-                            ..known
-                        },
-                    );
+                Waiter::Kernel { ticket, operation, known } if try_by_name && operation.can_go_by_name() => {
+                    self.resume(flight.deadline, ticket, operation, Known { unlistable: true, ..known });
                 }
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
                 Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, errno),
@@ -79,13 +64,10 @@ impl<B: Clone> ReadPath<B> {
 
     fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
         let Some(flight) = self.in_flight.end(call) else { return };
+        self.note_ended(flight.deadline, call);
         for waiter in flight.waiters {
             match waiter {
-                Waiter::Kernel {
-                    ticket,
-                    operation,
-                    known,
-                } => {
+                Waiter::Kernel { ticket, operation, known } => {
                     let known = known.with(&arrived);
                     self.resume(flight.deadline, ticket, operation, known);
                 }
@@ -106,9 +88,7 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// The time by which a flight must end; for shells that follow a body.
-    #[must_use]
-    pub fn deadline_of(&self, call: CallId) -> Option<Time> {
+    fn deadline_of(&self, call: CallId) -> Option<Time> {
         self.in_flight.get(call).map(|flight| flight.deadline)
     }
 }

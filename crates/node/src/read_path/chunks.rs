@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_cache::{CallId, Key, Object, ObjectKind};
-use forebay_types::{Errno, chunk_bytes};
+use forebay_types::{Errno, Time, chunk_bytes};
 
 use super::{ReadPath, Waiter};
 use crate::PeerAnswer;
@@ -25,6 +25,7 @@ pub(super) struct Chunk<B> {
 #[derive(Debug)]
 pub(super) struct Growing<B> {
     chunk: Chunk<B>,
+    deadline: Time,
 }
 
 /// A search for a chunk's bytes.
@@ -49,11 +50,7 @@ impl<B: Clone> ReadPath<B> {
         let Some(flight) = self.in_flight.end(call) else {
             return false;
         };
-        let chunk = Chunk {
-            body,
-            bytes: bytes as u64,
-            taken_bytes: Arc::default(),
-        };
+        let chunk = Chunk { body, bytes: bytes as u64, taken_bytes: Arc::default() };
         let body = chunk.body.clone();
         for waiter in flight.waiters {
             match waiter {
@@ -66,7 +63,7 @@ impl<B: Clone> ReadPath<B> {
             }
         }
         self.growing_calls.insert(call, key.clone());
-        self.growing.insert(key, Growing { chunk });
+        self.growing.insert(key, Growing { chunk, deadline: flight.deadline });
         true
     }
 
@@ -75,9 +72,8 @@ impl<B: Clone> ReadPath<B> {
         let Some(key) = self.growing_calls.remove(&call) else {
             return;
         };
-        let Some(Growing { chunk }) = self.growing.remove(&key) else {
-            return;
-        };
+        let Some(Growing { chunk, deadline }) = self.growing.remove(&key) else { return };
+        self.note_ended(deadline, call);
         if outcome.is_ok() && !self.is_kept_by_kernel(&key, &chunk) {
             let bytes = chunk.bytes;
             self.objects.insert(key.clone(), Object::Chunk(chunk), bytes);
@@ -87,7 +83,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// The chunk for a kernel read of `len_bytes` of it.
     pub(super) fn find_chunk(&mut self, key: &Key, len_bytes: usize) -> FoundChunk<B> {
-        if let Some(Growing { chunk }) = self.growing.get(key) {
+        if let Some(Growing { chunk, .. }) = self.growing.get(key) {
             chunk.take(len_bytes);
             return FoundChunk::Body(chunk.body.clone());
         }
@@ -103,7 +99,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// The chunk for another node, which takes all of it.
     pub(super) fn find_chunk_for_peer(&mut self, key: &Key) -> Option<B> {
-        if let Some(Growing { chunk }) = self.growing.get(key) {
+        if let Some(Growing { chunk, .. }) = self.growing.get(key) {
             return Some(chunk.body.clone());
         }
         match self.objects.get(key, ObjectKind::Chunks) {

@@ -23,9 +23,7 @@ impl<B: Clone> ReadPath<B> {
     /// Explains `path`; changes nothing and counts nothing.
     #[must_use]
     pub fn explain(&self, path: &ViewPath) -> Explanation {
-        let key = Key::Listing {
-            dir: path.split().map_or_else(ViewPath::root, |(dir, _)| dir),
-        };
+        let key = Key::Listing { dir: path.split().map_or_else(ViewPath::root, |(dir, _)| dir) };
         let mut kept = Vec::new();
         let own = Key::Listing { dir: path.clone() };
         if let Some(Object::Listing(listing)) = self.objects.peek(&own) {
@@ -38,27 +36,14 @@ impl<B: Clone> ReadPath<B> {
             (false, Source::Peer(rank)) => format!("{state}; asks node {rank}, its parent in the tree"),
             (false, Source::Backing) => format!("{state}; reads the backing file system, being the root of the tree"),
         };
-        Explanation {
-            kept,
-            answers,
-            source,
-            why,
-        }
+        Explanation { kept, answers, source, why }
     }
 
     /// What the listing of the path's directory says, and whether the question ends there.
     fn explain_entry(&self, path: &ViewPath, dir_key: &Key, kept: &mut Vec<String>) -> (String, bool) {
         let Some((dir, name)) = path.split() else {
             let known = !kept.is_empty();
-            return (
-                if known {
-                    "the root's listing is kept here"
-                } else {
-                    "nothing is kept here"
-                }
-                .to_owned(),
-                known,
-            );
+            return (if known { "the root's listing is kept here" } else { "nothing is kept here" }.to_owned(), known);
         };
         let Some(Object::Listing(listing)) = self.objects.peek(dir_key) else {
             return (format!("the listing of {dir} is not kept here"), false);
@@ -71,10 +56,7 @@ impl<B: Clone> ReadPath<B> {
             );
         };
         let Some(attributes) = listing.entry(index).attributes else {
-            return (
-                format!("the listing of {dir} is kept here, without attributes (a large directory)"),
-                false,
-            );
+            return (format!("the listing of {dir} is kept here, without attributes (a large directory)"), false);
         };
         if attributes.kind() != Kind::File {
             return (format!("its attributes are in the listing of {dir}, kept here"), true);
@@ -89,24 +71,14 @@ impl<B: Clone> ReadPath<B> {
         kept: &mut Vec<String>,
     ) -> (String, bool) {
         let generation = attributes.generation();
-        let indexes = (0..)
-            .map(ChunkIndex)
-            .take_while(|index| chunk_bytes(generation.size_bytes, *index) > 0);
+        let indexes = (0..).map(ChunkIndex).take_while(|index| chunk_bytes(generation.size_bytes, *index) > 0);
         let (mut count, mut here) = (0u64, 0u64);
         for index in indexes {
             count += 1;
-            here += u64::from(self.has_chunk(&Key::Chunk {
-                file: path.clone(),
-                generation,
-                index,
-            }));
+            here += u64::from(self.has_chunk(&Key::Chunk { file: path.clone(), generation, index }));
         }
         kept.push(format!("{here} of {count} chunks"));
-        let key = Key::Chunk {
-            file: path.clone(),
-            generation,
-            index: ChunkIndex(0),
-        };
+        let key = Key::Chunk { file: path.clone(), generation, index: ChunkIndex(0) };
         if self.is_direct(&key) {
             return ("its attributes are kept here; its bytes are read from the backing file system by every node itself (--direct-above)".to_owned(), true);
         }

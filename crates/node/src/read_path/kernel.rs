@@ -4,7 +4,7 @@
 //! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
 
 use forebay_cache::Key;
-use forebay_types::{Errno, Extent, Kind, Name, Time, ViewPath, limits};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Kind, Name, Time, ViewPath, limits};
 use forebay_wire::{ListingEntry, Request};
 
 use super::chunks::FoundChunk;
@@ -64,10 +64,7 @@ impl<B: Clone> ReadPath<B> {
     pub fn remember_entry(&mut self, dir: InodeId, entry: &ListingEntry<'_>) -> Option<Entry> {
         let attributes = entry.attributes?;
         let path = self.inodes.get(dir)?.path.join(entry.name).ok()?;
-        Some(Entry {
-            inode: self.inodes.remember(path, &attributes),
-            attributes,
-        })
+        Some(Entry { inode: self.inodes.remember(path, &attributes), attributes })
     }
 
     /// Resumes a parked operation with what has arrived for it.
@@ -85,7 +82,15 @@ impl<B: Clone> ReadPath<B> {
         known: Known,
     ) -> Option<KernelAnswer<B>> {
         let deadline = now.after(self.options.deadline);
-        self.attempt_until(deadline, ticket, operation, known)
+        let wanted = match &operation {
+            Operation::Lookup { dir, .. } | Operation::Directory { dir } => Some(Key::Listing { dir: dir.clone() }),
+            _ => None,
+        };
+        let answer = self.attempt_until(deadline, ticket, operation, known);
+        if let Some(key) = wanted {
+            self.note_wanted(deadline, &key);
+        }
+        answer
     }
 
     fn attempt_until(
@@ -98,28 +103,14 @@ impl<B: Clone> ReadPath<B> {
         match self.step(&operation, &mut known) {
             Step::Answer(answer) => Some(answer),
             Step::Wants(key, request) => {
-                self.ask(
-                    key,
-                    request,
-                    deadline,
-                    Some(Waiter::Kernel {
-                        ticket,
-                        operation,
-                        known,
-                    }),
-                );
+                self.ask(key, request, deadline, Some(Waiter::Kernel { ticket, operation, known }));
                 None
             }
         }
     }
 
     fn operation_of(&self, request: KernelRequest) -> Result<Operation, Errno> {
-        let path_of = |inode| {
-            self.inodes
-                .get(inode)
-                .map(|inode| inode.path.clone())
-                .ok_or(Errno::ESTALE)
-        };
+        let path_of = |inode| self.inodes.get(inode).map(|inode| inode.path.clone()).ok_or(Errno::ESTALE);
         Ok(match request {
             KernelRequest::Lookup { parent, name } => {
                 let dir = path_of(parent)?;
@@ -209,10 +200,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     fn readlink(&mut self, id: InodeId, known: &mut Known) -> Step<B> {
-        let place = self
-            .inodes
-            .get(id)
-            .and_then(|inode| inode.path.split().map(|(dir, name)| (dir, name.to_vec())));
+        let place = self.inodes.get(id).and_then(|inode| inode.path.split().map(|(dir, name)| (dir, name.to_vec())));
         let Some((dir, name)) = place else {
             return Step::Answer(KernelAnswer::Failed(Errno::EINVAL));
         };
@@ -237,31 +225,15 @@ impl<B: Clone> ReadPath<B> {
         let mut wanted = Vec::new();
         for (index, within) in extent.clamped(generation.size_bytes).chunks() {
             let (offset_bytes, len_bytes) = (within.offset_bytes as usize, within.len_bytes as usize);
-            let key = Key::Chunk {
-                file: file.clone(),
-                generation,
-                index,
-            };
+            let key = Key::Chunk { file: file.clone(), generation, index };
             let body = match self.find_chunk(&key, len_bytes) {
                 FoundChunk::Body(body) => Some(body),
                 FoundChunk::Missing => {
-                    wanted.push((
-                        key,
-                        Request::Chunk {
-                            file: file.clone(),
-                            generation,
-                            index,
-                        },
-                        parts.len(),
-                    ));
+                    wanted.push((key, Request::Chunk { file: file.clone(), generation, index }, parts.len()));
                     None
                 }
             };
-            parts.push(PendingPart {
-                body,
-                offset_bytes,
-                len_bytes,
-            });
+            parts.push(PendingPart { body, offset_bytes, len_bytes });
         }
         let missing = wanted.len();
         let read = PendingRead { parts, missing };
@@ -274,6 +246,9 @@ impl<B: Clone> ReadPath<B> {
             }
             None
         };
+        if extent.offset_bytes < CHUNK_BYTES {
+            self.note_wanted(deadline, &Key::Chunk { file, generation, index: ChunkIndex(0) });
+        }
         self.read_ahead(deadline, id, extent);
         answer
     }
@@ -287,26 +262,13 @@ impl<B: Clone> ReadPath<B> {
         };
         let ahead = inode.read_ahead.on_read(last, inode.generation.size_bytes);
         let (file, generation) = (inode.path.clone(), inode.generation);
-        for index in ahead.map(forebay_types::ChunkIndex) {
+        for index in ahead.map(ChunkIndex) {
             if self.growing.len() + self.in_flight.len() >= limits::READ_AHEAD_CHUNKS_UNDER_WAY {
                 return;
             }
-            let key = Key::Chunk {
-                file: file.clone(),
-                generation,
-                index,
-            };
+            let key = Key::Chunk { file: file.clone(), generation, index };
             if !self.has_chunk(&key) && !self.in_flight.contains(&key) {
-                self.ask(
-                    key,
-                    Request::Chunk {
-                        file: file.clone(),
-                        generation,
-                        index,
-                    },
-                    deadline,
-                    None,
-                );
+                self.ask(key, Request::Chunk { file: file.clone(), generation, index }, deadline, None);
             }
         }
     }
@@ -336,20 +298,14 @@ impl<B: Clone> ReadPath<B> {
 
     /// Bytes that the part in `slot` of a parked read takes of its chunk.
     pub(super) fn read_part_bytes(&self, ticket: KernelTicket, slot: usize) -> usize {
-        self.pending_reads
-            .get(&ticket)
-            .map_or(0, |read| read.parts[slot].len_bytes)
+        self.pending_reads.get(&ticket).map_or(0, |read| read.parts[slot].len_bytes)
     }
 }
 
 impl<B> PendingRead<B> {
     fn into_parts(self) -> Vec<Part<B>> {
         let part = |part: PendingPart<B>| {
-            Some(Part {
-                body: part.body?,
-                offset_bytes: part.offset_bytes,
-                len_bytes: part.len_bytes,
-            })
+            Some(Part { body: part.body?, offset_bytes: part.offset_bytes, len_bytes: part.len_bytes })
         };
         self.parts.into_iter().filter_map(part).collect()
     }

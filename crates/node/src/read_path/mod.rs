@@ -6,12 +6,13 @@
 
 mod answers;
 mod chunks;
+mod early;
 mod entries;
 mod explain;
 mod kernel;
 mod peers;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use forebay_wire::Request;
 
 pub use explain::Explanation;
 
+use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket, Source};
 use chunks::{Chunk, Growing};
@@ -41,6 +43,8 @@ pub struct Options {
     pub deadline: Duration,
     /// Files above this size are read from the backing file system by each node itself, bytes.
     pub direct_above_bytes: Option<u64>,
+    /// Whether the reader of the backing file system asks early for what programs usually want next.
+    pub anticipate: bool,
 }
 
 /// Counts since the start; sums of a job are made of them.
@@ -50,6 +54,8 @@ pub struct Counters {
     pub asked_peers: u64,
     /// Questions sent to the backing file system.
     pub asked_backing: u64,
+    /// Questions asked before anybody did, of these.
+    pub asked_early: u64,
     /// Requests of peers taken.
     pub served_peers: u64,
     /// Requests that joined one under way.
@@ -72,15 +78,8 @@ pub struct StaleInode {
 /// Who waits for a flight.
 #[derive(Clone, Debug)]
 enum Waiter {
-    Kernel {
-        ticket: KernelTicket,
-        operation: Operation,
-        known: Known,
-    },
-    ReadPart {
-        ticket: KernelTicket,
-        slot: usize,
-    },
+    Kernel { ticket: KernelTicket, operation: Operation, known: Known },
+    ReadPart { ticket: KernelTicket, slot: usize },
     Peer(PeerTicket),
 }
 
@@ -94,6 +93,8 @@ pub struct ReadPath<B> {
     growing_calls: Map<CallId, Key>,
     pending_reads: Map<KernelTicket, PendingRead<B>>,
     pins: Vec<ViewPath>,
+    anticipation: Anticipation,
+    early: BTreeSet<CallId>,
     effects: VecDeque<Effect<B>>,
     counters: Counters,
 }
@@ -112,6 +113,8 @@ impl<B: Clone> ReadPath<B> {
             growing_calls: Map::default(),
             pending_reads: Map::default(),
             pins: Vec::new(),
+            anticipation: Anticipation::default(),
+            early: BTreeSet::new(),
             effects: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -159,18 +162,13 @@ impl<B: Clone> ReadPath<B> {
     pub fn clear(&mut self) -> Vec<StaleInode> {
         self.objects.clear();
         self.pins.clear();
+        self.anticipation.clear();
         let stale = self.inodes.make_stale();
         let entry_of = |path: &ViewPath| {
             let (dir, name) = path.split()?;
             Some((self.inodes.id_of(&dir)?, name.to_vec()))
         };
-        stale
-            .iter()
-            .map(|(inode, path)| StaleInode {
-                inode: *inode,
-                entry: entry_of(path),
-            })
-            .collect()
+        stale.iter().map(|(inode, path)| StaleInode { inode: *inode, entry: entry_of(path) }).collect()
     }
 
     /// Keeps what is read at or below `path` from now on, and what is kept of it now, until `clear`.
@@ -228,23 +226,22 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// Asks for `key` by `request`, or joins who did; `waiter` is told.
-    fn ask(&mut self, key: Key, request: Request, deadline: Time, waiter: Option<Waiter>) {
+    /// Asks for `key` by `request`, or joins who did; `waiter` is told. The number of the question if it is new.
+    fn ask(&mut self, key: Key, request: Request, deadline: Time, waiter: Option<Waiter>) -> Option<CallId> {
         let source = self.source_of(&key);
         let waits = waiter.is_some();
         match self.in_flight.join(key, deadline, waiter) {
-            Joined::Coalesced(_) => self.counters.coalesced += u64::from(waits),
+            Joined::Coalesced(_) => {
+                self.counters.coalesced += u64::from(waits);
+                None
+            }
             Joined::First(call) => {
                 match source {
                     Source::Peer(_) => self.counters.asked_peers += 1,
                     Source::Backing => self.counters.asked_backing += 1,
                 }
-                self.effects.push_back(Effect::Fetch {
-                    call,
-                    source,
-                    request,
-                    deadline,
-                });
+                self.effects.push_back(Effect::Fetch { call, source, request, deadline });
+                Some(call)
             }
         }
     }
@@ -252,8 +249,8 @@ impl<B: Clone> ReadPath<B> {
     /// Takes waiters out of their flights; flights that are left alone are cancelled. Whether there were any.
     fn withdraw(&mut self, leaves: impl FnMut(&Waiter) -> bool) -> bool {
         let (withdrawn, empty) = self.in_flight.withdraw(leaves);
-        self.effects
-            .extend(empty.into_iter().map(|call| Effect::Cancel { call }));
+        self.early.retain(|call| !empty.contains(call));
+        self.effects.extend(empty.into_iter().map(|call| Effect::Cancel { call }));
         !withdrawn.is_empty()
     }
 

@@ -16,11 +16,12 @@ impl<B: Clone> ReadPath<B> {
         let Some(key) = Key::of(&request) else {
             return self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
         };
-        if let Some(answer) = self.kept_for_peer(&key) {
-            return self.tell_peer(ticket, answer);
-        }
         let deadline = now.after(remaining.min(self.options.deadline));
-        self.ask(key, request, deadline, Some(Waiter::Peer(ticket)));
+        match self.kept_for_peer(&key) {
+            Some(answer) => self.tell_peer(ticket, answer),
+            None => drop(self.ask(key.clone(), request, deadline, Some(Waiter::Peer(ticket)))),
+        }
+        self.note_wanted(deadline, &key);
     }
 
     /// The peer does not want its answer any more.

@@ -41,11 +41,7 @@ impl Model {
         }
         for dir in &dirs {
             for number in 0..random.below(3 * FULL_ENTRIES as u64) {
-                let kind = if random.below(8) == 0 {
-                    Kind::Symlink
-                } else {
-                    Kind::File
-                };
+                let kind = if random.below(8) == 0 { Kind::Symlink } else { Kind::File };
                 model.add(dir.join(format!("f{number}").as_bytes()).unwrap(), kind, &mut random);
             }
         }
@@ -59,27 +55,11 @@ impl Model {
             _ => random.below(100_000),
         };
         let mode = (u32::from(kind.dirent()) << 12) | 0o755;
-        let attributes = Attributes {
-            ino: self.nodes.len() as u64 + 2,
-            size_bytes,
-            mode,
-            nlink: 1,
-            ..Attributes::default()
-        };
-        let target = if kind == Kind::Symlink {
-            format!("to{size_bytes}").into_bytes()
-        } else {
-            Vec::new()
-        };
+        let attributes =
+            Attributes { ino: self.nodes.len() as u64 + 2, size_bytes, mode, nlink: 1, ..Attributes::default() };
+        let target = if kind == Kind::Symlink { format!("to{size_bytes}").into_bytes() } else { Vec::new() };
         let listable = path.is_root() || random.below(6) != 0;
-        self.nodes.insert(
-            path,
-            Node {
-                attributes,
-                target,
-                listable,
-            },
-        );
+        self.nodes.insert(path, Node { attributes, target, listable });
     }
 
     pub fn answer(&self, request: &Request) -> Said {
@@ -97,10 +77,7 @@ impl Model {
                 Some(node) if node.attributes.generation() == *generation => Said::Chunk,
                 _ => Said::Failed(Errno::ESTALE),
             },
-            Request::FileSystem { .. } => Said::FileSystem(FileSystem {
-                blocks: 7,
-                ..FileSystem::default()
-            }),
+            Request::FileSystem { .. } => Said::FileSystem(FileSystem { blocks: 7, ..FileSystem::default() }),
             _ => Said::Failed(Errno::EINVAL),
         }
     }
@@ -113,31 +90,18 @@ impl Model {
             let (_, name) = path.split().unwrap();
             let attributes = full.then_some(node.attributes);
             let (kind, ino) = (node.attributes.kind(), node.attributes.ino);
-            builder
-                .push(ListingEntry {
-                    name,
-                    kind,
-                    ino,
-                    attributes,
-                    target: &node.target,
-                })
-                .unwrap();
+            builder.push(ListingEntry { name, kind, ino, attributes, target: &node.target }).unwrap();
         }
         builder.finish(&self.nodes[dir].attributes).unwrap()
     }
 
     pub fn children<'a>(&'a self, dir: &'a ViewPath) -> impl Iterator<Item = (&'a ViewPath, &'a Node)> {
-        self.nodes
-            .iter()
-            .filter(move |(path, _)| path.split().is_some_and(|(parent, _)| parent == *dir))
+        self.nodes.iter().filter(move |(path, _)| path.split().is_some_and(|(parent, _)| parent == *dir))
     }
 
     fn record(&self, dir: &ViewPath, name: &Name) -> Option<EntryRecord> {
         let node = self.nodes.get(&dir.join(name.as_bytes()).ok()?)?;
-        Some(EntryRecord {
-            attributes: node.attributes,
-            target: node.target.clone(),
-        })
+        Some(EntryRecord { attributes: node.attributes, target: node.target.clone() })
     }
 }
 

@@ -45,80 +45,33 @@ impl Walk {
         if random.below(4) == 0 {
             names.push(b"absent".to_vec());
         }
-        let extent = Extent {
-            offset_bytes: random.below(6 << 20),
-            len_bytes: random.below(2 << 20),
-        };
+        let extent = Extent { offset_bytes: random.below(6 << 20), len_bytes: random.below(2 << 20) };
         Self::new(random.below(u64::from(nodes)) as usize, names, extent)
     }
 
     pub fn whole_file(model: &Model, node: usize, number: u64) -> Self {
-        let files: Vec<&ViewPath> = model
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.attributes.kind() == Kind::File)
-            .map(|(path, _)| path)
-            .collect();
+        let files: Vec<&ViewPath> =
+            model.nodes.iter().filter(|(_, node)| node.attributes.kind() == Kind::File).map(|(path, _)| path).collect();
         let path = files[number as usize % files.len()];
-        Self::new(
-            node,
-            path.components().map(<[u8]>::to_vec).collect(),
-            Extent {
-                offset_bytes: 0,
-                len_bytes: 6 << 20,
-            },
-        )
+        Self::new(node, path.components().map(<[u8]>::to_vec).collect(), Extent { offset_bytes: 0, len_bytes: 6 << 20 })
     }
 
     fn new(node: usize, names: Vec<Vec<u8>>, extent: Extent) -> Self {
-        Self {
-            node,
-            names,
-            extent,
-            at: 0,
-            inode: ROOT_INODE,
-            started: Time(0),
-            ended: false,
-        }
+        Self { node, names, extent, at: 0, inode: ROOT_INODE, started: Time(0), ended: false }
     }
 
     fn path(&self, components: usize) -> ViewPath {
-        self.names[..components]
-            .iter()
-            .fold(ViewPath::root(), |path, name| path.join(name).unwrap())
+        self.names[..components].iter().fold(ViewPath::root(), |path, name| path.join(name).unwrap())
     }
 }
 
 enum Event {
-    Request {
-        node: usize,
-        from: usize,
-        call: CallId,
-        request: Request,
-    },
-    Backing {
-        node: usize,
-        call: CallId,
-        request: Request,
-    },
-    Answer {
-        node: usize,
-        call: CallId,
-        answered: Answered,
-    },
-    Body {
-        node: usize,
-        call: CallId,
-        handle: Handle,
-        bytes: usize,
-    },
-    BodyEnded {
-        node: usize,
-        call: CallId,
-    },
-    Interrupt {
-        walk: usize,
-    },
+    Request { node: usize, from: usize, call: CallId, request: Request },
+    Backing { node: usize, call: CallId, request: Request },
+    Answer { node: usize, call: CallId, answered: Answered },
+    Body { node: usize, call: CallId, handle: Handle, bytes: usize },
+    BodyEnded { node: usize, call: CallId },
+    Interrupt { walk: usize },
 }
 
 pub struct Network<'a> {
@@ -142,13 +95,8 @@ pub struct Network<'a> {
 impl<'a> Network<'a> {
     pub fn new(model: &'a Model, nodes: u32, fan_out: u32, seed: u64, budget_bytes: u64, faults: Faults) -> Self {
         let forest = Forest::single(nodes, fan_out).unwrap();
-        let options = |rank| Options {
-            rank,
-            forest: forest.clone(),
-            budget_bytes,
-            deadline: DEADLINE,
-            direct_above_bytes: None,
-        };
+        let options =
+            |rank| Options { rank, forest: forest.clone(), budget_bytes, deadline: DEADLINE, direct_above_bytes: None, anticipate: true };
         Self {
             model,
             nodes: (0..nodes).map(|rank| ReadPath::new(options(NodeRank(rank)))).collect(),
@@ -193,11 +141,7 @@ impl<'a> Network<'a> {
     }
 
     pub fn asked_more_than_once(&self) -> Vec<String> {
-        self.asked
-            .iter()
-            .filter(|(_, count)| **count > 1)
-            .map(|(what, _)| what.clone())
-            .collect()
+        self.asked.iter().filter(|(_, count)| **count > 1).map(|(what, _)| what.clone()).collect()
     }
 
     /// Runs the programs, all at once, until nothing is under way.
@@ -238,12 +182,7 @@ impl<'a> Network<'a> {
         };
         self.now = self.now.max(time);
         match event {
-            Event::Request {
-                node,
-                from,
-                call,
-                request,
-            } => {
+            Event::Request { node, from, call, request } => {
                 self.sequence += 1;
                 let ticket = self.sequence;
                 self.peers.insert(ticket, (node, from, call));
@@ -255,12 +194,7 @@ impl<'a> Network<'a> {
                 self.nodes[node].handle_answer(call, answered);
                 self.drain(node);
             }
-            Event::Body {
-                node,
-                call,
-                handle,
-                bytes,
-            } => {
+            Event::Body { node, call, handle, bytes } => {
                 if self.nodes[node].handle_body_started(call, handle, bytes) {
                     self.at_random(Event::BodyEnded { node, call });
                 }
@@ -281,11 +215,7 @@ impl<'a> Network<'a> {
 
     fn backing(&mut self, node: usize, call: CallId, request: &Request) {
         if self.random.below(100) < self.faults.backing_error_percent {
-            return self.at_random(Event::Answer {
-                node,
-                call,
-                answered: Answered::Failed(Errno::EIO),
-            });
+            return self.at_random(Event::Answer { node, call, answered: Answered::Failed(Errno::EIO) });
         }
         let said = self.model.answer(request);
         if !matches!(said, Said::Failed(_) | Said::FileSystem(_)) {
@@ -293,42 +223,16 @@ impl<'a> Network<'a> {
         }
         let event = match said {
             Said::Chunk => {
-                let Request::Chunk {
-                    file,
-                    generation,
-                    index,
-                } = request
-                else {
+                let Request::Chunk { file, generation, index } = request else {
                     return;
                 };
                 let bytes = chunk_bytes(generation.size_bytes, *index);
-                Event::Body {
-                    node,
-                    call,
-                    handle: (file.clone(), *index),
-                    bytes,
-                }
+                Event::Body { node, call, handle: (file.clone(), *index), bytes }
             }
-            Said::Listing(listing) => Event::Answer {
-                node,
-                call,
-                answered: Answered::Listing(listing),
-            },
-            Said::Entries(records) => Event::Answer {
-                node,
-                call,
-                answered: Answered::Entries(records),
-            },
-            Said::FileSystem(sizes) => Event::Answer {
-                node,
-                call,
-                answered: Answered::FileSystem(sizes),
-            },
-            Said::Failed(errno) => Event::Answer {
-                node,
-                call,
-                answered: Answered::Failed(errno),
-            },
+            Said::Listing(listing) => Event::Answer { node, call, answered: Answered::Listing(listing) },
+            Said::Entries(records) => Event::Answer { node, call, answered: Answered::Entries(records) },
+            Said::FileSystem(sizes) => Event::Answer { node, call, answered: Answered::FileSystem(sizes) },
+            Said::Failed(errno) => Event::Answer { node, call, answered: Answered::Failed(errno) },
         };
         self.at_random(event);
     }
@@ -338,26 +242,11 @@ impl<'a> Network<'a> {
         self.kept_bytes_max = self.kept_bytes_max.max(self.nodes[node].kept_bytes());
         while let Some(effect) = self.nodes[node].poll_effect() {
             match effect {
-                Effect::Fetch {
-                    call,
-                    source: Source::Backing,
-                    request,
-                    ..
-                } => {
+                Effect::Fetch { call, source: Source::Backing, request, .. } => {
                     self.at_random(Event::Backing { node, call, request });
                 }
-                Effect::Fetch {
-                    call,
-                    source: Source::Peer(to),
-                    request,
-                    ..
-                } => {
-                    self.send(Event::Request {
-                        node: to.0 as usize,
-                        from: node,
-                        call,
-                        request,
-                    });
+                Effect::Fetch { call, source: Source::Peer(to), request, .. } => {
+                    self.send(Event::Request { node: to.0 as usize, from: node, call, request });
                 }
                 Effect::Cancel { .. } => {}
                 Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
@@ -373,12 +262,7 @@ impl<'a> Network<'a> {
         let answered = match answer {
             PeerAnswer::Body((file, index)) => {
                 let bytes = chunk_bytes(self.model.nodes[&file].attributes.size_bytes, index);
-                return self.send(Event::Body {
-                    node,
-                    call,
-                    handle: (file, index),
-                    bytes,
-                });
+                return self.send(Event::Body { node, call, handle: (file, index), bytes });
             }
             PeerAnswer::Listing(listing) => Answered::Listing(listing),
             PeerAnswer::Entries(records) => Answered::Entries(records.to_vec()),
@@ -406,23 +290,12 @@ impl<'a> Network<'a> {
         if self.interrupt_every.is_some_and(|every| walk as u64 % every == 0) {
             self.at_random(Event::Interrupt { walk });
         }
-        let Walk {
-            node,
-            inode,
-            at,
-            extent,
-            started,
-            ..
-        } = self.walks[walk];
+        let Walk { node, inode, at, extent, started, .. } = self.walks[walk];
         if self.now.since(started) > DEADLINE * (at as u32 + 3) {
             self.wrong.push(format!("program {walk} waited beyond its deadlines"));
         }
         let name = self.walks[walk].names.get(at).cloned();
-        let kind = self
-            .model
-            .nodes
-            .get(&self.walks[walk].path(at))
-            .map(|found| found.attributes.kind());
+        let kind = self.model.nodes.get(&self.walks[walk].path(at)).map(|found| found.attributes.kind());
         let request = match (&name, kind) {
             (Some(name), _) => KernelRequest::Lookup { parent: inode, name },
             (None, Some(Kind::File)) => KernelRequest::Read { inode, extent },
@@ -476,22 +349,17 @@ impl<'a> Network<'a> {
         let node = &self.model.nodes[path];
         let right = match &answer {
             KernelAnswer::Target(target) => *target == node.target,
-            KernelAnswer::Directory(listing) => listing.entries().map(|entry| entry.name).eq(self
-                .model
-                .children(path)
-                .map(|(child, _)| child.split().unwrap().1.to_vec())),
+            KernelAnswer::Directory(listing) => listing
+                .entries()
+                .map(|entry| entry.name)
+                .eq(self.model.children(path).map(|(child, _)| child.split().unwrap().1.to_vec())),
             KernelAnswer::Read(parts) => {
                 let wanted = self.walks[walk].extent.clamped(node.attributes.size_bytes);
-                let got = parts.iter().map(|part| {
-                    (
-                        part.body.1.start_bytes() + part.offset_bytes as u64,
-                        part.len_bytes as u64,
-                    )
-                });
+                let got = parts
+                    .iter()
+                    .map(|part| (part.body.1.start_bytes() + part.offset_bytes as u64, part.len_bytes as u64));
                 let mut at = wanted.offset_bytes;
-                let in_order = got
-                    .clone()
-                    .all(|(offset, len)| offset == std::mem::replace(&mut at, offset + len));
+                let in_order = got.clone().all(|(offset, len)| offset == std::mem::replace(&mut at, offset + len));
                 in_order && at == wanted.end_bytes() && parts.iter().all(|part| part.body.0 == *path)
             }
             _ => false,

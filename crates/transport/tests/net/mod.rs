@@ -1,10 +1,6 @@
 //! Endpoints for tests, in memory and over loopback, and a service made of a closure.
 
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "each test binary uses its own part; a failure is the test's"
-)]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its own part; a failure is the test's")]
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -57,13 +53,7 @@ pub fn options(rank: u32, addresses: Vec<Address>) -> EndpointOptions {
 pub fn loopback() -> (TcpListener, Address) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    (
-        listener,
-        Address::Tcp {
-            host: "127.0.0.1".to_owned(),
-            port,
-        },
-    )
+    (listener, Address::Tcp { host: "127.0.0.1".to_owned(), port })
 }
 
 /// A job with a node for each service.
@@ -92,11 +82,7 @@ pub fn pair(kind: Kind, service: Arc<dyn Service>) -> (Endpoint, Endpoint) {
 
 pub fn chunk(index: u64) -> Request {
     let file = ViewPath::new(b"soft/lib.so").unwrap();
-    Request::Chunk {
-        file,
-        generation: Generation::default(),
-        index: ChunkIndex(index),
-    }
+    Request::Chunk { file, generation: Generation::default(), index: ChunkIndex(index) }
 }
 
 /// The number in a request made by `chunk`.
@@ -146,9 +132,7 @@ pub async fn until(what: &str, condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait)
-        .await
-        .unwrap_or_else(|_| panic!("{what} did not happen"));
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen"));
 }
 
 /// Tasks of the current runtime.

@@ -40,13 +40,7 @@ pub fn address_of(address: &Address) -> SocketAddr {
 }
 
 pub fn head(kind: FrameKind, stream: u32, head_bytes: usize, body_bytes: usize) -> [u8; FRAME_HEAD_BYTES] {
-    FrameHead {
-        kind,
-        stream,
-        head_bytes: head_bytes as u32,
-        body_bytes: body_bytes as u32,
-    }
-    .encode()
+    FrameHead { kind, stream, head_bytes: head_bytes as u32, body_bytes: body_bytes as u32 }.encode()
 }
 
 pub async fn send(connection: &mut TcpStream, kind: FrameKind, stream: u32, message: &[u8], body: &[u8]) {
@@ -72,9 +66,7 @@ pub async fn receive(connection: &mut TcpStream) -> (FrameHead, Vec<u8>, Vec<u8>
 /// Waits until the other side closes the connection, whatever it sends before.
 pub async fn closed(connection: &mut TcpStream) {
     let mut rest = vec![];
-    let read = timeout(PATIENCE, connection.read_to_end(&mut rest))
-        .await
-        .expect("the connection stayed open");
+    let read = timeout(PATIENCE, connection.read_to_end(&mut rest)).await.expect("the connection stayed open");
     assert!(read.is_ok() || read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
 }
 
@@ -82,10 +74,7 @@ impl Raw {
     /// Connects to `address` as node 1 and shakes hands with node 0.
     pub async fn connect(address: &Address) -> Self {
         let control = Self::greet(address, Class::Control).await;
-        Self {
-            control,
-            bulk: Self::greet(address, Class::Bulk).await,
-        }
+        Self { control, bulk: Self::greet(address, Class::Bulk).await }
     }
 
     async fn greet(address: &Address, class: Class) -> TcpStream {
@@ -101,14 +90,8 @@ impl Raw {
         let (first, first_class) = Self::welcome(listener).await;
         let (second, _) = Self::welcome(listener).await;
         match first_class {
-            Class::Control => Self {
-                control: first,
-                bulk: second,
-            },
-            Class::Bulk => Self {
-                control: second,
-                bulk: first,
-            },
+            Class::Control => Self { control: first, bulk: second },
+            Class::Bulk => Self { control: second, bulk: first },
         }
     }
 
@@ -116,28 +99,18 @@ impl Raw {
         let (mut connection, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
         let (_, message, _) = receive(&mut connection).await;
         let theirs: Hello = decode(&message).unwrap();
-        let ours = Hello {
-            from: theirs.to,
-            to: theirs.from,
-            ..theirs.clone()
-        };
+        let ours = Hello { from: theirs.to, to: theirs.from, ..theirs.clone() };
         send(&mut connection, FrameKind::Hello, 0, &encode(&ours), &[]).await;
         (connection, theirs.class)
     }
 
     pub async fn ask(&mut self, stream: u32, request: Request) {
-        let message = encode(&TimedRequest {
-            remaining_ms: 30_000,
-            request,
-        });
+        let message = encode(&TimedRequest { remaining_ms: 30_000, request });
         send(&mut self.control, FrameKind::Request, stream, &message, &[]).await;
     }
 
     pub async fn credit(&mut self, stream: u32, bytes: usize) {
-        self.control
-            .write_all(&head(FrameKind::Credit, stream, 0, bytes))
-            .await
-            .unwrap();
+        self.control.write_all(&head(FrameKind::Credit, stream, 0, bytes)).await.unwrap();
     }
 
     /// The next answer on the control connection.
@@ -149,8 +122,6 @@ impl Raw {
 
     /// Whether nothing waits on the bulk connection, looked at for long enough that a sender would have been seen.
     pub async fn bulk_is_silent(&mut self) -> bool {
-        timeout(Duration::from_millis(50), self.bulk.peek(&mut [0]))
-            .await
-            .is_err()
+        timeout(Duration::from_millis(50), self.bulk.peek(&mut [0])).await.is_err()
     }
 }

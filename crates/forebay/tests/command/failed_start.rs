@@ -1,0 +1,153 @@
+//! A start that fails says once what is wrong, and leaves nothing behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::place::{Place, signal, wait_until};
+
+#[test]
+fn exports_that_cannot_be_shown() {
+    let Some(place) = Place::with_views() else { return };
+    let file = format!("{}/file", place.source());
+    for (export, part) in [
+        ("/nonexistent", "cannot export /nonexistent: No such file or directory"),
+        (file.as_str(), "it is not a directory"),
+        ("/usr/../etc", "must not be '.' or '..'"),
+    ] {
+        let message = place.fails(1, &["up", "--local", "3", "--export", export]);
+        assert!(message.contains(part), "{message}");
+        // Three nodes with one reason are one line.
+        assert!(
+            message.contains("node 0-2: ") && message.lines().count() == 2,
+            "{message}"
+        );
+        place.assert_clean();
+    }
+}
+
+#[test]
+fn an_export_that_the_user_cannot_read() {
+    let Some(place) = Place::with_views() else { return };
+    // Another user needs a program, a directory for jobs and a way there of their own.
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(place.path("source"), fs::Permissions::from_mode(0o700)).unwrap();
+    let run = place.path("run-of-another");
+    fs::create_dir(&run).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(&run, Some(65_534), Some(65_534)).unwrap();
+    let program = place.path("forebay");
+    fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).unwrap();
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&program)
+        .args(["up", "--export", &place.source()])
+        .env("FOREBAY_DIRECTORY", &run)
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        message.contains("it cannot be read by this user: Permission denied"),
+        "{message}"
+    );
+    assert!(fs::read_dir(&run).is_ok_and(|mut jobs| jobs.next().is_none()) || !run.exists());
+}
+
+#[test]
+fn views_that_cannot_be_mounted_on() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    let file = format!("{source}/file");
+    for (view, part) in [
+        (source.as_str(), "it is not empty ("),
+        (file.as_str(), "it is not a directory"),
+        ("/proc", "a file system of type proc is mounted there"),
+        ("/nonexistent/view", "its parent /nonexistent does not exist; create it"),
+    ] {
+        let message = place.fails(1, &["up", "--view", view, "--export", &source]);
+        assert!(message.contains(part) && message.contains(view), "{message}");
+        place.assert_clean();
+    }
+}
+
+#[test]
+fn a_view_of_another_job_is_left_alone() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    place.succeeds(&["up", "--job", "first", "--view", "view", "--export", &source]);
+    let message = place.fails(1, &["up", "--job", "second", "--view", "view", "--export", &source]);
+    assert!(message.contains("a view of another job is mounted there"), "{message}");
+    assert!(
+        place
+            .path("view")
+            .join(source.trim_start_matches('/'))
+            .join("file")
+            .exists()
+    );
+    assert!(!place.job("second").exists());
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+#[test]
+fn a_machine_that_lacks_what_was_asked_for() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    let message = place.fails(1, &["up", "--cores", "8000", "--export", &source]);
+    assert!(message.contains("--cores"), "{message}");
+    place.assert_clean();
+}
+
+#[test]
+fn jobs_are_not_kept_where_others_could_have_prepared_them() {
+    let place = Place::new();
+    let base = place.path("run");
+    std::os::unix::fs::symlink(place.path("source"), &base).unwrap();
+    let message = place.fails(1, &["up", "--job", "below", "--export", &place.source()]);
+    assert!(
+        message.contains("is not safe to use: it is not a directory"),
+        "{message}"
+    );
+    fs::remove_file(&base).unwrap();
+    assert!(place.path("source/below/large").exists());
+}
+
+/// A remote shell whose host never answers keeps `up` waiting for as long as the test needs.
+#[test]
+fn an_interrupt_stops_everything() {
+    let Some(place) = Place::with_views() else { return };
+    let shell = place.path("rsh");
+    fs::write(
+        &shell,
+        "#!/bin/sh\nexec 9>>\"$(dirname \"$0\")/called\"; echo $1 >&9; exec sleep 60\n",
+    )
+    .unwrap();
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = [
+        "up",
+        "--nodes",
+        "slow",
+        "--remote-shell",
+        shell.to_str().unwrap(),
+        "--job",
+        "slow",
+    ];
+    let child = place.command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the remote shell is called", || {
+        fs::read_to_string(place.path("called")).is_ok_and(|text| !text.is_empty())
+    });
+    signal(child.id().into(), Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        message.contains("interrupted; everything that was started is stopped"),
+        "{message}"
+    );
+    assert!(message.contains("slow: no answer within"), "{message}");
+    place.assert_clean();
+}

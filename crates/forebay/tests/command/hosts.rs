@@ -1,0 +1,179 @@
+//! Nodes started through a remote shell, which here runs everything on this machine.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::place::{Place, signal};
+
+/// Calls of the shell are written down; a host called `bad` cannot be reached.
+fn remote_shell(place: &Place) -> String {
+    let shell = place.path("rsh");
+    let script = "#!/bin/sh\nhost=$1; shift; [ \"$1\" = -- ] || exit 99; shift\n\
+                  case $host in bad) echo 'no route to bad' >&2; exit 255;; esac\nexec \"$@\"\n";
+    fs::write(&shell, script).unwrap();
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    shell.display().to_string()
+}
+
+/// Ports that were free a moment ago.
+fn free_ports(count: usize) -> Vec<u16> {
+    let bound: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    bound
+        .iter()
+        .map(|listener| listener.local_addr().unwrap().port())
+        .collect()
+}
+
+#[test]
+fn a_host_file_of_three() {
+    let Some(place) = Place::with_views() else { return };
+    let (job, shell) = ("hosts", remote_shell(&place));
+    let hosts: String = free_ports(3).iter().map(|port| format!("127.0.0.1:{port}\n")).collect();
+    fs::write(place.path("hosts"), hosts).unwrap();
+    let source = place.source();
+    let up = place.json(&[
+        "up",
+        "--hostfile",
+        "hosts",
+        "--remote-shell",
+        &shell,
+        "--job",
+        job,
+        "--view",
+        "view",
+        "--export",
+        &source,
+    ]);
+    assert_eq!(up["nodes"].as_array().unwrap().len(), 3);
+    for rank in 0..3 {
+        let file = place.path(&format!("view/{rank}{source}/file"));
+        assert_eq!(fs::read_to_string(file).unwrap(), "contents of file\n");
+    }
+    assert_eq!(
+        place.json(&["status", "--job", job])["nodes"].as_array().unwrap().len(),
+        3
+    );
+    let down = place.json(&["down", "--job", job]);
+    assert_eq!(down["ended"], serde_json::json!([0, 1, 2]));
+    place.assert_clean();
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_ends_the_start() {
+    let Some(place) = Place::with_views() else { return };
+    let (job, shell) = ("unreachable", remote_shell(&place));
+    let arguments = [
+        "up",
+        "--nodes",
+        "127.0.0.1,bad",
+        "--remote-shell",
+        &shell,
+        "--job",
+        job,
+        "--view",
+        "view",
+    ];
+    let message = place.fails(1, &[&arguments[..], &["--export", &place.source()]].concat());
+    assert!(message.contains("1 of 2 nodes did not start"), "{message}");
+    assert!(
+        message.contains("to bad failed with exit status 255") && message.contains("no route to bad"),
+        "{message}"
+    );
+    place.assert_clean();
+    assert!(!place.path("view").exists());
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let Some(place) = Place::with_views() else { return };
+    let (job, shell) = ("port", remote_shell(&place));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut arguments = vec![
+        "up",
+        "--nodes",
+        "127.0.0.1",
+        "--remote-shell",
+        &shell,
+        "--job",
+        job,
+        "--port",
+        &port,
+    ];
+    let source = place.source();
+    arguments.extend(["--export", &source]);
+    let message = place.fails(1, &arguments);
+    assert!(message.contains(&port) && message.contains("--port"), "{message}");
+    place.assert_clean();
+}
+
+#[test]
+fn a_node_by_hand_speaks_one_line_and_ends_on_a_signal() {
+    let Some(place) = Place::with_views() else { return };
+    let job = "by-hand";
+    let source = place.source();
+    let port = free_ports(1)[0];
+    let arguments = [
+        "node",
+        "--hostfile",
+        "-",
+        "--rank",
+        "0",
+        "--job",
+        job,
+        "--view",
+        "view",
+        "--export",
+        &source,
+    ];
+    let mut child = place
+        .command(&arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.take().unwrap(), "127.0.0.1:{port}").unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(said["ready"]["rank"], 0);
+    assert_eq!(said["ready"]["port"], port);
+    assert!(place.path(&format!("view{source}/file")).exists());
+    assert!(place.json(&["status", "--job", job])["nodes"][0]["state"] == "ready");
+    signal(child.id().into(), Signal::INT);
+    assert!(child.wait().unwrap().success());
+    line.clear();
+    assert_eq!(stdout.read_line(&mut line).unwrap(), 0, "{line}");
+    assert!(!place.path("view").exists());
+    place.assert_clean();
+}
+
+#[test]
+fn a_node_that_cannot_know_its_place() {
+    let place = Place::new();
+    fs::write(place.path("hosts"), "elsewhere\n").unwrap();
+    let job = "lost";
+    for (arguments, part) in [
+        (
+            &["node", "--hostfile", "hosts"][..],
+            "is not in the list of nodes; say which it is with --rank",
+        ),
+        (
+            &["node", "--hostfile", "hosts", "--rank", "1"],
+            "rank 1 is not one of the 1 nodes",
+        ),
+        (&["node"], "no list of nodes: give --hostfile"),
+    ] {
+        let message = place.fails(1, &[arguments, &["--job", job]].concat());
+        assert!(message.contains(part), "{message}");
+    }
+    place.assert_clean();
+}

@@ -1,0 +1,95 @@
+//! After a crash: nothing is in the way, and nothing stays.
+
+use std::fs;
+
+use crate::place::Place;
+
+#[test]
+fn down_cleans_up_after_daemons_that_died() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--local", "3", "--job", "dead", "--export", &place.source()]);
+    (0..3).for_each(|rank| place.kill("dead", rank));
+    assert_eq!(place.mounts().len(), 3);
+    let message = place.fails(1, &["status"]);
+    assert!(
+        message.contains("no daemon of the job dead answers; forebay down --job dead cleans up"),
+        "{message}"
+    );
+    let output = place.run(&["down"]);
+    assert!(output.status.success(), "{output:?}");
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(notes.contains("unmounted ") && notes.contains("/view/2"), "{notes}");
+    place.assert_clean();
+    assert!(place.fails(1, &["down", "--job", "dead"]).contains("no job dead is up"));
+}
+
+#[test]
+fn up_cleans_up_after_a_dead_job_of_the_same_name() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--local", "2", "--export", &place.source()]);
+    (0..2).for_each(|rank| place.kill("default", rank));
+    let output = place.run(&["up", "--local", "2", "--export", &place.source()]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("note: cleaned up after a dead job default"));
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+#[test]
+fn a_view_whose_daemon_died_is_taken_over() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    place.succeeds(&["up", "--job", "crashed", "--view", "view", "--export", &source]);
+    place.kill("crashed", 0);
+    let output = place.run(&["up", "--job", "next", "--view", "view", "--export", &source]);
+    assert!(output.status.success(), "{output:?}");
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(notes.contains("unmounted a view whose daemon had died"), "{notes}");
+    assert!(
+        place
+            .path("view")
+            .join(source.trim_start_matches('/'))
+            .join("file")
+            .exists()
+    );
+    place.succeeds(&["down", "--job", "next"]);
+    place.succeeds(&["down", "--job", "crashed"]);
+    place.assert_clean();
+}
+
+#[test]
+fn down_ends_what_a_dead_root_cuts_off() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&[
+        "up",
+        "--local",
+        "4",
+        "--job",
+        "headless",
+        "--fanout",
+        "3",
+        "--export",
+        &place.source(),
+    ]);
+    place.kill("headless", 0);
+    let status = place.run(&["status"]);
+    assert_eq!(status.status.code(), Some(3), "{status:?}");
+    assert!(String::from_utf8_lossy(&status.stdout).contains("unreachable"));
+    let down = place.json(&["down"]);
+    assert_eq!(down["ended"], serde_json::json!([1, 2, 3]));
+    place.assert_clean();
+}
+
+#[test]
+fn an_empty_directory_of_a_job_is_a_dead_job() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--job", "a", "--export", &place.source()]);
+    place.succeeds(&["down"]);
+    fs::create_dir_all(place.job("a")).unwrap();
+    for path in [place.path("run"), place.job("a")] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    }
+    place.succeeds(&["up", "--job", "a", "--export", &place.source()]);
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}

@@ -1,0 +1,155 @@
+//! A job of several nodes on this machine, from `up` to `down`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::place::{Place, is_running, signal, wait_until};
+
+#[test]
+fn every_view_shows_the_export_and_down_leaves_nothing() {
+    let Some(place) = Place::with_views() else { return };
+    let up = place.json(&[
+        "up",
+        "--local",
+        "3",
+        "--job",
+        "three",
+        "--fanout",
+        "1",
+        "--export",
+        &place.source(),
+    ]);
+    assert_eq!(up["nodes"].as_array().unwrap().len(), 3);
+    for node in up["nodes"].as_array().unwrap() {
+        let source = Path::new(node["view"].as_str().unwrap()).join(place.source().trim_start_matches('/'));
+        assert_eq!(fs::read_to_string(source.join("file")).unwrap(), "contents of file\n");
+        assert_eq!(fs::read(source.join("below/large")).unwrap(), vec![7; 3 << 20]);
+        assert!(source.join("absent").symlink_metadata().is_err());
+    }
+
+    let status = place.json(&["status", "--job", "three"]);
+    let nodes = status["nodes"].as_array().unwrap();
+    assert_eq!(
+        nodes
+            .iter()
+            .map(|node| node["rank"].as_u64().unwrap())
+            .collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
+    assert!(nodes.iter().all(|node| node["state"] == "ready"));
+    let table = place.succeeds(&["status"]);
+    assert!(table.starts_with("job three: 3 of 3 nodes answer\n"), "{table}");
+
+    let down = place.json(&["down", "--job", "three"]);
+    assert_eq!(down["ended"], serde_json::json!([0, 1, 2]));
+    assert_eq!(down["missing"], serde_json::json!([]));
+    place.assert_clean();
+}
+
+#[test]
+fn what_a_person_reads() {
+    let Some(place) = Place::with_views() else { return };
+    let text = place.succeeds(&["up", "--local", "2", "--export", &place.source()]);
+    assert!(text.starts_with("job default: 2 nodes ready in "), "{text}");
+    assert!(
+        text.contains("forebay down --job default") && text.contains("/view/0 to "),
+        "{text}"
+    );
+    let view = place.job("default").join("view");
+    let again = place.fails(1, &["up", "--export", &place.source()]);
+    assert!(again.contains("the job default is already up (process "), "{again}");
+    assert!(again.contains("--job NAME"), "{again}");
+    assert!(
+        view.join("1")
+            .join(place.source().trim_start_matches('/'))
+            .join("file")
+            .exists()
+    );
+    assert!(
+        place
+            .succeeds(&["down"])
+            .starts_with("job default is down: 2 nodes ended, ")
+    );
+    place.assert_clean();
+}
+
+#[test]
+fn the_jobs_files_are_private() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--job", "p", "--export", &place.source()]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&place.job("p")), 0o700);
+    assert_eq!(mode(&place.job("p").join("node-0.sock")), 0o600);
+    place.succeeds(&["down", "--job", "p"]);
+    place.assert_clean();
+}
+
+#[test]
+fn several_jobs_are_told_apart() {
+    let Some(place) = Place::with_views() else { return };
+    for job in ["one", "two"] {
+        place.succeeds(&["up", "--job", job, "--export", &place.source()]);
+    }
+    assert!(
+        place
+            .fails(1, &["status"])
+            .contains("several jobs are up on this host: one, two; choose one with --job")
+    );
+    place.succeeds(&["down", "--job", "one"]);
+    assert!(place.succeeds(&["status"]).starts_with("job two"));
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+#[test]
+fn a_view_of_the_users_own_is_kept_and_one_that_was_made_goes() {
+    let Some(place) = Place::with_views() else { return };
+    let kept = place.path("kept");
+    fs::create_dir(&kept).unwrap();
+    for (view, stays) in [("kept", true), ("made", false)] {
+        for nodes in ["1", "2"] {
+            place.succeeds(&["up", "--local", nodes, "--view", view, "--export", &place.source()]);
+            assert_eq!(place.mounts().len(), nodes.parse::<usize>().unwrap());
+            place.succeeds(&["down"]);
+            assert_eq!(place.path(view).exists(), stays, "{view} with {nodes}");
+        }
+    }
+    assert_eq!(fs::read_dir(&kept).unwrap().count(), 0);
+    place.assert_clean();
+}
+
+#[test]
+fn metrics_and_logs_are_written_where_they_are_wanted() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    let mut arguments = vec!["up", "--local", "2", "--export", &source, "--metrics", "m.json"];
+    arguments.extend(["--metrics-interval", "50ms", "--log", "debug"]);
+    place.succeeds(&arguments);
+    for rank in 0..2 {
+        let metrics = place.path(&format!("m.{rank}.jsonl"));
+        wait_until("metrics are written", || {
+            fs::read_to_string(&metrics).is_ok_and(|text| text.contains('\n'))
+        });
+        let text = fs::read_to_string(&metrics).unwrap();
+        let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert!(line.is_object());
+        let log = fs::read_to_string(place.job("default").join(format!("logs/node-{rank}.log"))).unwrap();
+        assert!(log.contains("DEBUG"), "{log}");
+    }
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+#[test]
+fn a_daemon_ends_on_sigterm_and_cleans_up_after_itself() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--local", "2", "--job", "t", "--export", &place.source()]);
+    let pids = [0, 1].map(|rank| place.daemon("t", rank)["process"]["pid"].as_u64().unwrap());
+    pids.iter().for_each(|pid| signal(*pid, Signal::TERM));
+    wait_until("both daemons have ended", || pids.iter().all(|pid| !is_running(*pid)));
+    // The last one out takes the job's directory with it.
+    place.assert_clean();
+}

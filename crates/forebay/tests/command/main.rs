@@ -1,0 +1,10 @@
+//! The command as a user runs it: real processes, real mounts, real files.
+
+mod explained;
+mod failed_start;
+mod hosts;
+mod leftovers;
+mod local_job;
+mod place;
+mod settings;
+mod usage;

@@ -1,0 +1,180 @@
+//! A place of its own for a test: jobs, files to export, and a check that nothing stays.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long a condition may take to come true on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory for jobs and one with files; both go, with every job, when the test ends.
+pub struct Place {
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    /// A new one; `None`, said aloud, where views cannot be mounted.
+    pub fn with_views() -> Option<Self> {
+        let lack = if !rustix::process::geteuid().is_root() {
+            "not root"
+        } else if !Path::new("/dev/fuse").exists() {
+            "no /dev/fuse"
+        } else {
+            return Some(Self::new());
+        };
+        assert!(
+            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "must not be skipped in CI: {lack}"
+        );
+        println!("skipped: {lack}");
+        None
+    }
+
+    /// A new one, for tests that mount nothing.
+    pub fn new() -> Self {
+        let root = tempfile::Builder::new().prefix("fb").tempdir().unwrap();
+        fs::create_dir_all(root.path().join("source/below")).unwrap();
+        fs::write(root.path().join("source/file"), "contents of file\n").unwrap();
+        fs::write(root.path().join("source/below/large"), vec![7; 3 << 20]).unwrap();
+        Self { root }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// The exported directory.
+    pub fn source(&self) -> String {
+        self.path("source").display().to_string()
+    }
+
+    /// The command, with the environment of a plain login.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FOREBAY_") || name.starts_with("SLURM"))
+        {
+            command.env_remove(name);
+        }
+        command
+            .args(arguments)
+            .env("FOREBAY_DIRECTORY", self.path("run"))
+            .current_dir(self.root.path());
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs it; it must succeed. Its standard output.
+    pub fn succeeds(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs it with `--json`; it must succeed.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let mut all = arguments.to_vec();
+        all.push("--json");
+        serde_json::from_str(&self.succeeds(&all)).unwrap()
+    }
+
+    /// Runs it; it must end with that status. Its standard error.
+    pub fn fails(&self, status: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// The directory of a local job.
+    pub fn job(&self, name: &str) -> PathBuf {
+        self.path("run").join(name)
+    }
+
+    /// What `node-RANK.json` says of a daemon.
+    pub fn daemon(&self, job: &str, rank: u32) -> Value {
+        let path = self.job(job).join(format!("node-{rank}.json"));
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    /// Ends a daemon as a crash would.
+    pub fn kill(&self, job: &str, rank: u32) {
+        let pid = self.daemon(job, rank)["process"]["pid"].as_u64().unwrap();
+        signal(pid, rustix::process::Signal::KILL);
+        wait_until("the daemon is gone", || !is_running(pid));
+    }
+
+    /// The mounts below this place.
+    pub fn mounts(&self) -> Vec<String> {
+        let mut text = String::new();
+        fs::File::open("/proc/self/mounts")
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        let own = self.root.path().display().to_string();
+        text.lines()
+            .filter(|line| line.contains(&own))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Nothing of any job is left.
+    pub fn assert_clean(&self) {
+        assert_eq!(self.mounts(), Vec::<String>::new());
+        assert!(!self.path("run").exists(), "{:?}", fs::read_dir(self.path("run")));
+        let own = self.root.path().display().to_string();
+        let daemons: Vec<String> = processes()
+            .filter(|line| line.contains(&own) && line.contains("node"))
+            .collect();
+        assert_eq!(daemons, Vec::<String>::new());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A failed test leaves its jobs up; they must not outlive it, and their mounts must not be walked.
+        for job in fs::read_dir(self.path("run")).into_iter().flatten().flatten() {
+            self.command(&["down", "--job", &job.file_name().to_string_lossy()])
+                .output()
+                .ok();
+        }
+    }
+}
+
+/// Sends a signal to a process that this test has started.
+pub fn signal(pid: u64, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Whether a process runs, zombies not counted.
+pub fn is_running(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+/// Waits until `condition` holds.
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The command lines of all processes.
+fn processes() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&line).replace('\0', " "))
+    })
+}

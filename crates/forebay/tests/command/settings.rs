@@ -1,0 +1,102 @@
+//! `config` and `doctor`.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::place::Place;
+
+#[test]
+fn values_come_with_their_origin() {
+    let place = Place::new();
+    let file = place.path("job.toml");
+    fs::write(&file, "# settings\nfanout = 5\nexport = ['/a', '/b']\nreaders = 1\n").unwrap();
+    let mut command = place.command(&["config", "--json", "--config", file.to_str().unwrap(), "--local", "3"]);
+    let output = command.env("FOREBAY_READERS", "2").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let config: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(config["local"]["value"], "3");
+    assert_eq!(config["local"]["origin"], "option");
+    assert_eq!(config["readers"]["origin"], "environment");
+    assert_eq!(config["fanout"]["origin"], "file");
+    assert_eq!(config["fanout"]["line"], 2);
+    assert_eq!(config["export"]["value"], json!(["/a", "/b"]));
+    assert_eq!(config["log"]["origin"], "default");
+    assert_eq!(config["log"]["environment"], "FOREBAY_LOG");
+    assert_eq!(config["budget"]["value"], json!(null));
+}
+
+#[test]
+fn mistakes_in_a_file_are_told_with_their_line() {
+    let place = Place::new();
+    let file = place.path("job.toml");
+    let file = file.to_str().unwrap();
+    for (text, part) in [
+        (
+            "\nfan-out = 2\n",
+            "line 2: there is no setting 'fan-out'; the name is 'fanout'",
+        ),
+        ("fanout = 'many'\n", "line 1, fanout: 'many' is not a number"),
+        ("fanout = \n", "line 1"),
+    ] {
+        fs::write(file, text).unwrap();
+        for command in ["config", "up"] {
+            let message = place.fails(2, &[command, "--config", file]);
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    assert!(
+        place
+            .fails(1, &["config", "--config", "/nonexistent"])
+            .contains("cannot read the configuration file")
+    );
+    place.assert_clean();
+}
+
+#[test]
+fn a_mistake_in_the_environment_does_not_keep_down_from_working() {
+    let place = Place::new();
+    let output = place
+        .command(&["down", "--job", "x"])
+        .env("FOREBAY_FANOUT", "many")
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("no job x"),
+        "{output:?}"
+    );
+    let output = place.command(&["up"]).env("FOREBAY_FANOUT", "many").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the environment variable FOREBAY_FANOUT: 'many'"));
+}
+
+#[test]
+fn the_doctor_looks_at_everything_and_leaves_nothing() {
+    let place = Place::new();
+    let output = place.run(&["doctor", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = found["checks"].as_array().unwrap();
+    for name in [
+        "view",
+        "/dev/fuse",
+        "fusermount3",
+        "user namespaces",
+        "kernel",
+        "open files",
+        "memory",
+        "job directory",
+    ] {
+        assert!(checks.iter().any(|check| check["name"] == name), "{name}");
+    }
+    let all_ok = checks.iter().all(|check| check["state"] == "ok");
+    let expected = match (found["view_possible"].as_bool().unwrap(), all_ok) {
+        (false, _) => 1,
+        (true, false) => 3,
+        (true, true) => 0,
+    };
+    assert_eq!(output.status.code(), Some(expected), "{output:?}");
+    let text = String::from_utf8(place.run(&["doctor"]).stdout).unwrap();
+    assert!(text.lines().next().unwrap().contains("view: "), "{text}");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains("forebay-doctor"));
+}

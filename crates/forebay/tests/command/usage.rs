@@ -1,0 +1,118 @@
+//! What is said wrongly is refused at once, with exit status 2 and what would be right.
+
+use std::fs;
+
+use crate::place::Place;
+
+#[test]
+fn wrong_options_are_wrong_usage() {
+    let place = Place::new();
+    for (arguments, part) in [
+        (&["up", "--fanout", "0"][..], "'0' is not a number from 1 to 1024"),
+        (&["up", "--budget", "64"], "16MiB is the least"),
+        (&["up", "--deadline", "5"], "write for example 500ms"),
+        (&["up", "--export", "relative"], "not an absolute path"),
+        (&["up", "--nodes", "n[1-"], "not closed"),
+        (&["up", "--nodes=-oProxyCommand=x"], "is not a host name"),
+        (&["up", "--job", "a/b"], "cannot be a job's name"),
+        (&["up", "--local", "2", "--nodes", "a"], "choose one way"),
+        (&["up", "--burst", "x"], "unexpected argument"),
+        (&["explain"], "PATH"),
+        (&["nonsense"], "unrecognized subcommand"),
+        (&["completions", "tcl"], "possible values"),
+    ] {
+        let message = place.fails(2, arguments);
+        assert!(message.contains(part), "{arguments:?}: {message}");
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let place = Place::new();
+    let help = place.succeeds(&["--help"]);
+    for command in [
+        "up",
+        "node",
+        "status",
+        "down",
+        "explain",
+        "doctor",
+        "config",
+        "completions",
+        "man",
+    ] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}");
+        assert!(place.succeeds(&[command, "--help"]).contains("Examples:"), "{command}");
+    }
+}
+
+#[test]
+fn without_a_job_there_is_nothing_to_ask() {
+    let place = Place::new();
+    for command in [&["status"][..], &["down"], &["explain", "/usr"]] {
+        let arguments = [command, &["--job", "none-such"]].concat();
+        assert!(
+            place
+                .fails(1, &arguments)
+                .contains("no job none-such is up on this host"),
+            "{command:?}"
+        );
+    }
+}
+
+#[test]
+fn bad_host_files_name_the_line() {
+    let place = Place::new();
+    let hosts = place.path("hosts");
+    let hosts = hosts.to_str().unwrap();
+    for (text, part) in [
+        ("a\nb\na\n", "line 3: a is on line 1 already"),
+        ("a\nb c\n", "line 2: 'b c' is more than a host"),
+        ("a:99999\n", "line 1: '99999' is not a port"),
+        ("# none\n", "names no hosts"),
+    ] {
+        fs::write(hosts, text).unwrap();
+        let message = place.fails(1, &["up", "--hostfile", hosts]);
+        assert!(message.contains(part) && message.contains(hosts), "{message}");
+    }
+    assert!(
+        place
+            .fails(1, &["up", "--hostfile", "/nonexistent/hosts"])
+            .contains("No such file")
+    );
+    place.assert_clean();
+}
+
+#[test]
+fn completions_and_manual_pages_cover_the_commands() {
+    let place = Place::new();
+    assert!(place.succeeds(&["completions", "bash"]).contains("--direct-above"));
+    let pages = place.path("man");
+    fs::create_dir(&pages).unwrap();
+    place.succeeds(&["man", pages.to_str().unwrap()]);
+    assert!(
+        fs::read_to_string(pages.join("forebay-up.1"))
+            .unwrap()
+            .contains("fanout")
+    );
+    assert!(
+        place
+            .fails(1, &["man", "/nonexistent"])
+            .contains("cannot write manual pages into /nonexistent")
+    );
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure_to_shout_about() {
+    let place = Place::new();
+    let mut child = place
+        .command(&["config", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

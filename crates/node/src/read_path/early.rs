@@ -1,0 +1,78 @@
+//! Asking early, at the node that reads the backing file system: it sees what every node of the job wants, so the first
+//! node's accesses lead the others. The habits are learned in `anticipate`; here is when they are told and acted on.
+
+use forebay_cache::{CallId, Key, Object};
+use forebay_types::{ChunkIndex, Time, ViewPath};
+use forebay_wire::{Listing, Request};
+
+use super::ReadPath;
+use crate::Source;
+use crate::anticipate::{UNDER_WAY_MAX, Wish};
+
+impl<B: Clone> ReadPath<B> {
+    /// Somebody wants `key`, whether it is here or not.
+    pub(super) fn note_wanted(&mut self, deadline: Time, key: &Key) {
+        if !self.options.anticipate || self.source_of(key) != Source::Backing {
+            return;
+        }
+        match key {
+            Key::Listing { dir } => {
+                // One that was asked for early has arrived before it was entered.
+                if self.anticipation.on_directory_entered(dir)
+                    && let Some(Object::Listing(listing)) = self.objects.peek(key)
+                {
+                    let listing = listing.clone();
+                    self.anticipation.on_listing_arrived(dir, &listing);
+                }
+            }
+            Key::Chunk { file, index: ChunkIndex(0), .. } => self.note_file(file),
+            _ => return,
+        }
+        self.ask_early(deadline);
+    }
+
+    /// A listing has arrived; if something in it was wanted, those that usually follow it are asked for.
+    pub(super) fn note_listing(&mut self, deadline: Time, dir: &ViewPath, listing: &Listing) {
+        if self.options.anticipate && self.anticipation.is_entered(dir) {
+            self.anticipation.on_listing_arrived(dir, listing);
+            self.ask_early(deadline);
+        }
+    }
+
+    /// An early question has ended: the next may be asked.
+    pub(super) fn note_ended(&mut self, deadline: Time, call: CallId) {
+        if self.early.remove(&call) {
+            self.ask_early(deadline);
+        }
+    }
+
+    fn note_file(&mut self, file: &ViewPath) {
+        let Some((dir, name)) = file.split() else { return };
+        if let Some(Object::Listing(listing)) = self.objects.peek(&Key::Listing { dir: dir.clone() })
+            && let Some(index) = listing.find(name)
+        {
+            let listing = listing.clone();
+            self.anticipation.on_file_wanted(&dir, &listing, index);
+        }
+    }
+
+    fn ask_early(&mut self, deadline: Time) {
+        while self.early.len() < UNDER_WAY_MAX {
+            let Some(wish) = self.anticipation.next_wish() else { return };
+            let (key, request) = match wish {
+                Wish::Listing(dir) => (Key::Listing { dir: dir.clone() }, Request::Listing { dir }),
+                Wish::File(file, generation) => {
+                    let index = ChunkIndex(0);
+                    (Key::Chunk { file: file.clone(), generation, index }, Request::Chunk { file, generation, index })
+                }
+            };
+            if self.has_chunk(&key) || self.in_flight.contains(&key) || self.is_direct(&key) {
+                continue;
+            }
+            if let Some(call) = self.ask(key, request, deadline, None) {
+                self.early.insert(call);
+                self.counters.asked_early += 1;
+            }
+        }
+    }
+}
