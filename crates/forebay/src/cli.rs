@@ -9,22 +9,15 @@ use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
 /// How settings are found; shown below the help of the commands that have many.
 const SOURCES: &str = "Every option with a value can also be set in the environment (FOREBAY_FANOUT=8) and in a \
-                       configuration file (fanout = 8); options win over the environment, that over the file. \
+                       configuration file (fanout = 8; --config or FOREBAY_CONFIG); options win over the environment, \
+                       that over the file. \
                        `forebay config` shows what holds. Sizes: 64MiB, 1GB. Durations: 500ms, 2s, 1min.";
 
 /// The I/O tier of a job: every node reads programs, libraries and input through one shared cache.
 #[derive(Parser, Debug)]
-#[command(
-    name = "forebay",
-    version,
-    propagate_version = true,
-    arg_required_else_help = true,
-    max_term_width = 110
-)]
-#[command(
-    after_help = "Examples:\n  forebay doctor\n  forebay up --local 4 --export /opt\n  forebay status\n  \
-                        forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part."
-)]
+#[command(name = "forebay", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
+#[command(after_help = "Examples:\n  forebay doctor\n  forebay up --local 4 --export /opt\n  forebay status\n  \
+                        forebay down\n\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

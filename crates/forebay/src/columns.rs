@@ -4,12 +4,7 @@
 /// the right.
 pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-    };
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let is_number = |cell: &String| cell == "-" || cell.starts_with(|first: char| first.is_ascii_digit());
     let shapes: Vec<(usize, bool)> = (0..columns)
         .map(|column| {
@@ -46,9 +41,8 @@ mod tests {
 
     #[test]
     fn text_to_the_left_numbers_to_the_right() {
-        let rows: Vec<Vec<String>> = [["node", "bytes"], ["a", "1"], ["bcdef", "1,000"]]
-            .map(|row| row.map(str::to_owned).to_vec())
-            .to_vec();
+        let rows: Vec<Vec<String>> =
+            [["node", "bytes"], ["a", "1"], ["bcdef", "1,000"]].map(|row| row.map(str::to_owned).to_vec()).to_vec();
         assert_eq!(lines(&rows), ["node   bytes", "a          1", "bcdef  1,000"]);
         assert!(lines(&[]).is_empty());
     }

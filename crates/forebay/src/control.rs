@@ -26,20 +26,13 @@ enum Answer {
 pub fn ask(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
     let stream =
         UnixStream::connect(socket).with_context(|| format!("no daemon listens on {} any more", socket.display()))?;
-    let line = exchange(&stream, question, timeout).with_context(|| {
-        format!(
-            "the daemon behind {} does not answer within {timeout:?}",
-            socket.display()
-        )
-    })?;
+    let line = exchange(&stream, question, timeout)
+        .with_context(|| format!("the daemon behind {} does not answer within {timeout:?}", socket.display()))?;
     match serde_json::from_slice(&line) {
         Ok(Answer::Ok(value)) => Ok(value),
         Ok(Answer::Error(message)) => Err(anyhow!(message)),
         Err(error) => Err(error).with_context(|| {
-            format!(
-                "the daemon behind {} gave no answer; it may be of another version",
-                socket.display()
-            )
+            format!("the daemon behind {} gave no answer; it may be of another version", socket.display())
         }),
     }
 }
@@ -84,9 +77,7 @@ mod tests {
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut question = String::new();
-            BufReader::new(stream.try_clone().unwrap())
-                .read_line(&mut question)
-                .unwrap();
+            BufReader::new(stream.try_clone().unwrap()).read_line(&mut question).unwrap();
             assert_eq!(question, "{\"command\":\"status\"}\n");
             stream.write_all(answer).unwrap();
             // Held open until the client goes: an answer ends with its line, not with the connection.
@@ -104,22 +95,9 @@ mod tests {
     fn answers_errors_and_silence() {
         let long = Duration::from_secs(20);
         assert_eq!(asked(b"{\"ok\":{\"nodes\":[]}}\n", long).unwrap(), json!({"nodes": []}));
-        assert_eq!(
-            asked(b"{\"error\":\"no such path\"}\n", long).unwrap_err().to_string(),
-            "no such path"
-        );
-        assert!(
-            asked(b"hello\n", long)
-                .unwrap_err()
-                .to_string()
-                .contains("another version")
-        );
-        assert!(
-            asked(b"{\"ok\"", Duration::from_millis(50))
-                .unwrap_err()
-                .to_string()
-                .contains("within 50ms")
-        );
+        assert_eq!(asked(b"{\"error\":\"no such path\"}\n", long).unwrap_err().to_string(), "no such path");
+        assert!(asked(b"hello\n", long).unwrap_err().to_string().contains("another version"));
+        assert!(asked(b"{\"ok\"", Duration::from_millis(50)).unwrap_err().to_string().contains("within 50ms"));
     }
 
     #[test]

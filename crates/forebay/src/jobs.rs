@@ -50,10 +50,7 @@ pub fn find(effective: &Effective) -> anyhow::Result<JobDirectory> {
         (Some(job), _) => job,
         (None, [job]) => job.clone(),
         (None, []) => bail!("no job {NOT_UP}; forebay up starts one"),
-        (None, jobs) => bail!(
-            "several jobs are up on this host: {}; choose one with --job NAME",
-            jobs.join(", ")
-        ),
+        (None, jobs) => bail!("several jobs are up on this host: {}; choose one with --job NAME", jobs.join(", ")),
     };
     JobDirectory::find(&bases, &job)?.ok_or_else(|| anyhow!("the job {job} has just ended"))
 }

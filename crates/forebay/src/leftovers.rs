@@ -19,9 +19,7 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 pub fn alive(directory: &JobDirectory) -> Vec<Process> {
     let daemons = NodeRecord::read_all(directory).into_iter().map(|record| record.process);
     let starter = JobRecord::read(directory).ok().flatten();
-    let starter = starter
-        .filter(|record| record.progress == Progress::Starting)
-        .map(|record| record.started_by);
+    let starter = starter.filter(|record| record.progress == Progress::Starting).map(|record| record.started_by);
     daemons.chain(starter).filter(|process| process.is_alive()).collect()
 }
 
@@ -32,27 +30,16 @@ pub fn alive(directory: &JobDirectory) -> Vec<Process> {
 pub fn clean(directory: &JobDirectory) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
     let nodes = NodeRecord::read_all(directory);
-    let job = JobRecord::read(directory).ok().flatten();
-    let running: Vec<Process> = nodes
-        .iter()
-        .map(|node| node.process)
-        .filter(|process| process.is_alive())
-        .collect();
+    let running: Vec<Process> = nodes.iter().map(|node| node.process).filter(|process| process.is_alive()).collect();
     let killed = end_all(&running, STOP_GRACE);
     if !running.is_empty() {
-        notes.push(format!(
-            "ended {} processes ({} had to be killed)",
-            running.len(),
-            killed.len()
-        ));
+        notes.push(format!("ended {} processes ({} had to be killed)", running.len(), killed.len()));
     }
     for node in &nodes {
         notes.extend(detach(&node.view));
         view_directory::remove(&node.view, node.view_created);
     }
-    for path in job.iter().flat_map(|job| job.created.iter().rev()) {
-        view_directory::remove(path, true);
-    }
+    directory.remove_shared();
     directory.remove()?;
     Ok(notes)
 }
@@ -72,14 +59,22 @@ fn detach(view: &Path) -> Option<String> {
 pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
     view_directory::remove(&record.view, record.view_created);
     directory.remove_node(record.rank);
-    let job = JobRecord::read(directory).ok().flatten();
-    let is_over = job.is_some_and(|job| job.progress == Progress::Ready);
-    if is_over && directory.record_ranks().is_empty() {
-        if let Err(error) = clean(directory) {
-            tracing::warn!(%error, "the job's directory stays");
+    if !directory.record_ranks().is_empty() {
+        return;
+    }
+    match JobRecord::read(directory).ok().flatten().map(|job| job.progress) {
+        // `up` has yet to see how the others fare, and cleans up itself.
+        Some(Progress::Starting) => {}
+        Some(Progress::Ready) => {
+            if let Err(error) = clean(directory) {
+                tracing::warn!(%error, "the job's directory stays");
+            }
         }
-    } else {
-        directory.remove_if_empty();
+        // The record is on the host where `up` ran.
+        None => {
+            directory.remove_shared();
+            directory.remove_if_empty();
+        }
     }
 }
 

@@ -10,21 +10,13 @@ const BUDGET_PART: u64 = 10;
 /// Memory that this process may use, bytes: the machine's, or less where a control group says so (a scheduler's
 /// allocation of part of a node, a container). 0 when it cannot be told.
 pub fn memory_bytes() -> u64 {
-    let total = fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| total_of(&text))
-        .unwrap_or(0);
+    let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of(&text)).unwrap_or(0);
     control_group_bytes().map_or(total, |limit| limit.min(total))
 }
 
 fn total_of(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1024)
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The least limit of this process's control group (version 2) and those above it.
@@ -36,11 +28,7 @@ fn control_group_bytes() -> Option<u64> {
         let limit = fs::read_to_string(path.join("memory.max")).ok()?;
         limit.trim().parse::<u64>().ok()
     };
-    root.join(group)
-        .ancestors()
-        .take_while(|path| path.starts_with(root))
-        .filter_map(limit)
-        .min()
+    root.join(group).ancestors().take_while(|path| path.starts_with(root)).filter_map(limit).min()
 }
 
 /// The budget of each of `nodes_here` nodes that share `memory_bytes` and were given none, bytes.
@@ -53,11 +41,7 @@ pub fn default_budget_bytes(memory_bytes: u64, nodes_here: u64) -> u64 {
 pub fn host_names() -> Vec<String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let short = host.split('.').next().unwrap_or_default().to_owned();
-    let mut names: Vec<String> = std::env::var("SLURMD_NODENAME")
-        .ok()
-        .into_iter()
-        .chain([host, short])
-        .collect();
+    let mut names: Vec<String> = std::env::var("SLURMD_NODENAME").ok().into_iter().chain([host, short]).collect();
     names.retain(|name| !name.is_empty());
     names.dedup();
     names

@@ -30,10 +30,7 @@ pub fn interfaces() -> anyhow::Result<Vec<Interface>> {
         let address = interface.address?;
         let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
         let v6 = || address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()));
-        Some(Interface {
-            name: interface.interface_name,
-            address: v4.or_else(v6)?,
-        })
+        Some(Interface { name: interface.interface_name, address: v4.or_else(v6)? })
     });
     Ok(found.collect())
 }
@@ -49,21 +46,12 @@ pub fn address_of(wanted: &str, interfaces: &[Interface]) -> anyhow::Result<IpAd
         None => interface.name == wanted,
     };
     // IPv4 first: a name's link-local IPv6 address is of no use without a scope.
-    let mut found: Vec<IpAddr> = interfaces
-        .iter()
-        .filter(fits)
-        .map(|interface| interface.address)
-        .collect();
+    let mut found: Vec<IpAddr> = interfaces.iter().filter(fits).map(|interface| interface.address).collect();
     found.sort();
     found.first().copied().ok_or_else(|| {
-        let known: Vec<String> = interfaces
-            .iter()
-            .map(|interface| format!("{} ({})", interface.name, interface.address))
-            .collect();
-        anyhow!(
-            "no network interface is or lies in '{wanted}' (--interface); this host has {}",
-            known.join(", ")
-        )
+        let known: Vec<String> =
+            interfaces.iter().map(|interface| format!("{} ({})", interface.name, interface.address)).collect();
+        anyhow!("no network interface is or lies in '{wanted}' (--interface); this host has {}", known.join(", "))
     })
 }
 
@@ -79,14 +67,9 @@ impl Network {
         let Some((address, bits)) = text.split_once('/') else {
             // A bare address is a network of one.
             let address: Option<IpAddr> = text.parse().ok();
-            return Ok(address.map(|address| Self {
-                address,
-                prefix_bits: if address.is_ipv4() { 32 } else { 128 },
-            }));
+            return Ok(address.map(|address| Self { address, prefix_bits: if address.is_ipv4() { 32 } else { 128 } }));
         };
-        let address: IpAddr = address
-            .parse()
-            .with_context(|| format!("'{text}' is not a network (--interface)"))?;
+        let address: IpAddr = address.parse().with_context(|| format!("'{text}' is not a network (--interface)"))?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         match bits.parse::<u32>() {
             Ok(prefix_bits) if prefix_bits <= most => Ok(Some(Self { address, prefix_bits })),
@@ -118,11 +101,7 @@ pub fn address_for(own: &NodeAddress, nodes: &[NodeAddress]) -> IpAddr {
         return all;
     }
     // The system knows best which addresses are its own: only those can be bound.
-    if TcpListener::bind((address, 0)).is_ok() {
-        address
-    } else {
-        all
-    }
+    if TcpListener::bind((address, 0)).is_ok() { address } else { all }
 }
 
 fn is_loopback(node: &NodeAddress) -> bool {
@@ -139,10 +118,7 @@ mod tests {
     use super::*;
 
     fn interface(name: &str, address: &str) -> Interface {
-        Interface {
-            name: name.into(),
-            address: address.parse().unwrap(),
-        }
+        Interface { name: name.into(), address: address.parse().unwrap() }
     }
 
     #[test]
@@ -168,20 +144,12 @@ mod tests {
 
     #[test]
     fn this_host_has_a_loopback_interface() {
-        assert!(
-            interfaces()
-                .unwrap()
-                .iter()
-                .any(|interface| interface.address.is_loopback())
-        );
+        assert!(interfaces().unwrap().iter().any(|interface| interface.address.is_loopback()));
     }
 
     #[test]
     fn a_local_job_listens_on_its_loopback_address_only() {
-        let node = |host: &str| NodeAddress {
-            host: host.into(),
-            port: 1,
-        };
+        let node = |host: &str| NodeAddress { host: host.into(), port: 1 };
         let local = [node("127.0.0.1"), node("127.0.0.2")];
         assert_eq!(address_for(&local[1], &local).to_string(), "127.0.0.2");
         let mixed = [node("127.0.0.1"), node("192.0.2.1")];

@@ -39,13 +39,7 @@ impl Order {
         nodes: Vec<NodeAddress>,
         settings: BTreeMap<String, Vec<String>>,
     ) -> Self {
-        Self {
-            version: VERSION.to_owned(),
-            job,
-            job_directory,
-            nodes,
-            settings,
-        }
+        Self { version: VERSION.to_owned(), job, job_directory, nodes, settings }
     }
 
     /// Writes it to a file.
@@ -89,25 +83,12 @@ mod tests {
 
     #[test]
     fn an_order_of_another_version_is_refused() {
-        let nodes = vec![NodeAddress {
-            host: "n1".into(),
-            port: 5,
-        }];
-        let order = Order::new(
-            "job".into(),
-            "/tmp/forebay-0/job".into(),
-            nodes.clone(),
-            BTreeMap::new(),
-        );
+        let nodes = vec![NodeAddress { host: "n1".into(), port: 5 }];
+        let order = Order::new("job".into(), "/tmp/forebay-0/job".into(), nodes.clone(), BTreeMap::new());
         let text = serde_json::to_string(&order).unwrap();
         assert_eq!(Order::parse(text.as_bytes()).unwrap().nodes, nodes);
         let other = text.replace(VERSION, "99.0.0");
-        assert!(
-            Order::parse(other.as_bytes())
-                .unwrap_err()
-                .to_string()
-                .contains("99.0.0")
-        );
+        assert!(Order::parse(other.as_bytes()).unwrap_err().to_string().contains("99.0.0"));
         assert!(Order::parse(b"{}").is_err());
     }
 }

@@ -45,9 +45,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_told_once() {
-        let error = anyhow!("no such file")
-            .context("cannot open x: no such file")
-            .context("cannot start");
+        let error = anyhow!("no such file").context("cannot open x: no such file").context("cannot start");
         assert_eq!(causes(&error), ["cannot start", "cannot open x: no such file"]);
     }
 }

@@ -24,10 +24,7 @@ impl Signals {
         let (ready, is_ready) = mpsc::channel();
         let caught = signals.clone();
         std::thread::spawn(move || ready.send(caught.listen(&ready)));
-        is_ready
-            .recv()
-            .context("the thread for signals has ended")?
-            .context("cannot catch signals")?;
+        is_ready.recv().context("the thread for signals has ended")?.context("cannot catch signals")?;
         Ok(signals)
     }
 

@@ -35,22 +35,14 @@ pub fn prepare(path: &Path) -> anyhow::Result<ViewDirectory> {
             if error.kind() == io::ErrorKind::NotFound && path.parent().is_none_or(|parent| !parent.exists()) =>
         {
             let parent = path.parent().unwrap_or(path);
-            bail!(
-                "{}: its parent {} does not exist; create it",
-                failed(),
-                parent.display()
-            );
+            bail!("{}: its parent {} does not exist; create it", failed(), parent.display());
         }
         Err(error) => return Err(error).with_context(failed),
     };
     if !created {
         check_empty(path).with_context(failed)?;
     }
-    Ok(ViewDirectory {
-        path: path.to_owned(),
-        created,
-        note,
-    })
+    Ok(ViewDirectory { path: path.to_owned(), created, note })
 }
 
 /// Unmounts a view whose daemon died; refuses any other mount.
@@ -65,10 +57,7 @@ fn detach_dead(path: &Path) -> anyhow::Result<Option<String>> {
         bail!("a view of another job is mounted there; choose another directory with --view, or forebay down that job");
     }
     forebay_fuse::detach(path).context("a view whose daemon had died is mounted there and cannot be unmounted")?;
-    Ok(Some(format!(
-        "{}: unmounted a view whose daemon had died",
-        path.display()
-    )))
+    Ok(Some(format!("{}: unmounted a view whose daemon had died", path.display())))
 }
 
 fn check_empty(path: &Path) -> anyhow::Result<()> {
@@ -79,10 +68,7 @@ fn check_empty(path: &Path) -> anyhow::Result<()> {
         None => Ok(()),
         Some(first) => {
             let name = first?.file_name();
-            bail!(
-                "it is not empty ({} is in it); empty it or choose another with --view",
-                name.to_string_lossy()
-            )
+            bail!("it is not empty ({} is in it); empty it or choose another with --view", name.to_string_lossy())
         }
     }
 }

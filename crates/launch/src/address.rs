@@ -44,9 +44,7 @@ pub fn default_port(job: &str, uid: u32) -> u16 {
 
 /// FNV-1a, 64 bits: the same on every host and in every build, which `std`'s hashers do not promise.
 fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The mount point of `rank`'s view below `view`: `view` itself when the node has its host alone, else `view/RANK`.
@@ -77,10 +75,7 @@ mod tests {
 
     #[test]
     fn nodes_that_share_a_host_have_views_of_their_own() {
-        let node = |host: &str, port| NodeAddress {
-            host: host.into(),
-            port,
-        };
+        let node = |host: &str, port| NodeAddress { host: host.into(), port };
         let nodes = [node("a", 1), node("b", 1), node("a", 2)];
         let view = |rank| default_view(Path::new("/v"), &nodes, NodeRank(rank));
         assert_eq!(view(0), Path::new("/v/0"));

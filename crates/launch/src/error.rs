@@ -79,10 +79,6 @@ pub enum LaunchError {
 impl LaunchError {
     /// An error of the operating system about a path.
     pub(crate) fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
-        Self::Io {
-            doing,
-            object: path.display().to_string(),
-            source: source.into(),
-        }
+        Self::Io { doing, object: path.display().to_string(), source: source.into() }
     }
 }

@@ -24,16 +24,10 @@ pub fn parse_hostfile(text: &str, file: &str, port: u16) -> Result<Vec<NodeAddre
         if text.is_empty() {
             continue;
         }
-        let fail = |problem: String| LaunchError::HostFile {
-            file: file.to_owned(),
-            line,
-            problem,
-        };
+        let fail = |problem: String| LaunchError::HostFile { file: file.to_owned(), line, problem };
         let node = parse_entry(text, port).map_err(fail)?;
         if let Some(first) = seen.insert((node.host.to_ascii_lowercase(), node.port), line) {
-            return Err(fail(format!(
-                "{text} is on line {first} already; each node needs a host or port of its own"
-            )));
+            return Err(fail(format!("{text} is on line {first} already; each node needs a host or port of its own")));
         }
         nodes.push(node);
         if nodes.len() > limits::NODES_MAX {
@@ -64,15 +58,9 @@ fn parse_entry(text: &str, default: u16) -> Result<NodeAddress, String> {
     };
     check_host(host).map_err(|error| error.to_string())?;
     let port = port.map_or(Ok(default), |port| {
-        port.parse()
-            .ok()
-            .filter(|port| *port > 0)
-            .ok_or_else(|| format!("'{port}' is not a port (1 to 65535)"))
+        port.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("'{port}' is not a port (1 to 65535)"))
     })?;
-    Ok(NodeAddress {
-        host: host.to_owned(),
-        port,
-    })
+    Ok(NodeAddress { host: host.to_owned(), port })
 }
 
 /// Whether `host` can be a name or an address. Names go onto command lines of remote shells, so what could be taken
@@ -89,10 +77,7 @@ pub fn check_host(host: &str) -> Result<(), LaunchError> {
         bytes if !bytes.iter().all(|byte| allowed(*byte)) => "only letters, digits, '.', '-', '_' and ':' are allowed",
         _ => return Ok(()),
     };
-    Err(LaunchError::Host {
-        host: host.to_owned(),
-        problem,
-    })
+    Err(LaunchError::Host { host: host.to_owned(), problem })
 }
 
 #[cfg(test)]

@@ -14,10 +14,7 @@ const GROUPS_MAX: usize = 8;
 /// # Errors
 /// `HostList` with what is wrong and where; `NoHosts` for an empty list.
 pub fn expand_hostlist(list: &str) -> Result<Vec<String>, LaunchError> {
-    let fail = |problem: String| LaunchError::HostList {
-        list: list.to_owned(),
-        problem,
-    };
+    let fail = |problem: String| LaunchError::HostList { list: list.to_owned(), problem };
     let mut hosts = Vec::new();
     for item in split_outside_brackets(list).map_err(fail)? {
         let item = item.trim();
@@ -66,17 +63,12 @@ fn expand_item(item: &str, room: usize) -> Result<Vec<String>, String> {
         let Some((before, after)) = rest.split_once('[') else {
             break;
         };
-        let (group, after) = after
-            .split_once(']')
-            .ok_or_else(|| format!("'{item}' has an open bracket"))?;
+        let (group, after) = after.split_once(']').ok_or_else(|| format!("'{item}' has an open bracket"))?;
         let numbers = expand_group(group, room)?;
         if names.len().saturating_mul(numbers.len()) > room {
             return Err(too_many());
         }
-        names = names
-            .iter()
-            .flat_map(|name| numbers.iter().map(move |n| format!("{name}{before}{n}")))
-            .collect();
+        names = names.iter().flat_map(|name| numbers.iter().map(move |n| format!("{name}{before}{n}"))).collect();
         rest = after;
     }
     if rest.contains('[') {
@@ -110,8 +102,7 @@ fn number(text: &str, group: &str) -> Result<u64, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("'{text}' in '[{group}]' is not a number"));
     }
-    text.parse()
-        .map_err(|_| format!("'{text}' in '[{group}]' is too large"))
+    text.parse().map_err(|_| format!("'{text}' in '[{group}]' is too large"))
 }
 
 fn too_many() -> String {

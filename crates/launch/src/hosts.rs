@@ -50,12 +50,7 @@ impl RemoteCall {
         let mut running: BTreeMap<String, Process> = BTreeMap::new();
         for host in hosts {
             let mut command = self.command(host, arguments);
-            match command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-            {
+            match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn() {
                 Ok(child) => {
                     running.extend(Process::of(child.id()).map(|process| ((*host).to_owned(), process)));
                     let (host, sender) = ((*host).to_owned(), sender.clone());
@@ -71,11 +66,7 @@ impl RemoteCall {
             failed.extend(failure(output).map(|reason| (host, reason)));
         }
         end_all(&running.values().copied().collect::<Vec<_>>(), Duration::ZERO);
-        failed.extend(
-            running
-                .into_keys()
-                .map(|host| (host, format!("no answer within {timeout:?}"))),
-        );
+        failed.extend(running.into_keys().map(|host| (host, format!("no answer within {timeout:?}"))));
         failed
     }
 }
@@ -84,11 +75,7 @@ impl RemoteCall {
 fn failure(output: std::io::Result<Output>) -> Option<String> {
     match output {
         Ok(output) if output.status.success() => None,
-        Ok(output) => Some(format!(
-            "{}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        )),
+        Ok(output) => Some(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())),
         Err(error) => Some(error.to_string()),
     }
 }
@@ -96,11 +83,7 @@ fn failure(output: std::io::Result<Output>) -> Option<String> {
 /// `word` as a shell reads it back; unchanged when it means itself.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
-    if word.bytes().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+    if word.bytes().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// The command that starts the daemon of `rank` on its host; it ends when the daemon is ready and leaves it running.
@@ -115,26 +98,14 @@ pub fn host_starter(
 ) -> Result<Starter, LaunchError> {
     let stderr = directory.launch_log(rank);
     let rank_text = rank.to_string();
-    let mut command = call.command(
-        &node.host,
-        &["node", "--order", "-", "--background", "--rank", &rank_text],
-    );
-    command
-        .stdin(order_input(&directory.order())?)
-        .stderr(append_to(&stderr)?);
-    Ok(Starter {
-        name: format!("{} to {}", call.shell.join(" "), node.host),
-        ranks: vec![rank],
-        command,
-        stderr,
-    })
+    let mut command = call.command(&node.host, &["node", "--order", "-", "--background", "--rank", &rank_text]);
+    command.stdin(order_input(&directory.order())?).stderr(append_to(&stderr)?);
+    Ok(Starter { name: format!("{} to {}", call.shell.join(" "), node.host), ranks: vec![rank], command, stderr })
 }
 
 /// The order as a standard input.
 pub(crate) fn order_input(order: &Path) -> Result<Stdio, LaunchError> {
-    File::open(order)
-        .map(Stdio::from)
-        .map_err(|error| LaunchError::io("read", order, error))
+    File::open(order).map(Stdio::from).map_err(|error| LaunchError::io("read", order, error))
 }
 
 #[cfg(test)]
@@ -150,40 +121,27 @@ mod tests {
         let command = call.command("n4", &["down"]);
         let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(command.get_program(), "ssh");
-        assert_eq!(
-            words,
-            ["-oBatchMode=yes", "n4", "--", "'/opt/fore bay/bin/forebay'", "down"]
-        );
+        assert_eq!(words, ["-oBatchMode=yes", "n4", "--", "'/opt/fore bay/bin/forebay'", "down"]);
     }
 
     #[test]
     fn hosts_that_fail_or_hang_are_named() {
         let script = r#"case $0 in good) ;; bad) echo no route >&2; exit 3;; *) exec sleep 60;; esac"#;
         let shell = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let call = RemoteCall {
-            shell,
-            program: "x".into(),
-        };
+        let call = RemoteCall { shell, program: "x".into() };
         let mut failed = call.run_on_all(&["good", "bad", "hung"], &[], Duration::from_millis(500));
         failed.sort();
         assert_eq!(failed[0], ("bad".to_owned(), "exit status: 3: no route".to_owned()));
         assert_eq!(failed[1], ("hung".to_owned(), "no answer within 500ms".to_owned()));
         assert_eq!(failed.len(), 2);
-        let missing = RemoteCall {
-            shell: vec!["/nonexistent/rsh".into()],
-            program: "x".into(),
-        };
+        let missing = RemoteCall { shell: vec!["/nonexistent/rsh".into()], program: "x".into() };
         assert_eq!(missing.run_on_all(&["a", "b"], &[], Duration::from_secs(1)).len(), 2);
     }
 
     #[test]
     fn quoting_survives_a_shell() {
         for word in ["plain/path-1.0", "two words", "it's", "$HOME;`id`", "a\"b\\c"] {
-            let output = Command::new("sh")
-                .arg("-c")
-                .arg(format!("printf %s {}", quoted(word)))
-                .output()
-                .unwrap();
+            let output = Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(word))).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
         }
     }

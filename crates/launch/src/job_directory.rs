@@ -4,8 +4,10 @@
 //! be a real directory of this user that nobody else may enter: a control socket or a mount point that somebody else
 //! prepared would hand the job to them.
 
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -26,11 +28,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 #[must_use]
 pub fn bases(runtime_directory: Option<&Path>) -> Vec<PathBuf> {
     let ours = |path: &&Path| path.is_absolute() && fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == uid());
-    let mut bases: Vec<PathBuf> = runtime_directory
-        .filter(ours)
-        .map(|path| path.join("forebay"))
-        .into_iter()
-        .collect();
+    let mut bases: Vec<PathBuf> = runtime_directory.filter(ours).map(|path| path.join("forebay")).into_iter().collect();
     bases.push(PathBuf::from(format!("/tmp/forebay-{}", uid())));
     bases
 }
@@ -54,10 +52,7 @@ pub fn check_job_name(name: &str) -> Result<(), LaunchError> {
         }
         _ => return Ok(()),
     };
-    Err(LaunchError::JobName {
-        name: name.to_owned(),
-        problem,
-    })
+    Err(LaunchError::JobName { name: name.to_owned(), problem })
 }
 
 /// The private directory of one job on this host.
@@ -115,10 +110,7 @@ impl JobDirectory {
     pub fn at(path: &Path) -> Result<Self, LaunchError> {
         let (base, job) = (path.parent(), path.file_name().and_then(|name| name.to_str()));
         let (Some(base), Some(job)) = (base, job) else {
-            return Err(LaunchError::Unsafe {
-                path: path.to_owned(),
-                problem: "it has no parent".to_owned(),
-            });
+            return Err(LaunchError::Unsafe { path: path.to_owned(), problem: "it has no parent".to_owned() });
         };
         Self::create(base, job).map(|created| created.unwrap_or_else(|| Self { path: path.to_owned() }))
     }
@@ -154,10 +146,7 @@ impl JobDirectory {
     /// The job's name.
     #[must_use]
     pub fn job(&self) -> String {
-        self.path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default()
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// The control socket of a daemon.
@@ -221,13 +210,7 @@ impl JobDirectory {
     }
 
     fn ranks_of(&self, suffix: &str) -> Vec<NodeRank> {
-        let rank = |name: &str| {
-            name.strip_prefix("node-")?
-                .strip_suffix(suffix)?
-                .parse()
-                .ok()
-                .map(NodeRank)
-        };
+        let rank = |name: &str| name.strip_prefix("node-")?.strip_suffix(suffix)?.parse().ok().map(NodeRank);
         let mut ranks: Vec<NodeRank> = fs::read_dir(&self.path)
             .into_iter()
             .flatten()
@@ -243,6 +226,39 @@ impl JobDirectory {
     /// `Io`.
     pub fn make_logs(&self) -> Result<(), LaunchError> {
         make_private(&self.logs())
+    }
+
+    /// Makes a directory that several nodes of the job share outside of this one, if it is not there, and remembers to
+    /// remove it with the job.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn make_shared(&self, path: &Path) -> Result<(), LaunchError> {
+        match fs::create_dir(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(error) => return Err(LaunchError::io("create the directory", path, error)),
+        }
+        let made = self.made();
+        let name = path.as_os_str().as_encoded_bytes();
+        let remembered = OpenOptions::new().create(true).append(true).open(&made);
+        remembered
+            .and_then(|mut file| file.write_all(&[name, b"\0"].concat()))
+            .map_err(|error| LaunchError::io("write", &made, error))
+    }
+
+    /// Removes the directories that `make_shared` made, if they are empty.
+    pub fn remove_shared(&self) {
+        let paths = fs::read(self.made()).unwrap_or_default();
+        for path in paths.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+            ignore_missing(fs::remove_dir(Path::new(OsStr::from_bytes(path))));
+        }
+        ignore_missing(fs::remove_file(self.made()));
+    }
+
+    /// The directories that are removed with the job, each ended by a NUL byte.
+    fn made(&self) -> PathBuf {
+        self.path.join("made")
     }
 
     /// Removes what one daemon left here: its socket, its record, its log.
@@ -332,17 +348,11 @@ fn check_private(path: &Path) -> Result<(), LaunchError> {
     } else if stat.st_uid != uid() {
         format!("it belongs to user {}, not to you (user {})", stat.st_uid, uid())
     } else if stat.st_mode & 0o077 != 0 {
-        format!(
-            "others may enter it (mode {:04o}); chmod 700 it or remove it",
-            stat.st_mode & 0o7777
-        )
+        format!("others may enter it (mode {:04o}); chmod 700 it or remove it", stat.st_mode & 0o7777)
     } else {
         return Ok(());
     };
-    Err(LaunchError::Unsafe {
-        path: path.to_owned(),
-        problem,
-    })
+    Err(LaunchError::Unsafe { path: path.to_owned(), problem })
 }
 
 fn check_socket_path(directory: &Path) -> Result<(), LaunchError> {
@@ -352,135 +362,9 @@ fn check_socket_path(directory: &Path) -> Result<(), LaunchError> {
         return Ok(());
     }
     let problem = format!("a socket in it would have a path of {len} bytes, {SOCKET_PATH_BYTES_MAX} are possible");
-    Err(LaunchError::Unsafe {
-        path: directory.to_owned(),
-        problem,
-    })
+    Err(LaunchError::Unsafe { path: directory.to_owned(), problem })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    fn base() -> (tempfile::TempDir, PathBuf) {
-        let temporary = tempfile::tempdir().unwrap();
-        let base = temporary.path().join("forebay-base");
-        (temporary, base)
-    }
-
-    #[test]
-    fn created_once_private_and_removed_with_its_base() {
-        let (_temporary, base) = base();
-        let directory = JobDirectory::create(&base, "train").unwrap().unwrap();
-        assert!(JobDirectory::create(&base, "train").unwrap().is_none());
-        assert_eq!(
-            fs::metadata(directory.path()).unwrap().permissions().mode() & 0o7777,
-            0o700
-        );
-        assert_eq!(JobDirectory::jobs(std::slice::from_ref(&base)), ["train"]);
-        assert_eq!(
-            JobDirectory::find(std::slice::from_ref(&base), "train").unwrap(),
-            Some(directory.clone())
-        );
-        directory.make_logs().unwrap();
-        fs::write(directory.log(NodeRank(0)), "x").unwrap();
-        fs::create_dir_all(directory.view().join("3")).unwrap();
-        directory.remove().unwrap();
-        assert!(!base.exists());
-        directory.remove().unwrap();
-    }
-
-    #[test]
-    fn another_job_keeps_the_base() {
-        let (_temporary, base) = base();
-        let one = JobDirectory::create(&base, "one").unwrap().unwrap();
-        let two = JobDirectory::create(&base, "two").unwrap().unwrap();
-        one.remove().unwrap();
-        assert!(two.path().exists());
-    }
-
-    #[test]
-    fn a_view_with_something_in_it_is_never_walked() {
-        let (_temporary, base) = base();
-        let directory = JobDirectory::create(&base, "job").unwrap().unwrap();
-        let inside = directory.view().join("0/precious");
-        fs::create_dir_all(&inside).unwrap();
-        assert!(directory.remove().is_err());
-        assert!(inside.exists());
-    }
-
-    #[test]
-    fn what_others_could_have_prepared_is_refused() {
-        let (temporary, base) = base();
-        let elsewhere = temporary.path().join("elsewhere");
-        fs::create_dir(&elsewhere).unwrap();
-        symlink(&elsewhere, &base).unwrap();
-        let message = JobDirectory::create(&base, "job").unwrap_err().to_string();
-        assert!(message.contains("not a directory"), "{message}");
-        fs::remove_file(&base).unwrap();
-
-        fs::create_dir(&base).unwrap();
-        fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).unwrap();
-        let message = JobDirectory::create(&base, "job").unwrap_err().to_string();
-        assert!(message.contains("mode 0755"), "{message}");
-        fs::set_permissions(&base, fs::Permissions::from_mode(0o700)).unwrap();
-
-        symlink(&elsewhere, base.join("job")).unwrap();
-        assert!(matches!(
-            JobDirectory::create(&base, "job"),
-            Err(LaunchError::Unsafe { .. })
-        ));
-        assert!(matches!(
-            JobDirectory::find(std::slice::from_ref(&base), "job"),
-            Err(LaunchError::Unsafe { .. })
-        ));
-    }
-
-    #[test]
-    fn a_directory_of_somebody_else_is_refused() {
-        if uid() != 0 {
-            println!("skipped: only root can make a directory of somebody else");
-            assert!(std::env::var_os("CI").is_none(), "must not be skipped in CI");
-            return;
-        }
-        let (_temporary, base) = base();
-        fs::create_dir(&base).unwrap();
-        std::os::unix::fs::chown(&base, Some(65_534), None).unwrap();
-        let message = JobDirectory::create(&base, "job").unwrap_err().to_string();
-        assert!(message.contains("belongs to user 65534"), "{message}");
-    }
-
-    #[test]
-    fn names_that_are_no_names() {
-        for name in ["", ".", "..", "-x", "a/b", "a b", &"x".repeat(49)] {
-            assert!(
-                matches!(check_job_name(name), Err(LaunchError::JobName { .. })),
-                "{name:?}"
-            );
-        }
-        check_job_name("slurm-12_a.b").unwrap();
-    }
-
-    #[test]
-    fn a_path_too_long_for_a_socket_is_refused_before_anything_is_made() {
-        let (temporary, _) = base();
-        let base = temporary.path().join("x".repeat(90));
-        assert!(
-            JobDirectory::create(&base, "job")
-                .unwrap_err()
-                .to_string()
-                .contains("socket")
-        );
-        assert!(!base.exists());
-    }
-
-    #[test]
-    fn the_runtime_directory_counts_only_when_it_is_ours() {
-        let (temporary, base) = base();
-        assert_eq!(bases(Some(temporary.path())).len(), 2);
-        assert_eq!(bases(Some(&base)).len(), 1);
-        assert_eq!(bases(Some(Path::new("relative"))).len(), 1);
-        assert_eq!(bases(None).len(), 1);
-    }
-}
+#[path = "job_directory_tests.rs"]
+mod tests;

@@ -23,20 +23,10 @@ pub fn bind_listeners(count: usize) -> Result<Vec<(TcpListener, NodeAddress)>, L
         .map(|_| {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let port = listener.local_addr()?.port();
-            Ok((
-                listener,
-                NodeAddress {
-                    host: Ipv4Addr::LOCALHOST.to_string(),
-                    port,
-                },
-            ))
+            Ok((listener, NodeAddress { host: Ipv4Addr::LOCALHOST.to_string(), port }))
         })
         .collect::<std::io::Result<_>>()
-        .map_err(|source| LaunchError::Io {
-            doing: "listen on",
-            object: format!("{count} ports"),
-            source,
-        })
+        .map_err(|source| LaunchError::Io { doing: "listen on", object: format!("{count} ports"), source })
 }
 
 /// The command that runs the daemon of `rank` as a child of this process, its standard error in `log`.
@@ -52,27 +42,15 @@ pub fn local_starter(
 ) -> Result<Starter, LaunchError> {
     let stderr = append_to(&log)?;
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::from(OwnedFd::from(listener)))
-        .stderr(stderr);
+    command.args(arguments).stdin(Stdio::from(OwnedFd::from(listener))).stderr(stderr);
     // A daemon must not keep the user's directory in use.
     command.current_dir("/");
-    Ok(Starter {
-        name: "its daemon".to_owned(),
-        ranks: vec![rank],
-        command,
-        stderr: log,
-    })
+    Ok(Starter { name: "its daemon".to_owned(), ranks: vec![rank], command, stderr: log })
 }
 
 /// A log, opened so that several writers do not overwrite each other.
 pub(crate) fn append_to(log: &Path) -> Result<std::fs::File, LaunchError> {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(log)
-        .map_err(|error| LaunchError::io("write", log, error))
+    OpenOptions::new().create(true).append(true).open(log).map_err(|error| LaunchError::io("write", log, error))
 }
 
 #[cfg(test)]
@@ -84,10 +62,6 @@ mod tests {
         let bound = bind_listeners(8).unwrap();
         let ports: std::collections::BTreeSet<u16> = bound.iter().map(|(_, address)| address.port).collect();
         assert_eq!(ports.len(), 8);
-        assert!(
-            bound
-                .iter()
-                .all(|(listener, address)| listener.local_addr().unwrap().port() == address.port)
-        );
+        assert!(bound.iter().all(|(listener, address)| listener.local_addr().unwrap().port() == address.port));
     }
 }

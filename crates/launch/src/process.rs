@@ -59,23 +59,14 @@ impl Process {
 /// Waits until all of `processes` have ended, until `deadline` at most; those that have not are returned.
 #[must_use]
 pub fn wait_for_end(processes: &[Process], deadline: Instant) -> Vec<Process> {
-    let open = processes
-        .iter()
-        .filter_map(|process| Some((*process, process.open()?)))
-        .collect();
-    wait_open(open, deadline)
-        .into_iter()
-        .map(|(process, _)| process)
-        .collect()
+    let open = processes.iter().filter_map(|process| Some((*process, process.open()?))).collect();
+    wait_open(open, deadline).into_iter().map(|(process, _)| process).collect()
 }
 
 fn wait_open(mut open: Vec<(Process, OwnedFd)>, deadline: Instant) -> Vec<(Process, OwnedFd)> {
     while let Some((_, descriptor)) = open.last() {
         let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs().cast_signed(),
-            tv_nsec: left.subsec_nanos().into(),
-        };
+        let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
         let mut poll_fds = [PollFd::new(descriptor, PollFlags::IN)];
         match poll(&mut poll_fds, Some(&timeout)) {
             Ok(0) => {
@@ -93,10 +84,8 @@ fn wait_open(mut open: Vec<(Process, OwnedFd)>, deadline: Instant) -> Vec<(Proce
 
 /// Asks `processes` to end (SIGTERM), and after `grace` makes them (SIGKILL). Returns those that had to be killed.
 pub fn end_all(processes: &[Process], grace: Duration) -> Vec<Process> {
-    let open: Vec<(Process, OwnedFd)> = processes
-        .iter()
-        .filter_map(|process| Some((*process, process.open()?)))
-        .collect();
+    let open: Vec<(Process, OwnedFd)> =
+        processes.iter().filter_map(|process| Some((*process, process.open()?))).collect();
     signal_all(&open, Signal::TERM);
     let left = wait_open(open, Instant::now() + grace);
     signal_all(&left, Signal::KILL);
@@ -132,20 +121,12 @@ mod tests {
     fn this_process_is_alive_and_a_namesake_is_not() {
         let this = Process::this();
         assert!(this.is_alive());
-        assert!(
-            !Process {
-                start_ticks: this.start_ticks + 1,
-                ..this
-            }
-            .is_alive()
-        );
+        assert!(!Process { start_ticks: this.start_ticks + 1, ..this }.is_alive());
     }
 
     #[test]
     fn processes_end_when_asked() {
-        let sleepers: Vec<Process> = (0..3)
-            .map(|_| reaped(Command::new("sleep").arg("60").spawn().unwrap()))
-            .collect();
+        let sleepers: Vec<Process> = (0..3).map(|_| reaped(Command::new("sleep").arg("60").spawn().unwrap())).collect();
         assert_eq!(wait_for_end(&sleepers, Instant::now()).len(), 3);
         assert!(end_all(&sleepers, Duration::from_secs(10)).is_empty());
         assert!(sleepers.iter().all(|process| !process.is_alive()));
@@ -169,10 +150,7 @@ mod tests {
     #[test]
     fn a_namesake_gets_no_signal() {
         let process = reaped(Command::new("sleep").arg("60").spawn().unwrap());
-        let namesake = Process {
-            start_ticks: process.start_ticks + 1,
-            ..process
-        };
+        let namesake = Process { start_ticks: process.start_ticks + 1, ..process };
         assert!(end_all(&[namesake], Duration::from_secs(1)).is_empty());
         assert!(process.is_alive());
         end_all(&[process], Duration::from_secs(10));

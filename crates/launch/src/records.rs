@@ -63,8 +63,6 @@ pub struct JobRecord {
     pub nodes: Vec<NodeAddress>,
     /// The mount point of each, in the same order.
     pub views: Vec<PathBuf>,
-    /// Directories outside the job's own that `up` made and `down` removes, in the order they were made.
-    pub created: Vec<PathBuf>,
     /// The settings that were given, as text.
     pub settings: serde_json::Value,
 }
@@ -91,10 +89,7 @@ impl JobRecord {
             Launcher::Hosts { remote_shell } => remote_shell.clone(),
             Launcher::Slurm { job_id, .. } => srun_shell(job_id),
         };
-        Some(RemoteCall {
-            shell,
-            program: self.program.clone(),
-        })
+        Some(RemoteCall { shell, program: self.program.clone() })
     }
 
     /// Writes it into the job's directory.
@@ -126,20 +121,15 @@ impl NodeRecord {
     /// The records of all daemons of the job on this host; those that cannot be read are passed over.
     #[must_use]
     pub fn read_all(directory: &JobDirectory) -> Vec<Self> {
-        let paths = directory
-            .record_ranks()
-            .into_iter()
-            .map(|rank| directory.node_record(rank));
+        let paths = directory.record_ranks().into_iter().map(|rank| directory.node_record(rank));
         paths.filter_map(|path| read(&path).ok().flatten()).collect()
     }
 }
 
 fn write<T: Serialize>(record: &T, path: &Path) -> Result<(), LaunchError> {
     let new = path.with_extension("new");
-    let mut text = serde_json::to_vec_pretty(record).map_err(|error| LaunchError::Record {
-        path: path.to_owned(),
-        problem: error.to_string(),
-    })?;
+    let mut text = serde_json::to_vec_pretty(record)
+        .map_err(|error| LaunchError::Record { path: path.to_owned(), problem: error.to_string() })?;
     text.push(b'\n');
     fs::File::create(&new)
         .and_then(|mut file| file.write_all(&text))
@@ -155,10 +145,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, LaunchError> {
     };
     serde_json::from_slice(&text)
         .map(Some)
-        .map_err(|error| LaunchError::Record {
-            path: path.to_owned(),
-            problem: error.to_string(),
-        })
+        .map_err(|error| LaunchError::Record { path: path.to_owned(), problem: error.to_string() })
 }
 
 #[cfg(test)]
@@ -168,37 +155,23 @@ mod tests {
     #[test]
     fn records_come_back_as_they_were_written() {
         let temporary = tempfile::tempdir().unwrap();
-        let directory = JobDirectory::create(&temporary.path().join("base"), "job")
-            .unwrap()
-            .unwrap();
+        let directory = JobDirectory::create(&temporary.path().join("base"), "job").unwrap().unwrap();
         assert_eq!(JobRecord::read(&directory).unwrap(), None);
         let record = JobRecord {
             job: "job".into(),
             progress: Progress::Ready,
             started_by: Process::this(),
             started_unix_ms: 5,
-            launcher: Launcher::Slurm {
-                job_id: "7".into(),
-                srun: None,
-            },
+            launcher: Launcher::Slurm { job_id: "7".into(), srun: None },
             program: "/bin/forebay".into(),
-            nodes: vec![NodeAddress {
-                host: "a".into(),
-                port: 1,
-            }],
+            nodes: vec![NodeAddress { host: "a".into(), port: 1 }],
             views: vec!["/v".into()],
-            created: vec![],
             settings: serde_json::json!({"fanout": ["4"]}),
         };
         record.write(&directory).unwrap();
         assert_eq!(JobRecord::read(&directory).unwrap(), Some(record));
 
-        let node = NodeRecord {
-            rank: NodeRank(3),
-            process: Process::this(),
-            view: "/v".into(),
-            view_created: true,
-        };
+        let node = NodeRecord { rank: NodeRank(3), process: Process::this(), view: "/v".into(), view_created: true };
         node.write(&directory).unwrap();
         fs::write(directory.node_record(NodeRank(4)), "{").unwrap();
         assert_eq!(NodeRecord::read_all(&directory), [node]);

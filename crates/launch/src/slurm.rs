@@ -35,10 +35,7 @@ impl Allocation {
         let list = list.ok_or_else(|| {
             LaunchError::Allocation(format!("SLURM_JOB_ID is {job_id}, but SLURM_JOB_NODELIST is not set"))
         })?;
-        Ok(Some(Self {
-            hosts: expand_hostlist(&list)?,
-            job_id,
-        }))
+        Ok(Some(Self { hosts: expand_hostlist(&list)?, job_id }))
     }
 }
 
@@ -56,13 +53,7 @@ pub fn slurm_starter(
     let mut command = Command::new("srun");
     command
         .arg(format!("--jobid={}", allocation.job_id))
-        .args([
-            "--overlap",
-            "--ntasks-per-node=1",
-            "--mpi=none",
-            "--cpu-bind=none",
-            "--job-name=forebay",
-        ])
+        .args(["--overlap", "--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--job-name=forebay"])
         .arg(format!("--nodes={count}"))
         .arg(format!("--ntasks={count}"))
         .arg(format!("--nodelist={}", allocation.hosts.join(",")))
@@ -75,30 +66,15 @@ pub fn slurm_starter(
         // Its own process group: Ctrl-C in the terminal of `up`, or later of the job's script, is not for it.
         .process_group(0);
     let ranks = (0..u32::try_from(count).unwrap_or(u32::MAX)).map(NodeRank).collect();
-    Ok(Starter {
-        name: "srun".to_owned(),
-        ranks,
-        command,
-        stderr,
-    })
+    Ok(Starter { name: "srun".to_owned(), ranks, command, stderr })
 }
 
 /// An `srun` that runs one program on one node of an allocation, called as a remote shell is: the host comes next.
 pub(crate) fn srun_shell(job_id: &str) -> Vec<String> {
     let job = format!("--jobid={job_id}");
-    [
-        "srun",
-        &job,
-        "--overlap",
-        "--nodes=1",
-        "--ntasks=1",
-        "--mpi=none",
-        "--cpu-bind=none",
-        "--quiet",
-        "-w",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+    ["srun", &job, "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--cpu-bind=none", "--quiet", "-w"]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 #[cfg(test)]

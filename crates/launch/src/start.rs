@@ -125,12 +125,7 @@ pub fn start(
 ) -> Result<Started, StartFailure> {
     let (sender, receiver) = channel();
     with_interrupt(Interrupt(sender.clone()));
-    let mut start = Start {
-        running: Vec::new(),
-        ready: BTreeMap::new(),
-        reasons: BTreeMap::new(),
-        notes: Vec::new(),
-    };
+    let mut start = Start { running: Vec::new(), ready: BTreeMap::new(), reasons: BTreeMap::new(), notes: Vec::new() };
     for (index, starter) in starters.into_iter().enumerate() {
         start.spawn(index, starter, &sender);
     }
@@ -155,12 +150,7 @@ struct Start {
 
 impl Start {
     fn spawn(&mut self, index: usize, starter: Starter, events: &Sender<Event>) {
-        let Starter {
-            name,
-            ranks,
-            mut command,
-            stderr,
-        } = starter;
+        let Starter { name, ranks, mut command, stderr } = starter;
         let child = match command.stdout(Stdio::piped()).spawn() {
             Ok(mut child) => {
                 if let Some(stdout) = child.stdout.take() {
@@ -175,12 +165,7 @@ impl Start {
                 None
             }
         };
-        self.running.push(Running {
-            name,
-            ranks,
-            child,
-            stderr,
-        });
+        self.running.push(Running { name, ranks, child, stderr });
     }
 
     fn fail(&mut self, ranks: &[NodeRank], message: &str) {
@@ -242,10 +227,7 @@ impl Start {
             .running
             .iter()
             .map(|running| {
-                let mut message = format!(
-                    "not ready after {timeout:?} (--wait-timeout); {} still runs",
-                    running.name
-                );
+                let mut message = format!("not ready after {timeout:?} (--wait-timeout); {} still runs", running.name);
                 append_tail(&mut message, &tail(&running.stderr));
                 (running.ranks.clone(), message)
             })
@@ -257,17 +239,11 @@ impl Start {
 
     fn finish(mut self, interrupted: bool) -> Result<Started, StartFailure> {
         let processes = || {
-            self.running
-                .iter()
-                .filter_map(|running| running.child.as_ref().and_then(|child| Process::of(child.id())))
+            self.running.iter().filter_map(|running| running.child.as_ref().and_then(|child| Process::of(child.id())))
         };
         if self.reasons.is_empty() && !interrupted {
             let running = processes().collect();
-            return Ok(Started {
-                ready: self.ready.into_values().collect(),
-                notes: self.notes,
-                running,
-            });
+            return Ok(Started { ready: self.ready.into_values().collect(), notes: self.notes, running });
         }
         let killed = end_all(&processes().collect::<Vec<_>>(), STOP_GRACE);
         for process in killed {
@@ -278,12 +254,7 @@ impl Start {
             child.try_wait().ok();
         }
         let ready = self.ready.into_keys().collect();
-        Err(StartFailure {
-            reasons: self.reasons,
-            ready,
-            notes: self.notes,
-            interrupted,
-        })
+        Err(StartFailure { reasons: self.reasons, ready, notes: self.notes, interrupted })
     }
 }
 

@@ -3,16 +3,8 @@ use super::*;
 fn shell(rank: u32, script: &str, directory: &Path) -> Starter {
     let stderr = directory.join(format!("stderr-{rank}"));
     let mut command = Command::new("sh");
-    command
-        .args(["-c", script])
-        .stdin(Stdio::null())
-        .stderr(File::create(&stderr).unwrap());
-    Starter {
-        name: format!("the shell of rank {rank}"),
-        ranks: vec![NodeRank(rank)],
-        command,
-        stderr,
-    }
+    command.args(["-c", script]).stdin(Stdio::null()).stderr(File::create(&stderr).unwrap());
+    Starter { name: format!("the shell of rank {rank}"), ranks: vec![NodeRank(rank)], command, stderr }
 }
 
 fn says_ready(rank: u32) -> String {
@@ -39,10 +31,7 @@ fn all_ready() {
     ];
     let mut counts = Vec::new();
     let started = start(starters, Duration::from_secs(20), drop, &mut |count| counts.push(count)).unwrap();
-    assert_eq!(
-        started.ready.iter().map(|ready| ready.rank.0).collect::<Vec<_>>(),
-        [0, 1]
-    );
+    assert_eq!(started.ready.iter().map(|ready| ready.rank.0).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(started.notes, [(NodeRank(1), "recovered".to_owned())]);
     assert_eq!(counts, [1, 2]);
 }
@@ -69,11 +58,7 @@ fn a_failure_stops_those_that_had_started() {
     let runs = format!("echo $$ > {}; {} exec sleep 60", pid.display(), says_ready(0));
     let waits = format!("while ! [ -s {} ]; do sleep 0.01; done; ", pid.display());
     let fails = format!(r#"{waits}echo '{{"failed":{{"rank":1,"message":"no export"}}}}'; exit 1"#);
-    let failure = run(vec![
-        shell(0, &runs, temporary.path()),
-        shell(1, &fails, temporary.path()),
-    ])
-    .unwrap_err();
+    let failure = run(vec![shell(0, &runs, temporary.path()), shell(1, &fails, temporary.path())]).unwrap_err();
     assert_eq!(failure.reasons, BTreeMap::from([(NodeRank(1), "no export".to_owned())]));
     assert!(ended(&pid));
 }
@@ -96,10 +81,7 @@ fn a_silent_node_is_late_and_ended() {
     // Half a second is the deadline under test, not a wait for the script: what it must show is the end of a node
     // that never answers.
     let failure = start(starters, Duration::from_millis(500), drop, &mut |_| {}).unwrap_err();
-    assert!(
-        failure.reasons[&NodeRank(0)].contains("not ready after 500ms"),
-        "{failure:?}"
-    );
+    assert!(failure.reasons[&NodeRank(0)].contains("not ready after 500ms"), "{failure:?}");
     assert!(!pid.exists() || ended(&pid));
 }
 
@@ -108,10 +90,7 @@ fn an_interrupt_stops_everything() {
     let temporary = tempfile::tempdir().unwrap();
     let pid = temporary.path().join("pid");
     let script = format!("echo $$ > {}; {} exec sleep 60", pid.display(), says_ready(0));
-    let starters = vec![
-        shell(0, &script, temporary.path()),
-        shell(1, "exec sleep 60", temporary.path()),
-    ];
+    let starters = vec![shell(0, &script, temporary.path()), shell(1, "exec sleep 60", temporary.path())];
     let mut interrupt = None;
     let failure = {
         let (sender, receiver) = channel();
@@ -119,13 +98,7 @@ fn an_interrupt_stops_everything() {
             let interrupt: Interrupt = receiver.recv().unwrap();
             interrupt.now();
         };
-        start(
-            starters,
-            Duration::from_secs(20),
-            |handle| interrupt = sender.send(handle).ok(),
-            on_ready,
-        )
-        .unwrap_err()
+        start(starters, Duration::from_secs(20), |handle| interrupt = sender.send(handle).ok(), on_ready).unwrap_err()
     };
     assert!(interrupt.is_some() && failure.interrupted);
     assert!(ended(&pid));

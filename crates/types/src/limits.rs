@@ -123,3 +123,6 @@ pub const KERNEL_READ_AHEAD_BYTES: u32 = 1 << 20;
 /// Buffer of each thread that reads the kernel's requests, bytes. The largest request on a read-only mount is an ioctl
 /// with 16 KiB of input (the size field of its number has 14 bits); a batch of forgets fills what room there is.
 pub const KERNEL_BUFFER_BYTES: usize = 32 << 10;
+
+/// How long ending a FUSE session waits for requests that are being handled; then their threads are left behind.
+pub const KERNEL_READERS_STOP: Duration = Duration::from_secs(5);

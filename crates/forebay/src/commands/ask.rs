@@ -31,9 +31,9 @@ pub fn ask_any(
     }
     let job = directory.job();
     match failure {
-        Some(error) => Err(error.context(format!(
-            "no daemon of the job {job} answers; forebay down --job {job} cleans up"
-        ))),
+        Some(error) => {
+            Err(error.context(format!("no daemon of the job {job} answers; forebay down --job {job} cleans up")))
+        }
         None => bail!("no daemon of the job {job} runs on this host; ask on one of its nodes"),
     }
 }
@@ -47,15 +47,7 @@ pub fn ask_first_host(directory: &JobDirectory) -> anyhow::Result<Option<Value>>
         return Ok(None);
     };
     let base = directory.base().display().to_string();
-    let arguments = [
-        "status",
-        "--local-only",
-        "--json",
-        "--directory",
-        &base,
-        "--job",
-        &record.job,
-    ];
+    let arguments = ["status", "--local-only", "--json", "--directory", &base, "--job", &record.job];
     let mut command = call.command(&first.host, &arguments);
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot run {} for host {}", call.shell.join(" "), first.host))?;
@@ -64,7 +56,5 @@ pub fn ask_first_host(directory: &JobDirectory) -> anyhow::Result<Option<Value>>
         bail!("host {} does not tell the status ({})", first.host, output.status);
     }
     let status = serde_json::from_slice(&output.stdout);
-    status
-        .map(Some)
-        .with_context(|| format!("host {} gave no status", first.host))
+    status.map(Some).with_context(|| format!("host {} gave no status", first.host))
 }

@@ -32,16 +32,8 @@ const KERNEL_FEATURES: [((u32, u32), &str, &str); 4] = [
         "reads of 1 MiB, cached symbolic links and directories",
         "reads are of 128 KiB, and links are asked for each time",
     ),
-    (
-        (5, 1),
-        "directories opened without asking",
-        "every opendir is asked of the daemon",
-    ),
-    (
-        (6, 9),
-        "requests sent again after a daemon's death",
-        "a daemon's successor cannot take over a view without loss",
-    ),
+    ((5, 1), "directories opened without asking", "every opendir is asked of the daemon"),
+    ((6, 9), "requests sent again after a daemon's death", "a daemon's successor cannot take over a view without loss"),
 ];
 
 /// How well something is.
@@ -65,30 +57,15 @@ struct Check {
 
 impl Check {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self {
-            name,
-            state: State::Ok,
-            found: found.into(),
-            cost: None,
-        }
+        Self { name, state: State::Ok, found: found.into(), cost: None }
     }
 
     fn limited(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        Self {
-            name,
-            state: State::Limited,
-            found: found.into(),
-            cost: Some(cost.into()),
-        }
+        Self { name, state: State::Limited, found: found.into(), cost: Some(cost.into()) }
     }
 
     fn missing(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        Self {
-            name,
-            state: State::Missing,
-            found: found.into(),
-            cost: Some(cost.into()),
-        }
+        Self { name, state: State::Missing, found: found.into(), cost: Some(cost.into()) }
     }
 }
 
@@ -116,13 +93,7 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn print(checks: &[Check]) {
-    for Check {
-        name,
-        state,
-        found,
-        cost,
-    } in checks
-    {
+    for Check { name, state, found, cost } in checks {
         let state = match state {
             State::Ok => "ok",
             State::Limited => "limited",
@@ -138,11 +109,9 @@ fn print(checks: &[Check]) {
 fn view() -> Check {
     match probe("view") {
         Ok(how) => Check::ok("view", format!("a view can be mounted ({how})")),
-        Err(error) => Check::missing(
-            "view",
-            format!("no view can be mounted: {error:#}"),
-            "forebay up fails on this machine",
-        ),
+        Err(error) => {
+            Check::missing("view", format!("no view can be mounted: {error:#}"), "forebay up fails on this machine")
+        }
     }
 }
 
@@ -172,30 +141,18 @@ fn fusermount() -> Check {
         return if rustix::process::geteuid().is_root() {
             Check::ok("fusermount3", "not installed; not needed by root")
         } else {
-            Check::limited(
-                "fusermount3",
-                "not installed",
-                "views need root or a user namespace; install fuse3",
-            )
+            Check::limited("fusermount3", "not installed", "views need root or a user namespace; install fuse3")
         };
     };
     let is_setuid = fs::metadata(&path).is_ok_and(|found| found.permissions().mode() & 0o4000 != 0);
     if is_setuid || rustix::process::geteuid().is_root() {
         let others = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
         let allows = others.lines().any(|line| line.trim() == "user_allow_other");
-        let others = if allows {
-            "users may use --allow-other"
-        } else {
-            "--allow-other is for root alone"
-        };
+        let others = if allows { "users may use --allow-other" } else { "--allow-other is for root alone" };
         return Check::ok("fusermount3", format!("{}; {others}", path.display()));
     }
     let text = format!("{} is not setuid root", path.display());
-    Check::limited(
-        "fusermount3",
-        text,
-        "views need root or a user namespace; reinstall fuse3",
-    )
+    Check::limited("fusermount3", text, "views need root or a user namespace; reinstall fuse3")
 }
 
 fn namespaces() -> Check {
@@ -222,11 +179,7 @@ fn kernel() -> Vec<Check> {
         .iter()
         .filter(|(since, ..)| version < *since)
         .map(|((major, minor), feature, cost)| {
-            Check::limited(
-                "kernel",
-                format!("{release} is older than {major}.{minor}: no {feature}"),
-                *cost,
-            )
+            Check::limited("kernel", format!("{release} is older than {major}.{minor}: no {feature}"), *cost)
         })
         .collect();
     if checks.is_empty() {
@@ -243,11 +196,7 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 fn descriptors() -> Check {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let text = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
-    let found = format!(
-        "{} now, daemons raise it to {}",
-        text(limit.current),
-        text(limit.maximum)
-    );
+    let found = format!("{} now, daemons raise it to {}", text(limit.current), text(limit.maximum));
     if limit.maximum.is_none_or(|limit| limit >= DESCRIPTORS_NEEDED) {
         return Check::ok("open files", found);
     }
@@ -261,24 +210,13 @@ fn descriptors() -> Check {
 fn memory() -> Check {
     let bytes = machine::memory_bytes();
     let budget = machine::default_budget_bytes(bytes, 1);
-    Check::ok(
-        "memory",
-        format!(
-            "{}; a node's caches take {} of it at most",
-            show_size(bytes),
-            show_size(budget)
-        ),
-    )
+    Check::ok("memory", format!("{}; a node's caches take {} of it at most", show_size(bytes), show_size(budget)))
 }
 
 fn directory() -> Check {
     let bases = job_bases(None);
     let usable = |base: &PathBuf| {
-        let place = if base.exists() {
-            Some(base.as_path())
-        } else {
-            base.parent()
-        };
+        let place = if base.exists() { Some(base.as_path()) } else { base.parent() };
         place.is_some_and(|place| rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok())
     };
     match bases.iter().find(|base| usable(base)) {
@@ -287,11 +225,7 @@ fn directory() -> Check {
             "job directory",
             format!(
                 "cannot write to {}",
-                bases
-                    .iter()
-                    .map(|base| base.display().to_string())
-                    .collect::<Vec<_>>()
-                    .join(" or ")
+                bases.iter().map(|base| base.display().to_string()).collect::<Vec<_>>().join(" or ")
             ),
             "forebay up fails on this machine",
         ),
@@ -300,10 +234,9 @@ fn directory() -> Check {
 
 fn scheduler() -> Check {
     match (variable("SLURM_JOB_ID"), in_path("srun")) {
-        (Some(job), Some(_)) => Check::ok(
-            "scheduler",
-            format!("in the Slurm allocation {job}; forebay up uses its nodes"),
-        ),
+        (Some(job), Some(_)) => {
+            Check::ok("scheduler", format!("in the Slurm allocation {job}; forebay up uses its nodes"))
+        }
         (Some(job), None) => Check::limited(
             "scheduler",
             format!("in the Slurm allocation {job}, but srun is not in PATH"),
@@ -325,11 +258,7 @@ fn interfaces() -> Check {
         .map(|interface| format!("{} {}", interface.name, interface.address))
         .collect();
     if outward.is_empty() {
-        return Check::limited(
-            "network",
-            "the loopback interface only",
-            "jobs of one host only (--local)",
-        );
+        return Check::limited("network", "the loopback interface only", "jobs of one host only (--local)");
     }
     Check::ok("network", outward.join(", "))
 }
@@ -337,34 +266,20 @@ fn interfaces() -> Check {
 /// Runs this program to try `what`; its standard output is the finding.
 fn probe(what: &str) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    let output = Command::new(program)
-        .args(["doctor", "--probe", what])
-        .stdin(Stdio::null())
-        .output();
+    let output = Command::new(program).args(["doctor", "--probe", what]).stdin(Stdio::null()).output();
     let output = output.context("cannot run this program")?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    bail!(
-        "{}",
-        stderr
-            .trim()
-            .trim_start_matches("forebay: ")
-            .replace("\n  because:", ":")
-    )
+    bail!("{}", stderr.trim().trim_start_matches("forebay: ").replace("\n  because:", ":"))
 }
 
 fn in_path(program: &str) -> Option<PathBuf> {
     // fusermount3 lies in /bin or /sbin of systems whose users' PATH does not name them.
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let fixed = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
-        .into_iter()
-        .map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(fixed)
-        .map(|directory| directory.join(program))
-        .find(|path| path.is_file())
+    let fixed = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
+    std::env::split_paths(&path).chain(fixed).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
 #[cfg(test)]
@@ -381,16 +296,7 @@ mod tests {
 
     #[test]
     fn every_lack_has_its_cost() {
-        for check in [
-            view(),
-            device(),
-            fusermount(),
-            descriptors(),
-            memory(),
-            directory(),
-            scheduler(),
-            interfaces(),
-        ] {
+        for check in [view(), device(), fusermount(), descriptors(), memory(), directory(), scheduler(), interfaces()] {
             assert_eq!(check.state == State::Ok, check.cost.is_none(), "{check:?}");
         }
     }

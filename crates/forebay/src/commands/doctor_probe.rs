@@ -41,20 +41,15 @@ fn try_mount(namespace: Option<CloneFlags>) -> anyhow::Result<()> {
 }
 
 fn hide_mounts() -> anyhow::Result<()> {
-    Ok(mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )?)
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 
 fn enter_user_namespace(namespace: CloneFlags) -> anyhow::Result<()> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(namespace | CloneFlags::CLONE_NEWNS).context("the kernel refuses one")?;
-    for (file, text) in [
-        ("setgroups", "deny".to_owned()),
-        ("uid_map", format!("{uid} {uid} 1")),
-        ("gid_map", format!("{gid} {gid} 1")),
-    ] {
+    for (file, text) in
+        [("setgroups", "deny".to_owned()), ("uid_map", format!("{uid} {uid} 1")), ("gid_map", format!("{gid} {gid} 1"))]
+    {
         let path = Path::new("/proc/self").join(file);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -67,10 +62,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn make() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("forebay-doctor-{}", std::process::id()));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .with_context(|| format!("cannot create {}", path.display()))?;
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Self(path))
     }
 }

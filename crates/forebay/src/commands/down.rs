@@ -39,16 +39,10 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         outcome.end_everywhere(&directory);
     }
     if !leftovers::is_gone(&directory) {
-        outcome
-            .notes
-            .extend(leftovers::clean(&directory).with_context(|| format!("the job {job} is not quite down"))?);
+        outcome.notes.extend(leftovers::clean(&directory).with_context(|| format!("the job {job} is not quite down"))?);
     }
     outcome.report(&job, began.elapsed(), arguments.json);
-    Ok(if outcome.missing.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(DONE_IN_PART)
-    })
+    Ok(if outcome.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
 /// What came of it.
@@ -64,18 +58,14 @@ impl Outcome {
     fn end_everywhere(&mut self, directory: &JobDirectory) {
         // Read first: daemons remove their records when they leave.
         let record = JobRecord::read(directory).ok().flatten();
-        let mut here: Vec<Process> = NodeRecord::read_all(directory)
-            .into_iter()
-            .map(|node| node.process)
-            .collect();
+        let mut here: Vec<Process> = NodeRecord::read_all(directory).into_iter().map(|node| node.process).collect();
         if let Some(Launcher::Slurm { srun: Some(srun), .. }) = record.as_ref().map(|record| &record.launcher) {
             here.push(*srun);
         }
         self.ask_daemons(directory);
         let late = wait_for_end(&here, Instant::now() + LEAVE_TIMEOUT);
         if !late.is_empty() {
-            self.notes
-                .push(format!("{} daemons did not leave by themselves", late.len()));
+            self.notes.push(format!("{} daemons did not leave by themselves", late.len()));
         }
         if let Some(record) = record {
             self.end_the_rest(&record, directory);
@@ -114,11 +104,7 @@ impl Outcome {
             return;
         };
         let mut rest = record.clone();
-        rest.nodes = missing
-            .iter()
-            .filter_map(|rank| record.nodes.get(rank.0 as usize))
-            .cloned()
-            .collect();
+        rest.nodes = missing.iter().filter_map(|rank| record.nodes.get(rank.0 as usize)).cloned().collect();
         let failed = end_on_hosts(&call, &rest, directory);
         let is_on =
             |rank: &NodeRank, host: &str| record.nodes.get(rank.0 as usize).is_some_and(|node| node.host == host);
@@ -126,8 +112,7 @@ impl Outcome {
             self.notes.push(format!("{host}: {reason}"));
             self.missing.extend(missing.iter().filter(|rank| is_on(rank, &host)));
         }
-        self.ended
-            .extend(missing.into_iter().filter(|rank| !self.missing.contains(rank)));
+        self.ended.extend(missing.into_iter().filter(|rank| !self.missing.contains(rank)));
         self.ended.sort_unstable();
     }
 
@@ -135,10 +120,7 @@ impl Outcome {
         if as_json {
             let took_ms = took.as_millis() as u64;
             let Self { ended, missing, notes } = self;
-            say!(
-                "{}",
-                json!({"job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "notes": notes})
-            );
+            say!("{}", json!({"job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "notes": notes}));
             return;
         }
         for note in &self.notes {

@@ -26,11 +26,7 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
     let (found, path) = within_view(&path, &views(&directory));
     if path.to_str().is_none() {
-        return Err(UsageError(format!(
-            "{}: only paths that are valid UTF-8 can be explained",
-            path.display()
-        ))
-        .into());
+        return Err(UsageError(format!("{}: only paths that are valid UTF-8 can be explained", path.display())).into());
     }
     let rank = arguments.rank.map(NodeRank).or(found);
     let question = json!({"command": "explain", "path": path});
@@ -57,18 +53,11 @@ fn row(step: &Value) -> Vec<String> {
 
 /// The views on this host, each with its node.
 fn views(directory: &JobDirectory) -> Vec<(NodeRank, PathBuf)> {
-    let own: Vec<_> = NodeRecord::read_all(directory)
-        .into_iter()
-        .map(|node| (node.rank, node.view))
-        .collect();
+    let own: Vec<_> = NodeRecord::read_all(directory).into_iter().map(|node| (node.rank, node.view)).collect();
     if !own.is_empty() {
         return own;
     }
-    let views = JobRecord::read(directory)
-        .ok()
-        .flatten()
-        .map(|record| record.views)
-        .unwrap_or_default();
+    let views = JobRecord::read(directory).ok().flatten().map(|record| record.views).unwrap_or_default();
     (0..).map(NodeRank).zip(views).collect()
 }
 
@@ -88,10 +77,7 @@ mod tests {
 
     #[test]
     fn a_path_in_a_view_is_its_original_and_names_the_node() {
-        let views = [
-            (NodeRank(0), PathBuf::from("/v/0")),
-            (NodeRank(5), PathBuf::from("/v/5")),
-        ];
+        let views = [(NodeRank(0), PathBuf::from("/v/0")), (NodeRank(5), PathBuf::from("/v/5"))];
         let found = |path: &str| within_view(Path::new(path), &views);
         assert_eq!(found("/v/5/soft/x"), (Some(NodeRank(5)), "/soft/x".into()));
         assert_eq!(found("/v/0"), (Some(NodeRank(0)), "/".into()));

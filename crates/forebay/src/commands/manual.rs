@@ -12,9 +12,7 @@ use crate::cli::{Cli, CompletionsArguments, ManArguments};
 pub fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "forebay", &mut script);
-    std::io::stdout()
-        .write_all(&script)
-        .context("cannot write the completions")?;
+    std::io::stdout().write_all(&script).context("cannot write the completions")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -50,11 +50,7 @@ pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
             tracing::error!(%message, "the daemon failed");
             tell(&json!({"failed": {"rank": rank, "message": message}}));
             // Who gave the order reads standard output; a person reads this.
-            if starts_by_order {
-                Ok(ExitCode::FAILURE)
-            } else {
-                Err(error)
-            }
+            if starts_by_order { Ok(ExitCode::FAILURE) } else { Err(error) }
         }
     }
 }
@@ -77,22 +73,9 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let order = Order::read(&path)?;
         let settings = Effective::ordered(&order.settings, given)?.settings()?;
         let rank = own_rank(wanted, &order.nodes)?;
-        let Order {
-            job,
-            job_directory: directory,
-            nodes,
-            ..
-        } = order;
+        let Order { job, job_directory: directory, nodes, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan {
-            job,
-            rank,
-            nodes,
-            settings,
-            directory,
-            log_file,
-            has_listener,
-        });
+        return Ok(Plan { job, rank, nodes, settings, directory, log_file, has_listener });
     }
     let effective = Effective::merge(given, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
@@ -105,15 +88,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     // The last base is the same on every host.
     let base = jobs::job_bases(settings.directory.as_deref()).pop();
     let directory = base.context("there is no place for the job's directory")?.join(&job);
-    Ok(Plan {
-        job,
-        rank,
-        nodes,
-        settings,
-        directory,
-        log_file,
-        has_listener,
-    })
+    Ok(Plan { job, rank, nodes, settings, directory, log_file, has_listener })
 }
 
 /// The rank that was given, else that of the one node that has this host's name.
@@ -129,29 +104,20 @@ fn own_rank(given: Option<u32>, nodes: &[NodeAddress]) -> anyhow::Result<NodeRan
     }
     let names = machine::host_names();
     for name in &names {
-        let mut found = (0..)
-            .zip(nodes)
-            .filter(|(_, node)| node.host.eq_ignore_ascii_case(name));
+        let mut found = (0..).zip(nodes).filter(|(_, node)| node.host.eq_ignore_ascii_case(name));
         match (found.next(), found.next()) {
             (Some((rank, _)), None) => return Ok(NodeRank(rank)),
             (Some(_), Some(_)) => bail!("{name} is in the list of nodes more than once; say which with --rank"),
             (None, _) => {}
         }
     }
-    bail!(
-        "this host ({}) is not in the list of nodes; say which it is with --rank",
-        names.join(", ")
-    )
+    bail!("this host ({}) is not in the list of nodes; say which it is with --rank", names.join(", "))
 }
 
 impl Plan {
     fn run(self) -> anyhow::Result<()> {
         let directory = JobDirectory::at(&self.directory)?;
-        if self
-            .log_file
-            .as_ref()
-            .is_some_and(|log| log.starts_with(directory.logs()))
-        {
+        if self.log_file.as_ref().is_some_and(|log| log.starts_with(directory.logs())) {
             directory.make_logs()?;
         }
         start_log(self.log_file.as_deref(), &self.settings.log)?;
@@ -163,21 +129,12 @@ impl Plan {
     }
 
     fn run_in(self, directory: &JobDirectory) -> anyhow::Result<()> {
-        let listener = if self.has_listener {
-            Some(inherited_listener()?)
-        } else {
-            None
-        };
+        let listener = if self.has_listener { Some(inherited_listener()?) } else { None };
         check_exports(&self.settings.export)?;
         raise_descriptor_limit();
         let view = self.prepare_view(directory)?;
         let process = Process::this();
-        let record = NodeRecord {
-            rank: self.rank,
-            process,
-            view: view.path.clone(),
-            view_created: view.created,
-        };
+        let record = NodeRecord { rank: self.rank, process, view: view.path.clone(), view_created: view.created };
         let result = record
             .write(directory)
             .map_err(anyhow::Error::from)
@@ -192,11 +149,8 @@ impl Plan {
         let base = std::path::absolute(&base).with_context(|| format!("cannot use {} as the view", base.display()))?;
         let path = default_view(&base, &self.nodes, self.rank);
         // Nodes that share a host share the directory of their views; whichever comes first makes it.
-        if path != base && base.starts_with(directory.path()) {
-            fs::create_dir(&base).or_else(|error| match error.kind() {
-                std::io::ErrorKind::AlreadyExists => Ok(()),
-                _ => Err(error),
-            })?;
+        if path != base {
+            directory.make_shared(&base)?;
         }
         let view = view_directory::prepare(&path)?;
         if let Some(message) = &view.note {
@@ -211,10 +165,7 @@ impl Plan {
         listener: Option<TcpListener>,
         view: PathBuf,
     ) -> anyhow::Result<DaemonOptions> {
-        let own = self
-            .nodes
-            .get(self.rank.0 as usize)
-            .context("the rank is not in the list of nodes")?;
+        let own = self.nodes.get(self.rank.0 as usize).context("the rank is not in the list of nodes")?;
         let bind = match (&listener, &self.settings.interface) {
             (Some(_), _) => IpAddr::V4(Ipv4Addr::LOCALHOST),
             (None, Some(wanted)) => network::address_of(wanted, &network::interfaces()?)?,
@@ -223,11 +174,7 @@ impl Plan {
         let nodes_here = self.nodes.iter().filter(|node| node.host == own.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
-        let exports = if settings.export.is_empty() {
-            vec![PathBuf::from("/")]
-        } else {
-            settings.export
-        };
+        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export };
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
@@ -256,10 +203,7 @@ impl Plan {
 
 /// The listener that the launcher bound, from standard input, which then belongs to nobody.
 fn inherited_listener() -> anyhow::Result<TcpListener> {
-    let listener = std::io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .context("cannot take over the listening socket")?;
+    let listener = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take over the listening socket")?;
     let null = File::open("/dev/null").context("cannot open /dev/null")?;
     rustix::stdio::dup2_stdin(null).context("cannot close standard input")?;
     Ok(TcpListener::from(listener))
@@ -274,11 +218,7 @@ fn check_exports(exports: &[PathBuf]) -> anyhow::Result<()> {
         let failed = || format!("cannot export {}", export.display());
         ViewPath::from_absolute(export.as_os_str().as_bytes()).with_context(failed)?;
         let found = fs::metadata(export).with_context(failed)?;
-        ensure!(
-            found.is_dir(),
-            "{}: it is not a directory; export the directory it is in",
-            failed()
-        );
+        ensure!(found.is_dir(), "{}: it is not a directory; export the directory it is in", failed());
         rustix::fs::access(export, Access::READ_OK | Access::EXEC_OK)
             .with_context(|| format!("{}: it cannot be read by this user", failed()))?;
     }
@@ -289,19 +229,14 @@ fn check_exports(exports: &[PathBuf]) -> anyhow::Result<()> {
 /// one is ample.
 fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(errno) = rustix::process::setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%errno, "the limit on open files stays as it is");
     }
 }
 
 fn start_log(log_file: Option<&Path>, filter: &str) -> anyhow::Result<()> {
-    let filter: EnvFilter = filter
-        .parse()
-        .with_context(|| format!("'{filter}' is not a log filter"))?;
+    let filter: EnvFilter = filter.parse().with_context(|| format!("'{filter}' is not a log filter"))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     match log_file {
         None => log.with_writer(std::io::stderr).init(),
@@ -311,11 +246,7 @@ fn start_log(log_file: Option<&Path>, filter: &str) -> anyhow::Result<()> {
             log.with_writer(Arc::new(file)).init();
         }
     }
-    tracing::debug!(
-        version = env!("CARGO_PKG_VERSION"),
-        nodes_max = limits::NODES_MAX,
-        "the log begins"
-    );
+    tracing::debug!(version = env!("CARGO_PKG_VERSION"), nodes_max = limits::NODES_MAX, "the log begins");
     Ok(())
 }
 
@@ -324,10 +255,7 @@ mod tests {
     use super::*;
 
     fn node(host: &str) -> NodeAddress {
-        NodeAddress {
-            host: host.into(),
-            port: 1,
-        }
+        NodeAddress { host: host.into(), port: 1 }
     }
 
     #[test]
@@ -337,18 +265,8 @@ mod tests {
         assert_eq!(own_rank(None, &nodes).unwrap(), NodeRank(1));
         assert_eq!(own_rank(Some(0), &nodes).unwrap(), NodeRank(0));
         assert!(own_rank(Some(2), &nodes).unwrap_err().to_string().contains("0 to 1"));
-        assert!(
-            own_rank(None, &nodes[..1])
-                .unwrap_err()
-                .to_string()
-                .contains("not in the list")
-        );
-        assert!(
-            own_rank(None, &[node(&name), node(&name)])
-                .unwrap_err()
-                .to_string()
-                .contains("more than once")
-        );
+        assert!(own_rank(None, &nodes[..1]).unwrap_err().to_string().contains("not in the list"));
+        assert!(own_rank(None, &[node(&name), node(&name)]).unwrap_err().to_string().contains("more than once"));
     }
 
     #[test]
@@ -359,10 +277,7 @@ mod tests {
         let failure = |path: &Path| format!("{:#}", check_exports(&[path.to_owned()]).unwrap_err());
         assert!(failure(&file).contains("not a directory"));
         let missing = failure(&temporary.path().join("missing"));
-        assert!(
-            missing.contains("cannot export") && missing.contains("No such file"),
-            "{missing}"
-        );
+        assert!(missing.contains("cannot export") && missing.contains("No such file"), "{missing}");
         assert!(failure(Path::new("/usr/../etc")).contains("must not be '.' or '..'"));
         check_exports(&[temporary.path().to_owned()]).unwrap();
     }

@@ -54,10 +54,7 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     }
     let status = child.wait().context("the daemon is lost")?;
-    Err(anyhow!(
-        "the daemon ended by {status} without saying why; see {}",
-        log.display()
-    ))
+    Err(anyhow!("the daemon ended by {status} without saying why; see {}", log.display()))
 }
 
 /// Passes lines on until the daemon is ready or has said why not; `false` when it said neither.

@@ -36,22 +36,14 @@ impl Selection {
         match way(effective)? {
             Some("local") => Self::local(settings.local.unwrap_or(1)),
             Some("nodes") => {
-                let text = settings
-                    .nodes
-                    .iter()
-                    .flatten()
-                    .map(|host| format!("{host}\n"))
-                    .collect::<String>();
+                let text = settings.nodes.iter().flatten().map(|host| format!("{host}\n")).collect::<String>();
                 Ok(Self::Hosts(parse_hostfile(&text, "--nodes", port(settings, job))?))
             }
             Some(_) => Ok(Self::Hosts(nodes_of_file(settings, job)?)),
             None => match allocation {
                 Some(allocation) => {
                     let port = port(settings, job);
-                    let address = |host: &String| NodeAddress {
-                        host: host.clone(),
-                        port,
-                    };
+                    let address = |host: &String| NodeAddress { host: host.clone(), port };
                     let nodes = allocation.hosts.iter().map(address).collect();
                     Ok(Self::Slurm(allocation, nodes))
                 }
@@ -61,9 +53,7 @@ impl Selection {
     }
 
     fn local(count: usize) -> anyhow::Result<Self> {
-        bind_listeners(count)
-            .map(Self::Local)
-            .context("cannot start nodes on this machine")
+        bind_listeners(count).map(Self::Local).context("cannot start nodes on this machine")
     }
 
     /// The nodes in the order of their ranks.
@@ -80,19 +70,14 @@ impl Selection {
 /// # Errors
 /// When there is none, or it is not a host file.
 pub fn nodes_of_file(settings: &Settings, job: &str) -> anyhow::Result<Vec<NodeAddress>> {
-    let path = settings
-        .hostfile
-        .as_deref()
-        .ok_or_else(|| UsageError("--hostfile is missing".to_owned()))?;
+    let path = settings.hostfile.as_deref().ok_or_else(|| UsageError("--hostfile is missing".to_owned()))?;
     let bytes = read_input(path).with_context(|| format!("cannot use the host file {}", path.display()))?;
     let text = String::from_utf8(bytes).with_context(|| format!("the host file {} is not text", path.display()))?;
     Ok(parse_hostfile(&text, &path.display().to_string(), port(settings, job))?)
 }
 
 fn port(settings: &Settings, job: &str) -> u16 {
-    settings
-        .port
-        .unwrap_or_else(|| default_port(job, rustix::process::geteuid().as_raw()))
+    settings.port.unwrap_or_else(|| default_port(job, rustix::process::geteuid().as_raw()))
 }
 
 /// The way that comes from the strongest source; two from the same one contradict each other.
@@ -102,16 +87,14 @@ fn way(effective: &Effective) -> Result<Option<&'static str>, UsageError> {
         Origin::Environment => 2,
         _ => 1,
     };
-    let mut given: Vec<(u8, &'static str)> = WAYS
-        .iter()
-        .filter_map(|way| Some((strength(&effective.get(way)?.1), *way)))
-        .collect();
+    let mut given: Vec<(u8, &'static str)> =
+        WAYS.iter().filter_map(|way| Some((strength(&effective.get(way)?.1), *way))).collect();
     given.sort_unstable();
     match given.as_slice() {
         [] => Ok(None),
-        [.., (other, one), (strongest, way)] if other == strongest => Err(UsageError(format!(
-            "--{one} and --{way} were both given; choose one way to name the nodes"
-        ))),
+        [.., (other, one), (strongest, way)] if other == strongest => {
+            Err(UsageError(format!("--{one} and --{way} were both given; choose one way to name the nodes")))
+        }
         [.., (_, way)] => Ok(Some(way)),
     }
 }
@@ -122,20 +105,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn chosen(given: &[(&'static str, &str)], environment: Option<&str>) -> anyhow::Result<Selection> {
-        let given: BTreeMap<_, _> = given
-            .iter()
-            .map(|(key, text)| (*key, vec![(*text).to_owned()]))
-            .collect();
-        let variable = |name: &str| {
-            (name == "FOREBAY_LOCAL")
-                .then(|| environment.map(str::to_owned))
-                .flatten()
-        };
+        let given: BTreeMap<_, _> = given.iter().map(|(key, text)| (*key, vec![(*text).to_owned()])).collect();
+        let variable = |name: &str| (name == "FOREBAY_LOCAL").then(|| environment.map(str::to_owned)).flatten();
         let effective = Effective::merge(given, None, &variable)?;
-        let allocation = Allocation {
-            job_id: "7".into(),
-            hosts: vec!["a".into(), "b".into()],
-        };
+        let allocation = Allocation { job_id: "7".into(), hosts: vec!["a".into(), "b".into()] };
         Selection::choose(&effective, &effective.settings()?, "job", Some(allocation))
     }
 

@@ -19,18 +19,8 @@ use crate::settings::values::{show_duration, show_size};
 const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The table's head.
-const COLUMNS: [&str; 10] = [
-    "node",
-    "host",
-    "state",
-    "uptime",
-    "memory",
-    "budget",
-    "hits",
-    "misses",
-    "backing requests",
-    "backing bytes",
-];
+const COLUMNS: [&str; 10] =
+    ["node", "host", "state", "uptime", "memory", "budget", "hits", "misses", "backing requests", "backing bytes"];
 
 /// Prints the state of the job.
 pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
@@ -47,29 +37,19 @@ pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
         print(&directory, &status);
     }
     let nodes = status["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(if nodes.iter().all(is_ready) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(DONE_IN_PART)
-    })
+    Ok(if nodes.iter().all(is_ready) { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
 fn print(directory: &JobDirectory, status: &Value) {
     let nodes = status["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let answering = nodes.iter().filter(|node| is_ready(node)).count();
-    let of_all = status
-        .pointer("/job/nodes")
-        .and_then(Value::as_u64)
-        .unwrap_or(nodes.len() as u64);
+    let of_all = status.pointer("/job/nodes").and_then(Value::as_u64).unwrap_or(nodes.len() as u64);
     say!("job {}: {answering} of {of_all} nodes answer", directory.job());
     let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
     rows.extend(nodes.iter().map(row));
     columns::lines(&rows).iter().for_each(|line| say!("{line}"));
     for node in nodes.iter().filter(|node| !is_ready(node)) {
-        let why = node["why"]
-            .as_str()
-            .or(node["error"].as_str())
-            .unwrap_or("no reason is known");
+        let why = node["why"].as_str().or(node["error"].as_str()).unwrap_or("no reason is known");
         say!("node {}: {why}", number(node, "/rank"));
     }
     let total = |pointer: &str| nodes.iter().map(|node| number(node, pointer)).sum::<u64>();
@@ -111,17 +91,11 @@ fn number(node: &Value, pointer: &str) -> u64 {
 }
 
 fn in_caches(node: &Value, what: &str) -> u64 {
-    ["attributes", "listings", "chunks"]
-        .iter()
-        .map(|cache| number(node, &format!("/cache/{cache}/{what}")))
-        .sum()
+    ["attributes", "listings", "chunks"].iter().map(|cache| number(node, &format!("/cache/{cache}/{what}"))).sum()
 }
 
 fn backing_requests(node: &Value) -> u64 {
-    ["listings", "stats", "opens", "reads"]
-        .iter()
-        .map(|kind| number(node, &format!("/backing/{kind}")))
-        .sum()
+    ["listings", "stats", "opens", "reads"].iter().map(|kind| number(node, &format!("/backing/{kind}"))).sum()
 }
 
 #[cfg(test)]
@@ -135,24 +109,7 @@ mod tests {
             "budget_bytes": 1 << 30, "cache": {"listings": {"hits": 1000, "misses": 2}, "chunks": {"hits": 5}},
             "backing": {"opens": 3, "reads": 4, "bytes": 2048}
         });
-        assert_eq!(
-            row(&node),
-            [
-                "2",
-                "n2",
-                "ready",
-                "1 min 1 s",
-                "1MiB",
-                "1GiB",
-                "1,005",
-                "2",
-                "7",
-                "2KiB"
-            ]
-        );
-        assert_eq!(
-            row(&json!({"rank": 1, "state": "unreachable"}))[1..4],
-            ["-", "unreachable", "-"]
-        );
+        assert_eq!(row(&node), ["2", "n2", "ready", "1 min 1 s", "1MiB", "1GiB", "1,005", "2", "7", "2KiB"]);
+        assert_eq!(row(&json!({"rank": 1, "state": "unreachable"}))[1..4], ["-", "unreachable", "-"]);
     }
 }

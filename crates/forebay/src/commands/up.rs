@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -67,13 +66,8 @@ impl Up {
         let nodes = selection.nodes();
         let launcher = match selection {
             Selection::Local(_) => Launcher::Local,
-            Selection::Hosts(_) => Launcher::Hosts {
-                remote_shell: settings.remote_shell.clone(),
-            },
-            Selection::Slurm(allocation, _) => Launcher::Slurm {
-                job_id: allocation.job_id.clone(),
-                srun: None,
-            },
+            Selection::Hosts(_) => Launcher::Hosts { remote_shell: settings.remote_shell.clone() },
+            Selection::Slurm(allocation, _) => Launcher::Slurm { job_id: allocation.job_id.clone(), srun: None },
         };
         let mut given = effective.given();
         // A relative path means this directory, not the daemon's.
@@ -88,73 +82,32 @@ impl Up {
             job,
             progress: Progress::Starting,
             started_by: Process::this(),
-            started_unix_ms: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_millis() as u64),
+            started_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
             launcher,
             program: std::env::current_exe().context("cannot find this program")?,
             views: views(&settings, &directory, &nodes)?,
             nodes,
-            created: Vec::new(),
             settings: json!(given),
         };
-        let mut up = Self {
-            directory,
-            record,
-            settings,
-        };
+        let up = Self { directory, record, settings };
         up.write_down(given).map_err(|error| up.undo(error))?;
         Ok(up)
     }
 
-    fn write_down(&mut self, given: BTreeMap<String, Vec<String>>) -> anyhow::Result<()> {
+    fn write_down(&self, given: BTreeMap<String, Vec<String>>) -> anyhow::Result<()> {
         self.record.write(&self.directory)?;
         self.directory.make_logs()?;
-        if self.record.launcher == Launcher::Local && self.settings.view.is_some() && self.record.nodes.len() > 1 {
-            self.make_common_view()?;
-        }
         let Self { record, directory, .. } = self;
-        let order = Order::new(
-            record.job.clone(),
-            directory.path().to_owned(),
-            record.nodes.clone(),
-            given,
-        );
-        order.write(&self.directory.order())?;
-        self.record.write(&self.directory)?;
-        Ok(())
-    }
-
-    /// The directory that holds the views of several local nodes, where the user named one that is not there.
-    fn make_common_view(&mut self) -> anyhow::Result<()> {
-        let Some(common) = self
-            .record
-            .views
-            .first()
-            .and_then(|view| view.parent())
-            .map(Path::to_owned)
-        else {
-            return Ok(());
-        };
-        match fs::create_dir(&common) {
-            Ok(()) => self.record.created.push(common),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot create {} (--view)", common.display())),
-        }
-        Ok(())
+        let order = Order::new(record.job.clone(), directory.path().to_owned(), record.nodes.clone(), given);
+        order.write(&directory.order())
     }
 
     fn start(&mut self, selection: Selection, signals: &Signals) -> anyhow::Result<Started> {
         let starters = self.starters(selection)?;
         let mut progress = Shown::new(self.record.nodes.len());
-        let result = start(
-            starters,
-            self.settings.wait_timeout,
-            |interrupt| signals.tell(interrupt),
-            &mut |ready| {
-                progress.show(ready);
-            },
-        );
+        let result = start(starters, self.settings.wait_timeout, |interrupt| signals.tell(interrupt), &mut |ready| {
+            progress.show(ready);
+        });
         progress.end();
         let started = result.map_err(|failure| anyhow!(message(&failure, self.record.nodes.len())))?;
         self.record.progress = Progress::Ready;
@@ -176,21 +129,12 @@ impl Up {
         match selection {
             Selection::Local(bound) => {
                 let starter = |(rank, (listener, _))| {
-                    local_starter(
-                        program,
-                        self.local_arguments(rank),
-                        rank,
-                        listener,
-                        self.directory.log(rank),
-                    )
+                    local_starter(program, self.local_arguments(rank), rank, listener, self.directory.log(rank))
                 };
                 Ok(ranks.zip(bound).map(starter).collect::<Result<_, _>>()?)
             }
             Selection::Hosts(nodes) => {
-                let call = RemoteCall {
-                    shell: self.settings.remote_shell.clone(),
-                    program: program.clone(),
-                };
+                let call = RemoteCall { shell: self.settings.remote_shell.clone(), program: program.clone() };
                 let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory);
                 Ok(ranks.zip(&nodes).map(starter).collect::<Result<_, _>>()?)
             }
@@ -199,10 +143,8 @@ impl Up {
     }
 
     fn local_arguments(&self, rank: NodeRank) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = ["node", "--session", "--listen-stdin", "--rank"]
-            .into_iter()
-            .map(OsString::from)
-            .collect();
+        let mut arguments: Vec<OsString> =
+            ["node", "--session", "--listen-stdin", "--rank"].into_iter().map(OsString::from).collect();
         arguments.extend([rank.to_string().into(), "--order".into(), self.directory.order().into()]);
         arguments
     }
@@ -217,11 +159,7 @@ impl Up {
                     .map(|(host, why)| format!("{host}: {why}")),
             );
         }
-        stays.extend(
-            leftovers::clean(&self.directory)
-                .err()
-                .map(|why| causes(&why).join(": ")),
-        );
+        stays.extend(leftovers::clean(&self.directory).err().map(|why| causes(&why).join(": ")));
         if stays.is_empty() {
             return error;
         }
@@ -239,11 +177,7 @@ impl Up {
         let took_ms = took.as_millis() as u64;
         let job = &self.record.job;
         if as_json {
-            let notes: Vec<_> = started
-                .notes
-                .iter()
-                .map(|(rank, note)| json!({"rank": rank, "note": note}))
-                .collect();
+            let notes: Vec<_> = started.notes.iter().map(|(rank, note)| json!({"rank": rank, "note": note})).collect();
             let directory = self.directory.path();
             let nodes = &started.ready;
             say!(
@@ -253,11 +187,7 @@ impl Up {
             return;
         }
         let count = started.ready.len();
-        say!(
-            "job {job}: {count} node{} ready in {}",
-            if count == 1 { "" } else { "s" },
-            show_duration(took)
-        );
+        say!("job {job}: {count} node{} ready in {}", if count == 1 { "" } else { "s" }, show_duration(took));
         say!("views:  {}", shown_views(&self.record.views));
         say!("logs:   {}", self.directory.logs().display());
         let (view, export) = (&self.record.views[0], self.settings.export.first());
@@ -280,19 +210,11 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
             );
         }
         let done = leftovers::clean(&found).with_context(|| format!("a dead job {job} has left things behind"))?;
-        let done = if done.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", done.join("; "))
-        };
+        let done = if done.is_empty() { String::new() } else { format!(": {}", done.join("; ")) };
         eprintln!("forebay: note: cleaned up after a dead job {job}{done}");
     }
     // Only the last base is the same on every host.
-    let base = if matches!(selection, Selection::Local(_)) {
-        bases.first()
-    } else {
-        bases.last()
-    };
+    let base = if matches!(selection, Selection::Local(_)) { bases.first() } else { bases.last() };
     let base = base.context("there is no place for the job's directory")?;
     JobDirectory::create(base, job)?
         .ok_or_else(|| anyhow!("the job {job} is being started by another forebay up; choose a name with --job NAME"))
@@ -332,10 +254,7 @@ fn message(failure: &StartFailure, node_count: usize) -> String {
     let mut text = if failure.interrupted {
         "interrupted; everything that was started is stopped".to_owned()
     } else {
-        format!(
-            "{} of {node_count} nodes did not start; everything is stopped",
-            failure.reasons.len()
-        )
+        format!("{} of {node_count} nodes did not start; everything is stopped", failure.reasons.len())
     };
     let mut by_reason: Vec<(&str, Vec<NodeRank>)> = Vec::new();
     for (rank, reason) in &failure.reasons {
@@ -359,13 +278,8 @@ pub fn shown_ranks(ranks: &[NodeRank]) -> String {
             _ => ranges.push((*rank, *rank)),
         }
     }
-    let shown = ranges.iter().map(|(first, last)| {
-        if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        }
-    });
+    let shown =
+        ranges.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
     shown.collect::<Vec<_>>().join(",")
 }
 
@@ -391,21 +305,12 @@ struct Shown {
 
 impl Shown {
     fn new(node_count: usize) -> Self {
-        Self {
-            began: Instant::now(),
-            node_count,
-            is_terminal: std::io::stderr().is_terminal(),
-            shown: false,
-        }
+        Self { began: Instant::now(), node_count, is_terminal: std::io::stderr().is_terminal(), shown: false }
     }
 
     fn show(&mut self, ready: usize) {
         if self.is_terminal && self.began.elapsed() >= SHOW_PROGRESS_AFTER {
-            eprint!(
-                "\r{ready} of {} nodes ready, {}",
-                self.node_count,
-                show_duration(self.began.elapsed())
-            );
+            eprint!("\r{ready} of {} nodes ready, {}", self.node_count, show_duration(self.began.elapsed()));
             self.shown = true;
         }
     }
@@ -425,12 +330,7 @@ mod tests {
     fn nodes_with_one_reason_share_a_line() {
         let reasons = [(0, "no export"), (1, "no export"), (2, "port taken"), (3, "no export")];
         let reasons = reasons.map(|(rank, reason)| (NodeRank(rank), reason.to_owned())).into();
-        let failure = StartFailure {
-            reasons,
-            ready: vec![],
-            notes: vec![],
-            interrupted: false,
-        };
+        let failure = StartFailure { reasons, ready: vec![], notes: vec![], interrupted: false };
         let text = message(&failure, 8);
         assert_eq!(
             text,

@@ -46,12 +46,7 @@ pub(super) fn socket_path(options: &DaemonOptions) -> PathBuf {
 pub(super) fn listen(options: &DaemonOptions) -> anyhow::Result<UnixListener> {
     let path = socket_path(options);
     if std::os::unix::net::UnixStream::connect(&path).is_ok() {
-        anyhow::bail!(
-            "{} is in use: node {} of job {} runs already",
-            path.display(),
-            options.rank,
-            options.job
-        );
+        anyhow::bail!("{} is in use: node {} of job {} runs already", path.display(), options.rank, options.job);
     }
     let _ = std::fs::remove_file(&path);
     let listener =
@@ -79,9 +74,7 @@ pub(super) async fn serve(listener: UnixListener, service: Arc<Service>) {
 
 fn is_own_user(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
-    stream
-        .peer_cred()
-        .is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
 async fn serve_client(stream: UnixStream, service: Arc<Service>) {
@@ -115,18 +108,15 @@ async fn carry_out(command: Command, service: &Arc<Service>) -> Result<Value, St
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {
             job::probe(service, payload_bytes, count).await
         }
-        Command::Probe { .. } => Err(format!(
-            "a probe has {PROBE_BYTES_MAX} bytes and {PROBES_MAX} round trips at most"
-        )),
+        Command::Probe { .. } => {
+            Err(format!("a probe has {PROBE_BYTES_MAX} bytes and {PROBES_MAX} round trips at most"))
+        }
     }
 }
 
 /// The path that is meant by a path in the view or by one of the backing file system.
 fn path_in_view(path: &str, service: &Service) -> Result<ViewPath, String> {
     let view = service.options.view.to_string_lossy();
-    let rest = path
-        .strip_prefix(&*view)
-        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
-        .unwrap_or(path);
+    let rest = path.strip_prefix(&*view).filter(|rest| rest.is_empty() || rest.starts_with('/')).unwrap_or(path);
     ViewPath::from_absolute(rest.as_bytes()).map_err(|error| format!("{path}: {error}"))
 }

@@ -47,14 +47,12 @@ pub(super) fn answer(service: &Arc<Service>, position: Position, listing: &Listi
 
 fn push_dots(buffer: &mut DirectoryBuffer, position: Position, listing: &Listing) -> bool {
     let ino = listing.directory().ino;
-    [&b"."[..], b".."]
-        .iter()
-        .zip(1..)
-        .filter(|(_, offset)| *offset > position.offset)
-        .all(|(name, offset)| match position.plus {
+    [&b"."[..], b".."].iter().zip(1..).filter(|(_, offset)| *offset > position.offset).all(|(name, offset)| {
+        match position.plus {
             true => buffer.push_plus(None, ino, offset, Kind::Directory, name),
             false => buffer.push(ino, offset, Kind::Directory, name),
-        })
+        }
+    })
 }
 
 /// Adds one entry. With attributes it counts as a lookup, which is taken back when the entry does not fit.

@@ -35,10 +35,7 @@ async fn ask_peer(service: &Arc<Service>, call: CallId, to: NodeRank, request: R
     };
     let word = request.word();
     match endpoint.call(to, request, service.remaining(deadline)).await {
-        Ok(Reply {
-            outcome: Outcome::Body,
-            body: Some(body),
-        }) => follow_body(service, call, body).await,
+        Ok(Reply { outcome: Outcome::Body, body: Some(body) }) => follow_body(service, call, body).await,
         Ok(reply) => match read_answer(reply).await {
             Ok(answered) => service.with_core(|core| core.handle_answer(call, answered)),
             Err(errno) => fail(service, call, errno),
@@ -81,11 +78,7 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         return fail(service, call, Errno::EIO);
     };
     let answered = match request {
-        Request::Chunk {
-            file,
-            generation,
-            index,
-        } => {
+        Request::Chunk { file, generation, index } => {
             return read_chunk(service, &store, call, &file, &generation, index);
         }
         Request::Listing { dir } => store.listing(&dir).map(Answered::Listing),

@@ -59,21 +59,14 @@ fn metrics(service: &Service) -> Vec<u8> {
     let (counters, kept_bytes) = (core.counters(), core.kept_bytes());
     drop(core);
     let backing = service.opened_store().map(|store| store.counters()).unwrap_or_default();
-    let mut words = vec![
-        kept_bytes,
-        service.options.budget_bytes,
-        counters.negative_hits,
-        counters.coalesced,
-    ];
+    let mut words = vec![kept_bytes, service.options.budget_bytes, counters.negative_hits, counters.coalesced];
     words.extend(kinds.iter().flat_map(|kind| [kind.entries, kind.hits, kind.misses]));
     words.extend([backing.listings, backing.opens, backing.reads, backing.bytes]);
     debug_assert_eq!(words.len(), METRICS_WORDS);
     let mut bytes = Vec::with_capacity(METRICS_BYTES as usize);
     bytes.extend_from_slice(&METRICS_VERSION.to_ne_bytes());
     bytes.extend_from_slice(&service.options.rank.0.to_ne_bytes());
-    words
-        .iter()
-        .for_each(|word| bytes.extend_from_slice(&word.to_ne_bytes()));
+    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_ne_bytes()));
     bytes
 }
 

@@ -23,12 +23,7 @@ const HOP_SHARE: f64 = 0.8;
 
 /// Answers a peer's question about the job.
 pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
-    let IncomingCall {
-        request,
-        remaining,
-        reply,
-        ..
-    } = call;
+    let IncomingCall { request, remaining, reply, .. } = call;
     let left = remaining.mul_f64(HOP_SHARE);
     match request {
         Request::Status => text(reply, status_below(&service, left).await),
@@ -47,10 +42,7 @@ pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
 pub(super) async fn status(service: &Arc<Service>) -> Value {
     let nodes = match ask_root(service, Request::Status).await {
         Some(Ok(nodes)) => nodes,
-        Some(Err(why)) => vec![
-            metrics::node(service),
-            unreachable(super::root_of(&service.forest), &why),
-        ],
+        Some(Err(why)) => vec![metrics::node(service), unreachable(super::root_of(&service.forest), &why)],
         None => status_below(service, JOB_DEADLINE).await,
     };
     let mut nodes = nodes;
@@ -124,11 +116,7 @@ async fn shutdown_below(service: &Arc<Service>, left: Duration) -> Vec<Value> {
 async fn explain(service: &Arc<Service>, path: ViewPath, left: Duration) -> Vec<Value> {
     let explanation = service.core().explain(&path);
     let host = &service.options.nodes[service.options.rank.0 as usize].host;
-    let answer = if explanation.answers || explanation.source == Source::Backing {
-        "here"
-    } else {
-        "parent"
-    };
+    let answer = if explanation.answers || explanation.source == Source::Backing { "here" } else { "parent" };
     let mut steps = vec![json!({
         "rank": service.options.rank.0, "host": host, "answer": answer,
         "why": explanation.why, "kept": explanation.kept,
@@ -177,10 +165,7 @@ async fn ask_children(
     let children = service.forest.first().children(service.options.rank);
     let ask_child = |child| {
         let (service, request) = (Arc::clone(service), request.clone());
-        (
-            child,
-            tokio::spawn(async move { ask(&service, child, request, left).await }),
-        )
+        (child, tokio::spawn(async move { ask(&service, child, request, left).await }))
     };
     let mut answers = Vec::new();
     for (child, task) in children.map(ask_child).collect::<Vec<_>>() {
@@ -199,10 +184,7 @@ async fn ask(service: &Arc<Service>, to: NodeRank, request: Request, deadline: D
 
 async fn call(service: &Arc<Service>, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, String> {
     let endpoint = service.endpoint().ok_or("the daemon is starting")?;
-    let reply = endpoint
-        .call(to, request, deadline)
-        .await
-        .map_err(|error| chain(&error))?;
+    let reply = endpoint.call(to, request, deadline).await.map_err(|error| chain(&error))?;
     match reply.outcome {
         Outcome::Failed(errno) => Err(errno.to_string()),
         _ => Ok(reply),

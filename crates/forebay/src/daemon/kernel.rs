@@ -42,14 +42,7 @@ impl KernelHandler {
 
     fn read_directory(&self, unique: u64, reply: Reply, position: Position) {
         let request = KernelRequest::Directory { inode: position.inode };
-        self.ask_parked(
-            unique,
-            Parked {
-                reply,
-                position: Some(position),
-            },
-            request,
-        );
+        self.ask_parked(unique, Parked { reply, position: Some(position) }, request);
     }
 
     fn ask_parked(&self, unique: u64, parked: Parked, request: KernelRequest<'_>) {
@@ -78,47 +71,21 @@ impl Handler for KernelHandler {
         match &request.operation {
             // First, and before any lock: Python asks it of every file it opens (isatty).
             Operation::Ioctl { is_dir: false, .. } => reply.error(Errno::ENOTTY),
-            Operation::Ioctl {
-                command,
-                input,
-                output_bytes,
-                ..
-            } => {
+            Operation::Ioctl { command, input, output_bytes, .. } => {
                 ioctl::answer(&self.service, inode, *command, input, *output_bytes, reply);
             }
             Operation::Lookup { name } => self.ask(unique, reply, KernelRequest::Lookup { parent: inode, name }),
             Operation::Read { offset, size, .. } => {
-                let extent = Extent {
-                    offset_bytes: *offset,
-                    len_bytes: u64::from(*size),
-                };
+                let extent = Extent { offset_bytes: *offset, len_bytes: u64::from(*size) };
                 self.ask(unique, reply, KernelRequest::Read { inode, extent });
             }
             Operation::Getattr { .. } => self.ask(unique, reply, KernelRequest::Attributes { inode }),
             Operation::Readlink => self.ask(unique, reply, KernelRequest::Readlink { inode }),
             Operation::Readdir { offset, size, .. } => {
-                self.read_directory(
-                    unique,
-                    reply,
-                    Position {
-                        inode,
-                        offset: *offset,
-                        size: *size,
-                        plus: false,
-                    },
-                );
+                self.read_directory(unique, reply, Position { inode, offset: *offset, size: *size, plus: false });
             }
             Operation::Readdirplus { offset, size, .. } => {
-                self.read_directory(
-                    unique,
-                    reply,
-                    Position {
-                        inode,
-                        offset: *offset,
-                        size: *size,
-                        plus: true,
-                    },
-                );
+                self.read_directory(unique, reply, Position { inode, offset: *offset, size: *size, plus: true });
             }
             Operation::Statfs => self.ask(unique, reply, KernelRequest::FileSystem { inode }),
             Operation::Forget { count } => {
@@ -127,9 +94,7 @@ impl Handler for KernelHandler {
             }
             Operation::BatchForget(forgets) => {
                 let mut core = self.service.core();
-                forgets
-                    .clone()
-                    .for_each(|(node, count)| core.handle_forget(InodeId(node), count));
+                forgets.clone().for_each(|(node, count)| core.handle_forget(InodeId(node), count));
                 drop(core);
                 reply.none();
             }
@@ -191,19 +156,10 @@ pub(super) fn for_kernel(entry: forebay_node::Entry) -> Entry {
 
 /// Answers a read when all its bytes are there: at once, or when the last piece arrives.
 fn answer_read(service: &Arc<Service>, ticket: KernelTicket, reply: Reply, parts: Vec<Part<Arc<Body>>>) {
-    let lacking = parts
-        .iter()
-        .find(|part| part.body.filled_bytes() < part.offset_bytes + part.len_bytes);
-    let Some(Part {
-        body,
-        offset_bytes,
-        len_bytes,
-    }) = lacking
-    else {
-        let slices: Vec<_> = parts
-            .iter()
-            .flat_map(|part| part.body.slices(part.offset_bytes, part.len_bytes))
-            .collect();
+    let lacking = parts.iter().find(|part| part.body.filled_bytes() < part.offset_bytes + part.len_bytes);
+    let Some(Part { body, offset_bytes, len_bytes }) = lacking else {
+        let slices: Vec<_> =
+            parts.iter().flat_map(|part| part.body.slices(part.offset_bytes, part.len_bytes)).collect();
         return reply.gather(&slices);
     };
     let (body, end) = (Arc::clone(body), offset_bytes + len_bytes);

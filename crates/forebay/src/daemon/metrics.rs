@@ -29,13 +29,7 @@ pub(super) fn node(service: &Service) -> Value {
         [ObjectKind::Attributes, ObjectKind::Listings, ObjectKind::Chunks].map(|kind| kind_counts(core.kept(kind)));
     drop(core);
     let [attributes, listings, chunks] = kinds;
-    let parents: Vec<u32> = service
-        .forest
-        .first()
-        .parent(options.rank)
-        .iter()
-        .map(|rank| rank.0)
-        .collect();
+    let parents: Vec<u32> = service.forest.first().parent(options.rank).iter().map(|rank| rank.0).collect();
     json!({
         "rank": options.rank.0,
         "host": options.nodes[options.rank.0 as usize].host,
@@ -85,21 +79,11 @@ pub(super) async fn write_regularly(service: Arc<Service>, file: Option<PathBuf>
 }
 
 fn append(path: &Path, line: &str) -> std::io::Result<()> {
-    std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)?
-        .write_all(line.as_bytes())
+    std::fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes())
 }
 
 fn kind_counts(counts: KindCounters) -> Value {
-    let KindCounters {
-        entries,
-        bytes,
-        hits,
-        misses,
-        evicted,
-    } = counts;
+    let KindCounters { entries, bytes, hits, misses, evicted } = counts;
     json!({"entries": entries, "bytes": bytes, "hits": hits, "misses": misses, "evicted": evicted})
 }
 
@@ -108,18 +92,12 @@ fn kernel(service: &Service) -> Value {
         return json!({"messages": {}, "bytes_read": 0});
     };
     let counts = session.message_counts();
-    let messages: Map<String, Value> = counts
-        .iter()
-        .map(|(name, count)| (name.to_owned(), json!(count)))
-        .collect();
+    let messages: Map<String, Value> = counts.iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
     json!({"messages": messages, "bytes_read": counts.bytes_read()})
 }
 
 fn overlay(service: &Service, counters: &forebay_node::Counters) -> Value {
-    let sent = service
-        .endpoint()
-        .map(forebay_transport::Endpoint::counters)
-        .unwrap_or_default();
+    let sent = service.endpoint().map(forebay_transport::Endpoint::counters).unwrap_or_default();
     json!({
         "requests_sent": sent.requests_sent, "requests_served": sent.requests_served, "coalesced": counters.coalesced,
         "bytes_sent": sent.bytes_sent, "bytes_received": sent.bytes_received, "connections": sent.connections,
@@ -152,9 +130,7 @@ fn add(to: &mut Value, from: &Value) {
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line
-        .and_then(|rest| rest.split_whitespace().next())
-        .and_then(|number| number.parse::<u64>().ok());
+    let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
 

@@ -25,8 +25,10 @@ use forebay_fuse::{Mount, MountOptions, Session, SessionOptions, mount};
 use forebay_overlay::Forest;
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::NodeRank;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::options::DaemonOptions;
+use crate::output;
 use kernel::KernelHandler;
 use peers::PeerService;
 use service::Service;
@@ -60,13 +62,12 @@ async fn run_in_runtime(mut options: DaemonOptions) -> anyhow::Result<()> {
     let options = Arc::new(options);
     let service = Service::new(&options, forest)?;
     let control = control::listen(&options)?;
-    let endpoint = Endpoint::start(
-        endpoint_options(&options, &service),
-        listener,
-        Arc::new(PeerService(Arc::clone(&service))),
-    )
-    .context("starting the overlay endpoint")?;
+    let endpoint =
+        Endpoint::start(endpoint_options(&options, &service), listener, Arc::new(PeerService(Arc::clone(&service))))
+            .context("starting the overlay endpoint")?;
     service.set_endpoint(endpoint.clone());
+    // Before the view is mounted: a signal from now on ends the daemon in order, and never leaves the view behind.
+    let mut signals = Signals::catch().context("catching signals")?;
     let mount = mount(&options.view, &mount_options(&options))?;
     let session = start_session(&options, &service, &mount)?;
     service.set_session(Arc::clone(&session));
@@ -80,11 +81,12 @@ async fn run_in_runtime(mut options: DaemonOptions) -> anyhow::Result<()> {
     let serving = tokio::spawn(control::serve(control, Arc::clone(&service)));
     print_ready(&options, mount.how());
 
-    wait_for_end(&service).await;
+    tokio::select! {
+        () = service.until_told_to_end() => {}
+        () = signals.come() => {}
+    }
     tracing::info!("ending");
-    [ticker, metrics, serving]
-        .iter()
-        .for_each(tokio::task::JoinHandle::abort);
+    [ticker, metrics, serving].iter().for_each(tokio::task::JoinHandle::abort);
     end(mount, session, &endpoint).await;
     let _ = std::fs::remove_file(control::socket_path(&options));
     Ok(())
@@ -101,44 +103,39 @@ async fn end(mount: Mount, session: Arc<Session>, endpoint: &Endpoint) {
     if tokio::time::timeout(SHUTDOWN_DEADLINE, unmounted).await.is_err() {
         tracing::warn!("the readers of the kernel's requests did not end in time");
     }
-    if tokio::time::timeout(SHUTDOWN_DEADLINE, endpoint.shutdown())
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, endpoint.shutdown()).await.is_err() {
         tracing::warn!("the overlay's connections did not end in time");
     }
 }
 
-async fn wait_for_end(service: &Service) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let on = |kind: SignalKind| async move {
-        match signal(kind) {
-            Ok(mut signal) => drop(signal.recv().await),
-            Err(_) => std::future::pending().await,
+/// The signals that end a daemon; those that come before anybody waits are kept.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn catch() -> std::io::Result<Self> {
+        let [terminate, interrupt, hangup] = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        Ok(Self([signal(terminate)?, signal(interrupt)?, signal(hangup)?]))
+    }
+
+    async fn come(&mut self) {
+        let Self([terminate, interrupt, hangup]) = self;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
         }
-    };
-    tokio::select! {
-        () = service.until_told_to_end() => {}
-        () = on(SignalKind::terminate()) => {}
-        () = on(SignalKind::interrupt()) => {}
     }
 }
 
 fn listen(options: &DaemonOptions) -> anyhow::Result<TcpListener> {
     let port = options.nodes[options.rank.0 as usize].port;
     TcpListener::bind((options.bind, port)).with_context(|| {
-        format!(
-            "cannot listen on {}:{port}: another program may use the port; choose one with --port",
-            options.bind
-        )
+        format!("cannot listen on {}:{port}: another program may use the port; choose one with --port", options.bind)
     })
 }
 
 fn endpoint_options(options: &DaemonOptions, service: &Service) -> EndpointOptions {
-    let address = |node: &forebay_launch::NodeAddress| Address::Tcp {
-        host: node.host.clone(),
-        port: node.port,
-    };
+    let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
     EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone())
 }
@@ -162,9 +159,7 @@ fn start_session(options: &DaemonOptions, service: &Arc<Service>, mount: &Mount)
     };
     let handler = Arc::new(KernelHandler::new(Arc::clone(service)));
     let session = Session::start(mount.descriptor(), &session_options, handler);
-    Ok(Arc::new(session.with_context(|| {
-        format!("starting the FUSE session of {}", options.view.display())
-    })?))
+    Ok(Arc::new(session.with_context(|| format!("starting the FUSE session of {}", options.view.display()))?))
 }
 
 fn print_ready(options: &DaemonOptions, how: &str) {
@@ -174,7 +169,7 @@ fn print_ready(options: &DaemonOptions, how: &str) {
         "host": node.host, "port": node.port,
     }});
     tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
-    println!("{ready}");
+    output::tell(&ready);
 }
 
 /// Binds the whole process to the cores given; all its threads are started later and inherit it.
@@ -184,10 +179,7 @@ fn bind_to_cores(cores: &[usize]) -> anyhow::Result<()> {
     }
     let mut set = rustix::thread::CpuSet::new();
     for core in cores {
-        anyhow::ensure!(
-            *core < rustix::thread::CpuSet::MAX_CPU,
-            "--cores: there is no core {core}"
-        );
+        anyhow::ensure!(*core < rustix::thread::CpuSet::MAX_CPU, "--cores: there is no core {core}");
         set.set(*core);
     }
     rustix::thread::sched_setaffinity(None, &set)

@@ -55,10 +55,7 @@ pub(super) fn answer(service: &Arc<Service>, ticket: PeerTicket, answer: PeerAns
     match answer {
         PeerAnswer::Listing(listing) => reply.answer(Outcome::Listing, Some(Body::whole(listing.bytes().clone()))),
         PeerAnswer::Entries(records) => {
-            reply.answer(
-                Outcome::Entries,
-                Some(Body::whole(Bytes::from(encode_entries(&records)))),
-            );
+            reply.answer(Outcome::Entries, Some(Body::whole(Bytes::from(encode_entries(&records)))));
         }
         PeerAnswer::Body(body) => reply.answer(Outcome::Body, Some(body)),
         PeerAnswer::FileSystem(sizes) => reply.answer(Outcome::FileSystem(sizes), None),

@@ -189,12 +189,9 @@ impl Service {
 
     fn carry_out(self: &Arc<Self>, effect: Effect<Arc<Body>>) {
         match effect {
-            Effect::Fetch {
-                call,
-                source,
-                request,
-                deadline,
-            } => super::fetch::start(self, call, source, request, deadline),
+            Effect::Fetch { call, source, request, deadline } => {
+                super::fetch::start(self, call, source, request, deadline)
+            }
             Effect::Cancel { call } => {
                 if let Some(task) = lock(&self.fetches).remove(&call) {
                     task.abort();

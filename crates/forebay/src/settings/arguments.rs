@@ -53,14 +53,9 @@ fn augment(command: Command, has: impl Fn(Scope) -> bool) -> Command {
 
 fn argument(setting: &'static Setting) -> Arg {
     let default = (setting.default)().filter(|_| setting.how != How::Switch);
-    let default = default
-        .map(|default| format!(" [default: {default}]"))
-        .unwrap_or_default();
+    let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
     let help = format!("{}{default}", setting.help.trim());
-    let argument = Arg::new(setting.key)
-        .long(setting.key)
-        .help_heading(setting.heading)
-        .help(help);
+    let argument = Arg::new(setting.key).long(setting.key).help_heading(setting.heading).help(help);
     let argument = match setting.key {
         // The name that this rule has in the file systems users come from.
         "direct-above" => argument.visible_alias("cacheable"),
@@ -69,39 +64,20 @@ fn argument(setting: &'static Setting) -> Arg {
     let check = move |text: &str| (setting.check)(text).map(|()| text.to_owned());
     match setting.how {
         How::Switch => argument.action(ArgAction::SetTrue),
-        How::Many => argument
-            .action(ArgAction::Append)
-            .value_name(setting.value)
-            .value_parser(ValueParser::new(check)),
-        How::One | How::Optional => argument
-            .action(ArgAction::Set)
-            .value_name(setting.value)
-            .value_parser(ValueParser::new(check)),
+        How::Many => argument.action(ArgAction::Append).value_name(setting.value).value_parser(ValueParser::new(check)),
+        How::One | How::Optional => {
+            argument.action(ArgAction::Set).value_name(setting.value).value_parser(ValueParser::new(check))
+        }
     }
 }
 
 fn collect(matches: &ArgMatches) -> Given {
     let texts = |setting: &Setting| -> Option<Vec<String>> {
         if setting.how == How::Switch {
-            let set = matches
-                .try_get_one::<bool>(setting.key)
-                .ok()
-                .flatten()
-                .copied()
-                .unwrap_or(false);
+            let set = matches.try_get_one::<bool>(setting.key).ok().flatten().copied().unwrap_or(false);
             return set.then(|| vec!["true".to_owned()]);
         }
-        Some(
-            matches
-                .try_get_many::<String>(setting.key)
-                .ok()
-                .flatten()?
-                .cloned()
-                .collect(),
-        )
+        Some(matches.try_get_many::<String>(setting.key).ok().flatten()?.cloned().collect())
     };
-    TABLE
-        .iter()
-        .filter_map(|setting| Some((setting.key, texts(setting)?)))
-        .collect()
+    TABLE.iter().filter_map(|setting| Some((setting.key, texts(setting)?))).collect()
 }

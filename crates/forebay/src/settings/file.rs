@@ -29,12 +29,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Vec<FileSetting>, UsageError> {
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes()
-        .iter()
-        .take(offset)
-        .filter(|byte| **byte == b'\n')
-        .count()
-        + 1
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
 fn unknown(name: &str) -> String {
@@ -60,10 +55,7 @@ fn text_of(setting: &Setting, value: &DeValue<'_>) -> Result<String, String> {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
         DeValue::Boolean(value) => Ok(value.to_string()),
-        _ => Err(format!(
-            "{} needs a {} here, as text or a number",
-            setting.key, setting.value
-        )),
+        _ => Err(format!("{} needs a {} here, as text or a number", setting.key, setting.value)),
     }
 }
 
@@ -77,11 +69,8 @@ mod tests {
 
     #[test]
     fn keys_values_and_lines() {
-        let settings = parse(
-            "# a\nfanout = 3\nallow-other = true\n\nexport = ['/a',\n '/b']\n",
-            Path::new("f"),
-        )
-        .unwrap();
+        let settings =
+            parse("# a\nfanout = 3\nallow-other = true\n\nexport = ['/a',\n '/b']\n", Path::new("f")).unwrap();
         assert!(settings.contains(&("fanout", vec!["3".to_owned()], 2)));
         assert!(settings.contains(&("allow-other", vec!["true".to_owned()], 3)));
         assert!(settings.contains(&("export", vec!["/a".to_owned(), "/b".to_owned()], 5)));
@@ -89,10 +78,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_with_their_line() {
-        assert_eq!(
-            failure("\nfan-out = 3"),
-            "f.toml, line 2: there is no setting 'fan-out'; the name is 'fanout'"
-        );
+        assert_eq!(failure("\nfan-out = 3"), "f.toml, line 2: there is no setting 'fan-out'; the name is 'fanout'");
         assert!(failure("burst = 'x'").starts_with("f.toml, line 1: there is no setting 'burst'"));
         assert!(failure("fanout = 1\nfanout = 2").starts_with("f.toml, line 2"));
         assert!(failure("fanout = [1]").contains("line 1: fanout needs a K"));

@@ -92,35 +92,18 @@ impl Effective {
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> anyhow::Result<Self> {
         let mut values = Self::defaults().values;
-        let config = config.or_else(|| {
-            variable("FOREBAY_CONFIG")
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from)
-        });
+        let config = config.or_else(|| variable("FOREBAY_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from));
         if let Some(path) = config {
             let text = std::fs::read_to_string(&path)
                 .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
             for (key, texts, line) in file::parse(&text, &path)? {
-                values.insert(
-                    key,
-                    (
-                        texts,
-                        Origin::File {
-                            path: path.clone(),
-                            line,
-                        },
-                    ),
-                );
+                values.insert(key, (texts, Origin::File { path: path.clone(), line }));
             }
         }
         for setting in TABLE {
             if let Some(text) = variable(&setting.variable()).filter(|text| !text.is_empty()) {
                 let texts = match setting.how {
-                    How::Many => text
-                        .split(':')
-                        .filter(|part| !part.is_empty())
-                        .map(str::to_owned)
-                        .collect(),
+                    How::Many => text.split(':').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
                     _ => vec![text],
                 };
                 values.insert(setting.key, (texts, Origin::Environment));
@@ -138,9 +121,7 @@ impl Effective {
         let mut values = Self::defaults().values;
         for (key, texts) in order {
             let setting = Setting::of(key).ok_or_else(|| {
-                UsageError(format!(
-                    "the order has a setting '{key}' that this version does not know"
-                ))
+                UsageError(format!("the order has a setting '{key}' that this version does not know"))
             })?;
             values.insert(setting.key, (texts.clone(), Origin::Order));
         }
@@ -150,9 +131,7 @@ impl Effective {
 
     fn defaults() -> Self {
         let default = |setting: &Setting| Some((setting.key, (vec![(setting.default)()?], Origin::Default)));
-        Self {
-            values: TABLE.iter().filter_map(default).collect(),
-        }
+        Self { values: TABLE.iter().filter_map(default).collect() }
     }
 
     /// The texts of `key` and their origin; `None` when it has none.
@@ -163,9 +142,7 @@ impl Effective {
     /// The values that somebody gave, as text.
     pub fn given(&self) -> BTreeMap<String, Vec<String>> {
         let given = self.values.iter().filter(|(_, (_, origin))| *origin != Origin::Default);
-        given
-            .map(|(key, (texts, _))| ((*key).to_owned(), texts.clone()))
-            .collect()
+        given.map(|(key, (texts, _))| ((*key).to_owned(), texts.clone())).collect()
     }
 
     /// The name of the job, where one was given.
@@ -176,9 +153,7 @@ impl Effective {
         let Some(text) = self.get("job").and_then(|(texts, _)| texts.last()) else {
             return Ok(None);
         };
-        values::job_name(text)
-            .map(Some)
-            .map_err(|problem| self.blame("job", &problem))
+        values::job_name(text).map(Some).map_err(|problem| self.blame("job", &problem))
     }
 
     /// Where jobs are kept, where that was given.
@@ -197,11 +172,7 @@ impl Effective {
     /// # Errors
     /// `UsageError` with the place where the wrong one was given.
     pub fn settings(&self) -> Result<Settings, UsageError> {
-        let texts: Texts = self
-            .values
-            .iter()
-            .map(|(key, (texts, _))| (*key, texts.clone()))
-            .collect();
+        let texts: Texts = self.values.iter().map(|(key, (texts, _))| (*key, texts.clone())).collect();
         Settings::from_texts(&texts).map_err(|(key, problem)| self.blame(key, &problem))
     }
 
@@ -224,16 +195,9 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("forebay.toml");
         std::fs::write(&path, file).unwrap();
-        let variable = |name: &str| {
-            environment
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| (*value).to_owned())
-        };
-        let given = given
-            .iter()
-            .map(|(key, text)| (*key, vec![(*text).to_owned()]))
-            .collect();
+        let variable =
+            |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let given = given.iter().map(|(key, text)| (*key, vec![(*text).to_owned()])).collect();
         Effective::merge(given, Some(path), &variable)
     }
 
@@ -242,12 +206,7 @@ mod tests {
         let file = "fanout = 5\nreaders = 6\nlog = \"warn\"\n";
         let environment = [("FOREBAY_FANOUT", "7"), ("FOREBAY_READERS", "8")];
         let effective = merged(&[("fanout", "9")], file, &environment).unwrap();
-        let shown = |key| {
-            effective
-                .get(key)
-                .map(|(texts, origin)| (texts[0].clone(), origin.word()))
-                .unwrap()
-        };
+        let shown = |key| effective.get(key).map(|(texts, origin)| (texts[0].clone(), origin.word())).unwrap();
         assert_eq!(shown("fanout"), ("9".to_owned(), "option"));
         assert_eq!(shown("readers"), ("8".to_owned(), "environment"));
         assert_eq!(shown("log"), ("warn".to_owned(), "file"));
@@ -278,11 +237,6 @@ mod tests {
         let effective = Effective::ordered(&order, Given::new()).unwrap();
         assert_eq!(effective.settings().unwrap().fan_out, 3);
         let order = BTreeMap::from([("burst".to_owned(), vec![])]);
-        assert!(
-            Effective::ordered(&order, Given::new())
-                .unwrap_err()
-                .to_string()
-                .contains("'burst'")
-        );
+        assert!(Effective::ordered(&order, Given::new()).unwrap_err().to_string().contains("'burst'"));
     }
 }

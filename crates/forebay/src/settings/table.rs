@@ -184,9 +184,7 @@ type Parse<T> = fn(&str) -> Result<T, String>;
 
 fn optional<T>(texts: &Texts, key: &'static str, parse: Parse<T>) -> Result<Option<T>, (&'static str, String)> {
     let text = texts.get(key).and_then(|texts| texts.last());
-    text.map(|text| parse(text))
-        .transpose()
-        .map_err(|problem| (key, problem))
+    text.map(|text| parse(text)).transpose().map_err(|problem| (key, problem))
 }
 
 fn one<T>(texts: &Texts, key: &'static str, parse: Parse<T>) -> Result<T, (&'static str, String)> {
@@ -195,11 +193,7 @@ fn one<T>(texts: &Texts, key: &'static str, parse: Parse<T>) -> Result<T, (&'sta
 
 fn many<T>(texts: &Texts, key: &'static str, parse: Parse<T>) -> Result<Vec<T>, (&'static str, String)> {
     let texts = texts.get(key).map(Vec::as_slice).unwrap_or_default();
-    texts
-        .iter()
-        .map(|text| parse(text))
-        .collect::<Result<_, _>>()
-        .map_err(|problem| (key, problem))
+    texts.iter().map(|text| parse(text)).collect::<Result<_, _>>().map_err(|problem| (key, problem))
 }
 
 #[cfg(test)]
@@ -211,12 +205,7 @@ mod tests {
         let mut keys = std::collections::BTreeSet::new();
         for setting in TABLE {
             assert!(keys.insert(setting.key), "{} twice", setting.key);
-            assert_eq!(
-                matches!(setting.how, How::One | How::Switch),
-                (setting.default)().is_some(),
-                "{}",
-                setting.key
-            );
+            assert_eq!(matches!(setting.how, How::One | How::Switch), (setting.default)().is_some(), "{}", setting.key);
             if let Some(default) = (setting.default)() {
                 (setting.check)(&default).unwrap();
             }
@@ -225,10 +214,8 @@ mod tests {
 
     #[test]
     fn values_are_read_by_their_own_rules() {
-        let mut texts: Texts = TABLE
-            .iter()
-            .filter_map(|setting| Some((setting.key, vec![(setting.default)()?])))
-            .collect();
+        let mut texts: Texts =
+            TABLE.iter().filter_map(|setting| Some((setting.key, vec![(setting.default)()?]))).collect();
         texts.insert("export", vec!["/a".into(), "/b".into()]);
         texts.insert("direct-above", vec!["1GiB".into()]);
         let settings = Settings::from_texts(&texts).unwrap();

@@ -34,9 +34,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         .iter()
         .find_map(|(suffix, bytes)| {
             let number = text.get(..text.len().checked_sub(suffix.len())?)?;
-            text.get(number.len()..)?
-                .eq_ignore_ascii_case(suffix)
-                .then_some((number, *bytes))
+            text.get(number.len()..)?.eq_ignore_ascii_case(suffix).then_some((number, *bytes))
         })
         .unwrap_or((text, 1));
     let number = number.trim_end();
@@ -44,19 +42,13 @@ pub fn size(text: &str) -> Result<u64, String> {
         return whole.checked_mul(unit).ok_or_else(|| format!("'{text}' is too large"));
     }
     let value = decimal(number).ok_or_else(wrong)? * unit as f64;
-    if value >= u64::MAX as f64 {
-        Err(format!("'{text}' is too large"))
-    } else {
-        Ok(value.round() as u64)
-    }
+    if value >= u64::MAX as f64 { Err(format!("'{text}' is too large")) } else { Ok(value.round() as u64) }
 }
 
 /// `500ms`, `2s`, `1.5min`, `1h`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is not a duration; write for example 500ms, 2s or 1min");
-    let found = DURATION_UNITS
-        .iter()
-        .find_map(|(suffix, ms)| Some((text.strip_suffix(suffix)?, *ms)));
+    let found = DURATION_UNITS.iter().find_map(|(suffix, ms)| Some((text.strip_suffix(suffix)?, *ms)));
     let (number, unit_ms) = found.ok_or_else(wrong)?;
     let ms = decimal(number.trim_end()).ok_or_else(wrong)? * unit_ms;
     if ms < 1.0 {
@@ -68,9 +60,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// A plain decimal number: no sign, no exponent, no infinity.
 fn decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    (plain && text.bytes().any(|byte| byte.is_ascii_digit()))
-        .then(|| text.parse().ok())
-        .flatten()
+    (plain && text.bytes().any(|byte| byte.is_ascii_digit())).then(|| text.parse().ok()).flatten()
 }
 
 /// A size as people read it: `64MiB`, `1.5GiB`, `300B`.
@@ -96,10 +86,7 @@ pub fn show_duration(duration: Duration) -> String {
 
 fn number_in(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a number from {least} to {most}");
-    text.parse()
-        .ok()
-        .filter(|number| (least..=most).contains(number))
-        .ok_or_else(wrong)
+    text.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(wrong)
 }
 
 /// A fan-out.
@@ -136,10 +123,7 @@ pub fn port(text: &str) -> Result<u16, String> {
 pub fn budget(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
     if bytes < limits::BUDGET_BYTES_MIN {
-        return Err(format!(
-            "'{text}' is too small; {} is the least",
-            show_size(limits::BUDGET_BYTES_MIN)
-        ));
+        return Err(format!("'{text}' is too small; {} is the least", show_size(limits::BUDGET_BYTES_MIN)));
     }
     Ok(bytes)
 }
@@ -168,12 +152,7 @@ pub fn cores(text: &str) -> Result<Vec<usize>, String> {
     let mut cores = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| {
-            text.parse::<usize>()
-                .ok()
-                .filter(|core| *core <= CORE_MAX)
-                .ok_or_else(wrong)
-        };
+        let number = |text: &str| text.parse::<usize>().ok().filter(|core| *core <= CORE_MAX).ok_or_else(wrong);
         let (first, last) = (number(first)?, number(last)?);
         if first > last {
             return Err(wrong());
@@ -188,29 +167,17 @@ pub fn cores(text: &str) -> Result<Vec<usize>, String> {
 /// Words of a command line, split at spaces.
 pub fn words(text: &str) -> Result<Vec<String>, String> {
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    if words.is_empty() {
-        Err("a command must not be empty".to_owned())
-    } else {
-        Ok(words)
-    }
+    if words.is_empty() { Err("a command must not be empty".to_owned()) } else { Ok(words) }
 }
 
 /// A path.
 pub fn path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() {
-        Err("a path must not be empty".to_owned())
-    } else {
-        Ok(PathBuf::from(text))
-    }
+    if text.is_empty() { Err("a path must not be empty".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
 /// An absolute path.
 pub fn absolute_path(text: &str) -> Result<PathBuf, String> {
-    if text.starts_with('/') {
-        path(text)
-    } else {
-        Err(format!("'{text}' is not an absolute path (/...)"))
-    }
+    if text.starts_with('/') { path(text) } else { Err(format!("'{text}' is not an absolute path (/...)")) }
 }
 
 /// Any text.
@@ -233,9 +200,7 @@ pub fn hosts(text: &str) -> Result<Vec<String>, String> {
 pub fn log_filter(text: &str) -> Result<String, String> {
     match text.parse::<tracing_subscriber::filter::EnvFilter>() {
         Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!(
-            "'{text}' is not a log filter ({error}); write for example info or debug"
-        )),
+        Err(error) => Err(format!("'{text}' is not a log filter ({error}); write for example info or debug")),
     }
 }
 

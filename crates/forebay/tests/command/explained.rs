@@ -11,12 +11,7 @@ fn the_way_of_an_answer() {
     std::fs::read(&in_view).unwrap();
     let ranks = |arguments: &[&str]| -> Vec<u64> {
         let steps = place.json(arguments);
-        steps
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|step| step["rank"].as_u64().unwrap())
-            .collect()
+        steps.as_array().unwrap().iter().map(|step| step["rank"].as_u64().unwrap()).collect()
     };
     let from_leaf = ranks(&["explain", &in_view]);
     assert_eq!(from_leaf[0], 2);

@@ -24,10 +24,7 @@ fn remote_shell(place: &Place) -> String {
 /// Ports that were free a moment ago.
 fn free_ports(count: usize) -> Vec<u16> {
     let bound: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    bound
-        .iter()
-        .map(|listener| listener.local_addr().unwrap().port())
-        .collect()
+    bound.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
 #[test]
@@ -55,10 +52,7 @@ fn a_host_file_of_three() {
         let file = place.path(&format!("view/{rank}{source}/file"));
         assert_eq!(fs::read_to_string(file).unwrap(), "contents of file\n");
     }
-    assert_eq!(
-        place.json(&["status", "--job", job])["nodes"].as_array().unwrap().len(),
-        3
-    );
+    assert_eq!(place.json(&["status", "--job", job])["nodes"].as_array().unwrap().len(), 3);
     let down = place.json(&["down", "--job", job]);
     assert_eq!(down["ended"], serde_json::json!([0, 1, 2]));
     place.assert_clean();
@@ -68,23 +62,10 @@ fn a_host_file_of_three() {
 fn a_host_that_cannot_be_reached_ends_the_start() {
     let Some(place) = Place::with_views() else { return };
     let (job, shell) = ("unreachable", remote_shell(&place));
-    let arguments = [
-        "up",
-        "--nodes",
-        "127.0.0.1,bad",
-        "--remote-shell",
-        &shell,
-        "--job",
-        job,
-        "--view",
-        "view",
-    ];
+    let arguments = ["up", "--nodes", "127.0.0.1,bad", "--remote-shell", &shell, "--job", job, "--view", "view"];
     let message = place.fails(1, &[&arguments[..], &["--export", &place.source()]].concat());
     assert!(message.contains("1 of 2 nodes did not start"), "{message}");
-    assert!(
-        message.contains("to bad failed with exit status 255") && message.contains("no route to bad"),
-        "{message}"
-    );
+    assert!(message.contains("to bad failed with exit status 255") && message.contains("no route to bad"), "{message}");
     place.assert_clean();
     assert!(!place.path("view").exists());
 }
@@ -95,17 +76,7 @@ fn a_port_that_is_taken_is_named() {
     let (job, shell) = ("port", remote_shell(&place));
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let mut arguments = vec![
-        "up",
-        "--nodes",
-        "127.0.0.1",
-        "--remote-shell",
-        &shell,
-        "--job",
-        job,
-        "--port",
-        &port,
-    ];
+    let mut arguments = vec!["up", "--nodes", "127.0.0.1", "--remote-shell", &shell, "--job", job, "--port", &port];
     let source = place.source();
     arguments.extend(["--export", &source]);
     let message = place.fails(1, &arguments);
@@ -119,26 +90,9 @@ fn a_node_by_hand_speaks_one_line_and_ends_on_a_signal() {
     let job = "by-hand";
     let source = place.source();
     let port = free_ports(1)[0];
-    let arguments = [
-        "node",
-        "--hostfile",
-        "-",
-        "--rank",
-        "0",
-        "--job",
-        job,
-        "--view",
-        "view",
-        "--export",
-        &source,
-    ];
-    let mut child = place
-        .command(&arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let arguments = ["node", "--hostfile", "-", "--rank", "0", "--job", job, "--view", "view", "--export", &source];
+    let mut child =
+        place.command(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     writeln!(child.stdin.take().unwrap(), "127.0.0.1:{port}").unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -162,14 +116,8 @@ fn a_node_that_cannot_know_its_place() {
     fs::write(place.path("hosts"), "elsewhere\n").unwrap();
     let job = "lost";
     for (arguments, part) in [
-        (
-            &["node", "--hostfile", "hosts"][..],
-            "is not in the list of nodes; say which it is with --rank",
-        ),
-        (
-            &["node", "--hostfile", "hosts", "--rank", "1"],
-            "rank 1 is not one of the 1 nodes",
-        ),
+        (&["node", "--hostfile", "hosts"][..], "is not in the list of nodes; say which it is with --rank"),
+        (&["node", "--hostfile", "hosts", "--rank", "1"], "rank 1 is not one of the 1 nodes"),
         (&["node"], "no list of nodes: give --hostfile"),
     ] {
         let message = place.fails(1, &[arguments, &["--job", job]].concat());

@@ -11,10 +11,7 @@ fn down_cleans_up_after_daemons_that_died() {
     (0..3).for_each(|rank| place.kill("dead", rank));
     assert_eq!(place.mounts().len(), 3);
     let message = place.fails(1, &["status"]);
-    assert!(
-        message.contains("no daemon of the job dead answers; forebay down --job dead cleans up"),
-        "{message}"
-    );
+    assert!(message.contains("no daemon of the job dead answers; forebay down --job dead cleans up"), "{message}");
     let output = place.run(&["down"]);
     assert!(output.status.success(), "{output:?}");
     let notes = String::from_utf8_lossy(&output.stderr);
@@ -45,13 +42,7 @@ fn a_view_whose_daemon_died_is_taken_over() {
     assert!(output.status.success(), "{output:?}");
     let notes = String::from_utf8_lossy(&output.stderr);
     assert!(notes.contains("unmounted a view whose daemon had died"), "{notes}");
-    assert!(
-        place
-            .path("view")
-            .join(source.trim_start_matches('/'))
-            .join("file")
-            .exists()
-    );
+    assert!(place.path("view").join(source.trim_start_matches('/')).join("file").exists());
     place.succeeds(&["down", "--job", "next"]);
     place.succeeds(&["down", "--job", "crashed"]);
     place.assert_clean();
@@ -60,17 +51,7 @@ fn a_view_whose_daemon_died_is_taken_over() {
 #[test]
 fn down_ends_what_a_dead_root_cuts_off() {
     let Some(place) = Place::with_views() else { return };
-    place.succeeds(&[
-        "up",
-        "--local",
-        "4",
-        "--job",
-        "headless",
-        "--fanout",
-        "3",
-        "--export",
-        &place.source(),
-    ]);
+    place.succeeds(&["up", "--local", "4", "--job", "headless", "--fanout", "3", "--export", &place.source()]);
     place.kill("headless", 0);
     let status = place.run(&["status"]);
     assert_eq!(status.status.code(), Some(3), "{status:?}");

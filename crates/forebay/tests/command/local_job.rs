@@ -11,17 +11,7 @@ use crate::place::{Place, is_running, signal, wait_until};
 #[test]
 fn every_view_shows_the_export_and_down_leaves_nothing() {
     let Some(place) = Place::with_views() else { return };
-    let up = place.json(&[
-        "up",
-        "--local",
-        "3",
-        "--job",
-        "three",
-        "--fanout",
-        "1",
-        "--export",
-        &place.source(),
-    ]);
+    let up = place.json(&["up", "--local", "3", "--job", "three", "--fanout", "1", "--export", &place.source()]);
     assert_eq!(up["nodes"].as_array().unwrap().len(), 3);
     for node in up["nodes"].as_array().unwrap() {
         let source = Path::new(node["view"].as_str().unwrap()).join(place.source().trim_start_matches('/'));
@@ -32,13 +22,7 @@ fn every_view_shows_the_export_and_down_leaves_nothing() {
 
     let status = place.json(&["status", "--job", "three"]);
     let nodes = status["nodes"].as_array().unwrap();
-    assert_eq!(
-        nodes
-            .iter()
-            .map(|node| node["rank"].as_u64().unwrap())
-            .collect::<Vec<_>>(),
-        [0, 1, 2]
-    );
+    assert_eq!(nodes.iter().map(|node| node["rank"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(nodes.iter().all(|node| node["state"] == "ready"));
     let table = place.succeeds(&["status"]);
     assert!(table.starts_with("job three: 3 of 3 nodes answer\n"), "{table}");
@@ -54,25 +38,13 @@ fn what_a_person_reads() {
     let Some(place) = Place::with_views() else { return };
     let text = place.succeeds(&["up", "--local", "2", "--export", &place.source()]);
     assert!(text.starts_with("job default: 2 nodes ready in "), "{text}");
-    assert!(
-        text.contains("forebay down --job default") && text.contains("/view/0 to "),
-        "{text}"
-    );
+    assert!(text.contains("forebay down --job default") && text.contains("/view/0 to "), "{text}");
     let view = place.job("default").join("view");
     let again = place.fails(1, &["up", "--export", &place.source()]);
     assert!(again.contains("the job default is already up (process "), "{again}");
     assert!(again.contains("--job NAME"), "{again}");
-    assert!(
-        view.join("1")
-            .join(place.source().trim_start_matches('/'))
-            .join("file")
-            .exists()
-    );
-    assert!(
-        place
-            .succeeds(&["down"])
-            .starts_with("job default is down: 2 nodes ended, ")
-    );
+    assert!(view.join("1").join(place.source().trim_start_matches('/')).join("file").exists());
+    assert!(place.succeeds(&["down"]).starts_with("job default is down: 2 nodes ended, "));
     place.assert_clean();
 }
 
@@ -93,11 +65,7 @@ fn several_jobs_are_told_apart() {
     for job in ["one", "two"] {
         place.succeeds(&["up", "--job", job, "--export", &place.source()]);
     }
-    assert!(
-        place
-            .fails(1, &["status"])
-            .contains("several jobs are up on this host: one, two; choose one with --job")
-    );
+    assert!(place.fails(1, &["status"]).contains("several jobs are up on this host: one, two; choose one with --job"));
     place.succeeds(&["down", "--job", "one"]);
     assert!(place.succeeds(&["status"]).starts_with("job two"));
     place.succeeds(&["down"]);
@@ -130,9 +98,7 @@ fn metrics_and_logs_are_written_where_they_are_wanted() {
     place.succeeds(&arguments);
     for rank in 0..2 {
         let metrics = place.path(&format!("m.{rank}.jsonl"));
-        wait_until("metrics are written", || {
-            fs::read_to_string(&metrics).is_ok_and(|text| text.contains('\n'))
-        });
+        wait_until("metrics are written", || fs::read_to_string(&metrics).is_ok_and(|text| text.contains('\n')));
         let text = fs::read_to_string(&metrics).unwrap();
         let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert!(line.is_object());

@@ -1,5 +1,8 @@
 //! The command as a user runs it: real processes, real mounts, real files.
 
+// Tests may panic: that is how they fail.
+#![allow(clippy::unwrap_used)]
+
 mod explained;
 mod failed_start;
 mod hosts;

@@ -26,10 +26,7 @@ impl Place {
         } else {
             return Some(Self::new());
         };
-        assert!(
-            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "must not be skipped in CI: {lack}"
-        );
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "must not be skipped in CI: {lack}");
         println!("skipped: {lack}");
         None
     }
@@ -60,10 +57,7 @@ impl Place {
         {
             command.env_remove(name);
         }
-        command
-            .args(arguments)
-            .env("FOREBAY_DIRECTORY", self.path("run"))
-            .current_dir(self.root.path());
+        command.args(arguments).env("FOREBAY_DIRECTORY", self.path("run")).current_dir(self.root.path());
         command
     }
 
@@ -114,15 +108,9 @@ impl Place {
     /// The mounts below this place.
     pub fn mounts(&self) -> Vec<String> {
         let mut text = String::new();
-        fs::File::open("/proc/self/mounts")
-            .unwrap()
-            .read_to_string(&mut text)
-            .unwrap();
+        fs::File::open("/proc/self/mounts").unwrap().read_to_string(&mut text).unwrap();
         let own = self.root.path().display().to_string();
-        text.lines()
-            .filter(|line| line.contains(&own))
-            .map(str::to_owned)
-            .collect()
+        text.lines().filter(|line| line.contains(&own)).map(str::to_owned).collect()
     }
 
     /// Nothing of any job is left.
@@ -130,9 +118,7 @@ impl Place {
         assert_eq!(self.mounts(), Vec::<String>::new());
         assert!(!self.path("run").exists(), "{:?}", fs::read_dir(self.path("run")));
         let own = self.root.path().display().to_string();
-        let daemons: Vec<String> = processes()
-            .filter(|line| line.contains(&own) && line.contains("node"))
-            .collect();
+        let daemons: Vec<String> = processes().filter(|line| line.contains(&own) && line.contains("node")).collect();
         assert_eq!(daemons, Vec::<String>::new());
     }
 }
@@ -141,9 +127,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         // A failed test leaves its jobs up; they must not outlive it, and their mounts must not be walked.
         for job in fs::read_dir(self.path("run")).into_iter().flatten().flatten() {
-            self.command(&["down", "--job", &job.file_name().to_string_lossy()])
-                .output()
-                .ok();
+            self.command(&["down", "--job", &job.file_name().to_string_lossy()]).output().ok();
         }
     }
 }
@@ -157,8 +141,7 @@ pub fn signal(pid: u64, signal: rustix::process::Signal) {
 /// Whether a process runs, zombies not counted.
 pub fn is_running(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')')
-        .is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
 /// Waits until `condition` holds.

@@ -32,10 +32,7 @@ fn mistakes_in_a_file_are_told_with_their_line() {
     let file = place.path("job.toml");
     let file = file.to_str().unwrap();
     for (text, part) in [
-        (
-            "\nfan-out = 2\n",
-            "line 2: there is no setting 'fan-out'; the name is 'fanout'",
-        ),
+        ("\nfan-out = 2\n", "line 2: there is no setting 'fan-out'; the name is 'fanout'"),
         ("fanout = 'many'\n", "line 1, fanout: 'many' is not a number"),
         ("fanout = \n", "line 1"),
     ] {
@@ -45,26 +42,15 @@ fn mistakes_in_a_file_are_told_with_their_line() {
             assert!(message.contains(part), "{message}");
         }
     }
-    assert!(
-        place
-            .fails(1, &["config", "--config", "/nonexistent"])
-            .contains("cannot read the configuration file")
-    );
+    assert!(place.fails(1, &["config", "--config", "/nonexistent"]).contains("cannot read the configuration file"));
     place.assert_clean();
 }
 
 #[test]
 fn a_mistake_in_the_environment_does_not_keep_down_from_working() {
     let place = Place::new();
-    let output = place
-        .command(&["down", "--job", "x"])
-        .env("FOREBAY_FANOUT", "many")
-        .output()
-        .unwrap();
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("no job x"),
-        "{output:?}"
-    );
+    let output = place.command(&["down", "--job", "x"]).env("FOREBAY_FANOUT", "many").output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no job x"), "{output:?}");
     let output = place.command(&["up"]).env("FOREBAY_FANOUT", "many").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("the environment variable FOREBAY_FANOUT: 'many'"));
@@ -76,16 +62,9 @@ fn the_doctor_looks_at_everything_and_leaves_nothing() {
     let output = place.run(&["doctor", "--json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let checks = found["checks"].as_array().unwrap();
-    for name in [
-        "view",
-        "/dev/fuse",
-        "fusermount3",
-        "user namespaces",
-        "kernel",
-        "open files",
-        "memory",
-        "job directory",
-    ] {
+    for name in
+        ["view", "/dev/fuse", "fusermount3", "user namespaces", "kernel", "open files", "memory", "job directory"]
+    {
         assert!(checks.iter().any(|check| check["name"] == name), "{name}");
     }
     let all_ok = checks.iter().all(|check| check["state"] == "ok");

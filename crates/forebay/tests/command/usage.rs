@@ -31,17 +31,7 @@ fn wrong_options_are_wrong_usage() {
 fn every_command_explains_itself() {
     let place = Place::new();
     let help = place.succeeds(&["--help"]);
-    for command in [
-        "up",
-        "node",
-        "status",
-        "down",
-        "explain",
-        "doctor",
-        "config",
-        "completions",
-        "man",
-    ] {
+    for command in ["up", "node", "status", "down", "explain", "doctor", "config", "completions", "man"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(place.succeeds(&[command, "--help"]).contains("Examples:"), "{command}");
     }
@@ -52,12 +42,7 @@ fn without_a_job_there_is_nothing_to_ask() {
     let place = Place::new();
     for command in [&["status"][..], &["down"], &["explain", "/usr"]] {
         let arguments = [command, &["--job", "none-such"]].concat();
-        assert!(
-            place
-                .fails(1, &arguments)
-                .contains("no job none-such is up on this host"),
-            "{command:?}"
-        );
+        assert!(place.fails(1, &arguments).contains("no job none-such is up on this host"), "{command:?}");
     }
 }
 
@@ -76,11 +61,7 @@ fn bad_host_files_name_the_line() {
         let message = place.fails(1, &["up", "--hostfile", hosts]);
         assert!(message.contains(part) && message.contains(hosts), "{message}");
     }
-    assert!(
-        place
-            .fails(1, &["up", "--hostfile", "/nonexistent/hosts"])
-            .contains("No such file")
-    );
+    assert!(place.fails(1, &["up", "--hostfile", "/nonexistent/hosts"]).contains("No such file"));
     place.assert_clean();
 }
 
@@ -91,16 +72,8 @@ fn completions_and_manual_pages_cover_the_commands() {
     let pages = place.path("man");
     fs::create_dir(&pages).unwrap();
     place.succeeds(&["man", pages.to_str().unwrap()]);
-    assert!(
-        fs::read_to_string(pages.join("forebay-up.1"))
-            .unwrap()
-            .contains("fanout")
-    );
-    assert!(
-        place
-            .fails(1, &["man", "/nonexistent"])
-            .contains("cannot write manual pages into /nonexistent")
-    );
+    assert!(fs::read_to_string(pages.join("forebay-up.1")).unwrap().contains("fanout"));
+    assert!(place.fails(1, &["man", "/nonexistent"]).contains("cannot write manual pages into /nonexistent"));
 }
 
 #[test]
