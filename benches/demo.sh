@@ -10,14 +10,14 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 BACKING=${BACKING:-model}
 TREE=${PYTHON_TREE:-target/python-tree}
 case $BACKING in
-  model) need_packages fuse3:fusermount3 ;;
+  model) need fuse3:fusermount3 python3:python3 python3-venv:pip ;;
   gluster)
     ((EUID == 0)) || die "BACKING=gluster makes network namespaces and mounts: run it as root"
-    need_packages fuse3:fusermount3 glusterfs-server:glusterfsd glusterfs-client:glusterfs iproute2:ip ;;
+    need fuse3:fusermount3 python3:python3 python3-venv:pip \
+      glusterfs-server:glusterfsd glusterfs-client:glusterfs iproute2:ip ;;
   *) die "BACKING is model or gluster, not '$BACKING'" ;;
 esac
 [[ -c /dev/fuse ]] || die "no /dev/fuse here: the kernel lacks FUSE, or this is a container without the device"
-need_pip
 benches/python-tree.sh "$TREE"
 build_release forebay forebay-bench
 exec "$(release_dir)/forebay-demo" --backing "$BACKING" --tree "$TREE" --forebay "$(release_dir)/forebay" \

@@ -4,22 +4,25 @@
 say() { printf '%s: %s\n' "$NAME" "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# need_packages PACKAGE:COMMAND...: installs by apt-get the packages whose command is missing, and names them first.
-need_packages() {
-  local pair missing=() sudo=()
-  for pair; do command -v "${pair#*:}" >/dev/null || missing+=("${pair%%:*}"); done
-  ((${#missing[@]})) || return 0
-  say "these packages are missing and will be installed by apt-get: ${missing[*]}"
+# install PACKAGE...: by apt-get, named before.
+install() {
+  local sudo=()
+  say "these packages are missing and will be installed by apt-get: $*"
   command -v apt-get >/dev/null || die "no apt-get here; please install them by hand"
   ((EUID == 0)) || sudo=(sudo)
   "${sudo[@]}" apt-get update -qq
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
 }
 
-# need_pip: Debian's python3 comes without pip.
-need_pip() {
-  need_packages python3:python3
-  if ! python3 -m pip --version >/dev/null 2>&1; then need_packages python3-pip:pip-of-python3; fi
+# need PACKAGE:COMMAND...: installs the packages whose command is missing; `pip` stands for a Python that can get packages.
+need() {
+  local pair missing=()
+  for pair; do has "${pair#*:}" || missing+=("${pair%%:*}"); done
+  ((${#missing[@]} == 0)) || install "${missing[@]}"
+}
+has() {
+  [[ $1 != pip ]] || { python3 -m pip --version || python3 -c 'import ensurepip'; } >/dev/null 2>&1 || return 1
+  [[ $1 == pip ]] || command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]]
 }
 
 # build_release PACKAGE...

@@ -27,9 +27,7 @@ pub fn of_process(pid: u32) -> Option<Duration> {
     // The name, in parentheses, may hold spaces: count the fields behind it (proc(5): utime is 14, stime 15).
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    Some(Duration::from_secs_f64(
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
-    ))
+    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
 #[cfg(test)]

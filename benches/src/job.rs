@@ -98,9 +98,7 @@ impl Forebay {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
-        command
-            .env("XDG_RUNTIME_DIR", &self.runtime)
-            .envs(self.environment.iter().cloned());
+        command.env("XDG_RUNTIME_DIR", &self.runtime).envs(self.environment.iter().cloned());
         command
     }
 
@@ -112,12 +110,7 @@ impl Forebay {
         let mut words: Vec<OsString> = ["up", "--job", name, "--view"].map(OsString::from).to_vec();
         words.push(view.into());
         words.extend_from_slice(options);
-        let mut job = Job {
-            forebay: self.clone(),
-            name: name.to_owned(),
-            ready: Duration::ZERO,
-            pids: Vec::new(),
-        };
+        let mut job = Job { forebay: self.clone(), name: name.to_owned(), ready: Duration::ZERO, pids: Vec::new() };
         let start = Instant::now();
         job.printed(&words)?;
         job.ready = start.elapsed();
@@ -201,24 +194,14 @@ mod tests {
         let text = r#"{"job":{},"nodes":[{"rank":0,"pid":7,"view":"/v","new":1,"kernel":{"messages":{"lookup":3}},
             "backing":{"bytes":5}},{"rank":1,"kernel":{"messages":{"lookup":1,"read":2},"bytes_read":9}}]}"#;
         let status: Status = serde_json::from_str(text).unwrap();
-        assert_eq!(
-            status.messages(),
-            BTreeMap::from([("lookup".to_owned(), 4), ("read".to_owned(), 2)])
-        );
+        assert_eq!(status.messages(), BTreeMap::from([("lookup".to_owned(), 4), ("read".to_owned(), 2)]));
         assert_eq!(status.backing_bytes(), 5);
     }
 
     #[test]
     fn counts_that_stand_still_are_left_out() {
         let before = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 2)]);
-        let after = BTreeMap::from([
-            ("lookup".to_owned(), 3),
-            ("read".to_owned(), 5),
-            ("ioctl".to_owned(), 1),
-        ]);
-        assert_eq!(
-            grown(&before, &after),
-            BTreeMap::from([("read".to_owned(), 3), ("ioctl".to_owned(), 1)])
-        );
+        let after = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 5), ("ioctl".to_owned(), 1)]);
+        assert_eq!(grown(&before, &after), BTreeMap::from([("read".to_owned(), 3), ("ioctl".to_owned(), 1)]));
     }
 }

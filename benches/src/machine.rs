@@ -29,10 +29,8 @@ impl Machine {
     pub fn here(source: &Path) -> Self {
         let name = rustix::system::uname();
         let (system, release) = (name.sysname().to_string_lossy(), name.release().to_string_lossy());
-        let memory_kib: u64 = field("/proc/meminfo", "MemTotal")
-            .split(' ')
-            .next()
-            .map_or(0, |n| n.parse().unwrap_or(0));
+        let memory_kib: u64 =
+            field("/proc/meminfo", "MemTotal").split(' ').next().map_or(0, |n| n.parse().unwrap_or(0));
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             kernel: format!("{system} {release}"),
@@ -47,14 +45,7 @@ impl Machine {
     /// In one line, for people.
     #[must_use]
     pub fn described(&self) -> String {
-        let Self {
-            kernel,
-            processor,
-            cores,
-            memory_bytes,
-            commit,
-            load,
-        } = self;
+        let Self { kernel, processor, cores, memory_bytes, commit, load } = self;
         let gib = *memory_bytes as f64 / f64::from(1 << 30);
         format!("{cores} cores ({processor}), {gib:.0} GiB, {kernel}, commit {commit}, load at the start {load:.1}")
     }
@@ -63,18 +54,14 @@ impl Machine {
 /// The value of the first line `name : value` in a file of /proc.
 fn field(file: &str, name: &str) -> String {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
     value.unwrap_or("unknown").trim().to_owned()
 }
 
 fn commit(source: &Path) -> String {
     let git = |words: &[&str]| {
         let out = Command::new("git").arg("-C").arg(source).args(words).output().ok()?;
-        out.status
-            .success()
-            .then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+        out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
     };
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return "unknown".to_owned();

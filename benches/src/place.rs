@@ -29,11 +29,7 @@ impl Place {
     /// # Panics
     /// When `argv` is empty.
     pub fn command<S: AsRef<OsStr>>(&self, argv: &[S]) -> Command {
-        let mut words = self
-            .prefix
-            .iter()
-            .map(OsString::as_os_str)
-            .chain(argv.iter().map(AsRef::as_ref));
+        let mut words = self.prefix.iter().map(OsString::as_os_str).chain(argv.iter().map(AsRef::as_ref));
         let program = words.next().expect("a command has a name");
         let mut command = Command::new(program);
         command.args(words).process_group(0);

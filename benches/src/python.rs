@@ -58,13 +58,8 @@ impl Python {
     pub fn find(replay: &Path) -> anyhow::Result<Self> {
         let ask = ["python3", "-c", "import sys; print(sys.executable)"];
         let interpreter = run::output(&mut Place::here().command(&ask)).context("needs python3")?;
-        let replay = replay
-            .canonicalize()
-            .with_context(|| format!("no replay program at {}", replay.display()))?;
-        Ok(Self {
-            interpreter: interpreter.trim_end().into(),
-            replay,
-        })
+        let replay = replay.canonicalize().with_context(|| format!("no replay program at {}", replay.display()))?;
+        Ok(Self { interpreter: interpreter.trim_end().into(), replay })
     }
 
     /// The replay over `tree`.

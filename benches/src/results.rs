@@ -19,11 +19,7 @@ pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[middle]
-    } else {
-        f64::midpoint(sorted[middle - 1], sorted[middle])
-    }
+    if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
 }
 
 /// Values of one kind over several runs.
@@ -123,14 +119,7 @@ impl Bar {
             Side::Below => figure < bar,
             Side::AtLeast => figure >= bar,
         };
-        Self {
-            what: what.into(),
-            figure,
-            side,
-            bar,
-            unit: unit.to_owned(),
-            met,
-        }
+        Self { what: what.into(), figure, side, bar, unit: unit.to_owned(), met }
     }
 
     /// The bar in words: `at most 3 s`.
@@ -179,17 +168,13 @@ impl Measurement {
     /// A measurement under these conditions.
     #[must_use]
     pub fn under(conditions: impl Into<String>) -> Self {
-        Self {
-            conditions: conditions.into(),
-            ..Self::default()
-        }
+        Self { conditions: conditions.into(), ..Self::default() }
     }
 
     /// Adds a figure, or several in one structure.
     pub fn figure(&mut self, name: &str, value: impl Serialize) -> &mut Self {
         // A figure that cannot be written as JSON (a NaN) becomes null there.
-        self.figures
-            .insert(name.to_owned(), serde_json::to_value(value).unwrap_or_default());
+        self.figures.insert(name.to_owned(), serde_json::to_value(value).unwrap_or_default());
         self
     }
 

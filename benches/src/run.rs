@@ -24,9 +24,7 @@ impl Group {
     /// # Errors
     /// When it cannot be started.
     pub fn start(command: &mut Command) -> anyhow::Result<Self> {
-        let child = command
-            .spawn()
-            .with_context(|| format!("cannot start {}", described(command)))?;
+        let child = command.spawn().with_context(|| format!("cannot start {}", described(command)))?;
         Ok(Self { child, done: false })
     }
 
@@ -87,23 +85,12 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let pipe = group.child().stdout.take().context("a piped child has its pipe")?;
     let reader = thread::spawn(move || io::read_to_string(pipe));
     loop {
-        if let Some(status) = group
-            .child()
-            .try_wait()
-            .with_context(|| format!("waiting for {name}"))?
-        {
+        if let Some(status) = group.child().try_wait().with_context(|| format!("waiting for {name}"))? {
             group.done = true;
             // Whoever inherited the pipe could keep it open; a daemon must not, and then the text ends here.
             let text = reader.join().map_err(|_| anyhow::anyhow!("reading from {name}"))??;
             if !status.success() {
-                bail!(
-                    "{name} failed ({status}){}",
-                    if text.is_empty() {
-                        String::new()
-                    } else {
-                        format!(": {text}")
-                    }
-                );
+                bail!("{name} failed ({status}){}", if text.is_empty() { String::new() } else { format!(": {text}") });
             }
             return Ok(text);
         }
@@ -125,8 +112,5 @@ pub fn cleanup(command: &mut Command) {
 
 fn described(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }

@@ -55,10 +55,7 @@ impl Drop for Scratch {
         }
         // Never delete through a mount that is still there.
         if !mounts_below(&self.path).is_empty() {
-            eprintln!(
-                "cleaning up: something is still mounted below {}; it is left alone",
-                self.path.display()
-            );
+            eprintln!("cleaning up: something is still mounted below {}; it is left alone", self.path.display());
         } else if let Err(error) = fs::remove_dir_all(&self.path) {
             eprintln!("cleaning up: cannot remove {}: {error}", self.path.display());
         }
@@ -70,10 +67,7 @@ impl Drop for Scratch {
 pub fn mounts_below(path: &Path) -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = table.lines().filter_map(|line| line.split(' ').nth(1));
-    points
-        .map(|point| PathBuf::from(point.replace("\\040", " ")))
-        .filter(|point| point.starts_with(path))
-        .collect()
+    points.map(|point| PathBuf::from(point.replace("\\040", " "))).filter(|point| point.starts_with(path)).collect()
 }
 
 #[cfg(test)]

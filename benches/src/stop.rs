@@ -44,11 +44,7 @@ pub fn on_signals() -> io::Result<()> {
 /// # Errors
 /// [`Stopped`].
 pub fn check() -> Result<(), Stopped> {
-    if flag().load(Ordering::Relaxed) {
-        Err(Stopped)
-    } else {
-        Ok(())
-    }
+    if flag().load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
 }
 
 /// The exit status for a finished `main`, whose guards are all dropped by then; prints what failed.

@@ -53,17 +53,12 @@ pub fn at_once(commands: Vec<Command>) -> anyhow::Result<Storm> {
     let start = Instant::now();
     open_gates(gates)?;
     let (last, outputs) = collect(waiting)?;
-    Ok(Storm {
-        wall: last - start,
-        cpu: cpu::of_children()?.saturating_sub(cpu_before),
-        outputs,
-    })
+    Ok(Storm { wall: last - start, cpu: cpu::of_children()?.saturating_sub(cpu_before), outputs })
 }
 
 fn open_gates(gates: Vec<ChildStdin>) -> anyhow::Result<()> {
     for mut gate in gates {
-        gate.write_all(b"go\n")
-            .context("a node's program ended before the start")?;
+        gate.write_all(b"go\n").context("a node's program ended before the start")?;
     }
     Ok(())
 }
@@ -81,11 +76,7 @@ fn collect(waiting: Vec<(Group, BufReader<ChildStdout>)>) -> anyhow::Result<(Ins
             thread::spawn(move || {
                 let result = wait_for(group, stdout);
                 // The receiver is gone only when another program failed first.
-                let _ = sender.send(Done {
-                    index,
-                    at: Instant::now(),
-                    result,
-                });
+                let _ = sender.send(Done { index, at: Instant::now(), result });
             })
         })
         .collect();
@@ -107,14 +98,7 @@ fn wait_for(mut group: Group, mut stdout: BufReader<ChildStdout>) -> anyhow::Res
     let mut text = String::new();
     stdout.read_to_string(&mut text)?;
     if !group.wait()? {
-        bail!(
-            "a node's program failed{}",
-            if text.is_empty() {
-                String::new()
-            } else {
-                format!(": {text}")
-            }
-        );
+        bail!("a node's program failed{}", if text.is_empty() { String::new() } else { format!(": {text}") });
     }
     Ok(text)
 }

@@ -55,11 +55,7 @@ impl fmt::Display for Table {
                 Row::Cells(cells) => {
                     let mut line = String::new();
                     for (index, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-                        line += &if index == 0 {
-                            format!("{cell:<width$}")
-                        } else {
-                            format!("  {cell:>width$}")
-                        };
+                        line += &if index == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
                     }
                     writeln!(f, "{}", line.trim_end())?;
                 }
@@ -106,11 +102,7 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let mut table = Table::new();
-        table
-            .row(["", "time", "requests"])
-            .heading("one")
-            .row(["direct", "11.5 s", "5,067"])
-            .row(["a", "1 s", "7"]);
+        table.row(["", "time", "requests"]).heading("one").row(["direct", "11.5 s", "5,067"]).row(["a", "1 s", "7"]);
         assert_eq!(
             table.to_string(),
             "          time  requests\none\ndirect  11.5 s     5,067\na          1 s         7\n"

@@ -54,11 +54,7 @@ pub struct Slowness {
 }
 
 /// What every figure over GlusterFS is measured with: a fast Ethernet of clusters past and a busy metadata server.
-pub const BUSY: Slowness = Slowness {
-    link: "1gbit",
-    metadata_us: 2000,
-    at_once: 2,
-};
+pub const BUSY: Slowness = Slowness { link: "1gbit", metadata_us: 2000, at_once: 2 };
 
 /// A test bed that is up; `down` when dropped.
 pub struct Testbed {
@@ -77,12 +73,7 @@ impl Testbed {
         let pid = std::process::id();
         let state = PathBuf::from(format!("/dev/shm/forebay-testbed-{pid}"));
         let prefix = format!("fb{}-", pid % 100_000);
-        let testbed = Self {
-            script: script.canonicalize()?,
-            state,
-            prefix,
-            nodes,
-        };
+        let testbed = Self { script: script.canonicalize()?, state, prefix, nodes };
         let (nodes, at_once) = (nodes.to_string(), at_once.to_string());
         run::output(&mut testbed.command(&["up", "-n", &nodes, "-r", "none", "-t", &at_once]))?;
         Ok(testbed)
@@ -100,10 +91,7 @@ impl Testbed {
     /// The variables that tell the script which test bed is meant.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, OsString); 2] {
-        [
-            ("PFS_STATE", self.state.clone().into()),
-            ("PFS_PREFIX", self.prefix.clone().into()),
-        ]
+        [("PFS_STATE", self.state.clone().into()), ("PFS_PREFIX", self.prefix.clone().into())]
     }
 
     /// From now on slow.

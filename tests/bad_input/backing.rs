@@ -22,10 +22,7 @@ fn job(nodes: u32) -> Job {
     let job = Job::up_local(sandbox, nodes, &source, &["--fanout", "2"]);
     for rank in 0..job.nodes() {
         assert_eq!(fs::read_dir(job.path(rank, &source)).unwrap().count(), 2);
-        assert_eq!(
-            fs::metadata(job.path(rank, &source.join("file"))).unwrap().len(),
-            3 << 20
-        );
+        assert_eq!(fs::metadata(job.path(rank, &source.join("file"))).unwrap().len(), 3 << 20);
     }
     job
 }
@@ -40,10 +37,7 @@ fn a_file_that_is_gone_when_it_is_read() {
         let error = fs::read(job.path(rank, &file)).unwrap_err();
         assert!([ENOENT, ESTALE].contains(&error.raw_os_error()), "{error}");
         let other = job.sandbox.source().join("other");
-        assert!(
-            fs::read(job.path(rank, &other)).unwrap() == tree::contents(3 << 20),
-            "its neighbour is not disturbed"
-        );
+        assert!(fs::read(job.path(rank, &other)).unwrap() == tree::contents(3 << 20), "its neighbour is not disturbed");
         job.down();
     }
 }
@@ -60,18 +54,10 @@ fn a_file_that_changes_while_it_is_read() {
         view.read_exact(&mut bytes).unwrap();
         let old = tree::contents(3 << 20);
         assert!(bytes == old[..1 << 20]);
-        File::options()
-            .write(true)
-            .open(&file)
-            .unwrap()
-            .write_all_at(&vec![7; 3 << 20], 0)
-            .unwrap();
+        File::options().write(true).open(&file).unwrap().write_all_at(&vec![7; 3 << 20], 0).unwrap();
         for offset in [1 << 20, 2 << 20] {
             match view.read_exact_at(&mut bytes, offset as u64) {
-                Ok(()) => assert!(
-                    bytes == old[offset..offset + (1 << 20)],
-                    "bytes of the new generation at {offset}"
-                ),
+                Ok(()) => assert!(bytes == old[offset..offset + (1 << 20)], "bytes of the new generation at {offset}"),
                 Err(error) => assert!([ESTALE, Some(5)].contains(&error.raw_os_error()), "{error}"),
             }
         }
@@ -95,18 +81,10 @@ fn a_refusal_is_passed_on() {
     assert_eq!(read("open/file").good().text(), "contents");
     for _ in 0..2 {
         let refused = read("closed/file");
-        assert!(
-            !refused.status.success() && refused.stderr.contains("ermission denied"),
-            "{}",
-            refused.stderr
-        );
+        assert!(!refused.status.success() && refused.stderr.contains("ermission denied"), "{}", refused.stderr);
     }
     let root = fs::read(job.path(2, &source.join("open/file"))).unwrap_err();
-    assert_eq!(
-        root.raw_os_error(),
-        EACCES,
-        "not even root may enter another user's view"
-    );
+    assert_eq!(root.raw_os_error(), EACCES, "not even root may enter another user's view");
     job.down();
 }
 
@@ -122,11 +100,7 @@ fn another_user_may_not_enter() {
     }
     let job = Job::up_local(sandbox, 1, &source, &[]);
     let refused = run(as_nobody("cat".as_ref()).arg(job.path(0, &source.join("file"))));
-    assert!(
-        !refused.status.success() && refused.stderr.contains("ermission denied"),
-        "{}",
-        refused.stderr
-    );
+    assert!(!refused.status.success() && refused.stderr.contains("ermission denied"), "{}", refused.stderr);
     job.down();
 }
 
@@ -144,11 +118,7 @@ fn an_error_is_not_kept() {
         fs::rename(&aside, source.join("file")).unwrap();
         let read = fs::read(job.path(rank, &source.join("file")));
         // A rename changes ctime, so it may be another generation; it must not be "no such file" any more.
-        assert_ne!(
-            read.as_ref().err().and_then(std::io::Error::raw_os_error),
-            ENOENT,
-            "the error was kept"
-        );
+        assert_ne!(read.as_ref().err().and_then(std::io::Error::raw_os_error), ENOENT, "the error was kept");
         if let Ok(bytes) = read {
             assert!(bytes == tree::contents(3 << 20));
         }
@@ -165,9 +135,7 @@ fn a_directory_that_may_not_be_listed() {
     fs::create_dir(&directory).unwrap();
     let job = Job::up_local(sandbox, 1, &source, &[]);
     fs::remove_dir(&directory).unwrap();
-    let error = fs::read_dir(job.path(0, &directory))
-        .map(|entries| entries.count())
-        .map_err(|e| e.raw_os_error());
+    let error = fs::read_dir(job.path(0, &directory)).map(|entries| entries.count()).map_err(|e| e.raw_os_error());
     match error {
         Err(number) => assert!([ENOENT, ESTALE, EACCES].contains(&number), "{number:?}"),
         Ok(count) => assert_eq!(count, 0, "listed before it was removed"),

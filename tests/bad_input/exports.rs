@@ -17,10 +17,7 @@ fn an_export_that_does_not_exist() {
     for nodes in NODES {
         let sandbox = Sandbox::new();
         let missing = sandbox.source().join("nowhere");
-        let done = up(
-            &sandbox,
-            &local(&sandbox, nodes, &["--export".as_ref(), missing.as_ref()]),
-        );
+        let done = up(&sandbox, &local(&sandbox, nodes, &["--export".as_ref(), missing.as_ref()]));
         fails(&sandbox, &done, FAILED, &[missing.to_str().unwrap(), "o such file"]);
     }
 }
@@ -53,10 +50,5 @@ fn an_export_that_the_user_may_not_read() {
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
     let done = up(&sandbox, &local(&sandbox, 1, &["--export".as_ref(), private.as_ref()]));
-    fails(
-        &sandbox,
-        &done,
-        FAILED,
-        &[private.to_str().unwrap(), "ermission denied"],
-    );
+    fails(&sandbox, &done, FAILED, &[private.to_str().unwrap(), "ermission denied"]);
 }

@@ -23,18 +23,8 @@ fn up_on(sandbox: &Sandbox, hosts: &str, rest: &[&OsStr]) -> Finished {
     let file = sandbox.source().join("hosts");
     tree::write(&file, hosts.as_bytes());
     let (source, view, shell) = (sandbox.source(), sandbox.view(), shell(sandbox));
-    let mut arguments: Vec<&OsStr> = vec![
-        "--hostfile".as_ref(),
-        file.as_ref(),
-        "--export".as_ref(),
-        source.as_ref(),
-    ];
-    arguments.extend([
-        OsStr::new("--view"),
-        view.as_ref(),
-        "--remote-shell".as_ref(),
-        shell.as_ref(),
-    ]);
+    let mut arguments: Vec<&OsStr> = vec!["--hostfile".as_ref(), file.as_ref(), "--export".as_ref(), source.as_ref()];
+    arguments.extend([OsStr::new("--view"), view.as_ref(), "--remote-shell".as_ref(), shell.as_ref()]);
     arguments.extend(rest);
     up(sandbox, &arguments.into_iter().map(OsStr::to_owned).collect::<Vec<_>>())
 }
@@ -48,11 +38,7 @@ fn a_host_named_twice() {
 
 #[test]
 fn lines_that_name_no_host() {
-    for (hosts, named) in [
-        ("one\ntwo three\n", "line 2"),
-        ("one:99999\n", "line 1"),
-        ("# nobody\n\n", "hosts"),
-    ] {
+    for (hosts, named) in [("one\ntwo three\n", "line 2"), ("one:99999\n", "line 1"), ("# nobody\n\n", "hosts")] {
         let sandbox = Sandbox::new();
         let done = up_on(&sandbox, hosts, &[]);
         fails(&sandbox, &done, FAILED, &["hosts", named]);

@@ -13,12 +13,8 @@ fn up_after(sandbox: &Sandbox, prepare: &str) -> Finished {
     let script = format!("set -e\n{prepare}\nexec \"$@\"");
     let mut unshare = Program::new("unshare");
     sandbox.surround(&mut unshare);
-    unshare
-        .args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"])
-        .arg(binary());
-    unshare
-        .args(["up", "--job", &sandbox.name, "--local", "2", "--export"])
-        .arg(sandbox.source());
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]).arg(binary());
+    unshare.args(["up", "--job", &sandbox.name, "--local", "2", "--export"]).arg(sandbox.source());
     run(unshare.arg("--view").arg(sandbox.view()))
 }
 
@@ -39,6 +35,38 @@ fn dev_fuse_that_is_no_fuse() {
     fails(&sandbox, &done, FAILED, &["cannot mount"]);
 }
 
+/// `up` of `nobody` in a mount namespace where /dev/fuse is root's own and `prepare` has been done.
+fn up_as_nobody_after(sandbox: &Sandbox, prepare: &str) -> Finished {
+    let device = sandbox.runtime().join("fuse").display().to_string();
+    let closed = format!("mknod -m 600 '{device}' c 10 229; mount --bind '{device}' /dev/fuse; rm '{device}' || true");
+    let script = format!("set -e\n{closed}\n{prepare}\nexec \"$@\"");
+    let mut up = sandbox.command();
+    up.args(["up", "--job", &sandbox.name, "--local", "2", "--export"]).arg(sandbox.source());
+    up.arg("--view").arg(sandbox.view());
+    let mut unshare = Program::new("unshare");
+    sandbox.surround(&mut unshare);
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
+    run(unshare.arg(up.get_program()).args(up.get_args()))
+}
+
+#[test]
+fn no_permission_to_open_dev_fuse() {
+    require!(Root, Fuse, Command("unshare"), Command("setpriv"));
+    let sandbox = Sandbox::of_nobody();
+    let done = up_as_nobody_after(&sandbox, "");
+    fails(&sandbox, &done, FAILED, &["/dev/fuse", "ermission denied"]);
+}
+
+#[test]
+fn nothing_that_may_mount() {
+    require!(Root, FuseForUsers, Command("unshare"), Command("setpriv"), Command("fusermount3"));
+    let sandbox = Sandbox::of_nobody();
+    let hidden = "umount /dev/fuse; for each in fusermount3 fusermount; do\n\
+                  if path=$(command -v $each); then mount --bind /dev/null \"$(readlink -f \"$path\")\"; fi; done";
+    let done = up_as_nobody_after(&sandbox, hidden);
+    fails(&sandbox, &done, FAILED, &["fusermount3"]);
+}
+
 #[test]
 fn no_room_for_the_jobs_files() {
     require!(Root, Fuse, Command("unshare"));
@@ -56,10 +84,7 @@ fn doctor_names_what_is_missing() {
     let mut unshare = Program::new("unshare");
     sandbox.surround(&mut unshare);
     let script = "mount -t tmpfs none /dev; mknod -m 666 /dev/null c 1 3; exec \"$@\"";
-    let done = run(unshare
-        .args(["--mount", "sh", "-c", script, "sh"])
-        .arg(binary())
-        .arg("doctor"));
+    let done = run(unshare.args(["--mount", "sh", "-c", script, "sh"]).arg(binary()).arg("doctor"));
     assert_eq!(done.status.code(), Some(FAILED), "no view is possible: {}", done.text());
     assert!(done.text().contains("/dev/fuse"), "{}", done.text());
 }

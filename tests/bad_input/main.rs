@@ -7,6 +7,7 @@ mod backing;
 mod exports;
 mod hosts;
 mod machine;
+mod strangers;
 mod usage;
 mod views;
 
@@ -42,10 +43,7 @@ fn says(message: &str, words: &[&str]) {
     assert!((1..=MESSAGE_LINES_MAX).contains(&lines), "{lines} lines:\n{message}");
     for line in message.lines() {
         let causes: Vec<&str> = line.split(": ").collect();
-        assert!(
-            causes.windows(2).all(|pair| pair[0] != pair[1]),
-            "a cause is told twice:\n{message}"
-        );
+        assert!(causes.windows(2).all(|pair| pair[0] != pair[1]), "a cause is told twice:\n{message}");
     }
     for noise in ["panicked", "RUST_BACKTRACE", "Os {", "Err(", "Some("] {
         assert!(!message.contains(noise), "`{noise}` is for developers:\n{message}");

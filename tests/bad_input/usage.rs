@@ -40,10 +40,7 @@ fn names_that_are_no_job_names() {
         let sandbox = Sandbox::new();
         let source = sandbox.source();
         let option = format!("--job={name}");
-        let done = call(
-            &sandbox,
-            &["up", "--local", "1", &option, "--export", source.to_str().unwrap()],
-        );
+        let done = call(&sandbox, &["up", "--local", "1", &option, "--export", source.to_str().unwrap()]);
         assert!(!done.status.success(), "{name:?} was accepted");
         says(&done.stderr, &["job"]);
         assert!(sandbox.left().is_empty(), "{name:?}");
@@ -64,17 +61,12 @@ fn jobs_that_are_not_there() {
 #[test]
 fn settings_are_checked_wherever_they_come_from() {
     let sandbox = Sandbox::new();
-    let done = run(sandbox
-        .command()
-        .args(["config", "--json"])
-        .env("FOREBAY_FANOUT", "none"));
+    let done = run(sandbox.command().args(["config", "--json"]).env("FOREBAY_FANOUT", "none"));
     fails(&sandbox, &done, WRONG_USAGE, &["FOREBAY_FANOUT", "none"]);
     let file = sandbox.source().join("job.toml");
     let config = |text: &str| {
         tree::write(&file, text.as_bytes());
-        run(sandbox
-            .command()
-            .args([OsStr::new("config"), "--config".as_ref(), file.as_ref()]))
+        run(sandbox.command().args([OsStr::new("config"), "--config".as_ref(), file.as_ref()]))
     };
     let name = file.to_str().unwrap();
     fails(&sandbox, &config("fanout = \"none\"\n"), WRONG_USAGE, &[name, "fanout"]);
@@ -84,11 +76,7 @@ fn settings_are_checked_wherever_they_come_from() {
     assert!(!missing.status.success());
     says(&missing.stderr, &["/nowhere/job.toml", "o such file"]);
     let good = config("fanout = 3\n").good();
-    assert!(
-        good.text().contains('3') && good.text().contains("job.toml"),
-        "{}",
-        good.text()
-    );
+    assert!(good.text().contains('3') && good.text().contains("job.toml"), "{}", good.text());
 }
 
 #[test]
@@ -96,9 +84,6 @@ fn help_has_examples() {
     for command in ["up", "node", "status", "down", "explain", "doctor", "config"] {
         let sandbox = Sandbox::new();
         let printed = call(&sandbox, &[command, "--help"]).good().text();
-        assert!(
-            printed.contains("Examples:") && printed.contains(&format!("forebay {command}")),
-            "{printed}"
-        );
+        assert!(printed.contains("Examples:") && printed.contains(&format!("forebay {command}")), "{printed}");
     }
 }

@@ -11,15 +11,7 @@ fn up_at(sandbox: &Sandbox, nodes: &str, view: &Path) -> forebay_tests::Finished
     let source = sandbox.source();
     up(
         sandbox,
-        &[
-            "--local",
-            nodes,
-            "--export",
-            source.to_str().unwrap(),
-            "--view",
-            view.to_str().unwrap(),
-        ]
-        .map(Into::into),
+        &["--local", nodes, "--export", source.to_str().unwrap(), "--view", view.to_str().unwrap()].map(Into::into),
     )
 }
 
@@ -38,11 +30,7 @@ fn a_view_that_is_not_empty() {
     require!(Fuse, Root);
     for nodes in ["1", "3"] {
         let sandbox = Sandbox::new();
-        let last = if nodes == "1" {
-            sandbox.base().join("mine")
-        } else {
-            sandbox.base().join("mine/2")
-        };
+        let last = if nodes == "1" { sandbox.base().join("mine") } else { sandbox.base().join("mine/2") };
         fs::create_dir_all(&last).unwrap();
         tree::write(&last.join("precious"), b"kept");
         let done = up_at(&sandbox, nodes, &sandbox.base().join("mine"));
@@ -72,11 +60,7 @@ fn a_view_that_another_job_has() {
     let second = Sandbox::new();
     let done = up_at(&second, "1", &view);
     fails(&second, &done, FAILED, &[view.to_str().unwrap(), "mounted"]);
-    assert_eq!(
-        fs::read(job.path(0, &source.join("file"))).unwrap(),
-        b"there",
-        "the first job is not disturbed"
-    );
+    assert_eq!(fs::read(job.path(0, &source.join("file"))).unwrap(), b"there", "the first job is not disturbed");
     job.down();
 }
 
@@ -91,11 +75,7 @@ fn a_job_that_is_up_already() {
     let done = up_at(&job.sandbox, "2", &other);
     assert_eq!(done.status.code(), Some(FAILED), "{}", done.stderr);
     crate::says(&done.stderr, &[&job.sandbox.name]);
-    assert_eq!(
-        fs::read(job.path(1, &source.join("file"))).unwrap(),
-        b"there",
-        "the job is not disturbed"
-    );
+    assert_eq!(fs::read(job.path(1, &source.join("file"))).unwrap(), b"there", "the job is not disturbed");
     assert!(!other.exists());
     job.down();
 }

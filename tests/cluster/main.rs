@@ -28,16 +28,7 @@ const READ_ALL: &str = r#"cd "$1" && find . -type f | sort | while IFS= read -r 
     if sum=$(sha256sum <"$f" 2>&1); then echo "$f ok $sum"; else echo "$f failed $sum"; fi; done"#;
 
 fn look(cluster: &Cluster, node: usize, path: &Path) -> Finished {
-    cluster.testbed.on(
-        node,
-        &[
-            "sh".as_ref(),
-            "-c".as_ref(),
-            LOOK.as_ref(),
-            "sh".as_ref(),
-            path.as_ref(),
-        ],
-    )
+    cluster.testbed.on(node, &["sh".as_ref(), "-c".as_ref(), LOOK.as_ref(), "sh".as_ref(), path.as_ref()])
 }
 
 macro_rules! require_testbed {
@@ -81,11 +72,7 @@ fn every_node_sees_the_source_and_the_server_is_asked_once() {
         looks.into_iter().map(|look| look.join().unwrap().good()).collect()
     });
     for (node, seen) in seen.iter().enumerate() {
-        compare::same(
-            &direct.stdout,
-            &seen.stdout,
-            Path::new(&format!("what node {node} sees")),
-        );
+        compare::same(&direct.stdout, &seen.stdout, Path::new(&format!("what node {node} sees")));
     }
     check_requests(&since(&cluster.testbed.requests(), &before), &one_client);
     check_totals(&cluster, &Contents::of(&cluster, &source));
@@ -110,11 +97,7 @@ impl Contents {
         let sizes = find(&["-type", "f", "-printf", "%i %s\n"]);
         let once: BTreeMap<&str, &str> = sizes.lines().filter_map(|line| line.split_once(' ')).collect();
         let bytes = once.values().map(|size| size.parse::<u64>().unwrap()).sum();
-        Self {
-            files: count("f"),
-            directories: count("d"),
-            bytes,
-        }
+        Self { files: count("f"), directories: count("d"), bytes }
     }
 }
 
@@ -125,20 +108,9 @@ fn check_totals(cluster: &Cluster, contents: &Contents) {
     let backing = &status["totals"]["backing"];
     let count = |name: &str| backing[name].as_u64().unwrap();
     let (opens, opens_max) = (count("opens"), contents.files + 3 * contents.directories);
-    assert!(
-        opens > 0 && opens <= opens_max,
-        "{opens} opens, at most {opens_max}: {backing}"
-    );
-    assert_eq!(
-        count("listings"),
-        contents.directories,
-        "each directory is listed once: {backing}"
-    );
-    assert!(
-        count("bytes") * 100 <= contents.bytes * 102,
-        "{} bytes are there: {backing}",
-        contents.bytes
-    );
+    assert!(opens > 0 && opens <= opens_max, "{opens} opens, at most {opens_max}: {backing}");
+    assert_eq!(count("listings"), contents.directories, "each directory is listed once: {backing}");
+    assert!(count("bytes") * 100 <= contents.bytes * 102, "{} bytes are there: {backing}", contents.bytes);
     assert_eq!(count("errors"), 0, "{backing}");
     for node in &status["nodes"].as_array().unwrap()[1..] {
         assert_eq!(node["backing"]["opens"].as_u64(), Some(0), "only the root asks: {node}");
@@ -167,37 +139,21 @@ fn small_files(source: &Path) {
     for directory in ["first", "second"] {
         std::fs::create_dir(source.join(directory)).unwrap();
         for index in 0..80 {
-            tree::write(
-                &source.join(directory).join(format!("file-{index:03}")),
-                &tree::contents(100_000 + index),
-            );
+            tree::write(&source.join(directory).join(format!("file-{index:03}")), &tree::contents(100_000 + index));
         }
     }
 }
 
 /// Of each file whether it could be read, and what was in it or why not.
 fn read_all(cluster: &Cluster, node: usize, path: &Path) -> BTreeMap<String, Result<String, String>> {
-    let arguments = [
-        "sh".as_ref(),
-        "-c".as_ref(),
-        READ_ALL.as_ref(),
-        "sh".as_ref(),
-        path.as_os_str(),
-    ];
+    let arguments = ["sh".as_ref(), "-c".as_ref(), READ_ALL.as_ref(), "sh".as_ref(), path.as_os_str()];
     let printed = cluster.testbed.on(node, &arguments).good().text();
     let line = |line: &str| {
         let (name, rest) = line.split_once(' ').unwrap();
-        let read = rest
-            .strip_prefix("ok ")
-            .map(str::to_owned)
-            .ok_or_else(|| rest.to_owned());
+        let read = rest.strip_prefix("ok ").map(str::to_owned).ok_or_else(|| rest.to_owned());
         (name.to_owned(), read)
     };
-    printed
-        .lines()
-        .filter(|text| text.starts_with("./"))
-        .map(line)
-        .collect()
+    printed.lines().filter(|text| text.starts_with("./")).map(line).collect()
 }
 
 #[test]
@@ -223,48 +179,35 @@ fn errors_of_the_server_are_passed_on_and_not_kept() {
     let second = read_all(&cluster, leaf, &view.join("second"));
     assert!(second.len() == 80 && second.values().all(Result::is_err), "{second:?}");
     cluster.testbed.script(&["fault", "clear"]);
-    assert_eq!(
-        read_all(&cluster, leaf, &view),
-        truth,
-        "what failed before is asked again"
-    );
+    assert_eq!(read_all(&cluster, leaf, &view), truth, "what failed before is asked again");
     cluster.down();
 }
 
-/// A server that hangs: readers get an error when their deadline is over, and the file when the server is back.
+/// A server that hangs: a reader can be interrupted at once, gets an error when its deadline is over, and the file when
+/// the server is back.
 #[test]
 fn a_server_that_hangs_does_not_hang_the_readers() {
     require_testbed!();
-    let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--deadline", "2s"]);
+    let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--deadline", "6s"]);
     let source = cluster.testbed.source();
-    let (view, leaf) = (cluster.view(&source), NODES - 1);
-    let list = |node: usize| {
-        cluster
-            .testbed
-            .on(node, &["ls".as_ref(), "-l".as_ref(), view.as_os_str()])
+    let (view, leaf) = (cluster.view(&source).join("first"), NODES - 1);
+    let on_leaf = |words: &[&OsStr]| {
+        let start = Instant::now();
+        (cluster.testbed.on(leaf, words), start.elapsed())
     };
-    let _ = list(leaf).good();
+    let _ = on_leaf(&["ls".as_ref(), "-l".as_ref(), view.as_ref()]).0.good();
     cluster.testbed.script(&["fault", "pause"]);
-    let start = Instant::now();
-    let read = cluster
-        .testbed
-        .on(leaf, &["cat".as_ref(), view.join("first/file-007").as_os_str()]);
-    let took = start.elapsed();
+    let (file, other) = (view.join("file-007"), view.join("file-008"));
+    let interrupt = ["timeout", "--signal=INT", "0.5", "cat"].map(OsStr::new);
+    let (_, interrupted) = on_leaf(&[&interrupt[..], &[other.as_ref()]].concat());
+    let (read, waited) = on_leaf(&["cat".as_ref(), file.as_ref()]);
     cluster.testbed.script(&["fault", "resume"]);
+    assert!(interrupted < Duration::from_secs(3), "Ctrl-C took {interrupted:?}");
     assert!(!read.status.success(), "there was nobody to answer");
-    assert!(
-        took < Duration::from_secs(10),
-        "a reader waited {took:?} with a deadline of 2 s"
-    );
-    forebay_tests::program::wait_until(
-        "the file is there when the server is back",
-        Duration::from_secs(30),
-        || {
-            let read = cluster
-                .testbed
-                .on(leaf, &["cat".as_ref(), view.join("first/file-007").as_os_str()]);
-            read.status.success() && read.stdout == tree::contents(100_007)
-        },
-    );
+    assert!(waited < Duration::from_secs(18), "a reader waited {waited:?} with a deadline of 6 s");
+    forebay_tests::program::wait_until("the file is there when the server is back", Duration::from_secs(30), || {
+        let (read, _) = on_leaf(&["cat".as_ref(), file.as_ref()]);
+        read.status.success() && read.stdout == tree::contents(100_007)
+    });
     cluster.down();
 }

@@ -38,34 +38,22 @@ impl Testbed {
         let sandbox = Sandbox::new();
         let shared = PathBuf::from(format!("/dev/shm/forebay-testbed-{}", std::process::id()));
         std::fs::create_dir(&shared).unwrap();
-        let testbed = Self {
-            sandbox,
-            shared,
-            nodes,
-            name: name.to_owned(),
-            _one: one,
-        };
+        let testbed = Self { sandbox, shared, nodes, name: name.to_owned(), _one: one };
         std::fs::copy(binary(), testbed.command()).unwrap();
         testbed.write_shell();
         testbed.script(&["up", "--clients", &nodes.to_string(), "--rate", "none"]);
         build(&testbed.sandbox.source());
         let (from, to) = (testbed.sandbox.source(), testbed.source());
-        let _ = testbed
-            .on(0, &["cp".as_ref(), "-aT".as_ref(), from.as_ref(), to.as_ref()])
-            .good();
+        let _ = testbed.on(0, &["cp".as_ref(), "-aT".as_ref(), from.as_ref(), to.as_ref()]).good();
         for node in 0..nodes {
-            let _ = testbed
-                .on(node, &["mount", "-t", "tmpfs", "none", "/tmp"].map(OsStr::new))
-                .good();
+            let _ = testbed.on(node, &["mount", "-t", "tmpfs", "none", "/tmp"].map(OsStr::new)).good();
         }
         testbed
     }
 
     /// A remote shell as `up --remote-shell` wants it, from a node's address to its namespaces.
     fn write_shell(&self) {
-        let hosts: String = (0..self.nodes)
-            .map(|node| format!("10.66.0.{}\n", FIRST_ADDRESS + node))
-            .collect();
+        let hosts: String = (0..self.nodes).map(|node| format!("10.66.0.{}\n", FIRST_ADDRESS + node)).collect();
         tree::write(&self.shared.join("hosts"), hosts.as_bytes());
         let text = format!(
             "#!/bin/sh\naddress=$1; shift 2; cd /\nexport PFS_STATE='{}' PFS_PREFIX='{}'\n\
@@ -102,10 +90,7 @@ impl Testbed {
     fn scripted(&self, arguments: &[&OsStr]) -> Finished {
         let mut script = Command::new(self.shared.join("pfs-testbed.sh"));
         self.sandbox.surround(&mut script);
-        script
-            .env("PFS_STATE", self.state())
-            .env("PFS_PREFIX", self.prefix())
-            .env_remove("XDG_RUNTIME_DIR");
+        script.env("PFS_STATE", self.state()).env("PFS_PREFIX", self.prefix()).env_remove("XDG_RUNTIME_DIR");
         run(script.current_dir("/").args(arguments))
     }
 
@@ -128,9 +113,7 @@ impl Testbed {
         let printed = self.script(&["metrics"]);
         let counts = printed.lines().filter_map(|line| line.split_once(' '));
         let kinds = counts.filter(|(kind, _)| !["TOTAL", "SENT_BYTES"].contains(kind));
-        kinds
-            .map(|(kind, count)| (kind.to_owned(), count.parse().unwrap()))
-            .collect()
+        kinds.map(|(kind, count)| (kind.to_owned(), count.parse().unwrap())).collect()
     }
 }
 
@@ -158,18 +141,9 @@ impl Cluster {
         let (hosts, shell) = (testbed.shared.join("hosts"), testbed.shared.join("shell"));
         let source = testbed.source();
         let cluster = Self { testbed, down: false };
-        let mut arguments: Vec<&OsStr> = vec![
-            "--hostfile".as_ref(),
-            hosts.as_ref(),
-            "--export".as_ref(),
-            source.as_ref(),
-        ];
-        arguments.extend([
-            OsStr::new("--remote-shell"),
-            shell.as_ref(),
-            "--view".as_ref(),
-            "/tmp/view".as_ref(),
-        ]);
+        let mut arguments: Vec<&OsStr> =
+            vec!["--hostfile".as_ref(), hosts.as_ref(), "--export".as_ref(), source.as_ref()];
+        arguments.extend([OsStr::new("--remote-shell"), shell.as_ref(), "--view".as_ref(), "/tmp/view".as_ref()]);
         arguments.extend(["--fanout", "2"].map(OsStr::new));
         arguments.extend(options.iter().map(OsStr::new));
         let _ = cluster.forebay("up", &arguments).good();
@@ -180,9 +154,7 @@ impl Cluster {
     pub fn forebay(&self, name: &str, arguments: &[&OsStr]) -> Finished {
         let mut command = Command::new(self.testbed.command());
         self.testbed.sandbox.surround(&mut command);
-        run(command
-            .args([name, "--job", &self.testbed.sandbox.name])
-            .args(arguments))
+        run(command.args([name, "--job", &self.testbed.sandbox.name]).args(arguments))
     }
 
     /// Where every node shows the file at the absolute path `source`.
@@ -201,14 +173,8 @@ impl Cluster {
         self.down = true;
         let _ = self.forebay("down", &[]).good();
         for node in 0..self.testbed.nodes {
-            let look = format!(
-                "grep '^forebay:{} ' /proc/self/mounts; ls -A /tmp",
-                self.testbed.sandbox.name
-            );
-            let left = self
-                .testbed
-                .on(node, &["sh".as_ref(), "-c".as_ref(), look.as_ref()])
-                .text();
+            let look = format!("grep '^forebay:{} ' /proc/self/mounts; ls -A /tmp", self.testbed.sandbox.name);
+            let left = self.testbed.on(node, &["sh".as_ref(), "-c".as_ref(), look.as_ref()]).text();
             assert_eq!(left, "", "left on node {node}");
         }
         assert_eq!(self.testbed.sandbox.left(), Vec::<String>::new());

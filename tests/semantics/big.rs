@@ -47,10 +47,7 @@ fn large(nodes: u32) {
     let budget = 64 << 20;
     for rank in 0..site.job().nodes() {
         let resident = resident_bytes(site.job().pid(rank));
-        assert!(
-            resident <= budget + OVERHEAD_BYTES,
-            "node {rank} holds {resident} bytes, budget {budget}"
-        );
+        assert!(resident <= budget + OVERHEAD_BYTES, "node {rank} holds {resident} bytes, budget {budget}");
     }
     let backing = &site.job().status()["totals"]["backing"];
     let read = backing["bytes"].as_u64().unwrap();

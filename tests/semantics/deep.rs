@@ -33,10 +33,7 @@ fn directory(at: &OwnedFd, name: &CString) -> OwnedFd {
 }
 
 fn build(source: &Path) {
-    let (names, root) = (
-        components(source),
-        open(source, OFlags::DIRECTORY, Mode::empty()).unwrap(),
-    );
+    let (names, root) = (components(source), open(source, OFlags::DIRECTORY, Mode::empty()).unwrap());
     let (last, directories) = names.split_last().unwrap();
     let bottom = directories.iter().fold(root, |at, name| {
         mkdirat(&at, name, Mode::RWXU).unwrap();

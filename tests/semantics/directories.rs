@@ -34,17 +34,8 @@ on_both!(positions_lead_back, |site| {
     let directory = File::open(site.view("names")).unwrap();
     let all = positions(&directory, 0);
     assert_eq!(all.iter().filter(|(name, _)| name == b"." || name == b"..").count(), 2);
-    for (index, (_, position)) in all
-        .iter()
-        .enumerate()
-        .step_by(17)
-        .chain([(all.len() - 1, all.last().unwrap())])
-    {
-        assert_eq!(
-            positions(&directory, *position),
-            all[index + 1..],
-            "from entry {index} on"
-        );
+    for (index, (_, position)) in all.iter().enumerate().step_by(17).chain([(all.len() - 1, all.last().unwrap())]) {
+        assert_eq!(positions(&directory, *position), all[index + 1..], "from entry {index} on");
     }
     assert_eq!(positions(&directory, 0), all, "rewound");
 });
@@ -53,9 +44,7 @@ on_both!(kinds_are_told_with_the_names, |site| {
     for name in ["special", "links", "plain"] {
         let kinds = |path: &Path| -> BTreeSet<_> {
             let entries = fs::read_dir(path).unwrap().map(Result::unwrap);
-            entries
-                .map(|entry| (entry.file_name(), format!("{:?}", entry.file_type().unwrap())))
-                .collect()
+            entries.map(|entry| (entry.file_name(), format!("{:?}", entry.file_type().unwrap()))).collect()
         };
         assert_eq!(kinds(&site.source(name)), kinds(&site.view(name)), "{name}");
     }
@@ -97,28 +86,12 @@ fn large(nodes: u32) {
         for name in names.iter().step_by(997) {
             compare::attributes(&source.join(name), &view.join(name));
         }
-        assert_eq!(
-            fs::metadata(view.join("entry-")).unwrap_err().raw_os_error(),
-            Some(2),
-            "ENOENT"
-        );
-        assert_eq!(
-            fs::metadata(view.join("entry-1000000")).unwrap_err().raw_os_error(),
-            Some(2),
-            "ENOENT"
-        );
+        assert_eq!(fs::metadata(view.join("entry-")).unwrap_err().raw_os_error(), Some(2), "ENOENT");
+        assert_eq!(fs::metadata(view.join("entry-1000000")).unwrap_err().raw_os_error(), Some(2), "ENOENT");
     }
     assert_eq!(fs::read(site.view("many/entry-004711")).unwrap(), b"not empty");
-    let list = |path: &Path| {
-        run(Program::new("ls").arg("-ln").arg("--time-style=full-iso").arg(path))
-            .good()
-            .stdout
-    };
-    compare::same(
-        &list(&site.source("many")),
-        &list(&site.view("many")),
-        &site.source("many"),
-    );
+    let list = |path: &Path| run(Program::new("ls").arg("-ln").arg("--time-style=full-iso").arg(path)).good().stdout;
+    compare::same(&list(&site.source("many")), &list(&site.view("many")), &site.source("many"));
     let directory = File::open(site.view("very-many")).unwrap();
     let all = positions(&directory, 0);
     let (index, (_, position)) = (VERY_MANY / 2, &all[VERY_MANY / 2]);

@@ -39,26 +39,14 @@ fn the_whole_root_is_shown_without_the_kernels_file_systems() {
     let job = Job::up_local(sandbox, 3, Path::new("/"), &["--fanout", "2"]);
     for rank in 0..3 {
         assert_eq!(fs::read(job.path(rank, &file)).unwrap(), b"below the root");
-        assert_eq!(
-            compare::names(&job.path(rank, Path::new("/usr"))),
-            compare::names(Path::new("/usr"))
-        );
-        assert_eq!(
-            fs::read(job.path(rank, Path::new("/etc/passwd"))).unwrap(),
-            fs::read("/etc/passwd").unwrap()
-        );
+        assert_eq!(compare::names(&job.path(rank, Path::new("/usr"))), compare::names(Path::new("/usr")));
+        assert_eq!(fs::read(job.path(rank, Path::new("/etc/passwd"))).unwrap(), fs::read("/etc/passwd").unwrap());
         for point in pseudo_mounts() {
             let shown = fs::read_dir(job.path(rank, Path::new(&point))).map(|entries| entries.count());
-            assert!(
-                shown.as_ref().is_ok_and(|&count| count == 0) || shown.is_err(),
-                "{point}: {shown:?}"
-            );
+            assert!(shown.as_ref().is_ok_and(|&count| count == 0) || shown.is_err(), "{point}: {shown:?}");
         }
         let own = fs::read_dir(job.path(rank, job.view(0))).map(|entries| entries.count());
-        assert!(
-            own.as_ref().map_or(true, |&count| count == 0),
-            "a view shows no view: {own:?}"
-        );
+        assert!(own.as_ref().map_or(true, |&count| count == 0), "a view shows no view: {own:?}");
     }
     job.down();
 }
@@ -66,10 +54,8 @@ fn the_whole_root_is_shown_without_the_kernels_file_systems() {
 fn pseudo_mounts() -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let points: Vec<_> = fields
-        .filter(|fields| PSEUDO.contains(&fields[2]))
-        .map(|fields| fields[1].to_owned())
-        .collect();
+    let points: Vec<_> =
+        fields.filter(|fields| PSEUDO.contains(&fields[2])).map(|fields| fields[1].to_owned()).collect();
     assert!(points.iter().any(|point| point == "/proc"), "there is a /proc");
     points
 }
@@ -85,9 +71,6 @@ fn an_export_through_a_link_is_shown_at_both_names() {
     let job = Job::up_local(sandbox, 1, &link, &[]);
     let by_link = fs::read(job.path(0, &link.join("file"))).ok();
     let by_name = fs::read(job.path(0, &real.join("file"))).ok();
-    assert!(
-        by_link.or(by_name).is_some_and(|bytes| bytes == b"behind a link"),
-        "neither name leads to the export"
-    );
+    assert!(by_link.or(by_name).is_some_and(|bytes| bytes == b"behind a link"), "neither name leads to the export");
     job.down();
 }

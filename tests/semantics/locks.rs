@@ -59,11 +59,6 @@ on_both!(record_locks_are_seen_by_others, [Command("python3")], |site| {
 on_both!(record_locks_for_writing_need_a_writable_file, |site| {
     for path in [site.source("plain/131073"), site.view("plain/131073")] {
         let file = File::open(&path).unwrap();
-        assert_eq!(
-            fcntl_lock(&file, Lock::NonBlockingLockExclusive),
-            Err(Errno::BADF),
-            "{}",
-            path.display()
-        );
+        assert_eq!(fcntl_lock(&file, Lock::NonBlockingLockExclusive), Err(Errno::BADF), "{}", path.display());
     }
 });

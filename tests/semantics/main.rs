@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+mod asking;
 mod big;
 mod deep;
 mod directories;
@@ -12,6 +13,7 @@ mod exports;
 mod locks;
 mod memory;
 mod names;
+mod options;
 mod programs;
 mod reading;
 mod refusals;

@@ -20,11 +20,8 @@ with mmap.mmap(view.fileno(), 8192, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, 
     let _ = python(code, &[&site.source(name), &site.view(name)]).good();
 });
 
-on_both!(
-    private_maps_can_be_written_and_stay_private,
-    [Command("python3")],
-    |site| {
-        let code = "
+on_both!(private_maps_can_be_written_and_stay_private, [Command("python3")], |site| {
+    let code = "
 import mmap, sys
 with open(sys.argv[1], 'rb') as view:
     with mmap.mmap(view.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE) as shown:
@@ -34,9 +31,8 @@ with open(sys.argv[1], 'rb') as view:
     view.seek(4000)
     assert view.read(200) == before
 ";
-        let _ = python(code, &[&site.view("plain/1048577")]).good();
-    }
-);
+    let _ = python(code, &[&site.view("plain/1048577")]).good();
+});
 
 on_both!(shared_maps_cannot_be_written, [Command("python3")], |site| {
     let code = "
@@ -79,12 +75,7 @@ with open(sys.argv[1], 'rb') as view:
     for path in [site.source("plain/4097"), site.view("plain/4097")] {
         let ended = python(code, &[&path]);
         assert_eq!(ended.signal(), Some(SIGBUS), "{}: {}", path.display(), ended.stderr);
-        assert_eq!(
-            ended.text(),
-            "within\n",
-            "{}: the last page itself can be read",
-            path.display()
-        );
+        assert_eq!(ended.text(), "within\n", "{}: the last page itself can be read", path.display());
     }
 });
 

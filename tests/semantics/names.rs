@@ -22,10 +22,7 @@ on_both!(odd_names_are_found_by_name, |site| {
 });
 
 on_both!(odd_names_are_listed, |site| {
-    assert_eq!(
-        compare::names(&site.source("names")),
-        compare::names(&site.view("names"))
-    );
+    assert_eq!(compare::names(&site.source("names")), compare::names(&site.view("names")));
 });
 
 on_both!(names_that_are_too_long_are_told_so, |site| {
@@ -35,19 +32,8 @@ on_both!(names_that_are_too_long_are_told_so, |site| {
 
 on_both!(what_is_missing_is_missing_every_time, |site| {
     for _ in 0..3 {
-        for name in [
-            "plain/2",
-            "plain/10",
-            "nowhere",
-            "plain/a/b/c/texts",
-            "names/X",
-            "links/other/file",
-        ] {
-            assert_eq!(
-                fs::symlink_metadata(site.view(name)).unwrap_err().raw_os_error(),
-                ENOENT,
-                "{name}"
-            );
+        for name in ["plain/2", "plain/10", "nowhere", "plain/a/b/c/texts", "names/X", "links/other/file"] {
+            assert_eq!(fs::symlink_metadata(site.view(name)).unwrap_err().raw_os_error(), ENOENT, "{name}");
         }
     }
 });
@@ -58,26 +44,14 @@ on_both!(a_file_is_no_directory, |site| {
     let mut slashed = site.view("plain/1").into_os_string();
     slashed.push("/");
     assert_eq!(fs::metadata(&slashed).unwrap_err().raw_os_error(), Some(20), "ENOTDIR");
-    assert_eq!(
-        fs::read_dir(site.view("plain/1")).unwrap_err().raw_os_error(),
-        Some(20),
-        "ENOTDIR"
-    );
-    assert_eq!(
-        fs::read(site.view("plain")).unwrap_err().raw_os_error(),
-        Some(21),
-        "EISDIR"
-    );
+    assert_eq!(fs::read_dir(site.view("plain/1")).unwrap_err().raw_os_error(), Some(20), "ENOTDIR");
+    assert_eq!(fs::read(site.view("plain")).unwrap_err().raw_os_error(), Some(21), "EISDIR");
 });
 
 on_both!(absent_names_of_every_byte_are_absent, |site| {
     let directory = site.view("names");
     for byte in (1..=255u8).filter(|byte| *byte != b'/') {
         let name: OsString = OsStr::from_bytes(&[b'a', b'b', byte]).to_owned();
-        assert_eq!(
-            fs::metadata(directory.join(&name)).unwrap_err().raw_os_error(),
-            ENOENT,
-            "{name:?}"
-        );
+        assert_eq!(fs::metadata(directory.join(&name)).unwrap_err().raw_os_error(), ENOENT, "{name:?}");
     }
 });

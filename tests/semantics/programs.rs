@@ -32,22 +32,15 @@ on_both!(what_is_not_executable_is_refused, |site| {
 });
 
 on_both!(a_directory_can_be_worked_in, |site| {
-    let printed = run(Program::new("sh")
-        .args(["-c", "pwd -P && cat text"])
-        .current_dir(site.view("plain/a/b/c")))
-    .good();
-    assert_eq!(
-        printed.text(),
-        format!("{}\nsome text\n", site.view("plain/a/b/c").display())
-    );
+    let printed =
+        run(Program::new("sh").args(["-c", "pwd -P && cat text"]).current_dir(site.view("plain/a/b/c"))).good();
+    assert_eq!(printed.text(), format!("{}\nsome text\n", site.view("plain/a/b/c").display()));
 });
 
 on_both!(find_finds_the_same, |site| {
     let format = r"%P\0%y\0%s\0%b\0%n\0%i\0%U\0%G\0%m\0%T@\0%C@\0%l\0\n";
     let find = |path: &Path| {
-        let found = run(Program::new("find").arg(path).args(["-printf", format]))
-            .good()
-            .stdout;
+        let found = run(Program::new("find").arg(path).args(["-printf", format])).good().stdout;
         let mut lines: Vec<_> = found.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
         lines.sort();
         lines
@@ -59,16 +52,9 @@ on_both!(tar_packs_the_same, [Command("tar")], |site| {
     let directories = ["plain", "names", "links", "modes", "times", "programs"];
     let pack = |path: &Path| {
         let mut tar = Program::new("tar");
-        tar.args([
-            "--create",
-            "--format=posix",
-            "--sort=name",
-            "--numeric-owner",
-            "--file=-",
-        ]);
+        tar.args(["--create", "--format=posix", "--sort=name", "--numeric-owner", "--file=-"]);
         // Access and change times would be in it, and the first are a mount's own.
-        tar.args(["--pax-option=delete=atime,delete=ctime,exthdr.name=%d/%f", "-C"])
-            .arg(path);
+        tar.args(["--pax-option=delete=atime,delete=ctime,exthdr.name=%d/%f", "-C"]).arg(path);
         run(tar.args(directories)).good().stdout
     };
     compare::same(&pack(&site.source("")), &pack(&site.view("")), Path::new("the archive"));
@@ -76,21 +62,10 @@ on_both!(tar_packs_the_same, [Command("tar")], |site| {
 
 on_both!(rsync_finds_no_difference, [Command("rsync")], |site| {
     let mut rsync = Program::new("rsync");
-    rsync.args([
-        "--archive",
-        "--checksum",
-        "--hard-links",
-        "--dry-run",
-        "--itemize-changes",
-        "--delete",
-        "--specials",
-    ]);
+    rsync.args(["--archive", "--checksum", "--hard-links", "--dry-run", "--itemize-changes", "--delete", "--specials"]);
     rsync.args(["--devices", "--exclude=/sparse/big"]);
     let (mut from, mut to) = (site.view("").into_os_string(), site.source("").into_os_string());
-    for path in [&mut from, &mut to]
-        .into_iter()
-        .filter(|path| !path.as_encoded_bytes().ends_with(b"/"))
-    {
+    for path in [&mut from, &mut to].into_iter().filter(|path| !path.as_encoded_bytes().ends_with(b"/")) {
         path.push("/");
     }
     let printed = run(rsync.arg(from).arg(to)).good();
@@ -102,11 +77,7 @@ on_both!(copies_are_equal, |site| {
     let (view, copy) = (site.view("plain"), target.path().join("copy"));
     let _ = run(Program::new("cp").arg("-a").args([&view, &copy])).good();
     let _ = run(Program::new("diff").arg("-r").args([&site.source("plain"), &copy])).good();
-    let times = shell(
-        "cd \"$1\" && find . -printf '%P %T@ %m %s\\n' | sort",
-        &[&site.source("plain")],
-    )
-    .good();
+    let times = shell("cd \"$1\" && find . -printf '%P %T@ %m %s\\n' | sort", &[&site.source("plain")]).good();
     let copied = shell("cd \"$1\" && find . -printf '%P %T@ %m %s\\n' | sort", &[&copy]).good();
     assert_eq!(times.text(), copied.text());
 });
@@ -126,9 +97,7 @@ on_both!(a_compiler_finds_its_headers, [Command("gcc")], |site| {
         for name in ["nowhere", "plain", "names", "programs/include"] {
             gcc.arg("-I").arg(root.join(name));
         }
-        let found = run(gcc.args(["-H", "-o"]).arg(target.path().join("main")).arg(&program))
-            .good()
-            .stderr;
+        let found = run(gcc.args(["-H", "-o"]).arg(target.path().join("main")).arg(&program)).good().stderr;
         let _ = run(&mut Program::new(target.path().join("main"))).good();
         found.replace(&root.display().to_string(), "ROOT")
     };
@@ -145,10 +114,7 @@ fn git(nodes: u32) {
     let home = tempfile::tempdir().unwrap();
     let git = |path: &Path, arguments: &[&str]| {
         let mut git = Program::new("git");
-        git.env("HOME", home.path())
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .arg("-C")
-            .arg(path);
+        git.env("HOME", home.path()).env("GIT_CONFIG_NOSYSTEM", "1").arg("-C").arg(path);
         git.args([
             "-c",
             "safe.directory=*",
@@ -172,10 +138,7 @@ fn git(nodes: u32) {
     let expected = " M programs/include/first.h\n?? programs/new\n";
     assert_eq!(git(&site.source(""), &status), expected);
     assert_eq!(git(&site.view(""), &status), expected);
-    assert_eq!(
-        git(&site.view(""), &["rev-parse", "HEAD"]),
-        git(&site.source(""), &["rev-parse", "HEAD"])
-    );
+    assert_eq!(git(&site.view(""), &["rev-parse", "HEAD"]), git(&site.source(""), &["rev-parse", "HEAD"]));
     assert_eq!(git(&site.view(""), &["fsck", "--full", "--no-progress"]), "");
 }
 

@@ -19,29 +19,13 @@ on_both!(contents_are_those_of_the_source, |site| {
 
 on_both!(any_part_can_be_read, |site| {
     let size = 3 * CHUNK_BYTES + 17;
-    let (expected, file) = (
-        tree::contents(size),
-        File::open(site.view(format!("plain/{size}"))).unwrap(),
-    );
-    let offsets = [
-        0,
-        1,
-        4095,
-        CHUNK_BYTES - 1,
-        CHUNK_BYTES,
-        2 * CHUNK_BYTES - 7,
-        size - 1,
-        3 * CHUNK_BYTES,
-        777_777,
-    ];
+    let (expected, file) = (tree::contents(size), File::open(site.view(format!("plain/{size}"))).unwrap());
+    let offsets = [0, 1, 4095, CHUNK_BYTES - 1, CHUNK_BYTES, 2 * CHUNK_BYTES - 7, size - 1, 3 * CHUNK_BYTES, 777_777];
     for offset in offsets {
         for len in [1, 7, 4096, 131_072, CHUNK_BYTES + 1] {
             let mut bytes = vec![0; len.min(size - offset)];
             file.read_exact_at(&mut bytes, offset as u64).unwrap();
-            assert!(
-                bytes == expected[offset..offset + bytes.len()],
-                "{len} bytes at {offset}"
-            );
+            assert!(bytes == expected[offset..offset + bytes.len()], "{len} bytes at {offset}");
         }
     }
 });
@@ -51,11 +35,7 @@ on_both!(reads_end_at_the_end, |site| {
         let file = File::open(site.view(format!("plain/{size}"))).unwrap();
         let mut bytes = vec![0; 8192];
         for past in [0, 1, 4096, 1 << 20, 1 << 40] {
-            assert_eq!(
-                file.read_at(&mut bytes, size as u64 + past).unwrap(),
-                0,
-                "{past} past the end of {size}"
-            );
+            assert_eq!(file.read_at(&mut bytes, size as u64 + past).unwrap(), 0, "{past} past the end of {size}");
         }
         let last = file.read_at(&mut bytes, (size as u64).saturating_sub(3)).unwrap();
         assert_eq!(last, size.min(3), "the last bytes of {size}");
@@ -64,12 +44,7 @@ on_both!(reads_end_at_the_end, |site| {
 
 on_both!(holes_read_as_zeros, |site| {
     compare::bytes(&site.source("sparse/holes"), &site.view("sparse/holes"));
-    assert!(
-        fs::read(site.view("sparse/hole"))
-            .unwrap()
-            .iter()
-            .all(|&byte| byte == 0)
-    );
+    assert!(fs::read(site.view("sparse/hole")).unwrap().iter().all(|&byte| byte == 0));
 });
 
 on_both!(files_beyond_32_bits_are_read_where_asked, |site| {
@@ -109,18 +84,10 @@ on_both!(seeking_never_skips_data, |site| {
     for offset in [0, 50, 5 << 20, 10 << 20, (10 << 20) + 200, 20 << 20, (33 << 20) - 1] {
         let (data, shown) = (seek(&source, Seeking::Data(offset)), seek(&view, Seeking::Data(offset)));
         let shown = shown.unwrap();
-        assert!(
-            shown >= offset && shown <= data.unwrap(),
-            "data at or after {offset}: {shown}, source {data:?}"
-        );
-        let (hole, shown) = (
-            seek(&source, Seeking::Hole(offset)).unwrap(),
-            seek(&view, Seeking::Hole(offset)).unwrap(),
-        );
-        assert!(
-            shown == hole || shown == 64 << 20,
-            "hole at or after {offset}: {shown}, source {hole}"
-        );
+        assert!(shown >= offset && shown <= data.unwrap(), "data at or after {offset}: {shown}, source {data:?}");
+        let (hole, shown) =
+            (seek(&source, Seeking::Hole(offset)).unwrap(), seek(&view, Seeking::Hole(offset)).unwrap());
+        assert!(shown == hole || shown == 64 << 20, "hole at or after {offset}: {shown}, source {hole}");
     }
 });
 
@@ -128,11 +95,7 @@ on_both!(direct_reads_see_the_same, |site| {
     let size = 3 * CHUNK_BYTES + 17;
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap();
     let path = site.view(format!("plain/{size}"));
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(direct)
-        .open(&path)
-        .unwrap();
+    let file = fs::OpenOptions::new().read(true).custom_flags(direct).open(&path).unwrap();
     let expected = tree::contents(size);
     let mut space = vec![0; 2 * CHUNK_BYTES + 4096];
     let start = space.as_ptr().align_offset(4096);
@@ -173,10 +136,7 @@ on_both!(many_readers_see_the_same, |site| {
 
 on_both!(offsets_out_of_range_are_treated_alike, |site| {
     let mut file = File::open(site.view("plain/1")).unwrap();
-    assert_eq!(
-        file.seek(SeekFrom::Current(-1)).unwrap_err().kind(),
-        ErrorKind::InvalidInput
-    );
+    assert_eq!(file.seek(SeekFrom::Current(-1)).unwrap_err().kind(), ErrorKind::InvalidInput);
     let source = File::open(site.source("plain/1")).unwrap();
     let mut bytes = [0; 1];
     for offset in [1 << 43, i64::MAX as u64 - 1, i64::MAX as u64] {

@@ -24,20 +24,10 @@ on_both!(files_cannot_be_written, |site| {
     read_only(File::options().append(true).open(&file));
     read_only(File::options().read(true).write(true).open(&file));
     read_only(File::options().write(true).truncate(true).open(&file));
+    read_only(File::options().write(true).create(true).truncate(false).open(site.view("plain/new")));
     read_only(
-        File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(site.view("plain/new")),
-    );
-    read_only(
-        rustix::fs::open(
-            site.view("plain"),
-            rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::WRONLY,
-            Mode::RUSR,
-        )
-        .map_err(io::Error::from),
+        rustix::fs::open(site.view("plain"), rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::WRONLY, Mode::RUSR)
+            .map_err(io::Error::from),
     );
 });
 
@@ -62,10 +52,7 @@ on_both!(attributes_cannot_be_changed, |site| {
     read_only(fs::set_permissions(&file, Permissions::from_mode(0o777)));
     read_only(chown(&file, Some(1), Some(1)));
     let now = Timespec { tv_sec: 1, tv_nsec: 1 };
-    let times = Timestamps {
-        last_access: now,
-        last_modification: now,
-    };
+    let times = Timestamps { last_access: now, last_modification: now };
     read_only(rustix::fs::utimensat(CWD, &file, &times, AtFlags::empty()).map_err(io::Error::from));
     let name = "user.test";
     read_only(rustix::fs::setxattr(&file, name, b"x", XattrFlags::empty()).map_err(io::Error::from));
@@ -91,11 +78,7 @@ on_both!(refusals_change_nothing, |site| {
 });
 
 on_both!(what_exists_is_said_to_exist, |site| {
-    assert_eq!(
-        fs::create_dir(site.view("plain/1")).unwrap_err().raw_os_error(),
-        Some(17),
-        "EEXIST, as on any other"
-    );
+    assert_eq!(fs::create_dir(site.view("plain/1")).unwrap_err().raw_os_error(), Some(17), "EEXIST, as on any other");
 });
 
 on_both!(a_file_is_no_terminal, |site| {

@@ -56,10 +56,7 @@ on_both!(the_way_to_the_export_is_shown, |site| {
     let names: Vec<_> = compare::names(view).into_iter().collect();
     assert_eq!(names, [first], "the root shows the way to the export and nothing else");
     let above = site.view("").parent().unwrap().to_owned();
-    assert_eq!(
-        compare::names(&above).into_iter().collect::<Vec<_>>(),
-        [OsStr::new("source")]
-    );
+    assert_eq!(compare::names(&above).into_iter().collect::<Vec<_>>(), [OsStr::new("source")]);
     let neighbour = fs::metadata(above.join("run")).unwrap_err();
     assert_eq!(neighbour.raw_os_error(), Some(2), "what is not exported does not exist");
 });

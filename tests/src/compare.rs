@@ -46,12 +46,7 @@ pub fn names(directory: &Path) -> BTreeSet<OsString> {
     let listed = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let listed: Vec<OsString> = listed.map(|entry| entry.expect("an entry").file_name()).collect();
     let names: BTreeSet<OsString> = listed.iter().cloned().collect();
-    assert_eq!(
-        names.len(),
-        listed.len(),
-        "{} names something twice",
-        directory.display()
-    );
+    assert_eq!(names.len(), listed.len(), "{} names something twice", directory.display());
     names
 }
 
@@ -64,11 +59,7 @@ pub fn attributes(source: &Path, view: &Path) {
     let of = |path: &Path| {
         let known = fs::symlink_metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let kind = known.file_type();
-        let rdev = if kind.is_char_device() || kind.is_block_device() {
-            known.rdev()
-        } else {
-            0
-        };
+        let rdev = if kind.is_char_device() || kind.is_block_device() { known.rdev() } else { 0 };
         [
             ("mode", i64::from(known.mode())),
             ("nlink", known.nlink().cast_signed()),
@@ -110,4 +101,58 @@ pub fn same(source: &[u8], view: &[u8], path: &Path) {
     assert_eq!(source.len(), view.len(), "length of {}", path.display());
     let different = source.iter().zip(view).position(|(a, b)| a != b);
     assert_eq!(different, None, "first different byte of {}", path.display());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    /// Two equal directories, one of which `change` then makes different.
+    fn differ(change: impl FnOnce(&Path)) -> bool {
+        let base = tempfile::tempdir().unwrap();
+        let (source, view) = (base.path().join("source"), base.path().join("view"));
+        fs::create_dir(&source).unwrap();
+        fs::write(source.join("file"), "text").unwrap();
+        symlink("file", source.join("link")).unwrap();
+        // The same inode under two names is equal in every attribute.
+        fs::create_dir(&view).unwrap();
+        fs::hard_link(source.join("file"), view.join("file")).unwrap();
+        change(&view);
+        catch_unwind(|| {
+            assert_eq!(names(&source), names(&view));
+            for name in names(&source) {
+                attributes(&source.join(&name), &view.join(&name));
+                bytes(&source.join(&name), &view.join(&name));
+            }
+        })
+        .is_err()
+    }
+
+    #[test]
+    fn every_difference_is_found() {
+        let link = |view: &Path| fs::hard_link(view.join("../source/link"), view.join("link")).unwrap();
+        assert!(!differ(link), "nothing differs");
+        assert!(differ(|_| {}), "a name is missing");
+        let copied = |view: &Path| {
+            link(view);
+            fs::remove_file(view.join("file")).unwrap();
+            fs::copy(view.join("../source/file"), view.join("file")).unwrap();
+        };
+        assert!(differ(copied), "another inode");
+        let mode = |view: &Path| {
+            copied(view);
+            fs::set_permissions(view.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+        };
+        assert!(differ(mode), "another mode");
+    }
+
+    #[test]
+    fn the_first_different_byte_is_found() {
+        assert!(catch_unwind(|| same(b"abc", b"abd", Path::new("x"))).is_err());
+        assert!(catch_unwind(|| same(b"abc", b"ab", Path::new("x"))).is_err());
+        same(b"abc", b"abc", Path::new("x"));
+    }
 }

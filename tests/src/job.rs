@@ -48,19 +48,12 @@ impl Sandbox {
     /// If they cannot be made.
     #[must_use]
     pub fn new() -> Self {
-        let base = tempfile::Builder::new()
-            .prefix("forebay-test-")
-            .tempdir()
-            .expect("a temporary directory");
+        let base = tempfile::Builder::new().prefix("forebay-test-").tempdir().expect("a temporary directory");
         for directory in ["source", "run"] {
             std::fs::create_dir(base.path().join(directory)).expect("a directory of the sandbox");
         }
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
-        Self {
-            base,
-            name: format!("test-{}-{number}", std::process::id()),
-            for_nobody: None,
-        }
+        Self { base, name: format!("test-{}-{number}", std::process::id()), for_nobody: None }
     }
 
     /// Fresh directories of the user `nobody`, who also runs the command. Needs root, who may become anybody.
@@ -83,10 +76,7 @@ impl Sandbox {
     /// The directory of all of it, as the kernel names it.
     #[must_use]
     pub fn base(&self) -> PathBuf {
-        self.base
-            .path()
-            .canonicalize()
-            .unwrap_or_else(|_| self.base.path().to_owned())
+        self.base.path().canonicalize().unwrap_or_else(|_| self.base.path().to_owned())
     }
 
     /// What is exported.
@@ -123,10 +113,7 @@ impl Sandbox {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
             command.env_remove(name);
         }
-        command
-            .env("XDG_RUNTIME_DIR", self.runtime())
-            .env("LC_ALL", "C")
-            .current_dir(self.base());
+        command.env("XDG_RUNTIME_DIR", self.runtime()).env("LC_ALL", "C").current_dir(self.base());
     }
 
     /// `up` with the job's name, and what comes of it.
@@ -138,22 +125,10 @@ impl Sandbox {
     /// Everything of this sandbox's job that is still there: mounts, processes, files.
     #[must_use]
     pub fn left(&self) -> Vec<String> {
-        let mut left: Vec<String> = self
-            .mounts()
-            .into_iter()
-            .map(|mount| format!("mount {mount}"))
-            .collect();
-        left.extend(
-            self.processes()
-                .into_iter()
-                .map(|pid| format!("process {pid}: {}", command_line(pid))),
-        );
+        let mut left: Vec<String> = self.mounts().into_iter().map(|mount| format!("mount {mount}")).collect();
+        left.extend(self.processes().into_iter().map(|pid| format!("process {pid}: {}", command_line(pid))));
         for directory in [self.runtime(), self.view()] {
-            left.extend(
-                files_below(&directory)
-                    .into_iter()
-                    .map(|path| format!("file {}", path.display())),
-            );
+            left.extend(files_below(&directory).into_iter().map(|path| format!("file {}", path.display())));
         }
         left
     }
@@ -164,10 +139,7 @@ impl Sandbox {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let base = self.base().display().to_string();
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-        points
-            .filter(|point| point.starts_with(&base))
-            .map(str::to_owned)
-            .collect()
+        points.filter(|point| point.starts_with(&base)).map(str::to_owned).collect()
     }
 
     /// Live processes of this sandbox: those that carry the job's name among their arguments, or that were given the
@@ -196,10 +168,7 @@ fn live_processes() -> Vec<u32> {
 
 fn environment(pid: u32) -> Vec<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    bytes
-        .split(|&byte| byte == 0)
-        .map(|variable| String::from_utf8_lossy(variable).into_owned())
-        .collect()
+    bytes.split(|&byte| byte == 0).map(|variable| String::from_utf8_lossy(variable).into_owned()).collect()
 }
 
 impl Default for Sandbox {
@@ -227,13 +196,7 @@ pub fn binary() -> PathBuf {
 #[must_use]
 pub fn as_nobody(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
-    command
-        .args([
-            format!("--reuid={NOBODY}"),
-            format!("--regid={NOBODY}"),
-            "--clear-groups".to_owned(),
-        ])
-        .arg(program);
+    command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]).arg(program);
     command
 }
 
@@ -245,11 +208,7 @@ fn command_line(pid: u32) -> String {
 /// A process that has ended and that nobody has waited for is not alive.
 fn is_alive(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    status
-        .rsplit(") ")
-        .next()
-        .and_then(|rest| rest.chars().next())
-        .is_some_and(|state| !"ZX".contains(state))
+    status.rsplit(") ").next().and_then(|rest| rest.chars().next()).is_some_and(|state| !"ZX".contains(state))
 }
 
 /// Everything but directories, which may stay when somebody else made them.
@@ -302,35 +261,15 @@ impl Job {
     #[track_caller]
     pub fn up(sandbox: Sandbox, arguments: &[&OsStr]) -> Self {
         let started = sandbox.up(arguments);
-        assert!(
-            started.status.success(),
-            "up ended with {}: {}",
-            started.status,
-            started.stderr
-        );
-        let mut job = Self {
-            sandbox,
-            views: vec![],
-            pids: vec![],
-            down: false,
-        };
+        assert!(started.status.success(), "up ended with {}: {}", started.status, started.stderr);
+        let mut job = Self { sandbox, views: vec![], pids: vec![], down: false };
         let status = job.status();
         let nodes = status["nodes"].as_array().expect("status has nodes");
-        job.views = nodes
-            .iter()
-            .map(|node| node["view"].as_str().expect("a node has a view").into())
-            .collect();
-        let pid = |node: &Value| {
-            node["pid"]
-                .as_u64()
-                .and_then(|pid| u32::try_from(pid).ok())
-                .expect("a node has a pid")
-        };
+        job.views = nodes.iter().map(|node| node["view"].as_str().expect("a node has a view").into()).collect();
+        let pid =
+            |node: &Value| node["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a node has a pid");
         job.pids = nodes.iter().map(pid).collect();
-        assert!(
-            nodes.iter().all(|node| node["state"] == "ready"),
-            "all are ready when up returns: {status:#}"
-        );
+        assert!(nodes.iter().all(|node| node["state"] == "ready"), "all are ready when up returns: {status:#}");
         job
     }
 
@@ -362,11 +301,7 @@ impl Job {
     #[must_use]
     #[track_caller]
     pub fn command(&self, name: &str, arguments: &[&OsStr]) -> Finished {
-        run(self
-            .sandbox
-            .command()
-            .args([name, "--job", &self.sandbox.name])
-            .args(arguments))
+        run(self.sandbox.command().args([name, "--job", &self.sandbox.name]).args(arguments))
     }
 
     /// `forebay status --json`.
@@ -405,24 +340,14 @@ impl Job {
             std::thread::sleep(Duration::from_millis(5));
         }
         wrong.extend(self.sandbox.left());
-        wrong.extend(
-            self.pids
-                .iter()
-                .filter(|&&pid| is_alive(pid))
-                .map(|pid| format!("daemon {pid}")),
-        );
+        wrong.extend(self.pids.iter().filter(|&&pid| is_alive(pid)).map(|pid| format!("daemon {pid}")));
         self.clean();
         wrong
     }
 
     /// So that one failure is no failure of the tests after it.
     fn clean(&self) {
-        for pid in self
-            .pids
-            .iter()
-            .chain(&self.sandbox.processes())
-            .filter(|&&pid| is_alive(pid))
-        {
+        for pid in self.pids.iter().chain(&self.sandbox.processes()).filter(|&&pid| is_alive(pid)) {
             kill(*pid);
         }
         for mount in self.sandbox.mounts().iter().rev() {
@@ -458,11 +383,36 @@ impl Drop for Job {
         if !left.is_empty() {
             let message = format!("left behind: {left:#?}");
             // A second panic would end the whole suite; the first one is told already.
-            if std::thread::panicking() {
-                eprintln!("{message}")
-            } else {
-                panic!("{message}")
-            }
+            if std::thread::panicking() { eprintln!("{message}") } else { panic!("{message}") }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_found() {
+        let sandbox = Sandbox::new();
+        assert_eq!(sandbox.left(), Vec::<String>::new());
+        std::fs::create_dir_all(sandbox.view().join("3")).expect("a directory");
+        assert_eq!(sandbox.left(), Vec::<String>::new(), "directories may stay");
+        std::fs::write(sandbox.runtime().join("socket"), "").expect("a file");
+        let mut waiting = Command::new("sh");
+        waiting.args(["-c", "read line", &sandbox.name]).stdin(std::process::Stdio::piped());
+        let mut waiting = waiting.spawn().expect("a process");
+        let left = sandbox.left();
+        assert!(left.iter().any(|what| what.starts_with("file") && what.ends_with("socket")), "{left:?}");
+        assert!(left.iter().any(|what| what.starts_with("process")), "{left:?}");
+        let _ = waiting.kill();
+        let _ = waiting.wait();
+    }
+
+    #[test]
+    fn sandboxes_do_not_meet() {
+        let (one, other) = (Sandbox::new(), Sandbox::new());
+        assert_ne!(one.name, other.name);
+        assert_ne!(one.base(), other.base());
     }
 }

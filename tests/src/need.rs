@@ -51,10 +51,7 @@ fn in_path(name: &str) -> bool {
 /// # Panics
 /// With `CI=true`, where nothing may be skipped.
 pub fn skip(reason: &str) {
-    assert!(
-        std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-        "must not be skipped with CI=true: {reason}"
-    );
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "must not be skipped with CI=true: {reason}");
     println!("skipped: {reason}");
 }
 

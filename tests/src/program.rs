@@ -43,13 +43,7 @@ impl Finished {
     #[must_use]
     #[track_caller]
     pub fn good(self) -> Self {
-        assert!(
-            self.status.success(),
-            "{}: {}\n{}",
-            self.status,
-            self.stderr,
-            self.text()
-        );
+        assert!(self.status.success(), "{}: {}\n{}", self.status, self.stderr, self.text());
         self
     }
 }
@@ -61,13 +55,8 @@ impl Finished {
 #[track_caller]
 pub fn run(command: &mut Command) -> Finished {
     let named = format!("{command:?}");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{named} cannot be run: {error}"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{named} cannot be run: {error}"));
     let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
     let status = wait(&mut child).unwrap_or_else(|| panic!("{named} takes longer than {DEADLINE:?}"));
     // A daemon that holds the pipe after its starter has ended would hang the reader: it must not.

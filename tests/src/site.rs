@@ -87,11 +87,7 @@ impl Site {
     pub fn source(&self, path: impl AsRef<Path>) -> PathBuf {
         // Joining nothing would add a slash.
         let (root, path) = (self.job.sandbox.source(), path.as_ref());
-        if path.as_os_str().is_empty() {
-            root
-        } else {
-            root.join(path)
-        }
+        if path.as_os_str().is_empty() { root } else { root.join(path) }
     }
 
     /// The same file in the view.

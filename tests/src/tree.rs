@@ -150,22 +150,13 @@ impl Tree {
 
     fn times(&self) {
         let directory = self.directory("times");
-        let times = [
-            (0, 0),
-            (1, 1),
-            (1_700_000_000, 999_999_999),
-            (-1, 5),
-            (-2_000_000_000, 123_456_789),
-            (7_258_118_400, 7),
-        ];
+        let times =
+            [(0, 0), (1, 1), (1_700_000_000, 999_999_999), (-1, 5), (-2_000_000_000, 123_456_789), (7_258_118_400, 7)];
         for (tv_sec, tv_nsec) in times {
             let path = directory.join(format!("{tv_sec}.{tv_nsec}"));
             write(&path, b"time");
             let time = Timespec { tv_sec, tv_nsec };
-            let times = Timestamps {
-                last_access: time,
-                last_modification: time,
-            };
+            let times = Timestamps { last_access: time, last_modification: time };
             rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty()).expect("a time");
         }
     }
@@ -198,10 +189,7 @@ impl Tree {
         executable(&directory.join("script"), "#!/bin/sh\necho script \"$@\"\n");
         // A view shows the source at its own path below it: below `view` itself on one node, below its rank on several.
         for rank in ["", "6"] {
-            let shown = view
-                .join(rank)
-                .join(directory.strip_prefix("/").unwrap_or(&directory))
-                .join("sh");
+            let shown = view.join(rank).join(directory.strip_prefix("/").unwrap_or(&directory)).join("sh");
             executable(
                 &directory.join(format!("script-by-view{rank}")),
                 &format!("#!{}\necho by view \"$@\"\n", shown.display()),
@@ -210,10 +198,7 @@ impl Tree {
         for level in ["include", "include/deep"] {
             fs::create_dir(directory.join(level)).expect("a directory");
         }
-        write(
-            &directory.join("include/first.h"),
-            b"#include \"deep/second.h\"\n#define FIRST SECOND\n",
-        );
+        write(&directory.join("include/first.h"), b"#include \"deep/second.h\"\n#define FIRST SECOND\n");
         write(&directory.join("include/deep/second.h"), b"#define SECOND 42\n");
     }
 }
@@ -274,5 +259,28 @@ fn executable(path: &Path, text: &str) {
 pub fn fill(directory: &Path, prefix: &str, count: usize) {
     for index in 0..count {
         File::create(directory.join(format!("{prefix}{index:06}"))).expect("an empty file");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_differ_from_place_to_place_and_file_to_file() {
+        let bytes = contents(3 * CHUNK_BYTES + 17);
+        assert_eq!(bytes.len(), 3 * CHUNK_BYTES + 17);
+        assert_ne!(bytes[..CHUNK_BYTES], bytes[CHUNK_BYTES..2 * CHUNK_BYTES]);
+        assert_ne!(bytes[..100], contents(CHUNK_BYTES)[..100]);
+        assert_eq!(contents(4097), contents(4097));
+    }
+
+    #[test]
+    fn everything_odd_is_there() {
+        let base = tempfile::tempdir().expect("a directory");
+        let _tree = Tree::build(base.path(), Path::new("/nowhere"));
+        assert_eq!(fs::metadata(base.path().join("sparse/big")).expect("a file").len(), BIG_BYTES);
+        assert!(fs::read_dir(base.path().join("names")).expect("a directory").count() > 260);
+        assert_eq!(fs::read_link(base.path().join("links/long")).expect("a link").as_os_str().len(), 4000);
     }
 }

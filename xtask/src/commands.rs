@@ -34,19 +34,12 @@ fn check_call(call: &str, commands: &BTreeSet<String>, options: &BTreeSet<String
     let own = call.split(" -- ").next().unwrap_or(call);
     let mut words = own.split_whitespace().skip(1);
     let command = words.clone().find(|word| !word.starts_with('-'));
-    if let Some(command) = command
-        .filter(|word| is_command(word))
-        .filter(|word| !commands.contains(*word))
-    {
+    if let Some(command) = command.filter(|word| is_command(word)).filter(|word| !commands.contains(*word)) {
         say(format!("there is no command `forebay {command}`"));
     }
     let known = |name: &str| EVERYWHERE.contains(&name) || options.contains(name);
     let named = words.by_ref().filter_map(|word| word.strip_prefix("--"));
-    let names = named.map(|word| {
-        word.split(|c: char| !(c.is_alphanumeric() || c == '-'))
-            .next()
-            .unwrap_or_default()
-    });
+    let names = named.map(|word| word.split(|c: char| !(c.is_alphanumeric() || c == '-')).next().unwrap_or_default());
     for name in names.filter(|name| !name.is_empty() && !known(name)) {
         say(format!("there is no option `--{name}`"));
     }
@@ -72,12 +65,7 @@ fn code_lines(text: &str) -> Vec<(usize, String)> {
             }
             going_on = more.is_some();
         } else {
-            lines.extend(
-                line.split('`')
-                    .skip(1)
-                    .step_by(2)
-                    .map(|code| (index + 1, code.to_owned())),
-            );
+            lines.extend(line.split('`').skip(1).step_by(2).map(|code| (index + 1, code.to_owned())));
         }
     }
     lines
@@ -89,16 +77,10 @@ fn calls(line: &str) -> Vec<String> {
     let ends = [" | ", " && ", " || ", "; ", " > ", " #", " & "];
     let mut parts = vec![line.to_owned()];
     for end in ends {
-        parts = parts
-            .iter()
-            .flat_map(|part| part.split(end).map(str::to_owned).collect::<Vec<_>>())
-            .collect();
+        parts = parts.iter().flat_map(|part| part.split(end).map(str::to_owned).collect::<Vec<_>>()).collect();
     }
     let is_call = |part: &String| {
-        let program = part
-            .split_whitespace()
-            .find(|word| !word.contains('='))
-            .unwrap_or_default();
+        let program = part.split_whitespace().find(|word| !word.contains('=')).unwrap_or_default();
         program == "forebay" || program.ends_with("/forebay")
     };
     let from_program = |part: String| part[part.find("forebay").unwrap_or(0)..].to_owned();
@@ -122,9 +104,7 @@ fn subcommands(text: &str, source: &Source) -> Vec<String> {
     let code = &source.code;
     let mut found = vec![];
     for (derive, _) in code.match_indices("Subcommand").filter(|&(at, _)| in_derive(code, at)) {
-        let Some(open) = code[derive..]
-            .find("enum ")
-            .and_then(|at| Some(derive + at + code[derive + at..].find('{')?))
+        let Some(open) = code[derive..].find("enum ").and_then(|at| Some(derive + at + code[derive + at..].find('{')?))
         else {
             continue;
         };
@@ -160,10 +140,7 @@ fn in_derive(code: &str, at: usize) -> bool {
 
 /// Names given by `#[command(name = "...")]`.
 fn renamed(text: &str) -> Vec<String> {
-    let named = text
-        .split("#[command(")
-        .skip(1)
-        .filter_map(|rest| rest.split_once("name = \"")?.1.split('"').next());
+    let named = text.split("#[command(").skip(1).filter_map(|rest| rest.split_once("name = \"")?.1.split('"').next());
     named.map(str::to_owned).collect()
 }
 
@@ -191,10 +168,7 @@ mod tests {
     );
 
     fn messages(text: &str) -> Vec<String> {
-        check(&Tree::made_of(&[("README.md", text), CLI]))
-            .into_iter()
-            .map(|finding| finding.message)
-            .collect()
+        check(&Tree::made_of(&[("README.md", text), CLI])).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
@@ -211,10 +185,7 @@ mod tests {
         assert!(messages(good).is_empty(), "{:?}", messages(good));
         assert_eq!(messages("`forebay gone`\n"), ["there is no command `forebay gone`"]);
         assert_eq!(messages("```\nforebay up && forebay gone\n```\n").len(), 1);
-        assert_eq!(
-            messages("```\nforebay up \\\n  --gone\n```\n"),
-            ["there is no option `--gone`"]
-        );
+        assert_eq!(messages("```\nforebay up \\\n  --gone\n```\n"), ["there is no option `--gone`"]);
     }
 
     #[test]

@@ -35,11 +35,7 @@ fn paths(file: &File) -> Vec<Finding> {
     for (line, text) in numbered(&file.text) {
         let own = |path: &&&str| text.match_indices(**path).any(|(at, _)| starts_path(&text[..at]));
         for path in MACHINE_PATHS.iter().filter(own) {
-            findings.push(Finding::new(
-                &file.path,
-                line,
-                format!("`{path}` is a path of one machine"),
-            ));
+            findings.push(Finding::new(&file.path, line, format!("`{path}` is a path of one machine")));
         }
     }
     findings
@@ -53,39 +49,24 @@ fn starts_path(before: &str) -> bool {
 fn notes(file: &File) -> Vec<Finding> {
     let noted = |(line, text): (usize, &str)| {
         let (_, word) = words(text).find(|(_, word)| NOTES.contains(word))?;
-        Some(Finding::new(
-            &file.path,
-            line,
-            format!("`{word}`: do it, or say what is and why"),
-        ))
+        Some(Finding::new(&file.path, line, format!("`{word}`: do it, or say what is and why")))
     };
     numbered(&file.text).filter_map(noted).collect()
 }
 
 fn macros(file: &File) -> Vec<Finding> {
     let Some(source) = &file.source else { return vec![] };
-    let uses = source
-        .words()
-        .filter(|&(at, word)| MACROS.contains(&word) && source.code[at + word.len()..].starts_with('!'));
-    uses.map(|(at, word)| {
-        Finding::new(
-            &file.path,
-            source.line_of(at),
-            format!("`{word}!` is not for committed code"),
-        )
-    })
-    .collect()
+    let uses =
+        source.words().filter(|&(at, word)| MACROS.contains(&word) && source.code[at + word.len()..].starts_with('!'));
+    uses.map(|(at, word)| Finding::new(&file.path, source.line_of(at), format!("`{word}!` is not for committed code")))
+        .collect()
 }
 
 fn other_words(file: &File) -> Vec<Finding> {
     let said = |(line, text): (usize, &str)| {
         let text = text.to_lowercase();
         let (word, ours) = OTHER_WORDS.iter().find(|(word, _)| text.contains(word))?;
-        Some(Finding::new(
-            &file.path,
-            line,
-            format!("`{word}`: the word is `{ours}`"),
-        ))
+        Some(Finding::new(&file.path, line, format!("`{word}`: the word is `{ours}`")))
     };
     numbered(&file.text).filter_map(said).collect()
 }
@@ -99,48 +80,30 @@ mod tests {
     use super::*;
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        check(&Tree::made_of(&[(path, text)]))
-            .into_iter()
-            .map(|finding| finding.line)
-            .collect()
+        check(&Tree::made_of(&[(path, text)])).into_iter().map(|finding| finding.line).collect()
     }
 
     #[test]
     fn finds_paths_of_one_machine() {
-        let text = format!(
-            "cd {}x\nVIEW{}a\n/scratch{}b\n",
-            MACHINE_PATHS[0], MACHINE_PATHS[1], MACHINE_PATHS[1]
-        );
+        let text = format!("cd {}x\nVIEW{}a\n/scratch{}b\n", MACHINE_PATHS[0], MACHINE_PATHS[1], MACHINE_PATHS[1]);
         assert_eq!(lines("docs/a.md", &text), [1]);
         assert_eq!(lines("Makefile", &format!("a = \"{}me\"\n", MACHINE_PATHS[2])), [1]);
     }
 
     #[test]
     fn finds_notes_anywhere() {
-        let text = format!(
-            "# {}: later\nmktemp a.{}{}\nx {}\n",
-            NOTES[0], NOTES[2], NOTES[2], NOTES[1]
-        );
+        let text = format!("# {}: later\nmktemp a.{}{}\nx {}\n", NOTES[0], NOTES[2], NOTES[2], NOTES[1]);
         assert_eq!(lines("benches/a.sh", &text), [1, 3]);
     }
 
     #[test]
     fn one_word_a_thing() {
-        assert_eq!(
-            lines(
-                "docs/a.md",
-                &format!("A {} is read.\nA backing file system is.\n", OTHER_WORDS[0].0)
-            ),
-            [1]
-        );
+        assert_eq!(lines("docs/a.md", &format!("A {} is read.\nA backing file system is.\n", OTHER_WORDS[0].0)), [1]);
     }
 
     #[test]
     fn finds_macros_in_code_only() {
-        let text = format!(
-            "// {0}!()\nfn f() {{ {0}!(\"x\"); }}\nlet dbg = 1; dbg!(dbg);\n",
-            MACROS[1]
-        );
+        let text = format!("// {0}!()\nfn f() {{ {0}!(\"x\"); }}\nlet dbg = 1; dbg!(dbg);\n", MACROS[1]);
         assert_eq!(lines("crates/a/src/a.rs", &text), [2, 3]);
     }
 }

@@ -19,30 +19,18 @@ struct Place {
 }
 
 const fn core(krate: &'static str, knows: &'static [&'static str]) -> Place {
-    Place {
-        krate,
-        knows,
-        core: true,
-    }
+    Place { krate, knows, core: true }
 }
 
 const fn shell(krate: &'static str) -> Place {
-    Place {
-        krate,
-        knows: &["types", "wire", "body"],
-        core: false,
-    }
+    Place { krate, knows: &["types", "wire", "body"], core: false }
 }
 
 const PLACES: [Place; 10] = [
     core("types", &[]),
     core("wire", &["types"]),
     // Not core: it holds the one lock that readers and writers of a body share.
-    Place {
-        krate: "body",
-        knows: &["types", "wire"],
-        core: false,
-    },
+    Place { krate: "body", knows: &["types", "wire"], core: false },
     core("overlay", &["types", "wire"]),
     core("cache", &["types", "wire"]),
     core("node", &["types", "wire", "overlay", "cache"]),
@@ -136,18 +124,14 @@ fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
         }
         _ => None,
     };
-    let wrong = dependencies(&manifest, place.core)
-        .into_iter()
-        .filter_map(|name| why_not(&name));
+    let wrong = dependencies(&manifest, place.core).into_iter().filter_map(|name| why_not(&name));
     wrong.map(|message| Finding::new(&file.path, 1, message)).collect()
 }
 
 /// Names of the dependencies of a manifest, for every target.
 fn dependencies(manifest: &toml::Table, with_dev: bool) -> BTreeSet<String> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
-    let of_targets = targets
-        .into_iter()
-        .flat_map(|targets| targets.values().filter_map(toml::Value::as_table));
+    let of_targets = targets.into_iter().flat_map(|targets| targets.values().filter_map(toml::Value::as_table));
     let kinds: &[&str] = if with_dev {
         &["dependencies", "build-dependencies", "dev-dependencies"]
     } else {
@@ -167,10 +151,7 @@ fn dependencies(manifest: &toml::Table, with_dev: bool) -> BTreeSet<String> {
 
 /// Every core crate carries the same lints: those of `types`.
 fn check_lints(tree: &Tree, krate: &str) -> Option<Finding> {
-    let lints = |krate: &str| {
-        tree.get(&format!("crates/{krate}/clippy.toml"))
-            .map(|file| file.text.as_str())
-    };
+    let lints = |krate: &str| tree.get(&format!("crates/{krate}/clippy.toml")).map(|file| file.text.as_str());
     tree.get(&format!("crates/{krate}/Cargo.toml"))?;
     let message = "core crates have one clippy.toml: link it to crates/types/clippy.toml";
     let differs = lints(krate).is_none() || lints(krate) != lints("types");
@@ -204,20 +185,13 @@ fn std_paths(code: &str) -> Vec<(usize, String)> {
 /// Takes a `use` tree apart; stops at what belongs to none. Returns what is left after it.
 fn expand<'a>(prefix: &str, text: &'a str, found: &mut impl FnMut(String)) -> &'a str {
     let text = text.trim_start();
-    let len = text
-        .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '*'))
-        .unwrap_or(text.len());
-    let path = if prefix.is_empty() {
-        text[..len].to_owned()
-    } else {
-        format!("{prefix}::{}", &text[..len])
-    };
+    let len = text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '*')).unwrap_or(text.len());
+    let path = if prefix.is_empty() { text[..len].to_owned() } else { format!("{prefix}::{}", &text[..len]) };
     let rest = text[len..].trim_start();
     let Some(rest) = rest.strip_prefix("::") else {
         found(path);
-        let renamed = rest
-            .strip_prefix("as ")
-            .map(|name| name.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'));
+        let renamed =
+            rest.strip_prefix("as ").map(|name| name.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'));
         return renamed.unwrap_or(rest);
     };
     let Some(mut rest) = rest.trim_start().strip_prefix('{') else {
@@ -245,10 +219,7 @@ mod tests {
     use super::*;
 
     fn messages(files: &[(&str, &str)]) -> Vec<String> {
-        check(&Tree::made_of(files))
-            .into_iter()
-            .map(|finding| finding.message)
-            .collect()
+        check(&Tree::made_of(files)).into_iter().map(|finding| finding.message).collect()
     }
 
     fn manifest(krate: &str, text: &str) -> Vec<String> {
@@ -260,44 +231,22 @@ mod tests {
     #[test]
     fn core_knows_core_below_it() {
         assert!(manifest("node", "[dependencies]\nforebay-cache.workspace = true\nbytes = \"1\"").is_empty());
-        assert_eq!(
-            manifest("cache", "[dependencies]\nforebay-node.workspace = true"),
-            ["`cache` may not know `node`"]
-        );
-        assert_eq!(
-            manifest("cache", "[dependencies]\nforebay-fuse = { path = \"../fuse\" }").len(),
-            1
-        );
+        assert_eq!(manifest("cache", "[dependencies]\nforebay-node.workspace = true"), ["`cache` may not know `node`"]);
+        assert_eq!(manifest("cache", "[dependencies]\nforebay-fuse = { path = \"../fuse\" }").len(), 1);
     }
 
     #[test]
     fn core_does_no_io() {
         assert_eq!(manifest("overlay", "[dependencies]\ntokio.workspace = true").len(), 1);
-        assert_eq!(
-            manifest(
-                "overlay",
-                "[dev-dependencies]\nx = { package = \"rustix\", version = \"1\" }"
-            )
-            .len(),
-            1
-        );
-        assert_eq!(
-            manifest("overlay", "[target.'cfg(unix)'.dependencies]\nlibc = \"0.2\"").len(),
-            1
-        );
+        assert_eq!(manifest("overlay", "[dev-dependencies]\nx = { package = \"rustix\", version = \"1\" }").len(), 1);
+        assert_eq!(manifest("overlay", "[target.'cfg(unix)'.dependencies]\nlibc = \"0.2\"").len(), 1);
     }
 
     #[test]
     fn shells_know_neither_core_nor_each_other() {
         assert!(manifest("store", "[dependencies]\nforebay-body.workspace = true\nrustix = \"1\"").is_empty());
-        assert_eq!(
-            manifest("store", "[dependencies]\nforebay-transport.workspace = true").len(),
-            1
-        );
-        assert_eq!(
-            manifest("fuse", "[dependencies]\nforebay-cache.workspace = true").len(),
-            1
-        );
+        assert_eq!(manifest("store", "[dependencies]\nforebay-transport.workspace = true").len(), 1);
+        assert_eq!(manifest("fuse", "[dependencies]\nforebay-cache.workspace = true").len(), 1);
         assert_eq!(manifest("fuse", "[dependencies]\nforebay.workspace = true").len(), 1);
         assert!(manifest("fuse", "[dev-dependencies]\nforebay-store.workspace = true").is_empty());
     }
@@ -312,10 +261,7 @@ mod tests {
     fn core_crates_share_their_lints() {
         let types = ("crates/types/clippy.toml", "a");
         assert_eq!(messages(&[("crates/wire/Cargo.toml", ""), types]).len(), 1);
-        assert_eq!(
-            messages(&[("crates/wire/Cargo.toml", ""), types, ("crates/wire/clippy.toml", "b")]).len(),
-            1
-        );
+        assert_eq!(messages(&[("crates/wire/Cargo.toml", ""), types, ("crates/wire/clippy.toml", "b")]).len(), 1);
         assert!(messages(&[("crates/wire/Cargo.toml", ""), types, ("crates/wire/clippy.toml", "a")]).is_empty());
     }
 

@@ -41,12 +41,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         Err(error) => return vec![Finding::new(RATCHET, 1, error)],
     };
     let mut findings = against(&file_lengths(tree), &files, FILE_LINES_MAX, "split it by concern");
-    findings.extend(against(
-        &function_lengths(tree),
-        &functions,
-        FUNCTION_LINES_MAX,
-        "name its steps",
-    ));
+    findings.extend(against(&function_lengths(tree), &functions, FUNCTION_LINES_MAX, "name its steps"));
     findings
 }
 
@@ -66,11 +61,7 @@ fn against(measured: &Measures, listed: &Lengths, max: usize, advice: &str) -> V
         let allowed = listed.get(what).copied().unwrap_or(max);
         if lines > max && lines > allowed {
             let path = what.split("::").next().unwrap_or(what);
-            findings.push(Finding::new(
-                path,
-                line,
-                format!("{what} has {lines} lines, {allowed} allowed; {advice}"),
-            ));
+            findings.push(Finding::new(path, line, format!("{what} has {lines} lines, {allowed} allowed; {advice}")));
         }
     }
     for (what, &allowed) in listed {
@@ -93,13 +84,8 @@ fn tightened(measured: &Measures, listed: Lengths, max: usize) -> Lengths {
 
 fn file_lengths(tree: &Tree) -> Measures {
     let product = tree.rust().filter(|(file, _)| !file.is_test());
-    let measure = |source: &Source| Measured {
-        lines: source.product_lines(),
-        line: 1,
-    };
-    product
-        .map(|(file, source)| (file.path.clone(), measure(source)))
-        .collect()
+    let measure = |source: &Source| Measured { lines: source.product_lines(), line: 1 };
+    product.map(|(file, source)| (file.path.clone(), measure(source))).collect()
 }
 
 /// By path and name; of functions with one name in a file the longest counts.
@@ -109,10 +95,7 @@ fn function_lengths(tree: &Tree) -> Measures {
         for function in source.functions() {
             let longest = lengths.entry(format!("{path}::{}", function.name)).or_default();
             if function.lines > longest.lines {
-                *longest = Measured {
-                    lines: function.lines,
-                    line: function.line,
-                };
+                *longest = Measured { lines: function.lines, line: function.line };
             }
         }
     }
@@ -120,10 +103,8 @@ fn function_lengths(tree: &Tree) -> Measures {
 }
 
 fn parse(text: &str) -> Result<(Lengths, Lengths), String> {
-    let table: BTreeMap<String, Lengths> = text
-        .parse::<toml::Table>()
-        .and_then(toml::Table::try_into)
-        .map_err(|error| error.to_string())?;
+    let table: BTreeMap<String, Lengths> =
+        text.parse::<toml::Table>().and_then(toml::Table::try_into).map_err(|error| error.to_string())?;
     if let Some(unknown) = table.keys().find(|key| *key != "files" && *key != "functions") {
         return Err(format!("`{unknown}` is no list; there are `files` and `functions`"));
     }
@@ -133,10 +114,7 @@ fn parse(text: &str) -> Result<(Lengths, Lengths), String> {
 
 fn render(files: &Lengths, functions: &Lengths) -> String {
     let list = |name: &str, lengths: &Lengths| {
-        let lines: String = lengths
-            .iter()
-            .map(|(what, lines)| format!("\"{what}\" = {lines}\n"))
-            .collect();
+        let lines: String = lengths.iter().map(|(what, lines)| format!("\"{what}\" = {lines}\n")).collect();
         format!("\n[{name}]\n{lines}")
     };
     format!("{RATCHET_HEAD}{}{}", list("files", files), list("functions", functions))
@@ -149,10 +127,8 @@ mod tests {
     fn tree(file_lines: usize, function_lines: usize, ratchet: &str) -> Tree {
         let body = "    x();\n".repeat(function_lines.saturating_sub(2));
         let function = format!("//! X.\nfn long() {{\n{body}}}\n");
-        let mut tree = Tree::made_of(&[
-            ("crates/a/src/f.rs", &function),
-            ("crates/a/src/l.rs", &"\n".repeat(file_lines)),
-        ]);
+        let mut tree =
+            Tree::made_of(&[("crates/a/src/f.rs", &function), ("crates/a/src/l.rs", &"\n".repeat(file_lines))]);
         tree.ratchet = ratchet.to_owned();
         tree
     }
@@ -193,19 +169,13 @@ mod tests {
     #[test]
     fn tightening_never_raises() {
         let listed = Lengths::from([("crates/a/src/l.rs".to_owned(), 501)]);
-        assert_eq!(
-            tightened(&file_lengths(&tree(900, 1, "")), listed.clone(), FILE_LINES_MAX),
-            listed
-        );
+        assert_eq!(tightened(&file_lengths(&tree(900, 1, "")), listed.clone(), FILE_LINES_MAX), listed);
     }
 
     #[test]
     fn tests_do_not_count_for_files() {
         let long = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(600));
-        let tree = Tree::made_of(&[
-            ("crates/a/src/a.rs", &long),
-            ("tests/semantics/b.rs", &"\n".repeat(600)),
-        ]);
+        let tree = Tree::made_of(&[("crates/a/src/a.rs", &long), ("tests/semantics/b.rs", &"\n".repeat(600))]);
         assert!(messages(&tree).is_empty());
     }
 

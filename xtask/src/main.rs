@@ -32,11 +32,7 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line, message: message.into() }
     }
 }
 

@@ -24,9 +24,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = vec![];
     let paths = tree.files.iter().map(|file| &file.path).chain(&tree.others);
     for path in paths {
-        let parts = path
-            .split('/')
-            .filter_map(|part| why_banned(part.split('.').find(|stem| !stem.is_empty())?));
+        let parts = path.split('/').filter_map(|part| why_banned(part.split('.').find(|stem| !stem.is_empty())?));
         findings.extend(parts.map(|why| Finding::new(path, 1, why)));
     }
     for (file, source) in tree.rust() {
@@ -88,16 +86,10 @@ mod tests {
         let tree = Tree::made_of(&[
             ("crates/cache/src/utils.rs", "//! X.\n"),
             ("crates/misc/src/lib.rs", "//! X.\n"),
-            (
-                "crates/node/src/lib.rs",
-                "//! X.\n\nstruct ReadManager;\n// a helper\nfn f() { let helper = 1; }\n",
-            ),
+            ("crates/node/src/lib.rs", "//! X.\n\nstruct ReadManager;\n// a helper\nfn f() { let helper = 1; }\n"),
             ("crates/node/data/x.txt", ""),
         ]);
-        let found: Vec<_> = check(&tree)
-            .into_iter()
-            .map(|finding| (finding.path, finding.line))
-            .collect();
+        let found: Vec<_> = check(&tree).into_iter().map(|finding| (finding.path, finding.line)).collect();
         let expected = [
             ("crates/cache/src/utils.rs", 1),
             ("crates/misc/src/lib.rs", 1),

@@ -30,18 +30,8 @@ pub struct Item<'a> {
     pub line: usize,
 }
 
-const ITEM_WORDS: [&str; 10] = [
-    "fn",
-    "struct",
-    "enum",
-    "union",
-    "trait",
-    "type",
-    "const",
-    "static",
-    "mod",
-    "macro_rules",
-];
+const ITEM_WORDS: [&str; 10] =
+    ["fn", "struct", "enum", "union", "trait", "type", "const", "static", "mod", "macro_rules"];
 
 impl Source {
     /// Takes `text` apart.
@@ -49,27 +39,15 @@ impl Source {
         let kinds = kinds(text.as_bytes());
         let blanked = |wanted: Kind| {
             let keep = |(index, byte): (usize, u8)| {
-                if kinds[index] == wanted || byte == b'\n' {
-                    byte
-                } else {
-                    b' '
-                }
+                if kinds[index] == wanted || byte == b'\n' { byte } else { b' ' }
             };
             let bytes: Vec<u8> = text.bytes().enumerate().map(keep).collect();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        let newlines = text
-            .bytes()
-            .enumerate()
-            .filter(|&(_, byte)| byte == b'\n')
-            .map(|(index, _)| index + 1);
+        let newlines = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(index, _)| index + 1);
         let line_starts = std::iter::once(0).chain(newlines).collect();
-        let mut source = Self {
-            code: blanked(Kind::Code),
-            comments: blanked(Kind::Comment),
-            line_starts,
-            tests: vec![],
-        };
+        let mut source =
+            Self { code: blanked(Kind::Code), comments: blanked(Kind::Comment), line_starts, tests: vec![] };
         source.tests = source.test_regions();
         source
     }
@@ -86,10 +64,8 @@ impl Source {
 
     /// Lines outside items under `#[cfg(test)]`.
     pub fn product_lines(&self) -> usize {
-        let in_tests = self
-            .tests
-            .iter()
-            .map(|region| self.line_of(region.end.saturating_sub(1)) + 1 - self.line_of(region.start));
+        let in_tests =
+            self.tests.iter().map(|region| self.line_of(region.end.saturating_sub(1)) + 1 - self.line_of(region.start));
         let total = self.line_starts.len() - 1;
         total.saturating_sub(in_tests.sum())
     }
@@ -112,11 +88,7 @@ impl Source {
             }
             let Some(end) = self.body_end(at) else { continue };
             let line = self.line_of(start);
-            functions.push(Function {
-                name: name.to_owned(),
-                line,
-                lines: self.line_of(end) + 1 - line,
-            });
+            functions.push(Function { name: name.to_owned(), line, lines: self.line_of(end) + 1 - line });
         }
         functions
     }
@@ -133,10 +105,7 @@ impl Source {
             let names = apart && ITEM_WORDS.contains(&keyword) && !ITEM_WORDS.contains(&name);
             names.then(|| (at, self.line_of(at)))
         };
-        let found: Vec<_> = words
-            .windows(2)
-            .filter_map(|pair| Some((named(pair)?, pair[1].1)))
-            .collect();
+        let found: Vec<_> = words.windows(2).filter_map(|pair| Some((named(pair)?, pair[1].1))).collect();
         found.into_iter().map(|((_, line), name)| Item { name, line }).collect()
     }
 
@@ -227,9 +196,7 @@ fn kinds(text: &[u8]) -> Vec<Kind> {
 /// The offset of `needle` in `text` from `from` on, or the text's end.
 fn find(text: &[u8], from: usize, needle: &[u8]) -> usize {
     let rest = text.get(from..).unwrap_or_default();
-    rest.windows(needle.len())
-        .position(|window| window == needle)
-        .map_or(text.len(), |index| from + index)
+    rest.windows(needle.len()).position(|window| window == needle).map_or(text.len(), |index| from + index)
 }
 
 fn block_comment(text: &[u8]) -> usize {
@@ -315,11 +282,7 @@ mod tests {
         let text = "trait T {\n    fn no_body(&self, a: [u8; 2]);\n    fn one(&self) -> bool { true }\n}\n\
                     fn three<const N: usize>(a: [u8; N]) -> u8\nwhere u8: Copy {\n}\n";
         let source = Source::of(text);
-        let found: Vec<_> = source
-            .functions()
-            .into_iter()
-            .map(|f| (f.name, f.line, f.lines))
-            .collect();
+        let found: Vec<_> = source.functions().into_iter().map(|f| (f.name, f.line, f.lines)).collect();
         assert_eq!(found, [("one".to_owned(), 3, 1), ("three".to_owned(), 5, 3)]);
     }
 
@@ -333,11 +296,7 @@ mod tests {
     fn leaves_tests_out() {
         let source = Source::of("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
         assert_eq!(source.product_lines(), 2);
-        let tested: Vec<_> = source
-            .words()
-            .filter(|&(at, _)| source.in_test(at))
-            .map(|(_, word)| word)
-            .collect();
+        let tested: Vec<_> = source.words().filter(|&(at, _)| source.in_test(at)).map(|(_, word)| word).collect();
         assert!(tested.contains(&"b") && !tested.contains(&"c"), "{tested:?}");
     }
 
@@ -357,9 +316,7 @@ mod tests {
 
     #[test]
     fn survives_what_is_no_rust() {
-        for text in [
-            "", "'", "\"", "/*", "r#\"", "b'", "fn", "fn f(", "'\\", "r", "{}}", "fn f() {",
-        ] {
+        for text in ["", "'", "\"", "/*", "r#\"", "b'", "fn", "fn f(", "'\\", "r", "{}}", "fn f() {"] {
             let source = Source::of(text);
             assert_eq!(source.code.len(), text.len());
             let _ = (source.functions(), source.items(), source.product_lines());

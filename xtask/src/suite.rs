@@ -24,9 +24,7 @@ struct Summary {
 
 /// Builds the command, runs every test with `arguments` for cargo, prints the summary.
 pub fn run(arguments: &[&str]) -> Result<bool, String> {
-    let built = cargo(&["build", "--package", "forebay"])
-        .status()
-        .map_err(|error| cannot_run(&error))?;
+    let built = cargo(&["build", "--package", "forebay"]).status().map_err(|error| cannot_run(&error))?;
     if !built.success() {
         return Err("the command does not build".to_owned());
     }
@@ -39,13 +37,7 @@ pub fn run(arguments: &[&str]) -> Result<bool, String> {
         .spawn()
         .map_err(|error| cannot_run(&error))?;
     let mut summary = Summary::default();
-    for line in child
-        .stdout
-        .take()
-        .map(BufReader::new)
-        .into_iter()
-        .flat_map(|output| output.split(b'\n'))
-    {
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(|output| output.split(b'\n')) {
         let line = line.map_err(|error| format!("the tests' output cannot be read: {error}"))?;
         let line = String::from_utf8_lossy(&line);
         if summary.take(&line) {
@@ -68,9 +60,7 @@ fn cannot_run(error: &std::io::Error) -> String {
 
 /// This program lies in `TARGET/debug/`, wherever cargo was told to build.
 fn target_directory() -> PathBuf {
-    let own = std::env::current_exe()
-        .ok()
-        .and_then(|path| Some(path.parent()?.parent()?.to_owned()));
+    let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.parent()?.to_owned()));
     own.unwrap_or_else(|| root().join("target"))
 }
 
@@ -92,10 +82,7 @@ impl Summary {
         let Some(test) = &mut self.hidden else {
             return !line.ends_with(" ... ok");
         };
-        if let Some(name) = line
-            .strip_prefix("---- ")
-            .and_then(|rest| rest.strip_suffix(" stdout ----"))
-        {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
             *test = name.to_owned();
         } else if let Some(reason) = line.strip_prefix("skipped: ") {
             let skipped = format!("{test}: {reason}");
@@ -121,11 +108,7 @@ impl Summary {
 
     fn line(&self) -> String {
         let passed = self.passed.saturating_sub(self.skipped.len());
-        format!(
-            "{passed} passed, {} failed, {} skipped",
-            self.failed,
-            self.skipped.len() + self.ignored
-        )
+        format!("{passed} passed, {} failed, {} skipped", self.failed, self.skipped.len() + self.ignored)
     }
 }
 
@@ -176,14 +159,8 @@ test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
         let shown: Vec<_> = OUTPUT.lines().filter(|line| summary.take(line)).collect();
         assert_eq!(summary.line(), "11 passed, 1 failed, 5 skipped");
         assert_eq!(summary.skipped, ["mount: no /dev/fuse"]);
-        assert!(
-            shown.contains(&"the reason") && shown.contains(&"test wrong ... FAILED"),
-            "{shown:?}"
-        );
-        assert!(
-            !shown.contains(&"chatter") && !shown.contains(&"test plain ... ok"),
-            "{shown:?}"
-        );
+        assert!(shown.contains(&"the reason") && shown.contains(&"test wrong ... FAILED"), "{shown:?}");
+        assert!(!shown.contains(&"chatter") && !shown.contains(&"test plain ... ok"), "{shown:?}");
     }
 
     #[test]

@@ -33,11 +33,7 @@ impl File {
     /// A file with its source taken apart if it is Rust.
     pub fn new(path: &str, text: &str) -> Self {
         let source = path.ends_with(".rs").then(|| Source::of(text));
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            source,
-        }
+        Self { path: path.to_owned(), text: text.to_owned(), source }
     }
 
     /// Whether the file belongs to tests as a whole.
@@ -68,10 +64,7 @@ impl Tree {
             .output()
             .map_err(|error| format!("git ls-files cannot be run: {error}"))?;
         if !listed.status.success() {
-            return Err(format!(
-                "git ls-files failed: {}",
-                String::from_utf8_lossy(&listed.stderr).trim()
-            ));
+            return Err(format!("git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr).trim()));
         }
         let mut tree = Self::default();
         for path in listed.stdout.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
@@ -115,10 +108,7 @@ impl Tree {
     #[cfg(test)]
     pub fn made_of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| File::new(path, text)).collect();
-        Self {
-            files,
-            ..Self::default()
-        }
+        Self { files, ..Self::default() }
     }
 }
 

@@ -15,23 +15,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = vec![];
     for (file, source) in tree.rust() {
         let allowed = file.krate().is_some_and(|krate| ALLOWED.contains(&krate));
-        let uses = source
-            .words()
-            .filter(|&(_, word)| word == "unsafe")
-            .map(|(at, _)| source.line_of(at));
+        let uses = source.words().filter(|&(_, word)| word == "unsafe").map(|(at, _)| source.line_of(at));
         for line in uses {
             if !allowed {
-                let message = format!(
-                    "`unsafe` is only for crates {}; use a safe interface",
-                    ALLOWED.join(", ")
-                );
+                let message = format!("`unsafe` is only for crates {}; use a safe interface", ALLOWED.join(", "));
                 findings.push(Finding::new(&file.path, line, message));
             } else if !is_justified(&file.text, source, line) {
-                findings.push(Finding::new(
-                    &file.path,
-                    line,
-                    "`unsafe` without a `// SAFETY:` comment above it",
-                ));
+                findings.push(Finding::new(&file.path, line, "`unsafe` without a `// SAFETY:` comment above it"));
             }
         }
     }
@@ -70,10 +60,7 @@ mod tests {
     use super::*;
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        check(&Tree::made_of(&[(path, text)]))
-            .into_iter()
-            .map(|finding| finding.line)
-            .collect()
+        check(&Tree::made_of(&[(path, text)])).into_iter().map(|finding| finding.line).collect()
     }
 
     #[test]

@@ -26,10 +26,7 @@ pub struct Client {
 
 impl Client {
     pub fn new(server: Arc<Model>) -> Self {
-        Self {
-            server,
-            cached: Mutex::default(),
-        }
+        Self { server, cached: Mutex::default() }
     }
 
     fn lookup(&self, directory: &Path, name: &[u8]) -> io::Result<Entry> {
@@ -40,42 +37,22 @@ impl Client {
         let attributes = attributes(&fs::symlink_metadata(&path)?);
         let ttl = self.server.ttl();
         let node = self.server.learn(path, &attributes);
-        Ok(Entry {
-            node,
-            generation: 0,
-            attributes,
-            entry_ttl: ttl,
-            attribute_ttl: ttl,
-        })
+        Ok(Entry { node, generation: 0, attributes, entry_ttl: ttl, attribute_ttl: ttl })
     }
 
     /// Whether the pages that the kernel has of a file are still those of the file.
     fn keeps_pages(&self, node: u64, path: &Path) -> io::Result<u32> {
         let mtime = attributes(&fs::metadata(path)?).mtime;
-        let before = self
-            .cached
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(node, mtime);
-        Ok(if before == Some(mtime) {
-            open_flag::KEEP_CACHE
-        } else {
-            0
-        })
+        let before = self.cached.lock().unwrap_or_else(PoisonError::into_inner).insert(node, mtime);
+        Ok(if before == Some(mtime) { open_flag::KEEP_CACHE } else { 0 })
     }
 
     /// The entries of a directory behind the first `offset`, with attributes (`plus`) or without.
     fn listing(&self, path: &Path, offset: u64, size: u32, plus: bool) -> io::Result<DirectoryBuffer> {
-        let mut names: Vec<_> = fs::read_dir(path)?
-            .map(|entry| Ok(entry?.file_name()))
-            .collect::<io::Result<_>>()?;
+        let mut names: Vec<_> = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
         names.sort_unstable();
         let mut buffer = DirectoryBuffer::new(size);
-        for (index, name) in names
-            .iter()
-            .enumerate()
-            .skip(usize::try_from(offset).unwrap_or(usize::MAX))
-        {
+        for (index, name) in names.iter().enumerate().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
             let entry = self.entry(path.join(name))?;
             let (ino, next, kind) = (entry.attributes.ino, index as u64 + 1, entry.attributes.kind());
             let fits = match plus {
@@ -105,18 +82,12 @@ impl Handler for Client {
         let (server, ttl) = (&self.server, self.server.ttl());
         let Some(path) = server.path(request.node) else {
             // Requests about no node at all (forgetting, interrupting) need no answer that means anything.
-            return if request.operation.wants_reply() {
-                reply.error(Errno::ESTALE)
-            } else {
-                reply.none()
-            };
+            return if request.operation.wants_reply() { reply.error(Errno::ESTALE) } else { reply.none() };
         };
         match request.operation {
             Operation::Lookup { name } => {
                 let found = self.lookup(&path, name);
-                server.metadata("lookup", 0, move || {
-                    answer(found, reply, |entry, reply| reply.entry(&entry))
-                });
+                server.metadata("lookup", 0, move || answer(found, reply, |entry, reply| reply.entry(&entry)));
             }
             Operation::Getattr { .. } => {
                 let found = fs::symlink_metadata(&path);
@@ -126,15 +97,11 @@ impl Handler for Client {
             }
             Operation::Readlink => {
                 let target = fs::read_link(&path).map(|target| target.into_os_string().into_vec());
-                server.metadata("readlink", 0, move || {
-                    answer(target, reply, |target, reply| reply.bytes(&target))
-                });
+                server.metadata("readlink", 0, move || answer(target, reply, |target, reply| reply.bytes(&target)));
             }
             Operation::Open { .. } => {
                 let flags = self.keeps_pages(request.node, &path);
-                server.metadata("open", 0, move || {
-                    answer(flags, reply, |flags, reply| reply.open(0, flags))
-                });
+                server.metadata("open", 0, move || answer(flags, reply, |flags, reply| reply.open(0, flags)));
             }
             Operation::Opendir { .. } => server.metadata("opendir", 0, move || reply.open(0, 0)),
             Operation::Readdir { offset, size, .. } => self.answer_listing(&path, (offset, size), false, reply),
@@ -142,15 +109,11 @@ impl Handler for Client {
             Operation::Read { offset, size, .. } => {
                 let contents = read(&path, offset, size as usize);
                 let bytes = contents.as_ref().map_or(0, Vec::len);
-                server.contents(bytes, move || {
-                    answer(contents, reply, |contents, reply| reply.bytes(&contents))
-                });
+                server.contents(bytes, move || answer(contents, reply, |contents, reply| reply.bytes(&contents)));
             }
             Operation::Statfs => {
                 let stat = rustix::fs::statvfs(&path).map_err(io::Error::from);
-                server.metadata("statfs", 0, move || {
-                    answer(stat, reply, |stat, reply| reply.statfs(&fs_stat(&stat)))
-                });
+                server.metadata("statfs", 0, move || answer(stat, reply, |stat, reply| reply.statfs(&fs_stat(&stat))));
             }
             Operation::Release { .. } | Operation::Releasedir { .. } | Operation::Destroy => reply.ok(),
             other if other.wants_reply() => reply.error(other.default_error()),
@@ -182,10 +145,7 @@ fn read(path: &Path, offset: u64, size: usize) -> io::Result<Vec<u8>> {
 }
 
 fn attributes(found: &fs::Metadata) -> Attributes {
-    let time = |seconds, nanos: i64| Timestamp {
-        seconds,
-        nanos: nanos as u32,
-    };
+    let time = |seconds, nanos: i64| Timestamp { seconds, nanos: nanos as u32 };
     Attributes {
         ino: found.ino(),
         size_bytes: found.size(),

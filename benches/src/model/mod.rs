@@ -42,12 +42,8 @@ pub struct Parameters {
 
 /// The same slowness as the GlusterFS test bed is given ([`crate::testbed::BUSY`]); 1 s is the default of its
 /// client, and of the order of those of NFS.
-pub const BUSY: Parameters = Parameters {
-    metadata_us: 2000,
-    at_once: 2,
-    link_bits_per_second: 1_000_000_000,
-    client_ttl_ms: 1000,
-};
+pub const BUSY: Parameters =
+    Parameters { metadata_us: 2000, at_once: 2, link_bits_per_second: 1_000_000_000, client_ttl_ms: 1000 };
 
 /// The server, shared by all its clients.
 pub struct Model {
@@ -73,22 +69,10 @@ impl Model {
     /// # Errors
     /// When the directory is not there or the timer cannot be started.
     pub fn new(directory: &Path, parameters: Parameters) -> anyhow::Result<Arc<Self>> {
-        let directory = directory
-            .canonicalize()
-            .with_context(|| format!("cannot serve {}", directory.display()))?;
-        let state = State {
-            queue: Queue::new(&parameters),
-            traffic: Traffic::default(),
-            paths: BTreeMap::new(),
-        };
+        let directory = directory.canonicalize().with_context(|| format!("cannot serve {}", directory.display()))?;
+        let state = State { queue: Queue::new(&parameters), traffic: Traffic::default(), paths: BTreeMap::new() };
         let timer = Timer::start().context("the model's timer")?;
-        Ok(Arc::new(Self {
-            directory,
-            parameters,
-            epoch: Instant::now(),
-            timer,
-            state: Mutex::new(state),
-        }))
+        Ok(Arc::new(Self { directory, parameters, epoch: Instant::now(), timer, state: Mutex::new(state) }))
     }
 
     /// What was asked and sent so far. `sent_bytes` counts file contents and listings.
@@ -110,17 +94,10 @@ impl Model {
             ..MountOptions::default()
         };
         let mount = mount(at, &options)?;
-        let options = SessionOptions {
-            no_open: false,
-            read_ahead_bytes: READ_AHEAD_BYTES,
-            ..Default::default()
-        };
+        let options = SessionOptions { no_open: false, read_ahead_bytes: READ_AHEAD_BYTES, ..Default::default() };
         let session = Session::start(mount.descriptor(), &options, Arc::new(Client::new(Arc::clone(self))))
             .context("the model's FUSE session")?;
-        Ok(ClientMount {
-            mount: Some(mount),
-            session,
-        })
+        Ok(ClientMount { mount: Some(mount), session })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -196,10 +173,7 @@ mod tests {
     fn can_mount() -> bool {
         let can = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok()
             && rustix::process::geteuid().is_root();
-        assert!(
-            can || std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "needs root and /dev/fuse"
-        );
+        assert!(can || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "needs root and /dev/fuse");
         if !can {
             eprintln!("skipped: needs root and /dev/fuse");
         }
@@ -221,23 +195,15 @@ mod tests {
         let client = model.mount(&at).unwrap();
         let start = Instant::now();
         assert_eq!(fs::read(at.join("below/link")).unwrap(), contents);
-        assert_eq!(
-            fs::metadata(at.join("below/none")).unwrap_err().kind(),
-            std::io::ErrorKind::NotFound
-        );
-        let mut names: Vec<_> = fs::read_dir(at.join("below"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
+        assert_eq!(fs::metadata(at.join("below/none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        let mut names: Vec<_> =
+            fs::read_dir(at.join("below")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["file", "link"]);
         let took = start.elapsed();
         let traffic = model.traffic();
         let kinds = ["lookup", "open", "read", "readlink", "opendir", "readdirplus"];
-        assert!(
-            kinds.iter().all(|kind| traffic.requests.contains_key(*kind)),
-            "{traffic:?}"
-        );
+        assert!(kinds.iter().all(|kind| traffic.requests.contains_key(*kind)), "{traffic:?}");
         assert!(traffic.sent_bytes >= contents.len() as u64);
         let metadata_requests = traffic.total() - traffic.requests["read"];
         // One process asks one thing at a time, so at most as many are worked on at once as the server can.

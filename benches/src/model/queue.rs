@@ -27,11 +27,7 @@ impl Queue {
     /// When a metadata request that arrives `now`, and whose answer has `bytes`, is answered.
     pub fn metadata(&mut self, now: Duration, bytes: u64) -> Duration {
         let metadata_time = self.metadata_time;
-        let first_free = self
-            .free_at
-            .iter_mut()
-            .min()
-            .expect("a server works on one request at least");
+        let first_free = self.free_at.iter_mut().min().expect("a server works on one request at least");
         *first_free = now.max(*first_free) + metadata_time;
         let done = *first_free;
         if bytes == 0 { done } else { self.transfer(done, bytes) }

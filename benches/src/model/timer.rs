@@ -60,13 +60,8 @@ impl Timer {
     pub fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let worker = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name("model-timer".into())
-            .spawn(move || worker.work())?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+        let thread = thread::Builder::new().name("model-timer".into()).spawn(move || worker.work())?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Has `task` run at `at`.
@@ -94,10 +89,7 @@ impl Shared {
             pending = match pending.heap.peek().map(|Reverse(due)| due.at) {
                 None => self.changed.wait(pending).unwrap_or_else(PoisonError::into_inner),
                 Some(at) if at > now => {
-                    self.changed
-                        .wait_timeout(pending, at - now)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
+                    self.changed.wait_timeout(pending, at - now).unwrap_or_else(PoisonError::into_inner).0
                 }
                 Some(_) => {
                     let due = pending.heap.pop();
@@ -141,9 +133,7 @@ mod tests {
             let at = start + Duration::from_millis(ms);
             timer.at(at, Box::new(move || sender.send((ms, Instant::now() >= at)).unwrap()));
         }
-        let seen: Vec<_> = (0..3)
-            .map(|_| receiver.recv_timeout(Duration::from_secs(10)).unwrap())
-            .collect();
+        let seen: Vec<_> = (0..3).map(|_| receiver.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
         assert_eq!(seen, [(10, true), (20, true), (30, true)]);
     }
 }

@@ -137,8 +137,6 @@ pub mod notify_code {
     pub const INVAL_ENTRY: i32 = 3;
     /// Put bytes into the page cache.
     pub const STORE: i32 = 4;
-    /// Send bytes of the page cache back.
-    pub const RETRIEVE: i32 = 5;
     /// A name was deleted.
     pub const DELETE: i32 = 6;
     /// Drop all names at once (ABI 7.44).
@@ -170,7 +168,10 @@ wire_struct! {
     /// Head of every reply (`error` is 0 or a negative errno) and notification (`error` is its code, `unique` is 0).
     OutHeader { len: u32, error: i32, unique: u64 }
 }
-wire_struct! { InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32 } }
+wire_struct! {
+    /// After the major and minor version; `flags2` follows where `INIT_EXT` is set.
+    InitIn { max_readahead: u32, flags: u32 }
+}
 wire_struct! {
     InitOut {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16,
@@ -229,7 +230,6 @@ wire_struct! { NotifyInvalInodeOut { ino: u64, off: i64, len: i64 } }
 wire_struct! { NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32 } }
 wire_struct! { NotifyDeleteOut { parent: u64, child: u64, namelen: u32, padding: u32 } }
 wire_struct! { NotifyStoreOut { nodeid: u64, offset: u64, size: u32, padding: u32 } }
-wire_struct! { NotifyRetrieveOut { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 } }
 
 #[cfg(test)]
 mod tests {
@@ -265,7 +265,6 @@ mod tests {
             (size_of::<NotifyInvalEntryOut>(), 16),
             (size_of::<NotifyDeleteOut>(), 24),
             (size_of::<NotifyStoreOut>(), 24),
-            (size_of::<NotifyRetrieveOut>(), 32),
         ];
         for (index, (ours, kernels)) in sizes.into_iter().enumerate() {
             assert_eq!(ours, kernels, "structure {index} of the list");

@@ -78,20 +78,13 @@ pub struct MessageCounts {
 
 impl Default for MessageCounts {
     fn default() -> Self {
-        Self {
-            by_opcode: std::array::from_fn(|_| AtomicU64::new(0)),
-            bytes_read: AtomicU64::new(0),
-        }
+        Self { by_opcode: std::array::from_fn(|_| AtomicU64::new(0)), bytes_read: AtomicU64::new(0) }
     }
 }
 
 impl MessageCounts {
     pub(crate) fn count(&self, code: u32) {
-        let place = if code < OTHER && NAMED >> code & 1 == 1 {
-            code
-        } else {
-            OTHER
-        };
+        let place = if code < OTHER && NAMED >> code & 1 == 1 { code } else { OTHER };
         self.by_opcode[place as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -107,9 +100,7 @@ impl MessageCounts {
     /// The count of one kind (`"lookup"`); 0 for a name there is not.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
-        self.iter()
-            .find(|(known, _)| *known == name)
-            .map_or(0, |(_, count)| count)
+        self.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| count)
     }
 
     /// All messages.
@@ -118,7 +109,7 @@ impl MessageCounts {
         self.iter().map(|(_, count)| count).sum()
     }
 
-    /// Bytes given in answer to READ.
+    /// Bytes given in answer to READ, also where a signal made the kernel give the request up.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)

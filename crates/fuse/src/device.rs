@@ -35,10 +35,7 @@ pub(crate) enum Received {
 
 impl Device {
     pub(crate) fn new(descriptor: Arc<OwnedFd>) -> Self {
-        Self {
-            descriptor,
-            counts: MessageCounts::default(),
-        }
+        Self { descriptor, counts: MessageCounts::default() }
     }
 
     /// Waits for the next request.
@@ -60,10 +57,7 @@ impl Device {
 
     /// Only for a descriptor that somebody else made non-blocking.
     fn wait_readable(&self) -> io::Result<()> {
-        let mut polled = [rustix::event::PollFd::new(
-            &*self.descriptor,
-            rustix::event::PollFlags::IN,
-        )];
+        let mut polled = [rustix::event::PollFd::new(&*self.descriptor, rustix::event::PollFlags::IN)];
         match rustix::event::poll(&mut polled, None) {
             Ok(_) | Err(OsErrno::INTR) => Ok(()),
             Err(error) => Err(error.into()),

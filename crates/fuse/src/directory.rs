@@ -18,10 +18,7 @@ impl DirectoryBuffer {
     pub fn new(size: u32) -> Self {
         let size_bytes = size as usize;
         // The kernel asks for up to its page limit even for a small directory: start with what most need.
-        Self {
-            bytes: Vec::with_capacity(size_bytes.min(4096)),
-            size_bytes,
-        }
+        Self { bytes: Vec::with_capacity(size_bytes.min(4096)), size_bytes }
     }
 
     /// Adds an entry to the answer of `Readdir`. `offset` is what the kernel sends to continue behind this entry, never
@@ -53,12 +50,7 @@ impl DirectoryBuffer {
             return false;
         }
         self.bytes.extend_from_slice(head);
-        let dirent = Dirent {
-            ino,
-            off: offset,
-            namelen,
-            kind: u32::from(kind.dirent()),
-        };
+        let dirent = Dirent { ino, off: offset, namelen, kind: u32::from(kind.dirent()) };
         self.bytes.extend_from_slice(dirent.as_bytes());
         self.bytes.extend_from_slice(name);
         self.bytes.resize(end, 0);

@@ -32,9 +32,7 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<Arc<OwnedFd>, 
     let output = run(&mut command);
     drop(theirs);
     output?;
-    receive_descriptor(ours.as_fd())
-        .map(Arc::new)
-        .map_err(|error| format!("{PROGRAM} sent no descriptor: {error}"))
+    receive_descriptor(ours.as_fd()).map(Arc::new).map_err(|error| format!("{PROGRAM} sent no descriptor: {error}"))
 }
 
 /// Unmounts `dir` lazily.
@@ -45,11 +43,7 @@ pub(crate) fn unmount(dir: &Path) -> Result<(), String> {
 /// The options as one text; a comma within the source must not end it.
 fn option_text(options: &MountOptions) -> String {
     let escaped = |text: &str| text.replace('\\', "\\\\").replace(',', "\\,");
-    let mut text = format!(
-        "nosuid,nodev,fsname={},subtype={}",
-        escaped(&options.source),
-        escaped(&options.subtype)
-    );
+    let mut text = format!("nosuid,nodev,fsname={},subtype={}", escaped(&options.source), escaped(&options.subtype));
     let words = [
         (options.read_only, ",ro"),
         (options.allow_other, ",allow_other"),
@@ -76,27 +70,20 @@ fn inherit(command: &mut Command, descriptor: BorrowedFd<'_>) {
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
-    let output = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()
-        .map_err(|error| match error.kind() {
+    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(
+        |error| match error.kind() {
             io::ErrorKind::NotFound => format!(
                 "{PROGRAM} is not installed; install the package fuse3, or run inside a user namespace (unshare -Ur)"
             ),
             _ => format!("{PROGRAM} could not be started: {error}"),
-        })?;
+        },
+    )?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim().trim_start_matches("fusermount3: ");
-    Err(format!(
-        "{PROGRAM} refused ({}): {}",
-        output.status,
-        if said.is_empty() { "no reason given" } else { said }
-    ))
+    Err(format!("{PROGRAM} refused ({}): {}", output.status, if said.is_empty() { "no reason given" } else { said }))
 }
 
 fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
@@ -104,12 +91,7 @@ fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     loop {
-        match recvmsg(
-            socket,
-            &mut [IoSliceMut::new(&mut byte)],
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        ) {
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Ok(_) => break,
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -129,13 +111,7 @@ mod tests {
 
     #[test]
     fn a_comma_in_the_source_stays_in_the_source() {
-        let options = MountOptions {
-            source: "a,allow_other".into(),
-            ..MountOptions::default()
-        };
-        assert_eq!(
-            option_text(&options),
-            "nosuid,nodev,fsname=a\\,allow_other,subtype=forebay,ro,default_permissions"
-        );
+        let options = MountOptions { source: "a,allow_other".into(), ..MountOptions::default() };
+        assert_eq!(option_text(&options), "nosuid,nodev,fsname=a\\,allow_other,subtype=forebay,ro,default_permissions");
     }
 }

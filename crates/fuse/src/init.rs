@@ -60,11 +60,7 @@ impl Negotiated {
 pub(crate) fn negotiate(minor: u32, offered: u64, options: &SessionOptions) -> Negotiated {
     let wanted = WANTED | if options.no_open { WANTED_NO_OPEN } else { 0 };
     let flags = wanted & offered;
-    let pages = if flags & init_flag::MAX_PAGES != 0 {
-        PAGES_MAX
-    } else {
-        32
-    };
+    let pages = if flags & init_flag::MAX_PAGES != 0 { PAGES_MAX } else { 32 };
     Negotiated {
         minor: minor.min(abi::MINOR),
         flags,

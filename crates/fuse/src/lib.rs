@@ -4,6 +4,10 @@
 //! system meets, writes replies straight from the cache's buffers, and holds no policy: what is answered, and for how
 //! long the kernel may believe it, is the handler's.
 //!
+//! A process must not keep files open on a mount that it serves itself: if it is killed, the kernel closes them at its
+//! end, asks for a FLUSH that nobody can answer any more, and the process never ends (seen on Linux 6.18; only
+//! `/sys/fs/fuse/connections/N/abort` frees it).
+//!
 //! ```no_run
 //! use std::sync::Arc;
 //! use forebay_fuse::{MountOptions, Reply, Request, Session, SessionOptions, mount};
@@ -28,6 +32,7 @@ mod notify;
 mod reply;
 mod request;
 mod session;
+mod wake;
 
 pub use abi::{init_flag, ioctl_flag, open_flag};
 pub use counts::MessageCounts;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_types::limits;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as OsErrno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -153,26 +154,17 @@ pub fn mount(dir: &Path, options: &MountOptions) -> Result<Mount, MountError> {
     match open_device() {
         Ok(descriptor) => match mount_by_system_call(&dir, options, &descriptor) {
             Ok(()) => Ok(Mount::new(dir, descriptor, How::SystemCall, options)),
-            Err(OsErrno::PERM) => fusermount_or(dir, options, |dir, refusal| MountError::NotPermitted {
-                dir,
-                uid,
-                refusal,
-            }),
+            Err(OsErrno::PERM) => {
+                fusermount_or(dir, options, |dir, refusal| MountError::NotPermitted { dir, uid, refusal })
+            }
             Err(error) => Err(mount_failed(dir, error)),
         },
         Err(OsErrno::NOENT | OsErrno::NXIO | OsErrno::NODEV) => Err(MountError::NoDevice { dir }),
+        // fusermount3 would be refused too: it opens the device as the user who calls it.
         Err(error @ (OsErrno::ACCESS | OsErrno::PERM)) => {
-            fusermount_or(dir, options, |dir, _| MountError::DevicePermission {
-                dir,
-                uid,
-                source: error.into(),
-            })
+            Err(MountError::DevicePermission { dir, uid, source: error.into() })
         }
-        Err(error) => Err(MountError::Io {
-            action: "open /dev/fuse to mount on",
-            dir,
-            source: error.into(),
-        }),
+        Err(error) => Err(MountError::Io { action: "open /dev/fuse to mount on", dir, source: error.into() }),
     }
 }
 
@@ -182,9 +174,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> Result<Mount, MountError> {
 /// As `mount`.
 pub fn mount_by_fusermount(dir: &Path, options: &MountOptions) -> Result<Mount, MountError> {
     let uid = rustix::process::geteuid().as_raw();
-    fusermount_or(check_mount_point(dir)?, options, |dir, refusal| {
-        MountError::NotPermitted { dir, uid, refusal }
-    })
+    fusermount_or(check_mount_point(dir)?, options, |dir, refusal| MountError::NotPermitted { dir, uid, refusal })
 }
 
 fn fusermount_or(
@@ -204,11 +194,7 @@ fn check_mount_point(dir: &Path) -> Result<PathBuf, MountError> {
         io::ErrorKind::NotFound => fault(dir, MountPointFault::Missing),
         io::ErrorKind::NotADirectory => fault(dir, MountPointFault::NotDirectory),
         io::ErrorKind::PermissionDenied => fault(dir, MountPointFault::Denied),
-        _ => MountError::Io {
-            action: "look at the mount point",
-            dir: dir.into(),
-            source,
-        },
+        _ => MountError::Io { action: "look at the mount point", dir: dir.into(), source },
     };
     let resolved = mount_table::resolve(dir).map_err(|error| failed(dir, error))?;
     if is_stale(&resolved) {
@@ -228,50 +214,26 @@ fn open_device() -> Result<Arc<OwnedFd>, OsErrno> {
 fn mount_by_system_call(dir: &Path, options: &MountOptions, descriptor: &OwnedFd) -> Result<(), OsErrno> {
     // Both ids are those of the namespace we are in; the kernel refuses ids that do not map.
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let mut text = format!(
-        "fd={},rootmode=40000,user_id={uid},group_id={gid}",
-        descriptor.as_raw_fd()
-    );
-    for (wanted, word) in [
-        (options.allow_other, ",allow_other"),
-        (options.default_permissions, ",default_permissions"),
-    ] {
+    let mut text = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", descriptor.as_raw_fd());
+    for (wanted, word) in [(options.allow_other, ",allow_other"), (options.default_permissions, ",default_permissions")]
+    {
         text.push_str(if wanted { word } else { "" });
     }
     let text = CString::new(text).map_err(|_| OsErrno::INVAL)?;
     let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
     flags.set(MountFlags::RDONLY, options.read_only);
     let file_system = format!("fuse.{}", options.subtype);
-    rustix::mount::mount(
-        options.source.as_str(),
-        dir,
-        file_system.as_str(),
-        flags,
-        text.as_c_str(),
-    )
+    rustix::mount::mount(options.source.as_str(), dir, file_system.as_str(), flags, text.as_c_str())
 }
 
 fn mount_failed(dir: PathBuf, error: OsErrno) -> MountError {
     match error {
-        OsErrno::NOENT => MountError::MountPoint {
-            dir,
-            fault: MountPointFault::Missing,
-        },
-        OsErrno::NOTDIR => MountError::MountPoint {
-            dir,
-            fault: MountPointFault::NotDirectory,
-        },
-        OsErrno::ACCESS => MountError::MountPoint {
-            dir,
-            fault: MountPointFault::Denied,
-        },
+        OsErrno::NOENT => MountError::MountPoint { dir, fault: MountPointFault::Missing },
+        OsErrno::NOTDIR => MountError::MountPoint { dir, fault: MountPointFault::NotDirectory },
+        OsErrno::ACCESS => MountError::MountPoint { dir, fault: MountPointFault::Denied },
         OsErrno::NODEV => MountError::NoDevice { dir },
         OsErrno::NOTCONN => MountError::Stale { dir },
-        _ => MountError::Io {
-            action: "mount on",
-            dir,
-            source: error.into(),
-        },
+        _ => MountError::Io { action: "mount on", dir, source: error.into() },
     }
 }
 
@@ -281,13 +243,7 @@ impl Mount {
         if let Some(device) = device {
             raise_read_ahead(device, options.read_ahead_bytes);
         }
-        Self {
-            dir,
-            descriptor,
-            how,
-            device,
-            mounted: true,
-        }
+        Self { dir, descriptor, how, device, mounted: true }
     }
 
     /// Where, as an absolute path without links.
@@ -334,11 +290,16 @@ impl Mount {
 
     /// Whether our mount, and not another on top of it or in its place, is what is at `dir`.
     fn is_in_place(&self) -> bool {
-        match MountedAt::find(&self.dir) {
-            Ok(found) => found.map(|mounted| mounted.device) == self.device,
-            // Without /proc there is nothing to compare.
-            Err(_) => true,
-        }
+        // Device numbers are used again: the connection itself must still be alive too.
+        let connected = !self.is_disconnected();
+        connected && MountedAt::find(&self.dir).is_ok_and(|found| found.map(|mounted| mounted.device) == self.device)
+    }
+
+    /// Whether the connection has ended, because somebody unmounted or aborted it.
+    fn is_disconnected(&self) -> bool {
+        let mut polled = [PollFd::new(&*self.descriptor, PollFlags::empty())];
+        rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok()
+            && polled[0].revents().contains(PollFlags::ERR)
     }
 }
 
@@ -365,11 +326,7 @@ pub fn is_stale(dir: &Path) -> bool {
         return false;
     };
     // statfs always asks the daemon; stat would be answered from the kernel's cache.
-    mounted.is_fuse()
-        && matches!(
-            rustix::fs::statfs(&mounted.dir),
-            Err(OsErrno::NOTCONN | OsErrno::CONNABORTED)
-        )
+    mounted.is_fuse() && matches!(rustix::fs::statfs(&mounted.dir), Err(OsErrno::NOTCONN | OsErrno::CONNABORTED))
 }
 
 /// Unmounts what is at `dir`, whoever made it, without waiting for the programs that use it.
@@ -377,11 +334,7 @@ pub fn is_stale(dir: &Path) -> bool {
 /// # Errors
 /// `Io` with what `umount2(2)` says, or `NotPermitted` with what fusermount3 says where the system call is not permitted.
 pub fn detach(dir: &Path) -> Result<(), MountError> {
-    let failed = |source: io::Error| MountError::Io {
-        action: "unmount",
-        dir: dir.into(),
-        source,
-    };
+    let failed = |source: io::Error| MountError::Io { action: "unmount", dir: dir.into(), source };
     let dir = mount_table::resolve(dir).map_err(failed)?;
     match rustix::mount::unmount(&dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),

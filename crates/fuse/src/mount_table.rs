@@ -37,10 +37,7 @@ impl MountedAt {
     /// # Errors
     /// What reading `/proc/self/mountinfo` says.
     pub fn all() -> io::Result<Vec<Self>> {
-        Ok(fs::read("/proc/self/mountinfo")?
-            .split(|byte| *byte == b'\n')
-            .filter_map(Self::parse)
-            .collect())
+        Ok(fs::read("/proc/self/mountinfo")?.split(|byte| *byte == b'\n').filter_map(Self::parse).collect())
     }
 
     /// The mount whose root is seen at `dir`; `None` when `dir` is no mount point.
@@ -59,17 +56,8 @@ impl MountedAt {
         let dir = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
         // Optional fields end with a lone hyphen.
         let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-        let mut text = || {
-            fields
-                .next()
-                .map(|field| String::from_utf8_lossy(&unescape(field)).into_owned())
-        };
-        Some(Self {
-            dir,
-            file_system: text()?,
-            source: text()?,
-            device: (major.parse().ok()?, minor.parse().ok()?),
-        })
+        let mut text = || fields.next().map(|field| String::from_utf8_lossy(&unescape(field)).into_owned());
+        Some(Self { dir, file_system: text()?, source: text()?, device: (major.parse().ok()?, minor.parse().ok()?) })
     }
 }
 
@@ -135,22 +123,14 @@ mod tests {
             br"36 35 98:7 /mnt1 /a\040b\134c\012 rw,noatime master:1 shared:7 - fuse.forebay job\0401 rw,errors=x";
         let mounted = MountedAt::parse(line).unwrap();
         assert_eq!(mounted.dir.as_os_str().as_bytes(), b"/a b\\c\n");
-        assert_eq!(
-            (mounted.file_system.as_str(), mounted.source.as_str()),
-            ("fuse.forebay", "job 1")
-        );
+        assert_eq!((mounted.file_system.as_str(), mounted.source.as_str()), ("fuse.forebay", "job 1"));
         assert_eq!(mounted.device, (98, 7));
         assert!(mounted.is_fuse());
     }
 
     #[test]
     fn lines_cut_short_are_skipped() {
-        for line in [
-            &b""[..],
-            b"36",
-            b"36 35 98 / /x rw - ext4 x rw",
-            b"36 35 98:0 / /x rw ext4 x rw",
-        ] {
+        for line in [&b""[..], b"36", b"36 35 98 / /x rw - ext4 x rw", b"36 35 98:0 / /x rw ext4 x rw"] {
             assert_eq!(MountedAt::parse(line), None);
         }
     }

@@ -27,10 +27,7 @@ pub struct Notifier {
 
 impl Notifier {
     pub(crate) fn new(device: &Arc<Device>, minor: u32) -> Self {
-        Self {
-            device: Arc::downgrade(device),
-            minor,
-        }
+        Self { device: Arc::downgrade(device), minor }
     }
 
     /// The node's attributes are no longer true, nor its cached pages of `len` bytes from `offset`. A `len` of 0 or
@@ -39,11 +36,7 @@ impl Notifier {
     /// # Errors
     /// What the kernel says.
     pub fn inval_inode(&self, node: u64, offset: i64, len: i64) -> io::Result<bool> {
-        let out = abi::NotifyInvalInodeOut {
-            ino: node,
-            off: offset,
-            len,
-        };
+        let out = abi::NotifyInvalInodeOut { ino: node, off: offset, len };
         self.send(notify_code::INVAL_INODE, &[out.as_bytes()], &[])
     }
 
@@ -52,26 +45,17 @@ impl Notifier {
     /// # Errors
     /// What the kernel says; ENAMETOOLONG for a name that cannot be.
     pub fn inval_entry(&self, parent: u64, name: &[u8]) -> io::Result<bool> {
-        let out = abi::NotifyInvalEntryOut {
-            parent,
-            namelen: name_len(name)?,
-            flags: 0,
-        };
+        let out = abi::NotifyInvalEntryOut { parent, namelen: name_len(name)?, flags: 0 };
         self.send(notify_code::INVAL_ENTRY, &[out.as_bytes(), name, &[0]], &[])
     }
 
-    /// `name`, which led to node `child`, was deleted: watchers (inotify) see it too. When the name leads elsewhere by
-    /// now, nothing happens.
+    /// `name`, which led to node `child`, was deleted: watchers (inotify) see it too. `Ok(false)` when the name leads
+    /// elsewhere by now; it is then looked up again.
     ///
     /// # Errors
     /// What the kernel says; EBUSY or ENOTEMPTY for a directory in use.
     pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> io::Result<bool> {
-        let out = abi::NotifyDeleteOut {
-            parent,
-            child,
-            namelen: name_len(name)?,
-            padding: 0,
-        };
+        let out = abi::NotifyDeleteOut { parent, child, namelen: name_len(name)?, padding: 0 };
         self.send(notify_code::DELETE, &[out.as_bytes(), name, &[0]], &[])
     }
 
@@ -84,12 +68,7 @@ impl Notifier {
     pub fn store(&self, node: u64, offset: u64, parts: &[Bytes]) -> io::Result<bool> {
         let size: usize = parts.iter().map(Bytes::len).sum();
         let size = u32::try_from(size).map_err(|_| io::Error::from(Errno::EFBIG))?;
-        let out = abi::NotifyStoreOut {
-            nodeid: node,
-            offset,
-            size,
-            padding: 0,
-        };
+        let out = abi::NotifyStoreOut { nodeid: node, offset, size, padding: 0 };
         self.send(notify_code::STORE, &[out.as_bytes()], parts)
     }
 
@@ -102,15 +81,6 @@ impl Notifier {
             return Err(Errno::EOPNOTSUPP.into());
         }
         self.send(notify_code::INC_EPOCH, &[], &[])
-    }
-
-    /// Has the kernel send a request that asks nothing: it wakes one waiting reader.
-    pub(crate) fn wake_reader(&self) -> io::Result<bool> {
-        let out = abi::NotifyRetrieveOut {
-            nodeid: crate::ROOT_NODE,
-            ..Default::default()
-        };
-        self.send(notify_code::RETRIEVE, &[out.as_bytes()], &[])
     }
 
     fn send(&self, code: i32, fixed: &[&[u8]], parts: &[Bytes]) -> io::Result<bool> {

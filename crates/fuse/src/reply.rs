@@ -64,12 +64,7 @@ pub struct Reply {
 
 impl Reply {
     pub(crate) fn new(device: Arc<Device>, unique: u64, code: u32, wants_reply: bool) -> Self {
-        Self {
-            device,
-            unique,
-            opcode: code,
-            pending: wants_reply,
-        }
+        Self { device, unique, opcode: code, pending: wants_reply }
     }
 
     /// To `Lookup`: the node of the name.
@@ -83,26 +78,13 @@ impl Reply {
             return self.error(Errno::ENOENT);
         }
         let (entry_valid, entry_valid_nsec) = seconds_nanos(ttl);
-        self.send(
-            &[abi::EntryOut {
-                entry_valid,
-                entry_valid_nsec,
-                ..Default::default()
-            }
-            .as_bytes()],
-            &[],
-        );
+        self.send(&[abi::EntryOut { entry_valid, entry_valid_nsec, ..Default::default() }.as_bytes()], &[]);
     }
 
     /// To `Getattr`.
     pub fn attributes(self, attributes: &Attributes, ttl: Duration) {
         let (attr_valid, attr_valid_nsec) = seconds_nanos(ttl);
-        let out = abi::AttrOut {
-            attr_valid,
-            attr_valid_nsec,
-            dummy: 0,
-            attr: attr(attributes),
-        };
+        let out = abi::AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: attr(attributes) };
         self.send(&[out.as_bytes()], &[]);
     }
 
@@ -123,15 +105,7 @@ impl Reply {
 
     /// To `Open` and `Opendir`: `handle` comes back with every operation on the open file; `flags` are `open_flag`s.
     pub fn open(self, handle: u64, flags: u32) {
-        self.send(
-            &[abi::OpenOut {
-                fh: handle,
-                open_flags: flags,
-                backing_id: 0,
-            }
-            .as_bytes()],
-            &[],
-        );
+        self.send(&[abi::OpenOut { fh: handle, open_flags: flags, backing_id: 0 }.as_bytes()], &[]);
     }
 
     /// To `Statfs`.
@@ -153,10 +127,7 @@ impl Reply {
     /// To `Ioctl`: what `ioctl(2)` returns (not negative) and the bytes for the caller's buffer, at most as many as
     /// the request's `output_bytes`.
     pub fn ioctl(self, result: i32, output: &[u8]) {
-        let out = abi::IoctlOut {
-            result,
-            ..Default::default()
-        };
+        let out = abi::IoctlOut { result, ..Default::default() };
         self.send(&[out.as_bytes(), output], &[]);
     }
 
@@ -172,14 +143,7 @@ impl Reply {
 
     /// To `Poll`: the `POLL*` bits that are ready.
     pub fn poll(self, events: u32) {
-        self.send(
-            &[abi::PollOut {
-                revents: events,
-                padding: 0,
-            }
-            .as_bytes()],
-            &[],
-        );
+        self.send(&[abi::PollOut { revents: events, padding: 0 }.as_bytes()], &[]);
     }
 
     /// Success, with nothing to say: `Release`, `Flush`, `Access` and such.
@@ -205,27 +169,21 @@ impl Reply {
     }
 
     fn write(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
-        let given_up = OsErrno::NOENT.raw_os_error();
-        let gone = [
-            OsErrno::NODEV.raw_os_error(),
-            OsErrno::PERM.raw_os_error(),
-            OsErrno::CONNABORTED.raw_os_error(),
-        ];
-        match self.device.send(error, self.unique, fixed, parts) {
-            Ok(()) if self.opcode == opcode::READ && error == 0 => {
-                let fixed_bytes: usize = fixed.iter().map(|part| part.len()).sum();
-                let parts_bytes: usize = parts.iter().map(Bytes::len).sum();
-                self.device.counts.count_bytes_read((fixed_bytes + parts_bytes) as u64);
-            }
-            Ok(()) => {}
-            Err(failed) if failed.raw_os_error() == Some(given_up) => {}
-            Err(failed) if failed.raw_os_error().is_some_and(|number| gone.contains(&number)) => {
+        // Counted before it is sent, so that a program that has read sees its own bytes in the counts.
+        if self.opcode == opcode::READ {
+            let fixed_bytes: usize = fixed.iter().map(|part| part.len()).sum();
+            let parts_bytes: usize = parts.iter().map(Bytes::len).sum();
+            self.device.counts.count_bytes_read((fixed_bytes + parts_bytes) as u64);
+        }
+        let Err(failed) = self.device.send(error, self.unique, fixed, parts) else { return };
+        match failed.raw_os_error().map(OsErrno::from_raw_os_error) {
+            // Given up after a signal.
+            Some(OsErrno::NOENT) => {}
+            Some(OsErrno::NODEV | OsErrno::PERM | OsErrno::CONNABORTED) => {
                 tracing::debug!(unique = self.unique, "the mount is gone, a reply was not taken");
             }
             // The kernel ends the request with EIO then; nobody waits for ever.
-            Err(failed) => {
-                tracing::error!(unique = self.unique, opcode = self.opcode, %failed, "the kernel refused a reply");
-            }
+            _ => tracing::error!(unique = self.unique, opcode = self.opcode, %failed, "the kernel refused a reply"),
         }
     }
 }
@@ -233,11 +191,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if std::mem::take(&mut self.pending) {
-            tracing::warn!(
-                unique = self.unique,
-                opcode = self.opcode,
-                "a request was left unanswered: EIO"
-            );
+            tracing::warn!(unique = self.unique, opcode = self.opcode, "a request was left unanswered: EIO");
             self.write(-Errno::EIO.number(), &[], &[]);
         }
     }

@@ -220,10 +220,7 @@ impl Operation<'_> {
     /// Whether the kernel waits for a reply.
     #[must_use]
     pub fn wants_reply(&self) -> bool {
-        !matches!(
-            self,
-            Self::Forget { .. } | Self::BatchForget(_) | Self::Interrupt { .. } | Self::NotifyReply
-        )
+        !matches!(self, Self::Forget { .. } | Self::BatchForget(_) | Self::Interrupt { .. } | Self::NotifyReply)
     }
 }
 
@@ -283,67 +280,33 @@ pub struct Malformed {
 /// # Errors
 /// `Malformed` naming the first thing wrong.
 pub fn decode(bytes: &[u8]) -> Result<Request<'_>, Malformed> {
-    let unread = |reason| Malformed {
-        unique: None,
-        opcode: None,
-        reason,
-    };
+    let unread = |reason| Malformed { unique: None, opcode: None, reason };
     let (head, rest) = abi::InHeader::read_from_prefix(bytes).map_err(|_| unread("shorter than its head"))?;
-    let wrong = |reason| Malformed {
-        unique: Some(head.unique),
-        opcode: Some(head.opcode),
-        reason,
-    };
+    let wrong = |reason| Malformed { unique: Some(head.unique), opcode: Some(head.opcode), reason };
     if head.len as usize != bytes.len() {
         return Err(wrong("its length is not that of the bytes read"));
     }
     // Extensions (security contexts, groups) follow the arguments of creating requests, which we never need.
     let extension_bytes = usize::from(head.total_extlen) * 8;
-    let arguments_bytes = rest
-        .len()
-        .checked_sub(extension_bytes)
-        .ok_or_else(|| wrong("extensions longer than it"))?;
-    let arguments = Arguments {
-        rest: &rest[..arguments_bytes],
-    };
+    let arguments_bytes = rest.len().checked_sub(extension_bytes).ok_or_else(|| wrong("extensions longer than it"))?;
+    let arguments = Arguments { rest: &rest[..arguments_bytes] };
     let operation = decode_operation(head.opcode, arguments).map_err(wrong)?;
-    Ok(Request {
-        unique: head.unique,
-        node: head.nodeid,
-        uid: head.uid,
-        gid: head.gid,
-        pid: head.pid,
-        operation,
-    })
+    Ok(Request { unique: head.unique, node: head.nodeid, uid: head.uid, gid: head.gid, pid: head.pid, operation })
 }
 
 fn decode_operation(code: u32, mut arguments: Arguments<'_>) -> Result<Operation<'_>, &'static str> {
     Ok(match code {
-        opcode::LOOKUP => Operation::Lookup {
-            name: arguments.name()?,
-        },
-        opcode::FORGET => Operation::Forget {
-            count: arguments.take::<abi::ForgetIn>()?.nlookup,
-        },
+        opcode::LOOKUP => Operation::Lookup { name: arguments.name()? },
+        opcode::FORGET => Operation::Forget { count: arguments.take::<abi::ForgetIn>()?.nlookup },
         opcode::BATCH_FORGET => Operation::BatchForget(arguments.forgets()?),
         opcode::READ | opcode::READDIR | opcode::READDIRPLUS => arguments.reading(code)?,
         opcode::IOCTL => arguments.ioctl()?,
         opcode::INIT => arguments.init()?,
-        opcode::OPEN => Operation::Open {
-            flags: arguments.take::<abi::OpenIn>()?.flags,
-        },
-        opcode::OPENDIR => Operation::Opendir {
-            flags: arguments.take::<abi::OpenIn>()?.flags,
-        },
-        opcode::RELEASE => Operation::Release {
-            handle: arguments.take::<abi::ReleaseIn>()?.fh,
-        },
-        opcode::RELEASEDIR => Operation::Releasedir {
-            handle: arguments.take::<abi::ReleaseIn>()?.fh,
-        },
-        opcode::FLUSH => Operation::Flush {
-            handle: arguments.take::<abi::FlushIn>()?.fh,
-        },
+        opcode::OPEN => Operation::Open { flags: arguments.take::<abi::OpenIn>()?.flags },
+        opcode::OPENDIR => Operation::Opendir { flags: arguments.take::<abi::OpenIn>()?.flags },
+        opcode::RELEASE => Operation::Release { handle: arguments.take::<abi::ReleaseIn>()?.fh },
+        opcode::RELEASEDIR => Operation::Releasedir { handle: arguments.take::<abi::ReleaseIn>()?.fh },
+        opcode::FLUSH => Operation::Flush { handle: arguments.take::<abi::FlushIn>()?.fh },
         opcode::READLINK => Operation::Readlink,
         opcode::STATFS => Operation::Statfs,
         opcode::DESTROY => Operation::Destroy,
@@ -367,11 +330,7 @@ impl<'a> Arguments<'a> {
 
     /// Bytes up to a NUL that must be there.
     fn name(&mut self) -> Result<&'a [u8], &'static str> {
-        let end = self
-            .rest
-            .iter()
-            .position(|byte| *byte == 0)
-            .ok_or("a name without its NUL")?;
+        let end = self.rest.iter().position(|byte| *byte == 0).ok_or("a name without its NUL")?;
         let name = &self.rest[..end];
         self.rest = &self.rest[end + 1..];
         Ok(name)
@@ -379,28 +338,15 @@ impl<'a> Arguments<'a> {
 
     fn forgets(&mut self) -> Result<Forgets<'a>, &'static str> {
         let count = self.take::<abi::BatchForgetIn>()?.count as usize;
-        let bytes = count
-            .checked_mul(size_of::<abi::ForgetOne>())
-            .ok_or("more nodes than bytes")?;
+        let bytes = count.checked_mul(size_of::<abi::ForgetOne>()).ok_or("more nodes than bytes")?;
         let rest = self.rest.get(..bytes).ok_or("more nodes than bytes")?;
         Ok(Forgets { rest })
     }
 
     fn reading(&mut self, code: u32) -> Result<Operation<'a>, &'static str> {
-        let abi::ReadIn {
-            fh: handle,
-            offset,
-            size,
-            flags,
-            ..
-        } = self.take()?;
+        let abi::ReadIn { fh: handle, offset, size, flags, .. } = self.take()?;
         Ok(match code {
-            opcode::READ => Operation::Read {
-                handle,
-                offset,
-                size,
-                flags,
-            },
+            opcode::READ => Operation::Read { handle, offset, size, flags },
             opcode::READDIR => Operation::Readdir { handle, offset, size },
             _ => Operation::Readdirplus { handle, offset, size },
         })
@@ -421,17 +367,17 @@ impl<'a> Arguments<'a> {
     }
 
     fn init(&mut self) -> Result<Operation<'a>, &'static str> {
-        let head: abi::InitIn = self.take()?;
-        let mut flags = u64::from(head.flags);
+        let (major, minor) = (self.take::<u32>()?, self.take::<u32>()?);
+        if major != abi::MAJOR {
+            // Of another protocol only the version means the same.
+            return Ok(Operation::Init { major, minor, read_ahead_bytes: 0, flags: 0 });
+        }
+        let rest: abi::InitIn = self.take()?;
+        let mut flags = u64::from(rest.flags);
         if flags & abi::init_flag::INIT_EXT != 0 {
             flags |= u64::from(self.take::<u32>()?) << 32;
         }
-        Ok(Operation::Init {
-            major: head.major,
-            minor: head.minor,
-            read_ahead_bytes: head.max_readahead,
-            flags,
-        })
+        Ok(Operation::Init { major, minor, read_ahead_bytes: rest.max_readahead, flags })
     }
 
     /// What is rarely sent, or sent until the first ENOSYS only.
@@ -439,56 +385,29 @@ impl<'a> Arguments<'a> {
         Ok(match code {
             opcode::GETATTR => {
                 let head: abi::GetattrIn = self.take()?;
-                Operation::Getattr {
-                    handle: (head.getattr_flags & abi::GETATTR_FH != 0).then_some(head.fh),
-                }
+                Operation::Getattr { handle: (head.getattr_flags & abi::GETATTR_FH != 0).then_some(head.fh) }
             }
             opcode::STATX => {
                 let head: abi::StatxIn = self.take()?;
-                Operation::Statx {
-                    flags: head.sx_flags,
-                    mask: head.sx_mask,
-                }
+                Operation::Statx { flags: head.sx_flags, mask: head.sx_mask }
             }
-            opcode::ACCESS => Operation::Access {
-                mask: self.take::<abi::AccessIn>()?.mask,
-            },
+            opcode::ACCESS => Operation::Access { mask: self.take::<abi::AccessIn>()?.mask },
             opcode::LSEEK => {
                 let head: abi::LseekIn = self.take()?;
-                Operation::Lseek {
-                    handle: head.fh,
-                    offset: head.offset,
-                    whence: head.whence,
-                }
+                Operation::Lseek { handle: head.fh, offset: head.offset, whence: head.whence }
             }
             opcode::GETXATTR => {
                 let size = self.take::<abi::GetxattrIn>()?.size;
-                Operation::Getxattr {
-                    name: self.name()?,
-                    size,
-                }
+                Operation::Getxattr { name: self.name()?, size }
             }
-            opcode::LISTXATTR => Operation::Listxattr {
-                size: self.take::<abi::GetxattrIn>()?.size,
-            },
-            opcode::INTERRUPT => Operation::Interrupt {
-                unique: self.take::<abi::InterruptIn>()?.unique,
-            },
-            opcode::FSYNC => Operation::Fsync {
-                contents_only: self.is_contents_only()?,
-            },
-            opcode::FSYNCDIR => Operation::Fsyncdir {
-                contents_only: self.is_contents_only()?,
-            },
-            opcode::POLL => Operation::Poll {
-                events: self.take::<abi::PollIn>()?.events,
-            },
+            opcode::LISTXATTR => Operation::Listxattr { size: self.take::<abi::GetxattrIn>()?.size },
+            opcode::INTERRUPT => Operation::Interrupt { unique: self.take::<abi::InterruptIn>()?.unique },
+            opcode::FSYNC => Operation::Fsync { contents_only: self.is_contents_only()? },
+            opcode::FSYNCDIR => Operation::Fsyncdir { contents_only: self.is_contents_only()? },
+            opcode::POLL => Operation::Poll { events: self.take::<abi::PollIn>()?.events },
             opcode::BMAP => {
                 let head: abi::BmapIn = self.take()?;
-                Operation::Bmap {
-                    block: head.block,
-                    block_bytes: head.blocksize,
-                }
+                Operation::Bmap { block: head.block, block_bytes: head.blocksize }
             }
             other => Operation::Other(other),
         })

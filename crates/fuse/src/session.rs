@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use forebay_types::{Errno, limits};
 use zerocopy::IntoBytes;
@@ -21,6 +22,10 @@ use crate::init::{self, Negotiated};
 use crate::notify::Notifier;
 use crate::reply::Reply;
 use crate::request::{self, Malformed, Operation, Request};
+use crate::wake;
+
+/// How often a waiting reader is interrupted until it ends: an interruption just before it waits is lost.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How a session runs.
 #[derive(Clone, Debug)]
@@ -88,6 +93,7 @@ impl Session {
         if options.readers == 0 {
             return Err(Errno::EINVAL.into());
         }
+        wake::prepare()?;
         let device = Arc::new(Device::new(descriptor));
         let negotiated = shake_hands(&device, options)?;
         tracing::debug!(?negotiated, "FUSE session agreed");
@@ -110,21 +116,13 @@ impl Session {
     }
 
     fn spawn_reader<H: Handler>(&self, index: usize, handler: Arc<H>) -> io::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        *self.shared.running() += 1;
-        let spawned = thread::Builder::new().name(format!("fuse-{index}")).spawn(move || {
-            shared.read_until_end(&*handler);
+        let running = Running::new(&self.shared);
+        let thread = thread::Builder::new().name(format!("fuse-{index}")).spawn(move || {
+            wake::accept();
+            running.shared.read_until_end(&*handler);
             drop(handler);
-            *shared.running() -= 1;
-            shared.ended.notify_all();
-        });
-        match spawned {
-            Ok(thread) => self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
-            Err(error) => {
-                *self.shared.running() -= 1;
-                return Err(error);
-            }
-        }
+        })?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }
 
@@ -161,20 +159,41 @@ impl Session {
     }
 
     /// Ends the readers, each after the request it is handling. Unmount first: what is asked of a mount that nobody reads
-    /// waits until its descriptor is closed. From within a handler it only asks them to end.
+    /// waits until its descriptor is closed. Called from within a handler it does not wait for that reader.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for _ in &threads {
-            // Fails when the connection is gone, and then the readers end by themselves.
-            let _ = self.notifier.wake_reader();
-        }
+        let deadline = Instant::now() + limits::KERNEL_READERS_STOP;
         for thread in threads {
-            if thread.thread().id() != thread::current().id() {
-                // The end of a reader by panic has aborted the process; joining cannot fail.
+            if thread.thread().id() == thread::current().id() {
+                continue;
+            }
+            if self.shared.wait_finished(&thread, deadline) {
+                // A panic would have aborted the process; joining cannot fail.
                 let _ = thread.join();
+            } else {
+                tracing::error!(reader = thread.thread().name(), "a reader is left behind in a request it handles");
             }
         }
+    }
+}
+
+/// Counts one reader, however it ends.
+struct Running {
+    shared: Arc<Shared>,
+}
+
+impl Running {
+    fn new(shared: &Arc<Shared>) -> Self {
+        *shared.running() += 1;
+        Self { shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *self.shared.running() -= 1;
+        self.shared.ended.notify_all();
     }
 }
 
@@ -187,6 +206,20 @@ impl Drop for Session {
 impl Shared {
     fn running(&self) -> std::sync::MutexGuard<'_, usize> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a reader to end, and interrupts it when unmounting has not ended it already. False: not in time.
+    fn wait_finished(&self, reader: &JoinHandle<()>, deadline: Instant) -> bool {
+        let mut running = self.running();
+        while !reader.is_finished() && Instant::now() < deadline {
+            let waited = self.ended.wait_timeout(running, INTERRUPT_INTERVAL).unwrap_or_else(PoisonError::into_inner);
+            running = waited.0;
+            if waited.1.timed_out() {
+                wake::interrupt(reader);
+            }
+        }
+        drop(running);
+        reader.is_finished()
     }
 
     fn read_until_end<H: Handler>(self: &Arc<Self>, handler: &H) {
@@ -205,10 +238,7 @@ impl Shared {
     }
 
     fn take<H: Handler>(self: &Arc<Self>, bytes: &[u8], handler: &H) {
-        let code = bytes
-            .get(4..8)
-            .and_then(|word| word.try_into().ok())
-            .map_or(0, u32::from_ne_bytes);
+        let code = bytes.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes);
         self.device.counts.count(code);
         match request::decode(bytes) {
             Ok(request) => {
@@ -257,19 +287,12 @@ fn shake_hands(device: &Device, options: &SessionOptions) -> io::Result<Negotiat
             Received::Ended => return Err(Errno::ENODEV.into()),
         };
         let request = request::decode(&buffer[..len]).map_err(io::Error::other)?;
-        let Operation::Init {
-            major, minor, flags, ..
-        } = request.operation
-        else {
+        let Operation::Init { major, minor, flags, .. } = request.operation else {
             return Err(io::Error::other("the first request of the connection is not INIT"));
         };
         if major > abi::MAJOR {
             // The kernel asks again with the version it is told here.
-            let out = abi::InitOut {
-                major: abi::MAJOR,
-                minor: abi::MINOR,
-                ..Default::default()
-            };
+            let out = abi::InitOut { major: abi::MAJOR, minor: abi::MINOR, ..Default::default() };
             device.send(0, request.unique, &[out.as_bytes()], &[])?;
             continue;
         }

@@ -32,7 +32,7 @@ impl ReadAhead {
         if index.0 == 0 {
             return 0..0;
         }
-        self.window = (index.0 / 2).clamp(1, limits::READ_AHEAD_CHUNKS);
+        self.window = (index.0 / 4).clamp(1, limits::READ_AHEAD_CHUNKS);
         let from = at.max(self.asked);
         let to = (at + self.window).min(size_bytes.div_ceil(CHUNK_BYTES));
         self.asked = self.asked.max(to);
@@ -61,9 +61,9 @@ mod tests {
         let mut state = ReadAhead::default();
         let ahead =
             |state: &mut ReadAhead, index| state.on_read(ChunkIndex(index), u64::MAX).end.saturating_sub(index + 1);
-        let windows: Vec<u64> = (0..20).map(|index| ahead(&mut state, index)).collect();
-        assert_eq!(windows[..6], [0, 1, 1, 1, 2, 2]);
-        assert_eq!(windows[18..], [8, 8]);
+        let windows: Vec<u64> = (0..40).map(|index| ahead(&mut state, index)).collect();
+        assert_eq!(windows[..10], [0, 1, 1, 1, 1, 1, 1, 1, 2, 2]);
+        assert_eq!(windows[38..], [8, 8]);
     }
 
     #[test]

@@ -35,10 +35,7 @@ pub struct Bench {
 impl Bench {
     /// Finds everything.
     pub fn new(options: Options) -> anyhow::Result<Self> {
-        let found = |path: &Path| {
-            path.canonicalize()
-                .with_context(|| format!("there is no {}", path.display()))
-        };
+        let found = |path: &Path| path.canonicalize().with_context(|| format!("there is no {}", path.display()));
         let scratch = Scratch::new(&std::env::temp_dir(), "forebay-bench")?;
         Ok(Self {
             forebay: Forebay {
@@ -62,19 +59,10 @@ impl Bench {
 
     /// A job on this machine that exports `export`.
     pub fn up_local(&self, nodes: usize, export: &Path, more: &[&str]) -> anyhow::Result<Job> {
-        let mut options = vec![
-            "--local".into(),
-            nodes.to_string().into(),
-            "--export".into(),
-            OsString::from(export),
-        ];
+        let mut options = vec!["--local".into(), nodes.to_string().into(), "--export".into(), OsString::from(export)];
         options.extend(more.iter().map(OsString::from));
         // Short names: a socket's path has 107 bytes at most.
-        self.forebay.up(
-            &format!("b{}", std::process::id()),
-            &self.scratch.dir("view")?,
-            &options,
-        )
+        self.forebay.up(&format!("b{}", std::process::id()), &self.scratch.dir("view")?, &options)
     }
 
     /// How long `argv` takes on this machine, and the processor time it uses.
@@ -110,10 +98,7 @@ impl Bench {
 
 /// Where `export`, a path of the backing file system, is in the view of node `rank`.
 pub fn in_view(status: &Status, rank: usize, path: &Path) -> anyhow::Result<PathBuf> {
-    let node = status
-        .nodes
-        .get(rank)
-        .with_context(|| format!("there is no node {rank}"))?;
+    let node = status.nodes.get(rank).with_context(|| format!("there is no node {rank}"))?;
     Ok(node.view.join(path.strip_prefix("/").unwrap_or(path)))
 }
 
@@ -121,14 +106,7 @@ pub fn in_view(status: &Status, rank: usize, path: &Path) -> anyhow::Result<Path
 pub fn read_whole(path: &Path) -> Vec<OsString> {
     let mut input = OsString::from("if=");
     input.push(path);
-    [
-        "dd".into(),
-        input,
-        "of=/dev/null".into(),
-        "bs=1M".into(),
-        "status=none".into(),
-    ]
-    .to_vec()
+    ["dd".into(), input, "of=/dev/null".into(), "bs=1M".into(), "status=none".into()].to_vec()
 }
 
 /// Milliseconds, for figures.

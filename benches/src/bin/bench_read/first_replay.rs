@@ -24,9 +24,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let mut figures = Figures::default();
     replayed(bench, &bench.tree)?;
     for _ in 0..bench.runs(11) {
-        figures
-            .local_cpu
-            .add(replayed(bench, &bench.tree)?.cpu_seconds * 1000.0);
+        figures.local_cpu.add(replayed(bench, &bench.tree)?.cpu_seconds * 1000.0);
         one_job(bench, &mut figures)?;
     }
     let runs = figures.local_cpu.len();
@@ -36,20 +34,8 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
          replay on the local file system; processor time of the import's file operations alone, medians"
     ));
     measurement
-        .bar(Bar::new(
-            "first replay, kernel messages",
-            figures.messages.median(),
-            Side::AtMost,
-            5000.0,
-            "",
-        ))
-        .bar(Bar::new(
-            "first replay, client CPU against the local file system",
-            ratio,
-            Side::AtMost,
-            1.7,
-            "x",
-        ))
+        .bar(Bar::new("first replay, kernel messages", figures.messages.median(), Side::AtMost, 5000.0, ""))
+        .bar(Bar::new("first replay, client CPU against the local file system", ratio, Side::AtMost, 1.7, "x"))
         .figure("messages", figures.messages)
         .figure("messages_by_kind_last_run", figures.kinds)
         .figure("second_replay_messages", figures.second_messages)
@@ -72,9 +58,7 @@ fn one_job(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let after = job.status()?;
     figures.kinds = grown(&before.messages(), &between.messages());
     figures.messages.add(figures.kinds.values().sum::<u64>() as f64);
-    figures
-        .second_messages
-        .add(grown(&between.messages(), &after.messages()).values().sum::<u64>() as f64);
+    figures.second_messages.add(grown(&between.messages(), &after.messages()).values().sum::<u64>() as f64);
     figures.first_cpu.add(first.cpu_seconds * 1000.0);
     figures.second_cpu.add(second.cpu_seconds * 1000.0);
     figures.daemon_cpu.add(ms(daemon_cpu));

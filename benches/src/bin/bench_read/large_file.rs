@@ -29,15 +29,8 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         testbed.remount(NODES)?;
         let job = up_on(bench, &testbed, NODES, &["--fanout", "2"])?;
         let status = job.status()?;
-        let parent = status
-            .nodes
-            .get(LEAF)
-            .and_then(|node| node.parents.first())
-            .and_then(serde_json::Value::as_u64);
-        ensure!(
-            parent == Some(LEAFS_PARENT),
-            "node {LEAF} is not a leaf at depth 3: its parent is {parent:?}"
-        );
+        let parent = status.nodes.get(LEAF).and_then(|node| node.parents.first()).and_then(serde_json::Value::as_u64);
+        ensure!(parent == Some(LEAFS_PARENT), "node {LEAF} is not a leaf at depth 3: its parent is {parent:?}");
         through.add(rate(&testbed, &in_view(&status, LEAF, &file)?)?);
         job.down()?;
     }
@@ -50,13 +43,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         direct.len()
     ));
     measurement
-        .bar(Bar::new(
-            "200 MB, cold, leaf at depth 3, against direct",
-            ratio,
-            Side::AtLeast,
-            0.5,
-            "x",
-        ))
+        .bar(Bar::new("200 MB, cold, leaf at depth 3, against direct", ratio, Side::AtLeast, 0.5, "x"))
         .figure("direct_mb_per_second", direct)
         .figure("forebay_mb_per_second", through);
     Ok(measurement)

@@ -24,11 +24,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         cold.add(listed(bench, &view)?);
         for run in 0..bench.runs(9) {
             for side in [run % 2, 1 - run % 2] {
-                if side == 0 {
-                    warm.add(listed(bench, &view)?)
-                } else {
-                    local.add(listed(bench, &directory)?)
-                }
+                if side == 0 { warm.add(listed(bench, &view)?) } else { local.add(listed(bench, &directory)?) }
             }
         }
         job.down()?;
@@ -41,20 +37,8 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         warm.len()
     ));
     measurement
-        .bar(Bar::new(
-            "ls -l of 10,000 files at depth 2, cold",
-            cold.median(),
-            Side::AtMost,
-            3.0,
-            "s",
-        ))
-        .bar(Bar::new(
-            "ls -l of 10,000 files, warm, against the local file system",
-            ratio,
-            Side::AtMost,
-            1.1,
-            "x",
-        ))
+        .bar(Bar::new("ls -l of 10,000 files at depth 2, cold", cold.median(), Side::AtMost, 3.0, "s"))
+        .bar(Bar::new("ls -l of 10,000 files, warm, against the local file system", ratio, Side::AtMost, 1.1, "x"))
         .figure("cold_seconds", cold)
         .figure("warm_seconds", warm)
         .figure("local_seconds", local);
@@ -63,13 +47,6 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
 
 fn listed(bench: &Bench, directory: &Path) -> anyhow::Result<f64> {
     let script = "exec ls -l \"$0\" > /dev/null";
-    let argv = [
-        "env".into(),
-        "LC_ALL=C".into(),
-        "sh".into(),
-        "-c".into(),
-        script.into(),
-        OsString::from(directory),
-    ];
+    let argv = ["env".into(), "LC_ALL=C".into(), "sh".into(), "-c".into(), script.into(), OsString::from(directory)];
     Ok(bench.timed(&argv)?.wall.as_secs_f64())
 }

@@ -125,16 +125,8 @@ fn measure(options: Options) -> anyhow::Result<ExitCode> {
     if !failed.is_empty() {
         bail!("these measurements failed: {}", failed.join(", "));
     }
-    let met = results
-        .measurements
-        .values()
-        .flat_map(|measurement| &measurement.bars)
-        .all(|bar| bar.met);
-    Ok(if met {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(EXIT_IN_PART)
-    })
+    let met = results.measurements.values().flat_map(|measurement| &measurement.bars).all(|bar| bar.met);
+    Ok(if met { ExitCode::SUCCESS } else { ExitCode::from(EXIT_IN_PART) })
 }
 
 /// Everything was measured, but not every bar is met.

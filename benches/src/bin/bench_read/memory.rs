@@ -53,13 +53,7 @@ fn after_import(bench: &Bench, measurement: &mut Measurement) -> anyhow::Result<
     let after = resident(&status, "VmRSS");
     let leaf = after.iter().skip(FIRST_LEAF).copied().fold(0.0, f64::max);
     measurement
-        .bar(Bar::new(
-            "a leaf's daemon after the import",
-            leaf,
-            Side::AtMost,
-            48.0,
-            "MiB",
-        ))
+        .bar(Bar::new("a leaf's daemon after the import", leaf, Side::AtMost, 48.0, "MiB"))
         .figure("idle_rss_mib_by_rank", idle)
         .figure("after_import_rss_mib_by_rank", after)
         .figure("after_import_highest_rss_mib_by_rank", resident(&status, "VmHWM"));
@@ -69,9 +63,7 @@ fn after_import(bench: &Bench, measurement: &mut Measurement) -> anyhow::Result<
 fn while_passing(bench: &Bench, bytes: u64, measurement: &mut Measurement) -> anyhow::Result<()> {
     // A file without blocks reads as zeros at memory speed and needs no disk.
     let large = bench.files.path().join("large");
-    File::create(&large)?
-        .set_len(bytes)
-        .context("cannot make a sparse file")?;
+    File::create(&large)?.set_len(bytes).context("cannot make a sparse file")?;
     let budget = format!("{BUDGET_MIB}MiB");
     let job = bench.up_local(ROW_NODES, bench.files.path(), &["--fanout", "1", "--budget", &budget])?;
     let status = job.status()?;
@@ -85,20 +77,11 @@ fn while_passing(bench: &Bench, bytes: u64, measurement: &mut Measurement) -> an
     });
     let read = read?;
     let highest = highest.map_err(|_| anyhow::anyhow!("the thread that watched memory is gone"))?;
-    let highest = highest
-        .into_iter()
-        .zip(resident(status, "VmHWM"))
-        .map(|(seen, told)| seen.max(told));
+    let highest = highest.into_iter().zip(resident(status, "VmHWM")).map(|(seen, told)| seen.max(told));
     let highest: Vec<f64> = highest.collect();
     let over = highest.iter().copied().fold(0.0, f64::max) - BUDGET_MIB;
     measurement
-        .bar(Bar::new(
-            "any daemon above its budget while 20 GB pass",
-            over,
-            Side::AtMost,
-            BESIDE_BUDGET_MIB,
-            "MiB",
-        ))
+        .bar(Bar::new("any daemon above its budget while 20 GB pass", over, Side::AtMost, BESIDE_BUDGET_MIB, "MiB"))
         .figure("passing_highest_rss_mib_by_rank", highest)
         .figure("passing_bytes", bytes)
         .figure("passing_mb_per_second", bytes as f64 / 1e6 / read.wall.as_secs_f64());
@@ -120,18 +103,12 @@ fn watch(status: &Status, done: &AtomicBool) -> Vec<f64> {
 
 /// A field of /proc/PID/status of every daemon, MiB.
 fn resident(status: &Status, field: &str) -> Vec<f64> {
-    status
-        .nodes
-        .iter()
-        .map(|node| field_mib(node.pid, field).unwrap_or(0.0))
-        .collect()
+    status.nodes.iter().map(|node| field_mib(node.pid, field).unwrap_or(0.0)).collect()
 }
 
 fn field_mib(pid: u32, field: &str) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     let kib: f64 = value.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024.0 / MIB)
 }

@@ -18,18 +18,7 @@ const NODES: usize = 31;
 const LEAF: usize = 30;
 
 /// Payload sizes, bytes.
-const PAYLOADS: [u64; 10] = [
-    64,
-    256,
-    1 << 10,
-    4 << 10,
-    16 << 10,
-    64 << 10,
-    128 << 10,
-    512 << 10,
-    1 << 20,
-    4 << 20,
-];
+const PAYLOADS: [u64; 10] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20];
 
 /// Up to this payload the bar holds, bytes.
 const BARRED_UP_TO: u64 = 128 << 10;
@@ -68,32 +57,16 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         let mut times = probe(&socket, payload, bench.runs(count).max(20))?;
         times.sort_by(f64::total_cmp);
         let p99_us = times[(times.len() * 99).div_ceil(100) - 1];
-        by_payload.insert(
-            payload,
-            Distribution {
-                p50_us: median(&times),
-                p99_us,
-                count: times.len(),
-            },
-        );
+        by_payload.insert(payload, Distribution { p50_us: median(&times), p99_us, count: times.len() });
     }
     job.down()?;
-    let worst = by_payload
-        .range(..=BARRED_UP_TO)
-        .map(|(_, times)| times.p50_us)
-        .fold(0.0, f64::max);
+    let worst = by_payload.range(..=BARRED_UP_TO).map(|(_, times)| times.p50_us).fold(0.0, f64::max);
     let mut measurement = Measurement::under(format!(
         "{NODES} nodes with fan-out 2 on this machine; the payload goes from node {LEAF} over its three ancestors to the \
          root and back, one at a time"
     ));
     measurement
-        .bar(Bar::new(
-            "round trip leaf-root-leaf up to 128 KiB, p50",
-            worst / 1000.0,
-            Side::Below,
-            1.0,
-            "ms",
-        ))
+        .bar(Bar::new("round trip leaf-root-leaf up to 128 KiB, p50", worst / 1000.0, Side::Below, 1.0, "ms"))
         .figure("round_trip_by_payload_bytes", by_payload);
     Ok(measurement)
 }
@@ -105,9 +78,7 @@ fn probe(socket: &Path, payload_bytes: u64, count: usize) -> anyhow::Result<Vec<
     let question = json!({"command": "probe", "payload_bytes": payload_bytes, "count": count});
     writeln!(stream, "{question}")?;
     let mut line = String::new();
-    BufReader::new(stream)
-        .read_line(&mut line)
-        .context("no answer to a probe")?;
+    BufReader::new(stream).read_line(&mut line).context("no answer to a probe")?;
     match serde_json::from_str(&line).with_context(|| format!("not an answer to a probe: {line}"))? {
         Answer::Ok(Probed { round_trip_us }) if !round_trip_us.is_empty() => Ok(round_trip_us),
         Answer::Ok(_) => bail!("a probe of {payload_bytes} bytes came back without times"),

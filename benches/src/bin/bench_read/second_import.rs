@@ -26,13 +26,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
             let before = job.status()?.messages();
             view_cpu.add(bench.timed(&through)?.cpu.as_secs_f64());
             kinds = grown(&before, &job.status()?.messages());
-            others.add(
-                kinds
-                    .iter()
-                    .filter(|(kind, _)| *kind != "ioctl")
-                    .map(|(_, count)| *count)
-                    .sum::<u64>() as f64,
-            );
+            others.add(kinds.iter().filter(|(kind, _)| *kind != "ioctl").map(|(_, count)| *count).sum::<u64>() as f64);
         }
     }
     job.down()?;
@@ -43,20 +37,8 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         local_cpu.len()
     ));
     measurement
-        .bar(Bar::new(
-            "second import, messages other than ioctl",
-            others.median(),
-            Side::AtMost,
-            0.0,
-            "",
-        ))
-        .bar(Bar::new(
-            "second import, CPU against the local file system",
-            ratio,
-            Side::AtMost,
-            1.03,
-            "x",
-        ))
+        .bar(Bar::new("second import, messages other than ioctl", others.median(), Side::AtMost, 0.0, ""))
+        .bar(Bar::new("second import, CPU against the local file system", ratio, Side::AtMost, 1.03, "x"))
         .figure("messages_other_than_ioctl", others)
         .figure("messages_by_kind_last_run", kinds)
         .figure("view_cpu_seconds", view_cpu)

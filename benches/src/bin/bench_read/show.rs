@@ -9,13 +9,7 @@ use serde_json::Value;
 /// One measurement, when it is done.
 pub fn measured(measurement: &Measurement) {
     for bar in &measurement.bars {
-        println!(
-            "  {}: {} ({}, {})",
-            bar.what,
-            bar.figure_text(),
-            bar.bar_text(),
-            verdict(bar)
-        );
+        println!("  {}: {} ({}, {})", bar.what, bar.figure_text(), bar.bar_text(), verdict(bar));
     }
 }
 
@@ -25,12 +19,7 @@ pub fn all_bars(results: &Results) {
     table.row(["", "figure", "bar", ""]);
     for measurement in results.measurements.values() {
         for bar in &measurement.bars {
-            table.row([
-                bar.what.clone(),
-                bar.figure_text(),
-                bar.bar_text(),
-                verdict(bar).to_owned(),
-            ]);
+            table.row([bar.what.clone(), bar.figure_text(), bar.bar_text(), verdict(bar).to_owned()]);
         }
     }
     println!("\n{table}");
@@ -43,38 +32,20 @@ fn verdict(bar: &Bar) -> &'static str {
 /// The tables for docs/performance.md.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
-    let mut text = format!(
-        "Measured on {} by `{}`.\n\n",
-        results.machine.described(),
-        results.command
-    );
+    let mut text = format!("Measured on {} by `{}`.\n\n", results.machine.described(), results.command);
     text += "| what | figure | bar | |\n|---|---|---|---|\n";
     for bar in results.measurements.values().flat_map(|measurement| &measurement.bars) {
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} |",
-            bar.what,
-            bar.figure_text(),
-            bar.bar_text(),
-            verdict(bar)
-        );
+        let _ = writeln!(text, "| {} | {} | {} | {} |", bar.what, bar.figure_text(), bar.bar_text(), verdict(bar));
     }
     for (name, measurement) in &results.measurements {
-        let _ = write!(
-            text,
-            "\n### {name}\n\n{}.\n",
-            measurement.conditions.trim_end_matches('.')
-        );
+        let _ = write!(text, "\n### {name}\n\n{}.\n", measurement.conditions.trim_end_matches('.'));
         if let Some(ways) = measurement.figures.get("by_way") {
             text += &ways_table(ways);
         }
         if let Some(payloads) = measurement.figures.get("round_trip_by_payload_bytes") {
             text += &payloads_table(payloads);
         }
-        let plain = measurement
-            .figures
-            .iter()
-            .filter_map(|(name, value)| Some((name, summary(value)?)));
+        let plain = measurement.figures.iter().filter_map(|(name, value)| Some((name, summary(value)?)));
         let lines: Vec<String> = plain.map(|(name, value)| format!("| {name} | {value} |\n")).collect();
         if !lines.is_empty() {
             let _ = write!(text, "\n| figure | value |\n|---|---|\n{}", lines.concat());
@@ -94,11 +65,7 @@ fn summary(value: &Value) -> Option<String> {
             Some(format!("{median} ({min} to {max})"))
         }
         Value::Array(values) => {
-            let cells: Vec<String> = values
-                .iter()
-                .filter_map(Value::as_f64)
-                .map(|value| quantity(value, ""))
-                .collect();
+            let cells: Vec<String> = values.iter().filter_map(Value::as_f64).map(|value| quantity(value, "")).collect();
             (!cells.is_empty()).then(|| cells.join(", "))
         }
         _ => None,

@@ -19,20 +19,8 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         up.len()
     ));
     measurement
-        .bar(Bar::new(
-            format!("up, {NODES} nodes ready"),
-            up.median(),
-            Side::AtMost,
-            1.0,
-            "s",
-        ))
-        .bar(Bar::new(
-            format!("down, {NODES} nodes gone"),
-            down.median(),
-            Side::AtMost,
-            1.0,
-            "s",
-        ))
+        .bar(Bar::new(format!("up, {NODES} nodes ready"), up.median(), Side::AtMost, 1.0, "s"))
+        .bar(Bar::new(format!("down, {NODES} nodes gone"), down.median(), Side::AtMost, 1.0, "s"))
         .figure("up_seconds", up)
         .figure("down_seconds", down);
     Ok(measurement)

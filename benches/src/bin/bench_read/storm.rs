@@ -60,10 +60,7 @@ pub fn measure_sixteen(bench: &Bench) -> anyhow::Result<Measurement> {
     let ways = all_ways(bench, &testbed, &forms, NODES, bench.runs(3), &WAYS)?;
     let mut measurement = described(NODES, &ways, &forms);
     add_bars(&mut measurement, &ways, &single[&Way::Direct], &touched);
-    measurement
-        .figure("by_way", &ways)
-        .figure("one_direct_client", &single[&Way::Direct])
-        .figure("touched", &touched);
+    measurement.figure("by_way", &ways).figure("one_direct_client", &single[&Way::Direct]).figure("touched", &touched);
     Ok(measurement)
 }
 
@@ -76,11 +73,7 @@ fn set_up(bench: &Bench, nodes: usize) -> anyhow::Result<(Testbed, Forms)> {
 }
 
 fn described(nodes: usize, ways: &ByWay, forms: &Forms) -> Measurement {
-    let runs = ways
-        .values()
-        .map(|figures| figures.cold_seconds.len())
-        .min()
-        .unwrap_or(0);
+    let runs = ways.values().map(|figures| figures.cold_seconds.len()).min().unwrap_or(0);
     Measurement::under(format!(
         "{nodes} node(s) replay the import at once over GlusterFS: link {}, {} us a metadata request, {} at once; fresh \
          mounts on every node before each run; {runs} runs of each way in turn, medians. Times include mounting the \
@@ -150,24 +143,14 @@ fn one_run(
 ) -> anyhow::Result<()> {
     testbed.remount(nodes)?;
     let before = testbed.traffic()?;
-    let job = if way == Way::Forebay {
-        Some(up_on(bench, testbed, nodes, &[])?)
-    } else {
-        None
-    };
-    let trees = (0..nodes)
-        .map(|rank| forms.seen(way, job.as_ref(), rank))
-        .collect::<Result<Vec<_>, _>>()?;
+    let job = if way == Way::Forebay { Some(up_on(bench, testbed, nodes, &[])?) } else { None };
+    let trees = (0..nodes).map(|rank| forms.seen(way, job.as_ref(), rank)).collect::<Result<Vec<_>, _>>()?;
     let at_once = |prepare: &str| {
         let nodes = trees.iter().enumerate();
         let commands = nodes.map(|(node, tree)| testbed.place(node).gated(prepare, &bench.python.replay(tree)));
         storm::at_once(commands.collect())
     };
-    let daemons_before = job
-        .as_ref()
-        .map(Job::status)
-        .transpose()?
-        .map(|status| status.cpu_now());
+    let daemons_before = job.as_ref().map(Job::status).transpose()?.map(|status| status.cpu_now());
     let cold = at_once(&forms.prepare(way))?;
     let traffic = testbed.traffic()?.since(&before);
     figures.add_cold(&cold, traffic)?;
@@ -175,9 +158,7 @@ fn one_run(
         let status = job.status()?;
         figures.up_seconds.add(job.ready().as_secs_f64());
         figures.contents_bytes.add(status.backing_bytes() as f64);
-        figures
-            .daemons_cpu_seconds
-            .add(status.cpu_now().saturating_sub(before).as_secs_f64());
+        figures.daemons_cpu_seconds.add(status.cpu_now().saturating_sub(before).as_secs_f64());
     }
     figures.warm_seconds.add(at_once("")?.wall.as_secs_f64());
     for node in 0..nodes {

@@ -46,33 +46,16 @@ impl Forms {
     pub fn make(bench: &Bench, testbed: &Testbed) -> anyhow::Result<Self> {
         let image = pack(bench, "tree.squashfs", &|image| {
             let options = ["-comp", "zstd", "-no-progress", "-quiet", "-noappend"].map(OsString::from);
-            [
-                vec!["mksquashfs".into(), bench.tree.clone().into(), image.into()],
-                options.to_vec(),
-            ]
-            .concat()
+            [vec!["mksquashfs".into(), bench.tree.clone().into(), image.into()], options.to_vec()].concat()
         })?;
         let archive = pack(bench, "tree.tar.zst", &|archive| {
             let options = ["tar", "--create", "--zstd", "--file"].map(OsString::from);
-            [
-                options.to_vec(),
-                vec![archive.into(), "-C".into(), bench.tree.clone().into(), ".".into()],
-            ]
-            .concat()
+            [options.to_vec(), vec![archive.into(), "-C".into(), bench.tree.clone().into(), ".".into()]].concat()
         })?;
         let local = bench.scratch.dir("local")?;
-        let (image, archive) = (
-            testbed.copy_in(&image, "tree.squashfs")?,
-            testbed.copy_in(&archive, "tree.tar.zst")?,
-        );
+        let (image, archive) = (testbed.copy_in(&image, "tree.squashfs")?, testbed.copy_in(&archive, "tree.tar.zst")?);
         let tree = testbed.copy_in(&bench.tree, "tree")?;
-        let mut forms = Self {
-            tree,
-            image,
-            archive,
-            local,
-            loop_mounts: true,
-        };
+        let mut forms = Self { tree, image, archive, local, loop_mounts: true };
         let place = testbed.place(0);
         let script = format!("{} && {}", forms.prepare(Way::Squashfs), forms.finish(Way::Squashfs));
         forms.loop_mounts = run::output(&mut place.command(&["sh", "-c", &script])).is_ok();
@@ -81,11 +64,7 @@ impl Forms {
 
     /// How images are mounted.
     pub fn mounted_by(&self) -> &'static str {
-        if self.loop_mounts {
-            "the kernel, through a loop device"
-        } else {
-            "squashfuse"
-        }
+        if self.loop_mounts { "the kernel, through a loop device" } else { "squashfuse" }
     }
 
     /// The shell line that brings the tree to a node before the work; part of the time.
@@ -114,11 +93,7 @@ impl Forms {
         match (way, job) {
             (Way::Direct, _) => Ok(self.tree.clone()),
             (Way::Squashfs | Way::Tar, _) => Ok(self.local.clone()),
-            (Way::Forebay, job) => in_view(
-                &job.context("Forebay is up in its own runs")?.status()?,
-                rank,
-                &self.tree,
-            ),
+            (Way::Forebay, job) => in_view(&job.context("Forebay is up in its own runs")?.status()?, rank, &self.tree),
         }
     }
 }
@@ -136,21 +111,9 @@ fn pack(bench: &Bench, name: &str, command: &dyn Fn(&Path) -> Vec<OsString>) -> 
 pub fn up_on(bench: &Bench, testbed: &Testbed, nodes: usize, more: &[&str]) -> anyhow::Result<Job> {
     let hosts = bench.scratch.path().join("hosts");
     fs::write(&hosts, testbed.names(nodes).join("\n") + "\n")?;
-    let mut options = vec![
-        "--export".into(),
-        OsString::from(testbed.files()),
-        "--hostfile".into(),
-        hosts.into(),
-    ];
+    let mut options = vec!["--export".into(), OsString::from(testbed.files()), "--hostfile".into(), hosts.into()];
     options.extend(["--remote-shell", &testbed.shell(), "--interface", "eth0"].map(OsString::from));
     options.extend(more.iter().map(OsString::from));
-    let forebay = Forebay {
-        environment: testbed.environment().to_vec(),
-        ..bench.forebay.clone()
-    };
-    forebay.up(
-        &format!("b{}", std::process::id()),
-        &bench.scratch.dir("view")?,
-        &options,
-    )
+    let forebay = Forebay { environment: testbed.environment().to_vec(), ..bench.forebay.clone() };
+    forebay.up(&format!("b{}", std::process::id()), &bench.scratch.dir("view")?, &options)
 }

@@ -121,14 +121,7 @@ fn demo(options: &Options) -> anyhow::Result<ExitCode> {
     let runs = all_runs(&mut site, &python)?;
     let (up_seconds, backing, nodes) = (site.up_seconds(), site.described(), site.nodes());
     drop(site);
-    let document = Document {
-        machine,
-        backing,
-        nodes,
-        import: python::IMPORT,
-        up_seconds,
-        runs,
-    };
+    let document = Document { machine, backing, nodes, import: python::IMPORT, up_seconds, runs };
     write_json(&options.json, &document)?;
     show::table(&document);
     show::what_next(options.backing == Backing::Model, &options.json);
@@ -138,10 +131,7 @@ fn demo(options: &Options) -> anyhow::Result<ExitCode> {
 /// Reads the tree once, so that no run waits for this machine's own disk.
 fn warm_local_disk(python: &Python, options: &Options) -> anyhow::Result<()> {
     let place = forebay_bench::Place::here();
-    let tree = options
-        .tree
-        .canonicalize()
-        .with_context(|| format!("no tree at {}", options.tree.display()))?;
+    let tree = options.tree.canonicalize().with_context(|| format!("no tree at {}", options.tree.display()))?;
     storm::at_once(vec![place.gated("", &python.replay(&tree))])?;
     storm::at_once(vec![place.gated("", &python.import(&tree))])?;
     Ok(())

@@ -13,10 +13,7 @@ use crate::{Document, Run, Way, Work};
 /// What is about to happen.
 pub fn introduction(machine: &Machine, site: &Site) {
     println!();
-    println!(
-        "Forebay's demo: {} nodes start the same Python program at one moment.",
-        site.nodes()
-    );
+    println!("Forebay's demo: {} nodes start the same Python program at one moment.", site.nodes());
     println!("Program:             python3 -c '{}'", python::IMPORT);
     println!("Backing file system: {}", site.described());
     println!("Machine:             {}", machine.described());
@@ -53,14 +50,7 @@ fn case(way: Way, cold: bool) -> String {
 /// The results.
 pub fn table(document: &Document) {
     let mut table = Table::new();
-    table.row([
-        "",
-        "slowest node",
-        "CPU programs",
-        "CPU Forebay",
-        "requests",
-        "bytes sent",
-    ]);
+    table.row(["", "slowest node", "CPU programs", "CPU Forebay", "requests", "bytes sent"]);
     for work in [Work::Replay, Work::Import] {
         table.heading(match work {
             Work::Replay => "The import's file operations alone",
@@ -68,28 +58,18 @@ pub fn table(document: &Document) {
         });
         for cold in [true, false] {
             for way in [Way::Direct, Way::Forebay] {
-                let run = document
-                    .runs
-                    .iter()
-                    .find(|run| (run.work, run.way, run.cold) == (work, way, cold));
+                let run = document.runs.iter().find(|run| (run.work, run.way, run.cold) == (work, way, cold));
                 table.row(run.map(cells).unwrap_or_default());
             }
         }
     }
-    println!(
-        "\n{} nodes at once; requests and bytes are those at the backing file system\n",
-        document.nodes
-    );
+    println!("\n{} nodes at once; requests and bytes are those at the backing file system\n", document.nodes);
     println!("{table}");
     explanations(document);
 }
 
 fn cells(run: &Run) -> [String; 6] {
-    let daemons = if run.way == Way::Direct {
-        "-".to_owned()
-    } else {
-        seconds(run.daemons_cpu_seconds)
-    };
+    let daemons = if run.way == Way::Direct { "-".to_owned() } else { seconds(run.daemons_cpu_seconds) };
     [
         format!("  {}", case(run.way, run.cold)),
         seconds(run.wall_seconds),
@@ -103,10 +83,7 @@ fn cells(run: &Run) -> [String; 6] {
 fn explanations(document: &Document) {
     println!("cold: fresh mounts on every node, so nothing of the files is in a node's memory; Forebay just started");
     println!("warm: the same program a second time on the same nodes");
-    println!(
-        "CPU:  user and system time of all {} nodes together; all share this machine",
-        document.nodes
-    );
+    println!("CPU:  user and system time of all {} nodes together; all share this machine", document.nodes);
     println!("backing file system: {}", document.backing);
     println!("`forebay up` took {}", seconds(document.up_seconds));
     for work in [Work::Replay, Work::Import] {
@@ -121,12 +98,7 @@ fn explanations(document: &Document) {
 
 /// How many times faster Forebay was cold, and how many times fewer its requests.
 fn gain(document: &Document, work: Work) -> Option<(f64, f64)> {
-    let find = |way| {
-        document
-            .runs
-            .iter()
-            .find(|run| (run.work, run.way, run.cold) == (work, way, true))
-    };
+    let find = |way| document.runs.iter().find(|run| (run.work, run.way, run.cold) == (work, way, true));
     let (direct, forebay) = (find(Way::Direct)?, find(Way::Forebay)?);
     let requests = direct.traffic.total() as f64 / forebay.traffic.total().max(1) as f64;
     Some((direct.wall_seconds / forebay.wall_seconds, requests))

@@ -32,36 +32,20 @@ pub struct Site {
 }
 
 enum Backing {
-    Model {
-        mounts: Vec<ClientMount>,
-        model: Arc<Model>,
-    },
-    Gluster {
-        testbed: Testbed,
-        tree: PathBuf,
-    },
+    Model { mounts: Vec<ClientMount>, model: Arc<Model> },
+    Gluster { testbed: Testbed, tree: PathBuf },
 }
 
 impl Site {
     /// Nodes on this machine over the modelled file system.
     pub fn model(options: &Options) -> anyhow::Result<Self> {
         let model = Model::new(&options.tree, MODEL_BUSY)?;
-        Self::new(
-            options,
-            Vec::new(),
-            Backing::Model {
-                mounts: Vec::new(),
-                model,
-            },
-        )
+        Self::new(options, Vec::new(), Backing::Model { mounts: Vec::new(), model })
     }
 
     /// Nodes in namespaces over GlusterFS.
     pub fn gluster(options: &Options) -> anyhow::Result<Self> {
-        eprintln!(
-            "Building the test bed: GlusterFS, {} nodes, and the Python tree copied into it.",
-            options.nodes
-        );
+        eprintln!("Building the test bed: GlusterFS, {} nodes, and the Python tree copied into it.", options.nodes);
         let testbed = Testbed::up(&options.testbed, options.nodes.into(), BUSY.at_once)?;
         let tree = testbed.copy_in(&options.tree, "tree")?;
         testbed.slow_down(BUSY)?;
@@ -73,19 +57,8 @@ impl Site {
         let scratch = Scratch::new(&std::env::temp_dir(), "forebay-demo")?;
         let binary = options.forebay.canonicalize();
         let binary = binary.with_context(|| format!("no forebay binary at {}", options.forebay.display()))?;
-        let forebay = Forebay {
-            binary,
-            runtime: scratch.dir("run")?,
-            environment,
-        };
-        Ok(Self {
-            job: None,
-            backing,
-            forebay,
-            nodes: options.nodes.into(),
-            ups: Vec::new(),
-            scratch,
-        })
+        let forebay = Forebay { binary, runtime: scratch.dir("run")?, environment };
+        Ok(Self { job: None, backing, forebay, nodes: options.nodes.into(), ups: Vec::new(), scratch })
     }
 
     /// How many nodes.
@@ -170,23 +143,14 @@ impl Site {
     /// On every node, the tree as its programs shall see it.
     pub fn trees(&self, way: Way) -> anyhow::Result<Vec<(Place, PathBuf)>> {
         if way == Way::Direct {
-            return (0..self.nodes)
-                .map(|node| Ok((self.place(node), self.direct(node))))
-                .collect();
+            return (0..self.nodes).map(|node| Ok((self.place(node), self.direct(node)))).collect();
         }
         let status = self.job.as_ref().context("Forebay runs in this run")?.status()?;
-        ensure!(
-            status.nodes.len() == self.nodes,
-            "{} of {} nodes are up",
-            status.nodes.len(),
-            self.nodes
-        );
+        ensure!(status.nodes.len() == self.nodes, "{} of {} nodes are up", status.nodes.len(), self.nodes);
         let export = self.export()?;
         let seen = |view: &Path| view.join(export.strip_prefix("/").unwrap_or(&export));
         let nodes = status.nodes.iter().enumerate();
-        Ok(nodes
-            .map(|(node, status)| (self.place(node), seen(&status.view)))
-            .collect())
+        Ok(nodes.map(|(node, status)| (self.place(node), seen(&status.view))).collect())
     }
 
     fn place(&self, node: usize) -> Place {
@@ -213,8 +177,6 @@ impl Site {
 
     /// Processor time of Forebay's daemons so far.
     pub fn daemons_cpu(&self) -> anyhow::Result<Duration> {
-        self.job
-            .as_ref()
-            .map_or(Ok(Duration::ZERO), |job| Ok(job.status()?.cpu_now()))
+        self.job.as_ref().map_or(Ok(Duration::ZERO), |job| Ok(job.status()?.cpu_now()))
     }
 }

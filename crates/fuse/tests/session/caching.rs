@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 
 use forebay_fuse::{MountOptions, ROOT_NODE, SessionOptions};
 
-use crate::fixture::Mounted;
+use crate::fixture::{Mounted, eventually};
 use crate::tree::Tree;
 
 fn sample() -> Tree {
@@ -27,15 +27,9 @@ fn visit(mounted: &Mounted) {
     assert_eq!(fs::read_link(mounted.path("link")).unwrap().to_str(), Some("dir/file"));
     assert_eq!(fs::metadata(mounted.path("link")).unwrap().len(), 300_000);
     for absent in ["absent", "dir/absent"] {
-        assert_eq!(
-            fs::metadata(mounted.path(absent)).unwrap_err().kind(),
-            std::io::ErrorKind::NotFound
-        );
+        assert_eq!(fs::metadata(mounted.path(absent)).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
-    let mut names: Vec<_> = fs::read_dir(mounted.path("dir"))
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .collect();
+    let mut names: Vec<_> = fs::read_dir(mounted.path("dir")).unwrap().map(|entry| entry.unwrap()).collect();
     assert_eq!(names.len(), 502);
     names.sort_by_key(fs::DirEntry::file_name);
     for entry in names {
@@ -45,6 +39,7 @@ fn visit(mounted: &Mounted) {
 
 #[test]
 fn a_second_pass_sends_no_message() {
+    let _alone = crate::fixture::alone();
     let Some(mounted) = Mounted::new(sample()) else { return };
     visit(&mounted);
     let first = mounted.messages();
@@ -58,34 +53,32 @@ fn a_second_pass_sends_no_message() {
 }
 
 #[test]
-fn without_no_open_each_open_is_a_message_and_the_session_asks_the_handler() {
-    let options = SessionOptions {
-        no_open: false,
-        ..SessionOptions::default()
-    };
-    let Some(mounted) = Mounted::with(sample(), &MountOptions::default(), &options) else {
-        return;
-    };
+fn without_no_open_the_handler_answers_each_open_and_its_handle_comes_back() {
+    let _alone = crate::fixture::alone();
+    let tree = sample();
+    tree.answer_opens();
+    let options = SessionOptions { no_open: false, ..SessionOptions::default() };
+    let Some(mounted) = Mounted::with(tree, &MountOptions::default(), &options) else { return };
     assert!(!mounted.session.negotiated().no_open());
-    // The handler's default error, ENOSYS, is then an error for the program.
-    let error = fs::read(mounted.path("dir/file")).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOSYS.raw_os_error()));
-    assert_eq!(mounted.count("open"), 1);
+    for _ in 0..2 {
+        assert!(fs::read(mounted.path("dir/file")).unwrap() == vec![7; 300_000]);
+    }
+    assert_eq!(mounted.count("open"), 2);
+    assert_eq!(mounted.session.message_counts().bytes_read(), 300_000, "the second open keeps the first one's pages");
+    eventually("both files are released", || mounted.count("release") == 2);
 }
 
 #[test]
 fn a_large_directory_is_listed_whole_by_readdir_and_seeks() {
+    let _alone = crate::fixture::alone();
     let Some(mounted) = Mounted::new(sample()) else { return };
-    let listed = std::process::Command::new("ls")
-        .args(["-U", "-1"])
-        .arg(mounted.path("dir"))
-        .output()
-        .unwrap();
+    let listed = std::process::Command::new("ls").args(["-U", "-1"]).arg(mounted.path("dir")).output().unwrap();
     assert_eq!(listed.stdout.iter().filter(|byte| **byte == b'\n').count(), 502);
 }
 
 #[test]
 fn read_ahead_is_raised_where_permitted() {
+    let _alone = crate::fixture::alone();
     let Some(mounted) = Mounted::new(sample()) else { return };
     let (major, minor) = mounted.mount.as_ref().unwrap().device().expect("/proc is there");
     let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
@@ -97,6 +90,7 @@ fn read_ahead_is_raised_where_permitted() {
 
 #[test]
 fn a_sequential_read_takes_one_message_a_mebibyte() {
+    let _alone = crate::fixture::alone();
     let tree = Tree::new();
     tree.file(ROOT_NODE, "large", 0o644, vec![1; 16 << 20]);
     let Some(mounted) = Mounted::new(tree) else { return };

@@ -14,6 +14,9 @@ pub const DONE: i32 = 40;
 /// Exit status of a part that was refused a lock.
 pub const LOCKED: i32 = 41;
 
+/// Exit status of a part that could not mount.
+pub const CANNOT_MOUNT: i32 = 42;
+
 /// A command of which the last argument added by `arg` goes to the part.
 pub struct Part(Command);
 
@@ -25,9 +28,7 @@ pub fn command(part: &str) -> Part {
 /// `program`, a copy of this one, to play `part`.
 pub fn of_program(program: &std::path::Path, part: &str) -> Part {
     let mut command = Command::new(program);
-    command
-        .args(["--exact", "children::play_a_part", "--nocapture", "--test-threads=1"])
-        .env(PART, part);
+    command.args(["--exact", "children::play_a_part", "--nocapture", "--test-threads=1"]).env(PART, part);
     Part(command)
 }
 
@@ -40,7 +41,13 @@ impl Part {
 
 #[test]
 fn play_a_part() {
-    let Ok(part) = std::env::var(PART) else { return };
+    let _alone = crate::fixture::alone();
+    let Ok(part) = std::env::var(PART) else {
+        // Run as a test like any other: a child that cannot play its part must not look like one that did.
+        let unknown = command("unknown").arg("").output().unwrap();
+        assert_eq!(unknown.status.code(), Some(101));
+        return;
+    };
     let argument = PathBuf::from(std::env::var_os(ARGUMENT).unwrap_or_default());
     let status = match part.as_str() {
         "lock-records" => locks::lock_records(&argument),

@@ -1,7 +1,7 @@
 //! A mount with a session on it, and how tests skip and wait.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Mount, MountError, MountOptions, Notifier, Session, SessionOptions, mount};
@@ -42,12 +42,7 @@ impl Mounted {
         };
         let tree = Arc::new(tree);
         let session = Session::start(mount.descriptor(), running, Arc::clone(&tree)).unwrap();
-        Some(Self {
-            mount: Some(mount),
-            session,
-            tree,
-            dir,
-        })
+        Some(Self { mount: Some(mount), session, tree, dir })
     }
 
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -61,9 +56,7 @@ impl Mounted {
     /// Messages so far but for forgets, which come when the kernel likes.
     pub fn messages(&self) -> Vec<(&'static str, u64)> {
         let counts = self.session.message_counts().iter();
-        counts
-            .filter(|(name, count)| !name.contains("forget") && *count > 0)
-            .collect()
+        counts.filter(|(name, count)| !name.contains("forget") && *count > 0).collect()
     }
 
     pub fn count(&self, name: &str) -> u64 {
@@ -71,12 +64,16 @@ impl Mounted {
     }
 }
 
+/// Lets one test run at a time. A child that is forked while another test gives a mount up would hold the last
+/// descriptor of a connection that nobody serves, and wait on it for ever when its exec closes that test's open file.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Says that a test is skipped; with `CI=true` that is a failure.
 pub fn skip(reason: &str) {
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "would be skipped: {reason}"
-    );
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "would be skipped: {reason}");
     eprintln!("skipped: {reason}");
 }
 

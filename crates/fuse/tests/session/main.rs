@@ -2,6 +2,8 @@
 //!
 //! Tests that need what a machine may lack say so and are skipped; with `CI=true` a skip is a failure.
 
+#![allow(clippy::unwrap_used)]
+
 mod caching;
 mod children;
 mod contents;

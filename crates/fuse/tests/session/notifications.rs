@@ -19,15 +19,12 @@ fn mounted() -> Option<(Mounted, u64)> {
 
 #[test]
 fn inval_inode_makes_the_kernel_read_again_also_through_an_open_file() {
+    let _alone = crate::fixture::alone();
     let Some((mounted, node)) = mounted() else { return };
     let file = File::open(mounted.path("file")).unwrap();
     assert_eq!(io::read_to_string(&file).unwrap(), "before");
     mounted.tree.rewrite(node, "after, and longer");
-    assert_eq!(
-        fs::read_to_string(mounted.path("file")).unwrap(),
-        "before",
-        "the kernel believes what it has"
-    );
+    assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "before", "the kernel believes what it has");
     assert!(mounted.notifier().inval_inode(node, 0, 0).unwrap());
     assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "after, and longer");
     let mut bytes = [0; 5];
@@ -37,14 +34,12 @@ fn inval_inode_makes_the_kernel_read_again_also_through_an_open_file() {
 
 #[test]
 fn inval_entry_takes_back_a_name_and_an_absence() {
+    let _alone = crate::fixture::alone();
     let Some((mounted, _)) = mounted() else { return };
     assert!(mounted.path("file").exists() && !mounted.path("new").exists());
     mounted.tree.remove(ROOT_NODE, "file");
     mounted.tree.file(ROOT_NODE, "new", 0o644, "");
-    assert!(
-        mounted.path("file").exists() && !mounted.path("new").exists(),
-        "the kernel believes what it has"
-    );
+    assert!(mounted.path("file").exists() && !mounted.path("new").exists(), "the kernel believes what it has");
     assert!(mounted.notifier().inval_entry(ROOT_NODE, b"file").unwrap());
     assert!(mounted.notifier().inval_entry(ROOT_NODE, b"new").unwrap());
     assert!(!mounted.path("file").exists() && mounted.path("new").exists());
@@ -52,29 +47,25 @@ fn inval_entry_takes_back_a_name_and_an_absence() {
 
 #[test]
 fn delete_takes_a_name_away_only_if_it_leads_where_was_said() {
+    let _alone = crate::fixture::alone();
     let Some((mounted, node)) = mounted() else { return };
     assert!(mounted.path("file").exists());
-    mounted.tree.remove(ROOT_NODE, "file");
     let other = mounted.notifier().delete(ROOT_NODE, node + 1, b"file");
-    assert!(!other.unwrap_or(false), "it leads to another node");
+    assert!(!other.unwrap(), "it leads to another node");
     assert!(mounted.path("file").exists());
+    mounted.tree.remove(ROOT_NODE, "file");
     assert!(mounted.notifier().delete(ROOT_NODE, node, b"file").unwrap());
     assert!(!mounted.path("file").exists());
 }
 
 #[test]
 fn stored_bytes_are_read_without_a_message() {
+    let _alone = crate::fixture::alone();
     let tree = Tree::new();
-    let bytes: Bytes = (0..1_500_001)
-        .map(|index| (index % 251) as u8)
-        .collect::<Vec<_>>()
-        .into();
+    let bytes: Bytes = (0..1_500_001).map(|index| (index % 251) as u8).collect::<Vec<_>>().into();
     let node = tree.file(ROOT_NODE, "file", 0o644, bytes.clone());
     let Some(mounted) = Mounted::new(tree) else { return };
-    assert!(
-        !mounted.notifier().store(node, 0, &[bytes.slice(..4096)]).unwrap(),
-        "not looked up yet: unknown"
-    );
+    assert!(!mounted.notifier().store(node, 0, &[bytes.slice(..4096)]).unwrap(), "not looked up yet: unknown");
     fs::metadata(mounted.path("file")).unwrap();
     // In 2,000 parts: more than one write takes.
     let parts: Vec<Bytes> = bytes.chunks(750).map(Bytes::copy_from_slice).collect();
@@ -91,24 +82,21 @@ fn stored_bytes_are_read_without_a_message() {
 
 #[test]
 fn whole_pages_stored_need_no_read_at_all() {
+    let _alone = crate::fixture::alone();
     let tree = Tree::new();
     let bytes = Bytes::from(vec![9; (1 << 20) + 10]);
     let node = tree.file(ROOT_NODE, "file", 0o644, bytes.clone());
     let Some(mounted) = Mounted::new(tree) else { return };
     fs::metadata(mounted.path("file")).unwrap();
     assert!(mounted.notifier().store(node, 0, &[bytes.slice(..1 << 20)]).unwrap());
-    assert!(
-        mounted
-            .notifier()
-            .store(node, 1 << 20, &[bytes.slice(1 << 20..)])
-            .unwrap()
-    );
+    assert!(mounted.notifier().store(node, 1 << 20, &[bytes.slice(1 << 20..)]).unwrap());
     assert!(fs::read(mounted.path("file")).unwrap() == bytes);
     assert_eq!(mounted.count("read"), 0);
 }
 
 #[test]
 fn an_epoch_has_every_name_looked_up_again() {
+    let _alone = crate::fixture::alone();
     let Some((mounted, _)) = mounted() else { return };
     assert!(mounted.path("file").exists() && !mounted.path("new").exists());
     let before = mounted.count("lookup");
@@ -128,6 +116,7 @@ fn an_epoch_has_every_name_looked_up_again() {
 
 #[test]
 fn what_the_kernel_does_not_know_is_no_fault() {
+    let _alone = crate::fixture::alone();
     let Some((mounted, _)) = mounted() else { return };
     assert!(!mounted.notifier().inval_inode(999, 0, 0).unwrap());
     assert!(!mounted.notifier().inval_entry(999, b"x").unwrap());
@@ -140,6 +129,7 @@ fn what_the_kernel_does_not_know_is_no_fault() {
 
 #[test]
 fn after_the_end_notifications_fail_and_hold_nothing() {
+    let _alone = crate::fixture::alone();
     let Some((mut mounted, node)) = mounted() else { return };
     let notifier = mounted.notifier();
     mounted.mount.take().unwrap().unmount().unwrap();

@@ -1,11 +1,12 @@
 //! A small file system in memory that answers as Forebay does: for ever, unless told otherwise.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_fuse::{DirectoryBuffer, Entry, FsStat, Handler, Operation, ROOT_NODE, Reply, Request};
+use forebay_fuse::{DirectoryBuffer, Entry, FsStat, Handler, Operation, ROOT_NODE, Reply, Request, open_flag};
 use forebay_types::{Attributes, Errno, Kind, Timestamp};
 
 /// The command of the ioctl that the root answers: `_IOWR('F', 1, [u8; 8])`.
@@ -13,6 +14,8 @@ pub const IOCTL_REVERSE: u32 = 3 << 30 | 8 << 16 | (b'F' as u32) << 8 | 1;
 
 /// A block count that no other file system has.
 pub const BLOCKS: u64 = 123_457;
+
+const HANDLE: u64 = 0x0123_4567_89ab_cdef;
 
 enum Content {
     File(Bytes),
@@ -29,6 +32,7 @@ struct Node {
 pub struct Tree {
     nodes: Mutex<HashMap<u64, Node>>,
     ttl: Duration,
+    opens: AtomicBool,
     held: Mutex<Held>,
     changed: Condvar,
 }
@@ -43,13 +47,12 @@ struct Held {
 
 impl Tree {
     pub fn new() -> Self {
-        let root = Node {
-            attributes: attributes(ROOT_NODE, 0o040_755, 0),
-            content: Content::Directory(BTreeMap::new()),
-        };
+        let root =
+            Node { attributes: attributes(ROOT_NODE, 0o040_755, 0), content: Content::Directory(BTreeMap::new()) };
         Self {
             nodes: Mutex::new(HashMap::from([(ROOT_NODE, root)])),
             ttl: Duration::MAX,
+            opens: AtomicBool::new(false),
             held: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -65,13 +68,12 @@ impl Tree {
     }
 
     pub fn symlink(&self, parent: u64, name: &str, target: &str) -> u64 {
-        self.add(
-            parent,
-            name,
-            0o120_777,
-            target.len() as u64,
-            Content::Symlink(target.into()),
-        )
+        self.add(parent, name, 0o120_777, target.len() as u64, Content::Symlink(target.into()))
+    }
+
+    /// Answers OPEN with a handle and expects it back from then on.
+    pub fn answer_opens(&self) {
+        self.opens.store(true, Ordering::SeqCst);
     }
 
     /// Takes a name away.
@@ -112,12 +114,10 @@ impl Tree {
     fn wait_for<T>(&self, mut found: impl FnMut(&Held) -> Option<T>) -> T {
         let mut value = None;
         let guard = self.held.lock().unwrap();
-        let waited = self
-            .changed
-            .wait_timeout_while(guard, crate::fixture::DEADLINE, |held| {
-                value = found(held);
-                value.is_none()
-            });
+        let waited = self.changed.wait_timeout_while(guard, crate::fixture::DEADLINE, |held| {
+            value = found(held);
+            value.is_none()
+        });
         drop(waited.unwrap());
         value.expect("it happens before the deadline")
     }
@@ -125,13 +125,7 @@ impl Tree {
     fn add(&self, parent: u64, name: &str, mode: u32, size_bytes: u64, content: Content) -> u64 {
         let mut nodes = self.nodes.lock().unwrap();
         let number = nodes.len() as u64 + 1;
-        nodes.insert(
-            number,
-            Node {
-                attributes: attributes(number, mode, size_bytes),
-                content,
-            },
-        );
+        nodes.insert(number, Node { attributes: attributes(number, mode, size_bytes), content });
         match &mut nodes.get_mut(&parent).unwrap().content {
             Content::Directory(entries) => entries.insert(name.into(), number),
             _ => panic!("parent is no directory"),
@@ -140,13 +134,7 @@ impl Tree {
     }
 
     fn entry(&self, node: u64, attributes: Attributes) -> Entry {
-        Entry {
-            node,
-            generation: 0,
-            attributes,
-            entry_ttl: self.ttl,
-            attribute_ttl: self.ttl,
-        }
+        Entry { node, generation: 0, attributes, entry_ttl: self.ttl, attribute_ttl: self.ttl }
     }
 
     fn lookup(&self, parent: u64, name: &[u8], reply: Reply) {
@@ -221,12 +209,7 @@ impl Handler for Tree {
         match request.operation {
             Operation::Lookup { name } => self.lookup(request.node, name, reply),
             Operation::Getattr { .. } => {
-                let found = self
-                    .nodes
-                    .lock()
-                    .unwrap()
-                    .get(&request.node)
-                    .map(|node| node.attributes);
+                let found = self.nodes.lock().unwrap().get(&request.node).map(|node| node.attributes);
                 match found {
                     Some(attributes) => reply.attributes(&attributes, self.ttl),
                     None => reply.error(Errno::ESTALE),
@@ -238,18 +221,21 @@ impl Handler for Tree {
             },
             Operation::Readdir { offset, size, .. } => self.list(request.node, offset, size, false, reply),
             Operation::Readdirplus { offset, size, .. } => self.list(request.node, offset, size, true, reply),
-            Operation::Read { offset, size, .. } => self.read(&request, offset, size, reply),
+            Operation::Open { .. } if self.opens.load(Ordering::SeqCst) => reply.open(HANDLE, open_flag::KEEP_CACHE),
+            Operation::Release { handle } => {
+                assert_eq!(handle, HANDLE);
+                reply.ok();
+            }
+            Operation::Read { handle, offset, size, .. } => {
+                assert_eq!(handle == HANDLE, self.opens.load(Ordering::SeqCst));
+                self.read(&request, offset, size, reply);
+            }
             Operation::Interrupt { unique } => {
                 self.interrupt(unique);
                 reply.none();
             }
             Operation::Forget { .. } | Operation::BatchForget(_) => reply.none(),
-            Operation::Ioctl {
-                command: IOCTL_REVERSE,
-                input,
-                is_dir: true,
-                ..
-            } if request.node == ROOT_NODE => {
+            Operation::Ioctl { command: IOCTL_REVERSE, input, is_dir: true, .. } if request.node == ROOT_NODE => {
                 let mut output = input.to_vec();
                 output.reverse();
                 reply.ioctl(7, &output);
@@ -267,10 +253,7 @@ impl Handler for Tree {
 }
 
 fn attributes(ino: u64, mode: u32, size_bytes: u64) -> Attributes {
-    let time = Timestamp {
-        seconds: 1_700_000_000,
-        nanos: 123_456_789,
-    };
+    let time = Timestamp { seconds: 1_700_000_000, nanos: 123_456_789 };
     Attributes {
         ino,
         size_bytes,

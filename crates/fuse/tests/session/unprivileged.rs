@@ -43,11 +43,7 @@ fn as_nobody(wrapper: &[&str], expected_how: &str) -> Option<Output> {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     open(dir.path());
-    let (devices, view, program) = (
-        dir.path().join("dev"),
-        dir.path().join("view"),
-        dir.path().join("program"),
-    );
+    let (devices, view, program) = (dir.path().join("dev"), dir.path().join("view"), dir.path().join("program"));
     for made in [&devices, &view] {
         fs::create_dir(made).unwrap();
         open(made);
@@ -58,15 +54,7 @@ fn as_nobody(wrapper: &[&str], expected_how: &str) -> Option<Output> {
     let part = children::of_program(&program, "mount-and-read").arg(view.as_os_str());
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", OPEN_DEVICE, "sh"]).arg(&devices);
-    command.args([
-        "setpriv",
-        "--reuid",
-        NOBODY,
-        "--regid",
-        NOBODY,
-        "--clear-groups",
-        "--no-new-privs",
-    ]);
+    command.args(["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
     if expected_how == "fusermount3" {
         // A setuid program is of no use without new privileges.
         command = without_last(command);
@@ -87,28 +75,20 @@ fn without_last(command: Command) -> Command {
 
 #[test]
 fn inside_a_user_namespace_of_ones_own() {
+    let _alone = crate::fixture::alone();
     let Some(output) = as_nobody(&["unshare", "--user", "--map-root-user", "--mount"], "mount(2)") else {
         return;
     };
-    assert_eq!(
-        output.status.code(),
-        Some(children::DONE),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(children::DONE), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
 fn by_fusermount_as_an_ordinary_user() {
+    let _alone = crate::fixture::alone();
     let Some(output) = as_nobody(&[], "fusermount3") else {
         return;
     };
-    assert_eq!(
-        output.status.code(),
-        Some(children::DONE),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(children::DONE), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// In the child process: mounts, reads, unmounts.

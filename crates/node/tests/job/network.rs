@@ -95,8 +95,14 @@ pub struct Network<'a> {
 impl<'a> Network<'a> {
     pub fn new(model: &'a Model, nodes: u32, fan_out: u32, seed: u64, budget_bytes: u64, faults: Faults) -> Self {
         let forest = Forest::single(nodes, fan_out).unwrap();
-        let options =
-            |rank| Options { rank, forest: forest.clone(), budget_bytes, deadline: DEADLINE, direct_above_bytes: None, anticipate: true };
+        let options = |rank| Options {
+            rank,
+            forest: forest.clone(),
+            budget_bytes,
+            deadline: DEADLINE,
+            direct_above_bytes: None,
+            anticipate: true,
+        };
         Self {
             model,
             nodes: (0..nodes).map(|rank| ReadPath::new(options(NodeRank(rank)))).collect(),

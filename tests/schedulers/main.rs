@@ -1,0 +1,149 @@
+//! Under a real scheduler: a private Slurm on this machine (`tests/testbed/slurm-up.sh`), each of its nodes with a host
+//! name, an address and mounts of its own.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command as Program;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use forebay_tests::job::{binary, running};
+use forebay_tests::program::{Finished, run};
+use forebay_tests::{Sandbox, require, tree};
+
+const NODES: usize = 3;
+
+/// A Slurm that is down when dropped.
+struct Slurm {
+    sandbox: Sandbox,
+    /// A copy of the command, by whose path its daemons are known.
+    command: PathBuf,
+    _one: MutexGuard<'static, ()>,
+}
+
+/// One at a time: two would want the same ports.
+static ONE: Mutex<()> = Mutex::new(());
+
+impl Slurm {
+    fn up() -> Self {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let sandbox = Sandbox::new();
+        // Slurm's daemons and munge insist on directories that others may enter.
+        fs::set_permissions(sandbox.base(), Permissions::from_mode(0o755)).unwrap();
+        let command = sandbox.base().join("forebay");
+        fs::copy(binary(), &command).unwrap();
+        let slurm = Self { sandbox, command, _one: one };
+        let up = slurm.script(&["up", &NODES.to_string()]);
+        assert!(up.status.success(), "{}", fs::read_to_string(slurm.log()).unwrap_or_default());
+        slurm
+    }
+
+    fn state(&self) -> PathBuf {
+        self.sandbox.base().join("slurm")
+    }
+
+    fn script(&self, arguments: &[&str]) -> Finished {
+        let mut shell = Program::new("sh");
+        self.surround(&mut shell);
+        // Its daemons would keep a pipe open, so that reading it would never end.
+        shell.args(["-c", "log=$1; shift; exec bash \"$@\" >>\"$log\" 2>&1", "sh"]).arg(self.log());
+        run(shell.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/slurm-up.sh")).args(arguments))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.sandbox.base().join("script.log")
+    }
+
+    fn surround(&self, program: &mut Program) {
+        self.sandbox.surround(program);
+        // A port that another Slurm on this machine seldom has.
+        let port = 21_000 + std::process::id() % 10_000;
+        program.env("FB_SLURM", self.state()).env("FB_SLURM_PORT", port.to_string()).env_remove("XDG_RUNTIME_DIR");
+        program.env("SLURM_CONF", self.state().join("slurm.conf"));
+    }
+
+    /// Runs a job's script on all nodes; `$forebay` is the command, `$source` what is to be exported, `$view` the view.
+    fn batch(&self, script: &str) -> Finished {
+        let mut salloc = Program::new("salloc");
+        self.surround(&mut salloc);
+        salloc.env("forebay", &self.command).env("source", self.sandbox.source()).env("view", self.sandbox.view());
+        run(salloc.args(["--quiet", &format!("--nodes={NODES}"), "sh", "-euc", script]))
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        let ended = self.script(&["down"]);
+        if !std::thread::panicking() {
+            assert!(ended.status.success(), "{}", fs::read_to_string(self.log()).unwrap_or_default());
+            assert_eq!(running(&self.command), [] as [u32; 0], "daemons of the job");
+        }
+    }
+}
+
+macro_rules! require_slurm {
+    () => {
+        require!(
+            Root,
+            Fuse,
+            Command("slurmctld"),
+            Command("slurmd"),
+            Command("munged"),
+            Command("salloc"),
+            Command("srun")
+        )
+    };
+}
+
+#[test]
+fn up_takes_the_nodes_of_the_allocation() {
+    require_slurm!();
+    let slurm = Slurm::up();
+    tree::write(&slurm.sandbox.source().join("file"), b"hello\n");
+    let script = r#"
+        "$forebay" up --export "$source" --view "$view" --fanout 2 >&2
+        srun --overlap --ntasks-per-node=1 sh -c 'echo "$(hostname) $(cat "$view$source/file")"'
+        "$forebay" status --json
+        "$forebay" down >&2
+        srun --overlap --ntasks-per-node=1 sh -c '! grep "^forebay:" /proc/self/mounts | grep " $view "' >&2
+    "#;
+    let printed = slurm.batch(script).good().text();
+    let (seen, status) = printed.split_at(printed.find('{').unwrap());
+    let seen: BTreeSet<&str> = seen.lines().collect();
+    assert_eq!(seen, BTreeSet::from(["n1 hello", "n2 hello", "n3 hello"]));
+    let status: serde_json::Value = serde_json::from_str(status).unwrap();
+    let hosts: Vec<_> = status["nodes"].as_array().unwrap().iter().map(|node| node["host"].as_str().unwrap()).collect();
+    assert_eq!(hosts, ["n1", "n2", "n3"], "ranks are in the order of the allocation");
+    assert_eq!(slurm.sandbox.left(), Vec::<String>::new());
+}
+
+/// A job that forgets `down`, or is cancelled: the scheduler ends the daemons, and nothing stays mounted.
+#[test]
+fn the_end_of_the_allocation_is_the_end_of_the_tier() {
+    require_slurm!();
+    let slurm = Slurm::up();
+    tree::write(&slurm.sandbox.source().join("file"), b"hello\n");
+    let script = r#""$forebay" up --export "$source" --view "$view" >&2; cat "$view/gone" || true"#;
+    let _ = slurm.batch(script).good();
+    let gone = || running(&slurm.command).is_empty();
+    forebay_tests::program::wait_until("the daemons end with the job", std::time::Duration::from_secs(20), gone);
+    // On the nodes, not here: the next job looks.
+    let look = slurm.batch(
+        r#"srun --ntasks-per-node=1 sh -c 'grep " $view " /proc/self/mounts; ls -A "$view" 2>/dev/null' || true"#,
+    );
+    assert_eq!(look.good().text(), "", "a view is left on a node");
+}
+
+#[test]
+fn an_export_that_is_missing_on_the_nodes_is_told_once() {
+    require_slurm!();
+    let slurm = Slurm::up();
+    let done = slurm.batch(r#""$forebay" up --export "$source/nowhere" --view "$view""#);
+    assert_eq!(done.status.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("/source/nowhere") && done.stderr.contains("o such file"), "{}", done.stderr);
+    assert_eq!(slurm.sandbox.left(), Vec::<String>::new());
+    assert_eq!(running(&slurm.command), [] as [u32; 0]);
+}
