@@ -159,11 +159,18 @@ pub fn running(path: &Path) -> Vec<u32> {
     live_processes().into_iter().filter(|&pid| runs(pid)).collect()
 }
 
-/// All but this one.
+/// The program's name as the kernel shows it; a process that does something else is not looked at any further.
+/// Asking for more than the name of just any process can wait for ever, when that one is being executed from a file
+/// system that hangs.
+const COMM: &str = "forebay";
+
+/// Live processes of the command.
 fn live_processes() -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|&pid| pid != std::process::id() && is_alive(pid)).collect()
+    let named =
+        |pid: &u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with(COMM.as_bytes()));
+    pids.filter(|pid| *pid != std::process::id() && named(pid) && is_alive(*pid)).collect()
 }
 
 fn environment(pid: u32) -> Vec<String> {
@@ -399,7 +406,9 @@ mod tests {
         std::fs::create_dir_all(sandbox.view().join("3")).expect("a directory");
         assert_eq!(sandbox.left(), Vec::<String>::new(), "directories may stay");
         std::fs::write(sandbox.runtime().join("socket"), "").expect("a file");
-        let mut waiting = Command::new("sh");
+        let program = sandbox.base().join(COMM);
+        std::fs::copy("/bin/sh", &program).expect("a program of that name");
+        let mut waiting = Command::new(&program);
         waiting.args(["-c", "read line", &sandbox.name]).stdin(std::process::Stdio::piped());
         let mut waiting = waiting.spawn().expect("a process");
         let left = sandbox.left();

@@ -6,13 +6,11 @@
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use rustix::io::FdFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg, socketpair,
 };
@@ -27,17 +25,16 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<Arc<OwnedFd>, 
         .map_err(|error| format!("no socket pair for {PROGRAM}: {error}"))?;
     let mut command = Command::new(PROGRAM);
     command.args(["-o", &option_text(options), "--"]).arg(dir);
-    command.env("_FUSE_COMMFD", theirs.as_raw_fd().to_string());
-    inherit(&mut command, theirs.as_fd());
-    let output = run(&mut command);
-    drop(theirs);
-    output?;
+    // As its standard input: the one descriptor that a child gets by number without a step between fork and exec.
+    run(command.env("_FUSE_COMMFD", "0").stdin(theirs))?;
+    // Our copy of its end goes with the command, so that receiving ends when nothing was sent.
+    drop(command);
     receive_descriptor(ours.as_fd()).map(Arc::new).map_err(|error| format!("{PROGRAM} sent no descriptor: {error}"))
 }
 
 /// Unmounts `dir` lazily.
 pub(crate) fn unmount(dir: &Path) -> Result<(), String> {
-    run(Command::new(PROGRAM).args(["-u", "-z", "--"]).arg(dir))
+    run(Command::new(PROGRAM).args(["-u", "-z", "--"]).arg(dir).stdin(Stdio::null()))
 }
 
 /// The options as one text; a comma within the source must not end it.
@@ -55,29 +52,13 @@ fn option_text(options: &MountOptions) -> String {
     text
 }
 
-/// Lets the child keep `descriptor` over its exec.
-fn inherit(command: &mut Command, descriptor: BorrowedFd<'_>) {
-    let number = descriptor.as_raw_fd();
-    let keep = move || {
-        // SAFETY: the closure runs in the child between fork and exec, where the parent's descriptors are still open
-        // under their numbers; the parent keeps this one open until the child has ended.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-        rustix::io::fcntl_setfd(descriptor, FdFlags::empty()).map_err(io::Error::from)
-    };
-    // SAFETY: the closure makes one system call and neither allocates nor locks, so it is sound after a fork of a
-    // process with threads.
-    unsafe { command.pre_exec(keep) };
-}
-
 fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(
-        |error| match error.kind() {
-            io::ErrorKind::NotFound => format!(
-                "{PROGRAM} is not installed; install the package fuse3, or run inside a user namespace (unshare -Ur)"
-            ),
-            _ => format!("{PROGRAM} could not be started: {error}"),
-        },
-    )?;
+    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!(
+            "{PROGRAM} is not installed; install the package fuse3, or run inside a user namespace (unshare -Ur)"
+        ),
+        _ => format!("{PROGRAM} could not be started: {error}"),
+    })?;
     if output.status.success() {
         return Ok(());
     }

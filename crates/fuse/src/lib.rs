@@ -6,7 +6,7 @@
 //!
 //! A process must not keep files open on a mount that it serves itself: if it is killed, the kernel closes them at its
 //! end, asks for a FLUSH that nobody can answer any more, and the process never ends (seen on Linux 6.18; only
-//! `/sys/fs/fuse/connections/N/abort` frees it).
+//! `/sys/fs/fuse/connections/N/abort` frees it). The same holds for a child between its fork and its exec.
 //!
 //! ```no_run
 //! use std::sync::Arc;

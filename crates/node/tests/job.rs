@@ -2,6 +2,8 @@
 //! travel, every answer is right or the error that was put in, everything is answered within its deadline, and the
 //! backing file system sees each listing, page and chunk once.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 #[path = "job/model.rs"]
 mod model;
 #[path = "job/network.rs"]

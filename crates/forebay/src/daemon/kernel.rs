@@ -40,9 +40,15 @@ impl KernelHandler {
         self.ask_parked(unique, Parked { reply, position: None }, request);
     }
 
-    fn read_directory(&self, unique: u64, reply: Reply, position: Position) {
-        let request = KernelRequest::Directory { inode: position.inode };
-        self.ask_parked(unique, Parked { reply, position: Some(position) }, request);
+    fn read_directory(&self, request: &Request<'_>, reply: Reply, (offset, size): (u64, u32), plus: bool) {
+        let position = Position { inode: InodeId(request.node), offset, size, plus };
+        let kernel_request = KernelRequest::Directory { inode: position.inode };
+        self.ask_parked(request.unique, Parked { reply, position: Some(position) }, kernel_request);
+    }
+
+    fn forget(&self, forgets: impl Iterator<Item = (u64, u64)>) {
+        let mut core = self.service.core();
+        forgets.for_each(|(node, count)| core.handle_forget(InodeId(node), count));
     }
 
     fn ask_parked(&self, unique: u64, parked: Parked, request: KernelRequest<'_>) {
@@ -81,21 +87,15 @@ impl Handler for KernelHandler {
             }
             Operation::Getattr { .. } => self.ask(unique, reply, KernelRequest::Attributes { inode }),
             Operation::Readlink => self.ask(unique, reply, KernelRequest::Readlink { inode }),
-            Operation::Readdir { offset, size, .. } => {
-                self.read_directory(unique, reply, Position { inode, offset: *offset, size: *size, plus: false });
-            }
-            Operation::Readdirplus { offset, size, .. } => {
-                self.read_directory(unique, reply, Position { inode, offset: *offset, size: *size, plus: true });
-            }
+            Operation::Readdir { offset, size, .. } => self.read_directory(&request, reply, (*offset, *size), false),
+            Operation::Readdirplus { offset, size, .. } => self.read_directory(&request, reply, (*offset, *size), true),
             Operation::Statfs => self.ask(unique, reply, KernelRequest::FileSystem { inode }),
             Operation::Forget { count } => {
-                self.service.core().handle_forget(inode, *count);
+                self.forget(std::iter::once((request.node, *count)));
                 reply.none();
             }
             Operation::BatchForget(forgets) => {
-                let mut core = self.service.core();
-                forgets.clone().for_each(|(node, count)| core.handle_forget(InodeId(node), count));
-                drop(core);
+                self.forget(forgets.clone());
                 reply.none();
             }
             Operation::Interrupt { unique } => {

@@ -34,7 +34,7 @@ impl<B: Clone> ReadPath<B> {
         }
         let listing = match self.listing_of(dir, known) {
             Ok(listing) => listing,
-            Err((key, request)) => return Search::Wants(key, request),
+            Err(wanted) => return Search::Wants(wanted.0, wanted.1),
         };
         let Some(index) = listing.find(name) else {
             self.counters.negative_hits += 1;
@@ -48,7 +48,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// The listing of `dir`, or what to ask for it.
-    pub(super) fn listing_of(&mut self, dir: &ViewPath, known: &mut Known) -> Result<Listing, (Key, Request)> {
+    pub(super) fn listing_of(&mut self, dir: &ViewPath, known: &mut Known) -> Result<Listing, Box<(Key, Request)>> {
         if let Some(listing) = &known.listing {
             return Ok(listing.clone());
         }
@@ -58,7 +58,7 @@ impl<B: Clone> ReadPath<B> {
                 known.listing = Some(listing.clone());
                 Ok(listing)
             }
-            _ => Err((key, Request::Listing { dir: dir.clone() })),
+            _ => Err(Box::new((key, Request::Listing { dir: dir.clone() }))),
         }
     }
 

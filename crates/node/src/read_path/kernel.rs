@@ -136,7 +136,7 @@ impl<B: Clone> ReadPath<B> {
             Operation::Readlink { inode } => self.readlink(*inode, known),
             Operation::Directory { dir } => match self.listing_of(dir, known) {
                 Ok(listing) => Step::Answer(KernelAnswer::Directory(listing)),
-                Err((key, request)) => Step::Wants(key, request),
+                Err(wanted) => Step::Wants(wanted.0, wanted.1),
             },
             // The view's own sizes are those of its first export; the root of the tree knows which that is.
             Operation::FileSystem => {
@@ -172,7 +172,7 @@ impl<B: Clone> ReadPath<B> {
         let attributes = match path.split() {
             None => match self.listing_of(&path, known) {
                 Ok(listing) => listing.directory(),
-                Err((key, request)) => return Step::Wants(key, request),
+                Err(wanted) => return Step::Wants(wanted.0, wanted.1),
             },
             Some((dir, name)) => match self.search(&dir, name, known) {
                 Search::Found(attributes, _) => attributes,

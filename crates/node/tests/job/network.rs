@@ -293,7 +293,7 @@ impl<'a> Network<'a> {
     /// A program's next request.
     fn step(&mut self, walk: usize) {
         let ticket = KernelTicket(walk as u64);
-        if self.interrupt_every.is_some_and(|every| walk as u64 % every == 0) {
+        if self.interrupt_every.is_some_and(|every| (walk as u64).is_multiple_of(every)) {
             self.at_random(Event::Interrupt { walk });
         }
         let Walk { node, inode, at, extent, started, .. } = self.walks[walk];
