@@ -11,7 +11,8 @@ put in. With 3.11: 5,147 stats and 153 listings, 691 names absent, 1,502 files r
 
 Prints one JSON line: seconds and processor seconds of the operations, operations, absent, bytes and, with --sum,
 a checksum of all that was read. --touched replays nothing: it prints how many distinct files the list reads,
-the bytes it reads of them (each once), and the same rounded up to whole chunks of 1 MiB (or the file's end).
+the bytes it reads of them (each once), the same rounded up to whole chunks of 1 MiB (or the file's end), and the
+sizes of these files together.
 """
 import argparse
 import json
@@ -86,14 +87,20 @@ def replay(operations, with_sum):
 
 
 def touched(operations):
-    read_bytes, chunk_bytes = {}, {}
+    read_bytes, chunk_bytes, file_bytes = {}, {}, {}
     for kind, path in operations:
         if kind in SHARES and os.path.exists(path):
             size = os.stat(path).st_size
             share = int(size * SHARES[kind])
             read_bytes[path] = max(read_bytes.get(path, 0), share)
             chunk_bytes[path] = max(chunk_bytes.get(path, 0), min(size, -(-share // CHUNK) * CHUNK))
-    return {"files": len(read_bytes), "bytes": sum(read_bytes.values()), "chunk_bytes": sum(chunk_bytes.values())}
+            file_bytes[path] = size
+    return {
+        "files": len(read_bytes),
+        "bytes": sum(read_bytes.values()),
+        "chunk_bytes": sum(chunk_bytes.values()),
+        "file_bytes": sum(file_bytes.values()),
+    }
 
 
 def main():

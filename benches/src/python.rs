@@ -41,6 +41,8 @@ pub struct Touched {
     pub bytes: u64,
     /// The same, each file's share rounded up to whole chunks of 1 MiB or to its end.
     pub chunk_bytes: u64,
+    /// The sizes of these files.
+    pub file_bytes: u64,
 }
 
 /// The interpreter and the replay program.

@@ -31,6 +31,12 @@ fn look(cluster: &Cluster, node: usize, path: &Path) -> Finished {
     cluster.testbed.on(node, &["sh".as_ref(), "-c".as_ref(), LOOK.as_ref(), "sh".as_ref(), path.as_ref()])
 }
 
+/// What makes the version of each file below `path`, for a message.
+fn attributes(cluster: &Cluster, node: usize, path: &Path) -> String {
+    let find = ["find".as_ref(), path.as_os_str(), "-type".as_ref(), "f".as_ref(), "-printf".as_ref()];
+    cluster.testbed.on(node, &[&find[..], &["%p %i %s %T@ %C@\\n".as_ref()]].concat()).text()
+}
+
 macro_rules! require_testbed {
     () => {
         require!(
@@ -69,9 +75,11 @@ fn every_node_sees_the_source_and_the_server_is_asked_once() {
                 })
             })
             .collect();
-        looks.into_iter().map(|look| look.join().unwrap().good()).collect()
+        looks.into_iter().map(|look| look.join().unwrap()).collect()
     });
     for (node, seen) in seen.iter().enumerate() {
+        let stats = || [&source, &view].map(|path| attributes(&cluster, node, path)).join("\n");
+        assert!(seen.status.success(), "node {node}: {}\n{}", seen.stderr, stats());
         compare::same(&direct.stdout, &seen.stdout, Path::new(&format!("what node {node} sees")));
     }
     check_requests(&since(&cluster.testbed.requests(), &before), &one_client);
