@@ -57,7 +57,8 @@ pub fn measure_sixteen(bench: &Bench) -> anyhow::Result<Measurement> {
     let touched = bench.python.touched(&bench.tree)?;
     let (testbed, forms) = set_up(bench, NODES)?;
     let single = all_ways(bench, &testbed, &forms, 1, 1, &[Way::Direct])?;
-    let ways = all_ways(bench, &testbed, &forms, NODES, bench.runs(3), &WAYS)?;
+    let runs = if bench.quick { 1 } else { 3 };
+    let ways = all_ways(bench, &testbed, &forms, NODES, runs, &WAYS)?;
     let mut measurement = described(NODES, &ways, &forms);
     add_bars(&mut measurement, &ways, &single[&Way::Direct], &touched);
     measurement.figure("by_way", &ways).figure("one_direct_client", &single[&Way::Direct]).figure("touched", &touched);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_cache::{CallId, Key, Object, ObjectKind};
-use forebay_types::{Errno, Time, chunk_bytes};
+use forebay_types::{Errno, Time, chunk_bytes, limits};
 
 use super::{ReadPath, Waiter};
 use crate::PeerAnswer;
@@ -78,6 +78,9 @@ impl<B: Clone> ReadPath<B> {
             let bytes = chunk.bytes;
             self.objects.insert(key.clone(), Object::Chunk(chunk), bytes);
             self.pin_if_wanted(&key);
+            if self.options.forest.is_leaf(self.options.rank) && self.is_own(&key) {
+                self.bound_own_chunks(key);
+            }
         }
     }
 
@@ -120,11 +123,32 @@ impl<B: Clone> ReadPath<B> {
 
     /// Whether the kernel has read all of a chunk that nobody else will ask this node for.
     fn is_kept_by_kernel(&self, key: &Key, chunk: &Chunk<B>) -> bool {
+        self.is_own(key) && chunk.taken_bytes.load(Ordering::Relaxed) >= chunk.bytes
+    }
+
+    /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
+    fn is_own(&self, key: &Key) -> bool {
         let alone = self.is_direct(key) || self.options.forest.is_leaf(self.options.rank);
-        let pinned = self.pins.iter().any(|pin| key.path().is_within(pin));
-        alone && !pinned && chunk.taken_bytes.load(Ordering::Relaxed) >= chunk.bytes
+        alone && !self.pins.iter().any(|pin| key.path().is_within(pin))
+    }
+
+    /// Keeps the newest of what the kernel has not read whole: much of it was read ahead in vain.
+    fn bound_own_chunks(&mut self, newest: Key) {
+        self.own_chunks.push_back(newest);
+        if self.own_chunks.len() > OWN_CHUNKS_MAX {
+            self.own_chunks.retain(|key| self.objects.contains(key));
+        }
+        while self.objects.counters(ObjectKind::Chunks).bytes > limits::LEAF_CHUNK_BYTES {
+            let Some(oldest) = self.own_chunks.pop_front() else { return };
+            if self.is_own(&oldest) {
+                self.objects.remove(&oldest);
+            }
+        }
     }
 }
+
+/// Names of chunks remembered before those that have left are swept out: a small chunk takes a page, so these are many.
+const OWN_CHUNKS_MAX: usize = 16 << 10;
 
 impl<B> Chunk<B> {
     /// Counts bytes that the kernel reads. Counted under the caller's lock, so relaxed is enough.

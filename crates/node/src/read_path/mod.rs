@@ -93,6 +93,8 @@ pub struct ReadPath<B> {
     growing_calls: Map<CallId, Key>,
     pending_reads: Map<KernelTicket, PendingRead<B>>,
     pins: Vec<ViewPath>,
+    /// Chunks kept for this node's kernel alone, oldest first; some may have left already.
+    own_chunks: VecDeque<Key>,
     anticipation: Anticipation,
     early: BTreeSet<CallId>,
     effects: VecDeque<Effect<B>>,
@@ -113,6 +115,7 @@ impl<B: Clone> ReadPath<B> {
             growing_calls: Map::default(),
             pending_reads: Map::default(),
             pins: Vec::new(),
+            own_chunks: VecDeque::new(),
             anticipation: Anticipation::default(),
             early: BTreeSet::new(),
             effects: VecDeque::new(),
@@ -162,6 +165,7 @@ impl<B: Clone> ReadPath<B> {
     pub fn clear(&mut self) -> Vec<StaleInode> {
         self.objects.clear();
         self.pins.clear();
+        self.own_chunks.clear();
         self.anticipation.clear();
         let stale = self.inodes.make_stale();
         let entry_of = |path: &ViewPath| {
