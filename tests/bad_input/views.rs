@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use forebay_tests::program::wait_until;
 use forebay_tests::{Job, Sandbox, compare, require, tree};
 
 use crate::{FAILED, fails, up};
@@ -91,8 +93,10 @@ fn views_that_a_crash_has_left_are_recovered() {
     for rank in 0..3 {
         job.kill_node(rank);
     }
-    let error = fs::metadata(job.path(2, &source)).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(107), "ENOTCONN: the daemons are dead");
+    // A request that was under way when its daemon died ends with ECONNABORTED; every later one with ENOTCONN.
+    wait_until("the dead view says ENOTCONN", Duration::from_secs(20), || {
+        fs::metadata(job.path(2, &source)).is_err_and(|error| error.raw_os_error() == Some(107))
+    });
     let again = up_at(&job.sandbox, "3", &job.sandbox.view());
     assert!(again.status.success(), "{}", again.stderr);
     compare::trees(&source.join("plain"), &job.path(2, &source.join("plain")));

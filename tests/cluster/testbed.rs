@@ -39,7 +39,7 @@ impl Testbed {
         let shared = PathBuf::from(format!("/dev/shm/forebay-testbed-{}", std::process::id()));
         std::fs::create_dir(&shared).unwrap();
         let testbed = Self { sandbox, shared, nodes, name: name.to_owned(), _one: one };
-        std::fs::copy(binary(), testbed.command()).unwrap();
+        forebay_tests::program::copy_program(&binary(), &testbed.command());
         testbed.write_shell();
         testbed.script(&["up", "--clients", &nodes.to_string(), "--rate", "none"]);
         build(&testbed.sandbox.source());
@@ -66,7 +66,7 @@ impl Testbed {
             self.shared.join("pfs-testbed.sh").display(),
         );
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/pfs-testbed.sh");
-        std::fs::copy(script, self.shared.join("pfs-testbed.sh")).unwrap();
+        forebay_tests::program::copy_program(&script, &self.shared.join("pfs-testbed.sh"));
         tree::write(&self.shared.join("shell"), text.as_bytes());
         for name in ["shell", "pfs-testbed.sh"] {
             std::fs::set_permissions(self.shared.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -34,7 +34,7 @@ impl Slurm {
         // Slurm's daemons and munge insist on directories that others may enter.
         fs::set_permissions(sandbox.base(), Permissions::from_mode(0o755)).unwrap();
         let command = sandbox.base().join("forebay");
-        fs::copy(binary(), &command).unwrap();
+        forebay_tests::program::copy_program(&binary(), &command);
         let slurm = Self { sandbox, command, _one: one };
         let up = slurm.script(&["up", &NODES.to_string()]);
         assert!(up.status.success(), "{}", fs::read_to_string(slurm.log()).unwrap_or_default());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{Finished, run, wait_until};
+use crate::program::{Finished, copy_program, run, wait_until};
 
 /// How long a daemon that was told to end may take to be gone once `down` has said that it is.
 const GONE: Duration = Duration::from_secs(2);
@@ -68,7 +68,7 @@ impl Sandbox {
         }
         // The command itself may lie where only root may go.
         let command = sandbox.base().join("forebay");
-        std::fs::copy(binary(), &command).expect("a copy of the command");
+        copy_program(&binary(), &command);
         sandbox.for_nobody = Some(command);
         sandbox
     }
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(sandbox.left(), Vec::<String>::new(), "directories may stay");
         std::fs::write(sandbox.runtime().join("socket"), "").expect("a file");
         let program = sandbox.base().join(COMM);
-        std::fs::copy("/bin/sh", &program).expect("a program of that name");
+        copy_program(Path::new("/bin/sh"), &program);
         let mut waiting = Command::new(&program);
         waiting.args(["-c", "read line", &sandbox.name]).stdin(std::process::Stdio::piped());
         let mut waiting = waiting.spawn().expect("a process");

@@ -65,6 +65,17 @@ pub fn run(command: &mut Command) -> Finished {
     Finished { status, stdout, stderr }
 }
 
+/// Copies a program that is going to be run. Another process writes it: a child that some other test forks meanwhile
+/// would hold this one's descriptor for a moment, and a program that is open for writing cannot be run (`ETXTBSY`).
+///
+/// # Panics
+/// If it cannot be copied.
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = run(Command::new("cp").arg("--").arg(from).arg(to));
+    assert!(copied.status.success(), "{}", copied.stderr);
+}
+
 /// Runs a Python program; its arguments are in `sys.argv[1:]`.
 ///
 /// # Panics

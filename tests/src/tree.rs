@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use crate::program::copy_program;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 
 /// Bytes of a chunk, the unit Forebay reads in: sizes around it are where mistakes are.
@@ -184,8 +185,8 @@ impl Tree {
 
     fn programs(&self, view: &Path) {
         let directory = self.directory("programs");
-        fs::copy("/bin/cat", directory.join("cat")).expect("a program");
-        fs::copy("/bin/sh", directory.join("sh")).expect("a program");
+        copy_program(Path::new("/bin/cat"), &directory.join("cat"));
+        copy_program(Path::new("/bin/sh"), &directory.join("sh"));
         executable(&directory.join("script"), "#!/bin/sh\necho script \"$@\"\n");
         // A view shows the source at its own path below it: below `view` itself on one node, below its rank on several.
         for rank in ["", "6"] {

@@ -93,9 +93,6 @@ pub struct NodeArguments {
     /// Serve peers on the listening socket that is the standard input.
     #[arg(long, hide = true)]
     pub listen_stdin: bool,
-    /// Mount the view at VIEW/RANK, whoever else is on this host.
-    #[arg(long, hide = true)]
-    pub numbered: bool,
     /// Run in a session of its own, so that no terminal ends the daemon.
     #[arg(long, hide = true)]
     pub session: bool,

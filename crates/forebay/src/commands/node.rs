@@ -64,20 +64,18 @@ struct Plan {
     directory: PathBuf,
     log_file: Option<PathBuf>,
     has_listener: bool,
-    numbered: bool,
 }
 
 fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let wanted = arguments.rank;
     let (given, log_file, has_listener) = (arguments.given.0, arguments.log_file, arguments.listen_stdin);
-    let numbered = arguments.numbered;
     if let Some(path) = arguments.order {
         let order = Order::read(&path)?;
         let settings = Effective::ordered(&order.settings, given)?.settings()?;
         let rank = own_rank(wanted, &order.nodes)?;
         let Order { job, job_directory: directory, nodes, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan { job, rank, nodes, settings, directory, log_file, has_listener, numbered });
+        return Ok(Plan { job, rank, nodes, settings, directory, log_file, has_listener });
     }
     let effective = Effective::merge(given, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
@@ -90,7 +88,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     // The last base is the same on every host.
     let base = jobs::job_bases(settings.directory.as_deref()).pop();
     let directory = base.context("there is no place for the job's directory")?.join(&job);
-    Ok(Plan { job, rank, nodes, settings, directory, log_file, has_listener, numbered })
+    Ok(Plan { job, rank, nodes, settings, directory, log_file, has_listener })
 }
 
 /// The rank that was given, else that of the one node that has this host's name.
@@ -149,10 +147,7 @@ impl Plan {
     fn prepare_view(&self, directory: &JobDirectory) -> anyhow::Result<ViewDirectory> {
         let base = self.settings.view.clone().unwrap_or_else(|| directory.view());
         let base = std::path::absolute(&base).with_context(|| format!("cannot use {} as the view", base.display()))?;
-        let path = match self.numbered {
-            true => base.join(self.rank.to_string()),
-            false => default_view(&base, &self.nodes, self.rank),
-        };
+        let path = default_view(&base, &self.nodes, self.rank);
         // Nodes that share a host share the directory of their views; whichever comes first makes it.
         if path != base {
             directory.make_shared(&base)?;

@@ -146,7 +146,6 @@ impl Up {
         let mut arguments: Vec<OsString> =
             ["node", "--session", "--listen-stdin", "--rank"].into_iter().map(OsString::from).collect();
         arguments.extend([rank.to_string().into(), "--order".into(), self.directory.order().into()]);
-        arguments.extend(self.settings.local.map(|_| "--numbered".into()));
         arguments
     }
 
@@ -225,9 +224,7 @@ fn views(settings: &Settings, directory: &JobDirectory, nodes: &[NodeAddress]) -
     let base = settings.view.clone().unwrap_or_else(|| directory.view());
     let base = std::path::absolute(base).context("the view's path cannot be made absolute")?;
     // Each looks for others on its host, which for one local job is all the same; a large list has one node a host.
-    let is_one_host = nodes.len() > 1 && nodes.iter().all(|node| node.host == nodes[0].host);
-    // Asked for by number, also one node has a number: a script need not treat it apart.
-    let is_shared = is_one_host || settings.local.is_some();
+    let is_shared = nodes.len() > 1 && nodes.iter().all(|node| node.host == nodes[0].host);
     let ranks = (0..nodes.len() as u32).map(NodeRank);
     if is_shared {
         return Ok(ranks.map(|rank| base.join(rank.to_string())).collect());
