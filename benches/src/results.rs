@@ -140,14 +140,14 @@ impl Bar {
     }
 }
 
-/// A number with three significant digits, whole from 1000 on, and its unit.
+/// A number with three significant digits or a few more (a ratio of 1.034 must not look like its bar of 1.03), whole
+/// from 100 on, and its unit.
 #[must_use]
 pub fn quantity(value: f64, unit: &str) -> String {
     let digits = match value.abs() {
         v if v == v.trunc() => 0,
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
-        v if v >= 1.0 => 2,
         _ => 3,
     };
     format!("{value:.digits$} {unit}").trim_end().to_owned()
@@ -259,12 +259,12 @@ mod tests {
         assert!(Bar::new("a", 1.0, Side::AtMost, 1.0, "s").met);
         assert!(!Bar::new("a", 1.0, Side::Below, 1.0, "s").met);
         assert!(Bar::new("a", 2.0, Side::AtLeast, 1.0, "s").met);
-        assert_eq!(Bar::new("a", 2.0, Side::AtMost, 1.03, "x").bar_text(), "at most 1.03 x");
+        assert_eq!(Bar::new("a", 2.0, Side::AtMost, 1.03, "x").bar_text(), "at most 1.030 x");
     }
 
     #[test]
-    fn numbers_keep_three_digits() {
+    fn numbers_keep_the_digits_that_mean_something() {
         let texts = [0.0451, 1.0, 1.234, 12.34, 5067.0].map(|value| quantity(value, "s"));
-        assert_eq!(texts, ["0.045 s", "1 s", "1.23 s", "12.3 s", "5067 s"]);
+        assert_eq!(texts, ["0.045 s", "1 s", "1.234 s", "12.3 s", "5067 s"]);
     }
 }
