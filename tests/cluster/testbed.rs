@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay_tests::job::{binary, running};
-use forebay_tests::program::{Finished, run};
+use forebay_tests::program::{Finished, file_of_tests, run};
 use forebay_tests::{Sandbox, tree};
 use serde_json::Value;
 
@@ -65,7 +65,7 @@ impl Testbed {
             self.prefix(),
             self.shared.join("pfs-testbed.sh").display(),
         );
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/pfs-testbed.sh");
+        let script = file_of_tests("testbed/pfs-testbed.sh");
         forebay_tests::program::copy_program(&script, &self.shared.join("pfs-testbed.sh"));
         tree::write(&self.shared.join("shell"), text.as_bytes());
         for name in ["shell", "pfs-testbed.sh"] {

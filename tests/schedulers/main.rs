@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command as Program;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay_tests::job::{binary, running};
-use forebay_tests::program::{Finished, run};
+use forebay_tests::program::{Finished, file_of_tests, run};
 use forebay_tests::{Sandbox, require, tree};
 
 const NODES: usize = 3;
@@ -50,7 +50,7 @@ impl Slurm {
         self.surround(&mut shell);
         // Its daemons would keep a pipe open, so that reading it would never end.
         shell.args(["-c", "log=$1; shift; exec bash \"$@\" >>\"$log\" 2>&1", "sh"]).arg(self.log());
-        run(shell.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/slurm-up.sh")).args(arguments))
+        run(shell.arg(file_of_tests("testbed/slurm-up.sh")).args(arguments))
     }
 
     fn log(&self) -> PathBuf {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command as Program;
 
-use forebay_tests::program::{Finished, run};
+use forebay_tests::program::{Finished, file_of_tests, run};
 use forebay_tests::{Site, compare, require, tree};
 
 const ENOTTY: &str = "25";
@@ -17,11 +17,10 @@ struct Ask {
 impl Ask {
     fn compile() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut gcc = Program::new("gcc");
         gcc.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c11", "-D_GNU_SOURCE", "-I"])
-            .arg(tests.join("../include"));
-        let _ = run(gcc.arg("-o").arg(directory.path().join("ask")).arg(tests.join("semantics/ask.c"))).good();
+            .arg(file_of_tests("../include"));
+        let _ = run(gcc.arg("-o").arg(directory.path().join("ask")).arg(file_of_tests("semantics/ask.c"))).good();
         Self { directory }
     }
 

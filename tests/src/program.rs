@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,16 @@ impl Finished {
         assert!(self.status.success(), "{}: {}\n{}", self.status, self.stderr, self.text());
         self
     }
+}
+
+/// Where `name` below `tests/` lies in the checkout that is tested, which cargo runs tests in. Not where the tests were
+/// built: build outputs are shared by checkouts that come and go.
+///
+/// # Panics
+/// If there is no working directory.
+#[must_use]
+pub fn file_of_tests(name: &str) -> PathBuf {
+    std::path::absolute(name).expect("a working directory")
 }
 
 /// Runs `command` to its end, without input.

@@ -53,7 +53,7 @@ impl File {
 }
 
 impl Tree {
-    /// What git lists for the repository that this program was built from.
+    /// What git lists for the repository.
     pub fn of_repository() -> Result<Self, String> {
         let root = root();
         let listed = Command::new("git")
@@ -112,10 +112,11 @@ impl Tree {
     }
 }
 
-/// The repository's root: the parent of this package.
+/// The repository's root: the parent of this package, where cargo runs it from. Not where it was built: build outputs
+/// are shared by checkouts that come and go.
 pub fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().unwrap_or(package).to_owned()
+    let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| "xtask".into()));
+    package.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 #[cfg(test)]
