@@ -7,6 +7,7 @@
 
 mod asking;
 mod big;
+mod changes;
 mod deep;
 mod directories;
 mod exports;

@@ -17,6 +17,8 @@ pub enum Key {
     Name { dir: ViewPath, name: Name },
     /// A chunk of one version of a file.
     Chunk { file: ViewPath, generation: Generation, index: ChunkIndex },
+    /// Small files beside each other, by the place of the first in the listing; joined, and kept file by file.
+    Bundle { dir: ViewPath, generation: Generation, first: u32 },
     /// Sizes of the file system that holds a path; joined, never kept.
     FileSystem { path: ViewPath },
 }
@@ -30,6 +32,7 @@ impl Key {
             Request::Page { dir, generation, page, .. } => Self::Page { dir, generation, page },
             Request::Lookup { dir, name } => Self::Name { dir, name },
             Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
+            Request::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },
             Request::FileSystem { path } => Self::FileSystem { path },
             Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown => return None,
         })
@@ -39,7 +42,7 @@ impl Key {
     #[must_use]
     pub fn path(&self) -> &ViewPath {
         match self {
-            Self::Listing { dir } | Self::Page { dir, .. } | Self::Name { dir, .. } => dir,
+            Self::Listing { dir } | Self::Page { dir, .. } | Self::Name { dir, .. } | Self::Bundle { dir, .. } => dir,
             Self::Chunk { file, .. } => file,
             Self::FileSystem { path } => path,
         }

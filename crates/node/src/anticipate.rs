@@ -3,32 +3,35 @@
 //! A start-up walks its files one after the other, so each of them costs the backing file system's latency in turn. Two
 //! habits of programs make some of it avoidable, and both are learned from what this job does, not from names known
 //! beforehand. A program that reads some files of a kind in a directory (one suffix) reads most of them: their small
-//! siblings follow, twice as many as were read so far. And a directory that was entered wherever it appeared
-//! (`__pycache__`) will be entered in the next place too: its listing follows its parent's.
+//! siblings follow, twice as many as were read so far, or at once where directories of this name were mostly read
+//! before. And a directory that was entered wherever it appeared (`__pycache__`) will be entered in the next place too:
+//! its listing is asked for with its parent's.
 //!
-//! Nothing here is ever needed: it decides only what is asked for early, how much, and in which order. Replayed on the
-//! trace of a large Python import, 2 times the reads and 16 at most asks early for 1,015 of 1,501 files, and for 185
-//! (5.7 MB) in vain.
+//! Nothing here is ever needed: it decides only what is asked for early, how much, and in which order.
 
 use std::collections::VecDeque;
 
 use forebay_types::{Kind, Map, ViewPath, limits};
 use forebay_wire::{Listing, ListingEntry};
 
+use crate::bundle::suffix_of;
+
 /// A sibling worth asking for early is at most this large, bytes: for larger files the latency is not what counts.
 const SIBLING_BYTES_MAX: u64 = 256 << 10;
 
-/// Siblings asked for and not read yet: twice the reads of the kind so far, and at most this many.
+/// Siblings asked for and not read yet, at most.
 const UNREAD_MAX: usize = 16;
 
 /// A directory name is trusted when it was entered in this many places, and in three of four where it appeared.
 const ENTERED_MIN: u32 = 3;
 
+/// A kind of file is known when so many of it were met in directories of one name.
+const MET_MIN: usize = 8;
+
 /// Directories, names and queued wishes remembered; beyond that all is forgotten and learned anew.
 const REMEMBERED_MAX: usize = 8192;
 
-/// A directory and a suffix: files of one kind in one place.
-type KindOfFile = (ViewPath, Box<[u8]>);
+type Bytes = Box<[u8]>;
 
 /// Something to ask for early.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,8 +43,13 @@ pub(crate) enum Wish {
 /// What has been learned, and what is wished for.
 #[derive(Default)]
 pub(crate) struct Anticipation {
-    kinds: Map<KindOfFile, Siblings>,
-    names: Map<Box<[u8]>, Places>,
+    /// By directory and suffix.
+    kinds: Map<(ViewPath, Bytes), Siblings>,
+    /// By the name of the directory and suffix.
+    habits: Map<(Bytes, Bytes), Habit>,
+    names: Map<Bytes, Places>,
+    /// Names that were entered `ENTERED_MIN` times.
+    frequent: Vec<Bytes>,
     entered: Map<ViewPath, ()>,
     wishes: VecDeque<Wish>,
 }
@@ -53,6 +61,13 @@ struct Siblings {
     read_count: usize,
 }
 
+/// Of the files of one kind in all directories of one name that were read from: how many there were, how many were read.
+#[derive(Clone, Copy, Default)]
+struct Habit {
+    met: usize,
+    read: usize,
+}
+
 /// Where a directory name appeared, and in how many of these places it was entered.
 #[derive(Clone, Copy, Default)]
 struct Places {
@@ -61,29 +76,34 @@ struct Places {
 }
 
 impl Anticipation {
-    /// The beginning of the file at `index` of `listing` is wanted: its siblings may be next.
-    pub fn on_file_wanted(&mut self, dir: &ViewPath, listing: &Listing, index: usize) {
-        let suffix = suffix_of(listing.entry(index).name);
+    /// Learns that the beginning of the file at `index` of `listing` is wanted. How many of its siblings may be next, if
+    /// that is news.
+    pub fn on_file_wanted(&mut self, dir: &ViewPath, listing: &Listing, index: usize) -> Option<usize> {
         self.bound();
+        let suffix = suffix_of(listing.entry(index).name);
         let siblings = self.kinds.entry((dir.clone(), suffix.into())).or_default();
         if siblings.was_read.insert(index, true) == Some(true) {
-            return;
+            return None;
         }
         siblings.read_count += 1;
-        let unread = siblings.was_read.values().filter(|was_read| !**was_read).count();
-        let room = (2 * siblings.read_count).min(UNREAD_MAX).saturating_sub(unread);
-        let others = (index + 1..listing.len()).chain(0..index);
-        let wanted: Vec<usize> = others
-            .filter(|other| !siblings.was_read.contains_key(other) && is_sibling(&listing.entry(*other), suffix))
-            .take(room)
-            .collect();
-        for other in wanted {
-            siblings.was_read.insert(other, false);
-            let entry = listing.entry(other);
-            if let (Some(attributes), Ok(path)) = (entry.attributes, dir.join(entry.name)) {
-                self.wishes.push_back(Wish::File(path, attributes.generation()));
-            }
+        let read_count = siblings.read_count;
+        let habit = self.habits.entry((name_of(dir).into(), suffix.into())).or_default();
+        habit.read += 1;
+        if read_count == 1 {
+            habit.met += listing.entries().filter(|entry| is_sibling(entry, suffix)).count();
         }
+        Some(if habit.is_read_whole() { UNREAD_MAX } else { UNREAD_MAX.min(2 * read_count) })
+    }
+
+    /// Wishes for siblings of the file at `index` until `room` of them are unread.
+    pub fn wish_siblings_of(&mut self, dir: &ViewPath, listing: &Listing, index: usize, room: usize) {
+        self.wish_siblings(dir, listing, suffix_of(listing.entry(index).name), index + 1, room);
+    }
+
+    /// Whether files with this suffix in directories of this name are usually read, most of them.
+    pub fn is_read_whole(&self, dir: &ViewPath, suffix: &[u8]) -> bool {
+        let habit = self.habits.get(&(name_of(dir).into(), suffix.into()));
+        habit.is_some_and(|habit| habit.is_read_whole())
     }
 
     /// The listing of `dir` is wanted for something in it. `true` the first time.
@@ -92,8 +112,20 @@ impl Anticipation {
         if self.entered.insert(dir.clone(), ()).is_some() {
             return false;
         }
-        if let Some((_, name)) = dir.split() {
-            self.names.entry(name.into()).or_default().entered += 1;
+        let own_name = name_of(dir);
+        let places = self.names.entry(own_name.into()).or_default();
+        places.entered += 1;
+        if places.entered == ENTERED_MIN {
+            self.frequent.push(own_name.into());
+        }
+        for name in self.frequent.iter().filter(|name| ***name != *own_name) {
+            let entered = self.names.get(name).map_or(0, |places| places.entered);
+            // Entered in half of the other directories: likely enough that this one has it, which is not known yet.
+            if 3 * entered as usize >= self.entered.len()
+                && let Ok(path) = dir.join(name)
+            {
+                self.wishes.push_front(Wish::Listing(path));
+            }
         }
         true
     }
@@ -103,7 +135,8 @@ impl Anticipation {
         self.entered.contains_key(dir)
     }
 
-    /// The listing of a directory that was entered has arrived: those of its directories follow that are always entered.
+    /// The listing of a directory that was entered has arrived: its directories follow that are always entered, and its
+    /// files that are always read.
     pub fn on_listing_arrived(&mut self, dir: &ViewPath, listing: &Listing) {
         for entry in listing.entries().filter(|entry| entry.kind == Kind::Directory) {
             let places = self.names.entry(entry.name.into()).or_default();
@@ -112,6 +145,11 @@ impl Anticipation {
             if is_trusted && let Ok(path) = dir.join(entry.name) {
                 self.wishes.push_front(Wish::Listing(path));
             }
+        }
+        let name = name_of(dir);
+        let read_whole = self.habits.iter().filter(|((other, _), habit)| **other == *name && habit.is_read_whole());
+        for suffix in read_whole.map(|((_, suffix), _)| suffix.clone()).collect::<Vec<_>>() {
+            self.wish_siblings(dir, listing, &suffix, 0, UNREAD_MAX);
         }
     }
 
@@ -124,11 +162,36 @@ impl Anticipation {
         *self = Self::default();
     }
 
+    /// Wishes for files of a kind, in the listing's order from `first` on and round, until `room` of them are unread.
+    fn wish_siblings(&mut self, dir: &ViewPath, listing: &Listing, suffix: &[u8], first: usize, room: usize) {
+        let siblings = self.kinds.entry((dir.clone(), suffix.into())).or_default();
+        let unread = siblings.was_read.values().filter(|was_read| !**was_read).count();
+        let wanted: Vec<usize> = (first..listing.len())
+            .chain(0..first.min(listing.len()))
+            .filter(|index| !siblings.was_read.contains_key(index) && is_sibling(&listing.entry(*index), suffix))
+            .take(room.saturating_sub(unread))
+            .collect();
+        for index in wanted {
+            siblings.was_read.insert(index, false);
+            let entry = listing.entry(index);
+            if let (Some(attributes), Ok(path)) = (entry.attributes, dir.join(entry.name)) {
+                self.wishes.push_back(Wish::File(path, attributes.generation()));
+            }
+        }
+    }
+
     fn bound(&mut self) {
-        let most = [self.kinds.len(), self.names.len(), self.entered.len(), self.wishes.len()].into_iter().max();
-        if most.unwrap_or(0) > REMEMBERED_MAX {
+        let lens = [self.kinds.len(), self.habits.len(), self.names.len(), self.entered.len(), self.wishes.len()];
+        if lens.into_iter().any(|len| len > REMEMBERED_MAX) {
             self.clear();
         }
+    }
+}
+
+impl Habit {
+    /// Most of them were read.
+    fn is_read_whole(self) -> bool {
+        self.met >= MET_MIN && 2 * self.read >= self.met
     }
 }
 
@@ -137,9 +200,9 @@ fn is_sibling(entry: &ListingEntry<'_>, suffix: &[u8]) -> bool {
     entry.kind == Kind::File && is_small && suffix_of(entry.name) == suffix
 }
 
-/// What follows the last dot of a name; nothing where there is none.
-fn suffix_of(name: &[u8]) -> &[u8] {
-    name.iter().rposition(|byte| *byte == b'.').map_or(&[], |dot| &name[dot + 1..])
+/// The last name of a path; nothing for the root.
+fn name_of(dir: &ViewPath) -> &[u8] {
+    dir.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 /// How many early questions may be under way: enough to keep two servers busy, few enough that a question somebody
@@ -174,6 +237,13 @@ mod tests {
         std::iter::from_fn(|| anticipation.next_wish()).map(text).collect()
     }
 
+    fn wanted(anticipation: &mut Anticipation, listing: &Listing, name: &str) {
+        let index = listing.find(name.as_bytes()).unwrap();
+        if let Some(room) = anticipation.on_file_wanted(&path("d"), listing, index) {
+            anticipation.wish_siblings_of(&path("d"), listing, index, room);
+        }
+    }
+
     #[test]
     fn siblings_of_the_same_kind_follow_twice_as_many_as_were_read() {
         let names: Vec<String> = (0..9).map(|number| format!("m{number}.pyc")).collect();
@@ -181,12 +251,11 @@ mod tests {
         all.extend([("readme.txt", Kind::File), ("sub.pyc", Kind::Directory)]);
         let listing = listing(&all);
         let mut anticipation = Anticipation::default();
-        let at = |name: &str| listing.find(name.as_bytes()).unwrap();
-        anticipation.on_file_wanted(&path("d"), &listing, at("m3.pyc"));
+        wanted(&mut anticipation, &listing, "m3.pyc");
         assert_eq!(wishes(&mut anticipation), ["/d/m4.pyc", "/d/m5.pyc"]);
-        anticipation.on_file_wanted(&path("d"), &listing, at("m3.pyc"));
+        wanted(&mut anticipation, &listing, "m3.pyc");
         assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "the same file again teaches nothing");
-        anticipation.on_file_wanted(&path("d"), &listing, at("m4.pyc"));
+        wanted(&mut anticipation, &listing, "m4.pyc");
         assert_eq!(wishes(&mut anticipation), ["/d/m6.pyc", "/d/m7.pyc", "/d/m8.pyc"]);
     }
 
@@ -204,6 +273,46 @@ mod tests {
             }
             assert!(anticipation.on_directory_entered(&dir.join(b"__pycache__").unwrap()));
         }
+    }
+
+    #[test]
+    fn a_directory_that_most_others_have_is_asked_for_before_it_is_seen() {
+        let mut anticipation = Anticipation::default();
+        for number in 0..4 {
+            let dir = path(&format!("p{number}"));
+            anticipation.on_directory_entered(&dir);
+            let expected: &[&str] = if number < 3 { &[] } else { &["/p3/__pycache__"] };
+            assert_eq!(wishes(&mut anticipation), expected);
+            anticipation.on_directory_entered(&dir.join(b"__pycache__").unwrap());
+            assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "not below itself");
+        }
+        for number in 0..12 {
+            anticipation.on_directory_entered(&path(&format!("other{number}")));
+        }
+        wishes(&mut anticipation);
+        anticipation.on_directory_entered(&path("last"));
+        assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "most others do not have it any more");
+    }
+
+    #[test]
+    fn files_that_were_read_in_directories_of_this_name_follow_their_listing() {
+        let names: Vec<String> = (0..9).map(|number| format!("m{number}.pyc")).collect();
+        let mut all: Vec<(&str, Kind)> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
+        all.push(("notes.txt", Kind::File));
+        let listing = listing(&all);
+        let mut anticipation = Anticipation::default();
+        let (first, second) = (path("a/cache"), path("b/cache"));
+        for index in 0..4 {
+            anticipation.on_file_wanted(&first, &listing, index);
+        }
+        assert!(!anticipation.is_read_whole(&second, b"pyc"), "four of nine");
+        anticipation.on_file_wanted(&first, &listing, 4);
+        assert!(anticipation.is_read_whole(&second, b"pyc") && !anticipation.is_read_whole(&second, b"txt"));
+        anticipation.on_listing_arrived(&second, &listing);
+        let expected: Vec<String> = names.iter().map(|name| format!("/b/cache/{name}")).collect();
+        assert_eq!(wishes(&mut anticipation), expected);
+        anticipation.on_listing_arrived(&path("b/store"), &listing);
+        assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "another name");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use forebay_cache::CallId;
 use forebay_types::{Attributes, Errno, Extent, NodeRank, Time};
 use forebay_wire::{EntryRecord, FileSystem, Listing, Request};
 
-use crate::InodeId;
+use crate::{InodeId, StaleInode};
 
 /// A kernel request that waits for its answer; the shell's number for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -105,6 +105,8 @@ pub enum PeerAnswer<B> {
     Entries(Arc<[Option<EntryRecord>]>),
     /// A chunk, which may still be filling: forwarded while it arrives.
     Body(B),
+    /// Bytes of several bodies, one after the other, each of which may still be filling.
+    Parts(Vec<Part<B>>),
     /// Sizes of a file system.
     FileSystem(FileSystem),
     /// An error.
@@ -159,6 +161,8 @@ pub enum Effect<B> {
         /// The answer.
         answer: KernelAnswer<B>,
     },
+    /// Tell the kernel that a file is another one now. From a thread that no request waits for.
+    Stale(StaleInode),
     /// Answer a peer.
     AnswerPeer {
         /// Which request.

@@ -9,6 +9,7 @@
 //! first bytes come back through `handle_body_started` (`read_path::answers`), and everybody who waits gets the handle.
 
 mod anticipate;
+mod bundle;
 mod effect;
 mod inodes;
 mod read_ahead;

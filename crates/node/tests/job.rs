@@ -62,6 +62,25 @@ proptest! {
     }
 }
 
+/// Every node reads every file in the order of names; once they are seen to do so, files come in bundles, which fail
+/// like everything else and are then asked for one by one.
+#[test]
+fn files_that_are_all_read_come_in_bundles_and_are_right() {
+    for backing_error_percent in [0, 10] {
+        let model = Model::packages(1);
+        let faults = Faults { backing_error_percent, lost_percent: 0 };
+        let mut network = Network::new(&model, 7, 2, 1, 512 * MIB, faults);
+        for number in 0..80 {
+            network.run((0..7).map(|node| Walk::whole_file(&model, node, number)).collect());
+        }
+        assert_eq!(network.wrong(), &[] as &[String]);
+        if backing_error_percent == 0 {
+            assert_eq!(network.bundles(), 8 * 6, "one for each package on each of six links");
+            assert_eq!(network.asked_more_than_once(), Vec::<String>::new());
+        }
+    }
+}
+
 #[test]
 fn a_leaf_keeps_no_chunk_that_its_kernel_has_read() {
     let model = Model::new(1);

@@ -101,6 +101,18 @@ pub const READ_AHEAD_CHUNKS: u64 = 8;
 /// programs reads in order at once.
 pub const READ_AHEAD_CHUNKS_UNDER_WAY: usize = 32;
 
+/// Small files that travel in one bundle, at most: the first of them waits for the last.
+pub const BUNDLE_FILES_MAX: usize = 16;
+
+/// Largest file of a bundle, bytes: for larger ones a question of their own is no matter.
+pub const BUNDLE_FILE_BYTES_MAX: u64 = 128 << 10;
+
+/// Largest bundle, bytes: no more than half a chunk, since not all of it is wanted.
+pub const BUNDLE_BYTES_MAX: u64 = 512 << 10;
+
+/// Bundles remembered as failed; beyond that all are tried again.
+pub const BROKEN_BUNDLES_MAX: usize = 1024;
+
 /// Questions that the reader of the backing file system asks early at a time: a metadata server with two threads is kept
 /// busy, and a question that somebody waits for finds two others before it at most.
 pub const ANTICIPATED_UNDER_WAY: usize = 4;

@@ -93,6 +93,18 @@ pub enum Request {
         /// Which chunk.
         index: ChunkIndex,
     },
+    /// Small files of one directory, whole, one after the other. Answer: `Body`; body: their bytes. Any error means that
+    /// they are to be asked for one by one.
+    Bundle {
+        /// The directory.
+        dir: ViewPath,
+        /// The generation of its listing: places in different listings must not be taken for each other.
+        generation: Generation,
+        /// The first file's place in the listing.
+        first: u32,
+        /// The files with the versions wanted, within `limits::BUNDLE_*`.
+        files: Vec<(Name, Generation)>,
+    },
     /// Sizes of the file system that holds `path`. Answer: `FileSystem`.
     FileSystem {
         /// A path on it.
@@ -123,6 +135,7 @@ impl Request {
             Self::Page { .. } => "page",
             Self::Lookup { .. } => "lookup",
             Self::Chunk { .. } => "chunk",
+            Self::Bundle { .. } => "bundle",
             Self::FileSystem { .. } => "file-system",
             Self::Probe { .. } => "probe",
             Self::Explain { .. } => "explain",
@@ -254,10 +267,18 @@ impl Checked for TimedRequest {
     fn is_within_limits(&self) -> bool {
         match &self.request {
             Request::Page { names, .. } => (1..=limits::ATTRIBUTES_PAGE_NAMES).contains(&names.len()),
+            Request::Bundle { files, .. } => is_bundle_within_limits(files),
             Request::Probe { payload_bytes } => *payload_bytes <= PROBE_BYTES_MAX,
             _ => true,
         }
     }
+}
+
+fn is_bundle_within_limits(files: &[(Name, Generation)]) -> bool {
+    let sizes = || files.iter().map(|(_, generation)| generation.size_bytes);
+    (1..=limits::BUNDLE_FILES_MAX).contains(&files.len())
+        && sizes().all(|bytes| (1..=limits::BUNDLE_FILE_BYTES_MAX).contains(&bytes))
+        && sizes().sum::<u64>() <= limits::BUNDLE_BYTES_MAX
 }
 
 impl Checked for Answer {
@@ -325,6 +346,27 @@ mod tests {
             names: vec![Name::new(&[0xff; limits::NAME_BYTES_MAX]).unwrap(); limits::ATTRIBUTES_PAGE_NAMES],
         };
         assert!(encode(&TimedRequest { remaining_ms: u32::MAX, request: page }).len() <= limits::HEAD_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_bundle_keeps_to_its_limits() {
+        let file = |size_bytes| (Name::new(b"a").unwrap(), Generation { size_bytes, ..Generation::default() });
+        let bundle = |files: Vec<(Name, Generation)>| {
+            let request = Request::Bundle { dir: ViewPath::root(), generation: Generation::default(), first: 0, files };
+            decode::<TimedRequest>(&encode(&TimedRequest { remaining_ms: 1, request }))
+        };
+        assert!(bundle(vec![file(1); limits::BUNDLE_FILES_MAX]).is_ok());
+        assert!(bundle(vec![file(limits::BUNDLE_FILE_BYTES_MAX); 4]).is_ok());
+        let bad = [
+            vec![],
+            vec![file(0)],
+            vec![file(limits::BUNDLE_FILE_BYTES_MAX + 1)],
+            vec![file(limits::BUNDLE_FILE_BYTES_MAX); 5],
+            vec![file(1); limits::BUNDLE_FILES_MAX + 1],
+        ];
+        for files in bad {
+            assert_eq!(bundle(files), Err(WireError::Message));
+        }
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use forebay_body::Body;
 use forebay_cache::CallId;
 use forebay_node::{Answered, Source};
@@ -34,8 +35,9 @@ async fn ask_peer(service: &Arc<Service>, call: CallId, to: NodeRank, request: R
         return fail(service, call, Errno::ENOTCONN);
     };
     let word = request.word();
+    let bundled = bundled_bytes(&request);
     match endpoint.call(to, request, service.remaining(deadline)).await {
-        Ok(Reply { outcome: Outcome::Body, body: Some(body) }) => follow_body(service, call, body).await,
+        Ok(Reply { outcome: Outcome::Body, body: Some(body) }) => follow_body(service, call, body, bundled).await,
         Ok(reply) => match read_answer(reply).await {
             Ok(answered) => service.with_core(|core| core.handle_answer(call, answered)),
             Err(errno) => fail(service, call, errno),
@@ -63,14 +65,39 @@ async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
     })
 }
 
-/// Hands a chunk's body to the core while it arrives, and tells it when it has.
-async fn follow_body(service: &Arc<Service>, call: CallId, body: Arc<Body>) {
+/// The sizes of a bundle's files; none for any other request.
+fn bundled_bytes(request: &Request) -> Vec<usize> {
+    match request {
+        Request::Bundle { files, .. } => files.iter().map(|(_, generation)| generation.size_bytes as usize).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Hands a body to the core while it arrives, and tells it when it has.
+async fn follow_body(service: &Arc<Service>, call: CallId, body: Arc<Body>, bundled: Vec<usize>) {
     let expected = body.expected_bytes();
     let handle = Arc::clone(&body);
-    if service.with_core(|core| core.handle_body_started(call, handle, expected)) {
-        let outcome = body.whole_bytes().await;
-        service.with_core(|core| core.handle_body_ended(call, outcome));
+    if !service.with_core(|core| core.handle_body_started(call, handle, expected)) {
+        return;
     }
+    let outcome = body.whole_bytes().await;
+    if bundled.is_empty() {
+        service.with_core(|core| core.handle_body_ended(call, outcome));
+    } else {
+        let outcome = outcome.map(|()| split(&body, &bundled));
+        service.with_core(|core| core.handle_bundle_ended(call, outcome));
+    }
+}
+
+/// Bodies of their own for the files of a bundle: copies, because one that is kept must not keep all the others.
+fn split(bundle: &Body, sizes: &[usize]) -> Vec<Arc<Body>> {
+    let mut start = 0;
+    let file = |len: &usize| {
+        let bytes = bundle.slices(start, *len).concat();
+        start += len;
+        Body::whole(Bytes::from(bytes))
+    };
+    sizes.iter().map(file).collect()
 }
 
 fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
@@ -85,6 +112,8 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         Request::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
         Request::Lookup { dir, name } => store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record])),
         Request::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
+        // A bundle is read file by file.
+        Request::Bundle { .. } => Err(Errno::EINVAL),
         Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown => Err(Errno::EINVAL),
     };
     let answered = answered.unwrap_or_else(Answered::Failed);

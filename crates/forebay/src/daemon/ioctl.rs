@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use forebay_cache::ObjectKind;
-use forebay_fuse::{Notifier, Reply};
-use forebay_node::{InodeId, ROOT_INODE, StaleInode};
+use forebay_fuse::Reply;
+use forebay_node::{InodeId, ROOT_INODE};
 use forebay_types::{Errno, ViewPath};
 
+use super::kernel::invalidate;
 use super::service::Service;
 
 /// `FOREBAY_IOC_METRICS`: reads a `struct forebay_metrics`.
@@ -88,15 +89,7 @@ fn clear(service: &Arc<Service>, reply: Reply) {
     }
     let notifier = session.notifier();
     service.runtime.spawn_blocking(move || {
-        stale.iter().for_each(|stale| tell_kernel(&notifier, stale));
+        stale.iter().for_each(|stale| invalidate(&notifier, stale));
         reply.ioctl(0, &[]);
     });
-}
-
-fn tell_kernel(notifier: &Notifier, stale: &StaleInode) {
-    // An inode that the kernel has forgotten meanwhile is no failure, and nothing can be done about any other.
-    let _ = notifier.inval_inode(stale.inode.0, 0, -1);
-    if let Some((parent, name)) = &stale.entry {
-        let _ = notifier.inval_entry(parent.0, name);
-    }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_fuse::{Entry, FsStat, Handler, Operation, Reply, Request};
-use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part};
+use forebay_fuse::{Entry, FsStat, Handler, Notifier, Operation, Reply, Request};
+use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part, StaleInode};
 use forebay_types::{Errno, Extent};
 use forebay_wire::FileSystem;
 
@@ -174,6 +174,16 @@ fn answer_read(service: &Arc<Service>, ticket: KernelTicket, reply: Reply, parts
             Err(errno) => reply.error(errno),
         }
     });
+}
+
+/// Lets the kernel ask again for an inode and its name. On a thread that no request waits for: the kernel may make a
+/// notification wait for a request that only a reader would take.
+pub(super) fn invalidate(notifier: &Notifier, stale: &StaleInode) {
+    // An inode that the kernel has forgotten meanwhile is no failure, and nothing can be done about any other.
+    let _ = notifier.inval_inode(stale.inode.0, 0, -1);
+    if let Some((parent, name)) = &stale.entry {
+        let _ = notifier.inval_entry(parent.0, name);
+    }
 }
 
 fn file_system(sizes: &FileSystem) -> FsStat {

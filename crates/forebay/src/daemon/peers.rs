@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_node::{PeerAnswer, PeerTicket};
-use forebay_transport::IncomingCall;
+use forebay_node::{Part, PeerAnswer, PeerTicket};
+use forebay_transport::{IncomingCall, Replier};
 use forebay_wire::message::encode_entries;
 use forebay_wire::{Outcome, Request};
 
@@ -58,7 +58,23 @@ pub(super) fn answer(service: &Arc<Service>, ticket: PeerTicket, answer: PeerAns
             reply.answer(Outcome::Entries, Some(Body::whole(Bytes::from(encode_entries(&records)))));
         }
         PeerAnswer::Body(body) => reply.answer(Outcome::Body, Some(body)),
+        PeerAnswer::Parts(parts) => answer_parts(reply, parts),
         PeerAnswer::FileSystem(sizes) => reply.answer(Outcome::FileSystem(sizes), None),
         PeerAnswer::Failed(errno) => reply.answer(Outcome::Failed(errno), None),
     }
+}
+
+/// Answers with the bytes of all parts when they are there; they are small.
+fn answer_parts(reply: Replier, parts: Vec<Part<Arc<Body>>>) {
+    let lacking = parts.iter().find(|part| part.body.filled_bytes() < part.offset_bytes + part.len_bytes);
+    let Some(Part { body, offset_bytes, len_bytes }) = lacking else {
+        let slices = parts.iter().flat_map(|part| part.body.slices(part.offset_bytes, part.len_bytes));
+        let bytes = slices.collect::<Vec<_>>().concat();
+        return reply.answer(Outcome::Body, Some(Body::whole(Bytes::from(bytes))));
+    };
+    let (body, end) = (Arc::clone(body), offset_bytes + len_bytes);
+    body.when_filled(end, move |outcome| match outcome {
+        Ok(()) => answer_parts(reply, parts),
+        Err(errno) => reply.answer(Outcome::Failed(errno), None),
+    });
 }

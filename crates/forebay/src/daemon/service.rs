@@ -199,6 +199,12 @@ impl Service {
             }
             Effect::AnswerKernel { ticket, answer } => super::kernel::answer_parked(self, ticket, answer),
             Effect::AnswerPeer { ticket, answer } => super::peers::answer(self, ticket, answer),
+            Effect::Stale(stale) => {
+                if let Some(session) = self.session() {
+                    let notifier = session.notifier();
+                    self.runtime.spawn_blocking(move || super::kernel::invalidate(&notifier, &stale));
+                }
+            }
         }
     }
 

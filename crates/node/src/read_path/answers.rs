@@ -1,16 +1,17 @@
 //! What sources bring: kept if it is true for the job, handed to everybody who waits, errors passed on as they are.
 //!
 //! An error is never kept: the next one who asks makes the question be asked again. The one absence that is kept is a
-//! name that the backing file system itself said does not exist.
+//! name that the backing file system itself said does not exist. A file that turns out to be another version is no
+//! longer listed as the old one.
 
 use std::sync::Arc;
 
 use forebay_cache::{CallId, Key, Object};
-use forebay_types::{Errno, Time};
+use forebay_types::{Errno, Generation, Time, ViewPath, limits};
 
 use super::entries::Known;
-use super::{ReadPath, Waiter};
-use crate::{Answered, KernelAnswer, PeerAnswer};
+use super::{ReadPath, StaleInode, Waiter};
+use crate::{Answered, Effect, KernelAnswer, PeerAnswer};
 
 impl<B: Clone> ReadPath<B> {
     /// Takes the answer to a question other than a chunk's, or any question's failure.
@@ -44,6 +45,15 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn end_flight(&mut self, call: CallId, errno: Errno) {
         let Some(flight) = self.in_flight.end(call) else { return };
         self.note_ended(flight.deadline, call);
+        if errno == Errno::ESTALE {
+            self.start_over(&flight.key);
+        }
+        // Whoever's time is over has none for another question.
+        if let Some(members) = self.bundles.remove(&call)
+            && errno != Errno::ETIMEDOUT
+        {
+            return self.ask_one_by_one(flight.key, &members, flight.deadline, flight.waiters);
+        }
         let try_by_name = errno == Errno::EACCES && matches!(flight.key, Key::Listing { .. });
         for waiter in flight.waiters {
             match waiter {
@@ -51,8 +61,38 @@ impl<B: Clone> ReadPath<B> {
                     self.resume(flight.deadline, ticket, operation, Known { unlistable: true, ..known });
                 }
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
-                Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, errno),
+                Waiter::ReadPart { reader, .. } => self.fail_read(reader, errno),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+            }
+        }
+    }
+
+    /// The backing file system holds another version of a file than the listing says that was asked by: the listing is
+    /// dropped, so that whoever opens the file again is told of the new version. A listing that says so already stays.
+    pub(super) fn start_over(&mut self, key: &Key) {
+        let Key::Chunk { file, generation, .. } = key else { return };
+        let Some((dir, name)) = file.split() else { return };
+        if let Some(source) = self.source_of_generation(&dir, name, generation) {
+            self.objects.remove(&source);
+        }
+        if let Some(inode) = self.inodes.id_of(file)
+            && self.inodes.get(inode).is_some_and(|known| known.generation == *generation)
+        {
+            let entry = self.inodes.id_of(&dir).map(|dir| (dir, name.to_vec()));
+            self.effects.push_back(Effect::Stale(StaleInode { inode, entry }));
+        }
+    }
+
+    /// The listing, or the page of attributes, that says a file has this generation.
+    fn source_of_generation(&self, dir: &ViewPath, name: &[u8], generation: &Generation) -> Option<Key> {
+        let key = Key::Listing { dir: dir.clone() };
+        let Some(Object::Listing(listing)) = self.objects.peek(&key) else { return None };
+        let index = listing.find(name)?;
+        match listing.entry(index).attributes {
+            Some(attributes) => (attributes.generation() == *generation).then_some(key),
+            None => {
+                let page = (index / limits::ATTRIBUTES_PAGE_NAMES) as u32;
+                Some(Key::Page { dir: dir.clone(), generation: listing.generation(), page })
             }
         }
     }
@@ -71,7 +111,7 @@ impl<B: Clone> ReadPath<B> {
                     let known = known.with(&arrived);
                     self.resume(flight.deadline, ticket, operation, known);
                 }
-                Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, Errno::EPROTO),
+                Waiter::ReadPart { reader, .. } => self.fail_read(reader, Errno::EPROTO),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
             }
         }
@@ -82,7 +122,7 @@ impl<B: Clone> ReadPath<B> {
         for waiter in flight.waiters {
             match waiter {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::FileSystem(sizes)),
-                Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, Errno::EPROTO),
+                Waiter::ReadPart { reader, .. } => self.fail_read(reader, Errno::EPROTO),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::FileSystem(sizes)),
             }
         }

@@ -7,16 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_cache::{CallId, Key, Object, ObjectKind};
-use forebay_types::{Errno, Time, chunk_bytes, limits};
+use forebay_types::{Errno, Time, limits};
 
+use super::reads::chunk_bytes_of;
 use super::{ReadPath, Waiter};
-use crate::PeerAnswer;
+use crate::{Part, PeerAnswer};
 
 /// A chunk as it is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk<B> {
     pub body: B,
+    /// Where it begins in the body: a bundle's body holds several chunks.
+    pub start_bytes: usize,
     bytes: u64,
+    is_in_bundle: bool,
     /// Bytes that the kernel has read of it.
     taken_bytes: Arc<AtomicU64>,
 }
@@ -28,85 +32,116 @@ pub(super) struct Growing<B> {
     deadline: Time,
 }
 
-/// A search for a chunk's bytes.
-pub(super) enum FoundChunk<B> {
-    Body(B),
-    Missing,
-}
-
 impl<B: Clone> ReadPath<B> {
-    /// The first bytes of a chunk's answer are known to come: everybody who waits gets the handle now.
-    /// `bytes` is the length announced; one that does not fit the file's size is an error of the source.
+    /// The first bytes of a chunk's or a bundle's answer are known to come: everybody who waits gets the handle now.
+    /// `bytes` is the length announced; one that does not fit the files' sizes is an error of the source.
     ///
     /// `false` when the question has ended before: the shell may drop the body.
     pub fn handle_body_started(&mut self, call: CallId, body: B, bytes: usize) -> bool {
         let Some(key) = self.in_flight.get(call).map(|flight| flight.key.clone()) else {
             return false;
         };
-        if !is_length_right(&key, bytes) {
+        let is_in_bundle = self.bundles.contains_key(&call);
+        let members = self.bundles.get(&call).cloned().unwrap_or_else(|| vec![key]);
+        let lengths: Vec<usize> = members.iter().map(chunk_bytes_of).collect();
+        if lengths.iter().sum::<usize>() != bytes || lengths.contains(&0) {
             self.end_flight(call, Errno::EPROTO);
             return false;
         }
         let Some(flight) = self.in_flight.end(call) else {
             return false;
         };
-        let chunk = Chunk { body, bytes: bytes as u64, taken_bytes: Arc::default() };
-        let body = chunk.body.clone();
+        self.bundles.remove(&call);
+        let mut end_bytes = 0;
+        let chunks: Vec<Chunk<B>> = lengths
+            .into_iter()
+            .map(|len_bytes| {
+                let start_bytes = end_bytes;
+                end_bytes += len_bytes;
+                Chunk {
+                    body: body.clone(),
+                    start_bytes,
+                    bytes: len_bytes as u64,
+                    is_in_bundle,
+                    taken_bytes: Arc::default(),
+                }
+            })
+            .collect();
         for waiter in flight.waiters {
             match waiter {
-                Waiter::ReadPart { ticket, slot } => {
-                    chunk.take(self.read_part_bytes(ticket, slot));
-                    self.fill_read(ticket, slot, body.clone());
-                }
+                Waiter::ReadPart { reader, slot, member } => self.fill_read(reader, slot, &chunks[member]),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Body(body.clone())),
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, crate::KernelAnswer::Failed(Errno::EPROTO)),
             }
         }
-        self.growing_calls.insert(call, key.clone());
-        self.growing.insert(key, Growing { chunk, deadline: flight.deadline });
+        let mut grown = Vec::new();
+        for (member, (key, chunk)) in members.into_iter().zip(chunks).enumerate() {
+            if !self.has_chunk(&key) {
+                self.growing.insert(key.clone(), Growing { chunk, deadline: flight.deadline });
+                grown.push((member, key));
+            }
+        }
+        self.growing_calls.insert(call, grown);
         true
     }
 
     /// A chunk's body is whole, or will never be. Only a whole one is kept.
     pub fn handle_body_ended(&mut self, call: CallId, outcome: Result<(), Errno>) {
-        let Some(key) = self.growing_calls.remove(&call) else {
-            return;
-        };
-        let Some(Growing { chunk, deadline }) = self.growing.remove(&key) else { return };
-        self.note_ended(deadline, call);
-        if outcome.is_ok() && !self.is_kept_by_kernel(&key, &chunk) {
-            let bytes = chunk.bytes;
-            self.objects.insert(key.clone(), Object::Chunk(chunk), bytes);
-            self.pin_if_wanted(&key);
-            if self.options.forest.is_leaf(self.options.rank) && self.is_own(&key) {
-                self.bound_own_chunks(key);
+        if outcome == Err(Errno::ESTALE)
+            && let Some(key) = self.growing_calls.get(&call).and_then(|grown| Some(grown.first()?.1.clone()))
+        {
+            self.start_over(&key);
+        }
+        self.end_growing(call, |_, chunk| outcome.is_ok().then_some(chunk));
+    }
+
+    /// A bundle's body is whole, and these are its files' own bodies; or it will never be.
+    pub fn handle_bundle_ended(&mut self, call: CallId, outcome: Result<Vec<B>, Errno>) {
+        let bodies = outcome.unwrap_or_default();
+        let own = |chunk, body: &B| Chunk { body: body.clone(), start_bytes: 0, is_in_bundle: false, ..chunk };
+        self.end_growing(call, |member, chunk| bodies.get(member).map(|body| own(chunk, body)));
+    }
+
+    fn end_growing(&mut self, call: CallId, whole: impl Fn(usize, Chunk<B>) -> Option<Chunk<B>>) {
+        for (member, key) in self.growing_calls.remove(&call).unwrap_or_default() {
+            let Some(Growing { chunk, deadline }) = self.growing.remove(&key) else { continue };
+            self.note_ended(deadline, call);
+            if let Some(chunk) = whole(member, chunk)
+                && !self.is_kept_by_kernel(&key, &chunk)
+            {
+                let bytes = chunk.bytes;
+                self.objects.insert(key.clone(), Object::Chunk(chunk), bytes);
+                self.pin_if_wanted(&key);
+                if self.options.forest.is_leaf(self.options.rank) && self.is_own(&key) {
+                    self.bound_own_chunks(key);
+                }
             }
         }
     }
 
     /// The chunk for a kernel read of `len_bytes` of it.
-    pub(super) fn find_chunk(&mut self, key: &Key, len_bytes: usize) -> FoundChunk<B> {
+    pub(super) fn find_chunk(&mut self, key: &Key, len_bytes: usize) -> Option<Chunk<B>> {
         if let Some(Growing { chunk, .. }) = self.growing.get(key) {
             chunk.take(len_bytes);
-            return FoundChunk::Body(chunk.body.clone());
+            return Some(chunk.clone());
         }
         let Some(Object::Chunk(chunk)) = self.objects.get(key, ObjectKind::Chunks) else {
-            return FoundChunk::Missing;
+            return None;
         };
         chunk.take(len_bytes);
         if self.is_kept_by_kernel(key, &chunk) {
             self.objects.remove(key);
         }
-        FoundChunk::Body(chunk.body)
+        Some(chunk)
     }
 
     /// The chunk for another node, which takes all of it.
-    pub(super) fn find_chunk_for_peer(&mut self, key: &Key) -> Option<B> {
+    pub(super) fn find_chunk_for_peer(&mut self, key: &Key) -> Option<Chunk<B>> {
         if let Some(Growing { chunk, .. }) = self.growing.get(key) {
-            return Some(chunk.body.clone());
+            return Some(chunk.clone());
         }
         match self.objects.get(key, ObjectKind::Chunks) {
-            Some(Object::Chunk(chunk)) => Some(chunk.body),
+            Some(Object::Chunk(chunk)) => Some(chunk),
             _ => None,
         }
     }
@@ -151,15 +186,17 @@ impl<B: Clone> ReadPath<B> {
 const OWN_CHUNKS_MAX: usize = 16 << 10;
 
 impl<B> Chunk<B> {
-    /// Counts bytes that the kernel reads. Counted under the caller's lock, so relaxed is enough.
-    fn take(&self, bytes: usize) {
-        self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    /// What a peer is told that wants this chunk.
+    pub fn into_answer(self) -> PeerAnswer<B> {
+        let Self { body, start_bytes: offset_bytes, bytes, is_in_bundle, .. } = self;
+        match is_in_bundle {
+            true => PeerAnswer::Parts(vec![Part { body, offset_bytes, len_bytes: bytes as usize }]),
+            false => PeerAnswer::Body(body),
+        }
     }
-}
 
-fn is_length_right(key: &Key, bytes: usize) -> bool {
-    match key {
-        Key::Chunk { generation, index, .. } => bytes == chunk_bytes(generation.size_bytes, *index),
-        _ => false,
+    /// Counts bytes that the kernel reads. Counted under the caller's lock, so relaxed is enough.
+    pub fn take(&self, bytes: usize) {
+        self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! Asking early, at the node that reads the backing file system: it sees what every node of the job wants, so the first
 //! node's accesses lead the others. The habits are learned in `anticipate`; here is when they are told and acted on.
+//! Other nodes learn what their own programs read, to ask for it in bundles.
 
 use forebay_cache::{CallId, Key, Object};
 use forebay_types::{ChunkIndex, Time, ViewPath};
@@ -12,11 +13,12 @@ use crate::anticipate::{UNDER_WAY_MAX, Wish};
 impl<B: Clone> ReadPath<B> {
     /// Somebody wants `key`, whether it is here or not.
     pub(super) fn note_wanted(&mut self, deadline: Time, key: &Key) {
-        if !self.options.anticipate || self.source_of(key) != Source::Backing {
+        if !self.options.anticipate {
             return;
         }
+        let is_reader = self.source_of(key) == Source::Backing;
         match key {
-            Key::Listing { dir } => {
+            Key::Listing { dir } if is_reader => {
                 // One that was asked for early has arrived before it was entered.
                 if self.anticipation.on_directory_entered(dir)
                     && let Some(Object::Listing(listing)) = self.objects.peek(key)
@@ -25,10 +27,12 @@ impl<B: Clone> ReadPath<B> {
                     self.anticipation.on_listing_arrived(dir, &listing);
                 }
             }
-            Key::Chunk { file, index: ChunkIndex(0), .. } => self.note_file(file),
+            Key::Chunk { file, index: ChunkIndex(0), .. } => self.note_file(file, is_reader),
             _ => return,
         }
-        self.ask_early(deadline);
+        if is_reader {
+            self.ask_early(deadline);
+        }
     }
 
     /// A listing has arrived; if something in it was wanted, those that usually follow it are asked for.
@@ -46,13 +50,16 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    fn note_file(&mut self, file: &ViewPath) {
+    fn note_file(&mut self, file: &ViewPath, is_reader: bool) {
         let Some((dir, name)) = file.split() else { return };
         if let Some(Object::Listing(listing)) = self.objects.peek(&Key::Listing { dir: dir.clone() })
             && let Some(index) = listing.find(name)
         {
             let listing = listing.clone();
-            self.anticipation.on_file_wanted(&dir, &listing, index);
+            let room = self.anticipation.on_file_wanted(&dir, &listing, index);
+            if let Some(room) = room.filter(|_| is_reader) {
+                self.anticipation.wish_siblings_of(&dir, &listing, index, room);
+            }
         }
     }
 

@@ -4,13 +4,12 @@
 //! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
 
 use forebay_cache::Key;
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Kind, Name, Time, ViewPath, limits};
+use forebay_types::{Errno, Kind, Name, Time, ViewPath};
 use forebay_wire::{ListingEntry, Request};
 
-use super::chunks::FoundChunk;
 use super::entries::{Known, Search};
 use super::{ReadPath, Waiter};
-use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Part, ROOT_INODE};
+use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket};
 
 /// A kernel request that is parked, or about to be answered.
 #[derive(Clone, Debug)]
@@ -20,20 +19,6 @@ pub(super) enum Operation {
     Readlink { inode: InodeId },
     Directory { dir: ViewPath },
     FileSystem,
-}
-
-/// A read whose chunks have not all arrived.
-#[derive(Debug)]
-pub(super) struct PendingRead<B> {
-    parts: Vec<PendingPart<B>>,
-    missing: usize,
-}
-
-#[derive(Debug)]
-struct PendingPart<B> {
-    body: Option<B>,
-    offset_bytes: usize,
-    len_bytes: usize,
 }
 
 /// What an operation came to.
@@ -213,100 +198,5 @@ impl<B: Clone> ReadPath<B> {
             Search::Wants(key, request) => Step::Wants(key, request),
             Search::Failed(errno) => Step::Answer(KernelAnswer::Failed(errno)),
         }
-    }
-
-    fn read(&mut self, now: Time, ticket: KernelTicket, id: InodeId, extent: Extent) -> Option<KernelAnswer<B>> {
-        let Some(inode) = self.inodes.get(id).filter(|_| id != ROOT_INODE) else {
-            return Some(KernelAnswer::Failed(Errno::ESTALE));
-        };
-        let (file, generation) = (inode.path.clone(), inode.generation);
-        let deadline = now.after(self.options.deadline);
-        let mut parts = Vec::new();
-        let mut wanted = Vec::new();
-        for (index, within) in extent.clamped(generation.size_bytes).chunks() {
-            let (offset_bytes, len_bytes) = (within.offset_bytes as usize, within.len_bytes as usize);
-            let key = Key::Chunk { file: file.clone(), generation, index };
-            let body = match self.find_chunk(&key, len_bytes) {
-                FoundChunk::Body(body) => Some(body),
-                FoundChunk::Missing => {
-                    wanted.push((key, Request::Chunk { file: file.clone(), generation, index }, parts.len()));
-                    None
-                }
-            };
-            parts.push(PendingPart { body, offset_bytes, len_bytes });
-        }
-        let missing = wanted.len();
-        let read = PendingRead { parts, missing };
-        let answer = if missing == 0 {
-            Some(KernelAnswer::Read(read.into_parts()))
-        } else {
-            self.pending_reads.insert(ticket, read);
-            for (key, request, slot) in wanted {
-                self.ask(key, request, deadline, Some(Waiter::ReadPart { ticket, slot }));
-            }
-            None
-        };
-        if extent.offset_bytes < CHUNK_BYTES {
-            self.note_wanted(deadline, &Key::Chunk { file, generation, index: ChunkIndex(0) });
-        }
-        self.read_ahead(deadline, id, extent);
-        answer
-    }
-
-    /// Asks for the chunks that a program which reads in order will want next.
-    fn read_ahead(&mut self, deadline: Time, id: InodeId, extent: Extent) {
-        let Some(inode) = self.inodes.get_mut(id) else { return };
-        let extent = extent.clamped(inode.generation.size_bytes);
-        let Some((last, _)) = extent.chunks().last() else {
-            return;
-        };
-        let ahead = inode.read_ahead.on_read(last, inode.generation.size_bytes);
-        let (file, generation) = (inode.path.clone(), inode.generation);
-        for index in ahead.map(ChunkIndex) {
-            if self.growing.len() + self.in_flight.len() >= limits::READ_AHEAD_CHUNKS_UNDER_WAY {
-                return;
-            }
-            let key = Key::Chunk { file: file.clone(), generation, index };
-            if !self.has_chunk(&key) && !self.in_flight.contains(&key) {
-                self.ask(key, Request::Chunk { file: file.clone(), generation, index }, deadline, None);
-            }
-        }
-    }
-
-    /// A chunk that a parked read waits for is here, or at least its first bytes.
-    pub(super) fn fill_read(&mut self, ticket: KernelTicket, slot: usize, body: B) {
-        let Some(read) = self.pending_reads.get_mut(&ticket) else {
-            return;
-        };
-        let part = &mut read.parts[slot];
-        if part.body.replace(body).is_none() {
-            read.missing -= 1;
-        }
-        if read.missing == 0
-            && let Some(read) = self.pending_reads.remove(&ticket)
-        {
-            self.tell_kernel(ticket, KernelAnswer::Read(read.into_parts()));
-        }
-    }
-
-    /// A chunk that a parked read waits for will not come.
-    pub(super) fn fail_read(&mut self, ticket: KernelTicket, errno: Errno) {
-        if self.pending_reads.remove(&ticket).is_some() {
-            self.tell_kernel(ticket, KernelAnswer::Failed(errno));
-        }
-    }
-
-    /// Bytes that the part in `slot` of a parked read takes of its chunk.
-    pub(super) fn read_part_bytes(&self, ticket: KernelTicket, slot: usize) -> usize {
-        self.pending_reads.get(&ticket).map_or(0, |read| read.parts[slot].len_bytes)
-    }
-}
-
-impl<B> PendingRead<B> {
-    fn into_parts(self) -> Vec<Part<B>> {
-        let part = |part: PendingPart<B>| {
-            Some(Part { body: part.body?, offset_bytes: part.offset_bytes, len_bytes: part.len_bytes })
-        };
-        self.parts.into_iter().filter_map(part).collect()
     }
 }

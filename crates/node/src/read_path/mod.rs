@@ -1,7 +1,7 @@
 //! The read path of one node.
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
-//! name in what is known, `chunks` keeps and hands on bytes. This file holds the state they share and the way of a
+//! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes. This file holds the state they share and the way of a
 //! question: joined if it is under way, else sent to the parent, or to the backing file system at a root.
 
 mod answers;
@@ -11,6 +11,7 @@ mod entries;
 mod explain;
 mod kernel;
 mod peers;
+mod reads;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
@@ -28,7 +29,8 @@ use crate::inodes::Inodes;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket, Source};
 use chunks::{Chunk, Growing};
 use entries::Known;
-use kernel::{Operation, PendingRead};
+use kernel::Operation;
+use reads::{PendingRead, Reader};
 
 /// What a node is told about itself and its job.
 #[derive(Clone, Debug)]
@@ -78,8 +80,17 @@ pub struct StaleInode {
 /// Who waits for a flight.
 #[derive(Clone, Debug)]
 enum Waiter {
-    Kernel { ticket: KernelTicket, operation: Operation, known: Known },
-    ReadPart { ticket: KernelTicket, slot: usize },
+    Kernel {
+        ticket: KernelTicket,
+        operation: Operation,
+        known: Known,
+    },
+    /// One part of a read, and its place in the bundle if one was asked for.
+    ReadPart {
+        reader: Reader,
+        slot: usize,
+        member: usize,
+    },
     Peer(PeerTicket),
 }
 
@@ -90,8 +101,13 @@ pub struct ReadPath<B> {
     objects: Objects<Chunk<B>>,
     in_flight: InFlight<Waiter>,
     growing: Map<Key, Growing<B>>,
-    growing_calls: Map<CallId, Key>,
-    pending_reads: Map<KernelTicket, PendingRead<B>>,
+    /// The chunks that a call fills, by their places in its body.
+    growing_calls: Map<CallId, Vec<(usize, Key)>>,
+    pending_reads: Map<Reader, PendingRead<B>>,
+    /// The chunks of the bundles that are asked for.
+    bundles: Map<CallId, Vec<Key>>,
+    /// Bundles that failed once.
+    broken_bundles: Map<Key, ()>,
     pins: Vec<ViewPath>,
     /// Chunks kept for this node's kernel alone, oldest first; some may have left already.
     own_chunks: VecDeque<Key>,
@@ -114,6 +130,8 @@ impl<B: Clone> ReadPath<B> {
             growing: Map::default(),
             growing_calls: Map::default(),
             pending_reads: Map::default(),
+            bundles: Map::default(),
+            broken_bundles: Map::default(),
             pins: Vec::new(),
             own_chunks: VecDeque::new(),
             anticipation: Anticipation::default(),
@@ -145,9 +163,11 @@ impl<B: Clone> ReadPath<B> {
 
     /// The kernel's caller was interrupted: answers `EINTR` if the request still waits here. `false` if it does not.
     pub fn handle_interrupt(&mut self, ticket: KernelTicket) -> bool {
-        let read = self.pending_reads.remove(&ticket).is_some();
+        let reader = Reader::Kernel(ticket);
+        let read = self.pending_reads.remove(&reader).is_some();
         let found = self.withdraw(|waiter| match waiter {
-            Waiter::Kernel { ticket: other, .. } | Waiter::ReadPart { ticket: other, .. } => *other == ticket,
+            Waiter::Kernel { ticket: other, .. } => *other == ticket,
+            Waiter::ReadPart { reader: other, .. } => *other == reader,
             Waiter::Peer(_) => false,
         });
         if read || found {
@@ -167,6 +187,7 @@ impl<B: Clone> ReadPath<B> {
         self.pins.clear();
         self.own_chunks.clear();
         self.anticipation.clear();
+        self.broken_bundles.clear();
         let stale = self.inodes.make_stale();
         let entry_of = |path: &ViewPath| {
             let (dir, name) = path.split()?;
@@ -254,6 +275,7 @@ impl<B: Clone> ReadPath<B> {
     fn withdraw(&mut self, leaves: impl FnMut(&Waiter) -> bool) -> bool {
         let (withdrawn, empty) = self.in_flight.withdraw(leaves);
         self.early.retain(|call| !empty.contains(call));
+        self.bundles.retain(|call, _| !empty.contains(call));
         self.effects.extend(empty.into_iter().map(|call| Effect::Cancel { call }));
         !withdrawn.is_empty()
     }

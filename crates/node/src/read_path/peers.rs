@@ -6,7 +6,10 @@ use forebay_cache::{Key, Object, ObjectKind};
 use forebay_types::{Errno, Time};
 use forebay_wire::Request;
 
+use super::chunks::Chunk;
+use super::reads::Reader;
 use super::{ReadPath, Waiter};
+use crate::bundle::Bundle;
 use crate::{PeerAnswer, PeerTicket};
 
 impl<B: Clone> ReadPath<B> {
@@ -17,6 +20,9 @@ impl<B: Clone> ReadPath<B> {
             return self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
         };
         let deadline = now.after(remaining.min(self.options.deadline));
+        if let Some(bundle) = Bundle::of(&request) {
+            return self.read_bundle(deadline, ticket, bundle);
+        }
         match self.kept_for_peer(&key) {
             Some(answer) => self.tell_peer(ticket, answer),
             None => drop(self.ask(key.clone(), request, deadline, Some(Waiter::Peer(ticket)))),
@@ -26,20 +32,26 @@ impl<B: Clone> ReadPath<B> {
 
     /// The peer does not want its answer any more.
     pub fn handle_peer_cancel(&mut self, ticket: PeerTicket) {
-        self.withdraw(|waiter| matches!(waiter, Waiter::Peer(other) if *other == ticket));
+        let reader = Reader::Peer(ticket);
+        self.pending_reads.remove(&reader);
+        self.withdraw(|waiter| match waiter {
+            Waiter::Peer(other) => *other == ticket,
+            Waiter::ReadPart { reader: other, .. } => *other == reader,
+            Waiter::Kernel { .. } => false,
+        });
     }
 
     fn kept_for_peer(&mut self, key: &Key) -> Option<PeerAnswer<B>> {
         let kind = match key {
             Key::Listing { .. } => ObjectKind::Listings,
             Key::Page { .. } | Key::Name { .. } => ObjectKind::Attributes,
-            Key::Chunk { .. } => return self.find_chunk_for_peer(key).map(PeerAnswer::Body),
-            Key::FileSystem { .. } => return None,
+            Key::Chunk { .. } => return self.find_chunk_for_peer(key).map(Chunk::into_answer),
+            Key::Bundle { .. } | Key::FileSystem { .. } => return None,
         };
         match self.objects.get(key, kind)? {
             Object::Listing(listing) => Some(PeerAnswer::Listing(listing)),
             Object::Entries(records) => Some(PeerAnswer::Entries(records)),
-            Object::Chunk(chunk) => Some(PeerAnswer::Body(chunk.body)),
+            Object::Chunk(chunk) => Some(chunk.into_answer()),
         }
     }
 }

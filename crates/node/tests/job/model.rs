@@ -48,17 +48,39 @@ impl Model {
         model
     }
 
+    /// Eight packages, each with a directory of the same name that holds ten small files.
+    pub fn packages(seed: u64) -> Self {
+        let mut model = Self { nodes: BTreeMap::new() };
+        let mut random = Random(seed | 1);
+        model.add_sized(ViewPath::root(), Kind::Directory, 0, true);
+        for package in 0..8 {
+            let dir = ViewPath::new(format!("p{package}").as_bytes()).unwrap();
+            let cache = dir.join(b"cache").unwrap();
+            model.add_sized(dir, Kind::Directory, 0, true);
+            model.add_sized(cache.clone(), Kind::Directory, 0, true);
+            for file in 0..10 {
+                let path = cache.join(format!("m{file}.pyc").as_bytes()).unwrap();
+                model.add_sized(path, Kind::File, 1 + random.below(30_000), true);
+            }
+        }
+        model
+    }
+
     fn add(&mut self, path: ViewPath, kind: Kind, random: &mut Random) {
         let size_bytes = match random.below(4) {
             0 => 0,
             1 => random.below(5 << 20),
             _ => random.below(100_000),
         };
+        let listable = path.is_root() || random.below(6) != 0;
+        self.add_sized(path, kind, size_bytes, listable);
+    }
+
+    fn add_sized(&mut self, path: ViewPath, kind: Kind, size_bytes: u64, listable: bool) {
         let mode = (u32::from(kind.dirent()) << 12) | 0o755;
         let attributes =
             Attributes { ino: self.nodes.len() as u64 + 2, size_bytes, mode, nlink: 1, ..Attributes::default() };
         let target = if kind == Kind::Symlink { format!("to{size_bytes}").into_bytes() } else { Vec::new() };
-        let listable = path.is_root() || random.below(6) != 0;
         self.nodes.insert(path, Node { attributes, target, listable });
     }
 

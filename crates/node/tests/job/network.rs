@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use forebay_cache::{CallId, ObjectKind};
 use forebay_node::{
-    Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket, ROOT_INODE, ReadPath,
-    Source,
+    Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, Part, PeerAnswer, PeerTicket, ROOT_INODE,
+    ReadPath, Source,
 };
 use forebay_overlay::Forest;
-use forebay_types::{ChunkIndex, Errno, Extent, Kind, NodeRank, Time, ViewPath, chunk_bytes};
+use forebay_types::{Errno, Extent, Kind, NodeRank, Time, ViewPath, chunk_bytes};
 use forebay_wire::Request;
 
 use crate::model::{Model, Random, Said};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The handle of a chunk: which bytes it stands for.
-type Handle = (ViewPath, ChunkIndex);
+/// The handle of a body: which bytes of which files it stands for, one after the other; several for a bundle.
+type Handle = Vec<(ViewPath, Extent)>;
 
 #[derive(Clone, Copy, Default)]
 pub struct Faults {
@@ -70,8 +70,23 @@ enum Event {
     Backing { node: usize, call: CallId, request: Request },
     Answer { node: usize, call: CallId, answered: Answered },
     Body { node: usize, call: CallId, handle: Handle, bytes: usize },
-    BodyEnded { node: usize, call: CallId },
+    BodyEnded { node: usize, call: CallId, handle: Handle },
     Interrupt { walk: usize },
+}
+
+/// The bytes of files that a part of a body stands for.
+fn extents_of(part: &Part<Handle>) -> Vec<(ViewPath, Extent)> {
+    let (mut start, from, to) = (0, part.offset_bytes as u64, (part.offset_bytes + part.len_bytes) as u64);
+    let mut found = Vec::new();
+    for (file, extent) in &part.body {
+        let (first, last) = (from.max(start), to.min(start + extent.len_bytes));
+        if first < last {
+            let offset_bytes = extent.offset_bytes + (first - start);
+            found.push((file.clone(), Extent { offset_bytes, len_bytes: last - first }));
+        }
+        start += extent.len_bytes;
+    }
+    found
 }
 
 pub struct Network<'a> {
@@ -90,6 +105,7 @@ pub struct Network<'a> {
     now: Time,
     sequence: u64,
     kept_bytes_max: u64,
+    bundles: usize,
 }
 
 impl<'a> Network<'a> {
@@ -119,6 +135,7 @@ impl<'a> Network<'a> {
             now: Time(0),
             sequence: 0,
             kept_bytes_max: 0,
+            bundles: 0,
         }
     }
 
@@ -140,6 +157,10 @@ impl<'a> Network<'a> {
 
     pub fn kept_bytes_max(&self) -> u64 {
         self.kept_bytes_max
+    }
+
+    pub fn bundles(&self) -> usize {
+        self.bundles
     }
 
     pub fn kept_chunks(&self, node: usize) -> u64 {
@@ -201,13 +222,17 @@ impl<'a> Network<'a> {
                 self.drain(node);
             }
             Event::Body { node, call, handle, bytes } => {
-                if self.nodes[node].handle_body_started(call, handle, bytes) {
-                    self.at_random(Event::BodyEnded { node, call });
+                if self.nodes[node].handle_body_started(call, handle.clone(), bytes) {
+                    self.at_random(Event::BodyEnded { node, call, handle });
                 }
                 self.drain(node);
             }
-            Event::BodyEnded { node, call } => {
-                self.nodes[node].handle_body_ended(call, Ok(()));
+            Event::BodyEnded { node, call, handle } => {
+                match handle.len() {
+                    1 => self.nodes[node].handle_body_ended(call, Ok(())),
+                    _ => self.nodes[node]
+                        .handle_bundle_ended(call, Ok(handle.into_iter().map(|file| vec![file]).collect())),
+                }
                 self.drain(node);
             }
             Event::Interrupt { walk } => {
@@ -233,7 +258,8 @@ impl<'a> Network<'a> {
                     return;
                 };
                 let bytes = chunk_bytes(generation.size_bytes, *index);
-                Event::Body { node, call, handle: (file.clone(), *index), bytes }
+                let extent = Extent { offset_bytes: index.start_bytes(), len_bytes: bytes as u64 };
+                Event::Body { node, call, handle: vec![(file.clone(), extent)], bytes }
             }
             Said::Listing(listing) => Event::Answer { node, call, answered: Answered::Listing(listing) },
             Said::Entries(records) => Event::Answer { node, call, answered: Answered::Entries(records) },
@@ -254,7 +280,7 @@ impl<'a> Network<'a> {
                 Effect::Fetch { call, source: Source::Peer(to), request, .. } => {
                     self.send(Event::Request { node: to.0 as usize, from: node, call, request });
                 }
-                Effect::Cancel { .. } => {}
+                Effect::Cancel { .. } | Effect::Stale(_) => {}
                 Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
                 Effect::AnswerKernel { ticket, answer } => self.answered(ticket.0 as usize, answer),
             }
@@ -266,9 +292,9 @@ impl<'a> Network<'a> {
             return;
         };
         let answered = match answer {
-            PeerAnswer::Body((file, index)) => {
-                let bytes = chunk_bytes(self.model.nodes[&file].attributes.size_bytes, index);
-                return self.send(Event::Body { node, call, handle: (file, index), bytes });
+            PeerAnswer::Body(handle) => return self.send_body(node, call, handle),
+            PeerAnswer::Parts(parts) => {
+                return self.send_body(node, call, parts.iter().flat_map(extents_of).collect());
             }
             PeerAnswer::Listing(listing) => Answered::Listing(listing),
             PeerAnswer::Entries(records) => Answered::Entries(records.to_vec()),
@@ -276,6 +302,12 @@ impl<'a> Network<'a> {
             PeerAnswer::Failed(errno) => Answered::Failed(errno),
         };
         self.send(Event::Answer { node, call, answered });
+    }
+
+    fn send_body(&mut self, node: usize, call: CallId, handle: Handle) {
+        let bytes = handle.iter().map(|(_, extent)| extent.len_bytes as usize).sum();
+        self.bundles += usize::from(handle.len() > 1);
+        self.send(Event::Body { node, call, handle, bytes });
     }
 
     fn send(&mut self, event: Event) {
@@ -361,12 +393,11 @@ impl<'a> Network<'a> {
                 .eq(self.model.children(path).map(|(child, _)| child.split().unwrap().1.to_vec())),
             KernelAnswer::Read(parts) => {
                 let wanted = self.walks[walk].extent.clamped(node.attributes.size_bytes);
-                let got = parts
-                    .iter()
-                    .map(|part| (part.body.1.start_bytes() + part.offset_bytes as u64, part.len_bytes as u64));
                 let mut at = wanted.offset_bytes;
-                let in_order = got.clone().all(|(offset, len)| offset == std::mem::replace(&mut at, offset + len));
-                in_order && at == wanted.end_bytes() && parts.iter().all(|part| part.body.0 == *path)
+                let in_order = parts.iter().flat_map(extents_of).all(|(file, extent)| {
+                    file == *path && extent.offset_bytes == std::mem::replace(&mut at, extent.end_bytes())
+                });
+                in_order && at == wanted.end_bytes()
             }
             _ => false,
         };

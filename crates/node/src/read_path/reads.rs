@@ -1,0 +1,239 @@
+//! Reads: the chunks that the kernel or a peer's bundle needs, gathered from what is here and asked for where it is not.
+//!
+//! A small file that programs usually read with its neighbours is asked for with them, in one bundle. A bundle is only a
+//! way of asking: its files are kept, found and counted as chunks, and where it fails they are asked for one by one.
+
+use forebay_cache::{Key, Object};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Time, limits};
+use forebay_wire::Request;
+
+use super::chunks::Chunk;
+use super::{ReadPath, Waiter};
+use crate::bundle::{Bundle, suffix_of};
+use crate::{InodeId, KernelAnswer, KernelTicket, Part, PeerAnswer, PeerTicket, ROOT_INODE, Source};
+
+/// Who reads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Reader {
+    Kernel(KernelTicket),
+    Peer(PeerTicket),
+}
+
+/// A read whose chunks have not all arrived.
+#[derive(Debug)]
+pub(super) struct PendingRead<B> {
+    parts: Vec<PendingPart<B>>,
+    missing: usize,
+}
+
+/// Bytes `offset_bytes..+len_bytes` of a chunk that may be missing.
+#[derive(Debug)]
+struct PendingPart<B> {
+    body: Option<B>,
+    offset_bytes: usize,
+    len_bytes: usize,
+}
+
+impl<B: Clone> ReadPath<B> {
+    pub(super) fn read(
+        &mut self,
+        now: Time,
+        ticket: KernelTicket,
+        id: InodeId,
+        extent: Extent,
+    ) -> Option<KernelAnswer<B>> {
+        let Some(inode) = self.inodes.get(id).filter(|_| id != ROOT_INODE) else {
+            return Some(KernelAnswer::Failed(Errno::ESTALE));
+        };
+        let (file, generation) = (inode.path.clone(), inode.generation);
+        let deadline = now.after(self.options.deadline);
+        let mut read = PendingRead { parts: Vec::new(), missing: 0 };
+        let mut wanted = Vec::new();
+        for (index, within) in extent.clamped(generation.size_bytes).chunks() {
+            let (offset_bytes, len_bytes) = (within.offset_bytes as usize, within.len_bytes as usize);
+            let key = Key::Chunk { file: file.clone(), generation, index };
+            let chunk = self.find_chunk(&key, len_bytes);
+            if chunk.is_none() {
+                wanted.push((key, read.parts.len()));
+            }
+            read.push(chunk, offset_bytes, len_bytes);
+        }
+        let answer = if wanted.is_empty() {
+            Some(KernelAnswer::Read(read.into_parts()))
+        } else {
+            let reader = Reader::Kernel(ticket);
+            self.pending_reads.insert(reader, read);
+            wanted.into_iter().for_each(|(key, slot)| self.ask_chunk(key, deadline, reader, slot));
+            None
+        };
+        if extent.offset_bytes < CHUNK_BYTES {
+            self.note_wanted(deadline, &Key::Chunk { file, generation, index: ChunkIndex(0) });
+        }
+        self.read_ahead(deadline, id, extent);
+        answer
+    }
+
+    /// Answers a peer that asks for a bundle: from what is here, by its parent's bundle, or file by file at the reader
+    /// of the backing file system.
+    pub(super) fn read_bundle(&mut self, deadline: Time, ticket: PeerTicket, bundle: Bundle) {
+        let Some(members) = bundle.members() else {
+            return self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENAMETOOLONG));
+        };
+        let mut read = PendingRead { parts: Vec::new(), missing: 0 };
+        let mut wanted = Vec::new();
+        for key in members {
+            let chunk = self.find_chunk_for_peer(&key);
+            let len_bytes = chunk_bytes_of(&key);
+            if chunk.is_none() {
+                wanted.push((key, read.parts.len()));
+            }
+            read.push(chunk, 0, len_bytes);
+        }
+        if wanted.is_empty() {
+            return self.tell_peer(ticket, PeerAnswer::Parts(read.into_parts()));
+        }
+        if self.source_of(&bundle.key()) != Source::Backing {
+            return self.ask_bundle(&bundle, deadline, Waiter::Peer(ticket));
+        }
+        let reader = Reader::Peer(ticket);
+        self.pending_reads.insert(reader, read);
+        wanted.into_iter().for_each(|(key, slot)| self.ask_alone(key, deadline, reader, slot));
+    }
+
+    /// Asks for a chunk that a read lacks, with the files beside it where that is usual.
+    fn ask_chunk(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
+        match self.bundle_with(&key) {
+            Some((bundle, member)) => {
+                self.ask_bundle(&bundle, deadline, Waiter::ReadPart { reader, slot, member });
+            }
+            None => self.ask_alone(key, deadline, reader, slot),
+        }
+    }
+
+    pub(super) fn ask_alone(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
+        if let Key::Chunk { file, generation, index } = key.clone() {
+            let request = Request::Chunk { file, generation, index };
+            self.ask(key, request, deadline, Some(Waiter::ReadPart { reader, slot, member: 0 }));
+        }
+    }
+
+    fn ask_bundle(&mut self, bundle: &Bundle, deadline: Time, waiter: Waiter) {
+        let call = self.ask(bundle.key(), bundle.request(), deadline, Some(waiter));
+        if let (Some(call), Some(members)) = (call, bundle.members()) {
+            self.bundles.insert(call, members);
+        }
+    }
+
+    /// The bundle to ask for instead of a chunk, and the chunk's place in it.
+    fn bundle_with(&self, key: &Key) -> Option<(Bundle, usize)> {
+        let Key::Chunk { file, generation, index: ChunkIndex(0) } = key else { return None };
+        let is_asked_alone = self.in_flight.contains(key) || self.source_of(key) == Source::Backing;
+        if !self.options.anticipate || is_asked_alone || generation.size_bytes > limits::BUNDLE_FILE_BYTES_MAX {
+            return None;
+        }
+        let (dir, name) = file.split()?;
+        let Some(Object::Listing(listing)) = self.objects.peek(&Key::Listing { dir: dir.clone() }) else {
+            return None;
+        };
+        let at = listing.find(name)?;
+        let is_current = listing.entry(at).attributes?.generation() == *generation;
+        if !is_current || !self.anticipation.is_read_whole(&dir, suffix_of(name)) {
+            return None;
+        }
+        Bundle::around(&dir, listing, at).filter(|(bundle, _)| !self.broken_bundles.contains_key(&bundle.key()))
+    }
+
+    /// A bundle did not come: it is not tried again, and who waits for one of its files asks for that alone.
+    pub(super) fn ask_one_by_one(&mut self, bundle: Key, members: &[Key], deadline: Time, waiters: Vec<Waiter>) {
+        if self.broken_bundles.len() >= limits::BROKEN_BUNDLES_MAX {
+            self.broken_bundles.clear();
+        }
+        self.broken_bundles.insert(bundle, ());
+        for waiter in waiters {
+            match waiter {
+                Waiter::ReadPart { reader, slot, member } => match members.get(member) {
+                    Some(key) => self.ask_alone(key.clone(), deadline, reader, slot),
+                    None => self.fail_read(reader, Errno::EPROTO),
+                },
+                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(Errno::ESTALE)),
+                Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EPROTO)),
+            }
+        }
+    }
+
+    /// Asks for the chunks that a program which reads in order will want next.
+    fn read_ahead(&mut self, deadline: Time, id: InodeId, extent: Extent) {
+        let Some(inode) = self.inodes.get_mut(id) else { return };
+        let extent = extent.clamped(inode.generation.size_bytes);
+        if extent.len_bytes == 0 {
+            return;
+        }
+        let ahead = inode.read_ahead.on_read(extent.end_bytes(), inode.generation.size_bytes);
+        let (file, generation) = (inode.path.clone(), inode.generation);
+        for index in ahead.map(ChunkIndex) {
+            if self.growing.len() + self.in_flight.len() >= limits::READ_AHEAD_CHUNKS_UNDER_WAY {
+                return;
+            }
+            let key = Key::Chunk { file: file.clone(), generation, index };
+            if !self.has_chunk(&key) && !self.in_flight.contains(&key) {
+                self.ask(key, Request::Chunk { file: file.clone(), generation, index }, deadline, None);
+            }
+        }
+    }
+
+    /// A chunk that a parked read waits for is here, or at least its first bytes.
+    pub(super) fn fill_read(&mut self, reader: Reader, slot: usize, chunk: &Chunk<B>) {
+        let Some(read) = self.pending_reads.get_mut(&reader) else { return };
+        let part = &mut read.parts[slot];
+        if matches!(reader, Reader::Kernel(_)) {
+            chunk.take(part.len_bytes);
+        }
+        if part.body.replace(chunk.body.clone()).is_none() {
+            part.offset_bytes += chunk.start_bytes;
+            read.missing -= 1;
+        }
+        if read.missing > 0 {
+            return;
+        }
+        let parts = self.pending_reads.remove(&reader).map(PendingRead::into_parts).unwrap_or_default();
+        match reader {
+            Reader::Kernel(ticket) => self.tell_kernel(ticket, KernelAnswer::Read(parts)),
+            Reader::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Parts(parts)),
+        }
+    }
+
+    /// A chunk that a parked read waits for will not come.
+    pub(super) fn fail_read(&mut self, reader: Reader, errno: Errno) {
+        if self.pending_reads.remove(&reader).is_some() {
+            match reader {
+                Reader::Kernel(ticket) => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
+                Reader::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+            }
+        }
+    }
+}
+
+impl<B> PendingRead<B> {
+    /// The next part: bytes of a chunk that is here, or is to be filled in.
+    fn push(&mut self, chunk: Option<Chunk<B>>, offset_bytes: usize, len_bytes: usize) {
+        self.missing += usize::from(chunk.is_none());
+        let start_bytes = chunk.as_ref().map_or(0, |chunk| chunk.start_bytes);
+        let body = chunk.map(|chunk| chunk.body);
+        self.parts.push(PendingPart { body, offset_bytes: start_bytes + offset_bytes, len_bytes });
+    }
+
+    fn into_parts(self) -> Vec<Part<B>> {
+        let part = |part: PendingPart<B>| {
+            Some(Part { body: part.body?, offset_bytes: part.offset_bytes, len_bytes: part.len_bytes })
+        };
+        self.parts.into_iter().filter_map(part).collect()
+    }
+}
+
+/// Bytes that a chunk has by the size of its file.
+pub(super) fn chunk_bytes_of(key: &Key) -> usize {
+    match key {
+        Key::Chunk { generation, index, .. } => forebay_types::chunk_bytes(generation.size_bytes, *index),
+        _ => 0,
+    }
+}

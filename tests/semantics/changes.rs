@@ -1,0 +1,37 @@
+//! Files that change behind a job: never a mixture of two versions, and no error that stays.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay_tests::{Site, compare, require, tree};
+
+const ESTALE: i32 = 116;
+
+#[test]
+fn a_changed_file_is_told_to_who_holds_it_and_found_by_who_opens_it_again() {
+    require!(Fuse);
+    for nodes in [1, 7] {
+        let site = Site::new(nodes, |source| tree::write(&source.join("results"), b"of the first run"));
+        let (source, view) = (site.source("results"), site.view("results"));
+        let mut held = File::open(&view).unwrap();
+        tree::write(&source, b"of the second run, which are longer");
+        let mut contents = Vec::new();
+        let error = held.read_to_end(&mut contents).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(ESTALE), "{} of {nodes} nodes: {error}", view.display());
+        // The kernel is told a moment after the program was.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let again = loop {
+            match fs::read(&view) {
+                Err(error) if error.raw_os_error() == Some(ESTALE) && Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                outcome => break outcome.unwrap(),
+            }
+        };
+        assert_eq!(again, b"of the second run, which are longer");
+        assert_eq!(held.read_to_end(&mut contents).unwrap_err().raw_os_error(), Some(ESTALE), "the old file stays old");
+        compare::trees(&site.source("."), &site.view("."));
+    }
+}
