@@ -18,7 +18,7 @@ fn an_export_that_does_not_exist() {
         let sandbox = Sandbox::new();
         let missing = sandbox.source().join("nowhere");
         let done = up(&sandbox, &local(&sandbox, nodes, &["--export".as_ref(), missing.as_ref()]));
-        fails(&sandbox, &done, FAILED, &[missing.to_str().unwrap(), "o such file"]);
+        fails(&sandbox, &done, FAILED, &[missing.to_str().unwrap(), "o such file", "check its spelling"]);
     }
 }
 
@@ -29,7 +29,7 @@ fn an_export_that_is_a_file() {
     let file = sandbox.source().join("file");
     tree::write(&file, b"no directory");
     let done = up(&sandbox, &local(&sandbox, 2, &["--export".as_ref(), file.as_ref()]));
-    fails(&sandbox, &done, FAILED, &[file.to_str().unwrap(), "directory"]);
+    fails(&sandbox, &done, FAILED, &[file.to_str().unwrap(), "not a directory", "export the directory it is in"]);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn one_bad_export_among_good_ones() {
     let (good, bad) = (sandbox.source(), sandbox.source().join("nowhere"));
     let exports: [&OsStr; 4] = ["--export".as_ref(), good.as_ref(), "--export".as_ref(), bad.as_ref()];
     let done = up(&sandbox, &local(&sandbox, 2, &exports));
-    fails(&sandbox, &done, FAILED, &[bad.to_str().unwrap()]);
+    fails(&sandbox, &done, FAILED, &[bad.to_str().unwrap(), "check its spelling"]);
 }
 
 #[test]
@@ -50,5 +50,6 @@ fn an_export_that_the_user_may_not_read() {
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
     let done = up(&sandbox, &local(&sandbox, 1, &["--export".as_ref(), private.as_ref()]));
-    fails(&sandbox, &done, FAILED, &[private.to_str().unwrap(), "ermission denied"]);
+    let words = [private.to_str().unwrap(), "ermission denied", "export what you may read"];
+    fails(&sandbox, &done, FAILED, &words);
 }

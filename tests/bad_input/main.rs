@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 mod backing;
+mod disk;
 mod exports;
 mod hosts;
 mod machine;

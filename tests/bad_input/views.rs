@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_tests::program::wait_until;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Job, Sandbox, compare, require, tree};
 
 use crate::{FAILED, fails, up};
@@ -32,7 +32,7 @@ fn a_view_that_is_not_empty() {
     require!(Fuse, Root);
     for nodes in ["1", "3"] {
         let sandbox = Sandbox::new();
-        let last = if nodes == "1" { sandbox.base().join("mine") } else { sandbox.base().join("mine/2") };
+        let last = sandbox.base().join(if nodes == "1" { "mine/0" } else { "mine/2" });
         fs::create_dir_all(&last).unwrap();
         tree::write(&last.join("precious"), b"kept");
         let done = up_at(&sandbox, nodes, &sandbox.base().join("mine"));
@@ -44,12 +44,59 @@ fn a_view_that_is_not_empty() {
 #[test]
 fn a_view_that_is_a_file() {
     require!(Fuse, Root);
-    let sandbox = Sandbox::new();
-    let view = sandbox.base().join("file");
-    tree::write(&view, b"kept");
-    let done = up_at(&sandbox, "1", &view);
-    fails(&sandbox, &done, FAILED, &[view.to_str().unwrap(), "directory"]);
-    assert_eq!(fs::read(&view).unwrap(), b"kept");
+    for nodes in [&["--local", "1"][..], &[]] {
+        let sandbox = Sandbox::new();
+        let (source, view) = (sandbox.source(), sandbox.base().join("file"));
+        tree::write(&view, b"kept");
+        let rest = ["--export", source.to_str().unwrap(), "--view", view.to_str().unwrap()];
+        let done = up(&sandbox, &[nodes, &rest].concat().into_iter().map(Into::into).collect::<Vec<_>>());
+        let words = [view.to_str().unwrap(), "not a directory", "choose another with --view"];
+        fails(&sandbox, &done, FAILED, &words);
+        assert_eq!(fs::read(&view).unwrap(), b"kept");
+    }
+}
+
+/// A script that starts N nodes on one machine finds their views alike for N = 1; who asks for no nodes gets one view.
+#[test]
+fn a_single_local_node_has_a_numbered_view_and_a_host_alone_has_not() {
+    require!(Fuse, Root);
+    for (nodes, below) in [(&["--local", "1"][..], "0"), (&[], "")] {
+        for is_named in [true, false] {
+            let sandbox = Sandbox::new();
+            let (source, base) = (sandbox.source(), sandbox.view());
+            tree::write(&source.join("file"), b"there");
+            let named = ["--view", base.to_str().unwrap()];
+            let view: &[&str] = if is_named { &named } else { &[] };
+            let all = [nodes, view, &["--export", source.to_str().unwrap()]].concat();
+            let default = sandbox.runtime().join("forebay").join(&sandbox.name).join("view");
+            let base = if is_named { base.clone() } else { default };
+            let job = Job::up(sandbox, &all.into_iter().map(AsRef::as_ref).collect::<Vec<_>>());
+            let expected = if below.is_empty() { base } else { base.join(below) };
+            assert_eq!(job.view(0), expected);
+            assert_eq!(fs::read(job.path(0, &source.join("file"))).unwrap(), b"there");
+            job.down();
+            assert!(!expected.exists(), "what was made goes: {}", expected.display());
+        }
+    }
+}
+
+/// The views of several nodes must not be made within the view of one.
+#[test]
+fn views_within_a_view() {
+    require!(Fuse, Root);
+    let first = Sandbox::new();
+    let (source, view) = (first.source(), first.view());
+    let arguments = ["--export", source.to_str().unwrap(), "--view", view.to_str().unwrap()];
+    let job = Job::up(first, &arguments.map(AsRef::as_ref));
+    let second = Sandbox::new();
+    let done = up_at(&second, "2", &view);
+    fails(&second, &done, FAILED, &[view.to_str().unwrap(), "mounted", "choose another directory with --view"]);
+    job.kill_node(0);
+    let done = up_at(&second, "2", &view);
+    assert!(done.status.success() && done.stderr.contains("whose daemon had died"), "{}", done.stderr);
+    let ended = run(second.command().args(["down", "--job", &second.name]));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    job.down();
 }
 
 #[test]
@@ -61,7 +108,7 @@ fn a_view_that_another_job_has() {
     let job = Job::up_local(first, 1, &source, &[]);
     let second = Sandbox::new();
     let done = up_at(&second, "1", &view);
-    fails(&second, &done, FAILED, &[view.to_str().unwrap(), "mounted"]);
+    fails(&second, &done, FAILED, &[job.view(0).to_str().unwrap(), "mounted"]);
     assert_eq!(fs::read(job.path(0, &source.join("file"))).unwrap(), b"there", "the first job is not disturbed");
     job.down();
 }

@@ -8,7 +8,7 @@
 
 mod testbed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,6 +26,10 @@ const LOOK: &str = r#"cd "$1" && find . -printf '%P|%y|%s|%b|%n|%i|%U|%G|%m|%T@|
 /// Reads every file below `$1` and says of each whether that worked, and its checksum.
 const READ_ALL: &str = r#"cd "$1" && find . -type f | sort | while IFS= read -r f; do
     if sum=$(sha256sum <"$f" 2>&1); then echo "$f ok $sum"; else echo "$f failed $sum"; fi; done"#;
+
+/// Reads every file below `$1` around the kernel's cache, and prints what is said of those that cannot be read.
+const ERRORS: &str = r#"cd "$1" && find . -type f | sort | while IFS= read -r f; do
+    dd if="$f" of=/dev/null bs=1M iflag=direct status=none 2>&1; done; true"#;
 
 fn look(cluster: &Cluster, node: usize, path: &Path) -> Finished {
     cluster.testbed.on(node, &["sh".as_ref(), "-c".as_ref(), LOOK.as_ref(), "sh".as_ref(), path.as_ref()])
@@ -198,6 +202,33 @@ fn errors_of_the_server_are_passed_on_and_not_kept() {
     let second = read_all(&cluster, leaf, &view.join("second"));
     assert!(second.len() == 80 && second.values().all(Result::is_err), "{second:?}");
     cluster.testbed.script(&["fault", "clear"]);
+    assert_eq!(read_all(&cluster, leaf, &view), truth, "what failed before is asked again");
+    cluster.down();
+}
+
+/// One request of a few fails with `EIO`. The readers go around the kernel's cache, which would ask again by itself, and
+/// nothing is asked for early, whose failure nobody sees: what fails at the server fails at the reader.
+#[test]
+fn an_error_reaches_a_leaf_as_the_server_gives_it() {
+    require_testbed!();
+    let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--anticipate", "false"]);
+    let source = cluster.testbed.source();
+    let (view, leaf) = (cluster.view(&source), NODES - 1);
+    cluster.testbed.script(&["fault", "error", "EIO", "open,read"]);
+    let [direct, through] = [(1, &source), (leaf, &view)].map(|(node, path)| {
+        let arguments = ["sh".as_ref(), "-c".as_ref(), ERRORS.as_ref(), "sh".as_ref(), path.as_os_str()];
+        cluster.testbed.on(node, &arguments).good().text()
+    });
+    let kinds = |printed: &str| -> BTreeSet<String> {
+        printed.lines().map(|line| line.rsplit(": ").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(kinds(&direct), ["Input/output error".to_owned()].into(), "what another client sees: {direct}");
+    assert_eq!(kinds(&through), kinds(&direct), "{through}");
+    let errors = cluster.status()["totals"]["backing"]["errors"].as_u64().unwrap();
+    assert!(through.lines().count() as u64 <= errors, "no error is made up, {errors} are the server's: {through}");
+    cluster.testbed.script(&["fault", "clear"]);
+    let truth = read_all(&cluster, leaf, &source);
+    assert!(truth.len() == 160 && truth.values().all(Result::is_ok), "{truth:?}");
     assert_eq!(read_all(&cluster, leaf, &view), truth, "what failed before is asked again");
     cluster.down();
 }

@@ -5,6 +5,7 @@
 //! test. Nothing here knows how Forebay works inside; it sees what a user sees.
 
 pub mod compare;
+pub mod disk;
 pub mod job;
 pub mod need;
 pub mod program;

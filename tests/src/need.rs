@@ -15,6 +15,8 @@ pub enum Need {
     Fuse,
     /// Letting users other than root mount FUSE file systems.
     FuseForUsers,
+    /// Being able to mount images through loop devices.
+    LoopDevices,
     /// A command in `PATH`.
     Command(&'static str),
 }
@@ -33,6 +35,10 @@ impl Need {
                 let mode = std::fs::metadata("/dev/fuse").map(|known| known.mode() & 0o006);
                 let open = mode.is_ok_and(|mode| mode == 0o006);
                 (!open).then(|| "needs a /dev/fuse that everybody may open (mode 0666)".to_owned())
+            }
+            Self::LoopDevices => {
+                let opened = std::fs::File::options().read(true).write(true).open("/dev/loop-control");
+                opened.err().map(|error| format!("needs /dev/loop-control: {error}"))
             }
             Self::Command(name) => (!in_path(name)).then(|| format!("needs the command {name}")),
         }
@@ -60,7 +66,7 @@ pub fn skip(reason: &str) {
 macro_rules! require {
     ($($need:expr),+ $(,)?) => {{
         #[allow(unused_imports)]
-        use $crate::need::Need::{Command, Fuse, FuseForUsers, Root};
+        use $crate::need::Need::{Command, Fuse, FuseForUsers, LoopDevices, Root};
         if let Some(reason) = [$($need),+].into_iter().find_map($crate::need::Need::missing) {
             $crate::need::skip(&reason);
             return;

@@ -188,8 +188,8 @@ impl Tree {
         copy_program(Path::new("/bin/cat"), &directory.join("cat"));
         copy_program(Path::new("/bin/sh"), &directory.join("sh"));
         executable(&directory.join("script"), "#!/bin/sh\necho script \"$@\"\n");
-        // A view shows the source at its own path below it: below `view` itself on one node, below its rank on several.
-        for rank in ["", "6"] {
+        // A view shows the source at its own path below it, and lies below `view` by its rank.
+        for rank in ["0", "6"] {
             let shown = view.join(rank).join(directory.strip_prefix("/").unwrap_or(&directory)).join("sh");
             executable(
                 &directory.join(format!("script-by-view{rank}")),

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use forebay_launch::NodeAddress;
+use forebay_launch::{NodeAddress, ViewLayout};
 use serde::{Deserialize, Serialize};
 
 /// An order, bytes: a million nodes with long names.
@@ -27,6 +27,8 @@ pub struct Order {
     pub job_directory: PathBuf,
     /// The nodes in the order of their ranks.
     pub nodes: Vec<NodeAddress>,
+    /// Where their views are, below the directory that the settings name.
+    pub view_layout: ViewLayout,
     /// The settings that are not at their defaults, as text.
     pub settings: BTreeMap<String, Vec<String>>,
 }
@@ -37,9 +39,10 @@ impl Order {
         job: String,
         job_directory: PathBuf,
         nodes: Vec<NodeAddress>,
+        view_layout: ViewLayout,
         settings: BTreeMap<String, Vec<String>>,
     ) -> Self {
-        Self { version: VERSION.to_owned(), job, job_directory, nodes, settings }
+        Self { version: VERSION.to_owned(), job, job_directory, nodes, view_layout, settings }
     }
 
     /// Writes it to a file.
@@ -84,7 +87,8 @@ mod tests {
     #[test]
     fn an_order_of_another_version_is_refused() {
         let nodes = vec![NodeAddress { host: "n1".into(), port: 5 }];
-        let order = Order::new("job".into(), "/tmp/forebay-0/job".into(), nodes.clone(), BTreeMap::new());
+        let directory = "/tmp/forebay-0/job".into();
+        let order = Order::new("job".into(), directory, nodes.clone(), ViewLayout::Numbered, BTreeMap::new());
         let text = serde_json::to_string(&order).unwrap();
         assert_eq!(Order::parse(text.as_bytes()).unwrap().nodes, nodes);
         let other = text.replace(VERSION, "99.0.0");

@@ -28,21 +28,46 @@ pub struct ViewDirectory {
 pub fn prepare(path: &Path) -> anyhow::Result<ViewDirectory> {
     let failed = || format!("cannot use {} as the view", path.display());
     let note = detach_dead(path).with_context(failed)?;
+    check_parent(path).with_context(failed)?;
     let created = match fs::create_dir(path) {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-        Err(error)
-            if error.kind() == io::ErrorKind::NotFound && path.parent().is_none_or(|parent| !parent.exists()) =>
-        {
-            let parent = path.parent().unwrap_or(path);
-            bail!("{}: its parent {} does not exist; create it", failed(), parent.display());
-        }
         Err(error) => return Err(error).with_context(failed),
     };
     if !created {
         check_empty(path).with_context(failed)?;
     }
     Ok(ViewDirectory { path: path.to_owned(), created, note })
+}
+
+/// Whether `path` can hold the views of several nodes: a directory, in which anything may be, or nothing yet. Returns
+/// what was found and mended.
+///
+/// # Errors
+/// When it is something else or in a directory that does not exist, or a view is mounted there.
+pub fn check_shared(path: &Path) -> anyhow::Result<Option<String>> {
+    let failed = || format!("cannot use {} for the views", path.display());
+    let is_view = || forebay_fuse::mounted_type(path).is_some_and(|kind| kind == MOUNT_TYPE);
+    let note = match if is_view() { detach_dead(path) } else { Ok(None) } {
+        // Another node of this host was faster.
+        Err(_) if !is_view() => None,
+        outcome => outcome.with_context(failed)?,
+    };
+    check_parent(path).with_context(failed)?;
+    match fs::metadata(path) {
+        Ok(found) if !found.is_dir() => bail!("{}: it is not a directory; choose another with --view", failed()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(failed),
+        _ => Ok(note),
+    }
+}
+
+fn check_parent(path: &Path) -> anyhow::Result<()> {
+    match path.parent() {
+        Some(parent) if matches!(parent.try_exists(), Ok(false)) => {
+            bail!("its parent {} does not exist; create it", parent.display())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Unmounts a view whose daemon died; refuses any other mount.
@@ -116,5 +141,19 @@ mod tests {
         assert!(failure(temporary.path()).contains("not empty (file is in it)"));
         assert!(failure(&temporary.path().join("a/b")).contains("does not exist; create it"));
         assert!(failure(Path::new("/proc")).contains("of type proc is mounted there"));
+    }
+
+    #[test]
+    fn what_cannot_hold_views() {
+        let temporary = tempfile::tempdir().unwrap();
+        let file = temporary.path().join("file");
+        fs::write(&file, "x").unwrap();
+        let failure = |path: &Path| format!("{:#}", check_shared(path).unwrap_err());
+        assert!(failure(&file).contains("not a directory"));
+        assert!(failure(&temporary.path().join("a/b")).contains("does not exist; create it"));
+        for good in [temporary.path().to_owned(), temporary.path().join("new"), "/proc".into()] {
+            assert_eq!(check_shared(&good).unwrap(), None, "{}", good.display());
+        }
+        assert!(!temporary.path().join("new").exists(), "nothing was made");
     }
 }

@@ -47,14 +47,23 @@ fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The mount point of `rank`'s view below `view`: `view` itself when the node has its host alone, else `view/RANK`.
-#[must_use]
-pub fn default_view(view: &Path, nodes: &[NodeAddress], rank: NodeRank) -> PathBuf {
-    let own = nodes.get(rank.0 as usize).map(|node| &node.host);
-    if nodes.iter().filter(|node| Some(&node.host) == own).count() > 1 {
-        view.join(rank.to_string())
-    } else {
-        view.to_path_buf()
+/// Where the nodes of a job have their views, below the directory that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ViewLayout {
+    /// That directory itself for a node that has its host alone, else as `Numbered`.
+    ByHost,
+    /// The rank's directory in it, however many nodes there are: a script that starts N nodes on one machine finds
+    /// them alike for N = 1.
+    Numbered,
+}
+
+impl ViewLayout {
+    /// The mount point of `rank`'s view below `view`.
+    #[must_use]
+    pub fn view(self, view: &Path, nodes: &[NodeAddress], rank: NodeRank) -> PathBuf {
+        let own = nodes.get(rank.0 as usize).map(|node| &node.host);
+        let shares_host = || nodes.iter().filter(|node| Some(&node.host) == own).count() > 1;
+        if self == Self::Numbered || shares_host() { view.join(rank.to_string()) } else { view.to_path_buf() }
     }
 }
 
@@ -77,9 +86,17 @@ mod tests {
     fn nodes_that_share_a_host_have_views_of_their_own() {
         let node = |host: &str, port| NodeAddress { host: host.into(), port };
         let nodes = [node("a", 1), node("b", 1), node("a", 2)];
-        let view = |rank| default_view(Path::new("/v"), &nodes, NodeRank(rank));
+        let view = |rank| ViewLayout::ByHost.view(Path::new("/v"), &nodes, NodeRank(rank));
         assert_eq!(view(0), Path::new("/v/0"));
         assert_eq!(view(1), Path::new("/v"));
         assert_eq!(view(2), Path::new("/v/2"));
+    }
+
+    #[test]
+    fn numbered_views_are_so_for_a_single_node_too() {
+        let nodes = [NodeAddress { host: "a".into(), port: 1 }];
+        let view = |layout: ViewLayout| layout.view(Path::new("/v"), &nodes, NodeRank(0));
+        assert_eq!(view(ViewLayout::Numbered), Path::new("/v/0"));
+        assert_eq!(view(ViewLayout::ByHost), Path::new("/v"));
     }
 }

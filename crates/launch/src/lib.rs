@@ -17,7 +17,7 @@ mod records;
 mod slurm;
 mod start;
 
-pub use address::{NodeAddress, default_port, default_view};
+pub use address::{NodeAddress, ViewLayout, default_port};
 pub use error::LaunchError;
 pub use hostfile::{check_host, parse_hostfile};
 pub use hostlist::expand_hostlist;

@@ -101,7 +101,8 @@ pub const READ_AHEAD_CHUNKS: u64 = 8;
 /// programs reads in order at once.
 pub const READ_AHEAD_CHUNKS_UNDER_WAY: usize = 32;
 
-/// Small files that travel in one bundle, at most: the first of them waits for the last.
+/// Small files that travel in one bundle, at most: the first of them waits for the last. In the trace of a large Python
+/// import, 8 take 600 questions for 1,501 files and bring 228 more in vain; 16 take 539 and bring 281.
 pub const BUNDLE_FILES_MAX: usize = 16;
 
 /// Largest file of a bundle, bytes: for larger ones a question of their own is no matter.

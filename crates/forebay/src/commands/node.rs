@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, default_view};
+use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout};
 use forebay_types::{NodeRank, ViewPath, limits};
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
@@ -60,6 +60,7 @@ struct Plan {
     job: String,
     rank: NodeRank,
     nodes: Vec<NodeAddress>,
+    view_layout: ViewLayout,
     settings: Settings,
     directory: PathBuf,
     log_file: Option<PathBuf>,
@@ -73,9 +74,9 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let order = Order::read(&path)?;
         let settings = Effective::ordered(&order.settings, given)?.settings()?;
         let rank = own_rank(wanted, &order.nodes)?;
-        let Order { job, job_directory: directory, nodes, .. } = order;
+        let Order { job, job_directory: directory, nodes, view_layout, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan { job, rank, nodes, settings, directory, log_file, has_listener });
+        return Ok(Plan { job, rank, nodes, view_layout, settings, directory, log_file, has_listener });
     }
     let effective = Effective::merge(given, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
@@ -88,7 +89,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     // The last base is the same on every host.
     let base = jobs::job_bases(settings.directory.as_deref()).pop();
     let directory = base.context("there is no place for the job's directory")?.join(&job);
-    Ok(Plan { job, rank, nodes, settings, directory, log_file, has_listener })
+    Ok(Plan { job, rank, nodes, view_layout: ViewLayout::ByHost, settings, directory, log_file, has_listener })
 }
 
 /// The rank that was given, else that of the one node that has this host's name.
@@ -147,13 +148,16 @@ impl Plan {
     fn prepare_view(&self, directory: &JobDirectory) -> anyhow::Result<ViewDirectory> {
         let base = self.settings.view.clone().unwrap_or_else(|| directory.view());
         let base = std::path::absolute(&base).with_context(|| format!("cannot use {} as the view", base.display()))?;
-        let path = default_view(&base, &self.nodes, self.rank);
+        let path = self.view_layout.view(&base, &self.nodes, self.rank);
+        let mut notes = Vec::new();
         // Nodes that share a host share the directory of their views; whichever comes first makes it.
         if path != base {
+            notes.extend(view_directory::check_shared(&base)?);
             directory.make_shared(&base)?;
         }
-        let view = view_directory::prepare(&path)?;
-        if let Some(message) = &view.note {
+        let mut view = view_directory::prepare(&path)?;
+        notes.extend(view.note.take());
+        for message in notes {
             tell(&json!({"note": {"rank": self.rank, "message": message}}));
         }
         Ok(view)
@@ -216,13 +220,34 @@ fn check_exports(exports: &[PathBuf]) -> anyhow::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     for export in exports {
         let failed = || format!("cannot export {}", export.display());
-        ViewPath::from_absolute(export.as_os_str().as_bytes()).with_context(failed)?;
-        let found = fs::metadata(export).with_context(failed)?;
+        if let Err(problem) = ViewPath::from_absolute(export.as_os_str().as_bytes()) {
+            bail!("{}: {problem}; give its plain absolute path", failed());
+        }
+        let found = match fs::metadata(export) {
+            Ok(found) => found,
+            Err(error) => bail!("{}: {error}; {}", failed(), advice(&error)),
+        };
         ensure!(found.is_dir(), "{}: it is not a directory; export the directory it is in", failed());
-        rustix::fs::access(export, Access::READ_OK | Access::EXEC_OK)
-            .with_context(|| format!("{}: it cannot be read by this user", failed()))?;
+        if let Err(errno) = rustix::fs::access(export, Access::READ_OK | Access::EXEC_OK) {
+            let error = std::io::Error::from(errno);
+            bail!("{}: it cannot be read by this user: {error}; {}", failed(), advice(&error));
+        }
     }
     Ok(())
+}
+
+/// What to do about an export that the operating system refuses.
+fn advice(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            "check its spelling, and whether its file system is mounted on this host"
+        }
+        ErrorKind::PermissionDenied => {
+            "export what you may read, or have the permissions of it and of the directories above it changed"
+        }
+        _ => "check whether its file system answers on this host",
+    }
 }
 
 /// Connections and cached descriptors count against the soft limit, which is low by tradition (1,024) where the hard
@@ -278,6 +303,8 @@ mod tests {
         assert!(failure(&file).contains("not a directory"));
         let missing = failure(&temporary.path().join("missing"));
         assert!(missing.contains("cannot export") && missing.contains("No such file"), "{missing}");
+        assert!(missing.contains("check its spelling"), "{missing}");
+        assert!(failure(&file.join("below")).contains("check its spelling"));
         assert!(failure(Path::new("/usr/../etc")).contains("must not be '.' or '..'"));
         check_exports(&[temporary.path().to_owned()]).unwrap();
     }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use anyhow::Context;
-use forebay_launch::{Allocation, NodeAddress, bind_listeners, default_port, parse_hostfile};
+use forebay_launch::{Allocation, NodeAddress, ViewLayout, bind_listeners, default_port, parse_hostfile};
 
 use crate::order::read_input;
 use crate::settings::{Effective, Origin, Settings, UsageError};
@@ -11,8 +11,8 @@ use crate::settings::{Effective, Origin, Settings, UsageError};
 /// The nodes of a job and how they are started.
 #[derive(Debug)]
 pub enum Selection {
-    /// On this machine, with the listeners they will serve.
-    Local(Vec<(TcpListener, NodeAddress)>),
+    /// On this machine, with the listeners they will serve and where their views are.
+    Local(Vec<(TcpListener, NodeAddress)>, ViewLayout),
     /// Through the remote shell.
     Hosts(Vec<NodeAddress>),
     /// By `srun`.
@@ -34,7 +34,7 @@ impl Selection {
         allocation: Option<Allocation>,
     ) -> anyhow::Result<Self> {
         match way(effective)? {
-            Some("local") => Self::local(settings.local.unwrap_or(1)),
+            Some("local") => Self::local(settings.local.unwrap_or(1), ViewLayout::Numbered),
             Some("nodes") => {
                 let text = settings.nodes.iter().flatten().map(|host| format!("{host}\n")).collect::<String>();
                 Ok(Self::Hosts(parse_hostfile(&text, "--nodes", port(settings, job))?))
@@ -47,20 +47,29 @@ impl Selection {
                     let nodes = allocation.hosts.iter().map(address).collect();
                     Ok(Self::Slurm(allocation, nodes))
                 }
-                None => Self::local(1),
+                None => Self::local(1, ViewLayout::ByHost),
             },
         }
     }
 
-    fn local(count: usize) -> anyhow::Result<Self> {
-        bind_listeners(count).map(Self::Local).context("cannot start nodes on this machine")
+    fn local(count: usize, layout: ViewLayout) -> anyhow::Result<Self> {
+        let bound = bind_listeners(count).context("cannot start nodes on this machine")?;
+        Ok(Self::Local(bound, layout))
     }
 
     /// The nodes in the order of their ranks.
     pub fn nodes(&self) -> Vec<NodeAddress> {
         match self {
-            Self::Local(bound) => bound.iter().map(|(_, address)| address.clone()).collect(),
+            Self::Local(bound, _) => bound.iter().map(|(_, address)| address.clone()).collect(),
             Self::Hosts(nodes) | Self::Slurm(_, nodes) => nodes.clone(),
+        }
+    }
+
+    /// Where their views are, below the directory that was asked for.
+    pub fn view_layout(&self) -> ViewLayout {
+        match self {
+            Self::Local(_, layout) => *layout,
+            Self::Hosts(_) | Self::Slurm(..) => ViewLayout::ByHost,
         }
     }
 }
@@ -115,9 +124,18 @@ mod tests {
     #[test]
     fn options_beat_the_environment_beats_the_allocation() {
         assert!(matches!(chosen(&[], None).unwrap(), Selection::Slurm(_, nodes) if nodes.len() == 2));
-        assert!(matches!(chosen(&[], Some("3")).unwrap(), Selection::Local(bound) if bound.len() == 3));
+        assert!(matches!(chosen(&[], Some("3")).unwrap(), Selection::Local(bound, _) if bound.len() == 3));
         let selection = chosen(&[("nodes", "n[1-3]"), ("port", "7000")], Some("3")).unwrap();
         assert_eq!(selection.nodes()[2].to_string(), "n3:7000");
+    }
+
+    #[test]
+    fn views_are_numbered_where_local_was_asked_for() {
+        let layout = |environment| chosen(&[], environment).unwrap().view_layout();
+        assert_eq!(layout(Some("1")), ViewLayout::Numbered);
+        assert_eq!(layout(None), ViewLayout::ByHost);
+        let beaten = chosen(&[("nodes", "a")], Some("1")).unwrap();
+        assert_eq!(beaten.view_layout(), ViewLayout::ByHost, "the environment's --local does not count here");
     }
 
     #[test]

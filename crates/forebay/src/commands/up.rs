@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow, bail};
 use forebay_launch::{
     Allocation, JobDirectory, JobRecord, Launcher, NodeAddress, Process, Progress, RemoteCall, StartFailure, Started,
-    Starter, default_view, host_starter, local_starter, slurm_starter, start,
+    Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
 };
 use forebay_types::NodeRank;
 use serde_json::json;
@@ -65,7 +65,7 @@ impl Up {
         let directory = make_directory(&settings, &job, selection)?;
         let nodes = selection.nodes();
         let launcher = match selection {
-            Selection::Local(_) => Launcher::Local,
+            Selection::Local(..) => Launcher::Local,
             Selection::Hosts(_) => Launcher::Hosts { remote_shell: settings.remote_shell.clone() },
             Selection::Slurm(allocation, _) => Launcher::Slurm { job_id: allocation.job_id.clone(), srun: None },
         };
@@ -85,20 +85,20 @@ impl Up {
             started_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
             launcher,
             program: std::env::current_exe().context("cannot find this program")?,
-            views: views(&settings, &directory, &nodes)?,
+            views: views(&settings, &directory, &nodes, selection.view_layout())?,
             nodes,
             settings: json!(given),
         };
         let up = Self { directory, record, settings };
-        up.write_down(given).map_err(|error| up.undo(error))?;
+        up.write_down(selection.view_layout(), given).map_err(|error| up.undo(error))?;
         Ok(up)
     }
 
-    fn write_down(&self, given: BTreeMap<String, Vec<String>>) -> anyhow::Result<()> {
+    fn write_down(&self, layout: ViewLayout, given: BTreeMap<String, Vec<String>>) -> anyhow::Result<()> {
         self.record.write(&self.directory)?;
         self.directory.make_logs()?;
         let Self { record, directory, .. } = self;
-        let order = Order::new(record.job.clone(), directory.path().to_owned(), record.nodes.clone(), given);
+        let order = Order::new(record.job.clone(), directory.path().to_owned(), record.nodes.clone(), layout, given);
         order.write(&directory.order())
     }
 
@@ -127,7 +127,7 @@ impl Up {
         let program = &self.record.program;
         let ranks = (0..).map(NodeRank);
         match selection {
-            Selection::Local(bound) => {
+            Selection::Local(bound, _) => {
                 let starter = |(rank, (listener, _))| {
                     local_starter(program, self.local_arguments(rank), rank, listener, self.directory.log(rank))
                 };
@@ -214,26 +214,28 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
         eprintln!("forebay: note: cleaned up after a dead job {job}{done}");
     }
     // Only the last base is the same on every host.
-    let base = if matches!(selection, Selection::Local(_)) { bases.first() } else { bases.last() };
+    let base = if matches!(selection, Selection::Local(..)) { bases.first() } else { bases.last() };
     let base = base.context("there is no place for the job's directory")?;
     JobDirectory::create(base, job)?
         .ok_or_else(|| anyhow!("the job {job} is being started by another forebay up; choose a name with --job NAME"))
 }
 
-fn views(settings: &Settings, directory: &JobDirectory, nodes: &[NodeAddress]) -> anyhow::Result<Vec<PathBuf>> {
+fn views(
+    settings: &Settings,
+    directory: &JobDirectory,
+    nodes: &[NodeAddress],
+    layout: ViewLayout,
+) -> anyhow::Result<Vec<PathBuf>> {
     let base = settings.view.clone().unwrap_or_else(|| directory.view());
     let base = std::path::absolute(base).context("the view's path cannot be made absolute")?;
-    // Each looks for others on its host, which for one local job is all the same; a large list has one node a host.
-    let is_shared = nodes.len() > 1 && nodes.iter().all(|node| node.host == nodes[0].host);
-    let ranks = (0..nodes.len() as u32).map(NodeRank);
-    if is_shared {
-        return Ok(ranks.map(|rank| base.join(rank.to_string())).collect());
-    }
+    // Each node looks for others on its host; that is for short lists. A large one has one node a host.
     let unique: std::collections::HashSet<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
-    if unique.len() == nodes.len() {
+    if layout == ViewLayout::ByHost && unique.len() == nodes.len() {
         return Ok(vec![base; nodes.len()]);
     }
-    Ok(ranks.map(|rank| default_view(&base, nodes, rank)).collect())
+    let layout = if unique.len() == 1 { ViewLayout::Numbered } else { layout };
+    let ranks = (0..nodes.len() as u32).map(NodeRank);
+    Ok(ranks.map(|rank| layout.view(&base, nodes, rank)).collect())
 }
 
 /// `DIR/0 to DIR/15` for many, all for few.

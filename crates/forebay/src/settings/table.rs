@@ -140,7 +140,8 @@ settings! {
     "View" {
         /// Show this directory and what is below it; repeatable [default: /]
         Node Many(absolute_path) export: Vec<PathBuf> = "export" "PATH";
-        /// Mount the view here [default: below the job's directory in $XDG_RUNTIME_DIR or /tmp/forebay-UID]
+        /// Mount the view here; with --local, and where nodes share a host, that of node I at DIR/I [default: below
+        /// the job's directory in $XDG_RUNTIME_DIR or /tmp/forebay-UID]
         Node Optional(path) view: Option<PathBuf> = "view" "DIR";
         /// Let other users enter the view too (root, or user_allow_other in /etc/fuse.conf)
         Node Switch(switch) allow_other: bool = "allow-other" "BOOL", false;
@@ -159,7 +160,8 @@ settings! {
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
         /// Files above this size are read from the backing file system by each node itself [default: none are]
         Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
-        /// Let the node that reads the backing file system ask early for what programs usually want next
+        /// Let the node that reads the backing file system ask early for what programs usually want next, and let
+        /// small files that are usually read together travel together
         Node One(switch) anticipate: bool = "anticipate" "BOOL", "true";
         /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
         Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", limits::LISTING_ENTRIES_FULL;

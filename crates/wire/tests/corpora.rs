@@ -1,0 +1,79 @@
+//! The corpora of the fuzz targets, decoded as those do: what fuzzing once found is checked by every test run, without
+//! the toolchain that fuzzing needs. What holds for any bytes holds for these; and enough of them must be well formed,
+//! or the corpus is of an old format and fuzzing starts from nothing.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "the crate touches no files; its corpora are some")]
+
+use std::fmt::Debug;
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use forebay_wire::message::{Checked, TimedRequest, decode, decode_entries, encode, encode_entries};
+use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Hello, Listing};
+
+/// Decodes bytes, checks what must hold then, and tells whether they were well formed.
+type Exercise = fn(&[u8]) -> bool;
+
+/// How many files of a corpus are well formed; all are decoded.
+fn well_formed(corpus: &str, exercise: Exercise) -> usize {
+    let files = fs::read_dir(Path::new("../../fuzz/corpus").join(corpus)).unwrap();
+    files.filter(|file| exercise(&fs::read(file.as_ref().unwrap().path()).unwrap())).count()
+}
+
+/// Equal messages, not equal bytes: a varint may be written longer than it need be.
+fn round_trip<T>(bytes: &[u8]) -> bool
+where
+    T: Checked + PartialEq + Debug + serde::Serialize + for<'a> serde::Deserialize<'a>,
+{
+    let Ok(message) = decode::<T>(bytes) else { return false };
+    assert!(message.is_within_limits());
+    assert_eq!(decode::<T>(&encode(&message)).as_ref(), Ok(&message));
+    true
+}
+
+fn entries_round_trip(bytes: &[u8]) -> bool {
+    let Ok(records) = decode_entries(bytes) else { return false };
+    assert_eq!(decode_entries(&encode_entries(&records)).as_ref(), Ok(&records));
+    true
+}
+
+fn head_round_trip(bytes: &[u8]) -> bool {
+    let Some(Ok(head)) = bytes.first_chunk::<FRAME_HEAD_BYTES>().map(FrameHead::decode) else { return false };
+    assert_eq!(FrameHead::decode(&head.encode()), Ok(head));
+    true
+}
+
+fn listing_is_searchable(bytes: &[u8]) -> bool {
+    let Ok(listing) = Listing::parse(Bytes::copy_from_slice(bytes)) else { return false };
+    assert_eq!(listing.bytes().as_ref(), bytes);
+    for (index, entry) in listing.entries().enumerate() {
+        assert_eq!(listing.find(entry.name), Some(index));
+    }
+    let _ = listing.generation();
+    assert_eq!(listing.find(b"/"), None);
+    true
+}
+
+#[test]
+fn messages_decode_to_themselves_or_are_refused() {
+    let kinds: [(&str, Exercise); 5] = [
+        ("frame head", head_round_trip),
+        ("hello", round_trip::<Hello>),
+        ("request", round_trip::<TimedRequest>),
+        ("answer", round_trip::<Answer>),
+        ("entries", entries_round_trip),
+    ];
+    for (kind, exercise) in kinds {
+        let found = well_formed("wire_message", exercise);
+        println!("{kind}: {found}");
+        assert!(found > 0, "no file of the corpus is a well-formed {kind}");
+    }
+}
+
+#[test]
+fn listings_are_searchable_or_refused() {
+    let found = well_formed("wire_listing", listing_is_searchable);
+    println!("listings: {found}");
+    assert!(found > 0, "no file of the corpus is a well-formed listing");
+}
