@@ -62,6 +62,13 @@ impl Samples {
         if self.runs.is_empty() { 0.0 } else { median(&self.runs) }
     }
 
+    /// Run by run, this over `other`. Runs that were made next to each other share what the machine did meanwhile, so the
+    /// median of these says more than the ratio of the medians where its speed drifts.
+    #[must_use]
+    pub fn over(&self, other: &Self) -> Self {
+        Self { runs: self.runs.iter().zip(&other.runs).map(|(this, other)| this / other).collect() }
+    }
+
     /// The value of the last run.
     #[must_use]
     pub fn last(&self) -> Option<f64> {
@@ -247,6 +254,16 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ratio_is_taken_run_by_run() {
+        let (mut slow, mut fast) = (Samples::default(), Samples::default());
+        for (of_slow, of_fast) in [(2.0, 1.0), (9.0, 3.0), (40.0, 10.0)] {
+            slow.add(of_slow);
+            fast.add(of_fast);
+        }
+        assert!((slow.over(&fast).median() - 3.0).abs() < 1e-9);
+    }
 
     #[test]
     fn a_median_ignores_one_outlier() {

@@ -12,8 +12,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_fuse::{DirectoryBuffer, Entry, FsStat, Handler, Operation, Reply, Request, open_flag};
-use forebay_types::{Attributes, Errno, Timestamp};
+use forebay_fuse::{DirectoryBuffer, Entry, Handler, Operation, Reply, Request, open_flag};
+use forebay_types::{Attributes, Errno, FileSystem, Timestamp};
 
 use super::Model;
 
@@ -113,7 +113,9 @@ impl Handler for Client {
             }
             Operation::Statfs => {
                 let stat = rustix::fs::statvfs(&path).map_err(io::Error::from);
-                server.metadata("statfs", 0, move || answer(stat, reply, |stat, reply| reply.statfs(&fs_stat(&stat))));
+                server.metadata("statfs", 0, move || {
+                    answer(stat, reply, |stat, reply| reply.statfs(&file_system(&stat)))
+                });
             }
             Operation::Release { .. } | Operation::Releasedir { .. } | Operation::Destroy => reply.ok(),
             other if other.wants_reply() => reply.error(other.default_error()),
@@ -162,8 +164,8 @@ fn attributes(found: &fs::Metadata) -> Attributes {
     }
 }
 
-fn fs_stat(stat: &rustix::fs::StatVfs) -> FsStat {
-    FsStat {
+fn file_system(stat: &rustix::fs::StatVfs) -> FileSystem {
+    FileSystem {
         blocks: stat.f_blocks,
         blocks_free: stat.f_bfree,
         blocks_available: stat.f_bavail,

@@ -41,7 +41,7 @@ pub use init::Negotiated;
 pub use mount::{Mount, MountError, MountOptions, MountPointFault, detach, is_stale, mount, mount_by_fusermount};
 pub use mount_table::{MountedAt, is_mount_point, mounted_type};
 pub use notify::Notifier;
-pub use reply::{Entry, FsStat, Reply};
+pub use reply::{Entry, Reply};
 pub use request::{Forgets, Malformed, Operation, Request, decode};
 pub use session::{Handler, Session, SessionOptions};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_types::{Attributes, Errno};
+use forebay_types::{Attributes, Errno, FileSystem};
 use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes;
 
@@ -30,27 +30,6 @@ pub struct Entry {
     pub entry_ttl: Duration,
     /// How long the attributes stay valid.
     pub attribute_ttl: Duration,
-}
-
-/// What `statfs(2)` shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FsStat {
-    /// Total, units of `fragment_bytes`.
-    pub blocks: u64,
-    /// Free.
-    pub blocks_free: u64,
-    /// Free for users.
-    pub blocks_available: u64,
-    /// Inodes.
-    pub files: u64,
-    /// Inodes free.
-    pub files_free: u64,
-    /// Preferred I/O size, bytes.
-    pub block_bytes: u32,
-    /// The unit of `blocks`, bytes.
-    pub fragment_bytes: u32,
-    /// Longest name, bytes.
-    pub name_bytes_max: u32,
 }
 
 /// The right, and the duty, to answer one request.
@@ -109,7 +88,7 @@ impl Reply {
     }
 
     /// To `Statfs`.
-    pub fn statfs(self, stat: &FsStat) {
+    pub fn statfs(self, stat: &FileSystem) {
         let out = abi::Kstatfs {
             blocks: stat.blocks,
             bfree: stat.blocks_free,

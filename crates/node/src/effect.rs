@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use forebay_cache::CallId;
-use forebay_types::{Attributes, Errno, Extent, NodeRank, Time};
-use forebay_wire::{EntryRecord, FileSystem, Listing, Request};
+use forebay_types::{Attributes, Errno, Extent, FileSystem, NodeRank, Time};
+use forebay_wire::{EntryRecord, Listing, Request};
 
 use crate::{InodeId, StaleInode};
 

@@ -8,8 +8,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use forebay_types::{Errno, PIECE_BYTES};
-use forebay_wire::FileSystem;
+use forebay_types::{Errno, FileSystem, PIECE_BYTES};
 use rustix::fs::{self, Advice, AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::retry_on_intr;
 

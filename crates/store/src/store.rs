@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_body::{Body, Pool};
-use forebay_types::{ChunkIndex, Errno, Generation, Name, ViewPath};
-use forebay_wire::{EntryRecord, FileSystem, Listing};
+use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, ViewPath};
+use forebay_wire::{EntryRecord, Listing};
 
 use crate::calls::Calls;
 use crate::counters::Counters;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, CallError, Endpoint, IncomingCall, Replier, Service};
-use forebay_types::{Errno, NodeRank, limits};
-use forebay_wire::{FileSystem, Outcome, Request};
+use forebay_types::{Errno, FileSystem, NodeRank, limits};
+use forebay_wire::{Outcome, Request};
 use net::raw::{self, Raw};
 use net::{KINDS, Kind, PATIENCE, ask, chunk, index_of, loopback, mute, options, pair, pattern, service, until};
 

@@ -6,6 +6,7 @@
 mod attributes;
 mod chunk;
 mod errno;
+mod file_system;
 pub mod limits;
 mod map;
 mod path;
@@ -15,6 +16,7 @@ mod time;
 pub use attributes::{Attributes, Generation, Kind, Timestamp};
 pub use chunk::{CHUNK_BYTES, ChunkIndex, Extent, PIECE_BYTES, chunk_bytes};
 pub use errno::Errno;
+pub use file_system::FileSystem;
 pub use map::{Hasher, Map};
 pub use path::{Name, NameError, PathError, ViewPath};
 pub use rank::NodeRank;

@@ -3,7 +3,7 @@
 //! Paths travel with every request, so that any node can answer any request without a table of its own: a daemon may
 //! be restarted, and a request may be sent to another parent, without anything to agree on first.
 
-use forebay_types::{Attributes, ChunkIndex, Errno, Generation, Name, NodeRank, ViewPath, limits};
+use forebay_types::{Attributes, ChunkIndex, Errno, FileSystem, Generation, Name, NodeRank, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -152,27 +152,6 @@ pub struct EntryRecord {
     pub attributes: Attributes,
     /// A symbolic link's target; empty for anything else.
     pub target: Vec<u8>,
-}
-
-/// Sizes of a file system, as `statfs(2)` tells them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct FileSystem {
-    /// Total, units of `fragment_bytes`.
-    pub blocks: u64,
-    /// Free.
-    pub blocks_free: u64,
-    /// Free for users.
-    pub blocks_available: u64,
-    /// Inodes.
-    pub files: u64,
-    /// Inodes free.
-    pub files_free: u64,
-    /// Preferred I/O size, bytes.
-    pub block_bytes: u32,
-    /// The unit of `blocks`, bytes.
-    pub fragment_bytes: u32,
-    /// Longest name, bytes.
-    pub name_bytes_max: u32,
 }
 
 /// What an answer says, beside its body.

@@ -25,8 +25,9 @@ const DOWN_TIMEOUT: Duration = Duration::from_secs(12);
 /// How long each of those that the first did not reach may take: one that works answers at once.
 const DOWN_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long those of this host may take to leave after they have said that they end.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long those of this host may take to leave after they have said that they end: longer than they give their mount
+/// and their connections (5 s each), because on a busy host they need it.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Ends the job.
 pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {

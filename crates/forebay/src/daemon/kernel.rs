@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_fuse::{Entry, FsStat, Handler, Notifier, Operation, Reply, Request};
+use forebay_fuse::{Entry, Handler, Notifier, Operation, Reply, Request};
 use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part, StaleInode};
 use forebay_types::{Errno, Extent};
-use forebay_wire::FileSystem;
 
 use super::service::Service;
 use super::{directory, ioctl};
@@ -138,7 +137,7 @@ fn answer_now(service: &Arc<Service>, ticket: KernelTicket, parked: Parked, answ
             None => reply.error(Errno::EIO),
         },
         KernelAnswer::Read(parts) => answer_read(service, ticket, reply, parts),
-        KernelAnswer::FileSystem(sizes) => reply.statfs(&file_system(&sizes)),
+        KernelAnswer::FileSystem(sizes) => reply.statfs(&sizes),
         KernelAnswer::Failed(errno) => reply.error(errno),
     }
 }
@@ -183,18 +182,5 @@ pub(super) fn invalidate(notifier: &Notifier, stale: &StaleInode) {
     let _ = notifier.inval_inode(stale.inode.0, 0, -1);
     if let Some((parent, name)) = &stale.entry {
         let _ = notifier.inval_entry(parent.0, name);
-    }
-}
-
-fn file_system(sizes: &FileSystem) -> FsStat {
-    FsStat {
-        blocks: sizes.blocks,
-        blocks_free: sizes.blocks_free,
-        blocks_available: sizes.blocks_available,
-        files: sizes.files,
-        files_free: sizes.files_free,
-        block_bytes: sizes.block_bytes,
-        fragment_bytes: sizes.fragment_bytes,
-        name_bytes_max: sizes.name_bytes_max,
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_fuse::{DirectoryBuffer, Entry, FsStat, Handler, Operation, ROOT_NODE, Reply, Request, open_flag};
-use forebay_types::{Attributes, Errno, Kind, Timestamp};
+use forebay_fuse::{DirectoryBuffer, Entry, Handler, Operation, ROOT_NODE, Reply, Request, open_flag};
+use forebay_types::{Attributes, Errno, FileSystem, Kind, Timestamp};
 
 /// The command of the ioctl that the root answers: `_IOWR('F', 1, [u8; 8])`.
 pub const IOCTL_REVERSE: u32 = 3 << 30 | 8 << 16 | (b'F' as u32) << 8 | 1;
@@ -240,12 +240,12 @@ impl Handler for Tree {
                 output.reverse();
                 reply.ioctl(7, &output);
             }
-            Operation::Statfs => reply.statfs(&FsStat {
+            Operation::Statfs => reply.statfs(&FileSystem {
                 blocks: BLOCKS,
                 block_bytes: 4096,
                 fragment_bytes: 4096,
                 name_bytes_max: 255,
-                ..FsStat::default()
+                ..FileSystem::default()
             }),
             other => reply.error(other.default_error()),
         }

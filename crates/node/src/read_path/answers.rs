@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use forebay_cache::{CallId, Key, Object};
-use forebay_types::{Errno, Generation, Time, ViewPath, limits};
+use forebay_types::{Errno, FileSystem, Generation, Time, ViewPath, limits};
 
 use super::entries::Known;
 use super::{ReadPath, StaleInode, Waiter};
@@ -117,7 +117,7 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    fn deliver_file_system(&mut self, call: CallId, sizes: forebay_wire::FileSystem) {
+    fn deliver_file_system(&mut self, call: CallId, sizes: FileSystem) {
         let Some(flight) = self.in_flight.end(call) else { return };
         for waiter in flight.waiters {
             match waiter {

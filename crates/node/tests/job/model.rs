@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use forebay_types::{Attributes, Errno, Kind, Name, ViewPath};
-use forebay_wire::{EntryRecord, FileSystem, Listing, ListingBuilder, ListingEntry, Request};
+use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath};
+use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, Request};
 
 /// Entries up to which the model's listings carry attributes: small, so that pages are met often.
 const FULL_ENTRIES: usize = 12;
