@@ -4,7 +4,7 @@ use forebay_types::Kind;
 use zerocopy::IntoBytes;
 
 use crate::abi::Dirent;
-use crate::reply::{Entry, entry_out};
+use crate::entry::{Entry, entry_out};
 
 /// Entries, packed as the kernel wants them. All entries of one buffer are pushed by the same method.
 pub struct DirectoryBuffer {

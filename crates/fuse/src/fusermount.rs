@@ -15,7 +15,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg, socketpair,
 };
 
-use crate::mount::MountOptions;
+use crate::options::MountOptions;
 
 const PROGRAM: &str = "fusermount3";
 

@@ -5,7 +5,7 @@
 //! when contents change.
 
 use crate::abi::{self, init_flag};
-use crate::session::SessionOptions;
+use crate::options::SessionOptions;
 
 /// What the session asks for where the kernel offers it.
 const WANTED: u64 = init_flag::ASYNC_READ

@@ -13,7 +13,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_types::limits;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as OsErrno;
@@ -22,36 +21,7 @@ use thiserror::Error;
 
 use crate::fusermount;
 use crate::mount_table::{self, MountedAt};
-
-/// How to mount.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// What `/proc/mounts` shows as the source.
-    pub source: String,
-    /// `forebay` gives the type `fuse.forebay`.
-    pub subtype: String,
-    /// Whether the kernel answers EROFS to every change without asking.
-    pub read_only: bool,
-    /// Whether other users than the one who mounts may enter; needs root or `user_allow_other` in `/etc/fuse.conf`.
-    pub allow_other: bool,
-    /// Whether the kernel checks permission bits.
-    pub default_permissions: bool,
-    /// How far the kernel may read ahead, bytes, where raising that is permitted (else it stays at 128 KiB).
-    pub read_ahead_bytes: u32,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        Self {
-            source: "forebay".into(),
-            subtype: "forebay".into(),
-            read_only: true,
-            allow_other: false,
-            default_permissions: true,
-            read_ahead_bytes: limits::KERNEL_READ_AHEAD_BYTES,
-        }
-    }
-}
+use crate::options::MountOptions;
 
 /// Why a directory cannot be mounted on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -20,37 +20,13 @@ use crate::counts::MessageCounts;
 use crate::device::{Device, Received};
 use crate::init::{self, Negotiated};
 use crate::notify::Notifier;
+use crate::options::SessionOptions;
 use crate::reply::Reply;
 use crate::request::{self, Malformed, Operation, Request};
 use crate::wake;
 
 /// How often a waiting reader is interrupted until it ends: an interruption just before it waits is lost.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(5);
-
-/// How a session runs.
-#[derive(Clone, Debug)]
-pub struct SessionOptions {
-    /// Reader threads.
-    pub readers: usize,
-    /// Requests that the kernel may have waiting in the background (read-ahead, mostly).
-    pub max_background: u16,
-    /// How far the kernel may read ahead, bytes; the lesser of this and the mount's own window counts.
-    pub read_ahead_bytes: u32,
-    /// Whether opening files and directories sends no message. The session then answers OPEN and OPENDIR itself; on a
-    /// kernel that cannot do without them it keeps cached pages and listings.
-    pub no_open: bool,
-}
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        Self {
-            readers: limits::KERNEL_READERS,
-            max_background: limits::KERNEL_BACKGROUND,
-            read_ahead_bytes: limits::KERNEL_READ_AHEAD_BYTES,
-            no_open: true,
-        }
-    }
-}
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {

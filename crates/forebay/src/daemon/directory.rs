@@ -6,28 +6,15 @@
 use std::sync::Arc;
 
 use forebay_fuse::{DirectoryBuffer, Reply};
-use forebay_node::InodeId;
 use forebay_types::Kind;
 use forebay_wire::Listing;
 
-use super::kernel::for_kernel;
+use super::entry::for_kernel;
 use super::service::{Core, Service};
+use super::waiting::Position;
 
 /// Entries before the listing's own.
 const DOTS: u64 = 2;
-
-/// Where a reader of a directory stands and what it takes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Position {
-    /// The directory.
-    pub inode: InodeId,
-    /// Behind which entry to go on.
-    pub offset: u64,
-    /// Bytes the answer may have.
-    pub size: u32,
-    /// With attributes.
-    pub plus: bool,
-}
 
 /// Fills the answer with what fits.
 pub(super) fn answer(service: &Arc<Service>, position: Position, listing: &Listing, reply: Reply) {

@@ -7,7 +7,7 @@ use forebay_fuse::Reply;
 use forebay_node::{InodeId, ROOT_INODE};
 use forebay_types::{Errno, ViewPath};
 
-use super::kernel::invalidate;
+use super::notify::invalidate;
 use super::service::Service;
 
 /// `FOREBAY_IOC_METRICS`: reads a `struct forebay_metrics`.

@@ -4,26 +4,16 @@
 //! kernel's number of the request, where an interrupt finds it, and is answered by whoever brings the last byte.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_fuse::{Entry, Handler, Notifier, Operation, Reply, Request};
-use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part, StaleInode};
+use forebay_fuse::{Handler, Operation, Reply, Request};
+use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part};
 use forebay_types::{Errno, Extent};
 
+use super::entry::{FOR_EVER, for_kernel};
 use super::service::Service;
+use super::waiting::{Parked, Position};
 use super::{directory, ioctl};
-use directory::Position;
-
-/// The snapshot holds until the user refreshes it, and the kernel is told of a refresh: nothing ever runs out.
-const FOR_EVER: Duration = Duration::MAX;
-
-/// A request that waits for its answer.
-pub(super) struct Parked {
-    reply: Reply,
-    /// Where a reader of a directory stands.
-    position: Option<Position>,
-}
 
 /// Takes the kernel's requests.
 pub(super) struct KernelHandler {
@@ -142,17 +132,6 @@ fn answer_now(service: &Arc<Service>, ticket: KernelTicket, parked: Parked, answ
     }
 }
 
-/// An entry as the kernel is told of it.
-pub(super) fn for_kernel(entry: forebay_node::Entry) -> Entry {
-    Entry {
-        node: entry.inode.0,
-        generation: 0,
-        attributes: entry.attributes,
-        entry_ttl: FOR_EVER,
-        attribute_ttl: FOR_EVER,
-    }
-}
-
 /// Answers a read when all its bytes are there: at once, or when the last piece arrives.
 fn answer_read(service: &Arc<Service>, ticket: KernelTicket, reply: Reply, parts: Vec<Part<Arc<Body>>>) {
     let lacking = parts.iter().find(|part| part.body.filled_bytes() < part.offset_bytes + part.len_bytes);
@@ -173,14 +152,4 @@ fn answer_read(service: &Arc<Service>, ticket: KernelTicket, reply: Reply, parts
             Err(errno) => reply.error(errno),
         }
     });
-}
-
-/// Lets the kernel ask again for an inode and its name. On a thread that no request waits for: the kernel may make a
-/// notification wait for a request that only a reader would take.
-pub(super) fn invalidate(notifier: &Notifier, stale: &StaleInode) {
-    // An inode that the kernel has forgotten meanwhile is no failure, and nothing can be done about any other.
-    let _ = notifier.inval_inode(stale.inode.0, 0, -1);
-    if let Some((parent, name)) = &stale.entry {
-        let _ = notifier.inval_entry(parent.0, name);
-    }
 }

@@ -1,6 +1,6 @@
 //! The daemon of one node: the core, and the shells that carry out what it decides.
 //!
-//! `service` holds the core and hands its effects on; `kernel` brings the kernel's requests in and its answers out,
+//! `service` holds the core, `effects` hands its decisions on; `kernel` brings the kernel's requests in and its answers out,
 //! `peers` other nodes'; `fetch` carries questions to a parent or to the backing file system; `job` is what concerns the
 //! job as a whole (status, shutdown, explain, probe), `control` the socket by which the command asks for it, `ioctl` the
 //! same for programs on the view. Hits are answered on the thread that reads the kernel's request; everything else runs
@@ -8,13 +8,17 @@
 
 mod control;
 mod directory;
+mod effects;
+mod entry;
 mod fetch;
 mod ioctl;
 mod job;
 mod kernel;
 mod metrics;
+mod notify;
 mod peers;
 mod service;
+mod waiting;
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -60,7 +64,7 @@ async fn run_in_runtime(mut options: DaemonOptions) -> anyhow::Result<()> {
         None => listen(&options)?,
     };
     let options = Arc::new(options);
-    let service = Service::new(&options, forest)?;
+    let service = Service::new(&options, forest, effects::carry_out)?;
     let control = control::listen(&options)?;
     let endpoint =
         Endpoint::start(endpoint_options(&options, &service), listener, Arc::new(PeerService(Arc::clone(&service))))

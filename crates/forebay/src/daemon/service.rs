@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::kernel::Parked;
+use super::waiting::Parked;
 use crate::options::DaemonOptions;
 
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
@@ -32,6 +32,9 @@ const TICK: Duration = Duration::from_millis(250);
 /// The chunk handle of the daemon's core.
 pub(super) type Core = ReadPath<Arc<Body>>;
 
+/// Carries out a decision of the core. Handed in from above: the parts that do it know the service, not the other way.
+pub(super) type CarryOut = fn(&Arc<Service>, Effect<Arc<Body>>);
+
 /// Everything that the parts of a daemon share.
 pub(super) struct Service {
     pub options: Arc<DaemonOptions>,
@@ -39,6 +42,7 @@ pub(super) struct Service {
     pub started: Instant,
     pub runtime: Handle,
     core: Mutex<Core>,
+    carry_out: CarryOut,
     store: OnceLock<Result<Arc<Store>, String>>,
     pool: Pool,
     endpoint: OnceLock<Endpoint>,
@@ -52,7 +56,7 @@ pub(super) struct Service {
 impl Service {
     /// The parts of a node. A root opens its exports now, so that a wrong one is told at the start; other nodes open
     /// them when they first read the backing file system themselves.
-    pub fn new(options: &Arc<DaemonOptions>, forest: Forest) -> anyhow::Result<Arc<Self>> {
+    pub fn new(options: &Arc<DaemonOptions>, forest: Forest, carry_out: CarryOut) -> anyhow::Result<Arc<Self>> {
         let core = ReadPath::new(Options {
             rank: options.rank,
             forest: forest.clone(),
@@ -68,6 +72,7 @@ impl Service {
             started: Instant::now(),
             runtime: Handle::current(),
             core: Mutex::new(core),
+            carry_out,
             store: OnceLock::new(),
             pool: Pool::new(POOL_PIECES),
             endpoint: OnceLock::new(),
@@ -173,6 +178,13 @@ impl Service {
         }
     }
 
+    /// Ends a fetch that nobody waits for any more.
+    pub fn cancel_fetch(&self, call: CallId) {
+        if let Some(task) = lock(&self.fetches).remove(&call) {
+            task.abort();
+        }
+    }
+
     pub fn fetch_ended(&self, call: CallId) {
         lock(&self.fetches).remove(&call);
     }
@@ -183,29 +195,8 @@ impl Service {
         let outcome = decide(&mut core);
         let effects: Vec<Effect<Arc<Body>>> = std::iter::from_fn(|| core.poll_effect()).collect();
         drop(core);
-        effects.into_iter().for_each(|effect| self.carry_out(effect));
+        effects.into_iter().for_each(|effect| (self.carry_out)(self, effect));
         outcome
-    }
-
-    fn carry_out(self: &Arc<Self>, effect: Effect<Arc<Body>>) {
-        match effect {
-            Effect::Fetch { call, source, request, deadline } => {
-                super::fetch::start(self, call, source, request, deadline)
-            }
-            Effect::Cancel { call } => {
-                if let Some(task) = lock(&self.fetches).remove(&call) {
-                    task.abort();
-                }
-            }
-            Effect::AnswerKernel { ticket, answer } => super::kernel::answer_parked(self, ticket, answer),
-            Effect::AnswerPeer { ticket, answer } => super::peers::answer(self, ticket, answer),
-            Effect::Stale(stale) => {
-                if let Some(session) = self.session() {
-                    let notifier = session.notifier();
-                    self.runtime.spawn_blocking(move || super::kernel::invalidate(&notifier, &stale));
-                }
-            }
-        }
     }
 
     /// Makes the daemon end.

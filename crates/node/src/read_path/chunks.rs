@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use forebay_cache::{CallId, Key, Object, ObjectKind};
 use forebay_types::{Errno, Time, limits};
 
-use super::reads::chunk_bytes_of;
 use super::{ReadPath, Waiter};
 use crate::{Part, PeerAnswer};
 
@@ -198,5 +197,13 @@ impl<B> Chunk<B> {
     /// Counts bytes that the kernel reads. Counted under the caller's lock, so relaxed is enough.
     pub fn take(&self, bytes: usize) {
         self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that a chunk has by the size of its file.
+pub(super) fn chunk_bytes_of(key: &Key) -> usize {
+    match key {
+        Key::Chunk { generation, index, .. } => forebay_types::chunk_bytes(generation.size_bytes, *index),
+        _ => 0,
     }
 }

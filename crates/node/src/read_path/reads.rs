@@ -7,7 +7,7 @@ use forebay_cache::{Key, Object};
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Time, limits};
 use forebay_wire::Request;
 
-use super::chunks::Chunk;
+use super::chunks::{Chunk, chunk_bytes_of};
 use super::{ReadPath, Waiter};
 use crate::bundle::{Bundle, suffix_of};
 use crate::{InodeId, KernelAnswer, KernelTicket, Part, PeerAnswer, PeerTicket, ROOT_INODE, Source};
@@ -227,13 +227,5 @@ impl<B> PendingRead<B> {
             Some(Part { body: part.body?, offset_bytes: part.offset_bytes, len_bytes: part.len_bytes })
         };
         self.parts.into_iter().filter_map(part).collect()
-    }
-}
-
-/// Bytes that a chunk has by the size of its file.
-pub(super) fn chunk_bytes_of(key: &Key) -> usize {
-    match key {
-        Key::Chunk { generation, index, .. } => forebay_types::chunk_bytes(generation.size_bytes, *index),
-        _ => 0,
     }
 }

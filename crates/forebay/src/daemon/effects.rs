@@ -1,0 +1,26 @@
+//! Carrying out what the core decides: each decision goes to the part that can do it.
+
+use std::sync::Arc;
+
+use forebay_body::Body;
+use forebay_node::Effect;
+
+use super::notify::invalidate;
+use super::service::Service;
+use super::{fetch, kernel, peers};
+
+/// Carries out one decision; returns at once.
+pub(super) fn carry_out(service: &Arc<Service>, effect: Effect<Arc<Body>>) {
+    match effect {
+        Effect::Fetch { call, source, request, deadline } => fetch::start(service, call, source, request, deadline),
+        Effect::Cancel { call } => service.cancel_fetch(call),
+        Effect::AnswerKernel { ticket, answer } => kernel::answer_parked(service, ticket, answer),
+        Effect::AnswerPeer { ticket, answer } => peers::answer(service, ticket, answer),
+        Effect::Stale(stale) => {
+            if let Some(session) = service.session() {
+                let notifier = session.notifier();
+                service.runtime.spawn_blocking(move || invalidate(&notifier, &stale));
+            }
+        }
+    }
+}
