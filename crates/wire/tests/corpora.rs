@@ -71,6 +71,22 @@ fn messages_decode_to_themselves_or_are_refused() {
     }
 }
 
+/// A request's place in its enumeration is its name on the wire: a new one in between would make others of the old.
+#[test]
+fn each_request_of_the_corpus_is_what_its_name_says() {
+    let mut found = 0;
+    for file in fs::read_dir("../../fuzz/corpus/wire_message").unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if let Some(word) = name.strip_prefix("request-") {
+            let TimedRequest { request, .. } = decode(&fs::read(&path).unwrap()).unwrap();
+            assert_eq!(request.word(), word);
+            found += 1;
+        }
+    }
+    assert_eq!(found, 10, "one of each");
+}
+
 #[test]
 fn listings_are_searchable_or_refused() {
     let found = well_formed("wire_listing", listing_is_searchable);
