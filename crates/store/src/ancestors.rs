@@ -5,17 +5,17 @@ use std::os::fd::AsFd;
 use forebay_types::{Attributes, Errno, Kind, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry};
 
+use crate::backing::Backing;
 use crate::listing::refused;
 use crate::mounts::Table;
 use crate::namespace::Ancestor;
-use crate::store::Store;
 
 /// The listing of ancestor `dir`.
-pub(crate) fn listing(store: &Store, dir: &ViewPath, ancestor: &Ancestor, table: &Table) -> Result<Listing, Errno> {
-    let directory = attributes(store, dir, table)?.ok_or(Errno::ENOENT)?;
+pub(crate) fn listing(backing: &Backing, dir: &ViewPath, ancestor: &Ancestor, table: &Table) -> Result<Listing, Errno> {
+    let directory = attributes(backing, dir, table)?.ok_or(Errno::ENOENT)?;
     let mut builder = ListingBuilder::new();
     for name in &ancestor.children {
-        let Some(record) = record(store, dir, ancestor, name, table)? else {
+        let Some(record) = record(backing, dir, ancestor, name, table)? else {
             continue;
         };
         let (ino, attributes) = (record.attributes.ino, Some(record.attributes));
@@ -27,7 +27,7 @@ pub(crate) fn listing(store: &Store, dir: &ViewPath, ancestor: &Ancestor, table:
 
 /// What `name` in ancestor `dir` is; `None` for a name that leads to no export.
 pub(crate) fn record(
-    store: &Store,
+    backing: &Backing,
     dir: &ViewPath,
     ancestor: &Ancestor,
     name: &Name,
@@ -37,15 +37,15 @@ pub(crate) fn record(
         return Ok(None);
     }
     let path = dir.join(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
-    let attributes = attributes(store, &path, table)?;
+    let attributes = attributes(backing, &path, table)?;
     Ok(attributes.map(|attributes| EntryRecord { attributes, target: Vec::new() }))
 }
 
 /// The attributes of an ancestor or of an export's own directory.
-fn attributes(store: &Store, path: &ViewPath, table: &Table) -> Result<Option<Attributes>, Errno> {
-    let Some(descriptor) = store.namespace.fixed(path) else {
+fn attributes(backing: &Backing, path: &ViewPath, table: &Table) -> Result<Option<Attributes>, Errno> {
+    let Some(descriptor) = backing.namespace.fixed(path) else {
         return Ok(None);
     };
-    let stat = store.calls.stat_open(descriptor.as_fd())?;
-    Ok(Some(store.numbers.salt(stat.device, path, table).attributes(&stat)))
+    let stat = backing.calls.stat_open(descriptor.as_fd())?;
+    Ok(Some(backing.numbers.salt(stat.device, path, table).attributes(&stat)))
 }

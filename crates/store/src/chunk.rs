@@ -10,11 +10,11 @@ use std::sync::Arc;
 use forebay_body::Body;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Generation, Kind, PIECE_BYTES, ViewPath, chunk_bytes};
 
+use crate::backing::Backing;
 use crate::descriptors::Shared;
 use crate::inode_numbers::Salt;
 use crate::mounts::Table;
 use crate::namespace::Export;
-use crate::store::Store;
 
 /// A file open for reading that is the version asked for.
 pub(crate) struct Source {
@@ -27,7 +27,7 @@ impl Source {
     /// Finds `file` in the version `generation`. A descriptor kept from before may be of an older version, or its
     /// directory no longer at that path; then the path is walked anew, once.
     pub(crate) fn find(
-        store: &Store,
+        backing: &Backing,
         export: &Export,
         file: &ViewPath,
         generation: &Generation,
@@ -37,18 +37,18 @@ impl Source {
             return Err(Errno::EISDIR);
         };
         for _ in 0..2 {
-            let descriptor = open(store, export, &dir, name, file, generation)?;
-            let stat = store.calls.stat_generation(descriptor.as_fd())?;
-            if store.hides_device(stat.device, table)? {
+            let descriptor = open(backing, export, &dir, name, file, generation)?;
+            let stat = backing.calls.stat_generation(descriptor.as_fd())?;
+            if backing.hides_device(stat.device, table)? {
                 return Err(Errno::ENOENT);
             }
             check_kind(stat.attributes.kind())?;
-            let salt = store.numbers.salt(stat.device, file, table);
+            let salt = backing.numbers.salt(stat.device, file, table);
             if salt.attributes(&stat).generation() == *generation {
                 return Ok(Self { descriptor, salt, generation: *generation });
             }
-            store.files.forget_one(file);
-            store.directories.forget_line(&dir);
+            backing.files.forget_one(file);
+            backing.directories.forget_line(&dir);
         }
         Err(Errno::ESTALE)
     }
@@ -56,13 +56,13 @@ impl Source {
     /// Fills a body with chunk `index`.
     pub(crate) fn read(
         &self,
-        store: &Store,
+        backing: &Backing,
         index: ChunkIndex,
         started: impl FnOnce(Arc<Body>),
     ) -> Result<Arc<Body>, Errno> {
         let body = Body::growing(chunk_bytes(self.generation.size_bytes, index));
         started(Arc::clone(&body));
-        match self.fill(store, index, &body) {
+        match self.fill(backing, index, &body) {
             Ok(()) => Ok(body),
             Err(errno) => {
                 body.fail(errno);
@@ -71,16 +71,16 @@ impl Source {
         }
     }
 
-    fn fill(&self, store: &Store, index: ChunkIndex, body: &Body) -> Result<(), Errno> {
+    fn fill(&self, backing: &Backing, index: ChunkIndex, body: &Body) -> Result<(), Errno> {
         let (len, mut at) = (body.expected_bytes(), 0);
         if len > PIECE_BYTES {
-            store.calls.will_read(self.descriptor.as_fd(), index.start_bytes(), len);
+            backing.calls.will_read(self.descriptor.as_fd(), index.start_bytes(), len);
         }
         while at < len {
             let want = (len - at).min(PIECE_BYTES);
-            let mut buffer = store.pool.take(want);
-            let count = store.calls.read(self.descriptor.as_fd(), &mut buffer, index.start_bytes() + at as u64)?;
-            if count < want || !self.is_current(store)? {
+            let mut buffer = backing.pool.take(want);
+            let count = backing.calls.read(self.descriptor.as_fd(), &mut buffer, index.start_bytes() + at as u64)?;
+            if count < want || !self.is_current(backing)? {
                 return Err(Errno::ESTALE);
             }
             body.push(buffer.freeze(want));
@@ -89,15 +89,15 @@ impl Source {
         Ok(())
     }
 
-    fn is_current(&self, store: &Store) -> Result<bool, Errno> {
-        let stat = store.calls.stat_generation(self.descriptor.as_fd())?;
+    fn is_current(&self, backing: &Backing) -> Result<bool, Errno> {
+        let stat = backing.calls.stat_generation(self.descriptor.as_fd())?;
         Ok(self.salt.attributes(&stat).generation() == self.generation)
     }
 }
 
 /// Opens the file, or takes the descriptor that is kept: a file of one chunk is read once and not kept open.
 fn open(
-    store: &Store,
+    backing: &Backing,
     export: &Export,
     dir: &ViewPath,
     name: &[u8],
@@ -105,13 +105,17 @@ fn open(
     generation: &Generation,
 ) -> Result<Shared, Errno> {
     let open = || {
-        store.in_directory(export, dir, |base| {
+        backing.in_directory(export, dir, |base| {
             // Opening a device or FIFO would have effects of its own.
-            check_kind(store.calls.stat_kind(base, name)?.attributes.kind())?;
-            store.calls.file(base, name)
+            check_kind(backing.calls.stat_kind(base, name)?.attributes.kind())?;
+            backing.calls.file(base, name)
         })
     };
-    if generation.size_bytes > CHUNK_BYTES { Ok(store.files.get_or_open(file, open)?.0) } else { open().map(Arc::new) }
+    if generation.size_bytes > CHUNK_BYTES {
+        Ok(backing.files.get_or_open(file, open)?.0)
+    } else {
+        open().map(Arc::new)
+    }
 }
 
 fn check_kind(kind: Kind) -> Result<(), Errno> {

@@ -6,14 +6,14 @@ use std::os::fd::BorrowedFd;
 use forebay_types::{Errno, Kind, ViewPath};
 use forebay_wire::EntryRecord;
 
+use crate::backing::Backing;
 use crate::inode_numbers::Salt;
 use crate::mounts::Table;
 use crate::stat::Device;
-use crate::store::Store;
 
 /// A directory with what is needed to tell of its entries.
 pub(crate) struct Directory<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) backing: &'a Backing,
     pub(crate) path: &'a ViewPath,
     pub(crate) base: BorrowedFd<'a>,
     table: &'a Table,
@@ -22,8 +22,8 @@ pub(crate) struct Directory<'a> {
 }
 
 impl<'a> Directory<'a> {
-    pub(crate) fn new(store: &'a Store, path: &'a ViewPath, base: BorrowedFd<'a>, table: &'a Table) -> Self {
-        Self { store, path, base, table, points: table.names_in(path) }
+    pub(crate) fn new(backing: &'a Backing, path: &'a ViewPath, base: BorrowedFd<'a>, table: &'a Table) -> Self {
+        Self { backing, path, base, table, points: table.names_in(path) }
     }
 
     /// What `name` is; `None` when it does not exist or is not shown.
@@ -31,12 +31,12 @@ impl<'a> Directory<'a> {
         if self.hides(name) {
             return Ok(None);
         }
-        let calls = &self.store.calls;
+        let calls = &self.backing.calls;
         let stat = match calls.stat_entry(self.base, name) {
             Err(Errno::ENOENT) => return Ok(None),
             outcome => outcome?,
         };
-        if self.store.hides_device(stat.device, self.table)? {
+        if self.backing.hides_device(stat.device, self.table)? {
             return Ok(None);
         }
         let target = match stat.attributes.kind() {
@@ -64,26 +64,13 @@ impl<'a> Directory<'a> {
 
     /// What inode numbers of `device` are mixed with, for entry `name` or for the directory itself.
     pub(crate) fn salt(&self, device: Device, name: Option<&[u8]>) -> Salt {
-        let numbers = &self.store.numbers;
+        let numbers = &self.backing.numbers;
         let entry = name.filter(|_| !numbers.is_exported(device)).and_then(|name| self.path.join(name).ok());
         numbers.salt(device, entry.as_ref().unwrap_or(self.path), self.table)
     }
 
     /// Fails for a directory on a device that is never shown.
     pub(crate) fn check_shown(&self, device: Device) -> Result<(), Errno> {
-        if self.store.hides_device(device, self.table)? { Err(Errno::ENOENT) } else { Ok(()) }
-    }
-}
-
-impl Store {
-    /// Whether what lies on `device` is never shown. A device that is not in `table` may have been mounted since.
-    pub(crate) fn hides_device(&self, device: Device, table: &Table) -> Result<bool, Errno> {
-        if self.numbers.is_exported(device) {
-            return Ok(false);
-        }
-        match table.type_of(device) {
-            Some(_) => Ok(table.hides_device(device)),
-            None => Ok(self.mounts.table()?.hides_device(device)),
-        }
+        if self.backing.hides_device(device, self.table)? { Err(Errno::ENOENT) } else { Ok(()) }
     }
 }

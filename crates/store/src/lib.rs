@@ -7,6 +7,7 @@
 //! are bounded; kernel pseudo file systems and Forebay's own mounts are neither shown nor touched.
 
 mod ancestors;
+mod backing;
 mod calls;
 mod chunk;
 mod counters;

@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 3;
 
 /// Lists `directory`, with attributes up to `entries_full` entries.
 pub(crate) fn list(directory: &Directory<'_>, entries_full: usize) -> Result<Listing, Errno> {
-    let calls = &directory.store.calls;
+    let calls = &directory.backing.calls;
     let open = calls.listable(directory.base)?;
     let mut attempt = 1;
     loop {
@@ -44,7 +44,7 @@ pub(crate) fn list(directory: &Directory<'_>, entries_full: usize) -> Result<Lis
 }
 
 fn collect(directory: &Directory<'_>, open: &OwnedFd, salt: Salt, entries_full: usize) -> Result<Entries, Errno> {
-    Tally::one(&directory.store.calls.tally.listings);
+    Tally::one(&directory.backing.calls.tally.listings);
     let mut buffer = vec![MaybeUninit::uninit(); BATCH_BYTES];
     let mut raw = RawDir::new(open, &mut buffer);
     let mut entries = Entries::Full(Vec::new());

@@ -1,6 +1,6 @@
 //! The store's calls: each takes its turn, finds its place in the view, and asks the backing file system.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,14 +8,15 @@ use forebay_body::{Body, Pool};
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
 
+use crate::backing::Backing;
 use crate::calls::Calls;
 use crate::counters::Counters;
-use crate::descriptors::{Descriptors, Shared, affordable};
+use crate::descriptors::{Descriptors, affordable};
 use crate::directory::Directory;
 use crate::error::StoreError;
 use crate::inode_numbers::InodeNumbers;
 use crate::mounts::{Mounts, Table, absolute};
-use crate::namespace::{Export, Namespace, Place, below};
+use crate::namespace::{Namespace, Place};
 use crate::permits::Permits;
 use crate::{ancestors, chunk, listing};
 
@@ -38,13 +39,7 @@ pub struct StoreOptions {
 
 /// The reader of the backing file system. Calls block; share it among as many threads as wanted.
 pub struct Store {
-    pub(crate) calls: Calls,
-    pub(crate) mounts: Mounts,
-    pub(crate) numbers: InodeNumbers,
-    pub(crate) namespace: Namespace,
-    pub(crate) directories: Descriptors,
-    pub(crate) files: Descriptors,
-    pub(crate) pool: Pool,
+    backing: Backing,
     permits: Permits,
     listing_entries_full: usize,
 }
@@ -62,14 +57,10 @@ impl Store {
         let namespace = Namespace::open(&options.exports, &calls, &table)?;
         let numbers = InodeNumbers::new(namespace.exports().iter().map(|export| (export.device, &export.path)));
         let bound = affordable(options.descriptors, options.concurrency);
+        let (directories, files) = (Descriptors::new(bound), Descriptors::new(bound));
+        let backing = Backing { calls, mounts, numbers, namespace, directories, files, pool: options.pool };
         Ok(Self {
-            calls,
-            mounts,
-            numbers,
-            namespace,
-            directories: Descriptors::new(bound),
-            files: Descriptors::new(bound),
-            pool: options.pool,
+            backing,
             permits: Permits::new(options.concurrency),
             listing_entries_full: options.listing_entries_full,
         })
@@ -84,10 +75,10 @@ impl Store {
     /// # Errors
     /// As the backing file system gave it; `ENOENT` outside the view.
     pub fn listing(&self, dir: &ViewPath) -> Result<Listing, Errno> {
-        self.operation(|table| match self.place(dir, table)? {
-            Place::Above(ancestor) => ancestors::listing(self, dir, ancestor, table),
-            Place::Inside(export) => self.in_directory(export, dir, |base| {
-                listing::list(&Directory::new(self, dir, base, table), self.listing_entries_full)
+        self.operation(|table| match self.backing.place(dir, table)? {
+            Place::Above(ancestor) => ancestors::listing(&self.backing, dir, ancestor, table),
+            Place::Inside(export) => self.backing.in_directory(export, dir, |base| {
+                listing::list(&Directory::new(&self.backing, dir, base, table), self.listing_entries_full)
             }),
         })
     }
@@ -97,12 +88,12 @@ impl Store {
     /// # Errors
     /// Of the directory or of any of the names, other than `ENOENT` of a name.
     pub fn page(&self, dir: &ViewPath, names: &[Name]) -> Result<Vec<Option<EntryRecord>>, Errno> {
-        self.operation(|table| match self.place(dir, table)? {
+        self.operation(|table| match self.backing.place(dir, table)? {
             Place::Above(ancestor) => {
-                names.iter().map(|name| ancestors::record(self, dir, ancestor, name, table)).collect()
+                names.iter().map(|name| ancestors::record(&self.backing, dir, ancestor, name, table)).collect()
             }
-            Place::Inside(export) => self.in_directory(export, dir, |base| {
-                let directory = Directory::new(self, dir, base, table);
+            Place::Inside(export) => self.backing.in_directory(export, dir, |base| {
+                let directory = Directory::new(&self.backing, dir, base, table);
                 names.iter().map(|name| directory.record(name.as_bytes())).collect()
             }),
         })
@@ -129,11 +120,11 @@ impl Store {
         index: ChunkIndex,
         started: impl FnOnce(Arc<Body>),
     ) -> Result<Arc<Body>, Errno> {
-        self.operation(|table| match self.place(file, table)? {
+        self.operation(|table| match self.backing.place(file, table)? {
             Place::Above(_) => Err(Errno::EISDIR),
             Place::Inside(export) => {
-                let source = chunk::Source::find(self, export, file, generation, table)?;
-                source.read(self, index, started)
+                let source = chunk::Source::find(&self.backing, export, file, generation, table)?;
+                source.read(&self.backing, index, started)
             }
         })
     }
@@ -143,83 +134,40 @@ impl Store {
     /// # Errors
     /// As the backing file system gave it.
     pub fn file_system(&self, path: &ViewPath) -> Result<FileSystem, Errno> {
-        self.operation(|table| match (self.place(path, table)?, self.namespace.fixed(path), path.split()) {
-            (_, Some(fixed), _) => self.calls.file_system(fixed.as_fd()),
-            (Place::Inside(export), None, Some((dir, name))) => self.in_directory(export, &dir, |base| {
-                let place = self.calls.place(base, name)?;
-                self.calls.file_system(place.as_fd())
-            }),
-            _ => Err(Errno::ENOENT),
+        self.operation(|table| {
+            match (self.backing.place(path, table)?, self.backing.namespace.fixed(path), path.split()) {
+                (_, Some(fixed), _) => self.backing.calls.file_system(fixed.as_fd()),
+                (Place::Inside(export), None, Some((dir, name))) => self.backing.in_directory(export, &dir, |base| {
+                    let place = self.backing.calls.place(base, name)?;
+                    self.backing.calls.file_system(place.as_fd())
+                }),
+                _ => Err(Errno::ENOENT),
+            }
         })
     }
 
     /// Closes all descriptors that are kept for later use.
     pub fn forget(&self) {
-        self.files.forget();
-        self.directories.forget();
+        self.backing.files.forget();
+        self.backing.directories.forget();
     }
 
     /// What the backing file system was asked so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.permits.complete(self.calls.tally.snapshot())
+        self.permits.complete(self.backing.calls.tally.snapshot())
     }
 
     /// The exports, symbolic links resolved, those within others left out.
     #[must_use]
     pub fn exports(&self) -> &[ViewPath] {
-        self.namespace.paths()
+        self.backing.namespace.paths()
     }
 
     /// One operation: waits for its turn and counts its error.
     fn operation<T>(&self, act: impl FnOnce(&Table) -> Result<T, Errno>) -> Result<T, Errno> {
         let _permit = self.permits.take();
-        let outcome = self.mounts.table().and_then(|table| act(&table));
-        self.calls.tally.outcome(outcome)
-    }
-
-    /// Where `path` is in the view, unless it is hidden.
-    fn place(&self, path: &ViewPath, table: &Table) -> Result<Place<'_>, Errno> {
-        match self.namespace.place(path) {
-            Some(Place::Inside(export)) if table.hides(path, &export.path) => Err(Errno::ENOENT),
-            Some(place) => Ok(place),
-            None => Err(Errno::ENOENT),
-        }
-    }
-
-    /// Runs `act` on a descriptor of `dir`. A kept one may name a directory that was removed meanwhile; then the path
-    /// is walked anew, once.
-    pub(crate) fn in_directory<T>(
-        &self,
-        export: &Export,
-        dir: &ViewPath,
-        act: impl Fn(BorrowedFd<'_>) -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        let (base, was_kept) = self.base(export, dir)?;
-        match act(base.as_fd()) {
-            Err(Errno::ESTALE | Errno::ENOENT) if was_kept => {
-                self.directories.forget_line(dir);
-                act(self.base(export, dir)?.0.as_fd())
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// A descriptor of `dir`, and whether it was kept from before: by the deepest ancestor at hand, else from the export.
-    fn base(&self, export: &Export, dir: &ViewPath) -> Result<(Shared, bool), Errno> {
-        if *dir == export.path {
-            return Ok((Arc::clone(&export.descriptor), false));
-        }
-        self.directories.get_or_open(dir, || {
-            if let Some((end, ancestor)) = self.directories.deepest(dir, &export.path) {
-                match self.calls.directory(ancestor.as_fd(), below(dir, end)) {
-                    Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => {
-                        dir.split().inspect(|(parent, _)| self.directories.forget_line(parent));
-                    }
-                    outcome => return outcome,
-                }
-            }
-            self.calls.directory(export.base(), export.relative(dir))
-        })
+        let outcome = self.backing.mounts.table().and_then(|table| act(&table));
+        self.backing.calls.tally.outcome(outcome)
     }
 }
