@@ -1,10 +1,11 @@
 //! The daemon of one node: the core, and the shells that carry out what it decides.
 //!
-//! `service` holds the core, `effects` hands its decisions on; `kernel` brings the kernel's requests in and its answers out,
-//! `peers` other nodes'; `fetch` carries questions to a parent or to the backing file system; `job` is what concerns the
-//! job as a whole (status, shutdown, explain, probe), `control` the socket by which the command asks for it, `ioctl` the
-//! same for programs on the view. Hits are answered on the thread that reads the kernel's request; everything else runs
-//! on one network thread and on a bounded number of threads that may block in the backing file system.
+//! `service` holds the core, `effects` hands its decisions on; `kernel` brings the kernel's requests in and its answers
+//! out, `peers` other nodes'; `fetch` carries questions to a parent or to the backing file system; `job` is what
+//! concerns the job as a whole (status, shutdown, explain, probe), `control` the socket by which the command asks for
+//! it, `ioctl` the same for programs on the view. Hits are answered on the thread that reads the kernel's request;
+//! everything else runs on one network thread and on a bounded number of threads that may block in the backing file
+//! system.
 
 mod control;
 mod directory;

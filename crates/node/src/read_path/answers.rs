@@ -48,10 +48,8 @@ impl<B: Clone> ReadPath<B> {
         if errno == Errno::ESTALE {
             self.start_over(&flight.key);
         }
-        // Whoever's time is over has none for another question.
-        if let Some(members) = self.bundles.remove(&call)
-            && errno != Errno::ETIMEDOUT
-        {
+        // One file's error is not the others'.
+        if let Some(members) = self.bundles.remove(&call) {
             return self.ask_one_by_one(flight.key, &members, flight.deadline, flight.waiters);
         }
         let try_by_name = errno == Errno::EACCES && matches!(flight.key, Key::Listing { .. });

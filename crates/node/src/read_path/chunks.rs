@@ -80,6 +80,9 @@ impl<B: Clone> ReadPath<B> {
                 grown.push((member, key));
             }
         }
+        if grown.is_empty() {
+            self.note_ended(flight.deadline, call);
+        }
         self.growing_calls.insert(call, grown);
         true
     }

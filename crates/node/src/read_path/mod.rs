@@ -1,8 +1,9 @@
 //! The read path of one node.
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
-//! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes. This file holds the state they share and the way of a
-//! question: joined if it is under way, else sent to the parent, or to the backing file system at a root.
+//! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes. This file holds the
+//! state they share and the way of a question: joined if it is under way, else sent to the parent, or to the backing
+//! file system at a root.
 
 mod answers;
 mod chunks;
@@ -157,6 +158,8 @@ impl<B: Clone> ReadPath<B> {
         for call in self.in_flight.expired(now) {
             self.counters.timed_out += 1;
             self.effects.push_back(Effect::Cancel { call });
+            // Whoever's time is over has none for asking one by one.
+            self.bundles.remove(&call);
             self.end_flight(call, Errno::ETIMEDOUT);
         }
     }
