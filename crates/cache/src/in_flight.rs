@@ -57,12 +57,18 @@ impl<W> InFlight<W> {
             }
             return Joined::Coalesced(*call);
         }
-        let call = CallId(self.next);
-        self.next += 1;
+        let call = self.next_call();
         self.calls.insert(key.clone(), call);
         self.deadlines.insert((deadline, call));
         self.flights.insert(call, Flight { key, deadline, waiters: waiter.into_iter().collect() });
         Joined::First(call)
+    }
+
+    /// A number that no question has: for asking one a second time.
+    pub fn next_call(&mut self) -> CallId {
+        let call = CallId(self.next);
+        self.next += 1;
+        call
     }
 
     /// Ends a flight and returns it; `None` when it has ended before.

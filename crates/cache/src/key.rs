@@ -34,7 +34,9 @@ impl Key {
             Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
             Request::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },
             Request::FileSystem { path } => Self::FileSystem { path },
-            Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown => return None,
+            Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown | Request::Ping => {
+                return None;
+            }
         })
     }
 

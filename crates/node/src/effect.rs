@@ -122,8 +122,10 @@ pub enum Answered {
     Entries(Vec<Option<EntryRecord>>),
     /// Sizes of a file system.
     FileSystem(FileSystem),
-    /// An error of the backing file system or of the way there.
+    /// An error of the backing file system. `Errno::WAY_LOST` is none: the answer was lost, whoever was asked is there.
     Failed(Errno),
+    /// Whoever was asked cannot be reached.
+    Lost,
 }
 
 /// Whom a question goes to.
@@ -149,10 +151,17 @@ pub enum Effect<B> {
         /// When the answer is of no use any more.
         deadline: Time,
     },
-    /// Nobody waits for `call` any more.
+    /// Nobody waits for `call` any more; a body that it was filling ends by `Errno::WAY_LOST`.
     Cancel {
         /// Number of the question.
         call: CallId,
+    },
+    /// Ask a node whether it is there; tell `handle_ping` before `deadline`.
+    Ping {
+        /// Whom to ask.
+        peer: NodeRank,
+        /// When it counts as lost.
+        deadline: Time,
     },
     /// Answer the kernel.
     AnswerKernel {

@@ -29,9 +29,7 @@ impl End {
     /// What followers of a body see that ends so.
     fn errno(self) -> Errno {
         match self {
-            Self::Lost => Errno::ECONNRESET,
-            Self::Corrupt(_) => Errno::EPROTO,
-            Self::ShutDown => Errno::ECANCELED,
+            Self::Lost | Self::Corrupt(_) | Self::ShutDown => Errno::WAY_LOST,
             Self::TimedOut => Errno::ETIMEDOUT,
         }
     }

@@ -124,6 +124,8 @@ pub enum Request {
     Status,
     /// Ends this node's daemon after its children's. Answer: `Text`, a JSON array of the ranks that ended.
     Shutdown,
+    /// Whether this node is there; answered at once, whatever else is under way. Answer: `Alive`.
+    Ping,
 }
 
 impl Request {
@@ -141,6 +143,7 @@ impl Request {
             Self::Explain { .. } => "explain",
             Self::Status => "status",
             Self::Shutdown => "shutdown",
+            Self::Ping => "ping",
         }
     }
 }
@@ -169,6 +172,8 @@ pub enum Outcome {
     Text,
     /// It failed, by this error of the backing file system or of the way there.
     Failed(Errno),
+    /// The node is there.
+    Alive,
 }
 
 /// An answer's message.

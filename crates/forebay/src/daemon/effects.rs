@@ -13,6 +13,7 @@ use super::{fetch, kernel, peers};
 pub(super) fn carry_out(service: &Arc<Service>, effect: Effect<Arc<Body>>) {
     match effect {
         Effect::Fetch { call, source, request, deadline } => fetch::start(service, call, source, request, deadline),
+        Effect::Ping { peer, deadline } => fetch::ping(service, peer, deadline),
         Effect::Cancel { call } => service.cancel_fetch(call),
         Effect::AnswerKernel { ticket, answer } => kernel::answer_parked(service, ticket, answer),
         Effect::AnswerPeer { ticket, answer } => peers::answer(service, ticket, answer),

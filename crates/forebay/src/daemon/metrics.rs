@@ -102,7 +102,7 @@ fn overlay(service: &Service, counters: &forebay_node::Counters) -> Value {
         "requests_sent": sent.requests_sent, "requests_served": sent.requests_served, "coalesced": counters.coalesced,
         "bytes_sent": sent.bytes_sent, "bytes_received": sent.bytes_received, "connections": sent.connections,
         "refused": sent.refused, "corrupt_frames": sent.corrupt_frames, "timed_out": counters.timed_out,
-        "reparented": 0, "hedged": 0,
+        "reparented": counters.reparented, "hedged": counters.hedged,
     })
 }
 

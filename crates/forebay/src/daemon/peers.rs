@@ -22,6 +22,7 @@ static NEXT_TICKET: AtomicU64 = AtomicU64::new(1);
 impl forebay_transport::Service for PeerService {
     fn handle(&self, call: IncomingCall) {
         match call.request {
+            Request::Ping => call.reply.answer(Outcome::Alive, None),
             Request::Status | Request::Shutdown | Request::Explain { .. } | Request::Probe { .. } => {
                 self.0.runtime.spawn(job::answer(Arc::clone(&self.0), call));
             }

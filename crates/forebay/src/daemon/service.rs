@@ -15,7 +15,7 @@ use forebay_node::{Effect, KernelTicket, Options, PeerTicket, ReadPath};
 use forebay_overlay::Forest;
 use forebay_store::{Store, StoreOptions};
 use forebay_transport::{Endpoint, Replier};
-use forebay_types::Time;
+use forebay_types::{Errno, Time, limits};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -26,8 +26,12 @@ use crate::options::DaemonOptions;
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
 const POOL_PIECES: usize = 32;
 
-/// How often late questions are looked for. Deadlines are seconds; a quarter of a second is close enough.
-const TICK: Duration = Duration::from_millis(250);
+/// How often it is looked for what depends on time.
+const TICK: Duration = limits::WAYS_CHECK_INTERVAL;
+
+/// How long after its deadline a request is answered by the shell: the core, which does it in time, knows nothing of those
+/// whose bytes were on their way already.
+const DEADLINE_GRACE: Duration = Duration::from_millis(500);
 
 /// The chunk handle of the daemon's core.
 pub(super) type Core = ReadPath<Arc<Body>>;
@@ -162,6 +166,19 @@ impl Service {
         lock(&self.kernel_replies).remove(&ticket)
     }
 
+    /// Answers the requests whose time has been over for a while.
+    fn give_up_late_replies(&self, now: Time) {
+        let mut replies = lock(&self.kernel_replies);
+        let late: Vec<KernelTicket> = replies
+            .iter()
+            .filter(|(_, parked)| parked.deadline.after(DEADLINE_GRACE) <= now)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        let late: Vec<Parked> = late.iter().filter_map(|ticket| replies.remove(ticket)).collect();
+        drop(replies);
+        late.into_iter().for_each(|parked| parked.reply.error(Errno::ETIMEDOUT));
+    }
+
     /// Makes a place for a peer's reply. Called with the core locked.
     pub fn park_peer(&self, ticket: PeerTicket, replier: Replier) {
         lock(&self.peer_replies).insert(ticket, replier);
@@ -209,13 +226,14 @@ impl Service {
     }
 }
 
-/// Gives up questions whose time is over, for as long as the daemon runs.
-pub(super) async fn give_up_late_questions(service: Arc<Service>) {
+/// Tells the core the time, and gives up what is late, for as long as the daemon runs.
+pub(super) async fn tell_the_time(service: Arc<Service>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let now = service.now();
+        service.give_up_late_replies(now);
         if service.core().poll_timeout().is_some_and(|deadline| deadline <= now) {
             service.with_core(|core| core.handle_timeout(now));
         }

@@ -7,7 +7,6 @@ use forebay_types::{ChunkIndex, Time, ViewPath};
 use forebay_wire::{Listing, Request};
 
 use super::ReadPath;
-use crate::Source;
 use crate::anticipate::{UNDER_WAY_MAX, Wish};
 
 impl<B: Clone> ReadPath<B> {
@@ -16,7 +15,7 @@ impl<B: Clone> ReadPath<B> {
         if !self.options.anticipate {
             return;
         }
-        let is_reader = self.source_of(key) == Source::Backing;
+        let is_reader = self.reads_for_others(key);
         match key {
             Key::Listing { dir } if is_reader => {
                 // One that was asked for early has arrived before it was entered.
