@@ -109,6 +109,11 @@ impl<W> InFlight<W> {
         self.flights.get(&call)
     }
 
+    /// Those who wait for a flight.
+    pub fn waiters_mut(&mut self, call: CallId) -> impl Iterator<Item = &mut W> {
+        self.flights.get_mut(&call).into_iter().flat_map(|flight| &mut flight.waiters)
+    }
+
     /// The earliest deadline.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {

@@ -111,6 +111,8 @@ pub enum PeerAnswer<B> {
     FileSystem(FileSystem),
     /// An error.
     Failed(Errno),
+    /// It has missed a refresh: this is the one to come to.
+    Fenced(u64),
 }
 
 /// What a source answered to a fetch, but for chunks (see `ReadPath::handle_body_started`).
@@ -126,6 +128,8 @@ pub enum Answered {
     Failed(Errno),
     /// Whoever was asked cannot be reached.
     Lost,
+    /// Whoever was asked has come to this refresh, which this node has missed.
+    Fenced(u64),
 }
 
 /// Whom a question goes to.
@@ -160,6 +164,8 @@ pub enum Effect<B> {
     Ping {
         /// Whom to ask.
         peer: NodeRank,
+        /// Up to which refresh this node has forgotten, for the request.
+        epoch: u64,
         /// When it counts as lost.
         deadline: Time,
     },
@@ -170,8 +176,8 @@ pub enum Effect<B> {
         /// The answer.
         answer: KernelAnswer<B>,
     },
-    /// Tell the kernel that a file is another one now. From a thread that no request waits for.
-    Stale(StaleInode),
+    /// Tell the kernel that files may be others now. From a thread that no request waits for.
+    Stale(Vec<StaleInode>),
     /// Answer a peer.
     AnswerPeer {
         /// Which request.

@@ -97,6 +97,12 @@ impl Tree {
         self.ancestors(rank).chain(stand_ins.filter(move |other| !is_ancestor(other)))
     }
 
+    /// All nodes, the root first.
+    pub fn order(&self) -> impl Iterator<Item = NodeRank> + use<> {
+        let tree = *self;
+        (0..u64::from(tree.node_count)).map(move |position| tree.rank_at(position))
+    }
+
     /// Whether `rank` is one of the nodes that read the backing file system for others when the root cannot.
     #[must_use]
     pub fn may_be_root(&self, rank: NodeRank) -> bool {

@@ -67,9 +67,9 @@ pub(crate) enum Event {
     /// Nobody wants an answer any more.
     PeerCancel { to: NodeIndex, from: Caller },
     /// A node is asked whether it is there.
-    Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64 },
+    Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: u64 },
     /// It says so, or the time for it is over.
-    Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, is_alive: bool },
+    Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, alive_in: Option<u64> },
     /// A read whose bytes got lost is asked for again.
     ReadAgain { program: usize, request: u32 },
     /// The shell answers a request that nobody answered.
@@ -343,8 +343,8 @@ impl<'a> Job<'a> {
             Event::Ask { to, from, .. } => {
                 self.world.send(to, from.node, Event::Answer { to: from, answered: Answered::Lost });
             }
-            Event::Ping { to, from, life, number } => {
-                self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, is_alive: false });
+            Event::Ping { to, from, life, number, .. } => {
+                self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, alive_in: None });
             }
             _ => {}
         }
@@ -375,13 +375,14 @@ impl<'a> Job<'a> {
                     self.with_core(to, |core, _| core.handle_peer_cancel(PeerTicket(ticket)));
                 }
             }
-            Event::Ping { to, from, life, number } => {
-                self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, is_alive: true });
+            Event::Ping { to, from, life, number, epoch } => {
+                let alive_in = self.with_core(to, |core, now| core.handle_epoch(now, epoch));
+                self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, alive_in });
             }
             Event::Pong { number, .. } if !self.pings.remove(&number) => {}
-            Event::Pong { to, peer, is_alive, .. } => {
-                self.note(|| format!("node {to} hears that {peer} is {}", if is_alive { "there" } else { "lost" }));
-                self.with_core(to, |core, now| core.handle_ping(now, NodeRank(peer as u32), is_alive));
+            Event::Pong { to, peer, alive_in, .. } => {
+                self.note(|| format!("node {to} hears that {peer} is {}", alive_in.map_or("lost", |_| "there")));
+                self.with_core(to, |core, now| core.handle_ping(now, NodeRank(peer as u32), alive_in));
             }
             Event::ReadAgain { program, request } => self.read_again(program, request),
             Event::TooLate { program, request } => self.too_late(program, request),

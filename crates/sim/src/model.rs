@@ -104,7 +104,7 @@ impl Model {
     #[must_use]
     pub fn answer(&self, request: &Request) -> Said {
         match request {
-            Request::Listing { dir } => match self.nodes.get(dir) {
+            Request::Listing { dir, .. } => match self.nodes.get(dir) {
                 Some(node) if node.listable => Said::Listing(self.listing(dir)),
                 Some(_) => Said::Failed(Errno::EACCES),
                 None => Said::Failed(Errno::ENOENT),
@@ -112,7 +112,7 @@ impl Model {
             Request::Page { dir, names, .. } => {
                 Said::Entries(names.iter().map(|name| self.record(dir, name)).collect())
             }
-            Request::Lookup { dir, name } => Said::Entries(vec![self.record(dir, name)]),
+            Request::Lookup { dir, name, .. } => Said::Entries(vec![self.record(dir, name)]),
             Request::Chunk { file, generation, .. } => match self.nodes.get(file) {
                 Some(node) if node.attributes.generation() == *generation => Said::Chunk,
                 _ => Said::Failed(Errno::ESTALE),

@@ -68,13 +68,13 @@ impl Job<'_> {
                 }
             }
             Effect::Cancel { call } => self.cancel(Caller { node, life, call }),
-            Effect::Ping { peer, deadline } => {
+            Effect::Ping { peer, epoch, deadline } => {
                 let to = peer.0 as usize;
                 self.next_ping += 1;
                 let number = self.next_ping;
                 self.pings.insert(number);
-                self.world.send(node, to, Event::Ping { to, from: node, life, number });
-                self.world.at(deadline, Event::Pong { to: node, life, peer: to, number, is_alive: false });
+                self.world.send(node, to, Event::Ping { to, from: node, life, number, epoch });
+                self.world.at(deadline, Event::Pong { to: node, life, peer: to, number, alive_in: None });
             }
             Effect::Stale(_) => {}
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
@@ -227,6 +227,7 @@ impl Job<'_> {
             PeerAnswer::Entries(records) => Answered::Entries(records.to_vec()),
             PeerAnswer::FileSystem(sizes) => Answered::FileSystem(sizes),
             PeerAnswer::Failed(errno) => Answered::Failed(errno),
+            PeerAnswer::Fenced(epoch) => Answered::Fenced(epoch),
         };
         let Some((node, to)) = self.tickets.remove(&ticket.0) else { return };
         self.world.send(node, to.node, Event::Answer { to, answered });

@@ -64,6 +64,16 @@ pub const OWN_READS_PER_SECOND: u32 = 20;
 /// Own reads that may be saved up: the files of a small program.
 pub const OWN_READS_SAVED_MAX: u32 = 64;
 
+/// Paths of one refresh.
+pub const REFRESH_PATHS_MAX: usize = 64;
+
+/// How long a refresh may make nodes wait for its end; then they go on without it, because whoever leads it is lost.
+pub const REFRESH_HOLD_MAX: Duration = Duration::from_secs(10);
+
+/// How often a node that asks nothing asks its parent whether it is there: so it learns of a refresh that it missed, and
+/// of a parent that is lost before somebody has to wait for it.
+pub const HEARTBEAT: Duration = Duration::from_secs(2);
+
 /// How long a peer may take to shake hands: a stranger must not hold a connection open for nothing.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 

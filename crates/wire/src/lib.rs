@@ -9,4 +9,4 @@ pub mod message;
 
 pub use frame::{FRAME_HEAD_BYTES, FrameHead, FrameKind};
 pub use listing::{Listing, ListingBuilder, ListingEntry};
-pub use message::{Answer, Class, EntryRecord, Hello, Outcome, Request, WireError};
+pub use message::{Answer, Class, EntryRecord, Hello, Outcome, RefreshStep, Request, WireError};

@@ -54,17 +54,21 @@ async fn ask_peer(service: &Arc<Service>, call: CallId, to: NodeRank, request: R
 }
 
 /// Asks a node whether it is there.
-pub(super) fn ping(service: &Arc<Service>, peer: NodeRank, deadline: Time) {
+pub(super) fn ping(service: &Arc<Service>, peer: NodeRank, epoch: u64, deadline: Time) {
     let service = Arc::clone(service);
     service.clone().runtime.spawn(async move {
-        let is_alive = match service.endpoint() {
-            Some(endpoint) => endpoint.call(peer, Request::Ping, service.remaining(deadline)).await.is_ok(),
-            None => false,
+        let answer = match service.endpoint() {
+            Some(endpoint) => endpoint.call(peer, Request::Ping { epoch }, service.remaining(deadline)).await.ok(),
+            None => None,
         };
+        let alive_in = answer.and_then(|reply| match reply.outcome {
+            Outcome::Alive { epoch } => Some(epoch),
+            _ => None,
+        });
         let now = service.now();
         let (before, after) = service.with_core(|core| {
             let before = core.suspects().contains(&peer);
-            core.handle_ping(now, peer, is_alive);
+            core.handle_ping(now, peer, alive_in);
             (before, core.suspects().contains(&peer))
         });
         match (before, after) {
@@ -88,7 +92,8 @@ async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
         Outcome::Entries => Answered::Entries(decode_entries(&whole(reply.body).await?).map_err(|_| Errno::WAY_LOST)?),
         Outcome::FileSystem(sizes) => Answered::FileSystem(sizes),
         Outcome::Failed(errno) => Answered::Failed(errno),
-        Outcome::Body | Outcome::Text | Outcome::Alive => Answered::Failed(Errno::WAY_LOST),
+        Outcome::Fenced { epoch } => Answered::Fenced(epoch),
+        Outcome::Body | Outcome::Text | Outcome::Alive { .. } => Answered::Failed(Errno::WAY_LOST),
     })
 }
 
@@ -148,15 +153,18 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         Request::Chunk { file, generation, index } => {
             return read_chunk(service, &store, call, &file, &generation, index);
         }
-        Request::Listing { dir } => store.listing(&dir).map(Answered::Listing),
+        Request::Listing { dir, .. } => store.listing(&dir).map(Answered::Listing),
         Request::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
-        Request::Lookup { dir, name } => store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record])),
+        Request::Lookup { dir, name, .. } => store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record])),
         Request::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
         // A bundle is read file by file.
         Request::Bundle { .. } => Err(Errno::EINVAL),
-        Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown | Request::Ping => {
-            Err(Errno::EINVAL)
-        }
+        Request::Probe { .. }
+        | Request::Explain { .. }
+        | Request::Status
+        | Request::Shutdown
+        | Request::Ping { .. }
+        | Request::Refresh { .. } => Err(Errno::EINVAL),
     };
     answer(service, call, answered.unwrap_or_else(Answered::Failed));
 }

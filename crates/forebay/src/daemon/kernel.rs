@@ -11,7 +11,7 @@ use forebay_fuse::{Handler, Operation, Reply, Request};
 use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part};
 use forebay_types::{Errno, Extent};
 
-use super::entry::{FOR_EVER, for_kernel};
+use super::entry::for_kernel;
 use super::service::{Core, Service};
 use super::waiting::{About, Parked, Position};
 use super::{directory, ioctl};
@@ -144,9 +144,9 @@ fn answer_now(service: &Arc<Service>, ticket: KernelTicket, parked: Parked, answ
         _ => parked.reply,
     };
     match answer {
-        KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry)),
-        KernelAnswer::Absent => reply.negative(FOR_EVER),
-        KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, FOR_EVER),
+        KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry, service.ttl())),
+        KernelAnswer::Absent => reply.negative(service.ttl()),
+        KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, service.ttl()),
         KernelAnswer::Target(target) => reply.bytes(&target),
         KernelAnswer::FileSystem(sizes) => reply.statfs(&sizes),
         KernelAnswer::Failed(errno) => reply.error(errno),

@@ -18,6 +18,7 @@ mod kernel;
 mod metrics;
 mod notify;
 mod peers;
+mod refresh;
 mod service;
 mod waiting;
 

@@ -4,6 +4,7 @@
 //! waiting replies (they are locked second, always), so that no answer can come before its place is made.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::entry::FOR_EVER;
 use super::waiting::Parked;
 use crate::options::DaemonOptions;
 
@@ -54,6 +56,10 @@ pub(super) struct Service {
     kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
     fetches: Mutex<HashMap<CallId, AbortHandle>>,
+    /// A refresh is under way: the kernel may not remember what it is told.
+    pub quiet: AtomicBool,
+    /// Held by whoever leads a refresh.
+    pub refreshing: tokio::sync::Mutex<()>,
     end: Notify,
 }
 
@@ -84,6 +90,8 @@ impl Service {
             kernel_replies: Mutex::default(),
             peer_replies: Mutex::default(),
             fetches: Mutex::default(),
+            quiet: AtomicBool::new(false),
+            refreshing: tokio::sync::Mutex::default(),
             end: Notify::new(),
         });
         if is_root {
@@ -141,6 +149,11 @@ impl Service {
 
     pub fn session(&self) -> Option<&Arc<Session>> {
         self.session.get()
+    }
+
+    /// How long the kernel may believe what it is told now.
+    pub fn ttl(&self) -> Duration {
+        if self.quiet.load(Ordering::SeqCst) { Duration::ZERO } else { FOR_EVER }
     }
 
     /// The core's time now.

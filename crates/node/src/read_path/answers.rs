@@ -44,6 +44,7 @@ impl<B: Clone> ReadPath<B> {
             }
             (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(flight, sizes),
             (_, Answered::Lost | Answered::Failed(Errno::WAY_LOST)) => self.try_elsewhere(attempt),
+            (_, Answered::Fenced(epoch)) => self.fenced(attempt, epoch),
             (_, Answered::Failed(errno)) => self.end_flight(flight, errno),
             // A source that answers something else than it was asked is broken; its answer is not used.
             _ => self.try_elsewhere(attempt),
@@ -87,7 +88,7 @@ impl<B: Clone> ReadPath<B> {
             && self.inodes.get(inode).is_some_and(|known| known.generation == *generation)
         {
             let entry = self.inodes.id_of(&dir).map(|dir| (dir, name.to_vec()));
-            self.effects.push_back(Effect::Stale(StaleInode { inode, entry }));
+            self.effects.push_back(Effect::Stale(vec![StaleInode { inode, entry }]));
         }
     }
 

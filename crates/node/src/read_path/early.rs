@@ -66,7 +66,7 @@ impl<B: Clone> ReadPath<B> {
         while self.early.len() < UNDER_WAY_MAX {
             let Some(wish) = self.anticipation.next_wish() else { return };
             let (key, request) = match wish {
-                Wish::Listing(dir) => (Key::Listing { dir: dir.clone() }, Request::Listing { dir }),
+                Wish::Listing(dir) => (Key::Listing { dir: dir.clone() }, Request::Listing { dir, epoch: 0 }),
                 Wish::File(file, generation) => {
                     let index = ChunkIndex(0);
                     (Key::Chunk { file: file.clone(), generation, index }, Request::Chunk { file, generation, index })

@@ -2,7 +2,7 @@
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
 //! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `ways` finds whom to
-//! ask and whom to ask instead. This file holds the state they share and the beginning of a question: joined if it is
+//! ask and whom to ask instead, `refresh` forgets. This file holds the state they share and the beginning of a question: joined if it is
 //! under way, else sent out.
 
 mod answers;
@@ -13,6 +13,7 @@ mod explain;
 mod kernel;
 mod peers;
 mod reads;
+mod refresh;
 mod ways;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -32,6 +33,7 @@ use chunks::{Chunk, Growing};
 use entries::Known;
 use kernel::Operation;
 use reads::{PendingRead, Reader};
+use refresh::Epoch;
 use ways::Ways;
 
 /// What a node is told about itself and its job.
@@ -107,6 +109,7 @@ pub struct ReadPath<B> {
     objects: Objects<Chunk<B>>,
     in_flight: InFlight<Waiter>,
     ways: Ways,
+    epoch: Epoch,
     growing: Map<Key, Growing<B>>,
     /// The chunks that a call fills, by their places in its body.
     growing_calls: Map<CallId, Vec<(usize, Key)>>,
@@ -135,6 +138,7 @@ impl<B: Clone> ReadPath<B> {
             objects,
             in_flight: InFlight::default(),
             ways: Ways::new(),
+            epoch: Epoch::default(),
             growing: Map::default(),
             growing_calls: Map::default(),
             pending_reads: Map::default(),
@@ -157,7 +161,7 @@ impl<B: Clone> ReadPath<B> {
     /// When `handle_timeout` has something to do next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.in_flight.next_deadline().into_iter().chain(self.ways.next_check()).min()
+        self.in_flight.next_deadline().into_iter().chain(self.next_check()).chain(self.hold_ends()).min()
     }
 
     /// Gives up what has passed its deadline: who waits is told `ETIMEDOUT`, or `EHOSTUNREACH` if there was nobody to
@@ -171,6 +175,7 @@ impl<B: Clone> ReadPath<B> {
             let errno = if self.ways.is_cut_off(flight) { Errno::EHOSTUNREACH } else { Errno::ETIMEDOUT };
             self.end_flight(flight, errno);
         }
+        self.end_late_hold();
         self.check_ways();
     }
 
@@ -202,11 +207,7 @@ impl<B: Clone> ReadPath<B> {
         self.anticipation.clear();
         self.broken_bundles.clear();
         let stale = self.inodes.make_stale();
-        let entry_of = |path: &ViewPath| {
-            let (dir, name) = path.split()?;
-            Some((self.inodes.id_of(&dir)?, name.to_vec()))
-        };
-        stale.iter().map(|(inode, path)| StaleInode { inode: *inode, entry: entry_of(path) }).collect()
+        self.name_stale(stale)
     }
 
     /// Keeps what is read at or below `path` from now on, and what is kept of it now, until `clear`.

@@ -20,6 +20,9 @@ impl<B: Clone> ReadPath<B> {
         let Some(key) = Key::of(&request) else {
             return self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
         };
+        if !self.is_in_epoch(ticket, request.epoch()) {
+            return;
+        }
         let deadline = now.after(remaining.min(self.options.deadline));
         if let Some(bundle) = Bundle::of(&request) {
             return self.read_bundle(deadline, ticket, bundle);

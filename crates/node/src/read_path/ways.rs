@@ -72,10 +72,8 @@ impl Ways {
         }
     }
 
-    /// When `check_ways` has something to look at.
-    pub fn next_check(&self) -> Option<Time> {
-        let is_idle = self.attempts.is_empty() && self.waiting.is_empty() && self.suspects.is_empty();
-        (!is_idle).then(|| self.checked.after(limits::WAYS_CHECK_INTERVAL))
+    fn is_idle(&self) -> bool {
+        self.attempts.is_empty() && self.waiting.is_empty() && self.suspects.is_empty()
     }
 
     /// The attempt is over, or its body begins: whoever was asked is there.
@@ -124,15 +122,32 @@ impl Ways {
 }
 
 impl<B: Clone> ReadPath<B> {
-    /// A node answered whether it is there, or did not.
-    pub fn handle_ping(&mut self, now: Time, peer: NodeRank, is_alive: bool) {
+    /// When `check_ways` has something to look at. A node that nobody stands above looks only while it has questions.
+    pub(super) fn next_check(&self) -> Option<Time> {
+        match (self.ways.is_idle(), self.parent_now()) {
+            (false, _) => Some(self.ways.checked.after(limits::WAYS_CHECK_INTERVAL)),
+            (true, Some(_)) => Some(self.ways.checked.after(limits::HEARTBEAT)),
+            (true, None) => None,
+        }
+    }
+
+    /// Whom this node asks about the job itself.
+    fn parent_now(&self) -> Option<NodeRank> {
+        let is_open = |peer: &NodeRank| !self.ways.suspects.contains(*peer);
+        self.options.forest.first().line(self.options.rank).find(is_open)
+    }
+
+    /// A node answered that it is there, and up to which refresh it has forgotten, or did not answer.
+    pub fn handle_ping(&mut self, now: Time, peer: NodeRank, alive_in: Option<u64>) {
         self.ways.now = now;
         self.ways.pinged.remove(&peer);
-        if is_alive {
-            self.ways.heard_of(Source::Peer(peer));
-            self.ways.suspects.on_alive(peer, now);
-        } else {
-            self.lose(peer);
+        match alive_in {
+            Some(epoch) => {
+                self.ways.heard_of(Source::Peer(peer));
+                self.ways.suspects.on_alive(peer, now);
+                self.handle_epoch(now, epoch);
+            }
+            None => self.lose(peer),
         }
     }
 
@@ -170,8 +185,30 @@ impl<B: Clone> ReadPath<B> {
         let question =
             Question { request, since: self.ways.now, tried: Vec::new(), attempts: Vec::new(), is_hedged: false };
         self.ways.questions.insert(flight, question);
-        let source = self.source_of(key);
-        self.send(flight, source);
+        if !self.is_held(flight, key) {
+            let source = self.source_of(key);
+            self.send(flight, source);
+        }
+    }
+
+    /// Asks a question again whose attempts were taken back.
+    pub(super) fn send_anew(&mut self, flight: CallId) {
+        let Some(key) = self.in_flight.get(flight).map(|known| known.key.clone()) else { return };
+        if !self.is_held(flight, &key) {
+            let source = self.source_of(&key);
+            self.send(flight, source);
+        }
+    }
+
+    /// Takes the attempts of a flight back.
+    pub(super) fn cancel_attempts(&mut self, flight: CallId) {
+        self.ways.waiting.retain(|waiting| *waiting != flight);
+        let calls = self.ways.questions.get(&flight).map(|question| question.attempts.clone()).unwrap_or_default();
+        for call in calls {
+            if self.ways.end_attempt(call).is_some() {
+                self.effects.push_back(Effect::Cancel { call });
+            }
+        }
     }
 
     /// A flight has ended: its attempts are cancelled, but for the one that brought the answer.
@@ -236,7 +273,7 @@ impl<B: Clone> ReadPath<B> {
     fn ping(&mut self, peer: NodeRank) {
         if self.ways.pinged.insert(peer) {
             let deadline = self.ways.now.after(limits::PING_DEADLINE);
-            self.effects.push_back(Effect::Ping { peer, deadline });
+            self.effects.push_back(Effect::Ping { peer, epoch: self.epoch.to_tell(), deadline });
         }
     }
 
@@ -248,7 +285,10 @@ impl<B: Clone> ReadPath<B> {
         }
         self.ways.checked = now;
         self.ways.own_reads.earn_until(now, limits::OWN_READS_PER_SECOND);
-        let silent = self.ways.silent();
+        let heard_lately =
+            |peer: &NodeRank| self.ways.heard.get(peer).is_some_and(|heard| now.since(*heard) < limits::HEARTBEAT);
+        let mut silent = self.ways.silent();
+        silent.extend(self.parent_now().filter(|parent| !heard_lately(parent)));
         for peer in silent.into_iter().chain(self.ways.suspects.due(now)) {
             self.ping(peer);
         }
@@ -328,6 +368,7 @@ impl<B: Clone> ReadPath<B> {
             return;
         };
         let (request, deadline) = (question.request.clone(), known.deadline);
+        let epoch = self.epoch.to_tell();
         let call = if question.attempts.is_empty() { flight } else { self.in_flight.next_call() };
         question.attempts.push(call);
         match source {
@@ -338,7 +379,7 @@ impl<B: Clone> ReadPath<B> {
             Source::Backing => self.counters.asked_backing += 1,
         }
         self.ways.attempts.insert(call, Attempt { flight, source, since: self.ways.now });
-        self.effects.push_back(Effect::Fetch { call, source, request, deadline });
+        self.effects.push_back(Effect::Fetch { call, source, request: request.in_epoch(epoch), deadline });
     }
 
     /// A bundle has nobody left to be asked of: its files are read one by one.
