@@ -203,3 +203,37 @@ fn a_node_that_missed_a_refresh_makes_up_for_it() {
     };
     wait_until("node 1 to hear of the refresh", Duration::from_secs(30), made_up);
 }
+
+/// With `--revalidate` nothing has to be said: what changed is seen by all within the interval.
+#[test]
+fn with_revalidate_changes_are_seen_by_themselves() {
+    require!(Fuse);
+    let site = Site::with_options(NODES, &["--revalidate", "1s"], |source| {
+        write(&source.join("inputs/a"), b"before");
+        write(&source.join("inputs/gone"), b"to be removed");
+        write(&source.join("inputs/same"), b"untouched");
+    });
+    let all = 0..NODES as usize;
+    let held: Vec<fs::File> =
+        all.clone().map(|node| fs::File::open(view(&site, node, "inputs/same")).unwrap()).collect();
+    for node in all.clone() {
+        assert_eq!(fs::read(view(&site, node, "inputs/a")).unwrap(), b"before");
+        assert!(view(&site, node, "inputs/gone").exists() && !view(&site, node, "inputs/new").exists());
+    }
+    write(&site.source("inputs/a"), b"after, and longer");
+    write(&site.source("inputs/new"), b"was absent");
+    fs::remove_file(site.source("inputs/gone")).unwrap();
+    let has_changed = |node: usize| {
+        let read = |path| fs::read(view(&site, node, path)).ok();
+        read("inputs/a").as_deref() == Some(b"after, and longer")
+            && read("inputs/new").as_deref() == Some(b"was absent")
+            && !view(&site, node, "inputs/gone").exists()
+    };
+    wait_until("all nodes to see what changed", Duration::from_secs(20), || all.clone().all(has_changed));
+    for file in &held {
+        let mut bytes = [0; 9];
+        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"untouched");
+    }
+    compare::trees(&site.source("inputs"), &view(&site, NODES as usize - 1, "inputs"));
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::memory_group::MemoryGroup;
 use crate::program::{Finished, copy_program, run, wait_until};
 
 /// How long a daemon that was told to end may take to be gone once `down` has said that it is.
@@ -36,6 +37,8 @@ pub struct Sandbox {
     pub name: String,
     /// The command's copy that an ordinary user may run.
     for_nobody: Option<PathBuf>,
+    /// The control group in which the command runs.
+    group: Option<MemoryGroup>,
 }
 
 /// The user and group `nobody`.
@@ -53,7 +56,7 @@ impl Sandbox {
             std::fs::create_dir(base.path().join(directory)).expect("a directory of the sandbox");
         }
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
-        Self { base, name: format!("test-{}-{number}", std::process::id()), for_nobody: None }
+        Self { base, name: format!("test-{}-{number}", std::process::id()), for_nobody: None, group: None }
     }
 
     /// Fresh directories of the user `nobody`, who also runs the command. Needs root, who may become anybody.
@@ -71,6 +74,21 @@ impl Sandbox {
         copy_program(&binary(), &command);
         sandbox.for_nobody = Some(command);
         sandbox
+    }
+
+    /// The same, with at most so much memory for all of the job's processes.
+    ///
+    /// # Panics
+    /// If they cannot be limited.
+    #[must_use]
+    pub fn with_memory(limit_bytes: u64) -> Self {
+        Self { group: Some(MemoryGroup::new(limit_bytes).expect("a control group")), ..Self::new() }
+    }
+
+    /// How often the kernel ended a process for want of memory.
+    #[must_use]
+    pub fn memory_kills(&self) -> u64 {
+        self.group.as_ref().map_or(0, MemoryGroup::kills)
     }
 
     /// The directory of all of it, as the kernel names it.
@@ -100,9 +118,10 @@ impl Sandbox {
     /// The command, with this sandbox as its surroundings.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = match &self.for_nobody {
-            None => Command::new(binary()),
-            Some(copy) => as_nobody(copy),
+        let mut command = match (&self.for_nobody, &self.group) {
+            (Some(copy), _) => as_nobody(copy),
+            (None, Some(group)) => group.command(&binary()),
+            (None, None) => Command::new(binary()),
         };
         self.surround(&mut command);
         command

@@ -34,6 +34,8 @@ pub struct DaemonOptions {
     pub anticipate: bool,
     /// Entries up to which a listing carries attributes.
     pub listing_entries_full: usize,
+    /// How old a name that is shown may be; for ever if not given.
+    pub revalidate: Option<Duration>,
     /// How long a request may take.
     pub deadline: Duration,
     /// Threads that read the kernel's requests.

@@ -27,6 +27,7 @@ fn node_of(rank: u32, nodes: u32, anticipate: bool) -> Node {
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
         anticipate,
+        names_last: None,
     })
 }
 

@@ -80,6 +80,12 @@ impl Tree {
         self.ancestors(rank).count() as u32
     }
 
+    /// How many hops the farthest node is from the root.
+    #[must_use]
+    pub fn depth_max(&self) -> u32 {
+        self.depth(self.rank_at(u64::from(self.node_count) - 1))
+    }
+
     /// The nodes from the parent of `rank` up to the root.
     pub fn ancestors(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + use<> {
         let tree = *self;
@@ -197,6 +203,7 @@ mod tests {
             let tree = Tree::new(nodes, fan_out, NodeRank(0)).unwrap();
             let rank = NodeRank(rank % nodes);
             prop_assert_eq!(tree.ancestors(rank).last().unwrap_or(rank), tree.root());
+            prop_assert!(tree.depth(rank) <= tree.depth_max());
             prop_assert!(tree.depth(rank) <= f64::from(nodes).log(f64::from(fan_out)).ceil() as u32 + 1);
         }
     }

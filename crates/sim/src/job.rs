@@ -177,6 +177,7 @@ impl<'a> Job<'a> {
             deadline: DEADLINE,
             direct_above_bytes: None,
             anticipate: true,
+            names_last: None,
         };
         let core = Some(ReadPath::new(options));
         Node { core, life, is_paused: false, inbox: Vec::new(), paused: Duration::ZERO, paused_since: Time(0) }

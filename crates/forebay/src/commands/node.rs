@@ -191,6 +191,7 @@ impl Plan {
             direct_above_bytes: settings.direct_above,
             anticipate: settings.anticipate,
             listing_entries_full: settings.listing_limit,
+            revalidate: settings.revalidate,
             deadline: settings.deadline,
             readers: settings.readers,
             cores: settings.cores.unwrap_or_default(),

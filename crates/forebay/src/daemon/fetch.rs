@@ -12,6 +12,7 @@ use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, Time, ViewPath};
 use forebay_wire::message::decode_entries;
 use forebay_wire::{Listing, Outcome, Request};
 
+use super::pressure;
 use super::service::Service;
 
 /// Starts a fetch; returns at once.
@@ -128,6 +129,7 @@ async fn follow_body(service: &Arc<Service>, call: CallId, body: Arc<Body>, bund
     let outcome = body.whole_bytes().await;
     if bundled.is_empty() {
         service.with_core(|core| core.handle_body_ended(call, outcome));
+        pressure::on_arrival(service, expected);
     } else {
         let outcome = outcome.map(|()| split(body, &bundled));
         service.with_core(|core| core.handle_bundle_ended(call, outcome));
@@ -187,6 +189,7 @@ fn read_chunk(
         Ok(body) if wanted => {
             let outcome = body.failure().map_or(Ok(()), Err);
             service.with_core(|core| core.handle_body_ended(call, outcome));
+            pressure::on_arrival(service, body.expected_bytes());
         }
         Err(errno) if wanted => service.with_core(|core| core.handle_body_ended(call, Err(errno))),
         Err(errno) => fail(service, call, errno),

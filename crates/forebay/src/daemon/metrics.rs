@@ -25,6 +25,8 @@ pub(super) fn node(service: &Service) -> Value {
     let options = &service.options;
     let core = service.core();
     let (counters, kept_bytes, inodes) = (core.counters(), core.kept_bytes(), core.inode_count());
+    let allowed_bytes = core.allowed_bytes();
+    let bypassed: Vec<u32> = core.suspects().iter().map(|rank| rank.0).collect();
     let kinds =
         [ObjectKind::Attributes, ObjectKind::Listings, ObjectKind::Chunks].map(|kind| kind_counts(core.kept(kind)));
     drop(core);
@@ -38,8 +40,10 @@ pub(super) fn node(service: &Service) -> Value {
         "view": options.view.to_string_lossy(),
         "uptime_ms": service.started.elapsed().as_millis() as u64,
         "parents": parents,
+        "bypassed": bypassed,
         "memory_bytes": resident_bytes(),
         "budget_bytes": options.budget_bytes,
+        "allowed_bytes": allowed_bytes,
         "cache": {
             "attributes": attributes, "listings": listings, "chunks": chunks,
             "negative_hits": counters.negative_hits, "bytes": kept_bytes, "inodes": inodes,

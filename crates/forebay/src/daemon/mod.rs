@@ -18,6 +18,7 @@ mod kernel;
 mod metrics;
 mod notify;
 mod peers;
+mod pressure;
 mod refresh;
 mod service;
 mod waiting;
@@ -79,6 +80,7 @@ async fn run_in_runtime(mut options: DaemonOptions) -> anyhow::Result<()> {
     service.set_session(Arc::clone(&session));
 
     let ticker = tokio::spawn(service::tell_the_time(Arc::clone(&service)));
+    let pressure = tokio::spawn(pressure::look_regularly(Arc::clone(&service)));
     let metrics = tokio::spawn(metrics::write_regularly(
         Arc::clone(&service),
         options.metrics_file.clone(),
@@ -92,7 +94,7 @@ async fn run_in_runtime(mut options: DaemonOptions) -> anyhow::Result<()> {
         () = signals.come() => {}
     }
     tracing::info!("ending");
-    [ticker, metrics, serving].iter().for_each(tokio::task::JoinHandle::abort);
+    [ticker, pressure, metrics, serving].iter().for_each(tokio::task::JoinHandle::abort);
     end(mount, session, &endpoint).await;
     let _ = std::fs::remove_file(control::socket_path(&options));
     Ok(())

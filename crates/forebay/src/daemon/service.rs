@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::entry::FOR_EVER;
+use super::pressure::Pressure;
 use super::waiting::Parked;
 use crate::options::DaemonOptions;
 
@@ -53,9 +54,12 @@ pub(super) struct Service {
     pool: Pool,
     endpoint: OnceLock<Endpoint>,
     session: OnceLock<Arc<Session>>,
+    pub pressure: Pressure,
     kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
     fetches: Mutex<HashMap<CallId, AbortHandle>>,
+    /// How long this node believes a name.
+    names_last: Option<Duration>,
     /// A refresh is under way: the kernel may not remember what it is told.
     pub quiet: AtomicBool,
     /// Held by whoever leads a refresh.
@@ -74,11 +78,12 @@ impl Service {
             deadline: options.deadline,
             direct_above_bytes: options.direct_above_bytes,
             anticipate: options.anticipate,
+            names_last: names_last(options, &forest),
         });
         let is_root = super::root_of(&forest) == options.rank;
         let service = Arc::new(Self {
             options: Arc::clone(options),
-            forest,
+            forest: forest.clone(),
             started: Instant::now(),
             runtime: Handle::current(),
             core: Mutex::new(core),
@@ -87,9 +92,11 @@ impl Service {
             pool: Pool::new(POOL_PIECES),
             endpoint: OnceLock::new(),
             session: OnceLock::new(),
+            pressure: Pressure::new(),
             kernel_replies: Mutex::default(),
             peer_replies: Mutex::default(),
             fetches: Mutex::default(),
+            names_last: names_last(options, &forest),
             quiet: AtomicBool::new(false),
             refreshing: tokio::sync::Mutex::default(),
             end: Notify::new(),
@@ -153,7 +160,10 @@ impl Service {
 
     /// How long the kernel may believe what it is told now.
     pub fn ttl(&self) -> Duration {
-        if self.quiet.load(Ordering::SeqCst) { Duration::ZERO } else { FOR_EVER }
+        match self.quiet.load(Ordering::SeqCst) {
+            true => Duration::ZERO,
+            false => self.names_last.unwrap_or(FOR_EVER),
+        }
     }
 
     /// The core's time now.
@@ -239,14 +249,29 @@ impl Service {
     }
 }
 
+/// How long each node may believe a name: the kernel does, every node on the way to the root does, and the sum of their
+/// times is what the user allows.
+fn names_last(options: &DaemonOptions, forest: &Forest) -> Option<Duration> {
+    let believers = forest.first().depth_max() + 2;
+    options.revalidate.map(|interval| interval / believers)
+}
+
 /// Tells the core the time, and gives up what is late, for as long as the daemon runs.
 pub(super) async fn tell_the_time(service: Arc<Service>) {
     let mut ticks = tokio::time::interval(TICK);
+    let mut looked_up = service.now();
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let now = service.now();
         service.give_up_late_replies(now);
+        // Directories may have been replaced by others of their names.
+        if service.names_last.is_some_and(|last| now.since(looked_up) >= last)
+            && let Some(store) = service.opened_store()
+        {
+            store.forget();
+            looked_up = now;
+        }
         if service.core().poll_timeout().is_some_and(|deadline| deadline <= now) {
             service.with_core(|core| core.handle_timeout(now));
         }

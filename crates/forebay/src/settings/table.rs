@@ -165,6 +165,9 @@ settings! {
         Node One(switch) anticipate: bool = "anticipate" "BOOL", "true";
         /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
         Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", limits::LISTING_ENTRIES_FULL;
+        /// Look after this time whether names and attributes have changed, for exports that do; nothing that is shown is
+        /// older [default: never, until `forebay refresh`]
+        Node Optional(duration) revalidate: Option<Duration> = "revalidate" "INTERVAL";
         /// How long a request may take, whatever fails on its way
         Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", limits::DEADLINE.as_secs());
         /// Requests of a node at the backing file system at once

@@ -107,7 +107,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
-        self.objects.insert(key.clone(), object, 0);
+        self.objects.insert(self.ways.now, key.clone(), object, 0);
         self.pin_if_wanted(key);
     }
 

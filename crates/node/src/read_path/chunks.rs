@@ -128,7 +128,7 @@ impl<B: Clone> ReadPath<B> {
                 && !self.is_kept_by_kernel(&key, &chunk)
             {
                 let bytes = chunk.bytes;
-                self.objects.insert(key.clone(), Object::Chunk(chunk), bytes);
+                self.objects.insert(self.ways.now, key.clone(), Object::Chunk(chunk), bytes);
                 self.pin_if_wanted(&key);
                 if self.options.forest.is_leaf(self.options.rank) && self.is_own(&key) {
                     self.bound_own_chunks(key);

@@ -53,6 +53,7 @@ impl<B: Clone> ReadPath<B> {
             return Ok(listing.clone());
         }
         let key = Key::Listing { dir: dir.clone() };
+        self.drop_if_old(&key);
         match self.objects.get(&key, ObjectKind::Listings) {
             Some(Object::Listing(listing)) => {
                 known.listing = Some(listing.clone());
@@ -92,6 +93,7 @@ impl<B: Clone> ReadPath<B> {
         {
             return Some(Arc::clone(records));
         }
+        self.drop_if_old(key);
         match self.objects.get(key, ObjectKind::Attributes) {
             Some(Object::Entries(records)) => Some(records),
             _ => None,

@@ -151,7 +151,7 @@ impl<B: Clone> ReadPath<B> {
         let Some(inode) = self.inodes.get(id) else {
             return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
         };
-        if let Some(attributes) = inode.attributes {
+        if let Some(attributes) = inode.attributes.filter(|_| self.options.names_last.is_none()) {
             return Step::Answer(KernelAnswer::Attributes(attributes));
         }
         let path = inode.path.clone();

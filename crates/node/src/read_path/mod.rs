@@ -51,6 +51,9 @@ pub struct Options {
     pub direct_above_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
     pub anticipate: bool,
+    /// How long names and attributes are believed; for ever if not given. Each node keeps them so long, so on the way
+    /// down the tree the times add up.
+    pub names_last: Option<Duration>,
 }
 
 /// Counts since the start; sums of a job are made of them.
@@ -241,6 +244,17 @@ impl<B: Clone> ReadPath<B> {
         self.objects.bytes()
     }
 
+    /// Bytes that may be kept: the budget, or less while memory is scarce.
+    #[must_use]
+    pub fn allowed_bytes(&self) -> u64 {
+        self.objects.budget_bytes()
+    }
+
+    /// Lets the caches keep so much from now on.
+    pub fn allow_bytes(&mut self, bytes: u64) {
+        self.objects.set_budget(bytes);
+    }
+
     /// Number of inodes that the kernel knows of.
     #[must_use]
     pub fn inode_count(&self) -> usize {
@@ -273,6 +287,15 @@ impl<B: Clone> ReadPath<B> {
     fn end(&mut self, flight: CallId, by: Option<CallId>) -> Option<Flight<Waiter>> {
         self.arrive(flight, by);
         self.in_flight.end(flight)
+    }
+
+    /// Forgets names that have been kept for as long as they last.
+    fn drop_if_old(&mut self, key: &Key) {
+        if let Some(last) = self.options.names_last
+            && self.objects.age(key, self.ways.now).is_some_and(|age| age >= last)
+        {
+            self.objects.remove(key);
+        }
     }
 
     /// Takes waiters out of their flights; flights that are left alone are cancelled. Whether there were any.

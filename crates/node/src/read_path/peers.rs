@@ -52,6 +52,7 @@ impl<B: Clone> ReadPath<B> {
             Key::Chunk { .. } => return self.find_chunk_for_peer(key).map(Chunk::into_answer),
             Key::Bundle { .. } | Key::FileSystem { .. } => return None,
         };
+        self.drop_if_old(key);
         match self.objects.get(key, kind)? {
             Object::Listing(listing) => Some(PeerAnswer::Listing(listing)),
             Object::Entries(records) => Some(PeerAnswer::Entries(records)),
