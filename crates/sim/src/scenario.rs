@@ -77,12 +77,14 @@ fn too_many_reads(job: &Job<'_>, faults: &[(Time, Fault)]) -> Vec<String> {
     wrong
 }
 
-/// How many lives of nodes may have had nobody to ask, over all times between two faults.
+/// How many lives of nodes may have had nobody to ask, over all times between two faults. A node that was stopped finds its
+/// questions' time almost over when it goes on, and may read for itself as the last resort.
 fn possible_readers(job: &Job<'_>, faults: &[(Time, Fault)]) -> usize {
     let nodes = job.nodes.len();
     let tree = *job.forest.first();
     let mut crashed = BTreeSet::new();
     let mut paused = BTreeSet::new();
+    let mut stopped: BTreeSet<(NodeIndex, u32)> = BTreeSet::new();
     let mut cuts = BTreeSet::new();
     let mut partition = None;
     let mut lives = vec![0u32; nodes];
@@ -110,7 +112,10 @@ fn possible_readers(job: &Job<'_>, faults: &[(Time, Fault)]) -> usize {
                     lives[*node] += 1;
                 }
             }
-            Fault::Pause(node) => drop(paused.insert(*node)),
+            Fault::Pause(node) => {
+                paused.insert(*node);
+                stopped.insert((*node, lives[*node]));
+            }
             Fault::Restart(node) => drop(crashed.remove(node)),
             Fault::Resume(node) => drop(paused.remove(node)),
             Fault::Slow(..) | Fault::BackingHangs(_) | Fault::BackingFails(..) => {}
@@ -121,7 +126,7 @@ fn possible_readers(job: &Job<'_>, faults: &[(Time, Fault)]) -> usize {
         }
         note(&crashed.union(&paused).copied().collect(), &cuts, partition, &lives);
     }
-    readers.len()
+    readers.union(&stopped).count()
 }
 
 /// Second questions keep to their budget.
