@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use forebay_body::{Body, Pool};
-use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Service};
+use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
 use forebay_types::{NodeRank, PIECE_BYTES};
 use forebay_wire::{Outcome, Request};
 use rustix::time::{ClockId, clock_gettime};
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     }
     let service: Arc<dyn Service> = Arc::new(Probes(vec![7; 4 << 20].into()));
     let [root, leaf] = listeners;
-    let options = EndpointOptions::new("bench", NodeRank(0), addresses.clone(), Pool::new(64));
+    let options = EndpointOptions::new("bench", NodeRank(0), addresses.clone(), Pool::new(64), Security::Off);
     let served = Arc::clone(&service);
     std::thread::spawn(move || {
         on_runtime(async move {
@@ -53,7 +53,7 @@ fn main() -> Result<()> {
             std::future::pending().await
         })
     });
-    let options = EndpointOptions::new("bench", NodeRank(1), addresses, Pool::new(64));
+    let options = EndpointOptions::new("bench", NodeRank(1), addresses, Pool::new(64), Security::Off);
     on_runtime(async move {
         let leaf = Endpoint::start(options, leaf, service)?;
         println!("blocking sockets, 64 bytes: p50 {:.1} us", blocking_round_trip_us()?);

@@ -90,7 +90,14 @@ fn a_node_by_hand_speaks_one_line_and_ends_on_a_signal() {
     let job = "by-hand";
     let source = place.source();
     let port = free_ports(1)[0];
+    let key = place.path("key");
+    fs::write(&key, [7; 32]).unwrap();
     let arguments = ["node", "--hostfile", "-", "--rank", "0", "--job", job, "--view", "view", "--export", &source];
+    let arguments = [&arguments[..], &["--key", key.to_str().unwrap()]].concat();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = place.fails(1, &arguments);
+    assert!(refused.contains("others may read it"), "{refused}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let mut child =
         place.command(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     writeln!(child.stdin.take().unwrap(), "127.0.0.1:{port}").unwrap();
