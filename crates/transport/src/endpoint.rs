@@ -76,6 +76,8 @@ impl Endpoint {
         service: Arc<dyn Service>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        // Listening already, but with what the standard library takes for enough.
+        rustix::net::listen(&listener, limits::BACKLOG_CONNECTIONS)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         Ok(Self::start_on(options, Connector::Tcp, Listener::Tcp(listener), service))
     }

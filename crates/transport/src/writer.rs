@@ -231,3 +231,19 @@ pub(crate) async fn write_frames(mut inbox: mpsc::Receiver<Item>, mut writer: Fr
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Under a clock of its own, so that it takes no time.
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let (near, _far) = tokio::io::duplex(1024);
+        let mut writer = FrameWriter::new(Box::new(near), Pool::new(1), Arc::default());
+        writer.push(Outgoing::piece(1, Piece::new(vec![7; 4096].into())));
+        let began = tokio::time::Instant::now();
+        assert_eq!(writer.write().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed(), limits::WRITE_DEADLINE);
+    }
+}

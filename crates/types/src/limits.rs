@@ -71,6 +71,10 @@ pub const HELLO_BYTES_MAX: usize = 512;
 /// the most, so that a flood keeps out itself and not the job's own nodes.
 pub const STRANGERS_MAX: usize = 256;
 
+/// Connections that may wait in the kernel to be accepted. A wave of children, or a flood, waits there for milliseconds;
+/// one that finds no room comes again after a second.
+pub const BACKLOG_CONNECTIONS: i32 = 4096;
+
 /// Frames that one key may protect in one direction; then the connection ends, and the next call makes a new one with
 /// new keys. 2^32 frames of 128 KiB are 512 TiB, for which AES-GCM still leaves an attacker a chance below 2^-38 (with
 /// q blocks q^2 / 2^129), and a counter of 64 bits never comes near its end.
@@ -81,7 +85,7 @@ pub const FRAMES_PER_KEY_MAX: u64 = 1 << 32;
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How long after a request's own deadline its answer is still sent: the peer gave up before, if its clock runs as ours.
-pub const ANSWER_GRACE: Duration = Duration::from_secs(5);
+pub const ANSWER_GRACE: Duration = Duration::from_secs(2);
 
 /// Addresses of refused strangers that are remembered, so that each is reported once.
 pub const STRANGERS_REPORTED_MAX: usize = 1024;

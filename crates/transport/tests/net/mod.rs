@@ -13,6 +13,7 @@ use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Securi
 use forebay_types::{ChunkIndex, Generation, JobKey, NodeRank, PIECE_BYTES, ViewPath};
 use forebay_wire::{Outcome, Request};
 
+pub mod middle;
 pub mod raw;
 
 pub const JOB: &str = "test";
