@@ -20,6 +20,8 @@ mod calls;
 mod counts;
 mod endpoint;
 mod error;
+#[doc(hidden)]
+pub mod exercise;
 mod guard;
 mod handshake;
 mod link;
