@@ -83,9 +83,9 @@ async fn shake(bytes: Vec<u8>, identity: &Identity, asks: bool) -> Option<usize>
 async fn read_frame(connection: &mut Greeted, pool: &Pool) -> Result<(), ReadError> {
     let head = connection.reader.head().await?;
     match head.kind {
-        FrameKind::Request => drop(connection.reader.message::<TimedRequest>()?),
-        FrameKind::Answer => drop(connection.reader.message::<Answer>()?),
-        FrameKind::Abort => drop(connection.reader.message::<Errno>()?),
+        FrameKind::Request => connection.reader.message::<TimedRequest>().map(|_| ())?,
+        FrameKind::Answer => connection.reader.message::<Answer>().map(|_| ())?,
+        FrameKind::Abort => connection.reader.message::<Errno>().map(|_| ())?,
         _ => {}
     }
     let body = connection.reader.body(head, pool).await?;

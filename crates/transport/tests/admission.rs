@@ -106,11 +106,7 @@ async fn another_jobs_daemon_is_refused_on_both_sides() {
 async fn a_stranger_learns_nothing_about_the_job() {
     for level in KEYED {
         let (root, address) = root(security(level, key()));
-        let hellos: [(&[u8], u64); 3] = [
-            (&encode(&hello(1, 0, Class::Control)), 1),
-            (&[0; 40], 2),
-            (&[], 3),
-        ];
+        let hellos: [(&[u8], u64); 3] = [(&encode(&hello(1, 0, Class::Control)), 1), (&[0; 40], 2), (&[], 3)];
         for (hello, count) in hellos {
             let mut stranger = connect(&address).await;
             raw::send(&mut stranger, FrameKind::Greeting, 0, &encode(&greeting(level)), &[]).await;
@@ -201,7 +197,7 @@ async fn a_node_that_is_led_to_itself_notices() {
 async fn nobody_is_talked_into_a_lower_level() {
     // The level's place in a greeting: after the frame's head, the magic and the version.
     const AT: usize = 16 + 8 + 1;
-    assert!(PROTOCOL_VERSION < 128, "the version has one byte");
+    const { assert!(PROTOCOL_VERSION < 128, "the version has one byte") };
     for level in KEYED {
         for claimed in [Level::Off, Level::Auth, Level::Seal].into_iter().filter(|claimed| *claimed != level) {
             let [root, leaf] = deceived(level, move |mut passing| {
@@ -322,7 +318,11 @@ async fn an_altered_body_is_noticed() {
                     let body = reply.body.unwrap();
                     let outcome = body.whole_bytes().await;
                     let there = body.filled_bytes();
-                    assert_eq!(body.slices(0, there).concat(), pattern(len as usize)[..there], "what is there is right");
+                    assert_eq!(
+                        body.slices(0, there).concat(),
+                        pattern(len as usize)[..there],
+                        "what is there is right"
+                    );
                     outcome
                 }
                 Err(error) => Err(error.errno()),
@@ -359,9 +359,12 @@ async fn bytes_spoiled_in_a_nodes_memory_are_noticed_by_the_next() {
         }
         spoiled.push_checked(&forebay_body::Piece::with_checksum(held.into(), piece.checksum()));
     }
-    let (_root, leaf) = net::pair(net::Kind::Authentic, service(move |call| {
-        call.reply.answer(Outcome::Body, Some(Arc::clone(&spoiled)));
-    }));
+    let (_root, leaf) = net::pair(
+        net::Kind::Authentic,
+        service(move |call| {
+            call.reply.answer(Outcome::Body, Some(Arc::clone(&spoiled)));
+        }),
+    );
     let reply = leaf.call(NodeRank(0), chunk(0), PATIENCE).await.unwrap();
     assert_eq!(reply.body.unwrap().whole_bytes().await, Err(Errno::EBADMSG));
     assert_eq!(leaf.counters().checksum_failures, 1);

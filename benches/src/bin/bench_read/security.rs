@@ -83,9 +83,8 @@ impl Pair {
         for listener in &listeners {
             addresses.push(Address::Tcp { host: "127.0.0.1".to_owned(), port: listener.local_addr()?.port() });
         }
-        let options = |rank| {
-            EndpointOptions::new("bench", NodeRank(rank), addresses.clone(), Pool::new(64), security.clone())
-        };
+        let options =
+            |rank| EndpointOptions::new("bench", NodeRank(rank), addresses.clone(), Pool::new(64), security.clone());
         let service: Arc<dyn Service> = Arc::new(Bodies(vec![7; BODY_BYTES as usize].into()));
         let [root, leaf] = listeners;
         let (serving, served) = tokio::sync::oneshot::channel::<()>();

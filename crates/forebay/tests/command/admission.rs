@@ -63,7 +63,10 @@ fn the_key_of_local_nodes_is_in_memory_alone() {
         }
         let status = place.json(&["status", "--job", job]);
         assert_eq!(status["job"]["security"], level);
-        assert_eq!((&status["totals"]["overlay"]["refused"], &status["totals"]["overlay"]["checksum_failures"]), (&0.into(), &0.into()));
+        assert_eq!(
+            (&status["totals"]["overlay"]["refused"], &status["totals"]["overlay"]["checksum_failures"]),
+            (&0.into(), &0.into())
+        );
         place.succeeds(&["down", "--job", job]);
     }
     assert!(keys[0] == keys[1] && keys[2] == keys[3] && keys[0] != keys[2], "one key a job");
@@ -86,7 +89,9 @@ fn the_key_of_other_hosts_goes_through_standard_input_alone() {
     place.succeeds(&[&arguments[..], &["--export", &source]].concat());
     let seen = |suffix: &str| {
         let own = fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().path());
-        own.filter(|path| path.to_string_lossy().ends_with(suffix)).map(|path| fs::read(path).unwrap()).collect::<Vec<_>>()
+        own.filter(|path| path.to_string_lossy().ends_with(suffix))
+            .map(|path| fs::read(path).unwrap())
+            .collect::<Vec<_>>()
     };
     let orders = seen(".order");
     assert_eq!(orders.len(), 2);
@@ -132,6 +137,9 @@ fn strangers_at_the_port_are_counted() {
     crate::place::wait_until("they are counted", || {
         place.json(&["status", "--job", "port"])["nodes"][0]["overlay"]["refused"] == 3
     });
+    assert!(place.succeeds(&["status", "--job", "port"]).contains("connections turned away: 3;"));
+    let log = fs::read_to_string(place.job("port").join("logs/node-0.log")).unwrap();
+    assert_eq!(log.matches("a connection was refused").count(), 1, "{log}");
     place.succeeds(&["down", "--job", "port"]);
     place.assert_clean();
 }

@@ -38,14 +38,17 @@ pub async fn between(target: &Address, level: Level, tamper: Arc<Tamper>) -> Add
     address
 }
 
+/// Frames as they were sent.
+pub type Recorded = Arc<Mutex<Vec<Vec<u8>>>>;
+
 /// Everything as it is.
 pub fn pass(passing: Passing) -> Vec<Vec<u8>> {
     vec![passing.bytes]
 }
 
-/// Passes everything on and keeps what the asking side sends, by connection.
-pub fn recorder() -> (Arc<Mutex<Vec<Vec<u8>>>>, Arc<Tamper>) {
-    let recorded: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+/// Passes everything on and keeps what the asking side sends.
+pub fn recorder() -> (Recorded, Arc<Tamper>) {
+    let recorded = Recorded::default();
     let own = Arc::clone(&recorded);
     let tamper = move |passing: Passing| {
         if passing.asks {
