@@ -367,6 +367,19 @@ impl Job {
         self.down = true;
     }
 
+    /// Stops the daemon of node `rank`: it takes, answers and times nothing until what is returned is dropped.
+    ///
+    /// # Panics
+    /// If the job does not tell its process.
+    #[must_use]
+    pub fn stop_node(&self, rank: usize) -> Stopped {
+        let status = self.status();
+        let pid = status["nodes"][rank]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+        let pid = pid.expect("the daemon's process");
+        signal(pid, rustix::process::Signal::STOP);
+        Stopped(pid)
+    }
+
     /// Kills the daemon of node `rank` as a crash would, and waits until it is gone.
     ///
     /// # Panics
@@ -377,10 +390,24 @@ impl Job {
     }
 }
 
+/// A daemon that is stopped until this is dropped.
+#[derive(Debug)]
+pub struct Stopped(u32);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal(self.0, rustix::process::Signal::CONT);
+    }
+}
+
 fn kill(pid: u32) {
+    signal(pid, rustix::process::Signal::KILL);
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 

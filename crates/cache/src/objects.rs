@@ -148,6 +148,12 @@ impl<B: Clone> Objects<B> {
         }
     }
 
+    /// Drops what has such a key, pinned or not.
+    pub fn remove_where(&mut self, drops: impl Fn(&Key) -> bool) {
+        let keys: Vec<Key> = self.slots.iter().map(|(key, _)| key).filter(|key| drops(key)).cloned().collect();
+        keys.iter().for_each(|key| self.remove(key));
+    }
+
     /// Drops everything, pinned or not.
     pub fn clear(&mut self) {
         self.slots.clear();

@@ -37,6 +37,8 @@ pub enum Command {
     Down(DownArguments),
     /// Show where an answer for a path comes from, node by node up to the root
     Explain(ExplainArguments),
+    /// Let the whole job forget what it knows of paths that have changed
+    Refresh(RefreshArguments),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
     /// Show the settings that hold, and where each comes from
@@ -161,6 +163,27 @@ pub struct ExplainArguments {
     #[arg(long, value_name = "I")]
     pub rank: Option<u32>,
     /// Print the JSON array that the daemons gave
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+}
+
+/// `refresh`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "After it returns, no node answers with what was before. Exit status: 0 done, 3 done but for the \
+                        nodes named, 1 failed.\n\nExamples:\n  forebay refresh /soft/env\n  forebay refresh /data/input.h5 /data/index"
+)]
+pub struct RefreshArguments {
+    /// Files or directories, as they are in a view or on the backing file system
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Print the outcome as a JSON object
     #[arg(long)]
     pub json: bool,
     /// The configuration file.

@@ -30,11 +30,8 @@ impl End {
     /// What followers of a body see that ends so.
     fn errno(self) -> Errno {
         match self {
-            Self::Lost => Errno::ECONNRESET,
-            Self::Corrupt(_) => Errno::EPROTO,
-            Self::ShutDown => Errno::ECANCELED,
+            Self::Lost | Self::Corrupt(_) | Self::ShutDown | Self::BadChecksum => Errno::WAY_LOST,
             Self::TimedOut => Errno::ETIMEDOUT,
-            Self::BadChecksum => Errno::EBADMSG,
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Reply {
     /// What it says.
     pub outcome: Outcome,
     /// Its bytes, which may still be arriving. Always there, even when empty, except for `FileSystem` and `Failed`. Fails
-    /// with `ETIMEDOUT`, `ECONNRESET`, `EBADMSG` or `EPROTO` when the rest will not come. When the last holder drops it while it
+    /// with `ETIMEDOUT` or `WAY_LOST` when the rest will not come. When the last holder drops it while it
     /// grows, the rest is cancelled.
     pub body: Option<Arc<Body>>,
 }

@@ -244,7 +244,7 @@ async fn a_body_longer_than_announced_fails_with_eproto() {
     raw::send(&mut peer.bulk, FrameKind::Answer, 1, &answer, &piece).await;
     let body = call.await.unwrap().unwrap().body.unwrap();
     raw::send(&mut peer.bulk, FrameKind::Body, 1, &[], &piece[..11]).await;
-    assert_eq!(body.whole_bytes().await, Err(Errno::EPROTO));
+    assert_eq!(body.whole_bytes().await, Err(Errno::WAY_LOST));
     assert_eq!(body.filled_bytes(), PIECE_BYTES);
     assert_eq!((leaf.counters().corrupt_frames, leaf.counters().connections), (1, 0));
     closed(&mut peer.control).await;

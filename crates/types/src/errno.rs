@@ -69,6 +69,10 @@ errnos! {
 }
 
 impl Errno {
+    /// Not an error of any file: the answer, or the rest of a body, was lost on its way between nodes and is to be asked
+    /// for again, elsewhere. Never told to a program. Linux calls the number `ENOLINK`; no backing file system has it.
+    pub const WAY_LOST: Self = Self(67);
+
     /// The positive number.
     #[must_use]
     pub fn number(self) -> i32 {
@@ -78,7 +82,7 @@ impl Errno {
     /// The errno of an I/O error; `EIO` for one that carries none.
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
-        error.raw_os_error().map_or(Self::EIO, Self::from)
+        error.raw_os_error().map(Self::from).filter(|errno| *errno != Self::WAY_LOST).unwrap_or(Self::EIO)
     }
 }
 

@@ -9,4 +9,6 @@ pub mod message;
 
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
 pub use listing::{Listing, ListingBuilder, ListingEntry};
-pub use message::{Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, Request, WireError};
+pub use message::{
+    Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, RefreshStep, Request, WireError,
+};

@@ -104,6 +104,8 @@ pub enum Request {
     Listing {
         /// The directory.
         dir: ViewPath,
+        /// Up to which refresh the asking node has forgotten (see `Request::Refresh`).
+        epoch: u64,
     },
     /// The attributes of one page of a listing that came without them. Answer: `Entries`, one a name.
     Page {
@@ -115,6 +117,8 @@ pub enum Request {
         page: u32,
         /// The names of the page, `limits::ATTRIBUTES_PAGE_NAMES` at most.
         names: Vec<Name>,
+        /// As of `Listing`.
+        epoch: u64,
     },
     /// One name in a directory that cannot be listed. Answer: `Entries` with one record.
     Lookup {
@@ -122,6 +126,8 @@ pub enum Request {
         dir: ViewPath,
         /// The name.
         name: Name,
+        /// As of `Listing`.
+        epoch: u64,
     },
     /// One chunk of a file. Answer: `Body`; body: the bytes. `ESTALE` when the file is no longer that generation.
     Chunk {
@@ -163,9 +169,63 @@ pub enum Request {
     Status,
     /// Ends this node's daemon after its children's. Answer: `Text`, a JSON array of the ranks that ended.
     Shutdown,
+    /// Whether this node is there; answered at once, whatever else is under way. Answer: `Alive`.
+    Ping {
+        /// As of `Listing`.
+        epoch: u64,
+    },
+    /// One step of a refresh, for this node and, recursively, its children. Answer: `Text`, a JSON array of the ranks
+    /// that took it.
+    Refresh {
+        /// Number of the refresh, one more than that of the last.
+        epoch: u64,
+        /// Which step.
+        step: RefreshStep,
+        /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
+        paths: Vec<ViewPath>,
+    },
+}
+
+/// The steps of a refresh; each is taken by all nodes before the next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum RefreshStep {
+    /// The kernel is told to forget, and what it is told from now on holds for this one answer.
+    Quiet,
+    /// What is known is forgotten, and who asks for it waits.
+    Hold,
+    /// It is asked for anew.
+    Release,
 }
 
 impl Request {
+    /// The same request, asked by a node that has forgotten up to this refresh.
+    #[must_use]
+    pub fn in_epoch(mut self, now: u64) -> Self {
+        match &mut self {
+            Self::Listing { epoch, .. }
+            | Self::Page { epoch, .. }
+            | Self::Lookup { epoch, .. }
+            | Self::Ping { epoch } => {
+                *epoch = now;
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// Up to which refresh the asking node has forgotten; `None` where it does not matter, because the request names
+    /// the version of what it asks for.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        match self {
+            Self::Listing { epoch, .. }
+            | Self::Page { epoch, .. }
+            | Self::Lookup { epoch, .. }
+            | Self::Ping { epoch } => Some(*epoch),
+            _ => None,
+        }
+    }
+
     /// A short word for logs and counters.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -180,6 +240,8 @@ impl Request {
             Self::Explain { .. } => "explain",
             Self::Status => "status",
             Self::Shutdown => "shutdown",
+            Self::Ping { .. } => "ping",
+            Self::Refresh { .. } => "refresh",
         }
     }
 }
@@ -208,6 +270,16 @@ pub enum Outcome {
     Text,
     /// It failed, by this error of the backing file system or of the way there.
     Failed(Errno),
+    /// The node is there.
+    Alive {
+        /// Up to which refresh it has forgotten.
+        epoch: u64,
+    },
+    /// The asking node has not heard of a refresh, and is told nothing before it has.
+    Fenced {
+        /// Up to which refresh the answering node has forgotten.
+        epoch: u64,
+    },
 }
 
 /// An answer's message.
@@ -290,6 +362,7 @@ impl Checked for TimedRequest {
             Request::Page { names, .. } => (1..=limits::ATTRIBUTES_PAGE_NAMES).contains(&names.len()),
             Request::Bundle { files, .. } => is_bundle_within_limits(files),
             Request::Probe { payload_bytes } => *payload_bytes <= PROBE_BYTES_MAX,
+            Request::Refresh { paths, .. } => (1..=limits::REFRESH_PATHS_MAX).contains(&paths.len()),
             _ => true,
         }
     }
@@ -341,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_outside_is_refused_in_decoding() {
-        let good = encode(&Request::Listing { dir: ViewPath::new(b"aa/b").unwrap() });
+        let good = encode(&Request::Listing { dir: ViewPath::new(b"aa/b").unwrap(), epoch: 0 });
         let at = good.windows(4).position(|window| window == b"aa/b").unwrap();
         let mut bad = encode(&9u32);
         bad.extend_from_slice(&good);
@@ -365,6 +438,7 @@ mod tests {
             generation: Generation::default(),
             page: u32::MAX,
             names: vec![Name::new(&[0xff; limits::NAME_BYTES_MAX]).unwrap(); limits::ATTRIBUTES_PAGE_NAMES],
+            epoch: u64::MAX,
         };
         assert!(encode(&TimedRequest { remaining_ms: u32::MAX, request: page }).len() <= limits::HEAD_BYTES_MAX);
     }

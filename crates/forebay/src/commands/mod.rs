@@ -9,6 +9,8 @@ mod explain;
 mod manual;
 mod node;
 mod node_background;
+mod paths;
+mod refresh;
 mod selection;
 mod status;
 mod up;
@@ -25,6 +27,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(arguments) => status::run(arguments),
         Command::Down(arguments) => down::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
+        Command::Refresh(arguments) => refresh::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),

@@ -106,7 +106,7 @@ fn overlay(service: &Service, counters: &forebay_node::Counters) -> Value {
         "bytes_sent": sent.bytes_sent, "bytes_received": sent.bytes_received, "connections": sent.connections,
         "refused": sent.refused, "corrupt_frames": sent.corrupt_frames,
         "checksum_failures": sent.checksum_failures, "timed_out": counters.timed_out,
-        "reparented": 0, "hedged": 0,
+        "reparented": counters.reparented, "hedged": counters.hedged,
     })
 }
 

@@ -18,6 +18,7 @@ mod kernel;
 mod metrics;
 mod notify;
 mod peers;
+mod refresh;
 mod service;
 mod waiting;
 
@@ -77,7 +78,7 @@ async fn run_in_runtime(mut options: DaemonOptions) -> anyhow::Result<()> {
     let session = start_session(&options, &service, &mount)?;
     service.set_session(Arc::clone(&session));
 
-    let ticker = tokio::spawn(service::give_up_late_questions(Arc::clone(&service)));
+    let ticker = tokio::spawn(service::tell_the_time(Arc::clone(&service)));
     let metrics = tokio::spawn(metrics::write_regularly(
         Arc::clone(&service),
         options.metrics_file.clone(),

@@ -4,6 +4,7 @@
 //! waiting replies (they are locked second, always), so that no answer can come before its place is made.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,19 +16,24 @@ use forebay_node::{Effect, KernelTicket, Options, PeerTicket, ReadPath};
 use forebay_overlay::Forest;
 use forebay_store::{Store, StoreOptions};
 use forebay_transport::{Endpoint, Replier};
-use forebay_types::Time;
+use forebay_types::{Errno, Time, limits};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::entry::FOR_EVER;
 use super::waiting::Parked;
 use crate::options::DaemonOptions;
 
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
 const POOL_PIECES: usize = 32;
 
-/// How often late questions are looked for. Deadlines are seconds; a quarter of a second is close enough.
-const TICK: Duration = Duration::from_millis(250);
+/// How often it is looked for what depends on time.
+const TICK: Duration = limits::WAYS_CHECK_INTERVAL;
+
+/// How long after its deadline a request is answered by the shell: the core, which does it in time, knows nothing of those
+/// whose bytes were on their way already.
+const DEADLINE_GRACE: Duration = Duration::from_millis(500);
 
 /// The chunk handle of the daemon's core.
 pub(super) type Core = ReadPath<Arc<Body>>;
@@ -50,6 +56,10 @@ pub(super) struct Service {
     kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
     fetches: Mutex<HashMap<CallId, AbortHandle>>,
+    /// A refresh is under way: the kernel may not remember what it is told.
+    pub quiet: AtomicBool,
+    /// Held by whoever leads a refresh.
+    pub refreshing: tokio::sync::Mutex<()>,
     end: Notify,
 }
 
@@ -80,6 +90,8 @@ impl Service {
             kernel_replies: Mutex::default(),
             peer_replies: Mutex::default(),
             fetches: Mutex::default(),
+            quiet: AtomicBool::new(false),
+            refreshing: tokio::sync::Mutex::default(),
             end: Notify::new(),
         });
         if is_root {
@@ -139,6 +151,11 @@ impl Service {
         self.session.get()
     }
 
+    /// How long the kernel may believe what it is told now.
+    pub fn ttl(&self) -> Duration {
+        if self.quiet.load(Ordering::SeqCst) { Duration::ZERO } else { FOR_EVER }
+    }
+
     /// The core's time now.
     pub fn now(&self) -> Time {
         Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
@@ -160,6 +177,19 @@ impl Service {
 
     pub fn take_kernel(&self, ticket: KernelTicket) -> Option<Parked> {
         lock(&self.kernel_replies).remove(&ticket)
+    }
+
+    /// Answers the requests whose time has been over for a while.
+    fn give_up_late_replies(&self, now: Time) {
+        let mut replies = lock(&self.kernel_replies);
+        let late: Vec<KernelTicket> = replies
+            .iter()
+            .filter(|(_, parked)| parked.deadline.after(DEADLINE_GRACE) <= now)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        let late: Vec<Parked> = late.iter().filter_map(|ticket| replies.remove(ticket)).collect();
+        drop(replies);
+        late.into_iter().for_each(|parked| parked.reply.error(Errno::ETIMEDOUT));
     }
 
     /// Makes a place for a peer's reply. Called with the core locked.
@@ -209,13 +239,14 @@ impl Service {
     }
 }
 
-/// Gives up questions whose time is over, for as long as the daemon runs.
-pub(super) async fn give_up_late_questions(service: Arc<Service>) {
+/// Tells the core the time, and gives up what is late, for as long as the daemon runs.
+pub(super) async fn tell_the_time(service: Arc<Service>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let now = service.now();
+        service.give_up_late_replies(now);
         if service.core().poll_timeout().is_some_and(|deadline| deadline <= now) {
             service.with_core(|core| core.handle_timeout(now));
         }

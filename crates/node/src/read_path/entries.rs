@@ -58,7 +58,7 @@ impl<B: Clone> ReadPath<B> {
                 known.listing = Some(listing.clone());
                 Ok(listing)
             }
-            _ => Err(Box::new((key, Request::Listing { dir: dir.clone() }))),
+            _ => Err(Box::new((key, Request::Listing { dir: dir.clone(), epoch: 0 }))),
         }
     }
 
@@ -72,7 +72,7 @@ impl<B: Clone> ReadPath<B> {
         let first = page * limits::ATTRIBUTES_PAGE_NAMES;
         let end = (first + limits::ATTRIBUTES_PAGE_NAMES).min(listing.len());
         let names = (first..end).filter_map(|index| Name::new(listing.entry(index).name).ok()).collect();
-        Search::Wants(key, Request::Page { dir: dir.clone(), generation, page: page as u32, names })
+        Search::Wants(key, Request::Page { dir: dir.clone(), generation, page: page as u32, names, epoch: 0 })
     }
 
     fn search_unlistable(&mut self, dir: &ViewPath, name: &[u8], known: &Known) -> Search {
@@ -82,7 +82,7 @@ impl<B: Clone> ReadPath<B> {
         let key = Key::Name { dir: dir.clone(), name: name.clone() };
         match self.entries_of(&key, known) {
             Some(records) => found_at(&records, 0),
-            None => Search::Wants(key, Request::Lookup { dir: dir.clone(), name }),
+            None => Search::Wants(key, Request::Lookup { dir: dir.clone(), name, epoch: 0 }),
         }
     }
 

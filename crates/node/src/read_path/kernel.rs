@@ -35,8 +35,9 @@ impl<B: Clone> ReadPath<B> {
         ticket: KernelTicket,
         request: KernelRequest,
     ) -> Option<KernelAnswer<B>> {
+        self.ways.now = now;
         match request {
-            KernelRequest::Read { inode, extent } => self.read(now, ticket, inode, extent),
+            KernelRequest::Read { inode, extent } => self.read(now.after(self.options.deadline), ticket, inode, extent),
             _ => match self.operation_of(request) {
                 Ok(operation) => self.attempt(now, ticket, operation, Known::default()),
                 Err(errno) => Some(KernelAnswer::Failed(errno)),
