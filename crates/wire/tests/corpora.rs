@@ -85,7 +85,7 @@ fn each_request_of_the_corpus_is_what_its_name_says() {
             found += 1;
         }
     }
-    assert_eq!(found, 10, "one of each");
+    assert_eq!(found, 12, "one of each");
 }
 
 #[test]
