@@ -80,8 +80,9 @@ pub struct UpArguments {
 #[derive(Args, Debug)]
 #[command(after_help = format!(
     "Prints one line on standard output when its view answers, and ends on SIGTERM, SIGINT and `forebay down`.\n\n\
-     Examples:\n  forebay node --hostfile hosts --rank 0 --job test --view /tmp/view0\n  \
-     srun --ntasks-per-node=1 forebay node --hostfile hosts\n\n{SOURCES}"))]
+     Examples:\n  (umask 077; head -c 32 /dev/urandom > key)\n  \
+     forebay node --hostfile hosts --key key --rank 0 --job test --view /tmp/view0\n  \
+     srun --ntasks-per-node=1 forebay node --hostfile hosts --key key\n\n{SOURCES}"))]
 pub struct NodeArguments {
     /// Index of this node in the list of nodes, from 0 [default: found by this host's name]
     #[arg(long, value_name = "I")]
@@ -89,6 +90,9 @@ pub struct NodeArguments {
     /// Write the log to this file [default: standard error]
     #[arg(long, value_name = "FILE", help_heading = "Logs and metrics")]
     pub log_file: Option<PathBuf>,
+    /// The job's key: the same 32 random bytes for all nodes, in a file that only you may read
+    #[arg(long, value_name = "FILE", help_heading = "Nodes")]
+    pub key: Option<PathBuf>,
     /// What `up` decided, as a file or - for standard input.
     #[arg(long, value_name = "FILE", hide = true)]
     pub order: Option<PathBuf>,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_launch::NodeAddress;
+use forebay_transport::Security;
 use forebay_types::NodeRank;
 
 /// The options of one daemon.
@@ -18,6 +19,8 @@ pub struct DaemonOptions {
     pub nodes: Vec<NodeAddress>,
     /// The socket to serve peers on, when the launcher bound it; else the node's port on `bind`.
     pub listener: Option<TcpListener>,
+    /// How connections to other nodes are protected.
+    pub security: Security,
     /// The address to listen on.
     pub bind: IpAddr,
     /// The mount point: an existing, empty directory.

@@ -107,12 +107,29 @@ pub const WRITE_FRAMES_MAX: usize = 32;
 /// children holds 8 MiB of them). Bodies are read past it, into their own buffers.
 pub const READ_BUFFER_BYTES: usize = 8 << 10;
 
-/// A first frame's message, bytes: a `Hello` with the longest job name and authentication.
-pub const HELLO_BYTES_MAX: usize = 5 << 10;
+/// A handshake's message, bytes: a `Hello` with the longest job name is 150. A stranger is read no further.
+pub const HELLO_BYTES_MAX: usize = 512;
 
 /// Connections that have not shaken hands yet. A whole fan-out that starts at once comes through in some rounds, and
-/// strangers cost 256 descriptors and 2 MiB at most; further ones wait in the kernel's backlog.
+/// strangers cost 256 descriptors and 2 MiB at most. One more takes the place of the oldest from the address that has
+/// the most, so that a flood keeps out itself and not the job's own nodes.
 pub const STRANGERS_MAX: usize = 256;
+
+/// Connections that may wait in the kernel to be accepted. A wave of children, or a flood, waits there for milliseconds;
+/// one that finds no room comes again after a second.
+pub const BACKLOG_CONNECTIONS: i32 = 4096;
+
+/// Frames that one key may protect in one direction; then the connection ends, and the next call makes a new one with
+/// new keys. 2^32 frames of 128 KiB are 512 TiB, for which AES-GCM still leaves an attacker a chance below 2^-38 (with
+/// q blocks q^2 / 2^129), and a counter of 64 bits never comes near its end.
+pub const FRAMES_PER_KEY_MAX: u64 = 1 << 32;
+
+/// How long a peer may take for one write of `BULK_WRITE_BYTES`: 300 kbit/s. A slower one counts as lost, so that bodies
+/// are not held for it.
+pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long after a request's own deadline its answer is still sent: the peer gave up before, if its clock runs as ours.
+pub const ANSWER_GRACE: Duration = Duration::from_secs(2);
 
 /// Addresses of refused strangers that are remembered, so that each is reported once.
 pub const STRANGERS_REPORTED_MAX: usize = 1024;

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Version of the protocol; daemons of one job are of one build, so any difference is refused.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
-/// First bytes of a `Hello`: tells a stranger's connection from a daemon's.
+/// First bytes of a `Greeting`: tells a stranger's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";
 
 /// What is wrong with bytes that a peer sent. The connection they came on is closed; no state changed.
@@ -19,6 +19,9 @@ pub enum WireError {
     /// A frame's fixed head.
     #[error("corrupt frame: {0}")]
     Frame(&'static str),
+    /// A frame whose tag is not that of this place on this connection.
+    #[error("a frame that was altered, repeated, left out or made up")]
+    Forged,
     /// A message within a frame.
     #[error("corrupt message")]
     Message,
@@ -37,13 +40,51 @@ pub enum Class {
     Bulk,
 }
 
-/// What each side says first on a connection.
+/// How the daemons of a job protect their connections. All have the same level: a connection whose sides differ is
+/// refused, so that nobody can talk a node into less.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Level {
+    /// No key: whoever reaches the port and knows the job's name is let in.
+    Off,
+    /// Both sides prove that they hold the job's key; heads and messages are authenticated, bodies are not.
+    Auth,
+    /// As `Auth`, and everything after the first frame but the frames' heads is encrypted.
+    Seal,
+}
+
+impl Level {
+    /// Its name on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Auth => "auth",
+            Self::Seal => "seal",
+        }
+    }
+}
+
+/// Bytes of the random number in a `Greeting`.
+pub const NONCE_BYTES: usize = 32;
+
+/// What each side says first on a connection: nothing about the job, and what makes this connection's keys unlike any
+/// other's. The magic and the version stay first in every version of the protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Hello {
+pub struct Greeting {
     /// `MAGIC`.
     pub magic: [u8; 8],
     /// `PROTOCOL_VERSION`.
     pub version: u16,
+    /// How the speaker protects its connections.
+    pub level: Level,
+    /// A random number, new for each connection.
+    pub nonce: [u8; NONCE_BYTES],
+}
+
+/// What each side says next: who it is and whom it means. Encrypted unless the level is `Off`; that it can be decrypted
+/// is the proof that the speaker holds the key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
     /// Which job; connections of another are refused.
     pub job: String,
     /// Who speaks.
@@ -54,8 +95,6 @@ pub struct Hello {
     pub class: Class,
     /// Ties a control and a bulk connection of one peer together.
     pub session: u64,
-    /// Place for admission: a challenge or its answer. Empty while no job key is set.
-    pub authentication: Vec<u8>,
 }
 
 /// What a node asks its parent, or the node that stands in for it.
@@ -302,15 +341,18 @@ pub trait Checked {
 /// Longest job name, bytes.
 pub const JOB_BYTES_MAX: usize = 128;
 
-/// Longest authentication field, bytes (a MUNGE credential is some 200, a Noise message 100).
-pub const AUTHENTICATION_BYTES_MAX: usize = 4096;
-
 /// Largest probe, bytes.
 pub const PROBE_BYTES_MAX: u32 = 4 << 20;
 
+impl Checked for Greeting {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
 impl Checked for Hello {
     fn is_within_limits(&self) -> bool {
-        self.job.len() <= JOB_BYTES_MAX && self.authentication.len() <= AUTHENTICATION_BYTES_MAX
+        self.job.len() <= JOB_BYTES_MAX
     }
 }
 
@@ -425,6 +467,7 @@ mod tests {
     proptest! {
         #[test]
         fn decoding_any_bytes_ends(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = decode::<Greeting>(&bytes);
             let _ = decode::<Hello>(&bytes);
             let _ = decode::<TimedRequest>(&bytes);
             let _ = decode::<Answer>(&bytes);

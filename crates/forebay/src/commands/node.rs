@@ -11,8 +11,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout};
-use forebay_types::{NodeRank, ViewPath, limits};
+use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
+use forebay_transport::Security;
+use forebay_types::{JobKey, NodeRank, ViewPath, limits};
+use forebay_wire::Level;
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
@@ -62,6 +64,7 @@ struct Plan {
     nodes: Vec<NodeAddress>,
     view_layout: ViewLayout,
     settings: Settings,
+    security: Security,
     directory: PathBuf,
     log_file: Option<PathBuf>,
     has_listener: bool,
@@ -70,13 +73,15 @@ struct Plan {
 fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let wanted = arguments.rank;
     let (given, log_file, has_listener) = (arguments.given.0, arguments.log_file, arguments.listen_stdin);
+    let key = arguments.key.map(|path| read_key(&path)).transpose()?;
     if let Some(path) = arguments.order {
         let order = Order::read(&path)?;
         let settings = Effective::ordered(&order.settings, given)?.settings()?;
         let rank = own_rank(wanted, &order.nodes)?;
+        let security = security(settings.security, key.or(order.key()?))?;
         let Order { job, job_directory: directory, nodes, view_layout, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan { job, rank, nodes, view_layout, settings, directory, log_file, has_listener });
+        return Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener });
     }
     let effective = Effective::merge(given, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
@@ -86,10 +91,21 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         None => bail!("no list of nodes: give --hostfile FILE (- for standard input)"),
     };
     let rank = own_rank(wanted, &nodes)?;
+    let security = security(settings.security, key)?;
     // The last base is the same on every host.
     let base = jobs::job_bases(settings.directory.as_deref()).pop();
     let directory = base.context("there is no place for the job's directory")?.join(&job);
-    Ok(Plan { job, rank, nodes, view_layout: ViewLayout::ByHost, settings, directory, log_file, has_listener })
+    let view_layout = ViewLayout::ByHost;
+    Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener })
+}
+
+fn security(level: Level, key: Option<JobKey>) -> anyhow::Result<Security> {
+    let need = || key.context("no key: give --key FILE, the same for all nodes, or --security off");
+    Ok(match level {
+        Level::Off => Security::Off,
+        Level::Auth => Security::Auth(need()?),
+        Level::Seal => Security::Seal(need()?),
+    })
 }
 
 /// The rank that was given, else that of the one node that has this host's name.
@@ -183,6 +199,7 @@ impl Plan {
             job: self.job,
             rank: self.rank,
             listener,
+            security: self.security,
             bind,
             view,
             exports,

@@ -44,6 +44,8 @@ async fn ask_peer(service: &Arc<Service>, call: CallId, to: NodeRank, request: R
             answer(service, call, answered);
         }
         Err(error @ (CallError::TimedOut { .. } | CallError::ShutDown)) => fail(service, call, error.errno()),
+        // It is there, and its other answers may be whole: this one is to be asked for again, elsewhere.
+        Err(CallError::BadChecksum { .. }) => fail(service, call, Errno::WAY_LOST),
         Err(error) => {
             // Once for a node, not for each of its questions.
             if !service.core().suspects().contains(&to) {

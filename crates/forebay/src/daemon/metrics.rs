@@ -17,7 +17,10 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub(super) fn job(service: &Service) -> Value {
     let options = &service.options;
     let exports: Vec<_> = options.exports.iter().map(|export| export.to_string_lossy()).collect();
-    json!({"name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out, "exports": exports})
+    json!({
+        "name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out, "exports": exports,
+        "security": options.security.level().word(),
+    })
 }
 
 /// This node's object in `status --json`.
@@ -105,7 +108,8 @@ fn overlay(service: &Service, counters: &forebay_node::Counters) -> Value {
     json!({
         "requests_sent": sent.requests_sent, "requests_served": sent.requests_served, "coalesced": counters.coalesced,
         "bytes_sent": sent.bytes_sent, "bytes_received": sent.bytes_received, "connections": sent.connections,
-        "refused": sent.refused, "corrupt_frames": sent.corrupt_frames, "timed_out": counters.timed_out,
+        "refused": sent.refused, "corrupt_frames": sent.corrupt_frames,
+        "checksum_failures": sent.checksum_failures, "timed_out": counters.timed_out,
         "reparented": counters.reparented, "hedged": counters.hedged,
     })
 }

@@ -145,7 +145,8 @@ fn listen(options: &DaemonOptions) -> anyhow::Result<TcpListener> {
 fn endpoint_options(options: &DaemonOptions, service: &Service) -> EndpointOptions {
     let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
-    EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone())
+    let security = options.security.clone();
+    EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone(), security)
 }
 
 fn mount_options(options: &DaemonOptions) -> MountOptions {
