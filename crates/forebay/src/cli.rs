@@ -96,6 +96,9 @@ pub struct NodeArguments {
     /// Run in a session of its own, so that no terminal ends the daemon.
     #[arg(long, hide = true)]
     pub session: bool,
+    /// Be the daemon of a keeper, whose link is the standard input; its value is for who looks at the processes.
+    #[arg(long, hide = true, value_name = "JOB/RANK")]
+    pub kept: Option<String>,
     /// Return when the daemon is ready and leave it running.
     #[arg(long, hide = true, requires = "order")]
     pub background: bool,

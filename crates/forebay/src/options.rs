@@ -1,14 +1,15 @@
 //! What a daemon is told when it starts: everything is decided, nothing is looked up any more.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_launch::NodeAddress;
 use forebay_types::NodeRank;
+use serde::{Deserialize, Serialize};
 
 /// The options of one daemon.
-#[derive(Debug)]
+#[derive(Serialize, Deserialize, Debug)]
 pub struct DaemonOptions {
     /// The job's name; peers of another are refused.
     pub job: String,
@@ -16,9 +17,7 @@ pub struct DaemonOptions {
     pub rank: NodeRank,
     /// All nodes of the job.
     pub nodes: Vec<NodeAddress>,
-    /// The socket to serve peers on, when the launcher bound it; else the node's port on `bind`.
-    pub listener: Option<TcpListener>,
-    /// The address to listen on.
+    /// The address to listen on, unless the launcher did.
     pub bind: IpAddr,
     /// The mount point: an existing, empty directory.
     pub view: PathBuf,
@@ -52,4 +51,21 @@ pub struct DaemonOptions {
     pub allow_other: bool,
     /// How far the kernel may read ahead, bytes.
     pub read_ahead_bytes: u32,
+    /// Whether the kernel is asked for the requests in flight when a daemon goes on where another died; else they are
+    /// kept in memory.
+    pub resend: bool,
+    /// What this daemon is to its keeper.
+    #[serde(skip)]
+    pub kept: Kept,
+}
+
+/// A daemon's place in the life of its node.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Kept {
+    /// The keeper's process.
+    pub keeper_pid: u32,
+    /// How many daemons of the node died before this one.
+    pub restarts: u32,
+    /// How many were replaced in order.
+    pub replaced: u32,
 }

@@ -6,6 +6,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use rustix::io::Errno as OsErrno;
@@ -13,6 +14,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi::OutHeader;
 use crate::counts::MessageCounts;
+use crate::kept_requests::KeptRequests;
 
 /// Parts of one write; the kernel's `UIO_MAXIOV`.
 const PARTS_MAX: usize = 1024;
@@ -21,6 +23,12 @@ const PARTS_MAX: usize = 1024;
 pub(crate) struct Device {
     descriptor: Arc<OwnedFd>,
     pub(crate) counts: MessageCounts,
+    /// Requests in flight, where a next daemon must find them.
+    pub(crate) kept: Option<KeptRequests>,
+    /// What is not answered yet is left to the next daemon.
+    left: AtomicBool,
+    /// Requests that wait for their answer.
+    pub(crate) in_flight: AtomicUsize,
 }
 
 /// What came of one read.
@@ -34,8 +42,18 @@ pub(crate) enum Received {
 }
 
 impl Device {
-    pub(crate) fn new(descriptor: Arc<OwnedFd>) -> Self {
-        Self { descriptor, counts: MessageCounts::default() }
+    pub(crate) fn new(descriptor: Arc<OwnedFd>, kept: Option<KeptRequests>) -> Self {
+        let (left, in_flight) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Self { descriptor, counts: MessageCounts::default(), kept, left, in_flight }
+    }
+
+    /// Answers nothing from now on.
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
     }
 
     /// Waits for the next request.

@@ -9,6 +9,7 @@ mod explain;
 mod manual;
 mod node;
 mod node_background;
+mod node_kept;
 mod selection;
 mod status;
 mod up;
