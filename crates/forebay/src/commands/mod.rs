@@ -10,6 +10,7 @@ mod manual;
 mod node;
 mod node_background;
 mod node_kept;
+mod replace;
 mod selection;
 mod status;
 mod up;
