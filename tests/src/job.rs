@@ -275,6 +275,16 @@ impl Job {
     pub fn up(sandbox: Sandbox, arguments: &[&OsStr]) -> Self {
         let started = sandbox.up(arguments);
         assert!(started.status.success(), "up ended with {}: {}", started.status, started.stderr);
+        Self::of(sandbox)
+    }
+
+    /// The job of a sandbox, which is up.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[must_use]
+    #[track_caller]
+    pub fn of(sandbox: Sandbox) -> Self {
         let mut job = Self { sandbox, views: vec![], pids: vec![], keepers: vec![], down: false };
         let status = job.status();
         let nodes = status["nodes"].as_array().expect("status has nodes");

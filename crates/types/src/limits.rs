@@ -160,7 +160,7 @@ pub const RESTARTS_WINDOW: Duration = Duration::from_secs(60);
 
 /// Deaths within `RESTARTS_WINDOW` that are followed by a start at once; a daemon that dies as often has a defect that
 /// the next one meets too.
-pub const RESTARTS_AT_ONCE: usize = 20;
+pub const RESTARTS_AT_ONCE: usize = 60;
 
 /// How long a keeper waits before it starts one more daemon after that.
 pub const RESTARTS_PAUSE: Duration = Duration::from_millis(500);
