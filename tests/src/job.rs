@@ -441,7 +441,8 @@ fn number(pid: &Value) -> u32 {
     pid.as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a node has a pid")
 }
 
-fn kill(pid: u32) {
+/// Kills a process.
+pub fn kill(pid: u32) {
     send(pid, Signal::KILL);
 }
 

@@ -98,7 +98,7 @@ pub enum MountError {
     },
 }
 
-/// A mount that was made by this process. Dropping it unmounts.
+/// A mount. Dropping it unmounts, unless another process made it.
 #[derive(Debug)]
 pub struct Mount {
     dir: PathBuf,
@@ -284,6 +284,9 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        if self.how == How::Adopted {
+            return;
+        }
         if let Err(failed) = self.unmount_once() {
             tracing::warn!(%failed, "a mount was left behind");
         }

@@ -63,8 +63,9 @@ pub fn keep(
     };
     // It prepares while everything else is made ready for it.
     let daemon = launch.start(&Restarts::default(), 0)?;
-    let asking = Asking::listen(&directory.keeper_socket(plan.options.rank))?;
     let held = Held::take(&plan.options, listener)?;
+    // After the control socket, which tells whether the node runs already.
+    let asking = Asking::listen(&directory.keeper_socket(plan.options.rank))?;
     let mut keeper = Keeper {
         launch,
         held,
@@ -156,7 +157,9 @@ impl Keeper {
             if self.is_ending && self.current.is_none() {
                 return Ok(());
             }
-            self.on_time()?;
+            if let Some(outcome) = self.on_time() {
+                return outcome;
+            }
         }
     }
 
@@ -194,14 +197,18 @@ impl Keeper {
         daemons.chain(start).min()
     }
 
-    fn on_time(&mut self) -> anyhow::Result<()> {
+    /// Does what is due. What comes of the node, if it ends.
+    fn on_time(&mut self) -> Option<anyhow::Result<()>> {
         let now = Instant::now();
         [&mut self.current, &mut self.next].into_iter().flatten().for_each(|daemon| daemon.kill_if_late(now));
-        if self.start_at.is_some_and(|at| at <= now) {
-            self.start_at = None;
-            self.current = Some(self.launch.start(&self.restarts, self.replaced).context("no daemon can be started")?);
+        self.start_at.take_if(|at| *at <= now)?;
+        match self.launch.start(&self.restarts, self.replaced) {
+            Ok(daemon) => {
+                self.current = Some(daemon);
+                None
+            }
+            Err(error) => self.on_death(false, &format!("{error:#}")),
         }
-        Ok(())
     }
 
     fn on_signal(&mut self, signals: &Signals) {
