@@ -1,13 +1,19 @@
 //! Daemons that are killed under readers: no error, no wrong byte.
 
+use std::path::Path;
 use std::time::Duration;
 
-use forebay_tests::require;
+use forebay_tests::job::as_nobody;
+use forebay_tests::program::{run, wait_until};
+use forebay_tests::{Job, Sandbox, require};
 
-use crate::readers::{count, job};
+use crate::readers::{Files, count, job};
 
 /// The longest that a program may wait for a killed daemon's successor.
 const STALL_MAX: Duration = Duration::from_secs(3);
+
+/// How long all files may take to be read.
+const READ_MAX: Duration = Duration::from_secs(60);
 
 fn nobody_notices(nodes: u32, resend: &str) {
     let (job, files) = job(nodes, 2400, &["--resend", resend, "--fanout", "2"]);
@@ -45,6 +51,35 @@ fn a_leaf_dies_and_the_kernel_sends_again() {
 fn a_leaf_dies_and_requests_were_kept() {
     require!(Fuse, Root);
     nobody_notices(3, "false");
+}
+
+/// Mounted by fusermount3, in the name of a user who may not mount: the keeper's mount as well as the next daemon's.
+#[test]
+fn an_ordinary_users_daemon_dies() {
+    require!(Root, FuseForUsers, Command("setpriv"), Command("fusermount3"));
+    let sandbox = Sandbox::of_nobody();
+    let source = sandbox.source();
+    let _files = Files::build(&source, 2400);
+    let mut up = sandbox.command();
+    up.args(["up", "--job", &sandbox.name, "--export"]).arg(&source).arg("--view").arg(sandbox.view());
+    let _ = run(&mut up).good();
+    let job = Job::of(sandbox);
+    // Root may not enter the view of another, so the user's own program reads.
+    let mut reader = as_nobody(Path::new("diff"));
+    reader.arg("-r").arg(&source).arg(job.path(0, &source));
+    let mut reader = reader.spawn().unwrap();
+    for _ in 0..10 {
+        job.kill_daemon(0);
+    }
+    let mut status = None;
+    wait_until("all is read", READ_MAX, || {
+        status = reader.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    job.kill_keeper(0);
+    wait_until("nothing is left", STALL_MAX, || job.sandbox.left().is_empty());
+    job.forget();
 }
 
 /// A figure for docs/reliability.md, printed with `--nocapture`.

@@ -25,7 +25,9 @@ pub(crate) struct Device {
     pub(crate) counts: MessageCounts,
     /// Requests in flight, where a next daemon must find them.
     pub(crate) kept: Option<KeptRequests>,
-    /// What is not answered yet is left to the next daemon.
+    /// Another daemon takes over: it answers what this one could only fail.
+    handing_over: AtomicBool,
+    /// It answers everything that is not answered yet.
     left: AtomicBool,
     /// Requests that wait for their answer.
     pub(crate) in_flight: AtomicUsize,
@@ -43,8 +45,19 @@ pub(crate) enum Received {
 
 impl Device {
     pub(crate) fn new(descriptor: Arc<OwnedFd>, kept: Option<KeptRequests>) -> Self {
-        let (left, in_flight) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Self { descriptor, counts: MessageCounts::default(), kept, left, in_flight }
+        Self {
+            descriptor,
+            counts: MessageCounts::default(),
+            kept,
+            handing_over: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+        }
+    }
+
+    /// Sends no error from now on.
+    pub(crate) fn begin_to_hand_over(&self) {
+        self.handing_over.store(true, Ordering::SeqCst);
     }
 
     /// Answers nothing from now on.
@@ -52,8 +65,10 @@ impl Device {
         self.left.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_left(&self) -> bool {
-        self.left.load(Ordering::SeqCst)
+    /// Whether an answer is left to the next daemon: all of them, or this one because it is an error.
+    pub(crate) fn leaves(&self, is_error: bool) -> bool {
+        let flag = if is_error { &self.handing_over } else { &self.left };
+        flag.load(Ordering::SeqCst)
     }
 
     /// Waits for the next request.

@@ -155,7 +155,7 @@ impl Reply {
     }
 
     fn write(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
-        if self.device.is_left() {
+        if self.device.leaves(error != 0) {
             return;
         }
         self.write_to_kernel(error, fixed, parts);
@@ -186,7 +186,7 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if self.take_pending() && !self.device.is_left() {
+        if self.take_pending() && !self.device.leaves(true) {
             tracing::warn!(unique = self.unique, opcode = self.opcode, "a request was left unanswered: EIO");
             self.write(-Errno::EIO.number(), &[], &[]);
         }

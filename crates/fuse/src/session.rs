@@ -32,6 +32,9 @@ use crate::wake;
 /// How often a waiting reader is interrupted until it ends: an interruption just before it waits is lost.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(5);
 
+/// How often a session that is handed over looks whether all is answered.
+const DRAIN_POLL: Duration = Duration::from_millis(1);
+
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
     /// Answers `request` by `reply`, now or later. Called by several readers at once; while it runs, its reader takes
@@ -173,15 +176,17 @@ impl Session {
         *self.shared.running() == 0
     }
 
-    /// Requests taken that wait for their answer.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.shared.device.in_flight.load(Ordering::Relaxed)
-    }
-
-    /// Answers nothing from now on: what is in flight is left to the session that resumes. Stop it first.
-    pub fn leave(&self) {
-        self.shared.device.leave();
+    /// Takes no more requests, and waits `drain` at most until those taken are answered. What is not, and what could
+    /// only be answered by an error now, is left to the session that resumes.
+    pub fn hand_over(&self, drain: Duration) {
+        let device = &self.shared.device;
+        device.begin_to_hand_over();
+        self.stop();
+        let deadline = Instant::now() + drain;
+        while device.in_flight.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+            thread::sleep(DRAIN_POLL);
+        }
+        device.leave();
     }
 
     /// Ends the readers, each after the request it is handling. Unmount first: what is asked of a mount that nobody reads

@@ -1,14 +1,14 @@
 //! `up --replace`: a new daemon on every node of a running job, from the program that is on disk now.
 //!
-//! The keepers do it, all at once, and each answers when its view answers again: those of this host are asked here, those
-//! of other hosts by the same command there, through the remote shell that started them. No program sees more than a
+//! The keepers do it, and each answers when its view answers again: those of this host are asked here, one after the other
+//! and parents last, so that no daemon is left by its parent while it hands over; those of other hosts by the same command there, through the remote shell that started them. No program sees more than a
 //! pause, and a node whose new daemon does not get as far as standing by keeps its old one.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use forebay_launch::{JobDirectory, JobRecord};
 use forebay_types::{NodeRank, limits};
 use serde_json::json;
@@ -51,16 +51,8 @@ struct Outcome {
 
 impl Outcome {
     fn replace_here(&mut self, directory: &JobDirectory) {
-        let ranks = directory.record_ranks();
-        let answers: Vec<(NodeRank, anyhow::Result<Duration>)> = std::thread::scope(|scope| {
-            let asked: Vec<_> = ranks.iter().map(|rank| (*rank, scope.spawn(|| replace(directory, *rank)))).collect();
-            let joined = |thread: std::thread::ScopedJoinHandle<'_, anyhow::Result<Duration>>| {
-                thread.join().unwrap_or_else(|_| Err(anyhow!("the question was lost")))
-            };
-            asked.into_iter().map(|(rank, thread)| (rank, joined(thread))).collect()
-        });
-        for (rank, answer) in answers {
-            match answer {
+        for rank in directory.record_ranks().into_iter().rev() {
+            match replace(directory, rank) {
                 Ok(paused) => self.replaced.push((rank, paused)),
                 Err(error) => self.failed.push((rank, causes(&error).join(": "))),
             }
@@ -106,7 +98,7 @@ impl Outcome {
         if as_json {
             let nodes =
                 |(rank, paused): &(NodeRank, Duration)| json!({"rank": rank, "paused_us": paused.as_micros() as u64});
-            let mut replaced: Vec<_> = self.replaced.iter().map(nodes).collect();
+            let mut replaced: Vec<_> = self.replaced.iter().rev().map(nodes).collect();
             replaced.extend(self.replaced_elsewhere.iter().map(|rank| json!({"rank": rank})));
             let failed: Vec<_> = self.failed.iter().map(|(rank, why)| json!({"rank": rank, "why": why})).collect();
             let took_ms = took.as_millis() as u64;

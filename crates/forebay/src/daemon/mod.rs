@@ -24,7 +24,7 @@ mod service;
 mod waiting;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
@@ -41,9 +41,6 @@ use service::Service;
 
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
-
-/// How often a daemon that hands over looks whether all is answered.
-const DRAIN_POLL: Duration = Duration::from_millis(1);
 
 /// Runs the daemon until it is told to end, by its keeper or otherwise.
 ///
@@ -109,14 +106,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
 
 /// Takes no more requests and answers what is in flight; what is not answered in time is left to the next daemon.
 async fn hand_over(session: Arc<Session>, endpoint: &Endpoint) {
-    let drained = tokio::task::spawn_blocking(move || {
-        session.stop();
-        let deadline = Instant::now() + limits::HAND_OVER_DRAIN;
-        while session.in_flight() > 0 && Instant::now() < deadline {
-            std::thread::sleep(DRAIN_POLL);
-        }
-        session.leave();
-    });
+    let drained = tokio::task::spawn_blocking(move || session.hand_over(limits::HAND_OVER_DRAIN));
     if drained.await.is_err() {
         tracing::warn!("the readers of the kernel's requests did not end");
     }

@@ -145,6 +145,10 @@ fn slots_of(block: usize, slot_bytes: usize) -> impl DoubleEndedIterator<Item = 
 
 impl InodeLedger for Ledger {
     fn add(&mut self, inode: &KnownInode) -> Option<LedgerPlace> {
+        // First, and also where there is no room: no number is ever given twice.
+        if inode.id.0 >= self.memory.word(NEXT_AT) {
+            self.memory.set_word(NEXT_AT, inode.id.0 + 1);
+        }
         let path = inode.path.as_bytes();
         let slot = match self.slot((RECORD_HEAD_BYTES + path.len()).div_ceil(GRAIN_BYTES)) {
             Ok(slot) => slot,
@@ -165,9 +169,6 @@ impl InodeLedger for Ledger {
             to.copy_from_slice(&word.to_ne_bytes());
         }
         record[RECORD_HEAD_BYTES - 8..][..path.len()].copy_from_slice(path);
-        if inode.id.0 >= self.memory.word(NEXT_AT) {
-            self.memory.set_word(NEXT_AT, inode.id.0 + 1);
-        }
         self.memory.set_word(slot, inode.id.0);
         Some(LedgerPlace(slot as u64))
     }

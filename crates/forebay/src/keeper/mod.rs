@@ -54,6 +54,10 @@ pub fn keep(
 ) -> anyhow::Result<()> {
     // Before anything can be left behind: a signal from now on ends the node in order.
     let signals = Signals::block().context("catching signals")?;
+    // So that who looks at the processes, or ends them by name, can tell the two apart.
+    if let Err(errno) = rustix::thread::set_name(c"forebay-keeper") {
+        tracing::debug!(%errno, "the keeper has no name of its own");
+    }
     let name = format!("{}/{}", plan.options.job, plan.options.rank);
     let text = serde_json::to_vec(plan).context("the plan cannot be written down")?;
     let launch = Launch {
