@@ -69,3 +69,10 @@ pub struct Kept {
     /// How many were replaced in order.
     pub replaced: u32,
 }
+
+impl Kept {
+    /// Whether no daemon of the node was before this one.
+    pub fn is_first(&self) -> bool {
+        self.restarts == 0 && self.replaced == 0
+    }
+}

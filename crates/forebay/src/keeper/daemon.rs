@@ -54,6 +54,10 @@ pub struct Daemon {
     pub failure: Option<String>,
     /// When it is killed unless something has happened.
     pub deadline: Option<Instant>,
+    /// Whether it was.
+    pub was_late: bool,
+    /// It says nothing more.
+    is_silent: bool,
     is_reaped: bool,
 }
 
@@ -68,7 +72,17 @@ impl Daemon {
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a daemon")?;
         let deadline = Some(Instant::now() + limits::DAEMON_START_DEADLINE);
-        let daemon = Self { child, ended, link, state: State::Preparing, failure: None, deadline, is_reaped: false };
+        let daemon = Self {
+            child,
+            ended,
+            link,
+            state: State::Preparing,
+            failure: None,
+            deadline,
+            was_late: false,
+            is_silent: false,
+            is_reaped: false,
+        };
         let (restarts, replaced) = (orders.restarts, orders.replaced);
         let plan = ToDaemon::Plan { keeper_pid: std::process::id(), restarts, replaced, layout: LAYOUT };
         // One that died already is seen as any other that dies.
@@ -81,9 +95,9 @@ impl Daemon {
         Process::of(self.child.id())
     }
 
-    /// Readable when it says something.
-    pub fn link(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
+    /// Readable when it says something; `None` when it will not any more.
+    pub fn link(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_silent).then(|| self.link.as_fd())
     }
 
     /// Readable when it has ended.
@@ -91,14 +105,22 @@ impl Daemon {
         self.ended.as_fd()
     }
 
-    /// What it says; `None` when it says nothing more.
-    pub fn hear(&self) -> io::Result<Option<ToKeeper>> {
-        Ok(messages::receive(self.link())?.map(|(message, _)| message))
+    /// What it says; `None` when it says nothing more, and what it said could not be understood.
+    pub fn hear(&mut self) -> Option<ToKeeper> {
+        match messages::receive(self.link.as_fd()) {
+            Ok(Some((message, _))) => return Some(message),
+            Ok(None) => self.is_silent = true,
+            Err(error) => {
+                tracing::warn!(%error, "the daemon said something strange");
+                self.is_silent = error.kind() != io::ErrorKind::InvalidData;
+            }
+        }
+        None
     }
 
     /// Tells it something. One that cannot be told has died, which shows otherwise.
     pub fn tell(&self, message: &ToDaemon, descriptors: &[BorrowedFd<'_>]) {
-        if let Err(error) = messages::send(self.link(), message, descriptors) {
+        if let Err(error) = messages::send(self.link.as_fd(), message, descriptors) {
             tracing::debug!(%error, "the daemon was not told");
         }
     }
@@ -114,6 +136,7 @@ impl Daemon {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             tracing::warn!(pid = self.child.id(), state = ?self.state, "a daemon is killed: its time is over");
             self.deadline = None;
+            self.was_late = true;
             self.kill();
         }
     }

@@ -129,7 +129,13 @@ impl Link {
                     Ok(Some((ToDaemon::End, _))) => break Told::End,
                     Ok(Some(_)) => {}
                     Ok(None) => break Told::Orphaned,
-                    Err(error) => tracing::warn!(%error, "the keeper said something strange"),
+                    Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                        tracing::warn!(%error, "the keeper said something strange");
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "the link to the keeper is broken");
+                        break Told::Orphaned;
+                    }
                 }
             };
             // Nobody listens when the daemon ends for another reason.

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use forebay_launch::{JobDirectory, NodeRecord};
+use forebay_types::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
@@ -66,7 +67,9 @@ pub fn keep(
         name,
     };
     // It prepares while everything else is made ready for it.
-    let daemon = launch.start(&Restarts::default(), 0)?;
+    let mut daemon = launch.start(&Restarts::default(), 0)?;
+    // Whoever started the node knows how long it may take.
+    daemon.deadline = None;
     let held = Held::take(&plan.options, listener)?;
     // After the control socket, which tells whether the node runs already.
     let asking = Asking::listen(&directory.keeper_socket(plan.options.rank))?;
@@ -174,7 +177,9 @@ impl Keeper {
         for (daemon, says, ended) in
             [(&self.current, Source::Says, Source::Ended), (&self.next, Source::NextSays, Source::NextEnded)]
         {
-            sources.extend(daemon.iter().flat_map(|daemon| [(says, daemon.link()), (ended, daemon.ended())]));
+            let Some(daemon) = daemon else { continue };
+            sources.extend(daemon.link().map(|link| (says, link)));
+            sources.push((ended, daemon.ended()));
         }
         let mut polled: Vec<PollFd<'_>> =
             sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -185,13 +190,7 @@ impl Keeper {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno).context("waiting for the daemon"),
         }
-        let has_come = |polled: &PollFd<'_>| !polled.revents().is_empty();
-        // A link whose other end is gone says so for ever; the process itself ends soon.
-        let is_word = |source: &Source, polled: &PollFd<'_>| {
-            !matches!(source, Source::Says | Source::NextSays) || polled.revents().contains(PollFlags::IN)
-        };
-        let came =
-            sources.iter().zip(&polled).filter(|((source, _), polled)| has_come(polled) && is_word(source, polled));
+        let came = sources.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
         Ok(came.map(|((source, _), _)| *source).collect())
     }
 
@@ -243,14 +242,13 @@ impl Keeper {
     fn on_word(&mut self) {
         let Some(daemon) = &mut self.current else { return };
         match daemon.hear() {
-            Ok(Some(ToKeeper::StandingBy)) => {
+            Some(ToKeeper::StandingBy) => {
                 daemon.state = State::StandingBy;
                 self.begin();
             }
-            Ok(Some(ToKeeper::Ready)) => self.on_ready(),
-            Ok(Some(ToKeeper::Failed { message })) => daemon.failure = Some(message),
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the daemon said something strange"),
+            Some(ToKeeper::Ready) => self.on_ready(),
+            Some(ToKeeper::Failed { message }) => daemon.failure = Some(message),
+            None => {}
         }
     }
 
@@ -258,7 +256,7 @@ impl Keeper {
     fn begin(&mut self) {
         if let Some(daemon) = self.current.as_mut().filter(|_| !self.is_ending) {
             daemon.state = State::Begun;
-            daemon.deadline = Some(Instant::now() + forebay_types::limits::DAEMON_START_DEADLINE);
+            daemon.deadline = self.has_served.then(|| Instant::now() + limits::DAEMON_START_DEADLINE);
             daemon.tell(&ToDaemon::Begin(self.held.begin()), &self.held.descriptors());
         }
     }
@@ -287,7 +285,7 @@ impl Keeper {
     fn on_next_word(&mut self) {
         let Some(next) = &mut self.next else { return };
         match next.hear() {
-            Ok(Some(ToKeeper::StandingBy)) => {
+            Some(ToKeeper::StandingBy) => {
                 next.state = State::StandingBy;
                 next.deadline = None;
                 if let Some(daemon) = &mut self.current {
@@ -295,9 +293,8 @@ impl Keeper {
                     daemon.tell_to_end(&ToDaemon::HandOver);
                 }
             }
-            Ok(Some(ToKeeper::Failed { message })) => next.failure = Some(message),
-            Ok(Some(ToKeeper::Ready) | None) => {}
-            Err(error) => tracing::warn!(%error, "the new daemon said something strange"),
+            Some(ToKeeper::Failed { message }) => next.failure = Some(message),
+            Some(ToKeeper::Ready) | None => {}
         }
     }
 
@@ -327,7 +324,8 @@ impl Keeper {
         if !self.has_served {
             return Some(Err(anyhow!(how)));
         }
-        self.on_death(daemon.state == State::Serving, &how)
+        // One that took too long to start cost no processor time: what it waited for may come back.
+        self.on_death(daemon.state == State::Serving || daemon.was_late, &how)
     }
 
     /// The daemon that was to be replaced has handed over, or has died, which is as good.
