@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use forebay_tests::job::binary;
+use forebay_tests::job::{binary, send};
 use forebay_tests::program::copy_program;
 use forebay_tests::{Sandbox, require, tree};
+use rustix::process::Signal;
 
 use crate::ends::{exchange, job_of};
 use crate::readers::{count, job};
@@ -78,4 +79,17 @@ fn there_must_be_a_job() {
         "{}",
         refused.stderr
     );
+}
+
+#[test]
+fn a_daemon_that_hangs_is_replaced_too() {
+    require!(Fuse, Root);
+    let (job, files) = job(1, 50, &[]);
+    let before = job.daemon(0).unwrap();
+    send(before, Signal::STOP);
+    let _ = job.command("up", &["--replace".as_ref()]).good();
+    assert_ne!(job.daemon(0), Some(before));
+    assert_eq!((count(&job, 0, "replaced"), count(&job, 0, "restarts")), (1, 0), "as its daemon was told");
+    files.read_all(&job, 0, 0, |_| {});
+    job.down();
 }
