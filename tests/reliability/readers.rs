@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
 use forebay_tests::{Job, Sandbox, tree};
+use serde_json::Value;
 
 /// Readers at once, so that several requests are in flight when a daemon dies.
 const READERS: usize = 4;
@@ -95,7 +96,18 @@ pub fn job(nodes: u32, count: usize, options: &[&str]) -> (Job, Files) {
     (Job::up_local(sandbox, nodes, &source, options), files)
 }
 
-/// What the status says of a node.
+/// What the status says of a node, once others reach it.
 pub fn count(job: &Job, rank: usize, what: &str) -> u64 {
-    job.status()["nodes"][rank][what].as_u64().unwrap()
+    let mut found = None;
+    wait_until("the node is reached", PATIENCE, || {
+        found = status(job)["nodes"][rank][what].as_u64();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// The status, also of a job that answers only in part.
+fn status(job: &Job) -> Value {
+    let said = job.command("status", &["--json".as_ref()]);
+    serde_json::from_slice(&said.stdout).unwrap_or_default()
 }
