@@ -55,7 +55,8 @@ fn a_program_that_cannot_go_on_leaves_the_old_daemon_in_place() {
     let refused = job.command("up", &["--replace".as_ref()]);
     assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
     assert!(
-        refused.stderr.contains("those that run go on") && refused.stderr.contains("exit status: 3"),
+        refused.stderr.contains("those that run go on")
+            && refused.stderr.contains("the new daemon ended (exit status: 2)"),
         "{}",
         refused.stderr
     );

@@ -153,7 +153,7 @@ pub const KERNEL_READERS_STOP: Duration = Duration::from_secs(5);
 
 /// Daemons that a keeper starts within `RESTARTS_WINDOW` before it gives up: one that dies all the time is of no use,
 /// and programs must learn it within a minute.
-pub const RESTARTS_MAX: usize = 100;
+pub const RESTARTS_MAX: usize = 80;
 
 /// The time in which deaths of daemons are counted together.
 pub const RESTARTS_WINDOW: Duration = Duration::from_secs(60);

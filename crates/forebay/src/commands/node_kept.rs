@@ -1,5 +1,6 @@
 //! `node --kept`: the daemon, as its keeper starts it.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use forebay_launch::{JobDirectory, NodeRecord};
@@ -12,28 +13,38 @@ use crate::{leftovers, log};
 
 /// Runs the daemon whose keeper is behind standard input. Its exit status tells the keeper whether another is needed.
 pub fn run() -> ExitCode {
+    // It was executed by a descriptor, whose number would be its name.
+    if let Err(errno) = rustix::thread::set_name(c"forebay") {
+        tracing::debug!(%errno, "the daemon has no name");
+    }
     let link = match Link::from_stdin() {
         Ok(link) => link,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return refuse(&error),
     };
     match serve(&link) {
         Ok(Told::HandOver) => ExitCode::from(HANDED_OVER),
         Ok(Told::End | Told::Orphaned) => ExitCode::SUCCESS,
         Err(error) => {
-            let message = causes(&error).join(": ");
-            tracing::error!(%message, "the daemon failed");
-            link.failed(message);
-            ExitCode::FAILURE
+            link.failed(causes(&error).join(": "));
+            refuse(&error)
         }
     }
 }
 
+/// Says what is wrong where it is looked for: in the log, or on standard error if there is none yet.
+fn refuse(error: &anyhow::Error) -> ExitCode {
+    let message = causes(error).join(": ");
+    tracing::error!(message, "the daemon failed");
+    if !tracing::dispatcher::has_been_set() {
+        let _ = writeln!(std::io::stderr(), "forebay: {message}");
+    }
+    ExitCode::FAILURE
+}
+
 fn serve(link: &Link) -> anyhow::Result<Told> {
     let plan = link.plan()?;
-    log::start(plan.log_file.as_deref(), &plan.log_filter)?;
+    // A daemon that goes on must not fail for want of a log.
+    log::start(plan.log_file.as_deref(), &plan.log_filter).or_else(|_| log::start(None, &plan.log_filter))?;
     tracing::debug!(version = env!("CARGO_PKG_VERSION"), nodes_max = limits::NODES_MAX, "the log begins");
     raise_descriptor_limit();
     let (directory, rank) = (plan.options.job_directory.clone(), plan.options.rank);

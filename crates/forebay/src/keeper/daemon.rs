@@ -1,14 +1,16 @@
 //! The daemon as its keeper sees it: a child process, a link to it, and a time by which something must have happened.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use forebay_launch::Process;
 use forebay_types::limits;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::messages::{self, LAYOUT, ToDaemon, ToKeeper};
@@ -29,8 +31,8 @@ pub enum State {
 /// What a daemon is started with.
 #[derive(Debug)]
 pub struct Orders<'a> {
-    /// The program; whatever is there now.
-    pub program: &'a Path,
+    /// The program.
+    pub program: &'a Program,
     /// What `ps` shows: job and rank.
     pub name: &'a str,
     /// The plan.
@@ -39,6 +41,38 @@ pub struct Orders<'a> {
     pub restarts: u32,
     /// Replacements before.
     pub replaced: u32,
+}
+
+/// The program of a daemon: the file itself, so that a daemon that died is followed by one of the same build whatever has
+/// come to its place since, and without a look at a file system that may hang.
+#[derive(Debug)]
+pub struct Program {
+    path: PathBuf,
+    file: OwnedFd,
+}
+
+impl Program {
+    /// The one that runs now.
+    pub fn this() -> anyhow::Result<Self> {
+        let path = std::env::current_exe().context("cannot find this program")?;
+        Ok(Self { file: open_path(Path::new("/proc/self/exe"))?, path })
+    }
+
+    /// The one that is in its place now.
+    pub fn newest(&self) -> anyhow::Result<Self> {
+        Ok(Self { file: open_path(&self.path)?, path: self.path.clone() })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        command.arg0(&self.path);
+        command
+    }
+}
+
+fn open_path(path: &Path) -> anyhow::Result<OwnedFd> {
+    let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    opened.with_context(|| format!("cannot find the program {}", path.display()))
 }
 
 /// A running daemon. Dropped, it is killed.
@@ -65,10 +99,10 @@ impl Daemon {
     /// Starts one; it prepares and then waits for the mount.
     pub fn start(orders: &Orders<'_>) -> anyhow::Result<Self> {
         let (link, theirs) = messages::pair().context("cannot make a link to a daemon")?;
-        let mut command = Command::new(orders.program);
+        let mut command = orders.program.command();
         // The link is its standard input: the one descriptor that a child gets by number without unsafe code.
         command.args(["node", "--kept", orders.name]).stdin(theirs).stdout(Stdio::null());
-        let child = command.spawn().with_context(|| format!("cannot run {}", orders.program.display()))?;
+        let child = command.spawn().with_context(|| format!("cannot run {}", orders.program.path.display()))?;
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a daemon")?;
         let deadline = Some(Instant::now() + limits::DAEMON_START_DEADLINE);

@@ -20,7 +20,6 @@ mod signals;
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -37,7 +36,7 @@ pub use messages::HANDED_OVER;
 
 use crate::output::tell;
 use asking::Asking;
-use daemon::{Daemon, Orders, State};
+use daemon::{Daemon, Orders, Program, State};
 use held::Held;
 use messages::{ToDaemon, ToKeeper};
 use restarts::{Restarts, Verdict};
@@ -61,11 +60,8 @@ pub fn keep(
     }
     let name = format!("{}/{}", plan.options.job, plan.options.rank);
     let text = serde_json::to_vec(plan).context("the plan cannot be written down")?;
-    let launch = Launch {
-        program: std::env::current_exe().context("cannot find this program")?,
-        plan: messages::file_of(&text).context("no memory for the plan")?,
-        name,
-    };
+    let launch =
+        Launch { program: Program::this()?, plan: messages::file_of(&text).context("no memory for the plan")?, name };
     // It prepares while everything else is made ready for it.
     let mut daemon = launch.start(&Restarts::default(), 0)?;
     // Whoever started the node knows how long it may take.
@@ -82,6 +78,7 @@ pub fn keep(
         ready: ready_line(plan),
         current: Some(daemon),
         next: None,
+        next_program: None,
         restarts: Restarts::default(),
         replaced: 0,
         start_at: None,
@@ -98,14 +95,18 @@ pub fn keep(
 
 /// What every daemon is started with.
 struct Launch {
-    program: PathBuf,
+    program: Program,
     plan: OwnedFd,
     name: String,
 }
 
 impl Launch {
     fn start(&self, restarts: &Restarts, replaced: u32) -> anyhow::Result<Daemon> {
-        let Self { program, plan, name } = self;
+        self.start_program(&self.program, restarts, replaced)
+    }
+
+    fn start_program(&self, program: &Program, restarts: &Restarts, replaced: u32) -> anyhow::Result<Daemon> {
+        let Self { plan, name, .. } = self;
         Daemon::start(&Orders { program, name, plan, restarts: restarts.count, replaced })
     }
 }
@@ -121,6 +122,8 @@ struct Keeper {
     current: Option<Daemon>,
     /// The one that is to replace it.
     next: Option<Daemon>,
+    /// That one's program.
+    next_program: Option<Program>,
     restarts: Restarts,
     replaced: u32,
     /// When a daemon is to be started.
@@ -233,8 +236,12 @@ impl Keeper {
             return;
         }
         tracing::info!("a new daemon is asked for");
-        match self.launch.start(&self.restarts, self.replaced + 1) {
-            Ok(daemon) => self.next = Some(daemon),
+        let started =
+            self.launch.program.newest().and_then(|program| {
+                Ok((self.launch.start_program(&program, &self.restarts, self.replaced + 1)?, program))
+            });
+        match started {
+            Ok((daemon, program)) => (self.next, self.next_program) = (Some(daemon), Some(program)),
             Err(error) => self.asking.answer(&json!({"error": format!("{error:#}")})),
         }
     }
@@ -331,6 +338,9 @@ impl Keeper {
     /// The daemon that was to be replaced has handed over, or has died, which is as good.
     fn go_on_with(&mut self, next: Daemon, status: ExitStatus) -> Option<anyhow::Result<()>> {
         self.paused_since.get_or_insert_with(Instant::now);
+        if let Some(program) = self.next_program.take() {
+            self.launch.program = program;
+        }
         if status.code() == Some(i32::from(HANDED_OVER)) {
             self.replaced += 1;
         } else {
