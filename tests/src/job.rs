@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -18,6 +19,9 @@ use crate::program::{Finished, copy_program, run, wait_until};
 
 /// How long a daemon that was told to end may take to be gone once `down` has said that it is.
 const GONE: Duration = Duration::from_secs(2);
+
+/// How long a node may take to have a daemon again.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 static JOBS: AtomicU32 = AtomicU32::new(0);
 
@@ -254,7 +258,9 @@ pub struct Job {
     /// Where it lives.
     pub sandbox: Sandbox,
     views: Vec<PathBuf>,
+    /// The first daemon of each node.
     pids: Vec<u32>,
+    keepers: Vec<u32>,
     down: bool,
 }
 
@@ -288,13 +294,22 @@ impl Job {
     pub fn up(sandbox: Sandbox, arguments: &[&OsStr]) -> Self {
         let started = sandbox.up(arguments);
         assert!(started.status.success(), "up ended with {}: {}", started.status, started.stderr);
-        let mut job = Self { sandbox, views: vec![], pids: vec![], down: false };
+        Self::of(sandbox)
+    }
+
+    /// The job of a sandbox, which is up.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[must_use]
+    #[track_caller]
+    pub fn of(sandbox: Sandbox) -> Self {
+        let mut job = Self { sandbox, views: vec![], pids: vec![], keepers: vec![], down: false };
         let status = job.status();
         let nodes = status["nodes"].as_array().expect("status has nodes");
         job.views = nodes.iter().map(|node| node["view"].as_str().expect("a node has a view").into()).collect();
-        let pid =
-            |node: &Value| node["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a node has a pid");
-        job.pids = nodes.iter().map(pid).collect();
+        job.pids = nodes.iter().map(|node| number(&node["pid"])).collect();
+        job.keepers = nodes.iter().map(|node| number(&node["keeper_pid"])).collect();
         assert!(nodes.iter().all(|node| node["state"] == "ready"), "all are ready when up returns: {status:#}");
         job
     }
@@ -311,10 +326,50 @@ impl Job {
         &self.views[rank]
     }
 
-    /// The daemon of node `rank`.
+    /// The daemon that node `rank` was started with.
     #[must_use]
     pub fn pid(&self, rank: usize) -> u32 {
         self.pids[rank]
+    }
+
+    /// The keeper of node `rank`.
+    #[must_use]
+    pub fn keeper(&self, rank: usize) -> u32 {
+        self.keepers[rank]
+    }
+
+    /// The daemon of node `rank` now, as its keeper has written it down; `None` while there is none.
+    #[must_use]
+    pub fn daemon(&self, rank: usize) -> Option<u32> {
+        let path = self.sandbox.runtime().join("forebay").join(&self.sandbox.name).join(format!("node-{rank}.json"));
+        let record: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let pid = u32::try_from(record["daemon"]["pid"].as_u64()?).ok()?;
+        is_alive(pid).then_some(pid)
+    }
+
+    /// Kills the daemon of node `rank` as a crash would; its keeper starts another. The one that died.
+    ///
+    /// # Panics
+    /// If there is none within a time.
+    pub fn kill_daemon(&self, rank: usize) -> u32 {
+        let mut victim = None;
+        wait_until("there is a daemon", PATIENCE, || {
+            victim = self.daemon(rank);
+            victim.is_some()
+        });
+        let victim = victim.expect("there is a daemon");
+        kill(victim);
+        wait_until("a killed daemon ends", GONE, || !is_alive(victim));
+        victim
+    }
+
+    /// Kills the keeper of node `rank`, and nothing else.
+    ///
+    /// # Panics
+    /// If it does not die.
+    pub fn kill_keeper(&self, rank: usize) {
+        kill(self.keepers[rank]);
+        wait_until("a killed keeper ends", GONE, || !is_alive(self.keepers[rank]));
     }
 
     /// Where node `rank` shows the file at the absolute path `source`.
@@ -362,7 +417,7 @@ impl Job {
             wrong.push(format!("down ended with {}: {}", ended.status, ended.stderr));
         }
         let start = std::time::Instant::now();
-        while start.elapsed() < GONE && self.pids.iter().any(|&pid| is_alive(pid)) {
+        while start.elapsed() < GONE && self.pids.iter().chain(&self.keepers).any(|&pid| is_alive(pid)) {
             std::thread::sleep(Duration::from_millis(5));
         }
         wrong.extend(self.sandbox.left());
@@ -392,20 +447,21 @@ impl Job {
     /// If the job does not tell its process.
     #[must_use]
     pub fn stop_node(&self, rank: usize) -> Stopped {
-        let status = self.status();
-        let pid = status["nodes"][rank]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-        let pid = pid.expect("the daemon's process");
-        signal(pid, rustix::process::Signal::STOP);
-        Stopped(pid)
+        let daemon = self.daemon(rank).expect("a daemon");
+        send(daemon, Signal::STOP);
+        Stopped(daemon)
     }
 
-    /// Kills the daemon of node `rank` as a crash would, and waits until it is gone.
+    /// Kills keeper and daemon of node `rank` as a node's crash would, and waits until both are gone.
     ///
     /// # Panics
-    /// If it does not die.
+    /// If they do not die.
     pub fn kill_node(&self, rank: usize) {
-        kill(self.pids[rank]);
-        wait_until("a killed daemon ends", GONE, || !is_alive(self.pids[rank]));
+        // Stopped first: it would start another daemon.
+        send(self.keepers[rank], Signal::STOP);
+        let daemon = self.daemon(rank);
+        [daemon, Some(self.keepers[rank])].into_iter().flatten().for_each(kill);
+        wait_until("a killed node ends", GONE, || !daemon.is_some_and(is_alive) && !is_alive(self.keepers[rank]));
     }
 }
 
@@ -415,15 +471,23 @@ pub struct Stopped(u32);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        signal(self.0, rustix::process::Signal::CONT);
+        send(self.0, Signal::CONT);
     }
 }
 
-fn kill(pid: u32) {
-    signal(pid, rustix::process::Signal::KILL);
+/// The process id in a status.
+#[track_caller]
+fn number(pid: &Value) -> u32 {
+    pid.as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a node has a pid")
 }
 
-fn signal(pid: u32, signal: rustix::process::Signal) {
+/// Kills a process.
+pub fn kill(pid: u32) {
+    send(pid, Signal::KILL);
+}
+
+/// Sends a signal to a process; one that has ended gets none.
+pub fn send(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
         let _ = rustix::process::kill_process(pid, signal);

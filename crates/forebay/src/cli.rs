@@ -63,11 +63,17 @@ pub struct ConfigFile {
     "Without --local, --nodes and --hostfile the nodes are those of the Slurm allocation, or this machine alone outside \
      one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
      forebay up --nodes 'n[1-16]' --fanout 2 --budget 1GiB\n  forebay up --hostfile hosts --remote-shell 'ssh -p 2222'\
-     \n\n{SOURCES}"))]
+     \n  forebay up --replace --job train\n\n{SOURCES}"))]
 pub struct UpArguments {
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Give the running job new daemons, from the program as it is now; programs on the views only wait
+    #[arg(long)]
+    pub replace: bool,
+    /// Replace on this host only.
+    #[arg(long, hide = true, requires = "replace")]
+    pub local_only: bool,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -102,6 +108,9 @@ pub struct NodeArguments {
     /// Run in a session of its own, so that no terminal ends the daemon.
     #[arg(long, hide = true)]
     pub session: bool,
+    /// Be the daemon of a keeper, whose link is the standard input; its value is for who looks at the processes.
+    #[arg(long, hide = true, value_name = "JOB/RANK")]
+    pub kept: Option<String>,
     /// Return when the daemon is ready and leave it running.
     #[arg(long, hide = true, requires = "order")]
     pub background: bool,

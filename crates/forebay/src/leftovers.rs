@@ -15,9 +15,10 @@ use crate::view_directory::{self, MOUNT_TYPE};
 /// How long a daemon may take to end after SIGTERM: it unmounts and leaves.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// The processes of the job that run on this host: daemons, and the `up` that is starting them.
+/// The processes of the job that run on this host: keepers, daemons, and the `up` that is starting them.
 pub fn alive(directory: &JobDirectory) -> Vec<Process> {
-    let daemons = NodeRecord::read_all(directory).into_iter().map(|record| record.process);
+    let records = NodeRecord::read_all(directory);
+    let daemons = records.iter().flat_map(NodeRecord::processes);
     let starter = JobRecord::read(directory).ok().flatten();
     let starter = starter.filter(|record| record.progress == Progress::Starting).map(|record| record.started_by);
     daemons.chain(starter).filter(|process| process.is_alive()).collect()
@@ -30,7 +31,8 @@ pub fn alive(directory: &JobDirectory) -> Vec<Process> {
 pub fn clean(directory: &JobDirectory) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
     let nodes = NodeRecord::read_all(directory);
-    let running: Vec<Process> = nodes.iter().map(|node| node.process).filter(|process| process.is_alive()).collect();
+    let running: Vec<Process> =
+        nodes.iter().flat_map(NodeRecord::processes).filter(|process| process.is_alive()).collect();
     let killed = end_all(&running, STOP_GRACE);
     if !running.is_empty() {
         notes.push(format!("ended {} processes ({} had to be killed)", running.len(), killed.len()));

@@ -1,15 +1,16 @@
 //! What a daemon is told when it starts: everything is decided, nothing is looked up any more.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_launch::NodeAddress;
 use forebay_transport::Security;
 use forebay_types::NodeRank;
+use serde::{Deserialize, Serialize};
 
 /// The options of one daemon.
-#[derive(Debug)]
+#[derive(Serialize, Deserialize, Debug)]
 pub struct DaemonOptions {
     /// The job's name; peers of another are refused.
     pub job: String,
@@ -17,11 +18,10 @@ pub struct DaemonOptions {
     pub rank: NodeRank,
     /// All nodes of the job.
     pub nodes: Vec<NodeAddress>,
-    /// The socket to serve peers on, when the launcher bound it; else the node's port on `bind`.
-    pub listener: Option<TcpListener>,
     /// How connections to other nodes are protected.
+    #[serde(with = "secret")]
     pub security: Security,
-    /// The address to listen on.
+    /// The address to listen on, unless the launcher did.
     pub bind: IpAddr,
     /// The mount point: an existing, empty directory.
     pub view: PathBuf,
@@ -57,4 +57,56 @@ pub struct DaemonOptions {
     pub allow_other: bool,
     /// How far the kernel may read ahead, bytes.
     pub read_ahead_bytes: u32,
+    /// Whether the kernel is asked for the requests in flight when a daemon goes on where another died; else they are
+    /// kept in memory.
+    pub resend: bool,
+    /// What this daemon is to its keeper.
+    #[serde(skip)]
+    pub kept: Kept,
+}
+
+/// A daemon's place in the life of its node.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Kept {
+    /// The keeper's process.
+    pub keeper_pid: u32,
+    /// How many daemons of the node died before this one.
+    pub restarts: u32,
+    /// How many were replaced in order.
+    pub replaced: u32,
+}
+
+impl Kept {
+    /// Whether no daemon of the node was before this one.
+    pub fn is_first(&self) -> bool {
+        self.restarts == 0 && self.replaced == 0
+    }
+}
+
+/// The job's key on its way from a keeper to its daemon: in memory that both share, and nowhere else.
+mod secret {
+    use forebay_transport::Security;
+    use forebay_types::JobKey;
+    use forebay_wire::Level;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(security: &Security, serializer: S) -> Result<S::Ok, S::Error> {
+        let key = match security {
+            Security::Off => None,
+            Security::Auth(key) | Security::Seal(key) => Some(key.secret_hex()),
+        };
+        (security.level(), key).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Security, D::Error> {
+        let (level, key) = <(Level, Option<String>)>::deserialize(deserializer)?;
+        let key = key.and_then(|key| JobKey::from_hex(&key));
+        match (level, key) {
+            (Level::Off, _) => Ok(Security::Off),
+            (Level::Auth, Some(key)) => Ok(Security::Auth(key)),
+            (Level::Seal, Some(key)) => Ok(Security::Seal(key)),
+            (_, None) => Err(D::Error::custom("no key")),
+        }
+    }
 }

@@ -99,6 +99,8 @@ pub mod init_flag {
     pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
     /// `flags2` counts.
     pub const INIT_EXT: u64 = 1 << 30;
+    /// Requests in flight are sent again on a notification, marked by the highest bit of their number.
+    pub const HAS_RESEND: u64 = 1 << 39;
 }
 
 /// Flags of the answer to OPEN and OPENDIR.
@@ -137,6 +139,8 @@ pub mod notify_code {
     pub const INVAL_ENTRY: i32 = 3;
     /// Put bytes into the page cache.
     pub const STORE: i32 = 4;
+    /// Send again what was read and not answered.
+    pub const RESEND: i32 = 7;
     /// A name was deleted.
     pub const DELETE: i32 = 6;
     /// Drop all names at once (ABI 7.44).

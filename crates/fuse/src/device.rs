@@ -6,6 +6,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use rustix::io::Errno as OsErrno;
@@ -13,6 +14,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi::OutHeader;
 use crate::counts::MessageCounts;
+use crate::kept_requests::KeptRequests;
 
 /// Parts of one write; the kernel's `UIO_MAXIOV`.
 const PARTS_MAX: usize = 1024;
@@ -21,6 +23,14 @@ const PARTS_MAX: usize = 1024;
 pub(crate) struct Device {
     descriptor: Arc<OwnedFd>,
     pub(crate) counts: MessageCounts,
+    /// Requests in flight, where a next daemon must find them.
+    pub(crate) kept: Option<KeptRequests>,
+    /// Another daemon takes over: it answers what this one could only fail.
+    handing_over: AtomicBool,
+    /// It answers everything that is not answered yet.
+    left: AtomicBool,
+    /// Requests that wait for their answer.
+    pub(crate) in_flight: AtomicUsize,
 }
 
 /// What came of one read.
@@ -34,8 +44,31 @@ pub(crate) enum Received {
 }
 
 impl Device {
-    pub(crate) fn new(descriptor: Arc<OwnedFd>) -> Self {
-        Self { descriptor, counts: MessageCounts::default() }
+    pub(crate) fn new(descriptor: Arc<OwnedFd>, kept: Option<KeptRequests>) -> Self {
+        Self {
+            descriptor,
+            counts: MessageCounts::default(),
+            kept,
+            handing_over: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+        }
+    }
+
+    /// Sends no error from now on.
+    pub(crate) fn begin_to_hand_over(&self) {
+        self.handing_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Answers nothing from now on.
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether an answer is left to the next daemon: all of them, or this one because it is an error.
+    pub(crate) fn leaves(&self, is_error: bool) -> bool {
+        let flag = if is_error { &self.handing_over } else { &self.left };
+        flag.load(Ordering::SeqCst)
     }
 
     /// Waits for the next request.

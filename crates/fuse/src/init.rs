@@ -16,7 +16,8 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::MAX_PAGES
     | init_flag::CACHE_SYMLINKS
     | init_flag::EXPLICIT_INVAL_DATA
-    | init_flag::INIT_EXT;
+    | init_flag::INIT_EXT
+    | init_flag::HAS_RESEND;
 
 const WANTED_NO_OPEN: u64 = init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT;
 
@@ -47,6 +48,12 @@ impl Negotiated {
     #[must_use]
     pub fn no_open(&self) -> bool {
         self.flags & init_flag::NO_OPEN_SUPPORT != 0
+    }
+
+    /// Whether the kernel can be asked for the requests in flight again (Linux 6.9).
+    #[must_use]
+    pub fn can_resend(&self) -> bool {
+        self.flags & init_flag::HAS_RESEND != 0
     }
 
     /// Whether ENOSYS to OPENDIR ends those messages.

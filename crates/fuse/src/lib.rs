@@ -27,6 +27,7 @@ mod directory;
 mod entry;
 mod fusermount;
 mod init;
+mod kept_requests;
 mod mount;
 mod mount_table;
 mod notify;
@@ -34,6 +35,7 @@ mod options;
 mod reply;
 mod request;
 mod session;
+mod shared_memory;
 mod wake;
 
 pub use abi::{init_flag, ioctl_flag, open_flag};
@@ -41,13 +43,15 @@ pub use counts::MessageCounts;
 pub use directory::DirectoryBuffer;
 pub use entry::Entry;
 pub use init::Negotiated;
+pub use kept_requests::KeptRequests;
 pub use mount::{Mount, MountError, MountPointFault, detach, is_stale, mount, mount_by_fusermount};
 pub use mount_table::{MountedAt, is_mount_point, mounted_type};
 pub use notify::Notifier;
 pub use options::{MountOptions, SessionOptions};
 pub use reply::Reply;
 pub use request::{Forgets, Malformed, Operation, Request, decode};
-pub use session::{Handler, Session};
+pub use session::{Handler, Session, agree};
+pub use shared_memory::{SharedMemory, create_shared_memory, shared_memory_bytes};
 
 /// The node number of a mount's root.
 pub const ROOT_NODE: u64 = 1;

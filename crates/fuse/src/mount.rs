@@ -98,7 +98,7 @@ pub enum MountError {
     },
 }
 
-/// A mount that was made by this process. Dropping it unmounts.
+/// A mount. Dropping it unmounts, unless another process made it.
 #[derive(Debug)]
 pub struct Mount {
     dir: PathBuf,
@@ -112,6 +112,7 @@ pub struct Mount {
 enum How {
     SystemCall,
     Fusermount,
+    Adopted,
 }
 
 /// Mounts on `dir` and returns at once: the kernel answers nothing below it until a session runs on the descriptor.
@@ -216,6 +217,13 @@ impl Mount {
         Self { dir, descriptor, how, device, mounted: true }
     }
 
+    /// A mount that another process made, as the one that unmounts it: `dir` and `device` are what its `dir` and `device`
+    /// said there.
+    #[must_use]
+    pub fn adopt(dir: PathBuf, device: Option<(u32, u32)>, descriptor: Arc<OwnedFd>) -> Self {
+        Self { dir, descriptor, how: How::Adopted, device, mounted: true }
+    }
+
     /// Where, as an absolute path without links.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -234,6 +242,7 @@ impl Mount {
         match self.how {
             How::SystemCall => "mount(2)",
             How::Fusermount => "fusermount3",
+            How::Adopted => "its keeper",
         }
     }
 
@@ -275,6 +284,9 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        if self.how == How::Adopted {
+            return;
+        }
         if let Err(failed) = self.unmount_once() {
             tracing::warn!(%failed, "a mount was left behind");
         }

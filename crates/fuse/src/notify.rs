@@ -83,6 +83,15 @@ impl Notifier {
         self.send(notify_code::INC_EPOCH, &[], &[])
     }
 
+    /// Lets the kernel send all requests again that were read from the connection and not answered, by whomever. Their
+    /// numbers have the highest bit set then, in answers and interrupts too.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn resend(&self) -> io::Result<bool> {
+        self.send(notify_code::RESEND, &[], &[])
+    }
+
     fn send(&self, code: i32, fixed: &[&[u8]], parts: &[Bytes]) -> io::Result<bool> {
         let device = self.device.upgrade().ok_or(io::Error::from(Errno::ENODEV))?;
         match device.send(code, 0, fixed, parts) {

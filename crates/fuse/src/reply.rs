@@ -6,6 +6,7 @@
 //! are that the kernel gave the request up (a signal) or that the mount is gone, and there is nothing to do about either.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use crate::abi::{self, opcode};
 use crate::device::Device;
 use crate::directory::DirectoryBuffer;
 use crate::entry::{Entry, attr, entry_out, seconds_nanos};
+use crate::kept_requests::Slot;
 
 /// The right, and the duty, to answer one request.
 #[must_use = "a reply that is dropped answers EIO"]
@@ -25,11 +27,21 @@ pub struct Reply {
     unique: u64,
     opcode: u32,
     pending: bool,
+    /// Where the request is kept until it is answered.
+    slot: Option<Slot>,
 }
 
 impl Reply {
     pub(crate) fn new(device: Arc<Device>, unique: u64, code: u32, wants_reply: bool) -> Self {
-        Self { device, unique, opcode: code, pending: wants_reply }
+        if wants_reply {
+            device.in_flight.fetch_add(1, Ordering::Relaxed);
+        }
+        Self { device, unique, opcode: code, pending: wants_reply, slot: None }
+    }
+
+    pub(crate) fn kept_in(mut self, slot: Option<Slot>) -> Self {
+        self.slot = slot;
+        self
     }
 
     /// To `Lookup`: the node of the name.
@@ -119,7 +131,7 @@ impl Reply {
     /// It failed. To `Interrupt`, EAGAIN has the kernel send it again; anything else is not sent.
     pub fn error(mut self, errno: Errno) {
         let again = self.opcode == opcode::INTERRUPT && errno == Errno::EAGAIN;
-        if std::mem::take(&mut self.pending) || again {
+        if self.take_pending() || again {
             self.write(-errno.number(), &[], &[]);
         }
     }
@@ -127,13 +139,32 @@ impl Reply {
     /// To `Forget`, `BatchForget` and `Interrupt`, which get no answer. To anything else: EIO.
     pub fn none(self) {}
 
+    /// Whether it has yet to be answered; asked once.
+    fn take_pending(&mut self) -> bool {
+        let pending = std::mem::take(&mut self.pending);
+        if pending {
+            self.device.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+        pending
+    }
+
     fn send(mut self, fixed: &[&[u8]], parts: &[Bytes]) {
-        if std::mem::take(&mut self.pending) {
+        if self.take_pending() {
             self.write(0, fixed, parts);
         }
     }
 
     fn write(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
+        if self.device.leaves(error != 0) {
+            return;
+        }
+        self.write_to_kernel(error, fixed, parts);
+        if let (Some(kept), Some(slot)) = (&self.device.kept, self.slot) {
+            kept.release(slot);
+        }
+    }
+
+    fn write_to_kernel(&self, error: i32, fixed: &[&[u8]], parts: &[Bytes]) {
         // Counted before it is sent, so that a program that has read sees its own bytes in the counts.
         if self.opcode == opcode::READ {
             let fixed_bytes: usize = fixed.iter().map(|part| part.len()).sum();
@@ -155,7 +186,7 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if std::mem::take(&mut self.pending) {
+        if self.take_pending() && !self.device.leaves(true) {
             tracing::warn!(unique = self.unique, opcode = self.opcode, "a request was left unanswered: EIO");
             self.write(-Errno::EIO.number(), &[], &[]);
         }

@@ -3,6 +3,9 @@
 //! Each reader is a thread that reads one request, calls the handler, and reads the next; it holds no lock while
 //! handling, and the handler may answer later from anywhere. The session itself answers what every file system would
 //! answer the same way: INIT, DESTROY, with no-open OPEN and OPENDIR, and bytes that are not a request.
+//!
+//! A session can be resumed on the connection of one that died: what was agreed then holds, and requests that the dead
+//! one had taken come again, from the kernel or from where they were kept.
 //! Unmounting ends the readers; `stop` ends them also while files are still open on a mount that was detached.
 
 use std::io;
@@ -19,6 +22,7 @@ use crate::abi::{self, open_flag};
 use crate::counts::MessageCounts;
 use crate::device::{Device, Received};
 use crate::init::{self, Negotiated};
+use crate::kept_requests::{Intake, KeptRequests, Slot};
 use crate::notify::Notifier;
 use crate::options::SessionOptions;
 use crate::reply::Reply;
@@ -27,6 +31,9 @@ use crate::wake;
 
 /// How often a waiting reader is interrupted until it ends: an interruption just before it waits is lost.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(5);
+
+/// How often a session that is handed over looks whether all is answered.
+const DRAIN_POLL: Duration = Duration::from_millis(1);
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
@@ -66,13 +73,47 @@ impl Session {
     /// EPROTO when the kernel speaks a version older than 7.31; EINVAL for no readers; else what reading and writing the
     /// descriptor or starting a thread says. The mount is then left without a session.
     pub fn start<H: Handler>(descriptor: Arc<OwnedFd>, options: &SessionOptions, handler: Arc<H>) -> io::Result<Self> {
-        if options.readers == 0 {
+        let negotiated = agree(&descriptor, options)?;
+        Self::begin(Arc::new(Device::new(descriptor, None)), negotiated, options, handler)
+    }
+
+    /// Goes on where another session on the same connection ended, or begins where the handshake was made by `agree`.
+    /// With `kept` requests are kept there while they are in flight, and those found there are answered; without, the
+    /// kernel is asked for them (`Negotiated::can_resend`). The other session must have ended.
+    ///
+    /// # Errors
+    /// EINVAL for no readers or more than `KERNEL_READERS_MAX`; else what the descriptor, the memory or starting a thread
+    /// says.
+    pub fn resume<H: Handler>(
+        descriptor: Arc<OwnedFd>,
+        negotiated: Negotiated,
+        options: &SessionOptions,
+        kept: Option<KeptRequests>,
+        handler: Arc<H>,
+    ) -> io::Result<Self> {
+        let session = Self::begin(Arc::new(Device::new(descriptor, kept)), negotiated, options, Arc::clone(&handler))?;
+        match &session.shared.device.kept {
+            Some(kept) => {
+                let found = kept.found();
+                tracing::debug!(requests = found.len(), "requests of the daemon before are answered");
+                found.iter().for_each(|(slot, bytes)| session.shared.take(bytes, Some(*slot), &*handler));
+            }
+            None if negotiated.can_resend() => drop(session.notifier.resend()?),
+            None => {}
+        }
+        Ok(session)
+    }
+
+    fn begin<H: Handler>(
+        device: Arc<Device>,
+        negotiated: Negotiated,
+        options: &SessionOptions,
+        handler: Arc<H>,
+    ) -> io::Result<Self> {
+        if options.readers == 0 || options.readers > limits::KERNEL_READERS_MAX {
             return Err(Errno::EINVAL.into());
         }
         wake::prepare()?;
-        let device = Arc::new(Device::new(descriptor));
-        let negotiated = shake_hands(&device, options)?;
-        tracing::debug!(?negotiated, "FUSE session agreed");
         let session = Self {
             notifier: Notifier::new(&device, negotiated.minor),
             shared: Arc::new(Shared {
@@ -93,9 +134,10 @@ impl Session {
 
     fn spawn_reader<H: Handler>(&self, index: usize, handler: Arc<H>) -> io::Result<()> {
         let running = Running::new(&self.shared);
+        let mut buffer = Buffer::of(&self.shared.device, index)?;
         let thread = thread::Builder::new().name(format!("fuse-{index}")).spawn(move || {
             wake::accept();
-            running.shared.read_until_end(&*handler);
+            running.shared.read_until_end(&mut buffer, &*handler);
             drop(handler);
         })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
@@ -132,6 +174,19 @@ impl Session {
     #[must_use]
     pub fn is_ended(&self) -> bool {
         *self.shared.running() == 0
+    }
+
+    /// Takes no more requests, and waits `drain` at most until those taken are answered. What is not, and what could
+    /// only be answered by an error now, is left to the session that resumes.
+    pub fn hand_over(&self, drain: Duration) {
+        let device = &self.shared.device;
+        device.begin_to_hand_over();
+        self.stop();
+        let deadline = Instant::now() + drain;
+        while device.in_flight.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+            thread::sleep(DRAIN_POLL);
+        }
+        device.leave();
     }
 
     /// Ends the readers, each after the request it is handling. Unmount first: what is asked of a mount that nobody reads
@@ -198,11 +253,15 @@ impl Shared {
         reader.is_finished()
     }
 
-    fn read_until_end<H: Handler>(self: &Arc<Self>, handler: &H) {
-        let mut buffer = vec![0; limits::KERNEL_BUFFER_BYTES];
+    fn read_until_end<H: Handler>(self: &Arc<Self>, buffer: &mut Buffer, handler: &H) {
         while !self.stopping.load(Ordering::SeqCst) {
-            match self.device.receive(&mut buffer) {
-                Ok(Received::Request(len)) => self.take(&buffer[..len], handler),
+            match self.device.receive(buffer.bytes()) {
+                Ok(Received::Request(len)) => {
+                    let request = &buffer.bytes()[..len];
+                    let slot = self.device.kept.as_ref().and_then(|kept| kept.keep(request));
+                    self.take(request, slot, handler);
+                    buffer.clear();
+                }
                 Ok(Received::Nothing) => {}
                 Ok(Received::Ended) => return,
                 Err(failed) => {
@@ -213,13 +272,14 @@ impl Shared {
         }
     }
 
-    fn take<H: Handler>(self: &Arc<Self>, bytes: &[u8], handler: &H) {
+    fn take<H: Handler>(self: &Arc<Self>, bytes: &[u8], slot: Option<Slot>, handler: &H) {
         let code = bytes.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes);
         self.device.counts.count(code);
         match request::decode(bytes) {
             Ok(request) => {
                 let wants_reply = request.operation.wants_reply();
                 let reply = Reply::new(Arc::clone(&self.device), request.unique, code, wants_reply);
+                let reply = reply.kept_in(slot);
                 self.dispatch(request, reply, handler);
             }
             Err(malformed) => self.refuse(&malformed),
@@ -253,7 +313,49 @@ impl Shared {
     }
 }
 
-/// Answers INIT, the first request of a connection.
+/// Where a reader puts the request that it takes.
+enum Buffer {
+    Own(Vec<u8>),
+    Kept(Intake),
+}
+
+impl Buffer {
+    fn of(device: &Device, index: usize) -> io::Result<Self> {
+        let Some(kept) = &device.kept else {
+            // Written to, so that its pages are there: a reader that is killed while the kernel copies a request into
+            // pages that it would have to make first fails that request with EIO, and the program sees it.
+            return Ok(Self::Own(vec![1; limits::KERNEL_BUFFER_BYTES]));
+        };
+        let mut intake = kept.intake(index)?;
+        intake.buffer().fill(0);
+        Ok(Self::Kept(intake))
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Kept(intake) => intake.buffer(),
+        }
+    }
+
+    fn clear(&self) {
+        if let Self::Kept(intake) = self {
+            intake.clear();
+        }
+    }
+}
+
+/// Agrees with the kernel on how to talk: answers INIT, the first request of a connection. Once a mount, whoever serves it.
+///
+/// # Errors
+/// EPROTO when the kernel speaks a version older than 7.31; else what reading and writing the descriptor says.
+pub fn agree(descriptor: &Arc<OwnedFd>, options: &SessionOptions) -> io::Result<Negotiated> {
+    let device = Device::new(Arc::clone(descriptor), None);
+    let negotiated = shake_hands(&device, options)?;
+    tracing::debug!(?negotiated, "FUSE session agreed");
+    Ok(negotiated)
+}
+
 fn shake_hands(device: &Device, options: &SessionOptions) -> io::Result<Negotiated> {
     let mut buffer = vec![0; limits::KERNEL_BUFFER_BYTES];
     loop {

@@ -155,6 +155,12 @@ impl JobDirectory {
         self.path.join(format!("node-{rank}.sock"))
     }
 
+    /// The socket of a keeper.
+    #[must_use]
+    pub fn keeper_socket(&self, rank: NodeRank) -> PathBuf {
+        self.path.join(format!("keeper-{rank}.sock"))
+    }
+
     /// The log of a daemon.
     #[must_use]
     pub fn log(&self, rank: NodeRank) -> PathBuf {
@@ -261,9 +267,9 @@ impl JobDirectory {
         self.path.join("made")
     }
 
-    /// Removes what one daemon left here: its socket, its record, its log.
+    /// Removes what one node left here: its sockets, its record, its log.
     pub fn remove_node(&self, rank: NodeRank) {
-        for path in [self.socket(rank), self.node_record(rank), self.log(rank)] {
+        for path in [self.socket(rank), self.keeper_socket(rank), self.node_record(rank), self.log(rank)] {
             ignore_missing(fs::remove_file(path));
         }
     }
@@ -356,7 +362,7 @@ fn check_private(path: &Path) -> Result<(), LaunchError> {
 }
 
 fn check_socket_path(directory: &Path) -> Result<(), LaunchError> {
-    let longest = directory.join(format!("node-{}.sock", forebay_types::limits::NODES_MAX));
+    let longest = directory.join(format!("keeper-{}.sock", forebay_types::limits::NODES_MAX));
     let len = longest.as_os_str().len();
     if len <= SOCKET_PATH_BYTES_MAX {
         return Ok(());

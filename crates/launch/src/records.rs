@@ -1,7 +1,7 @@
 //! What is written down about a running job, so that a later command finds it, and can clean up after a crash.
 //!
-//! `job.json` is written by `up` on the host where it ran; `node-RANK.json` by each daemon on its own host, before it
-//! mounts. Both are replaced whole, so that a reader never sees half of one.
+//! `job.json` is written by `up` on the host where it ran; `node-RANK.json` by each keeper on its own host, when it
+//! has a daemon. Both are replaced whole, so that a reader never sees half of one.
 
 use std::fs;
 use std::io::Write;
@@ -67,16 +67,19 @@ pub struct JobRecord {
     pub settings: serde_json::Value,
 }
 
-/// A daemon, as it describes itself.
+/// A node, as its keeper describes it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// Its rank.
     pub rank: NodeRank,
-    /// Its process.
+    /// Its keeper.
     pub process: Process,
+    /// The keeper's daemon, as far as is known.
+    #[serde(default)]
+    pub daemon: Option<Process>,
     /// Its mount point.
     pub view: PathBuf,
-    /// Whether the daemon made that directory, so that it goes with it.
+    /// Whether the keeper made that directory, so that it goes with it.
     pub view_created: bool,
 }
 
@@ -116,6 +119,11 @@ impl NodeRecord {
     /// `Io`; the record before stays.
     pub fn write(&self, directory: &JobDirectory) -> Result<(), LaunchError> {
         write(self, &directory.node_record(self.rank))
+    }
+
+    /// Its processes: the keeper first.
+    pub fn processes(&self) -> impl Iterator<Item = Process> {
+        [Some(self.process), self.daemon].into_iter().flatten()
     }
 
     /// The records of all daemons of the job on this host; those that cannot be read are passed over.
@@ -171,7 +179,13 @@ mod tests {
         record.write(&directory).unwrap();
         assert_eq!(JobRecord::read(&directory).unwrap(), Some(record));
 
-        let node = NodeRecord { rank: NodeRank(3), process: Process::this(), view: "/v".into(), view_created: true };
+        let node = NodeRecord {
+            rank: NodeRank(3),
+            process: Process::this(),
+            daemon: None,
+            view: "/v".into(),
+            view_created: true,
+        };
         node.write(&directory).unwrap();
         fs::write(directory.node_record(NodeRank(4)), "{").unwrap();
         assert_eq!(NodeRecord::read_all(&directory), [node]);

@@ -13,6 +13,7 @@ mod anticipate;
 mod bundle;
 mod effect;
 mod inodes;
+mod ledger;
 mod read_ahead;
 mod read_path;
 
@@ -20,4 +21,5 @@ pub use effect::{
     Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source,
 };
 pub use inodes::{InodeId, ROOT_INODE};
+pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use read_path::{Counters, Explanation, Options, ReadPath, StaleInode};

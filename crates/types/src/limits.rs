@@ -192,6 +192,13 @@ pub const FAN_OUT_MAX: u32 = 1024;
 /// Threads that read the kernel's requests (option `--readers`); more than two measured no gain.
 pub const KERNEL_READERS: usize = 2;
 
+/// The most threads that may read them: each has a buffer of its own.
+pub const KERNEL_READERS_MAX: usize = 64;
+
+/// Requests in flight that are kept for a next daemon, on kernels that do not send them again. More processes than this
+/// do not wait for one node's files at once; where they do, further requests wait in the kernel.
+pub const KERNEL_REQUESTS_KEPT: usize = 4096;
+
 /// Requests the kernel may have waiting in the background, read-ahead mostly.
 pub const KERNEL_BACKGROUND: u16 = 64;
 
@@ -204,3 +211,34 @@ pub const KERNEL_BUFFER_BYTES: usize = 32 << 10;
 
 /// How long ending a FUSE session waits for requests that are being handled; then their threads are left behind.
 pub const KERNEL_READERS_STOP: Duration = Duration::from_secs(5);
+
+/// Daemons that a keeper starts within `RESTARTS_WINDOW` before it gives up: one that dies all the time is of no use,
+/// and programs must learn it within a minute.
+pub const RESTARTS_MAX: usize = 80;
+
+/// The time in which deaths of daemons are counted together.
+pub const RESTARTS_WINDOW: Duration = Duration::from_secs(60);
+
+/// Deaths within `RESTARTS_WINDOW` that are followed by a start at once; a daemon that dies as often has a defect that
+/// the next one meets too.
+pub const RESTARTS_AT_ONCE: usize = 60;
+
+/// How long a keeper waits before it starts one more daemon after that.
+pub const RESTARTS_PAUSE: Duration = Duration::from_millis(500);
+
+/// Daemons in a row that die before they serve, after which a keeper gives up: what keeps one from starting (a lost
+/// export, a broken program) keeps all.
+pub const RESTARTS_FAILED_MAX: u32 = 5;
+
+/// How long a new daemon may take until it serves: as long as a request may take.
+pub const DAEMON_START_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a daemon that is replaced may go on answering what it has taken. What is left then is answered by the next.
+pub const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
+
+/// How long a daemon may take to end, in order or to be replaced, before it is killed: longer than it gives its mount
+/// and its connections (5 s each).
+pub const DAEMON_END_DEADLINE: Duration = Duration::from_secs(11);
+
+/// Memory for the inodes that the kernel knows, bytes: some ten million, whose kernel memory is ten times as much.
+pub const LEDGER_BYTES_MAX: usize = 4 << 30;

@@ -59,11 +59,17 @@ impl Outcome {
     fn end_everywhere(&mut self, directory: &JobDirectory) {
         // Read first: daemons remove their records when they leave.
         let record = JobRecord::read(directory).ok().flatten();
-        let mut here: Vec<Process> = NodeRecord::read_all(directory).into_iter().map(|node| node.process).collect();
-        if let Some(Launcher::Slurm { srun: Some(srun), .. }) = record.as_ref().map(|record| &record.launcher) {
+        let nodes = NodeRecord::read_all(directory);
+        self.ask_daemons(directory);
+        // The others have not heard it, and need not be waited for: they are ended by their records.
+        let (mut here, deaf): (Vec<NodeRecord>, Vec<NodeRecord>) =
+            nodes.into_iter().partition(|node| self.ended.contains(&node.rank));
+        let mut here: Vec<Process> = here.drain(..).map(|node| node.process).collect();
+        if let Some(Launcher::Slurm { srun: Some(srun), .. }) = record.as_ref().map(|record| &record.launcher)
+            && deaf.is_empty()
+        {
             here.push(*srun);
         }
-        self.ask_daemons(directory);
         let late = wait_for_end(&here, Instant::now() + LEAVE_TIMEOUT);
         if !late.is_empty() {
             self.notes.push(format!("{} daemons did not leave by themselves", late.len()));

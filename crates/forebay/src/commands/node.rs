@@ -1,31 +1,31 @@
-//! `node`: the daemon of one node. Decides everything the daemon needs to know, runs it, and cleans up after it.
+//! `node`: one node. Decides everything that its daemon needs to know, becomes the daemon's keeper, and cleans up after it.
+//! Started by a keeper it is the daemon itself (`node_kept`).
 //!
-//! Standard output belongs to whoever started it: one JSON line when the view answers (the daemon writes it), one
+//! Standard output belongs to whoever started it: one JSON line when the view answers (the keeper writes it), one
 //! when it does not come to that, and notes before.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
 use forebay_transport::Security;
-use forebay_types::{JobKey, NodeRank, ViewPath, limits};
+use forebay_types::{JobKey, NodeRank, ViewPath};
 use forebay_wire::Level;
-use rustix::process::{Resource, Rlimit};
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
 
 use crate::cli::NodeArguments;
-use crate::commands::{node_background, selection};
+use crate::commands::{node_background, node_kept, selection};
 use crate::jobs::{self, variable};
+use crate::keeper;
 use crate::leftovers;
+use crate::log;
 use crate::machine;
 use crate::network;
-use crate::options::DaemonOptions;
+use crate::options::{DaemonOptions, Kept};
 use crate::order::Order;
 use crate::output::{causes, tell};
 use crate::settings::{Effective, Settings};
@@ -33,6 +33,9 @@ use crate::view_directory::{self, ViewDirectory};
 
 /// Runs the daemon until it is told to end.
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
+    if arguments.kept.is_some() {
+        return Ok(node_kept::run());
+    }
     if arguments.background {
         return node_background::run(&arguments);
     }
@@ -137,7 +140,7 @@ impl Plan {
         if self.log_file.as_ref().is_some_and(|log| log.starts_with(directory.logs())) {
             directory.make_logs()?;
         }
-        start_log(self.log_file.as_deref(), &self.settings.log)?;
+        log::start(self.log_file.as_deref(), &self.settings.log)?;
         let result = self.run_in(&directory);
         if result.is_err() {
             directory.remove_if_empty();
@@ -148,15 +151,15 @@ impl Plan {
     fn run_in(self, directory: &JobDirectory) -> anyhow::Result<()> {
         let listener = if self.has_listener { Some(inherited_listener()?) } else { None };
         check_exports(&self.settings.export)?;
-        raise_descriptor_limit();
         let view = self.prepare_view(directory)?;
         let process = Process::this();
-        let record = NodeRecord { rank: self.rank, process, view: view.path.clone(), view_created: view.created };
-        let result = record
-            .write(directory)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| self.options(directory, listener, view.path))
-            .and_then(crate::daemon::run);
+        let record =
+            NodeRecord { rank: self.rank, process, daemon: None, view: view.path.clone(), view_created: view.created };
+        let (log_file, log_filter) = (self.log_file.clone(), self.settings.log.clone());
+        let result = record.write(directory).map_err(anyhow::Error::from).and_then(|()| {
+            let options = self.options(directory, listener.is_some(), view.path)?;
+            keeper::keep(&keeper::Plan { options, log_file, log_filter }, listener, directory, record.clone())
+        });
         leftovers::leave(directory, &record);
         result
     }
@@ -179,17 +182,12 @@ impl Plan {
         Ok(view)
     }
 
-    fn options(
-        self,
-        directory: &JobDirectory,
-        listener: Option<TcpListener>,
-        view: PathBuf,
-    ) -> anyhow::Result<DaemonOptions> {
+    fn options(self, directory: &JobDirectory, has_listener: bool, view: PathBuf) -> anyhow::Result<DaemonOptions> {
         let own = self.nodes.get(self.rank.0 as usize).context("the rank is not in the list of nodes")?;
-        let bind = match (&listener, &self.settings.interface) {
-            (Some(_), _) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            (None, Some(wanted)) => network::address_of(wanted, &network::interfaces()?)?,
-            (None, None) => network::address_for(own, &self.nodes),
+        let bind = match (has_listener, &self.settings.interface) {
+            (true, _) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            (false, Some(wanted)) => network::address_of(wanted, &network::interfaces()?)?,
+            (false, None) => network::address_for(own, &self.nodes),
         };
         let nodes_here = self.nodes.iter().filter(|node| node.host == own.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
@@ -198,7 +196,6 @@ impl Plan {
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
-            listener,
             security: self.security,
             bind,
             view,
@@ -218,6 +215,8 @@ impl Plan {
             metrics_interval: settings.metrics_interval,
             allow_other: settings.allow_other,
             read_ahead_bytes: settings.read_ahead,
+            resend: settings.resend,
+            kept: Kept::default(),
             nodes: self.nodes,
         })
     }
@@ -268,34 +267,10 @@ fn advice(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// Connections and cached descriptors count against the soft limit, which is low by tradition (1,024) where the hard
-/// one is ample.
-fn raise_descriptor_limit() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(errno) = rustix::process::setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%errno, "the limit on open files stays as it is");
-    }
-}
-
-fn start_log(log_file: Option<&Path>, filter: &str) -> anyhow::Result<()> {
-    let filter: EnvFilter = filter.parse().with_context(|| format!("'{filter}' is not a log filter"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
-    match log_file {
-        None => log.with_writer(std::io::stderr).init(),
-        Some(path) => {
-            let file = OpenOptions::new().create(true).append(true).open(path);
-            let file = file.with_context(|| format!("cannot write the log {}", path.display()))?;
-            log.with_writer(Arc::new(file)).init();
-        }
-    }
-    tracing::debug!(version = env!("CARGO_PKG_VERSION"), nodes_max = limits::NODES_MAX, "the log begins");
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn node(host: &str) -> NodeAddress {
         NodeAddress { host: host.into(), port: 1 }

@@ -52,6 +52,11 @@ fn print(directory: &JobDirectory, status: &Value) {
         let why = node["why"].as_str().or(node["error"].as_str()).unwrap_or("no reason is known");
         say!("node {}: {why}", number(node, "/rank"));
     }
+    for node in nodes.iter().filter(|node| number(node, "/restarts") > 0) {
+        let restarts = number(node, "/restarts");
+        let times = if restarts == 1 { "once".to_owned() } else { format!("{restarts} times") };
+        say!("node {}: its daemon died and was started again {times}; see its log", number(node, "/rank"));
+    }
     let total = |pointer: &str| nodes.iter().map(|node| number(node, pointer)).sum::<u64>();
     let requests = nodes.iter().map(backing_requests).sum::<u64>();
     say!(

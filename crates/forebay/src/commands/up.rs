@@ -18,6 +18,7 @@ use forebay_wire::Level;
 use serde_json::json;
 
 use crate::cli::UpArguments;
+use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::jobs::{NOT_UP, job_bases, name_to_start, variable};
 use crate::leftovers;
@@ -35,6 +36,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a job.
 pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
+    if arguments.replace {
+        return replace::run(arguments);
+    }
     let began = Instant::now();
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let settings = effective.settings()?;

@@ -2,8 +2,6 @@
 //!
 //! It lies in the job's directory, which only its user may enter; the daemon still checks who connects.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +15,6 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::service::Service;
 use super::{job, refresh};
-use crate::options::DaemonOptions;
 
 /// Longest command line, bytes: the paths of a refresh, most of them shorter than they may be.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -38,23 +35,12 @@ enum Command {
     Refresh { paths: Vec<String> },
 }
 
-/// Where a node's socket lies.
-pub(super) fn socket_path(options: &DaemonOptions) -> PathBuf {
-    options.job_directory.join(format!("node-{}.sock", options.rank))
-}
-
-/// Opens the socket; one that a dead daemon left is replaced.
-pub(super) fn listen(options: &DaemonOptions) -> anyhow::Result<UnixListener> {
-    let path = socket_path(options);
-    if std::os::unix::net::UnixStream::connect(&path).is_ok() {
-        anyhow::bail!("{} is in use: node {} of job {} runs already", path.display(), options.rank, options.job);
-    }
-    let _ = std::fs::remove_file(&path);
-    let listener =
-        UnixListener::bind(&path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot protect the control socket {}", path.display()))?;
-    Ok(listener)
+/// The socket that the keeper made, with the clients that wait in its queue.
+pub(super) fn adopt(listener: std::os::unix::net::UnixListener) -> anyhow::Result<UnixListener> {
+    listener
+        .set_nonblocking(true)
+        .and_then(|()| UnixListener::from_std(listener))
+        .context("taking over the control socket")
 }
 
 /// Serves clients for as long as the daemon runs.

@@ -6,6 +6,8 @@
 //! it, `ioctl` the same for programs on the view. Hits are answered on the thread that reads the kernel's request;
 //! everything else runs on one network thread and on a bounded number of threads that may block in the backing file
 //! system.
+//!
+//! A daemon has a keeper (`crate::keeper`), which gives it the mount and the sockets, and starts another when it dies.
 
 mod control;
 mod directory;
@@ -23,19 +25,18 @@ mod refresh;
 mod service;
 mod waiting;
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_fuse::{Mount, MountOptions, Session, SessionOptions, mount};
+use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
 use forebay_overlay::Forest;
 use forebay_transport::{Address, Endpoint, EndpointOptions};
-use forebay_types::NodeRank;
+use forebay_types::{NodeRank, limits};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::keeper::{self, Given, Ledger, Link, Told};
 use crate::options::DaemonOptions;
-use crate::output;
 use kernel::KernelHandler;
 use peers::PeerService;
 use service::Service;
@@ -43,11 +44,11 @@ use service::Service;
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Runs the daemon until it is told to end; prints one line on standard output when its view answers.
+/// Runs the daemon until it is told to end, by its keeper or otherwise.
 ///
 /// # Errors
-/// What kept it from starting: its exports, its port, its mount point. Nothing is left behind then.
-pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
+/// What kept it from serving: its exports, or what its keeper gave it.
+pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<Told> {
     bind_to_cores(&options.cores)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -55,28 +56,30 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         .thread_keep_alive(Duration::from_secs(2))
         .build()
         .context("starting the network runtime")?;
-    let outcome = runtime.block_on(run_in_runtime(options));
+    let outcome = runtime.block_on(run_in_runtime(options, link));
     runtime.shutdown_timeout(SHUTDOWN_DEADLINE);
     outcome
 }
 
-async fn run_in_runtime(mut options: DaemonOptions) -> anyhow::Result<()> {
+async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<Told> {
     let forest = Forest::single(options.nodes.len() as u32, options.fan_out)?;
-    let listener = match options.listener.take() {
-        Some(inherited) => inherited,
-        None => listen(&options)?,
-    };
     let options = Arc::new(options);
     let service = Service::new(&options, forest, effects::carry_out)?;
-    let control = control::listen(&options)?;
+    // A signal from now on ends the daemon in order, and never leaves the view behind.
+    let mut signals = Signals::catch().context("catching signals")?;
+    let Some(given) = link.stand_by()? else {
+        return Ok(Told::End);
+    };
+    let Given { mount, how, negotiated, peers, control, inodes, requests } = given;
+    let (ledger, known) = Ledger::open(inodes).context("taking over the inodes that the kernel knows")?;
+    tracing::debug!(inodes = known.inodes.len(), "the kernel knows inodes of daemons before");
+    service.core().keep_inodes(Box::new(ledger), known);
+    let control = control::adopt(control)?;
     let endpoint =
-        Endpoint::start(endpoint_options(&options, &service), listener, Arc::new(PeerService(Arc::clone(&service))))
+        Endpoint::start(endpoint_options(&options, &service), peers, Arc::new(PeerService(Arc::clone(&service))))
             .context("starting the overlay endpoint")?;
     service.set_endpoint(endpoint.clone());
-    // Before the view is mounted: a signal from now on ends the daemon in order, and never leaves the view behind.
-    let mut signals = Signals::catch().context("catching signals")?;
-    let mount = mount(&options.view, &mount_options(&options))?;
-    let session = start_session(&options, &service, &mount)?;
+    let session = resume_session(&service, &mount, negotiated, requests)?;
     service.set_session(Arc::clone(&session));
 
     let ticker = tokio::spawn(service::tell_the_time(Arc::clone(&service)));
@@ -87,17 +90,32 @@ async fn run_in_runtime(mut options: DaemonOptions) -> anyhow::Result<()> {
         options.metrics_interval,
     ));
     let serving = tokio::spawn(control::serve(control, Arc::clone(&service)));
-    print_ready(&options, mount.how());
+    tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
+    link.ready();
 
-    tokio::select! {
-        () = service.until_told_to_end() => {}
-        () = signals.come() => {}
-    }
-    tracing::info!("ending");
+    let told = tokio::select! {
+        () = service.until_told_to_end() => Told::End,
+        () = signals.come() => Told::End,
+        told = link.until_told()? => told.unwrap_or(Told::Orphaned),
+    };
+    tracing::info!(?told, "ending");
     [ticker, pressure, metrics, serving].iter().for_each(tokio::task::JoinHandle::abort);
-    end(mount, session, &endpoint).await;
-    let _ = std::fs::remove_file(control::socket_path(&options));
-    Ok(())
+    match told {
+        Told::HandOver => hand_over(session, &endpoint).await,
+        Told::End | Told::Orphaned => end(mount, session, &endpoint).await,
+    }
+    Ok(told)
+}
+
+/// Takes no more requests and answers what is in flight; what is not answered in time is left to the next daemon.
+async fn hand_over(session: Arc<Session>, endpoint: &Endpoint) {
+    let drained = tokio::task::spawn_blocking(move || session.hand_over(limits::HAND_OVER_DRAIN));
+    if drained.await.is_err() {
+        tracing::warn!("the readers of the kernel's requests did not end");
+    }
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, endpoint.shutdown()).await.is_err() {
+        tracing::warn!("the overlay's connections did not end in time");
+    }
 }
 
 /// Takes the view away first, so that no program can ask any more, then the connections.
@@ -135,13 +153,6 @@ impl Signals {
     }
 }
 
-fn listen(options: &DaemonOptions) -> anyhow::Result<TcpListener> {
-    let port = options.nodes[options.rank.0 as usize].port;
-    TcpListener::bind((options.bind, port)).with_context(|| {
-        format!("cannot listen on {}:{port}: another program may use the port; choose one with --port", options.bind)
-    })
-}
-
 fn endpoint_options(options: &DaemonOptions, service: &Service) -> EndpointOptions {
     let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
@@ -149,36 +160,16 @@ fn endpoint_options(options: &DaemonOptions, service: &Service) -> EndpointOptio
     EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone(), security)
 }
 
-fn mount_options(options: &DaemonOptions) -> MountOptions {
-    MountOptions {
-        source: format!("forebay:{}", options.job),
-        subtype: "forebay".to_owned(),
-        read_only: true,
-        allow_other: options.allow_other,
-        default_permissions: true,
-        read_ahead_bytes: options.read_ahead_bytes,
-    }
-}
-
-fn start_session(options: &DaemonOptions, service: &Arc<Service>, mount: &Mount) -> anyhow::Result<Arc<Session>> {
-    let session_options = SessionOptions {
-        readers: options.readers,
-        read_ahead_bytes: options.read_ahead_bytes,
-        ..SessionOptions::default()
-    };
+fn resume_session(
+    service: &Arc<Service>,
+    mount: &Mount,
+    negotiated: Negotiated,
+    requests: Option<KeptRequests>,
+) -> anyhow::Result<Arc<Session>> {
+    let options = keeper::session_options(&service.options);
     let handler = Arc::new(KernelHandler::new(Arc::clone(service)));
-    let session = Session::start(mount.descriptor(), &session_options, handler);
-    Ok(Arc::new(session.with_context(|| format!("starting the FUSE session of {}", options.view.display()))?))
-}
-
-fn print_ready(options: &DaemonOptions, how: &str) {
-    let node = &options.nodes[options.rank.0 as usize];
-    let ready = serde_json::json!({"ready": {
-        "rank": options.rank.0, "pid": std::process::id(), "view": options.view.to_string_lossy(),
-        "host": node.host, "port": node.port,
-    }});
-    tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
-    output::tell(&ready);
+    let session = Session::resume(mount.descriptor(), negotiated, &options, requests, handler);
+    Ok(Arc::new(session.with_context(|| format!("serving {}", service.options.view.display()))?))
 }
 
 /// Binds the whole process to the cores given; all its threads are started later and inherit it.

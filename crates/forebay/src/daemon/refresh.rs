@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_transport::IncomingCall;
 use forebay_types::{Errno, NodeRank, ViewPath, limits};
@@ -68,7 +68,7 @@ pub(super) async fn refresh(service: &Arc<Service>, paths: Vec<ViewPath>) -> Res
 async fn lead(service: &Arc<Service>, paths: Vec<ViewPath>) -> Result<Value, String> {
     let begun = Instant::now();
     let _one_at_a_time = service.refreshing.lock().await;
-    let epoch = service.core().epoch() + 1;
+    let epoch = next_epoch(service);
     let mut reached: Option<Vec<NodeRank>> = None;
     for step in [RefreshStep::Quiet, RefreshStep::Hold, RefreshStep::Release] {
         let mut took = take_step(Arc::clone(service), epoch, step, paths.clone(), STEP_DEADLINE).await;
@@ -84,6 +84,12 @@ async fn lead(service: &Arc<Service>, paths: Vec<ViewPath>) -> Result<Value, Str
     let took_ms = begun.elapsed().as_secs_f64() * 1e3;
     tracing::info!(epoch, ?unreached, took_ms, "refreshed");
     Ok(json!({"epoch": epoch, "reached": reached.len(), "unreached": unreached, "took_ms": took_ms}))
+}
+
+/// A number above all that were given: by the time of day, since whoever leads may have been started after the last one.
+fn next_epoch(service: &Service) -> u64 {
+    let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    today.max(service.core().epoch() + 1)
 }
 
 /// Takes a step here and below; the nodes that took it.
@@ -145,7 +151,7 @@ async fn step_here(service: &Arc<Service>, epoch: u64, step: RefreshStep, paths:
         RefreshStep::Quiet => return make_quiet(service, paths).await,
         RefreshStep::Hold => {
             let now = service.now();
-            service.with_core(|core| core.handle_hold(now, epoch, paths));
+            return service.with_core(|core| core.handle_hold(now, epoch, paths));
         }
         RefreshStep::Release => {
             let now = service.now();

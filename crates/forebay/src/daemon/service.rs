@@ -101,7 +101,8 @@ impl Service {
             refreshing: tokio::sync::Mutex::default(),
             end: Notify::new(),
         });
-        if is_root {
+        // A daemon that goes on where another ended must answer, and within its deadlines, whatever its exports do now.
+        if is_root && options.kept.is_first() {
             let store = service.open_store()?;
             let _ = service.store.set(Ok(Arc::new(store)));
         }

@@ -154,6 +154,9 @@ settings! {
             values::show_size(limits::KERNEL_READ_AHEAD_BYTES.into());
         /// Threads that read the kernel's requests
         Node One(threads) readers: usize = "readers" "N", limits::KERNEL_READERS;
+        /// Let the kernel send the requests in flight again when a daemon goes on where another died (Linux 6.9); else
+        /// they are kept in memory
+        Node One(switch) resend: bool = "resend" "BOOL", "true";
     }
     "Caches and tree" {
         // A narrow tree keeps each node's sending short: 10 MB to 73 nodes took 8.6 s with 8 children a node, 5.0 s

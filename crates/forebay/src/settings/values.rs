@@ -107,7 +107,7 @@ pub fn entries(text: &str) -> Result<usize, String> {
 
 /// A number of threads.
 pub fn threads(text: &str) -> Result<usize, String> {
-    number_in(text, 1, 64).map(|number| number as usize)
+    number_in(text, 1, limits::KERNEL_READERS_MAX as u64).map(|number| number as usize)
 }
 
 /// Requests at the backing file system at once.

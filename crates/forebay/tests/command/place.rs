@@ -98,11 +98,15 @@ impl Place {
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     }
 
-    /// Ends a daemon as a crash would.
+    /// Ends a node, keeper and daemon, as a crash would.
     pub fn kill(&self, job: &str, rank: u32) {
-        let pid = self.daemon(job, rank)["process"]["pid"].as_u64().unwrap();
-        signal(pid, rustix::process::Signal::KILL);
-        wait_until("the daemon is gone", || !is_running(pid));
+        use rustix::process::Signal;
+        let keeper = self.daemon(job, rank)["process"]["pid"].as_u64().unwrap();
+        // It would start another daemon.
+        signal(keeper, Signal::STOP);
+        let daemon = self.daemon(job, rank)["daemon"]["pid"].as_u64().unwrap();
+        [daemon, keeper].iter().for_each(|pid| signal(*pid, Signal::KILL));
+        wait_until("the node is gone", || !is_running(daemon) && !is_running(keeper));
     }
 
     /// The mounts below this place.

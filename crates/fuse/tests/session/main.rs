@@ -12,5 +12,6 @@ mod locks;
 mod mounting;
 mod notifications;
 mod protocol;
+mod resume;
 mod tree;
 mod unprivileged;

@@ -28,6 +28,7 @@ pub use explain::Explanation;
 
 use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
+use crate::ledger::{InodeLedger, LedgerContents};
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
 use chunks::{Chunk, Growing};
 use entries::Known;
@@ -154,6 +155,12 @@ impl<B: Clone> ReadPath<B> {
             effects: VecDeque::new(),
             counters: Counters::default(),
         }
+    }
+
+    /// Goes on with the inodes that a daemon before this one told the kernel of, and writes down all from now on. Before
+    /// the first request.
+    pub fn keep_inodes(&mut self, ledger: Box<dyn InodeLedger>, contents: LedgerContents) {
+        self.inodes.keep(ledger, contents);
     }
 
     /// The next thing to do, in the order it was decided; `None` when there is nothing.

@@ -65,11 +65,12 @@ impl<B: Clone> ReadPath<B> {
         stale
     }
 
-    /// The second step: forgets what is known of `paths`, and lets whoever asks for it wait until the third.
-    pub fn handle_hold(&mut self, now: Time, number: u64, paths: Vec<ViewPath>) {
+    /// The second step: forgets what is known of `paths`, and lets whoever asks for it wait until the third. `false` for a
+    /// refresh that is older than one that was completed here.
+    pub fn handle_hold(&mut self, now: Time, number: u64, paths: Vec<ViewPath>) -> bool {
         self.ways.now = now;
         if number <= self.epoch.number {
-            return;
+            return false;
         }
         self.objects.remove_where(|key| concerns(key, &paths));
         self.inodes.forget_attributes(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
@@ -84,6 +85,7 @@ impl<B: Clone> ReadPath<B> {
         }
         let until = now.after(limits::REFRESH_HOLD_MAX);
         self.epoch.hold = Some(Hold { number, paths, flights, until });
+        true
     }
 
     /// The third step.

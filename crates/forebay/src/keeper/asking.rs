@@ -1,0 +1,125 @@
+//! The keeper's own socket: who connects may ask for a new daemon, and is answered when it serves.
+//!
+//! A socket of the keeper and not of the daemon, because a daemon that hangs could not be replaced otherwise. One client
+//! at a time; the keeper waits for nobody.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+/// A question, bytes.
+const LINE_BYTES_MAX: usize = 256;
+
+/// The socket, and who has connected.
+#[derive(Debug)]
+pub struct Asking {
+    listener: UnixListener,
+    client: Option<Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    line: Vec<u8>,
+    has_asked: bool,
+}
+
+impl Asking {
+    /// Makes the socket; one that a dead keeper left is replaced.
+    pub fn listen(path: &Path) -> anyhow::Result<Self> {
+        let _ = std::fs::remove_file(path);
+        let failed = || format!("cannot make the keeper's socket {}", path.display());
+        let listener = UnixListener::bind(path).with_context(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).with_context(failed)?;
+        listener.set_nonblocking(true).with_context(failed)?;
+        Ok(Self { listener, client: None })
+    }
+
+    /// What to wait for: clients, or the question of the one there is.
+    pub fn waits_for(&self) -> BorrowedFd<'_> {
+        match &self.client {
+            Some(client) if !client.has_asked => client.stream.as_fd(),
+            _ => self.listener.as_fd(),
+        }
+    }
+
+    /// Takes what has come. `true` when a new daemon is asked for.
+    pub fn take(&mut self) -> bool {
+        match &mut self.client {
+            Some(client) if !client.has_asked => match client.read() {
+                Ok(is_whole) => {
+                    client.has_asked = is_whole;
+                    is_whole && self.check()
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a client of the keeper's socket is lost");
+                    self.client = None;
+                    false
+                }
+            },
+            _ => {
+                self.accept();
+                false
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let Ok((stream, _)) = self.listener.accept() else { return };
+        let own = rustix::process::geteuid();
+        let is_own =
+            rustix::net::sockopt::socket_peercred(&stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
+        if !is_own {
+            tracing::warn!("another user's connection to the keeper's socket was refused");
+        } else if self.client.is_some() {
+            answer(stream, &json!({"error": "somebody else has just asked for a new daemon"}));
+        } else if stream.set_nonblocking(true).is_ok() {
+            self.client = Some(Client { stream, line: Vec::new(), has_asked: false });
+        }
+    }
+
+    fn check(&mut self) -> bool {
+        let line = self.client.as_ref().map(|client| client.line.as_slice()).unwrap_or_default();
+        let is_known = serde_json::from_slice::<Value>(line).is_ok_and(|asked| asked["command"] == "replace");
+        if !is_known {
+            self.answer(&json!({"error": "not a command of a keeper"}));
+        }
+        is_known
+    }
+
+    /// Answers the client that has asked, if there is one.
+    pub fn answer(&mut self, value: &Value) {
+        if let Some(client) = self.client.take_if(|client| client.has_asked) {
+            answer(client.stream, value);
+        }
+    }
+}
+
+impl Client {
+    /// Reads what is there; `true` when the line is whole.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; LINE_BYTES_MAX];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) if self.line.len() + len > LINE_BYTES_MAX => Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(len) => {
+                self.line.extend_from_slice(&buffer[..len]);
+                Ok(self.line.ends_with(b"\n"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A client that does not take its answer does without.
+fn answer(mut stream: UnixStream, value: &Value) {
+    if let Err(error) = stream.write_all(format!("{value}\n").as_bytes()) {
+        tracing::debug!(%error, "a client of the keeper's socket did not take its answer");
+    }
+}

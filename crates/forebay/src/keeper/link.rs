@@ -1,0 +1,153 @@
+//! The daemon's end of the link to its keeper: what it is to be, what it is given, and when it is to end.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use forebay_fuse::{KeptRequests, Mount, Negotiated};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::messages::{self, LAYOUT, ToDaemon, ToKeeper};
+use crate::options::{DaemonOptions, Kept};
+
+/// Everything that is decided about a daemon before it starts; the same for each of a node's.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct Plan {
+    /// Its options.
+    pub options: DaemonOptions,
+    /// Where its log goes; standard error if nowhere else.
+    pub log_file: Option<PathBuf>,
+    /// What is logged.
+    pub log_filter: String,
+}
+
+/// What a daemon is given when it is to serve.
+pub struct Given {
+    /// The mount, to be unmounted at an orderly end.
+    pub mount: Mount,
+    /// How it was made.
+    pub how: String,
+    /// What was agreed with the kernel.
+    pub negotiated: Negotiated,
+    /// The listener for peers.
+    pub peers: TcpListener,
+    /// The listener of the control socket.
+    pub control: UnixListener,
+    /// The inodes that the kernel knows.
+    pub inodes: OwnedFd,
+    /// The requests in flight, if the kernel does not send them again.
+    pub requests: Option<KeptRequests>,
+}
+
+/// Why a daemon ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Another daemon goes on.
+    HandOver,
+    /// The job is over.
+    End,
+    /// The keeper has died.
+    Orphaned,
+}
+
+/// The link, held by the daemon.
+#[derive(Clone, Debug)]
+pub struct Link(Arc<OwnedFd>);
+
+impl Link {
+    /// Takes over standard input, which then belongs to nobody.
+    pub fn from_stdin() -> anyhow::Result<Self> {
+        let socket = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take over the link")?;
+        let null = File::open("/dev/null").context("cannot open /dev/null")?;
+        rustix::stdio::dup2_stdin(null).context("cannot close standard input")?;
+        Ok(Self(Arc::new(socket)))
+    }
+
+    /// What this daemon is to be.
+    pub fn plan(&self) -> anyhow::Result<Plan> {
+        let message = messages::receive(self.0.as_fd()).context("the keeper's orders cannot be read")?;
+        let Some((ToDaemon::Plan { keeper_pid, restarts, replaced, layout }, files)) = message else {
+            bail!("the keeper gave no orders");
+        };
+        ensure!(
+            layout == LAYOUT,
+            "this program cannot go on where the running one stops (layouts {LAYOUT} and {layout}); forebay down and up"
+        );
+        let file = files.first().context("the keeper's orders lack the plan")?;
+        let text = messages::text_of(file).context("the plan cannot be read")?;
+        let mut plan: Plan = serde_json::from_slice(&text)
+            .context("the plan of the running job is not one of this program's; forebay down and up")?;
+        plan.options.kept = Kept { keeper_pid, restarts, replaced };
+        Ok(plan)
+    }
+
+    /// Says that everything is prepared and waits for what is needed; `None` when it is not to serve after all.
+    pub fn stand_by(&self) -> anyhow::Result<Option<Given>> {
+        self.say(&ToKeeper::StandingBy);
+        let message = messages::receive(self.0.as_fd()).context("the keeper's orders cannot be read")?;
+        let Some((ToDaemon::Begin(begin), descriptors)) = message else {
+            return Ok(None);
+        };
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().context("the keeper handed over too little");
+        let (connection, peers, control, inodes) = (next()?, next()?, next()?, next()?);
+        let requests = descriptors.next().map(KeptRequests::open).transpose().context("taking over requests")?;
+        Ok(Some(Given {
+            mount: Mount::adopt(begin.view, begin.device, Arc::new(connection)),
+            how: begin.how,
+            negotiated: begin.session.into(),
+            peers: peers.into(),
+            control: control.into(),
+            inodes,
+            requests,
+        }))
+    }
+
+    /// Says that the view answers.
+    pub fn ready(&self) {
+        self.say(&ToKeeper::Ready);
+    }
+
+    /// Says why it will not.
+    pub fn failed(&self, message: String) {
+        self.say(&ToKeeper::Failed { message });
+    }
+
+    /// Waits in a thread of its own for the keeper's word, or for its death.
+    pub fn until_told(&self) -> anyhow::Result<oneshot::Receiver<Told>> {
+        let (sender, told) = oneshot::channel();
+        let link = Arc::clone(&self.0);
+        let listen = move || {
+            let word = loop {
+                match messages::receive::<ToDaemon>(link.as_fd()) {
+                    Ok(Some((ToDaemon::HandOver, _))) => break Told::HandOver,
+                    Ok(Some((ToDaemon::End, _))) => break Told::End,
+                    Ok(Some(_)) => {}
+                    Ok(None) => break Told::Orphaned,
+                    Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                        tracing::warn!(%error, "the keeper said something strange");
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "the link to the keeper is broken");
+                        break Told::Orphaned;
+                    }
+                }
+            };
+            // Nobody listens when the daemon ends for another reason.
+            sender.send(word).ok();
+        };
+        std::thread::Builder::new().name("keeper".into()).spawn(listen).context("starting the link's thread")?;
+        Ok(told)
+    }
+
+    fn say(&self, message: &ToKeeper) {
+        if let Err(error) = messages::send(self.0.as_fd(), message, &[]) {
+            tracing::debug!(%error, "the keeper is gone");
+        }
+    }
+}

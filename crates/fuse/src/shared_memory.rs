@@ -1,0 +1,171 @@
+//! Memory that outlives its process: a memfd, mapped by whoever serves the view at the time.
+//!
+//! A keeper makes the memory and holds its descriptor; the daemon of the time maps it, and after its death the next one
+//! does. Two processes never use it at once. What a killed process had stored is all there, in the order in which its
+//! program stored it: `set_word` is what makes a record valid, after `write` has filled it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
+
+/// A mapped part of a memfd, from an offset to where the mapping ends.
+#[derive(Debug)]
+pub struct SharedMemory {
+    descriptor: OwnedFd,
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is valid in every thread of the process.
+unsafe impl Send for SharedMemory {}
+
+/// Memory of `len` bytes, all zero, that can grow and never shrinks (a mapping of it never faults). Pages that nobody
+/// has written take no room.
+///
+/// # Errors
+/// What `memfd_create(2)` says.
+pub fn create_shared_memory(name: &str, len: usize) -> io::Result<OwnedFd> {
+    let descriptor = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&descriptor, len as u64)?;
+    rustix::fs::fcntl_add_seals(&descriptor, SealFlags::SHRINK)?;
+    Ok(descriptor)
+}
+
+/// The size of the memory behind a descriptor, bytes.
+///
+/// # Errors
+/// What `fstat(2)` says.
+pub fn shared_memory_bytes(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
+    usize::try_from(rustix::fs::fstat(descriptor)?.st_size).map_err(io::Error::other)
+}
+
+impl SharedMemory {
+    /// Maps `len` bytes from `offset` on, which is a multiple of the page size.
+    ///
+    /// # Errors
+    /// EINVAL when the memory is smaller or was not made by `create_shared_memory`, else what `mmap(2)` says.
+    pub fn map(descriptor: OwnedFd, offset: usize, len: usize) -> io::Result<Self> {
+        let is_sealed = rustix::fs::fcntl_get_seals(&descriptor)?.contains(SealFlags::SHRINK);
+        if len == 0 || !is_sealed || shared_memory_bytes(descriptor.as_fd())? < offset.saturating_add(len) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours; the seal keeps all of
+        // it backed.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, &descriptor, offset as u64)?
+        };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { descriptor, base, len })
+    }
+
+    /// Bytes mapped.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is mapped; never so.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Makes it larger; only for a mapping from the beginning on.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` and `mremap(2)` say; the mapping stays as it was.
+    pub fn grow(&mut self, len: usize) -> io::Result<()> {
+        rustix::fs::ftruncate(&self.descriptor, len as u64)?;
+        // SAFETY: the mapping is ours, of that length, and `&mut self` proves that nobody holds a reference into it.
+        let base = unsafe { rustix::mm::mremap(self.base.as_ptr().cast(), self.len, len, MremapFlags::MAYMOVE)? };
+        self.base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.len = len;
+        Ok(())
+    }
+
+    /// The word at `offset`, a multiple of 8; 0 beyond the end.
+    #[must_use]
+    pub fn word(&self, offset: usize) -> u64 {
+        self.atomic(offset).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// Stores a word at `offset`, a multiple of 8, after everything that was stored before. Beyond the end nothing happens.
+    pub fn set_word(&self, offset: usize, value: u64) {
+        if let Some(word) = self.atomic(offset) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn atomic(&self, offset: usize) -> Option<&AtomicU64> {
+        if !offset.is_multiple_of(8) || offset.checked_add(8)? > self.len {
+            return None;
+        }
+        // SAFETY: within the mapping and aligned, since a mapping begins at a page; others are not given plain
+        // references to it while `self` is shared, except `bytes`, whose callers do not store meanwhile.
+        Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) })
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&mut self) -> &[u8] {
+        self.bytes_mut()
+    }
+
+    /// All of it, to be written.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is valid for `len` bytes, and `&mut self` makes this the only reference to it.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        if let Err(errno) = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) } {
+            tracing::warn!(%errno, "memory stays mapped");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_mapping_stores_the_next_one_reads() {
+        let descriptor = create_shared_memory("test", 8192).unwrap();
+        let mut first = SharedMemory::map(descriptor.try_clone().unwrap(), 0, 8192).unwrap();
+        first.bytes_mut()[4096..4100].copy_from_slice(b"kept");
+        first.set_word(8, 7);
+        first.grow(1 << 20).unwrap();
+        first.set_word((1 << 20) - 8, 9);
+        drop(first);
+        let len = shared_memory_bytes(descriptor.as_fd()).unwrap();
+        let mut second = SharedMemory::map(descriptor, 0, len).unwrap();
+        assert_eq!((second.word(8), second.word((1 << 20) - 8)), (7, 9));
+        assert_eq!(&second.bytes()[4096..4100], b"kept");
+    }
+
+    #[test]
+    fn words_beyond_the_end_or_astride_are_none() {
+        let memory = SharedMemory::map(create_shared_memory("test", 4096).unwrap(), 0, 4096).unwrap();
+        for offset in [4, 4090, 4096, usize::MAX] {
+            memory.set_word(offset, 1);
+            assert_eq!(memory.word(offset), 0);
+        }
+    }
+
+    #[test]
+    fn memory_that_could_shrink_is_refused() {
+        let plain = rustix::fs::memfd_create("plain", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&plain, 8192).unwrap();
+        assert!(SharedMemory::map(plain, 0, 8192).is_err());
+        assert!(SharedMemory::map(create_shared_memory("small", 4096).unwrap(), 0, 8192).is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! One session goes on where another ended: requests in flight are answered, interrupts find them, and nobody sees more
+//! than a wait. Both ways: the kernel sends them again, or they were kept.
+
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, ROOT_NODE, Session, SessionOptions, agree, mount};
+use tempfile::TempDir;
+
+use crate::fixture::{alone, skip};
+use crate::tree::Tree;
+
+/// The mark of a request that the kernel sent again (`FUSE_UNIQUE_RESEND`).
+const SENT_AGAIN: u64 = 1 << 63;
+
+const BYTES: usize = 4096;
+
+/// The only file.
+const FILE_NODE: u64 = ROOT_NODE + 1;
+
+/// A mount, and what outlives its sessions.
+struct Held {
+    mount: Option<Mount>,
+    negotiated: Negotiated,
+    requests: Option<OwnedFd>,
+    dir: TempDir,
+}
+
+impl Held {
+    /// `None`, said aloud, where this machine cannot mount, or cannot send requests again.
+    fn new(keeps_requests: bool) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mount = match mount(dir.path(), &MountOptions::default()) {
+            Ok(mount) => mount,
+            Err(error) => {
+                skip(&error.to_string());
+                return None;
+            }
+        };
+        let negotiated = agree(&mount.descriptor(), &SessionOptions::default()).unwrap();
+        if !keeps_requests && !negotiated.can_resend() {
+            skip("this kernel does not send requests again");
+            return None;
+        }
+        let requests = keeps_requests.then(|| KeptRequests::create().unwrap());
+        Some(Self { mount: Some(mount), negotiated, requests, dir })
+    }
+
+    /// A session on it, that serves a tree with one file.
+    fn serve(&self) -> (Session, Arc<Tree>) {
+        self.serve_holding(None)
+    }
+
+    /// The same, with reads of a node held back from the first on.
+    fn serve_holding(&self, node: Option<u64>) -> (Session, Arc<Tree>) {
+        let tree = Arc::new(Tree::new());
+        tree.file(ROOT_NODE, "file", 0o644, vec![7; BYTES]);
+        tree.hold_reads(node);
+        let kept = self.requests.as_ref().map(|memory| KeptRequests::open(memory.try_clone().unwrap()).unwrap());
+        let descriptor = self.mount.as_ref().unwrap().descriptor();
+        let options = SessionOptions::default();
+        let session = Session::resume(descriptor, self.negotiated, &options, kept, Arc::clone(&tree)).unwrap();
+        (session, tree)
+    }
+
+    /// A program that reads the file and repeats what a signal interrupts.
+    fn reader(&self) -> Child {
+        let mut dd = Command::new("dd");
+        dd.arg(format!("if={}", self.dir.path().join("file").display()));
+        dd.args(["iflag=direct", "bs=4096", "status=none"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        dd.spawn().unwrap()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            mount.unmount().unwrap();
+        }
+    }
+}
+
+/// A session that takes a read and never answers it.
+fn take_and_leave(held: &Held) -> Child {
+    let (session, tree) = held.serve_holding(Some(FILE_NODE));
+    let reader = held.reader();
+    tree.wait_held();
+    session.hand_over(Duration::ZERO);
+    drop(session);
+    // With it the reply that nobody gave, which would be EIO if the session were not handed over.
+    drop(tree);
+    reader
+}
+
+#[track_caller]
+fn has_read_all(mut reader: Child) {
+    let mut bytes = Vec::new();
+    reader.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+    assert!(reader.wait().unwrap().success());
+    assert_eq!(bytes, vec![7; BYTES]);
+}
+
+#[test]
+fn a_request_in_flight_is_answered_by_the_next_session() {
+    let _alone = alone();
+    for keeps_requests in [false, true] {
+        let Some(held) = Held::new(keeps_requests) else { return };
+        let reader = take_and_leave(&held);
+        let (_session, _tree) = held.serve();
+        has_read_all(reader);
+    }
+}
+
+#[test]
+fn a_request_survives_several_sessions() {
+    let _alone = alone();
+    for keeps_requests in [false, true] {
+        let Some(held) = Held::new(keeps_requests) else { return };
+        let reader = take_and_leave(&held);
+        for _ in 0..3 {
+            let (session, tree) = held.serve_holding(Some(FILE_NODE));
+            tree.wait_held();
+            session.hand_over(Duration::ZERO);
+        }
+        let (_session, _tree) = held.serve();
+        has_read_all(reader);
+    }
+}
+
+#[test]
+fn an_interrupt_finds_a_request_of_the_session_before() {
+    let _alone = alone();
+    for keeps_requests in [false, true] {
+        let Some(held) = Held::new(keeps_requests) else { return };
+        let reader = take_and_leave(&held);
+        let (session, tree) = held.serve_holding(Some(FILE_NODE));
+        let unique = tree.wait_held();
+        assert_eq!(unique & SENT_AGAIN != 0, !keeps_requests);
+        tree.hold_reads(None);
+        let pid = rustix::process::Pid::from_child(&reader);
+        rustix::process::kill_process(pid, rustix::process::Signal::USR1).unwrap();
+        tree.wait_interrupted(unique);
+        has_read_all(reader);
+        drop(session);
+    }
+}

@@ -1,0 +1,104 @@
+//! Daemons that are killed under readers: no error, no wrong byte.
+
+use std::path::Path;
+use std::time::Duration;
+
+use forebay_tests::job::as_nobody;
+use forebay_tests::program::{run, wait_until};
+use forebay_tests::{Job, Sandbox, require};
+
+use crate::readers::{Files, count, job};
+
+/// The longest that a program may wait for a killed daemon's successor.
+const STALL_MAX: Duration = Duration::from_secs(3);
+
+/// How long all files may take to be read.
+const READ_MAX: Duration = Duration::from_secs(60);
+
+fn nobody_notices(nodes: u32, resend: &str) {
+    let (job, files) = job(nodes, 2400, &["--resend", resend, "--fanout", "2"]);
+    let rank = job.nodes() - 1;
+    let before = job.daemon(rank);
+    let longest = files.read_all(&job, rank, 12, |_| {
+        job.kill_daemon(rank);
+    });
+    assert!(longest <= STALL_MAX, "a reader waited {longest:?}");
+    assert_eq!((count(&job, rank, "restarts"), count(&job, rank, "replaced")), (12, 0));
+    assert_ne!(job.daemon(rank), before);
+    assert_eq!(count(&job, rank, "keeper_pid"), u64::from(job.keeper(rank)), "the keeper is the first one");
+    job.down();
+}
+
+#[test]
+fn the_only_daemon_dies_and_the_kernel_sends_again() {
+    require!(Fuse, Root);
+    nobody_notices(1, "true");
+}
+
+#[test]
+fn the_only_daemon_dies_and_requests_were_kept() {
+    require!(Fuse, Root);
+    nobody_notices(1, "false");
+}
+
+#[test]
+fn a_leaf_dies_and_the_kernel_sends_again() {
+    require!(Fuse, Root);
+    nobody_notices(3, "true");
+}
+
+#[test]
+fn a_leaf_dies_and_requests_were_kept() {
+    require!(Fuse, Root);
+    nobody_notices(3, "false");
+}
+
+/// Mounted by fusermount3, in the name of a user who may not mount: the keeper's mount as well as the next daemon's.
+#[test]
+fn an_ordinary_users_daemon_dies() {
+    require!(Root, FuseForUsers, Command("setpriv"), Command("fusermount3"));
+    let sandbox = Sandbox::of_nobody();
+    let source = sandbox.source();
+    let _files = Files::build(&source, 2400);
+    let mut up = sandbox.command();
+    up.args(["up", "--job", &sandbox.name, "--export"]).arg(&source).arg("--view").arg(sandbox.view());
+    let _ = run(&mut up).good();
+    let job = Job::of(sandbox);
+    // Root may not enter the view of another, so the user's own program reads.
+    let mut reader = as_nobody(Path::new("diff"));
+    reader.arg("-r").arg(&source).arg(job.path(0, &source));
+    let mut reader = reader.spawn().unwrap();
+    for _ in 0..10 {
+        job.kill_daemon(0);
+    }
+    let mut status = None;
+    wait_until("all is read", READ_MAX, || {
+        status = reader.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    job.kill_keeper(0);
+    wait_until("nothing is left", STALL_MAX, || job.sandbox.left().is_empty());
+    job.forget();
+}
+
+/// A figure for docs/reliability.md, printed with `--nocapture`.
+#[test]
+fn pauses() {
+    require!(Fuse, Root);
+    let (job, files) = job(1, 5000, &[]);
+    let stalls = std::sync::Mutex::new(Vec::new());
+    let longest = files.read_all(&job, 0, 50, |_| {
+        let victim = job.kill_daemon(0);
+        let began = std::time::Instant::now();
+        // Sizes of file systems are never cached: this is answered by the next daemon.
+        rustix::fs::statvfs(job.view(0)).unwrap();
+        stalls.lock().unwrap().push(began.elapsed());
+        assert_ne!(job.daemon(0), Some(victim));
+    });
+    let mut stalls = stalls.into_inner().unwrap();
+    stalls.sort_unstable();
+    println!("50 deaths: median {:?}, longest {:?}; the longest read took {longest:?}", stalls[25], stalls[49]);
+    assert!(longest <= STALL_MAX, "a reader waited {longest:?}");
+    job.down();
+}

@@ -1,0 +1,13 @@
+//! What programs see when daemons die, are replaced, or lack what they need: a pause, or the backing file system's own
+//! error, and never a wrong byte.
+//!
+//! Daemons are killed for real, under readers that compare every byte with what was put into the source.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod deaths;
+mod ends;
+mod programs;
+mod readers;
+mod replaced;
+mod scarce;
