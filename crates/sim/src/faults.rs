@@ -55,7 +55,7 @@ pub fn schedule(random: &mut Random, nodes: usize, span: Duration) -> Vec<(Time,
             }
             5 => (Fault::Partition(1 + random.below(nodes as u64) as usize), Some(Fault::Join)),
             6 if !std::mem::replace(&mut has_hung, true) => {
-                (Fault::BackingHangs(lasts.min(Duration::from_secs(15))), None)
+                (Fault::BackingHangs(lasts.min(Duration::from_secs(10))), None)
             }
             7 => (Fault::BackingFails(1 + random.below(20), lasts), None),
             _ => (Fault::Crash(node), None),
