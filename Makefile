@@ -5,10 +5,11 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 BACKING ?= model
 FUZZ_SECONDS ?= 60
+SEEDS ?= 10000
 target := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench-read fuzz lint install clean
+.PHONY: help build test demo bench-read soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -30,6 +31,9 @@ bench-read: ## the read path's figures, to target/bench/ (needs root and half an
 	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, zstd, glusterfs-server,'
 	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does.'
 	@benches/bench-read.sh
+
+soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failing one prints how to look at it
+	@$(CARGO) run --release --quiet --package forebay-sim -- --seeds 0..$(SEEDS)
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (default 60) each; needs a nightly toolchain and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || { echo 'fuzz: install it by `cargo install --locked cargo-fuzz`' >&2; exit 1; }

@@ -15,6 +15,14 @@ pub fn of_children() -> anyhow::Result<Duration> {
     Ok(total(&getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage")?))
 }
 
+/// Of this process, all its threads together.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn of_this() -> anyhow::Result<Duration> {
+    Ok(total(&getrusage(UsageWho::RUSAGE_SELF).context("getrusage")?))
+}
+
 fn total(usage: &Usage) -> Duration {
     let micros = |time: TimeVal| Duration::from_micros(time.num_microseconds().unsigned_abs());
     micros(usage.user_time()) + micros(usage.system_time())

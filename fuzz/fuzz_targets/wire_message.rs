@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use forebay_wire::message::{Checked, TimedRequest, decode, decode_entries, encode, encode_entries};
-use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Hello};
+use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,6 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(FrameHead::decode(&head.encode()), Ok(head));
         }
     }
+    round_trip::<Greeting>(bytes);
     round_trip::<Hello>(bytes);
     round_trip::<TimedRequest>(bytes);
     round_trip::<Answer>(bytes);

@@ -8,6 +8,7 @@ mod disk;
 mod exports;
 mod hosts;
 mod machine;
+mod memory;
 mod strangers;
 mod usage;
 mod views;

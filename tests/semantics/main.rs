@@ -17,5 +17,6 @@ mod names;
 mod options;
 mod programs;
 mod reading;
+mod refresh;
 mod refusals;
 mod whole;

@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::memory_group::MemoryGroup;
 use crate::program::{Finished, copy_program, run, wait_until};
 
 /// How long a daemon that was told to end may take to be gone once `down` has said that it is.
@@ -40,6 +41,8 @@ pub struct Sandbox {
     pub name: String,
     /// The command's copy that an ordinary user may run.
     for_nobody: Option<PathBuf>,
+    /// The control group in which the command runs.
+    group: Option<MemoryGroup>,
 }
 
 /// The user and group `nobody`.
@@ -57,7 +60,7 @@ impl Sandbox {
             std::fs::create_dir(base.path().join(directory)).expect("a directory of the sandbox");
         }
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
-        Self { base, name: format!("test-{}-{number}", std::process::id()), for_nobody: None }
+        Self { base, name: format!("test-{}-{number}", std::process::id()), for_nobody: None, group: None }
     }
 
     /// Fresh directories of the user `nobody`, who also runs the command. Needs root, who may become anybody.
@@ -75,6 +78,21 @@ impl Sandbox {
         copy_program(&binary(), &command);
         sandbox.for_nobody = Some(command);
         sandbox
+    }
+
+    /// The same, with at most so much memory for all of the job's processes.
+    ///
+    /// # Panics
+    /// If they cannot be limited.
+    #[must_use]
+    pub fn with_memory(limit_bytes: u64) -> Self {
+        Self { group: Some(MemoryGroup::new(limit_bytes).expect("a control group")), ..Self::new() }
+    }
+
+    /// How often the kernel ended a process for want of memory.
+    #[must_use]
+    pub fn memory_kills(&self) -> u64 {
+        self.group.as_ref().map_or(0, MemoryGroup::kills)
     }
 
     /// The directory of all of it, as the kernel names it.
@@ -104,9 +122,10 @@ impl Sandbox {
     /// The command, with this sandbox as its surroundings.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = match &self.for_nobody {
-            None => Command::new(binary()),
-            Some(copy) => as_nobody(copy),
+        let mut command = match (&self.for_nobody, &self.group) {
+            (Some(copy), _) => as_nobody(copy),
+            (None, Some(group)) => group.command(&binary()),
+            (None, None) => Command::new(binary()),
         };
         self.surround(&mut command);
         command
@@ -422,6 +441,19 @@ impl Job {
         self.down = true;
     }
 
+    /// Stops the daemon of node `rank`: it takes, answers and times nothing until what is returned is dropped.
+    ///
+    /// # Panics
+    /// If the job does not tell its process.
+    #[must_use]
+    pub fn stop_node(&self, rank: usize) -> Stopped {
+        let status = self.status();
+        let pid = status["nodes"][rank]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+        let pid = pid.expect("the daemon's process");
+        send(pid, Signal::STOP);
+        Stopped(pid)
+    }
+
     /// Kills keeper and daemon of node `rank` as a node's crash would, and waits until both are gone.
     ///
     /// # Panics
@@ -432,6 +464,16 @@ impl Job {
         let daemon = self.daemon(rank);
         [daemon, Some(self.keepers[rank])].into_iter().flatten().for_each(kill);
         wait_until("a killed node ends", GONE, || !daemon.is_some_and(is_alive) && !is_alive(self.keepers[rank]));
+    }
+}
+
+/// A daemon that is stopped until this is dropped.
+#[derive(Debug)]
+pub struct Stopped(u32);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        send(self.0, Signal::CONT);
     }
 }
 

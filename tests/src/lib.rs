@@ -7,6 +7,7 @@
 pub mod compare;
 pub mod disk;
 pub mod job;
+pub mod memory_group;
 pub mod need;
 pub mod program;
 pub mod site;

@@ -17,6 +17,8 @@ pub enum Need {
     FuseForUsers,
     /// Being able to mount images through loop devices.
     LoopDevices,
+    /// Being able to limit the memory of processes by a control group.
+    MemoryGroups,
     /// A command in `PATH`.
     Command(&'static str),
 }
@@ -40,6 +42,9 @@ impl Need {
                 let opened = std::fs::File::options().read(true).write(true).open("/dev/loop-control");
                 opened.err().map(|error| format!("needs /dev/loop-control: {error}"))
             }
+            Self::MemoryGroups => crate::memory_group::MemoryGroup::new(64 << 20)
+                .err()
+                .map(|error| format!("needs control groups for memory: {error}")),
             Self::Command(name) => (!in_path(name)).then(|| format!("needs the command {name}")),
         }
     }
@@ -66,7 +71,7 @@ pub fn skip(reason: &str) {
 macro_rules! require {
     ($($need:expr),+ $(,)?) => {{
         #[allow(unused_imports)]
-        use $crate::need::Need::{Command, Fuse, FuseForUsers, LoopDevices, Root};
+        use $crate::need::Need::{Command, Fuse, FuseForUsers, LoopDevices, MemoryGroups, Root};
         if let Some(reason) = [$($need),+].into_iter().find_map($crate::need::Need::missing) {
             $crate::need::skip(&reason);
             return;

@@ -26,7 +26,7 @@ const fn shell(krate: &'static str) -> Place {
     Place { krate, knows: &["types", "wire", "body"], core: false }
 }
 
-const PLACES: [Place; 10] = [
+const PLACES: [Place; 11] = [
     core("types", &[]),
     core("wire", &["types"]),
     // Not core: it holds the one lock that readers and writers of a body share.
@@ -34,6 +34,8 @@ const PLACES: [Place; 10] = [
     core("overlay", &["types", "wire"]),
     core("cache", &["types", "wire"]),
     core("node", &["types", "wire", "overlay", "cache"]),
+    // Not core: its command reads arguments and prints.
+    Place { krate: "sim", knows: &["types", "wire", "overlay", "cache", "node"], core: false },
     shell("fuse"),
     shell("transport"),
     shell("store"),

@@ -6,6 +6,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use forebay_types::{Errno, PIECE_BYTES};
 
+use crate::Piece;
+
 /// Parts of a body in order, as many as a kernel reply may gather at once.
 pub type Slices = Vec<Bytes>;
 
@@ -19,11 +21,17 @@ pub struct Body {
 
 #[derive(Default)]
 struct State {
-    pieces: Vec<Bytes>,
+    pieces: Vec<Kept>,
     filled_bytes: usize,
     failed: Option<Errno>,
     wakers: Vec<Waker>,
     callbacks: Vec<(usize, Callback)>,
+}
+
+/// A piece that is there. Its checksum is that with which it came, or, once it has been sent, that with which it went.
+struct Kept {
+    bytes: Bytes,
+    checksum: Option<u32>,
 }
 
 impl Body {
@@ -64,14 +72,23 @@ impl Body {
     /// Adds the next piece and wakes who waits for it. Bytes beyond the expected length fail the body with `EPROTO`;
     /// bytes after a failure are dropped. All pieces but the last have `PIECE_BYTES`, or readers would search longer.
     pub fn push(&self, piece: Bytes) {
+        self.keep(Kept { bytes: piece, checksum: None });
+    }
+
+    /// The same for a piece that came with its checksum, with which it will be sent on.
+    pub fn push_checked(&self, piece: &Piece) {
+        self.keep(Kept { bytes: piece.bytes().clone(), checksum: Some(piece.checksum()) });
+    }
+
+    fn keep(&self, piece: Kept) {
         let mut state = self.lock();
-        if state.failed.is_some() || piece.is_empty() {
+        if state.failed.is_some() || piece.bytes.is_empty() {
             return;
         }
-        if state.filled_bytes + piece.len() > self.expected_bytes {
+        if state.filled_bytes + piece.bytes.len() > self.expected_bytes {
             return self.end(state, Errno::EPROTO);
         }
-        state.filled_bytes += piece.len();
+        state.filled_bytes += piece.bytes.len();
         state.pieces.push(piece);
         let filled = state.filled_bytes;
         let ready = take_ready(&mut state.callbacks, filled);
@@ -121,12 +138,12 @@ impl Body {
         let end = offset_bytes.saturating_add(len_bytes).min(state.filled_bytes);
         let mut slices = Slices::new();
         let mut start = 0;
-        for piece in &state.pieces {
-            let (from, to) = (offset_bytes.max(start), end.min(start + piece.len()));
+        for Kept { bytes, .. } in &state.pieces {
+            let (from, to) = (offset_bytes.max(start), end.min(start + bytes.len()));
             if from < to {
-                slices.push(piece.slice(from - start..to - start));
+                slices.push(bytes.slice(from - start..to - start));
             }
-            start += piece.len();
+            start += bytes.len();
             if start >= end {
                 break;
             }
@@ -143,16 +160,24 @@ impl Body {
         }
         match &state.pieces[..] {
             [] => Some(Bytes::new()),
-            [piece] => Some(piece.clone()),
-            pieces => Some(pieces.concat().into()),
+            [piece] => Some(piece.bytes.clone()),
+            pieces => Some(pieces.iter().map(|piece| &piece.bytes[..]).collect::<Vec<_>>().concat().into()),
         }
+    }
+
+    /// The same as one piece, with the checksum it came with if it came as one.
+    #[must_use]
+    pub fn contiguous_piece(&self) -> Option<Piece> {
+        let bytes = self.contiguous()?;
+        let whole = self.lock().pieces.first().is_some_and(|first| first.bytes.len() == bytes.len());
+        Some(if whole { self.checked(0, bytes) } else { Piece::new(bytes) })
     }
 
     /// Piece number `index`: ready when it is there, `Ok(None)` past the last one, the error when it will never come.
     pub fn poll_piece(&self, index: usize, context: &Context<'_>) -> Poll<Result<Option<Bytes>, Errno>> {
         let mut state = self.lock();
         if let Some(piece) = state.pieces.get(index) {
-            return Poll::Ready(Ok(Some(piece.clone())));
+            return Poll::Ready(Ok(Some(piece.bytes.clone())));
         }
         if state.filled_bytes == self.expected_bytes {
             return Poll::Ready(Ok(None));
@@ -164,6 +189,23 @@ impl Body {
             state.wakers.push(context.waker().clone());
         }
         Poll::Pending
+    }
+
+    /// The same with the piece's checksum. That is made when the piece is sent first, and kept for the other children.
+    pub fn poll_checked(&self, index: usize, context: &Context<'_>) -> Poll<Result<Option<Piece>, Errno>> {
+        self.poll_piece(index, context).map_ok(|bytes| bytes.map(|bytes| self.checked(index, bytes)))
+    }
+
+    /// The bytes of piece `index` with its checksum, which is computed without the lock.
+    fn checked(&self, index: usize, bytes: Bytes) -> Piece {
+        if let Some(checksum) = self.lock().pieces.get(index).and_then(|kept| kept.checksum) {
+            return Piece::with_checksum(bytes, checksum);
+        }
+        let piece = Piece::new(bytes);
+        if let Some(kept) = self.lock().pieces.get_mut(index) {
+            kept.checksum = Some(piece.checksum());
+        }
+        piece
     }
 
     /// Waits for piece number `index`; see `poll_piece`.
@@ -268,6 +310,25 @@ mod tests {
         let body = Body::growing(3);
         body.push(Bytes::from_static(b"0123"));
         assert_eq!(body.failure(), Some(Errno::EPROTO));
+    }
+
+    #[test]
+    fn a_checksum_goes_on_as_it_came() {
+        let context = Context::from_waker(Waker::noop());
+        let body = Body::growing(6);
+        body.push_checked(&Piece::with_checksum(Bytes::from_static(b"abc"), 7));
+        body.push(Bytes::from_static(b"def"));
+        let checksum = |index| match body.poll_checked(index, &context) {
+            Poll::Ready(Ok(Some(piece))) => piece.checksum(),
+            other => panic!("{other:?}"),
+        };
+        let own = Piece::new(Bytes::from_static(b"def")).checksum();
+        assert_eq!([checksum(0), checksum(1), checksum(1)], [7, own, own]);
+        assert!(body.contiguous_piece().unwrap().is_sound(), "of several pieces a new one is made");
+        let single = Body::growing(3);
+        single.push_checked(&Piece::with_checksum(Bytes::from_static(b"abc"), 7));
+        assert_eq!(single.contiguous_piece().unwrap().checksum(), 7);
+        assert!(Body::whole(Bytes::new()).contiguous_piece().unwrap().is_empty());
     }
 
     #[test]

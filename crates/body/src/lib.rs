@@ -6,7 +6,9 @@
 //! buffers: fresh allocations of bodies cost as much CPU as the copy.
 
 mod body;
+mod piece;
 mod pool;
 
 pub use body::{Body, Slices};
+pub use piece::Piece;
 pub use pool::{Pool, PooledBuffer};

@@ -57,12 +57,18 @@ impl<W> InFlight<W> {
             }
             return Joined::Coalesced(*call);
         }
-        let call = CallId(self.next);
-        self.next += 1;
+        let call = self.next_call();
         self.calls.insert(key.clone(), call);
         self.deadlines.insert((deadline, call));
         self.flights.insert(call, Flight { key, deadline, waiters: waiter.into_iter().collect() });
         Joined::First(call)
+    }
+
+    /// A number that no question has: for asking one a second time.
+    pub fn next_call(&mut self) -> CallId {
+        let call = CallId(self.next);
+        self.next += 1;
+        call
     }
 
     /// Ends a flight and returns it; `None` when it has ended before.
@@ -101,6 +107,11 @@ impl<W> InFlight<W> {
     #[must_use]
     pub fn get(&self, call: CallId) -> Option<&Flight<W>> {
         self.flights.get(&call)
+    }
+
+    /// Those who wait for a flight.
+    pub fn waiters_mut(&mut self, call: CallId) -> impl Iterator<Item = &mut W> {
+        self.flights.get_mut(&call).into_iter().flat_map(|flight| &mut flight.waiters)
     }
 
     /// The earliest deadline.

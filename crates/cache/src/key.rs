@@ -28,13 +28,20 @@ impl Key {
     #[must_use]
     pub fn of(request: &Request) -> Option<Self> {
         Some(match request.clone() {
-            Request::Listing { dir } => Self::Listing { dir },
+            Request::Listing { dir, .. } => Self::Listing { dir },
             Request::Page { dir, generation, page, .. } => Self::Page { dir, generation, page },
-            Request::Lookup { dir, name } => Self::Name { dir, name },
+            Request::Lookup { dir, name, .. } => Self::Name { dir, name },
             Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
             Request::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },
             Request::FileSystem { path } => Self::FileSystem { path },
-            Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown => return None,
+            Request::Probe { .. }
+            | Request::Explain { .. }
+            | Request::Status
+            | Request::Shutdown
+            | Request::Ping { .. }
+            | Request::Refresh { .. } => {
+                return None;
+            }
         })
     }
 

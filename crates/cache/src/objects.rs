@@ -5,7 +5,9 @@
 //! leave before those that a start-up uses again. Its unsynchronised form does no I/O and, with our hasher, is the same
 //! in every run.
 
-use forebay_types::{Hasher, Map, ViewPath};
+use std::time::Duration;
+
+use forebay_types::{Hasher, Map, Time, ViewPath};
 use quick_cache::unsync::Cache;
 use quick_cache::{Lifecycle, Weighter};
 
@@ -39,6 +41,7 @@ struct Slot<B> {
     object: Object<B>,
     bytes: u64,
     pinned: bool,
+    since: Time,
 }
 
 #[derive(Clone)]
@@ -99,15 +102,21 @@ impl<B: Clone> Objects<B> {
         self.slots.peek(key).map(|slot| &slot.object)
     }
 
+    /// How long the object has been kept.
+    #[must_use]
+    pub fn age(&self, key: &Key, now: Time) -> Option<Duration> {
+        self.slots.peek(key).map(|slot| now.since(slot.since))
+    }
+
     /// Keeps `object`, whose chunk (if it is one) holds `chunk_bytes`; others leave as the budget demands.
-    pub fn insert(&mut self, key: Key, object: Object<B>, chunk_bytes: u64) {
+    pub fn insert(&mut self, now: Time, key: Key, object: Object<B>, chunk_bytes: u64) {
         let bytes = object.own_bytes() + chunk_bytes + key.path().as_bytes().len() as u64 + OVERHEAD_BYTES;
         self.remove(&key);
         let counters = self.counters.entry(object.kind()).or_default();
         counters.entries += 1;
         counters.bytes += bytes;
         let mut evicted = Vec::new();
-        self.slots.insert_with_lifecycle(key, Slot { object, bytes, pinned: false }, &mut evicted);
+        self.slots.insert_with_lifecycle(key, Slot { object, bytes, pinned: false, since: now }, &mut evicted);
         for (kind, bytes) in evicted {
             self.count_out(kind, bytes);
             self.counters.entry(kind).or_default().evicted += 1;
@@ -148,6 +157,12 @@ impl<B: Clone> Objects<B> {
         }
     }
 
+    /// Drops what has such a key, pinned or not.
+    pub fn remove_where(&mut self, drops: impl Fn(&Key) -> bool) {
+        let keys: Vec<Key> = self.slots.iter().map(|(key, _)| key).filter(|key| drops(key)).cloned().collect();
+        keys.iter().for_each(|key| self.remove(key));
+    }
+
     /// Drops everything, pinned or not.
     pub fn clear(&mut self) {
         self.slots.clear();
@@ -167,6 +182,20 @@ impl<B: Clone> Objects<B> {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.slots.weight()
+    }
+
+    /// Changes the budget; objects leave until they fit, pinned ones last.
+    pub fn set_budget(&mut self, budget_bytes: u64) {
+        self.slots.set_capacity(budget_bytes);
+        let kept = |kind: ObjectKind, slots: &Cache<Key, Slot<B>, SlotBytes, Hasher, Evictions>| {
+            let of_kind = slots.iter().filter(|(_, slot)| slot.object.kind() == kind);
+            of_kind.fold((0, 0), |(entries, bytes), (_, slot)| (entries + 1, bytes + slot.bytes))
+        };
+        for (kind, counters) in &mut self.counters {
+            let (entries, bytes) = kept(*kind, &self.slots);
+            counters.evicted += counters.entries - entries;
+            (counters.entries, counters.bytes) = (entries, bytes);
+        }
     }
 
     /// The budget, bytes.
@@ -206,7 +235,7 @@ mod tests {
                     2..=5 => if let Some(Object::Chunk(found)) = objects.get(&chunk(index), ObjectKind::Chunks) {
                         prop_assert_eq!(Some(&found), map.get(&index));
                     },
-                    _ => { objects.insert(chunk(index), Object::Chunk(bytes), bytes); map.insert(index, bytes); }
+                    _ => { objects.insert(Time(0), chunk(index), Object::Chunk(bytes), bytes); map.insert(index, bytes); }
                 }
                 let counters = objects.counters(ObjectKind::Chunks);
                 prop_assert!(objects.bytes() <= budget);
@@ -221,13 +250,13 @@ mod tests {
     fn a_scan_does_not_drive_out_what_is_used_again() {
         let mut objects = Objects::new(64 << 20);
         for index in 0..16 {
-            objects.insert(chunk(index), Object::Chunk(()), 1 << 20);
+            objects.insert(Time(0), chunk(index), Object::Chunk(()), 1 << 20);
         }
         for index in 0..16 {
             assert!(objects.get(&chunk(index), ObjectKind::Chunks).is_some());
         }
         for index in 1000..3000 {
-            objects.insert(chunk(index), Object::Chunk(()), 1 << 20);
+            objects.insert(Time(0), chunk(index), Object::Chunk(()), 1 << 20);
         }
         let kept = (0..16).filter(|index| objects.contains(&chunk(*index))).count();
         assert!(kept >= 14, "{kept} of 16 used chunks survived a scan of 2,000");
@@ -237,12 +266,12 @@ mod tests {
     fn pinned_objects_stay_and_leave_half_of_the_budget() {
         let mut objects = Objects::new(8 << 20);
         for index in 0..6 {
-            objects.insert(chunk(index), Object::Chunk(()), 1 << 20);
+            objects.insert(Time(0), chunk(index), Object::Chunk(()), 1 << 20);
         }
         let pinned = (0..6).filter(|index| objects.pin(&chunk(*index))).count();
         assert_eq!(pinned, 3, "three chunks and their overhead fit half of 8 MiB");
         for index in 100..200 {
-            objects.insert(chunk(index), Object::Chunk(()), 1 << 20);
+            objects.insert(Time(0), chunk(index), Object::Chunk(()), 1 << 20);
         }
         assert!((0..3).all(|index| objects.contains(&chunk(index))));
     }

@@ -37,6 +37,8 @@ pub enum Command {
     Down(DownArguments),
     /// Show where an answer for a path comes from, node by node up to the root
     Explain(ExplainArguments),
+    /// Let the whole job forget what it knows of paths that have changed
+    Refresh(RefreshArguments),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
     /// Show the settings that hold, and where each comes from
@@ -84,8 +86,9 @@ pub struct UpArguments {
 #[derive(Args, Debug)]
 #[command(after_help = format!(
     "Prints one line on standard output when its view answers, and ends on SIGTERM, SIGINT and `forebay down`.\n\n\
-     Examples:\n  forebay node --hostfile hosts --rank 0 --job test --view /tmp/view0\n  \
-     srun --ntasks-per-node=1 forebay node --hostfile hosts\n\n{SOURCES}"))]
+     Examples:\n  (umask 077; head -c 32 /dev/urandom > key)\n  \
+     forebay node --hostfile hosts --key key --rank 0 --job test --view /tmp/view0\n  \
+     srun --ntasks-per-node=1 forebay node --hostfile hosts --key key\n\n{SOURCES}"))]
 pub struct NodeArguments {
     /// Index of this node in the list of nodes, from 0 [default: found by this host's name]
     #[arg(long, value_name = "I")]
@@ -93,6 +96,9 @@ pub struct NodeArguments {
     /// Write the log to this file [default: standard error]
     #[arg(long, value_name = "FILE", help_heading = "Logs and metrics")]
     pub log_file: Option<PathBuf>,
+    /// The job's key: the same 32 random bytes for all nodes, in a file that only you may read
+    #[arg(long, value_name = "FILE", help_heading = "Nodes")]
+    pub key: Option<PathBuf>,
     /// What `up` decided, as a file or - for standard input.
     #[arg(long, value_name = "FILE", hide = true)]
     pub order: Option<PathBuf>,
@@ -166,6 +172,27 @@ pub struct ExplainArguments {
     #[arg(long, value_name = "I")]
     pub rank: Option<u32>,
     /// Print the JSON array that the daemons gave
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+}
+
+/// `refresh`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "After it returns, no node answers with what was before. Exit status: 0 done, 3 done but for the \
+                        nodes named, 1 failed.\n\nExamples:\n  forebay refresh /soft/env\n  forebay refresh /data/input.h5 /data/index"
+)]
+pub struct RefreshArguments {
+    /// Files or directories, as they are in a view or on the backing file system
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Print the outcome as a JSON object
     #[arg(long)]
     pub json: bool,
     /// The configuration file.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_launch::NodeAddress;
+use forebay_transport::Security;
 use forebay_types::NodeRank;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ pub struct DaemonOptions {
     pub rank: NodeRank,
     /// All nodes of the job.
     pub nodes: Vec<NodeAddress>,
+    /// How connections to other nodes are protected.
+    #[serde(with = "travelling")]
+    pub security: Security,
     /// The address to listen on, unless the launcher did.
     pub bind: IpAddr,
     /// The mount point: an existing, empty directory.
@@ -33,6 +37,8 @@ pub struct DaemonOptions {
     pub anticipate: bool,
     /// Entries up to which a listing carries attributes.
     pub listing_entries_full: usize,
+    /// How old a name that is shown may be; for ever if not given.
+    pub revalidate: Option<Duration>,
     /// How long a request may take.
     pub deadline: Duration,
     /// Threads that read the kernel's requests.
@@ -74,5 +80,32 @@ impl Kept {
     /// Whether no daemon of the node was before this one.
     pub fn is_first(&self) -> bool {
         self.restarts == 0 && self.replaced == 0
+    }
+}
+
+/// A daemon's security on its way from the keeper, with the key: in memory that only the two have.
+mod travelling {
+    use forebay_transport::Security;
+    use forebay_types::JobKey;
+    use forebay_wire::Level;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(security: &Security, to: S) -> Result<S::Ok, S::Error> {
+        let key = match security {
+            Security::Off => None,
+            Security::Auth(key) | Security::Seal(key) => Some(key.secret_hex()),
+        };
+        (security.level(), key).serialize(to)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Security, D::Error> {
+        let (level, key) = <(Level, Option<String>)>::deserialize(from)?;
+        let key = || key.as_deref().and_then(JobKey::from_hex).ok_or_else(|| D::Error::custom("no key"));
+        Ok(match level {
+            Level::Off => Security::Off,
+            Level::Auth => Security::Auth(key()?),
+            Level::Seal => Security::Seal(key()?),
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! What `up` tells the daemons it starts: one document for all of them, in a file or on their standard input.
+//! What `up` tells the daemons it starts: one document for all of them, in a file or on their standard input. On other
+//! hosts it carries the job's key, and then it is never a file.
 //!
 //! It is complete: a daemon that has an order looks neither at its environment nor at a configuration file, which may
 //! differ from host to host.
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use forebay_launch::{NodeAddress, ViewLayout};
+use forebay_types::JobKey;
 use serde::{Deserialize, Serialize};
 
 /// An order, bytes: a million nodes with long names.
@@ -31,6 +33,19 @@ pub struct Order {
     pub view_layout: ViewLayout,
     /// The settings that are not at their defaults, as text.
     pub settings: BTreeMap<String, Vec<String>>,
+    /// The job's key as text, where no descriptor can be inherited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<Secret>,
+}
+
+/// Text that nothing shows.
+#[derive(Serialize, Deserialize)]
+struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 impl Order {
@@ -42,13 +57,29 @@ impl Order {
         view_layout: ViewLayout,
         settings: BTreeMap<String, Vec<String>>,
     ) -> Self {
-        Self { version: VERSION.to_owned(), job, job_directory, nodes, view_layout, settings }
+        Self { version: VERSION.to_owned(), job, job_directory, nodes, view_layout, settings, key: None }
     }
 
-    /// Writes it to a file.
+    /// Writes it to a file, which holds no secret.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let text = serde_json::to_vec(self).context("cannot encode the order")?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        ensure!(self.key.is_none(), "an order with a key goes into no file");
+        std::fs::write(path, self.text()?).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The same with the job's key, for a standard input.
+    pub fn text_with_key(mut self, key: Option<&JobKey>) -> anyhow::Result<Vec<u8>> {
+        self.key = key.map(|key| Secret(key.secret_hex()));
+        self.text()
+    }
+
+    fn text(&self) -> anyhow::Result<Vec<u8>> {
+        serde_json::to_vec(self).context("cannot encode the order")
+    }
+
+    /// The key it carries.
+    pub fn key(&self) -> anyhow::Result<Option<JobKey>> {
+        let read = |Secret(text): &Secret| JobKey::from_hex(text).context("the order's key is no key");
+        self.key.as_ref().map(read).transpose()
     }
 
     /// Reads it from a file, `-` for standard input.
@@ -83,6 +114,21 @@ pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_goes_into_no_file_and_no_message() {
+        let order = || Order::new("job".into(), "/tmp/x".into(), vec![], ViewLayout::Numbered, BTreeMap::new());
+        let key = JobKey::from_bytes([0xab; 32]);
+        let text = order().text_with_key(Some(&key)).unwrap();
+        let read = Order::parse(&text).unwrap();
+        assert_eq!(read.key().unwrap(), Some(key));
+        assert!(!format!("{read:?}").contains("abab"));
+        let path = tempfile::tempdir().unwrap().path().join("order");
+        assert!(read.write(&path).unwrap_err().to_string().contains("no file"));
+        assert_eq!(Order::parse(&order().text_with_key(None).unwrap()).unwrap().key().unwrap(), None);
+        let bad = String::from_utf8(text).unwrap().replace("abab", "zzzz");
+        assert!(Order::parse(bad.as_bytes()).unwrap().key().is_err());
+    }
 
     #[test]
     fn an_order_of_another_version_is_refused() {

@@ -53,6 +53,14 @@ pub enum LaunchError {
         /// What is wrong with it, and what to do.
         problem: String,
     },
+    /// A key file that others may know, or that holds no key.
+    #[error("the key in {path} is not safe to use: {problem}")]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
     /// A record of a job is not one.
     #[error("{path} is not a record of a job: {problem}")]
     Record {

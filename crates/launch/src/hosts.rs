@@ -1,11 +1,10 @@
 //! Nodes on a list of hosts, through `ssh` or anything that is called like it: `CMD HOST -- PROGRAM ARGUMENTS`.
 //!
 //! A remote shell pastes its arguments together and a shell on the other side takes them apart again, so only words
-//! that mean themselves are put there; everything else a daemon needs travels on its standard input.
+//! that mean themselves are put there; everything else a daemon needs, the job's key among it, travels on its standard input.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use forebay_types::NodeRank;
 
 use crate::local::append_to;
-use crate::{JobDirectory, LaunchError, NodeAddress, Process, Starter, end_all};
+use crate::{JobDirectory, LaunchError, MemoryFile, NodeAddress, Process, Starter, end_all};
 
 /// How programs are run on other hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,17 +94,13 @@ pub fn host_starter(
     node: &NodeAddress,
     rank: NodeRank,
     directory: &JobDirectory,
+    order: &MemoryFile,
 ) -> Result<Starter, LaunchError> {
     let stderr = directory.launch_log(rank);
     let rank_text = rank.to_string();
     let mut command = call.command(&node.host, &["node", "--order", "-", "--background", "--rank", &rank_text]);
-    command.stdin(order_input(&directory.order())?).stderr(append_to(&stderr)?);
+    command.stdin(order.input()?).stderr(append_to(&stderr)?);
     Ok(Starter { name: format!("{} to {}", call.shell.join(" "), node.host), ranks: vec![rank], command, stderr })
-}
-
-/// The order as a standard input.
-pub(crate) fn order_input(order: &Path) -> Result<Stdio, LaunchError> {
-    File::open(order).map(Stdio::from).map_err(|error| LaunchError::io("read", order, error))
 }
 
 #[cfg(test)]

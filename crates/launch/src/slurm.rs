@@ -1,7 +1,8 @@
 //! Nodes of a Slurm allocation, started by one `srun` that stays until they end.
 //!
 //! The step overlaps with the job's own steps (`--overlap`), so that the tier takes no resources from them. Which rank
-//! a daemon has is not taken from Slurm's task numbers: each finds its node's name in the list it was given.
+//! a daemon has is not taken from Slurm's task numbers: each finds its node's name in the list it was given. The order,
+//! with the job's key, is `srun`'s standard input, which Slurm sends to every task over connections of its own.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -9,9 +10,8 @@ use std::process::Command;
 
 use forebay_types::NodeRank;
 
-use crate::hosts::order_input;
 use crate::local::append_to;
-use crate::{JobDirectory, LaunchError, Starter, expand_hostlist};
+use crate::{JobDirectory, LaunchError, MemoryFile, Starter, expand_hostlist};
 
 /// An allocation that this process runs in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +47,7 @@ pub fn slurm_starter(
     allocation: &Allocation,
     program: &Path,
     directory: &JobDirectory,
+    order: &MemoryFile,
 ) -> Result<Starter, LaunchError> {
     let count = allocation.hosts.len();
     let stderr = directory.launch_log(NodeRank(0));
@@ -61,7 +62,7 @@ pub fn slurm_starter(
         .args(["--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--unbuffered"])
         .arg(program)
         .args(["node", "--order", "-"])
-        .stdin(order_input(&directory.order())?)
+        .stdin(order.input()?)
         .stderr(append_to(&stderr)?)
         // Its own process group: Ctrl-C in the terminal of `up`, or later of the job's script, is not for it.
         .process_group(0);

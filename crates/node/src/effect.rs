@@ -111,6 +111,8 @@ pub enum PeerAnswer<B> {
     FileSystem(FileSystem),
     /// An error.
     Failed(Errno),
+    /// It has missed a refresh: this is the one to come to.
+    Fenced(u64),
 }
 
 /// What a source answered to a fetch, but for chunks (see `ReadPath::handle_body_started`).
@@ -122,8 +124,12 @@ pub enum Answered {
     Entries(Vec<Option<EntryRecord>>),
     /// Sizes of a file system.
     FileSystem(FileSystem),
-    /// An error of the backing file system or of the way there.
+    /// An error of the backing file system. `Errno::WAY_LOST` is none: the answer was lost, whoever was asked is there.
     Failed(Errno),
+    /// Whoever was asked cannot be reached.
+    Lost,
+    /// Whoever was asked has come to this refresh, which this node has missed.
+    Fenced(u64),
 }
 
 /// Whom a question goes to.
@@ -149,10 +155,19 @@ pub enum Effect<B> {
         /// When the answer is of no use any more.
         deadline: Time,
     },
-    /// Nobody waits for `call` any more.
+    /// Nobody waits for `call` any more; a body that it was filling ends by `Errno::WAY_LOST`.
     Cancel {
         /// Number of the question.
         call: CallId,
+    },
+    /// Ask a node whether it is there; tell `handle_ping` before `deadline`.
+    Ping {
+        /// Whom to ask.
+        peer: NodeRank,
+        /// Up to which refresh this node has forgotten, for the request.
+        epoch: u64,
+        /// When it counts as lost.
+        deadline: Time,
     },
     /// Answer the kernel.
     AnswerKernel {
@@ -161,8 +176,8 @@ pub enum Effect<B> {
         /// The answer.
         answer: KernelAnswer<B>,
     },
-    /// Tell the kernel that a file is another one now. From a thread that no request waits for.
-    Stale(StaleInode),
+    /// Tell the kernel that files may be others now. From a thread that no request waits for.
+    Stale(Vec<StaleInode>),
     /// Answer a peer.
     AnswerPeer {
         /// Which request.

@@ -112,12 +112,21 @@ impl Inodes {
 
     /// Lets all attributes be asked for again, and names the inodes, in the order of their numbers.
     pub fn make_stale(&mut self) -> Vec<(InodeId, ViewPath)> {
-        for inode in self.by_id.values_mut() {
-            inode.attributes = None;
-        }
-        let mut all: Vec<_> = self.by_id.iter().map(|(id, inode)| (*id, inode.path.clone())).collect();
-        all.sort_unstable();
-        all
+        self.forget_attributes(|_| true);
+        self.within(|_| true)
+    }
+
+    /// Lets the attributes of inodes be asked for again.
+    pub fn forget_attributes(&mut self, of: impl Fn(&ViewPath) -> bool) {
+        self.by_id.values_mut().filter(|inode| of(&inode.path)).for_each(|inode| inode.attributes = None);
+    }
+
+    /// Names inodes, in the order of their numbers.
+    pub fn within(&self, of: impl Fn(&ViewPath) -> bool) -> Vec<(InodeId, ViewPath)> {
+        let chosen = self.by_id.iter().filter(|(_, inode)| of(&inode.path));
+        let mut chosen: Vec<_> = chosen.map(|(id, inode)| (*id, inode.path.clone())).collect();
+        chosen.sort_unstable();
+        chosen
     }
 
     pub fn id_of(&self, path: &ViewPath) -> Option<InodeId> {

@@ -8,6 +8,7 @@
 //! (`InFlight`), whose `Effect::Fetch` the shell carries to the parent or to the backing file system; the answer's
 //! first bytes come back through `handle_body_started` (`read_path::answers`), and everybody who waits gets the handle.
 
+mod allowance;
 mod anticipate;
 mod bundle;
 mod effect;

@@ -80,10 +80,39 @@ impl Tree {
         self.ancestors(rank).count() as u32
     }
 
+    /// How many hops the farthest node is from the root.
+    #[must_use]
+    pub fn depth_max(&self) -> u32 {
+        self.depth(self.rank_at(u64::from(self.node_count) - 1))
+    }
+
     /// The nodes from the parent of `rank` up to the root.
     pub fn ancestors(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + use<> {
         let tree = *self;
         std::iter::successors(tree.parent(rank), move |node| tree.parent(*node))
+    }
+
+    /// Whom `rank` may ask, best first: its ancestors, then the nodes that may be root in its root's place, in their
+    /// order. Every one of them comes before `rank` in the order, so nodes never wait for each other in a circle; after
+    /// the last of them `rank` reads the backing file system itself.
+    pub fn line(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + use<> {
+        let tree = *self;
+        let stand_ins =
+            (0..self.position(rank).min(limits::ROOT_CANDIDATES)).map(move |position| tree.rank_at(position));
+        let is_ancestor = move |other: &NodeRank| tree.ancestors(rank).any(|ancestor| ancestor == *other);
+        self.ancestors(rank).chain(stand_ins.filter(move |other| !is_ancestor(other)))
+    }
+
+    /// All nodes, the root first.
+    pub fn order(&self) -> impl Iterator<Item = NodeRank> + use<> {
+        let tree = *self;
+        (0..u64::from(tree.node_count)).map(move |position| tree.rank_at(position))
+    }
+
+    /// Whether `rank` is one of the nodes that read the backing file system for others when the root cannot.
+    #[must_use]
+    pub fn may_be_root(&self, rank: NodeRank) -> bool {
+        self.position(rank) < limits::ROOT_CANDIDATES
     }
 
     /// Place of `rank` in the order; ranks beyond the job wrap around (they are checked where they enter).
@@ -174,8 +203,55 @@ mod tests {
             let tree = Tree::new(nodes, fan_out, NodeRank(0)).unwrap();
             let rank = NodeRank(rank % nodes);
             prop_assert_eq!(tree.ancestors(rank).last().unwrap_or(rank), tree.root());
+            prop_assert!(tree.depth(rank) <= tree.depth_max());
             prop_assert!(tree.depth(rank) <= f64::from(nodes).log(f64::from(fan_out)).ceil() as u32 + 1);
         }
+    }
+
+    proptest! {
+        /// Whatever each node believes of the others, following the lines ends at a node that reads for itself.
+        #[test]
+        fn no_two_nodes_wait_for_each_other(nodes in 1u32..400, fan_out in 1u32..9, root: u32, beliefs: u64) {
+            let tree = Tree::new(nodes, fan_out, NodeRank(root % nodes)).unwrap();
+            let believes_lost = |at: NodeRank, other: NodeRank| {
+                (beliefs ^ u64::from(at.0)).wrapping_mul(u64::from(other.0) | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1
+            };
+            for rank in (0..nodes).map(NodeRank) {
+                let mut at = rank;
+                let mut hops = 0;
+                while let Some(next) = tree.line(at).find(|other| !believes_lost(at, *other)) {
+                    (at, hops) = (next, hops + 1);
+                    prop_assert!(hops < nodes, "a circle");
+                }
+            }
+        }
+
+        /// When all know the same lost nodes, and one that may be root is left, it alone reads the backing file system.
+        #[test]
+        fn nodes_that_agree_find_the_same_root(nodes in 1u32..400, fan_out in 1u32..9, lost: u8, others: u64) {
+            let tree = Tree::new(nodes, fan_out, NodeRank(0)).unwrap();
+            let is_lost = |rank: NodeRank| match rank.0 {
+                number @ 0..8 => lost >> number & 1 == 1,
+                number => (others ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1,
+            };
+            let ends = (0..nodes).map(NodeRank).filter(|rank| !is_lost(*rank)).map(|rank| {
+                std::iter::successors(Some(rank), |at| tree.line(*at).find(|other| !is_lost(*other))).last().unwrap()
+            });
+            let ends: std::collections::BTreeSet<NodeRank> = ends.collect();
+            if (0..nodes.min(8)).any(|rank| !is_lost(NodeRank(rank))) {
+                prop_assert!(ends.len() <= 1, "{ends:?}");
+                prop_assert!(ends.iter().all(|rank| tree.may_be_root(*rank)));
+            }
+        }
+    }
+
+    #[test]
+    fn the_line_goes_up_and_then_to_the_first_of_the_order() {
+        let tree = Tree::new(31, 2, NodeRank(0)).unwrap();
+        let line: Vec<u32> = tree.line(NodeRank(22)).map(|rank| rank.0).collect();
+        assert_eq!(line, [10, 4, 1, 0, 2, 3, 5, 6, 7]);
+        assert_eq!(tree.line(NodeRank(0)).count(), 0);
+        assert_eq!(tree.line(NodeRank(1)).collect::<Vec<_>>(), [NodeRank(0)]);
     }
 
     #[test]

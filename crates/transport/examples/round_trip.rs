@@ -1,7 +1,7 @@
 //! Measures the transport over loopback: round trips by payload, processor time by gigabyte and by small request.
 //!
 //! Two endpoints, each on a one-thread runtime of its own as in the daemon. Processor time is of both ends together.
-//! Run with `cargo run --release -p forebay-transport --example round_trip`.
+//! Run with `cargo run --release -p forebay-transport --example round_trip -- auth` (or `seal`; without a word: `off`).
 
 use std::future::Future;
 use std::io::{Read, Write};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use forebay_body::{Body, Pool};
-use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Service};
-use forebay_types::{NodeRank, PIECE_BYTES};
+use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
+use forebay_types::{JobKey, NodeRank, PIECE_BYTES};
 use forebay_wire::{Outcome, Request};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     }
     let service: Arc<dyn Service> = Arc::new(Probes(vec![7; 4 << 20].into()));
     let [root, leaf] = listeners;
-    let options = EndpointOptions::new("bench", NodeRank(0), addresses.clone(), Pool::new(64));
+    let options = EndpointOptions::new("bench", NodeRank(0), addresses.clone(), Pool::new(64), security()?);
     let served = Arc::clone(&service);
     std::thread::spawn(move || {
         on_runtime(async move {
@@ -53,7 +53,7 @@ fn main() -> Result<()> {
             std::future::pending().await
         })
     });
-    let options = EndpointOptions::new("bench", NodeRank(1), addresses, Pool::new(64));
+    let options = EndpointOptions::new("bench", NodeRank(1), addresses, Pool::new(64), security()?);
     on_runtime(async move {
         let leaf = Endpoint::start(options, leaf, service)?;
         println!("blocking sockets, 64 bytes: p50 {:.1} us", blocking_round_trip_us()?);
@@ -63,6 +63,16 @@ fn main() -> Result<()> {
         leaf.shutdown().await;
         Ok(())
     })
+}
+
+fn security() -> Result<Security> {
+    let key = JobKey::from_bytes([7; 32]);
+    match std::env::args().nth(1).as_deref() {
+        None | Some("off") => Ok(Security::Off),
+        Some("auth") => Ok(Security::Auth(key)),
+        Some("seal") => Ok(Security::Seal(key)),
+        Some(other) => anyhow::bail!("'{other}' is none of off, auth and seal"),
+    }
 }
 
 fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {

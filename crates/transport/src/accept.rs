@@ -1,6 +1,6 @@
 //! Lets peers in: shakes hands with whoever connects, ties the two connections of a peer together, turns others away.
 //!
-//! Strangers hold few connections, for a short time, and are reported once each. A peer that comes again with a new
+//! Strangers hold few connections, for a short time (`strangers`), and are reported once each address. A peer that comes again with a new
 //! session has lost the old one, even if this side has not noticed; the old one is closed.
 
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_types::{NodeRank, limits};
 use forebay_wire::{Class, Hello};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::endpoint::Shared;
@@ -19,6 +19,7 @@ use crate::handshake::{Greeted, welcome};
 use crate::lock;
 use crate::replier::Service;
 use crate::session::Session;
+use crate::strangers::{Place, Strangers};
 use crate::stream::{Listener, Stream};
 
 /// Pause after the system failed to accept (out of descriptors, mostly): trying at once would only burn a core.
@@ -60,13 +61,18 @@ impl Doorway {
 
 /// Accepts until it is aborted.
 pub(crate) async fn accept_peers(shared: Arc<Shared>, mut listener: Listener, service: Arc<dyn Service>) {
-    let strangers = Arc::new(Semaphore::new(limits::STRANGERS_MAX));
+    let strangers = Arc::new(Strangers::default());
     let mut fails = false;
-    while let Ok(place) = Arc::clone(&strangers).acquire_owned().await {
+    loop {
         match listener.accept().await {
             Ok(stream) => {
                 fails = false;
+                let (place, crowded) = strangers.enter(stream.peer);
                 shared.tasks.spawn(let_in(Arc::clone(&shared), stream, Arc::clone(&service), place));
+                if crowded {
+                    // Whoever had to leave is gone before the next one comes: no flood outruns its own end.
+                    tokio::task::yield_now().await;
+                }
             }
             Err(error) => {
                 if !std::mem::replace(&mut fails, true) {
@@ -78,12 +84,13 @@ pub(crate) async fn accept_peers(shared: Arc<Shared>, mut listener: Listener, se
     }
 }
 
-async fn let_in(shared: Arc<Shared>, stream: Stream, service: Arc<dyn Service>, place: OwnedSemaphorePermit) {
+async fn let_in(shared: Arc<Shared>, stream: Stream, service: Arc<dyn Service>, mut place: Place) {
     let peer = stream.peer;
     let deadline = shared.handshake_deadline;
-    let shaken = match timeout(deadline, welcome(stream, &shared.identity, &shared.counts)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Refusal::Late(deadline)),
+    let welcomed = timeout(deadline, welcome(stream, &shared.identity, &shared.pool, &shared.counts));
+    let shaken = tokio::select! {
+        outcome = welcomed => outcome.unwrap_or(Err(Refusal::Late(deadline))),
+        () = place.lost() => Err(Refusal::Crowded),
     };
     // From here on it is a known rank's, and there is one for each at most.
     drop(place);

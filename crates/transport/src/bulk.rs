@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use bytes::Bytes;
-use forebay_body::Body;
+use forebay_body::{Body, Piece};
 use forebay_types::{Errno, PIECE_BYTES, limits};
 use forebay_wire::Outcome;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use crate::session::Session;
 use crate::writer::{FrameWriter, Outgoing};
@@ -39,9 +40,11 @@ pub(crate) struct Sending {
     body: Arc<Body>,
     next_piece: usize,
     /// What is left of the piece before that.
-    current: Bytes,
+    current: Piece,
     unsent_bytes: usize,
     credit_bytes: usize,
+    /// When nobody can want it any more.
+    deadline: Instant,
 }
 
 enum Step {
@@ -53,25 +56,26 @@ enum Step {
 }
 
 impl Sending {
-    pub(crate) fn new(stream: u32, outcome: Outcome, body: Arc<Body>) -> Self {
+    pub(crate) fn new(stream: u32, outcome: Outcome, body: Arc<Body>, deadline: Instant) -> Self {
         Self {
             stream,
             outcome: Some(outcome),
             next_piece: 0,
-            current: Bytes::new(),
+            current: Piece::default(),
             unsent_bytes: body.expected_bytes(),
             credit_bytes: limits::BODY_CREDIT_BYTES,
+            deadline,
             body,
         }
     }
 
     fn next_frame(&mut self, context: &Context<'_>) -> Step {
         if self.current.is_empty() {
-            match self.body.poll_piece(self.next_piece, context) {
+            match self.body.poll_checked(self.next_piece, context) {
                 Poll::Pending => return Step::Wait,
                 Poll::Ready(Ok(Some(piece))) => self.current = piece,
-                Poll::Ready(Ok(None)) => return self.failed(Errno::EIO),
-                Poll::Ready(Err(errno)) => return self.failed(errno),
+                Poll::Ready(Ok(None)) => return Step::Failed(self.failed(Errno::EIO)),
+                Poll::Ready(Err(errno)) => return Step::Failed(self.failed(errno)),
             }
             self.next_piece += 1;
         }
@@ -88,11 +92,11 @@ impl Sending {
         })
     }
 
-    fn failed(&mut self, errno: Errno) -> Step {
-        Step::Failed(match self.outcome.take() {
+    fn failed(&mut self, errno: Errno) -> Outgoing {
+        match self.outcome.take() {
             Some(_) => Outgoing::failed(self.stream, errno),
             None => Outgoing::abort(self.stream, errno),
-        })
+        }
     }
 }
 
@@ -103,10 +107,15 @@ pub(crate) async fn send_bodies(
     mut writer: FrameWriter,
 ) -> io::Result<()> {
     let mut bodies = Bodies { session, sending: VecDeque::new(), flushing: Vec::new() };
-    while std::future::poll_fn(|context| bodies.gather(context, &mut inbox, &mut writer)).await {
-        writer.write().await?;
+    loop {
+        let deadline = bodies.deadline();
+        let gathered = std::future::poll_fn(|context| bodies.gather(context, &mut inbox, &mut writer));
+        match timeout_at(deadline, gathered).await {
+            Ok(true) => writer.write().await?,
+            Ok(false) => return Ok(()),
+            Err(_) => bodies.give_up(&mut writer),
+        }
     }
-    Ok(())
 }
 
 struct Bodies {
@@ -117,6 +126,24 @@ struct Bodies {
 }
 
 impl Bodies {
+    /// When the first body under way need not be sent any more; a day without one.
+    fn deadline(&self) -> Instant {
+        let first = self.sending.iter().map(|sending| sending.deadline).min();
+        first.unwrap_or_else(|| Instant::now() + Duration::from_secs(24 * 60 * 60))
+    }
+
+    /// Lets go of bodies past their time: a peer that grants nothing and cancels nothing must not hold their bytes.
+    fn give_up(&mut self, writer: &mut FrameWriter) {
+        let now = Instant::now();
+        let (late, sending) = std::mem::take(&mut self.sending).into_iter().partition(|body| body.deadline <= now);
+        self.sending = sending;
+        let late: VecDeque<Sending> = late;
+        for mut body in late {
+            writer.push(body.failed(Errno::ETIMEDOUT));
+            self.session.sent(body.stream);
+        }
+    }
+
     /// Ready when `writer` holds something to write, or with `false` at the end.
     fn gather(
         &mut self,

@@ -6,8 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
-use bytes::Bytes;
-use forebay_body::Body;
+use forebay_body::{Body, Piece};
 use forebay_types::{Errno, limits};
 use forebay_wire::{Answer, Outcome, WireError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
@@ -23,15 +22,15 @@ pub(crate) enum End {
     Corrupt(WireError),
     ShutDown,
     TimedOut,
+    /// Of one call: its bytes were spoiled on their way.
+    BadChecksum,
 }
 
 impl End {
     /// What followers of a body see that ends so.
     fn errno(self) -> Errno {
         match self {
-            Self::Lost => Errno::ECONNRESET,
-            Self::Corrupt(_) => Errno::EPROTO,
-            Self::ShutDown => Errno::ECANCELED,
+            Self::Lost | Self::Corrupt(_) | Self::ShutDown | Self::BadChecksum => Errno::WAY_LOST,
             Self::TimedOut => Errno::ETIMEDOUT,
         }
     }
@@ -103,7 +102,7 @@ impl Calls {
     }
 
     /// An answer came, with its whole body or the first piece of it.
-    pub(crate) fn answered(&self, stream: u32, answer: Answer, first: Bytes) -> Result<Tell, WireError> {
+    pub(crate) fn answered(&self, stream: u32, answer: Answer, first: &Piece) -> Result<Tell, WireError> {
         let total_bytes = answer.body_bytes as usize;
         if first.len() > total_bytes || (first.is_empty() && total_bytes > 0) {
             return Err(WireError::Frame("an answer's first piece does not fit it"));
@@ -118,20 +117,20 @@ impl Calls {
         if first.len() == total_bytes {
             let waiting = state.remove(stream).and_then(Call::into_waiting);
             drop(state);
-            let body = has_body(&answer.outcome, total_bytes).then(|| Body::whole(first));
+            let body = has_body(&answer.outcome, total_bytes).then(|| whole(first));
             reply(waiting, Reply { outcome: answer.outcome, body });
             return Ok(Tell::Nothing);
         }
         let body = Body::growing(total_bytes);
         let waiting = state.start_receiving(stream, &body, first.len());
         drop(state);
-        body.push(first);
+        body.push_checked(first);
         reply(waiting, Reply { outcome: answer.outcome, body: Some(body) });
         Ok(Tell::Nothing)
     }
 
     /// A further piece of a body came.
-    pub(crate) fn piece(&self, stream: u32, piece: Bytes) -> Result<Tell, WireError> {
+    pub(crate) fn piece(&self, stream: u32, piece: &Piece) -> Result<Tell, WireError> {
         if piece.is_empty() {
             return Err(WireError::Frame("an empty piece"));
         }
@@ -153,8 +152,17 @@ impl Calls {
         // Unlocked first: this may be the last holder of the body, and followers hear of its end.
         drop(state);
         let (grant, _) = taken?;
-        body.push(piece);
+        body.push_checked(piece);
         Ok(if grant > 0 { Tell::Credit(grant) } else { Tell::Nothing })
+    }
+
+    /// Bytes came that do not have their checksum: what they belong to fails, and the peer need not send the rest.
+    pub(crate) fn spoiled(&self, stream: u32) -> Tell {
+        let Some(call) = lock(&self.state).remove(stream) else {
+            return Tell::Nothing;
+        };
+        call.end(End::BadChecksum);
+        Tell::Cancel
     }
 
     /// The peer ended a body early.
@@ -309,6 +317,12 @@ impl Receiving {
         self.granted_bytes += grant;
         Ok((grant, self.received_bytes == self.total_bytes))
     }
+}
+
+fn whole(piece: &Piece) -> Arc<Body> {
+    let body = Body::growing(piece.len());
+    body.push_checked(piece);
+    body
 }
 
 /// Whoever asked may have gone in this moment; then the body is dropped, and its next piece cancels the stream.

@@ -15,10 +15,12 @@ pub struct Counters {
     pub bytes_received: u64,
     /// Connections open now, two for each peer that is asked and each that asks.
     pub connections: u64,
-    /// Connections refused in the handshake: strangers, other jobs, other versions.
+    /// Connections refused in the handshake: strangers, other jobs, other levels, other versions.
     pub refused: u64,
-    /// Connections that carried a frame or message that cannot be, and were closed for it.
+    /// Connections that carried a frame or message that cannot be, or that was altered, and were closed for it.
     pub corrupt_frames: u64,
+    /// Parts of bodies that came without the checksum they were sent with. Their calls failed.
+    pub checksum_failures: u64,
 }
 
 /// The same, while it is counted. Relaxed: the numbers are read for people, nothing is ordered by them.
@@ -30,6 +32,7 @@ pub(crate) struct Counts {
     bytes_received: AtomicU64,
     refused: AtomicU64,
     corrupt_frames: AtomicU64,
+    checksum_failures: AtomicU64,
 }
 
 impl Counts {
@@ -57,6 +60,11 @@ impl Counts {
         self.corrupt_frames.fetch_add(1, Relaxed);
     }
 
+    /// Whether it was the first.
+    pub(crate) fn checksum_failure(&self) -> bool {
+        self.checksum_failures.fetch_add(1, Relaxed) == 0
+    }
+
     pub(crate) fn read(&self, connections: u64) -> Counters {
         Counters {
             requests_sent: self.requests_sent.load(Relaxed),
@@ -66,6 +74,7 @@ impl Counts {
             connections,
             refused: self.refused.load(Relaxed),
             corrupt_frames: self.corrupt_frames.load(Relaxed),
+            checksum_failures: self.checksum_failures.load(Relaxed),
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     connect_deadline: Duration,
     peers: Peers,
-    pool: Pool,
+    pub(crate) pool: Pool,
     connector: Connector,
     links: Mutex<HashMap<NodeRank, Slot>>,
     next_session: AtomicU64,
@@ -76,6 +76,8 @@ impl Endpoint {
         service: Arc<dyn Service>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        // Listening already, but with what the standard library takes for enough.
+        rustix::net::listen(&listener, limits::BACKLOG_CONNECTIONS)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         Ok(Self::start_on(options, Connector::Tcp, Listener::Tcp(listener), service))
     }
@@ -94,7 +96,7 @@ impl Endpoint {
     fn start_on(options: EndpointOptions, connector: Connector, listener: Listener, service: Arc<dyn Service>) -> Self {
         let nodes = options.addresses.len();
         let shared = Arc::new(Shared {
-            identity: Identity { job: options.job, rank: options.rank, nodes },
+            identity: Identity { job: options.job, rank: options.rank, nodes, security: options.security },
             handshake_deadline: options.handshake_deadline,
             counts: Arc::default(),
             doorway: Doorway::default(),
@@ -249,11 +251,9 @@ impl Shared {
 
     async fn open(&self, to: NodeRank, class: Class, session: u64) -> Result<Greeted, CallError> {
         let stream = self.connector.connect(&self.peers, to).await.map_err(|error| self.unreachable(to, error))?;
-        greet(stream, &self.identity, (to, class, session), &self.counts).await.map_err(|refusal| CallError::Refused {
-            to,
-            address: self.address(to),
-            source: Arc::new(refusal),
-        })
+        let greeted = greet(stream, &self.identity, (to, class, session), &self.pool, &self.counts).await;
+        let refused = |refusal| CallError::Refused { to, address: self.address(to), source: Arc::new(refusal) };
+        greeted.map_err(refused)
     }
 
     fn unreachable(&self, to: NodeRank, error: io::Error) -> CallError {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_types::{Errno, NodeRank};
-use forebay_wire::WireError;
 use forebay_wire::message::PROTOCOL_VERSION;
+use forebay_wire::{Level, WireError};
 use thiserror::Error;
 
 /// Why a call brought no answer. The peer may or may not have handled the request, except where it says otherwise; all
@@ -55,6 +55,13 @@ pub enum CallError {
         /// What is wrong with them.
         source: WireError,
     },
+    /// Bytes of the answer came without the checksum they were sent with: a fault of a network or a memory on the way.
+    /// The connection goes on; another node, or the same one, may be asked.
+    #[error("the answer of node {to} does not have its checksum")]
+    BadChecksum {
+        /// Who was asked.
+        to: NodeRank,
+    },
     /// This endpoint was shut down.
     #[error("this node is shutting down")]
     ShutDown,
@@ -69,6 +76,7 @@ impl CallError {
             Self::Refused { .. } | Self::Corrupt { .. } => Errno::EPROTO,
             Self::TimedOut { .. } => Errno::ETIMEDOUT,
             Self::ConnectionLost { .. } => Errno::ECONNRESET,
+            Self::BadChecksum { .. } => Errno::EBADMSG,
             Self::ShutDown => Errno::ECANCELED,
         }
     }
@@ -86,6 +94,18 @@ pub enum Refusal {
         /// The version it speaks.
         theirs: u16,
     },
+    /// Another level: it asks for less or for more than this job's.
+    #[error("it speaks with --security {}, this job with {}", theirs.word(), ours.word())]
+    Level {
+        /// Its level.
+        theirs: Level,
+        /// This job's.
+        ours: Level,
+    },
+    /// It did not prove that it holds the key: another job's daemon, another user, or somebody who repeats what was said
+    /// on another connection.
+    #[error("it does not hold this job's key")]
+    Key,
     /// Another job's daemon.
     #[error("it belongs to job {theirs:?}, not to {ours:?}")]
     Job {
@@ -106,11 +126,14 @@ pub enum Refusal {
     #[error("it mixes up its connections")]
     Session,
     /// It closed the connection without a word.
-    #[error("it closed the connection during the handshake: its log tells why")]
+    #[error("it closed the connection during the handshake: another job may use the port, or its log tells why")]
     Closed,
     /// It did not finish in time.
     #[error("it did not shake hands within {0:?}")]
     Late(Duration),
+    /// Others from its address came after it, more than are heard at once.
+    #[error("too many connections came from its address at once")]
+    Crowded,
     /// The connection failed.
     #[error("the connection failed during the handshake")]
     Io(#[from] io::Error),

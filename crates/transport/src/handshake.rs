@@ -1,19 +1,27 @@
-//! How a connection begins: each side says who it is and whom it means, and either may leave.
+//! How a connection begins: two greetings, then each side proves who it is, the one that connected first.
 //!
-//! The side that connects speaks first, so a stranger that only listens learns nothing. A daemon of another version, job
-//! or rank is answered before the connection is closed, so that both sides can say what is wrong; anything else is
-//! closed without a word. `Hello::authentication` stays empty: a job key, once there is one, proves itself there, and
-//! both checks below are the places that must refuse a peer without the proof.
+//! A greeting says which protocol and level are spoken here and adds a random number; nothing in it is about the job.
+//! From the job's key and both greetings, byte for byte as they went over the network, both sides derive the keys of
+//! this connection, one a direction. The hellos that follow are sealed with them: who can open one and seal the other
+//! holds the job's key and saw the same greetings. So nothing recorded elsewhere, nothing sent back to its sender and no
+//! altered greeting passes; and ranks, class and session, which the hellos name, are bound to the keys that all later
+//! frames are protected by. Whoever fails is told nothing but the version and the level, which it may ask for.
+//!
+//! With level `Off` the hellos are readable, and prove nothing.
 
 use std::io;
 use std::sync::Arc;
 
+use forebay_body::Pool;
 use forebay_types::{NodeRank, limits};
 use forebay_wire::message::{MAGIC, PROTOCOL_VERSION, decode, encode};
-use forebay_wire::{Class, FrameKind, Hello};
+use forebay_wire::{Class, FrameKind, Greeting, Hello, NONCE_BYTES, WireError};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::counts::Counts;
 use crate::error::Refusal;
+use crate::guard::{Greetings, Role, guards};
+use crate::options::Security;
 use crate::reader::{FrameReader, ReadError};
 use crate::stream::Stream;
 use crate::writer::{FrameWriter, Outgoing};
@@ -24,6 +32,7 @@ pub(crate) struct Identity {
     pub(crate) rank: NodeRank,
     /// Number of nodes in the job.
     pub(crate) nodes: usize,
+    pub(crate) security: Security,
 }
 
 /// A connection that shook hands.
@@ -32,47 +41,21 @@ pub(crate) struct Greeted {
     pub(crate) writer: FrameWriter,
 }
 
-impl Greeted {
-    fn new(stream: Stream, counts: &Arc<Counts>) -> Self {
-        let reader = FrameReader::new(stream.reader, Arc::clone(counts));
-        Self { reader, writer: FrameWriter::new(stream.writer, Arc::clone(counts)) }
-    }
-
-    async fn say(&mut self, hello: &Hello) -> Result<(), Refusal> {
-        self.writer.push(Outgoing::hello(encode(hello)));
-        self.writer.write().await.map_err(closed)
-    }
-
-    async fn hear(&mut self) -> Result<Hello, Refusal> {
-        let head = self.reader.head().await.map_err(|error| match error {
-            ReadError::Lost(error) => closed(error),
-            ReadError::Corrupt(_) => Refusal::Stranger,
-        })?;
-        let len = head.head_bytes as usize;
-        let is_hello = head.kind == FrameKind::Hello && head.stream == 0 && head.body_bytes == 0;
-        if !is_hello || len > limits::HELLO_BYTES_MAX {
-            return Err(Refusal::Stranger);
-        }
-        let message = self.reader.long_message(len).await.map_err(closed)?;
-        match decode::<Hello>(&message) {
-            Ok(hello) if hello.magic != MAGIC => Err(Refusal::Stranger),
-            Ok(hello) if hello.version != PROTOCOL_VERSION => Err(Refusal::Version { theirs: hello.version }),
-            Ok(hello) => Ok(hello),
-            Err(_) => Err(other_version(&message)),
-        }
-    }
-}
-
 /// Shakes hands on a connection that this node opened to `to`.
 pub(crate) async fn greet(
     stream: Stream,
     identity: &Identity,
     (to, class, session): (NodeRank, Class, u64),
+    pool: &Pool,
     counts: &Arc<Counts>,
 ) -> Result<Greeted, Refusal> {
-    let mut connection = Greeted::new(stream, counts);
-    connection.say(&hello(identity, to, class, session)).await?;
-    let theirs = connection.hear().await?;
+    let mut connection = Greeted::new(stream, pool, counts);
+    let ours = greeting(identity)?;
+    connection.say(FrameKind::Greeting, ours.clone()).await?;
+    let theirs = connection.hear_greeting(identity).await?;
+    connection.use_key(&identity.security, Role::Asking, Greetings { asking: &ours, answering: &theirs });
+    connection.say_hello(identity, to, class, session).await?;
+    let theirs = connection.hear_hello().await?;
     check(identity, &theirs)?;
     if theirs.from != to {
         return Err(Refusal::Rank { from: theirs.from, to: theirs.to });
@@ -80,40 +63,106 @@ pub(crate) async fn greet(
     if (theirs.class, theirs.session) != (class, session) {
         return Err(Refusal::Session);
     }
-    Ok(connection)
+    Ok(connection.at_level_of(identity))
 }
 
 /// Shakes hands on a connection that somebody opened to this node.
 pub(crate) async fn welcome(
     stream: Stream,
     identity: &Identity,
+    pool: &Pool,
     counts: &Arc<Counts>,
 ) -> Result<(Hello, Greeted), Refusal> {
-    let mut connection = Greeted::new(stream, counts);
-    let theirs = match connection.hear().await {
+    let mut connection = Greeted::new(stream, pool, counts);
+    let ours = greeting(identity)?;
+    let theirs = match connection.hear_greeting(identity).await {
         Ok(theirs) => theirs,
-        Err(refusal @ Refusal::Version { .. }) => {
-            connection.say(&hello(identity, NodeRank(0), Class::Control, 0)).await?;
+        Err(refusal @ (Refusal::Version { .. } | Refusal::Level { .. })) => {
+            connection.say(FrameKind::Greeting, ours).await?;
             return Err(refusal);
         }
         Err(refusal) => return Err(refusal),
     };
-    connection.say(&hello(identity, theirs.from, theirs.class, theirs.session)).await?;
+    connection.say(FrameKind::Greeting, ours.clone()).await?;
+    connection.use_key(&identity.security, Role::Answering, Greetings { asking: &theirs, answering: &ours });
+    let theirs = connection.hear_hello().await?;
+    // Said before it is checked: a daemon with the key but with another list of nodes can say what is wrong.
+    connection.say_hello(identity, theirs.from, theirs.class, theirs.session).await?;
     check(identity, &theirs)?;
-    Ok((theirs, connection))
+    Ok((theirs, connection.at_level_of(identity)))
 }
 
-fn hello(identity: &Identity, to: NodeRank, class: Class, session: u64) -> Hello {
-    Hello {
-        magic: MAGIC,
-        version: PROTOCOL_VERSION,
-        job: identity.job.clone(),
-        from: identity.rank,
-        to,
-        class,
-        session,
-        authentication: Vec::new(),
+impl Greeted {
+    fn new(stream: Stream, pool: &Pool, counts: &Arc<Counts>) -> Self {
+        let reader = FrameReader::new(stream.reader, Arc::clone(counts));
+        Self { reader, writer: FrameWriter::new(stream.writer, pool.clone(), Arc::clone(counts)) }
     }
+
+    async fn say(&mut self, kind: FrameKind, message: Vec<u8>) -> Result<(), Refusal> {
+        self.writer.push(Outgoing::handshake(kind, message));
+        self.writer.write().await.map_err(closed)
+    }
+
+    async fn hear(&mut self, kind: FrameKind) -> Result<(), Refusal> {
+        let head = self.reader.head_within(limits::HELLO_BYTES_MAX).await.map_err(|error| match error {
+            ReadError::Lost(error) => closed(error),
+            ReadError::Corrupt(WireError::Forged) => Refusal::Key,
+            ReadError::Corrupt(_) => Refusal::Stranger,
+        })?;
+        let fits = head.kind == kind && head.stream == 0 && head.body_bytes == 0;
+        if fits { Ok(()) } else { Err(Refusal::Stranger) }
+    }
+
+    /// The other side's greeting as it was sent.
+    async fn hear_greeting(&mut self, identity: &Identity) -> Result<Vec<u8>, Refusal> {
+        self.hear(FrameKind::Greeting).await?;
+        let message = self.reader.message_bytes().to_vec();
+        let ours = identity.security.level();
+        match decode::<Greeting>(&message) {
+            Ok(theirs) if theirs.magic != MAGIC => Err(Refusal::Stranger),
+            Ok(theirs) if theirs.version != PROTOCOL_VERSION => Err(Refusal::Version { theirs: theirs.version }),
+            Ok(theirs) if theirs.level != ours => Err(Refusal::Level { theirs: theirs.level, ours }),
+            Ok(_) => Ok(message),
+            Err(_) => Err(other_version(&message)),
+        }
+    }
+
+    fn use_key(&mut self, security: &Security, role: Role, greetings: Greetings<'_>) {
+        if let Some(key) = security.key() {
+            (*self.writer.guard(), *self.reader.guard()) = guards(key, role, greetings);
+        }
+    }
+
+    async fn say_hello(
+        &mut self,
+        identity: &Identity,
+        to: NodeRank,
+        class: Class,
+        session: u64,
+    ) -> Result<(), Refusal> {
+        let hello = Hello { job: identity.job.clone(), from: identity.rank, to, class, session };
+        self.say(FrameKind::Hello, encode(&hello)).await
+    }
+
+    async fn hear_hello(&mut self) -> Result<Hello, Refusal> {
+        self.hear(FrameKind::Hello).await?;
+        self.reader.message().map_err(|_| Refusal::Stranger)
+    }
+
+    fn at_level_of(mut self, identity: &Identity) -> Self {
+        let level = identity.security.level();
+        self.writer.guard().set_level(level);
+        self.reader.guard().set_level(level);
+        self
+    }
+}
+
+fn greeting(identity: &Identity) -> Result<Vec<u8>, Refusal> {
+    let mut nonce = [0; NONCE_BYTES];
+    // Of this length the system gives all or fails.
+    getrandom(&mut nonce, GetRandomFlags::empty()).map_err(|errno| Refusal::Io(errno.into()))?;
+    let level = identity.security.level();
+    Ok(encode(&Greeting { magic: MAGIC, version: PROTOCOL_VERSION, level, nonce }))
 }
 
 fn check(identity: &Identity, theirs: &Hello) -> Result<(), Refusal> {
@@ -126,7 +175,7 @@ fn check(identity: &Identity, theirs: &Hello) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What is wrong with a message that is no `Hello` of this version. The magic and the version come first in every
+/// What is wrong with a message that is no `Greeting` of this version. The magic and the version come first in every
 /// version: 8 bytes, then the number in groups of seven bits, lowest first.
 fn other_version(message: &[u8]) -> Refusal {
     let Some(rest) = message.strip_prefix(&MAGIC) else {
@@ -154,20 +203,18 @@ fn closed(error: io::Error) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_wire::Level;
 
     #[test]
-    fn the_version_is_read_from_a_hello_of_any_version() {
-        let hello = |version| {
-            let class = Class::Control;
-            let (job, from, to) = (String::new(), NodeRank(0), NodeRank(0));
-            Hello { magic: MAGIC, version, job, from, to, class, session: 0, authentication: vec![] }
-        };
-        for version in [0, 2, 127, 128, 300, u16::MAX] {
-            let mut message = encode(&hello(version));
+    fn the_version_is_read_from_a_greeting_of_any_version() {
+        let greeting =
+            |version| encode(&Greeting { magic: MAGIC, version, level: Level::Auth, nonce: [7; NONCE_BYTES] });
+        for version in [0, 1, 127, 128, 300, u16::MAX] {
+            let mut message = greeting(version);
             message.push(1);
             assert!(matches!(other_version(&message), Refusal::Version { theirs } if theirs == version));
         }
-        let mut same = encode(&hello(PROTOCOL_VERSION));
+        let mut same = greeting(PROTOCOL_VERSION);
         same.push(1);
         for stranger in [&same[..], b"", b"GET / HTTP", &MAGIC, &[&MAGIC[..], &[0xff; 9]].concat()] {
             assert!(matches!(other_version(stranger), Refusal::Stranger), "{stranger:?}");

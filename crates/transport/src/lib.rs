@@ -6,6 +6,9 @@
 //! message behind bodies waits for milliseconds. A node that is asked back connects for itself, so that every
 //! connection has one asking and one answering end, and stream numbers never collide.
 //!
+//! Both sides of a connection prove that they hold the job's key before anything else is said, and every frame is
+//! checked to be the next one of this connection (`handshake`, `guard`). Bodies carry checksums on every level.
+//!
 //! A body is sent while it grows and received while somebody still holds it: nothing is stored and forwarded, and
 //! dropping a body cancels it. What an answer means, whom to ask next and whether to ask again is not decided here.
 //!
@@ -17,6 +20,9 @@ mod calls;
 mod counts;
 mod endpoint;
 mod error;
+#[doc(hidden)]
+pub mod exercise;
+mod guard;
 mod handshake;
 mod link;
 pub mod memory;
@@ -24,6 +30,7 @@ mod options;
 mod reader;
 mod replier;
 mod session;
+mod strangers;
 mod stream;
 mod writer;
 
@@ -31,7 +38,7 @@ pub use counts::Counters;
 pub use endpoint::Endpoint;
 pub use error::{CallError, Refusal};
 pub use link::Reply;
-pub use options::{Address, EndpointOptions, Peers};
+pub use options::{Address, EndpointOptions, Peers, Security};
 pub use replier::{IncomingCall, Replier, Service};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_body::{Body, Pool};
+use forebay_body::{Body, Piece, Pool};
 use forebay_types::{Errno, NodeRank, limits};
 use forebay_wire::message::TimedRequest;
 use forebay_wire::{Answer, FrameKind, Outcome, Request, WireError};
@@ -29,7 +29,7 @@ pub struct Reply {
     /// What it says.
     pub outcome: Outcome,
     /// Its bytes, which may still be arriving. Always there, even when empty, except for `FileSystem` and `Failed`. Fails
-    /// with `ETIMEDOUT`, `ECONNRESET` or `EPROTO` when the rest will not come. When the last holder drops it while it
+    /// with `ETIMEDOUT` or `WAY_LOST` when the rest will not come. When the last holder drops it while it
     /// grows, the rest is cancelled.
     pub body: Option<Arc<Body>>,
 }
@@ -156,19 +156,25 @@ impl Link {
         let head = reader.head().await?;
         let tell = match head.kind {
             FrameKind::Answer => {
-                let answer: Answer = reader.message(head).await?;
+                let answer: Answer = reader.message()?;
                 if !is_bulk && answer.body_bytes != head.body_bytes {
                     return Err(WireError::Frame("part of a body on the control connection").into());
                 }
                 let first = reader.body(head, pool).await?;
-                self.calls.answered(head.stream, answer, first)?
+                match self.is_sound(&first) {
+                    true => self.calls.answered(head.stream, answer, &first)?,
+                    false => self.calls.spoiled(head.stream),
+                }
             }
             FrameKind::Body if is_bulk && head.head_bytes == 0 => {
                 let piece = reader.body(head, pool).await?;
-                self.calls.piece(head.stream, piece)?
+                match self.is_sound(&piece) {
+                    true => self.calls.piece(head.stream, &piece)?,
+                    false => self.calls.spoiled(head.stream),
+                }
             }
             FrameKind::Abort if is_bulk && head.body_bytes == 0 => {
-                let errno: Errno = reader.message(head).await?;
+                let errno: Errno = reader.message()?;
                 self.calls.aborted(head.stream, errno)?;
                 Tell::Nothing
             }
@@ -180,6 +186,15 @@ impl Link {
             Tell::Credit(bytes) => self.send(Outgoing::credit(head.stream, bytes)),
         }
         Ok(())
+    }
+
+    /// Whether the bytes have their checksum. One call's bytes that do not are no reason to end the others.
+    fn is_sound(&self, piece: &Piece) -> bool {
+        let is_sound = piece.is_sound();
+        if !is_sound && self.counts.checksum_failure() {
+            tracing::warn!(node = %self.to, "bytes came without their checksum; further ones are counted, not reported");
+        }
+        is_sound
     }
 
     async fn watch_deadlines(self: Arc<Self>) {
@@ -195,6 +210,7 @@ impl Link {
         match end {
             End::Lost => CallError::ConnectionLost { to },
             End::Corrupt(source) => CallError::Corrupt { to, source },
+            End::BadChecksum => CallError::BadChecksum { to },
             End::ShutDown => CallError::ShutDown,
             End::TimedOut => CallError::TimedOut { to, after },
         }

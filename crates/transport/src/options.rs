@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use forebay_body::Pool;
-use forebay_types::{NodeRank, limits};
+use forebay_types::{JobKey, NodeRank, limits};
+use forebay_wire::Level;
 
 /// How a node is reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +27,36 @@ impl fmt::Display for Address {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Memory => write!(f, "memory"),
+        }
+    }
+}
+
+/// How connections are protected, with what that takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Security {
+    /// Not at all: for tests, and where the network itself admits the job's nodes only.
+    Off,
+    /// Peers prove that they hold the key; heads and messages are authenticated.
+    Auth(JobKey),
+    /// The same, and everything is encrypted.
+    Seal(JobKey),
+}
+
+impl Security {
+    /// Its level.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Off => Level::Off,
+            Self::Auth(_) => Level::Auth,
+            Self::Seal(_) => Level::Seal,
+        }
+    }
+
+    pub(crate) fn key(&self) -> Option<&JobKey> {
+        match self {
+            Self::Off => None,
+            Self::Auth(key) | Self::Seal(key) => Some(key),
         }
     }
 }
@@ -69,6 +100,8 @@ pub struct EndpointOptions {
     pub rank: NodeRank,
     /// How each node is reached, by rank.
     pub addresses: Vec<Address>,
+    /// How connections are protected; peers of another level or key are refused.
+    pub security: Security,
     /// Where buffers for received bodies come from.
     pub pool: Pool,
     /// How long to try to connect to a peer and shake hands with it; a call's own deadline ends its wait earlier.
@@ -80,11 +113,18 @@ pub struct EndpointOptions {
 impl EndpointOptions {
     /// Options with the usual deadlines.
     #[must_use]
-    pub fn new(job: impl Into<String>, rank: NodeRank, addresses: Vec<Address>, pool: Pool) -> Self {
+    pub fn new(
+        job: impl Into<String>,
+        rank: NodeRank,
+        addresses: Vec<Address>,
+        pool: Pool,
+        security: Security,
+    ) -> Self {
         Self {
             job: job.into(),
             rank,
             addresses,
+            security,
             pool,
             connect_deadline: limits::HANDSHAKE_DEADLINE,
             handshake_deadline: limits::HANDSHAKE_DEADLINE,

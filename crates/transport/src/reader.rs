@@ -1,18 +1,22 @@
 //! Reads frames from a connection: heads and messages through a small buffer, bodies past it into pooled memory.
 //!
-//! Nothing is allocated on a peer's word before `FrameHead::decode` has held it against the limits.
+//! Nothing is allocated on a peer's word before `FrameHead::decode` has held it against the limits, and nothing is
+//! decoded before the guard has found it to be the peer's. A body is not looked at here: whoever takes it checks its
+//! checksum.
 
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use forebay_body::Pool;
+use std::ops::Range;
+
+use forebay_body::{Piece, Pool};
 use forebay_types::limits;
 use forebay_wire::message::{Checked, decode};
-use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, WireError};
+use forebay_wire::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, TAG_BYTES, WireError};
 use tokio::io::AsyncReadExt;
 
 use crate::counts::Counts;
+use crate::guard::Guard;
 use crate::stream::ReadHalf;
 
 /// Why reading ended.
@@ -36,61 +40,98 @@ impl From<WireError> for ReadError {
     }
 }
 
-/// One connection's incoming frames. A caller reads a head, then exactly the message and the body it announces.
+/// One connection's incoming frames. A caller reads a head, which brings its message, then the body it announces.
 pub(crate) struct FrameReader {
     stream: ReadHalf,
+    guard: Guard,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
+    /// Where in the buffer the last message lies; what does not fit there is in `long`.
+    message: Range<usize>,
+    long: Vec<u8>,
+    checksum: u32,
     counts: Arc<Counts>,
 }
 
 impl FrameReader {
     pub(crate) fn new(stream: ReadHalf, counts: Arc<Counts>) -> Self {
         let buffer = vec![0; limits::READ_BUFFER_BYTES].into();
-        Self { stream, buffer, start: 0, end: 0, counts }
+        let guard = Guard::default();
+        Self { stream, guard, buffer, start: 0, end: 0, message: 0..0, long: Vec::new(), checksum: 0, counts }
     }
 
-    /// The next frame's head.
+    /// What the next frames are opened by.
+    pub(crate) fn guard(&mut self) -> &mut Guard {
+        &mut self.guard
+    }
+
+    /// The next frame's head. Its message has come and is authentic, as far as the connection is.
     pub(crate) async fn head(&mut self) -> Result<FrameHead, ReadError> {
+        self.head_within(limits::HEAD_BYTES_MAX).await
+    }
+
+    /// The same from somebody whose message may have `message_bytes_max`.
+    pub(crate) async fn head_within(&mut self, message_bytes_max: usize) -> Result<FrameHead, ReadError> {
         self.fill(FRAME_HEAD_BYTES).await?;
         let mut bytes = [0; FRAME_HEAD_BYTES];
         bytes.copy_from_slice(&self.buffer[self.start..self.start + FRAME_HEAD_BYTES]);
-        self.start += FRAME_HEAD_BYTES;
-        Ok(FrameHead::decode(&bytes)?)
+        let head = FrameHead::decode(&bytes)?;
+        if head.head_bytes as usize > message_bytes_max {
+            return Err(WireError::Frame("message longer than its limit").into());
+        }
+        let len = head.plain_bytes() + self.guard.tag_bytes();
+        let frame = if len <= self.buffer.len() {
+            self.fill(len).await?;
+            let start = self.start;
+            self.start += len;
+            self.message = start + FRAME_HEAD_BYTES..start + FRAME_HEAD_BYTES + head.head_bytes as usize;
+            self.long = Vec::new();
+            &mut self.buffer[start..start + len]
+        } else {
+            let mut long = vec![0; len];
+            self.read_exact(&mut long).await?;
+            self.message = FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + head.head_bytes as usize;
+            self.long = long;
+            &mut self.long
+        };
+        self.guard.open(frame)?;
+        if let Some(checksum) = frame[..head.plain_bytes()].last_chunk::<CHECKSUM_BYTES>() {
+            self.checksum = u32::from_le_bytes(*checksum);
+        }
+        Ok(head)
     }
 
     /// The message of the frame whose head was read last.
-    pub(crate) async fn message<T>(&mut self, head: FrameHead) -> Result<T, ReadError>
+    pub(crate) fn message<T>(&self) -> Result<T, WireError>
     where
         T: for<'de> serde::Deserialize<'de> + Checked,
     {
-        let len = head.head_bytes as usize;
-        if len > self.buffer.len() {
-            return Ok(decode(&self.long_message(len).await?)?);
-        }
-        self.fill(len).await?;
-        let message = decode(&self.buffer[self.start..self.start + len])?;
-        self.start += len;
-        Ok(message)
+        decode(self.message_bytes())
     }
 
     /// The same, not decoded.
-    pub(crate) async fn long_message(&mut self, len_bytes: usize) -> io::Result<Vec<u8>> {
-        let mut message = vec![0; len_bytes];
-        self.read_exact(&mut message).await?;
-        Ok(message)
+    pub(crate) fn message_bytes(&self) -> &[u8] {
+        let frame = if self.long.is_empty() { &self.buffer } else { &self.long[..] };
+        &frame[self.message.clone()]
     }
 
-    /// The body of the frame whose message was read last.
-    pub(crate) async fn body(&mut self, head: FrameHead, pool: &Pool) -> io::Result<Bytes> {
+    /// The body of the frame whose head was read last, with the checksum that came with it, not yet compared.
+    pub(crate) async fn body(&mut self, head: FrameHead, pool: &Pool) -> Result<Piece, ReadError> {
         let len = head.body_on_connection();
         if len == 0 {
-            return Ok(Bytes::new());
+            return Ok(Piece::default());
         }
         let mut buffer = pool.take(len);
         self.read_exact(&mut buffer).await?;
-        Ok(buffer.freeze(len))
+        if self.guard.seals() {
+            // Through the small buffer, which the next frame's head comes into by the same read.
+            self.fill(TAG_BYTES).await?;
+            let tag = &self.buffer[self.start..self.start + TAG_BYTES];
+            self.guard.open_body(&mut buffer, tag)?;
+            self.start += TAG_BYTES;
+        }
+        Ok(Piece::with_checksum(buffer.freeze(len), self.checksum))
     }
 
     /// Waits for the end of a connection on which nothing may come, and holds no buffer meanwhile.
@@ -144,21 +185,36 @@ impl FrameReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::{Greetings, Role, guards};
     use crate::writer::{FrameWriter, Outgoing};
-    use forebay_types::{Errno, PIECE_BYTES};
+    use forebay_types::{Errno, JobKey, PIECE_BYTES};
     use forebay_wire::message::TimedRequest;
-    use forebay_wire::{Answer, FrameKind, Outcome, Request};
+    use forebay_wire::{Answer, FrameKind, Level, Outcome, Request};
     use proptest::prelude::*;
     use tokio::io::AsyncWriteExt;
 
     fn block_on<T>(work: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
     }
 
     /// A reader at the end of a pipe that holds `pipe_bytes`, and so cuts frames at any place.
     fn pipe(pipe_bytes: usize) -> (tokio::io::DuplexStream, FrameReader) {
         let (near, far) = tokio::io::duplex(pipe_bytes);
         (near, FrameReader::new(Box::new(far), Arc::default()))
+    }
+
+    /// The guards of what one side sends and the other receives.
+    fn direction(level: Level) -> (Guard, Guard) {
+        if level == Level::Off {
+            return (Guard::default(), Guard::default());
+        }
+        let key = JobKey::from_bytes([3; 32]);
+        let greetings = Greetings { asking: b"a", answering: b"b" };
+        let (mut sends, _) = guards(&key, Role::Asking, greetings);
+        let (_, mut receives) = guards(&key, Role::Answering, greetings);
+        sends.set_level(level);
+        receives.set_level(level);
+        (sends, receives)
     }
 
     proptest! {
@@ -168,14 +224,18 @@ mod tests {
         fn frames_come_out_as_they_went_in(
             bodies in proptest::collection::vec(0..=PIECE_BYTES, 1..6),
             pipe_bytes in 1usize..20_000,
+            level in prop::sample::select(vec![Level::Off, Level::Auth, Level::Seal]),
         ) {
             let (near, mut reader) = pipe(pipe_bytes);
+            let (sends, receives) = direction(level);
+            *reader.guard() = receives;
             let sizes = bodies.clone();
             block_on(async move {
                 let send = async move {
-                    let mut writer = FrameWriter::new(Box::new(near), Arc::default());
+                    let mut writer = FrameWriter::new(Box::new(near), Pool::new(4), Arc::default());
+                    *writer.guard() = sends;
                     for (stream, len) in (0..).zip(sizes) {
-                        writer.push(Outgoing::answer(stream, Outcome::Body, len, vec![stream as u8; len].into()));
+                        writer.push(Outgoing::answer(stream, Outcome::Body, len, Piece::new(vec![stream as u8; len].into())));
                         writer.push(Outgoing::credit(stream, len));
                         writer.push(Outgoing::abort(stream, Errno::EIO));
                     }
@@ -185,14 +245,15 @@ mod tests {
                     for (stream, len) in (0..).zip(bodies) {
                         let head = reader.head().await.unwrap();
                         assert_eq!((head.kind, head.stream), (FrameKind::Answer, stream));
-                        let answer: Answer = reader.message(head).await.unwrap();
+                        let answer: Answer = reader.message().unwrap();
                         assert_eq!(answer.body_bytes as usize, len);
                         let body = reader.body(head, &Pool::new(1)).await.unwrap();
-                        assert_eq!(&body[..], vec![stream as u8; len]);
+                        assert!(body.is_sound());
+                        assert_eq!(&body.bytes()[..], vec![stream as u8; len]);
                         let head = reader.head().await.unwrap();
                         assert_eq!((head.kind, head.body_bytes as usize), (FrameKind::Credit, len));
-                        let head = reader.head().await.unwrap();
-                        assert_eq!(reader.message::<Errno>(head).await.unwrap(), Errno::EIO);
+                        reader.head().await.unwrap();
+                        assert_eq!(reader.message::<Errno>().unwrap(), Errno::EIO);
                     }
                     assert!(matches!(reader.head().await, Err(ReadError::Lost(_))), "and nothing is left over");
                 };
@@ -216,7 +277,7 @@ mod tests {
                 drop(near);
                 let pool = Pool::new(1);
                 while let Ok(head) = reader.head().await {
-                    let read = reader.message::<TimedRequest>(head).await.is_ok();
+                    let read = reader.message::<TimedRequest>().is_ok();
                     if !read || reader.body(head, &pool).await.is_err() {
                         break;
                     }
@@ -231,17 +292,17 @@ mod tests {
     fn a_message_longer_than_the_buffer_is_read_whole() {
         let names = vec![forebay_types::Name::new(&[b'n'; limits::NAME_BYTES_MAX]).unwrap(); 200];
         let dir = forebay_types::ViewPath::root();
-        let request = Request::Page { dir, generation: Default::default(), page: 3, names };
+        let request = Request::Page { dir, generation: Default::default(), page: 3, names, epoch: 0 };
         let timed = TimedRequest { remaining_ms: 5, request };
         let (near, mut reader) = pipe(64 << 10);
         let received = block_on(async {
-            let mut writer = FrameWriter::new(Box::new(near), Arc::default());
+            let mut writer = FrameWriter::new(Box::new(near), Pool::new(1), Arc::default());
             writer.push(Outgoing::request(1, &timed));
             writer.push(Outgoing::cancel(1));
             let receive = async {
                 let head = reader.head().await.unwrap();
                 assert!(head.head_bytes as usize > limits::READ_BUFFER_BYTES);
-                let received: TimedRequest = reader.message(head).await.unwrap();
+                let received: TimedRequest = reader.message().unwrap();
                 assert_eq!(reader.head().await.unwrap().kind, FrameKind::Cancel);
                 received
             };

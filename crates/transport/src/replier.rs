@@ -6,6 +6,7 @@ use std::time::Duration;
 use forebay_body::Body;
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::{Outcome, Request};
+use tokio::time::Instant;
 
 use crate::session::Session;
 
@@ -32,19 +33,22 @@ pub struct IncomingCall {
 pub struct Replier {
     session: Arc<Session>,
     stream: u32,
+    /// When the peer gives up.
+    deadline: Instant,
     answered: bool,
 }
 
 impl Replier {
-    pub(crate) fn new(session: Arc<Session>, stream: u32) -> Self {
-        Self { session, stream, answered: false }
+    pub(crate) fn new(session: Arc<Session>, stream: u32, deadline: Instant) -> Self {
+        Self { session, stream, deadline, answered: false }
     }
 
-    /// Answers. The body may still be growing: it is sent while it grows, and held until it has been sent or cancelled.
+    /// Answers. The body may still be growing: it is sent while it grows, and held until it has been sent or cancelled, or the
+    /// peer must have given up.
     /// A body that fails before its first piece makes the answer `Failed`. No effect when the call was cancelled.
     pub fn answer(mut self, outcome: Outcome, body: Option<Arc<Body>>) {
         self.answered = true;
-        self.session.answer(self.stream, outcome, body);
+        self.session.answer(self.stream, outcome, body, self.deadline);
     }
 
     /// Calls `callback` once if the peer cancels, or its connection ends, before the answer is given; at once when that
@@ -64,7 +68,7 @@ impl Replier {
 impl Drop for Replier {
     fn drop(&mut self) {
         if !self.answered {
-            self.session.answer(self.stream, Outcome::Failed(Errno::EIO), None);
+            self.session.answer(self.stream, Outcome::Failed(Errno::EIO), None, self.deadline);
         }
     }
 }

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use forebay_body::Body;
+use forebay_body::{Body, Piece};
 use forebay_types::{Errno, NodeRank, limits};
 use forebay_wire::message::TimedRequest;
 use forebay_wire::{FrameKind, Outcome, WireError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::bulk::{Sending, ToBulk, send_bodies};
 use crate::counts::Counts;
@@ -121,32 +121,32 @@ impl Session {
         }
     }
 
-    pub(crate) fn answer(self: &Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>) {
+    pub(crate) fn answer(self: &Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant) {
         let Some(body) = body else {
-            return self.answer_whole(stream, outcome, Bytes::new());
+            return self.answer_whole(stream, outcome, Piece::default());
         };
         let total_bytes = body.expected_bytes();
         if total_bytes > limits::LISTING_BYTES_MAX {
-            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Bytes::new());
+            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Piece::default());
         } else if total_bytes > limits::CONTROL_BODY_BYTES_MAX {
-            self.answer_on_bulk(stream, outcome, body);
+            self.answer_on_bulk(stream, outcome, body, deadline);
         } else {
             self.answer_when_whole(stream, outcome, body);
         }
     }
 
-    fn answer_whole(&self, stream: u32, outcome: Outcome, bytes: Bytes) {
+    fn answer_whole(&self, stream: u32, outcome: Outcome, whole: Piece) {
         if self.remove(stream).is_some() {
-            self.put(Outgoing::answer(stream, outcome, bytes.len(), bytes));
+            self.put(Outgoing::answer(stream, outcome, whole.len(), whole));
             self.room.notify_one();
         }
     }
 
-    fn answer_on_bulk(&self, stream: u32, outcome: Outcome, body: Arc<Body>) {
+    fn answer_on_bulk(&self, stream: u32, outcome: Outcome, body: Arc<Body>, deadline: Instant) {
         if self.replace(stream, UnderWay::Sending).is_none() {
             return;
         }
-        let sending = ToBulk::Send(Sending::new(stream, outcome, body));
+        let sending = ToBulk::Send(Sending::new(stream, outcome, body, deadline + limits::ANSWER_GRACE));
         if let Err(mpsc::error::TrySendError::Full(_)) = self.bodies.try_send(sending) {
             self.close();
         }
@@ -165,8 +165,8 @@ impl Session {
         let Some(UnderWay::Filling(outcome, body)) = self.remove(stream) else {
             return;
         };
-        let answer = match (filled, body.contiguous()) {
-            (Ok(()), Some(bytes)) => Outgoing::answer(stream, outcome, bytes.len(), bytes),
+        let answer = match (filled, body.contiguous_piece()) {
+            (Ok(()), Some(whole)) => Outgoing::answer(stream, outcome, whole.len(), whole),
             (Ok(()), None) => Outgoing::failed(stream, Errno::EIO),
             (Err(errno), _) => Outgoing::failed(stream, errno),
         };
@@ -227,10 +227,10 @@ impl Session {
         let stream = head.stream;
         match head.kind {
             FrameKind::Request if head.body_bytes == 0 => {
-                let TimedRequest { remaining_ms, request } = reader.message(head).await?;
-                let reply = self.open(stream).await?;
-                self.counts.request_served();
+                let TimedRequest { remaining_ms, request } = reader.message()?;
                 let remaining = Duration::from_millis(remaining_ms.into());
+                let reply = self.open(stream, Instant::now() + remaining).await?;
+                self.counts.request_served();
                 service.handle(IncomingCall { from: self.from, request, remaining, reply });
             }
             FrameKind::Credit if head.head_bytes == 0 => {
@@ -244,7 +244,7 @@ impl Session {
 
     /// A new request, as soon as there is room. A peer keeps to the limit itself; one that does not is read no further,
     /// and its own credit and cancellations wait with it.
-    async fn open(self: &Arc<Self>, stream: u32) -> Result<Replier, WireError> {
+    async fn open(self: &Arc<Self>, stream: u32, deadline: Instant) -> Result<Replier, WireError> {
         loop {
             {
                 let mut under_way = lock(&self.under_way);
@@ -253,7 +253,7 @@ impl Session {
                 }
                 if under_way.len() < limits::PEER_REQUESTS_MAX {
                     under_way.insert(stream, UnderWay::Asked(None));
-                    return Ok(Replier::new(Arc::clone(self), stream));
+                    return Ok(Replier::new(Arc::clone(self), stream, deadline));
                 }
             }
             self.room.notified().await;

@@ -1,17 +1,21 @@
-//! Writes frames to a connection: what waits is gathered and leaves in one vectored write, bodies uncopied.
+//! Writes frames to a connection: what waits is gathered and leaves in one vectored write, bodies uncopied, or, on a
+//! sealed connection, copied once into the buffers in which they are encrypted.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use forebay_body::{Piece, Pool};
 use forebay_types::Errno;
 use forebay_types::limits;
 use forebay_wire::message::{Answer, Outcome, TimedRequest, encode};
 use forebay_wire::{FrameHead, FrameKind};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::counts::Counts;
+use crate::guard::{Guard, UsedUp};
 use crate::stream::WriteHalf;
 
 /// Memory for heads above which a batch gives it back after use: a page request of 128 KiB is rare.
@@ -21,48 +25,49 @@ const HEADS_KEPT_BYTES: usize = 16 << 10;
 pub(crate) struct Outgoing {
     head: FrameHead,
     message: Vec<u8>,
-    body: Bytes,
+    body: Piece,
 }
 
 impl Outgoing {
-    fn new(kind: FrameKind, stream: u32, message: Vec<u8>, body: Bytes) -> Self {
+    fn new(kind: FrameKind, stream: u32, message: Vec<u8>, body: Piece) -> Self {
         let head = FrameHead { kind, stream, head_bytes: message.len() as u32, body_bytes: body.len() as u32 };
         Self { head, message, body }
     }
 
     pub(crate) fn request(stream: u32, request: &TimedRequest) -> Self {
-        Self::new(FrameKind::Request, stream, encode(request), Bytes::new())
+        Self::new(FrameKind::Request, stream, encode(request), Piece::default())
     }
 
     /// An answer with its whole body or the first piece of it.
-    pub(crate) fn answer(stream: u32, outcome: Outcome, total_bytes: usize, first: Bytes) -> Self {
+    pub(crate) fn answer(stream: u32, outcome: Outcome, total_bytes: usize, first: Piece) -> Self {
         Self::new(FrameKind::Answer, stream, encode(&Answer { outcome, body_bytes: total_bytes as u32 }), first)
     }
 
     pub(crate) fn failed(stream: u32, errno: Errno) -> Self {
-        Self::answer(stream, Outcome::Failed(errno), 0, Bytes::new())
+        Self::answer(stream, Outcome::Failed(errno), 0, Piece::default())
     }
 
-    pub(crate) fn piece(stream: u32, piece: Bytes) -> Self {
+    pub(crate) fn piece(stream: u32, piece: Piece) -> Self {
         Self::new(FrameKind::Body, stream, Vec::new(), piece)
     }
 
     pub(crate) fn abort(stream: u32, errno: Errno) -> Self {
-        Self::new(FrameKind::Abort, stream, encode(&errno), Bytes::new())
+        Self::new(FrameKind::Abort, stream, encode(&errno), Piece::default())
     }
 
     pub(crate) fn cancel(stream: u32) -> Self {
-        Self::new(FrameKind::Cancel, stream, Vec::new(), Bytes::new())
+        Self::new(FrameKind::Cancel, stream, Vec::new(), Piece::default())
     }
 
     pub(crate) fn credit(stream: u32, granted_bytes: usize) -> Self {
-        let mut frame = Self::new(FrameKind::Credit, stream, Vec::new(), Bytes::new());
+        let mut frame = Self::new(FrameKind::Credit, stream, Vec::new(), Piece::default());
         frame.head.body_bytes = granted_bytes as u32;
         frame
     }
 
-    pub(crate) fn hello(message: Vec<u8>) -> Self {
-        Self::new(FrameKind::Hello, 0, message, Bytes::new())
+    /// A `Greeting` or a `Hello`.
+    pub(crate) fn handshake(kind: FrameKind, message: Vec<u8>) -> Self {
+        Self::new(kind, 0, message, Piece::default())
     }
 }
 
@@ -75,6 +80,11 @@ enum Segment {
 /// One connection's outgoing frames.
 pub(crate) struct FrameWriter {
     stream: WriteHalf,
+    guard: Guard,
+    /// The guard protects no more frames, and one was to be sent.
+    used_up: bool,
+    /// Where buffers for sealed bodies come from.
+    pool: Pool,
     heads: Vec<u8>,
     segments: Vec<Segment>,
     frames: usize,
@@ -83,24 +93,57 @@ pub(crate) struct FrameWriter {
 }
 
 impl FrameWriter {
-    pub(crate) fn new(stream: WriteHalf, counts: Arc<Counts>) -> Self {
-        Self { stream, heads: Vec::new(), segments: Vec::new(), frames: 0, bytes: 0, counts }
+    pub(crate) fn new(stream: WriteHalf, pool: Pool, counts: Arc<Counts>) -> Self {
+        let (heads, segments) = (Vec::new(), Vec::new());
+        Self { stream, guard: Guard::default(), used_up: false, pool, heads, segments, frames: 0, bytes: 0, counts }
+    }
+
+    /// What the next frames are protected by.
+    pub(crate) fn guard(&mut self) -> &mut Guard {
+        &mut self.guard
     }
 
     /// Adds a frame to the next write.
     pub(crate) fn push(&mut self, frame: Outgoing) {
-        let before = self.heads.len();
-        self.heads.extend_from_slice(&frame.head.encode());
-        self.heads.extend_from_slice(&frame.message);
-        let added = self.heads.len() - before;
+        self.frames += 1;
+        if self.add(frame).is_err() {
+            self.used_up = true;
+        }
+    }
+
+    fn add(&mut self, Outgoing { head, message, body }: Outgoing) -> Result<(), UsedUp> {
+        let start = self.heads.len();
+        self.heads.extend_from_slice(&head.encode());
+        self.heads.extend_from_slice(&message);
+        if !body.is_empty() {
+            self.heads.extend_from_slice(&body.checksum().to_le_bytes());
+        }
+        self.guard.protect(&mut self.heads, start)?;
+        self.heads_grew(start);
+        if body.is_empty() {
+            return Ok(());
+        }
+        self.bytes += body.len();
+        if !self.guard.seals() {
+            self.segments.push(Segment::Body(body.bytes().clone()));
+            return Ok(());
+        }
+        let mut buffer = self.pool.take(body.len());
+        buffer.copy_from_slice(body.bytes());
+        let tag = self.guard.seal_body(&mut buffer)?;
+        self.segments.push(Segment::Body(buffer.freeze(body.len())));
+        let start = self.heads.len();
+        self.heads.extend_from_slice(tag.as_ref().map_or(&[], AsRef::as_ref));
+        self.heads_grew(start);
+        Ok(())
+    }
+
+    fn heads_grew(&mut self, start: usize) {
+        let added = self.heads.len() - start;
+        self.bytes += added;
         match self.segments.last_mut() {
             Some(Segment::Heads(len)) => *len += added,
             _ => self.segments.push(Segment::Heads(added)),
-        }
-        self.frames += 1;
-        self.bytes += added + frame.body.len();
-        if !frame.body.is_empty() {
-            self.segments.push(Segment::Body(frame.body));
         }
     }
 
@@ -113,13 +156,12 @@ impl FrameWriter {
         self.frames >= limits::WRITE_FRAMES_MAX || self.bytes >= limits::BULK_WRITE_BYTES
     }
 
-    /// Writes what was added.
+    /// Writes what was added, within `limits::WRITE_DEADLINE`.
     pub(crate) async fn write(&mut self) -> io::Result<()> {
-        if let [Segment::Heads(_)] = self.segments[..] {
-            self.stream.write_all(&self.heads).await?;
-        } else {
-            self.write_segments().await?;
+        if self.used_up {
+            return Err(io::Error::other("the connection's key has protected as many frames as it may"));
         }
+        timeout(limits::WRITE_DEADLINE, self.write_all()).await.map_err(|_| io::ErrorKind::TimedOut)??;
         self.counts.sent(self.bytes);
         self.segments.clear();
         self.heads.clear();
@@ -127,6 +169,15 @@ impl FrameWriter {
             self.heads = Vec::new();
         }
         (self.frames, self.bytes) = (0, 0);
+        Ok(())
+    }
+
+    async fn write_all(&mut self) -> io::Result<()> {
+        if let [Segment::Heads(_)] = self.segments[..] {
+            self.stream.write_all(&self.heads).await?;
+        } else {
+            self.write_segments().await?;
+        }
         Ok(())
     }
 
@@ -179,4 +230,20 @@ pub(crate) async fn write_frames(mut inbox: mpsc::Receiver<Item>, mut writer: Fr
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Under a clock of its own, so that it takes no time.
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let (near, _far) = tokio::io::duplex(1024);
+        let mut writer = FrameWriter::new(Box::new(near), Pool::new(1), Arc::default());
+        writer.push(Outgoing::piece(1, Piece::new(vec![7; 4096].into())));
+        let began = tokio::time::Instant::now();
+        assert_eq!(writer.write().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed(), limits::WRITE_DEADLINE);
+    }
 }

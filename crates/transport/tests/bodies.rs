@@ -212,7 +212,7 @@ async fn a_peer_that_dies_fails_its_growing_bodies() {
         let waiting = tokio::spawn(async move { asking.call(NodeRank(0), chunk(1), PATIENCE).await });
         until("the second call arrives", || held.lock().unwrap().len() == 1).await;
         root.shutdown().await;
-        assert_eq!(reply.body.unwrap().whole_bytes().await, Err(Errno::ECONNRESET));
+        assert_eq!(reply.body.unwrap().whole_bytes().await, Err(Errno::WAY_LOST));
         let error = waiting.await.unwrap().unwrap_err();
         assert!(matches!(error, CallError::ConnectionLost { to: NodeRank(0) }), "{error:?}");
         assert_eq!(error.errno(), Errno::ECONNRESET);

@@ -9,8 +9,8 @@ use forebay_body::Body;
 use forebay_transport::{Address, CallError, Endpoint, Refusal};
 use forebay_types::{Errno, NodeRank, PIECE_BYTES, limits};
 use forebay_wire::message::{PROTOCOL_VERSION, TimedRequest, encode};
-use forebay_wire::{Answer, Class, FrameKind, Hello, Outcome, Request};
-use net::raw::{self, Raw, closed, head, hello};
+use forebay_wire::{Answer, Class, FrameKind, Greeting, Level, Outcome, Request};
+use net::raw::{self, Raw, closed, greeting, head, hello};
 use net::{PATIENCE, chunk, loopback, mute, options, service, until};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -52,17 +52,20 @@ fn refusal(error: &CallError) -> &Refusal {
 #[tokio::test]
 async fn garbage_is_closed_and_counted() {
     let (root, address) = root();
-    let long_hello = [&head(FrameKind::Hello, 0, limits::HELLO_BYTES_MAX + 1, 0)[..], &[0; 64]].concat();
-    let wrong_magic = Hello { magic: *b"notforeb", ..hello(1, 0, Class::Control) };
-    let wrong_magic = encode(&wrong_magic);
-    let garbage: [&[u8]; 7] = [
+    let long_hello = [&head(FrameKind::Greeting, 0, limits::HELLO_BYTES_MAX + 1, 0)[..], &[0; 64]].concat();
+    let wrong_magic = encode(&Greeting { magic: *b"notforeb", ..greeting(Level::Off) });
+    let good = raw::frame(FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]);
+    let garbage: [&[u8]; 10] = [
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         &[0xff; 64],
         &head(FrameKind::Request, 1, 10, 0),
         &head(FrameKind::Hello, 1, 10, 0),
         &long_hello,
-        &[&head(FrameKind::Hello, 0, wrong_magic.len(), 0)[..], &wrong_magic].concat(),
-        &[&head(FrameKind::Hello, 0, 40, 0)[..], &[0x55; 40]].concat(),
+        &raw::frame(FrameKind::Greeting, 0, &wrong_magic, &[]),
+        &raw::frame(FrameKind::Greeting, 0, &[0x55; 40], &[]),
+        &raw::frame(FrameKind::Hello, 0, &encode(&hello(1, 0, Class::Control)), &[]),
+        &[&good[..], &good].concat(),
+        &[&good[..], &raw::frame(FrameKind::Hello, 0, &[0x55; 40], &[])].concat(),
     ];
     for (index, bytes) in garbage.iter().enumerate() {
         let mut stranger = connect(&address).await;
@@ -101,6 +104,7 @@ async fn a_wrong_address_is_noticed() {
 async fn a_rank_that_the_job_does_not_have_is_refused() {
     let (root, address) = root();
     let mut stranger = connect(&address).await;
+    raw::send(&mut stranger, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
     raw::send(&mut stranger, FrameKind::Hello, 0, &encode(&hello(2, 0, Class::Control)), &[]).await;
     closed(&mut stranger).await;
     until("it is counted", || root.counters().refused == 1).await;
@@ -110,12 +114,12 @@ async fn a_rank_that_the_job_does_not_have_is_refused() {
 async fn another_version_is_refused_on_both_sides() {
     let (root, address) = root();
     let version = PROTOCOL_VERSION + 300;
-    let mut theirs = encode(&Hello { version, ..hello(1, 0, Class::Control) });
+    let mut theirs = encode(&Greeting { version, ..greeting(Level::Off) });
     theirs.extend_from_slice(b"a field that this version does not have");
     let mut stranger = connect(&address).await;
-    raw::send(&mut stranger, FrameKind::Hello, 0, &theirs, &[]).await;
+    raw::send(&mut stranger, FrameKind::Greeting, 0, &theirs, &[]).await;
     let (head, ..) = raw::receive(&mut stranger).await;
-    assert_eq!(head.kind, FrameKind::Hello, "it is told which version is spoken here");
+    assert_eq!(head.kind, FrameKind::Greeting, "it is told which version is spoken here");
     closed(&mut stranger).await;
     until("it is counted", || root.counters().refused == 1).await;
 
@@ -126,7 +130,7 @@ async fn another_version_is_refused_on_both_sides() {
     let call = tokio::spawn(async move { leaf.call(NodeRank(0), Request::Status, PATIENCE).await });
     let (mut connection, _) = listener.accept().await.unwrap();
     raw::receive(&mut connection).await;
-    raw::send(&mut connection, FrameKind::Hello, 0, &theirs, &[]).await;
+    raw::send(&mut connection, FrameKind::Greeting, 0, &theirs, &[]).await;
     let error = call.await.unwrap().unwrap_err();
     assert!(matches!(refusal(&error), Refusal::Version { theirs } if *theirs == version), "{error:?}");
 }
@@ -136,6 +140,7 @@ async fn a_silent_stranger_is_closed_after_its_time() {
     let (root, address) = root_with(Duration::from_millis(50));
     let mut silent = connect(&address).await;
     let mut half = connect(&address).await;
+    raw::send(&mut half, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
     raw::send(&mut half, FrameKind::Hello, 0, &encode(&hello(1, 0, Class::Bulk)), &[]).await;
     closed(&mut silent).await;
     closed(&mut half).await;
@@ -143,19 +148,17 @@ async fn a_silent_stranger_is_closed_after_its_time() {
 }
 
 #[tokio::test]
-async fn strangers_beyond_the_limit_wait_outside() {
+async fn strangers_beyond_the_limit_take_the_place_of_the_oldest() {
     let (root, address) = root_with(Duration::from_secs(60));
     let mut silent = vec![];
     for _ in 0..limits::STRANGERS_MAX {
         silent.push(connect(&address).await);
     }
     let mut late = connect(&address).await;
-    raw::send(&mut late, FrameKind::Hello, 0, &encode(&hello(1, 0, Class::Control)), &[]).await;
-    let early = tokio::time::timeout(Duration::from_millis(100), late.peek(&mut [0])).await;
-    assert!(early.is_err(), "it was let in beside a full house");
-    drop(silent.pop());
-    assert_eq!(raw::receive(&mut late).await.0.kind, FrameKind::Hello);
-    assert_eq!(root.counters().refused, 1);
+    raw::send(&mut late, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
+    assert_eq!(raw::receive(&mut late).await.0.kind, FrameKind::Greeting);
+    closed(&mut silent[0]).await;
+    until("the oldest is counted", || root.counters().refused == 1).await;
 }
 
 #[tokio::test]
@@ -163,15 +166,16 @@ async fn a_corrupt_frame_from_an_asking_peer_closes_its_connection_only() {
     let (root, address) = root();
     let request = encode(&TimedRequest { remaining_ms: 1, request: Request::Status });
     let probe = encode(&TimedRequest { remaining_ms: 1, request: Request::Probe { payload_bytes: u32::MAX } });
-    let frames: [Vec<u8>; 8] = [
+    let frames: [Vec<u8>; 9] = [
         vec![0xff; 16],
         head(FrameKind::Request, 1, limits::HEAD_BYTES_MAX + 1, 0).to_vec(),
         head(FrameKind::Request, 1, 0, PIECE_BYTES + 1).to_vec(),
         [&head(FrameKind::Request, 1, 3, 0)[..], &[0xff; 3]].concat(),
-        [&head(FrameKind::Request, 1, request.len(), 4)[..], &request, b"body"].concat(),
+        raw::frame(FrameKind::Request, 1, &request, b"body"),
         [&head(FrameKind::Request, 1, probe.len(), 0)[..], &probe].concat(),
         head(FrameKind::Answer, 1, 0, 0).to_vec(),
         head(FrameKind::Hello, 0, 0, 0).to_vec(),
+        head(FrameKind::Greeting, 0, 0, 0).to_vec(),
     ];
     for (index, frame) in frames.iter().enumerate() {
         let mut peer = Raw::connect(&address).await;
@@ -199,14 +203,14 @@ async fn a_corrupt_frame_from_an_answering_peer_fails_the_calls_with_eproto() {
     let on_control: [Vec<u8>; 6] = [
         vec![0xff; 16],
         head(FrameKind::Answer, 1, limits::HEAD_BYTES_MAX + 1, 0).to_vec(),
-        [&head(FrameKind::Answer, 1, small.len(), 2)[..], &small, b"ab"].concat(),
-        [&head(FrameKind::Answer, 1, small.len(), 5)[..], &small, b"abcde"].concat(),
-        [&head(FrameKind::Body, 1, 0, 1)[..], b"a"].concat(),
+        raw::frame(FrameKind::Answer, 1, &small, b"ab"),
+        raw::frame(FrameKind::Answer, 1, &small, b"abcde"),
+        raw::frame(FrameKind::Body, 1, &[], b"a"),
         head(FrameKind::Cancel, 1, 0, 0).to_vec(),
     ];
     let on_bulk: [Vec<u8>; 3] = [
         [&head(FrameKind::Answer, 1, large.len(), 0)[..], &large].concat(),
-        [&head(FrameKind::Body, 1, 0, 1)[..], b"a"].concat(),
+        raw::frame(FrameKind::Body, 1, &[], b"a"),
         [&head(FrameKind::Abort, 1, abort.len(), 0)[..], &abort].concat(),
     ];
     let cases = on_control.iter().map(|frame| (true, frame)).chain(on_bulk.iter().map(|frame| (false, frame)));
@@ -240,7 +244,7 @@ async fn a_body_longer_than_announced_fails_with_eproto() {
     raw::send(&mut peer.bulk, FrameKind::Answer, 1, &answer, &piece).await;
     let body = call.await.unwrap().unwrap().body.unwrap();
     raw::send(&mut peer.bulk, FrameKind::Body, 1, &[], &piece[..11]).await;
-    assert_eq!(body.whole_bytes().await, Err(Errno::EPROTO));
+    assert_eq!(body.whole_bytes().await, Err(Errno::WAY_LOST));
     assert_eq!(body.filled_bytes(), PIECE_BYTES);
     assert_eq!((leaf.counters().corrupt_frames, leaf.counters().connections), (1, 0));
     closed(&mut peer.control).await;

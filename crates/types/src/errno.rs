@@ -56,6 +56,7 @@ errnos! {
     ELOOP = 40, "Too many symbolic links.";
     ENODATA = 61, "No data available.";
     EPROTO = 71, "Protocol error.";
+    EBADMSG = 74, "Bad message: bytes that do not have their checksum.";
     EOVERFLOW = 75, "Value too large.";
     EOPNOTSUPP = 95, "Operation not supported.";
     ECONNREFUSED = 111, "Connection refused.";
@@ -68,6 +69,10 @@ errnos! {
 }
 
 impl Errno {
+    /// Not an error of any file: the answer, or the rest of a body, was lost on its way between nodes and is to be asked
+    /// for again, elsewhere. Never told to a program. Linux calls the number `ENOLINK`; no backing file system has it.
+    pub const WAY_LOST: Self = Self(67);
+
     /// The positive number.
     #[must_use]
     pub fn number(self) -> i32 {
@@ -77,7 +82,7 @@ impl Errno {
     /// The errno of an I/O error; `EIO` for one that carries none.
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
-        error.raw_os_error().map_or(Self::EIO, Self::from)
+        error.raw_os_error().map(Self::from).filter(|errno| *errno != Self::WAY_LOST).unwrap_or(Self::EIO)
     }
 }
 

@@ -30,6 +30,50 @@ pub const HEAD_BYTES_MAX: usize = 128 << 10;
 /// How long a request may take, whatever dies (option `--deadline`).
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Nodes that may read the backing file system for others: the root and, when it cannot, the next in the order. More
+/// would not help a job that lost so many at once, and each is asked in vain when the network is cut.
+pub const ROOT_CANDIDATES: u64 = 8;
+
+/// How long nothing may be heard of a node that is asked something before it is asked whether it is there.
+pub const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a node may take to say that it is there; then it is bypassed. A node that is merely busy answers in a few
+/// milliseconds, also while the backing file system hangs.
+pub const PING_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How often silent nodes, slow questions and what else depends on time are looked for.
+pub const WAYS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long a bypassed node is left alone before it is asked again whether it is there: doubled each time, up to the
+/// second. A node that comes back is used again within the first seconds; one that does not costs next to nothing.
+pub const SUSPICION_FIRST: Duration = Duration::from_millis(250);
+/// The longest of these times.
+pub const SUSPICION_LONGEST: Duration = Duration::from_secs(15);
+
+/// A question that has waited so long at one node is asked of the next in line too, if the budget allows.
+pub const HEDGE_AFTER: Duration = Duration::from_millis(250);
+
+/// The budget of such second questions: one for so many questions, and so many at once after a quiet time.
+pub const QUESTIONS_PER_HEDGE: u32 = 50;
+/// Second questions that may be saved up.
+pub const HEDGES_SAVED_MAX: u32 = 16;
+
+/// Reads of the backing file system by a node that is cut off from all that may be root: so many a second, and so many at
+/// once after a quiet time. A whole job that is cut off must not become the storm it was started against.
+pub const OWN_READS_PER_SECOND: u32 = 20;
+/// Own reads that may be saved up: the files of a small program.
+pub const OWN_READS_SAVED_MAX: u32 = 64;
+
+/// Paths of one refresh.
+pub const REFRESH_PATHS_MAX: usize = 64;
+
+/// How long a refresh may make nodes wait for its end; then they go on without it, because whoever leads it is lost.
+pub const REFRESH_HOLD_MAX: Duration = Duration::from_secs(10);
+
+/// How often a node that asks nothing asks its parent whether it is there: so it learns of a refresh that it missed, and
+/// of a parent that is lost before somebody has to wait for it.
+pub const HEARTBEAT: Duration = Duration::from_secs(2);
+
 /// How long a peer may take to shake hands: a stranger must not hold a connection open for nothing.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -63,12 +107,29 @@ pub const WRITE_FRAMES_MAX: usize = 32;
 /// children holds 8 MiB of them). Bodies are read past it, into their own buffers.
 pub const READ_BUFFER_BYTES: usize = 8 << 10;
 
-/// A first frame's message, bytes: a `Hello` with the longest job name and authentication.
-pub const HELLO_BYTES_MAX: usize = 5 << 10;
+/// A handshake's message, bytes: a `Hello` with the longest job name is 150. A stranger is read no further.
+pub const HELLO_BYTES_MAX: usize = 512;
 
 /// Connections that have not shaken hands yet. A whole fan-out that starts at once comes through in some rounds, and
-/// strangers cost 256 descriptors and 2 MiB at most; further ones wait in the kernel's backlog.
+/// strangers cost 256 descriptors and 2 MiB at most. One more takes the place of the oldest from the address that has
+/// the most, so that a flood keeps out itself and not the job's own nodes.
 pub const STRANGERS_MAX: usize = 256;
+
+/// Connections that may wait in the kernel to be accepted. A wave of children, or a flood, waits there for milliseconds;
+/// one that finds no room comes again after a second.
+pub const BACKLOG_CONNECTIONS: i32 = 4096;
+
+/// Frames that one key may protect in one direction; then the connection ends, and the next call makes a new one with
+/// new keys. 2^32 frames of 128 KiB are 512 TiB, for which AES-GCM still leaves an attacker a chance below 2^-38 (with
+/// q blocks q^2 / 2^129), and a counter of 64 bits never comes near its end.
+pub const FRAMES_PER_KEY_MAX: u64 = 1 << 32;
+
+/// How long a peer may take for one write of `BULK_WRITE_BYTES`: 300 kbit/s. A slower one counts as lost, so that bodies
+/// are not held for it.
+pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long after a request's own deadline its answer is still sent: the peer gave up before, if its clock runs as ours.
+pub const ANSWER_GRACE: Duration = Duration::from_secs(2);
 
 /// Addresses of refused strangers that are remembered, so that each is reported once.
 pub const STRANGERS_REPORTED_MAX: usize = 1024;

@@ -1,8 +1,12 @@
 //! The frame: what every byte on a connection belongs to.
 //!
-//! A frame is a fixed head of 16 bytes, little endian, then `head_bytes` of message, then `body_bytes` of body:
-//! `kind u8, flags u8, reserved u16 (0), stream u32, head_bytes u32, body_bytes u32`. A stream is one request with its
-//! answer, numbered by the node that asks; numbers are used again only after the answer has ended.
+//! A frame is a fixed head of 16 bytes, little endian, then `head_bytes` of message, then, if there is a body, its
+//! checksum (crc32c, u32), then on a keyed connection the tag over all that, then `body_bytes` of body, and on a sealed
+//! connection the body's own tag. The head: `kind u8, flags u8, reserved u16 (0), stream u32, head_bytes u32,
+//! body_bytes u32`. A stream is one request with its answer, numbered by the node that asks; numbers are used again
+//! only after the answer has ended.
+//!
+//! What a tag covers, and how, is the transport's affair (`guard`); lengths are those of the plain text.
 
 use forebay_types::{PIECE_BYTES, limits};
 
@@ -11,12 +15,18 @@ use crate::WireError;
 /// Bytes of a frame's fixed head.
 pub const FRAME_HEAD_BYTES: usize = 16;
 
+/// Bytes of a body's checksum.
+pub const CHECKSUM_BYTES: usize = 4;
+
+/// Bytes of a tag on a keyed connection.
+pub const TAG_BYTES: usize = 16;
+
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// First frame of either side: a `Hello`.
-    Hello = 1,
+    /// First frame of either side: a `Greeting`.
+    Greeting = 1,
     /// A `Request` with its remaining time.
     Request = 2,
     /// An `Answer`; the whole body when it fits this frame, else the body's first piece.
@@ -29,18 +39,21 @@ pub enum FrameKind {
     Credit = 6,
     /// The asking side wants no more of this stream.
     Cancel = 7,
+    /// Second frame of either side: a `Hello`.
+    Hello = 8,
 }
 
 impl FrameKind {
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
-            1 => Self::Hello,
+            1 => Self::Greeting,
             2 => Self::Request,
             3 => Self::Answer,
             4 => Self::Body,
             5 => Self::Abort,
             6 => Self::Credit,
             7 => Self::Cancel,
+            8 => Self::Hello,
             _ => return None,
         })
     }
@@ -51,7 +64,7 @@ impl FrameKind {
 pub struct FrameHead {
     /// What the frame is.
     pub kind: FrameKind,
-    /// Which request it belongs to; 0 for `Hello`.
+    /// Which request it belongs to; 0 for `Greeting` and `Hello`.
     pub stream: u32,
     /// Bytes of message that follow the head.
     pub head_bytes: u32,
@@ -95,6 +108,13 @@ impl FrameHead {
     #[must_use]
     pub fn body_on_connection(self) -> usize {
         if self.kind == FrameKind::Credit { 0 } else { self.body_bytes as usize }
+    }
+
+    /// Bytes of head, message and checksum, without any tag.
+    #[must_use]
+    pub fn plain_bytes(self) -> usize {
+        let checksum = if self.body_on_connection() > 0 { CHECKSUM_BYTES } else { 0 };
+        FRAME_HEAD_BYTES + self.head_bytes as usize + checksum
     }
 }
 

@@ -7,6 +7,8 @@ pub mod frame;
 pub mod listing;
 pub mod message;
 
-pub use frame::{FRAME_HEAD_BYTES, FrameHead, FrameKind};
+pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
 pub use listing::{Listing, ListingBuilder, ListingEntry};
-pub use message::{Answer, Class, EntryRecord, Hello, Outcome, Request, WireError};
+pub use message::{
+    Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, RefreshStep, Request, WireError,
+};

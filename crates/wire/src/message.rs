@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Version of the protocol; daemons of one job are of one build, so any difference is refused.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
-/// First bytes of a `Hello`: tells a stranger's connection from a daemon's.
+/// First bytes of a `Greeting`: tells a stranger's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";
 
 /// What is wrong with bytes that a peer sent. The connection they came on is closed; no state changed.
@@ -19,6 +19,9 @@ pub enum WireError {
     /// A frame's fixed head.
     #[error("corrupt frame: {0}")]
     Frame(&'static str),
+    /// A frame whose tag is not that of this place on this connection.
+    #[error("a frame that was altered, repeated, left out or made up")]
+    Forged,
     /// A message within a frame.
     #[error("corrupt message")]
     Message,
@@ -37,13 +40,51 @@ pub enum Class {
     Bulk,
 }
 
-/// What each side says first on a connection.
+/// How the daemons of a job protect their connections. All have the same level: a connection whose sides differ is
+/// refused, so that nobody can talk a node into less.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Level {
+    /// No key: whoever reaches the port and knows the job's name is let in.
+    Off,
+    /// Both sides prove that they hold the job's key; heads and messages are authenticated, bodies are not.
+    Auth,
+    /// As `Auth`, and everything after the first frame but the frames' heads is encrypted.
+    Seal,
+}
+
+impl Level {
+    /// Its name on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Auth => "auth",
+            Self::Seal => "seal",
+        }
+    }
+}
+
+/// Bytes of the random number in a `Greeting`.
+pub const NONCE_BYTES: usize = 32;
+
+/// What each side says first on a connection: nothing about the job, and what makes this connection's keys unlike any
+/// other's. The magic and the version stay first in every version of the protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Hello {
+pub struct Greeting {
     /// `MAGIC`.
     pub magic: [u8; 8],
     /// `PROTOCOL_VERSION`.
     pub version: u16,
+    /// How the speaker protects its connections.
+    pub level: Level,
+    /// A random number, new for each connection.
+    pub nonce: [u8; NONCE_BYTES],
+}
+
+/// What each side says next: who it is and whom it means. Encrypted unless the level is `Off`; that it can be decrypted
+/// is the proof that the speaker holds the key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
     /// Which job; connections of another are refused.
     pub job: String,
     /// Who speaks.
@@ -54,8 +95,6 @@ pub struct Hello {
     pub class: Class,
     /// Ties a control and a bulk connection of one peer together.
     pub session: u64,
-    /// Place for admission: a challenge or its answer. Empty while no job key is set.
-    pub authentication: Vec<u8>,
 }
 
 /// What a node asks its parent, or the node that stands in for it.
@@ -65,6 +104,8 @@ pub enum Request {
     Listing {
         /// The directory.
         dir: ViewPath,
+        /// Up to which refresh the asking node has forgotten (see `Request::Refresh`).
+        epoch: u64,
     },
     /// The attributes of one page of a listing that came without them. Answer: `Entries`, one a name.
     Page {
@@ -76,6 +117,8 @@ pub enum Request {
         page: u32,
         /// The names of the page, `limits::ATTRIBUTES_PAGE_NAMES` at most.
         names: Vec<Name>,
+        /// As of `Listing`.
+        epoch: u64,
     },
     /// One name in a directory that cannot be listed. Answer: `Entries` with one record.
     Lookup {
@@ -83,6 +126,8 @@ pub enum Request {
         dir: ViewPath,
         /// The name.
         name: Name,
+        /// As of `Listing`.
+        epoch: u64,
     },
     /// One chunk of a file. Answer: `Body`; body: the bytes. `ESTALE` when the file is no longer that generation.
     Chunk {
@@ -124,9 +169,63 @@ pub enum Request {
     Status,
     /// Ends this node's daemon after its children's. Answer: `Text`, a JSON array of the ranks that ended.
     Shutdown,
+    /// Whether this node is there; answered at once, whatever else is under way. Answer: `Alive`.
+    Ping {
+        /// As of `Listing`.
+        epoch: u64,
+    },
+    /// One step of a refresh, for this node and, recursively, its children. Answer: `Text`, a JSON array of the ranks
+    /// that took it.
+    Refresh {
+        /// Number of the refresh, one more than that of the last.
+        epoch: u64,
+        /// Which step.
+        step: RefreshStep,
+        /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
+        paths: Vec<ViewPath>,
+    },
+}
+
+/// The steps of a refresh; each is taken by all nodes before the next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum RefreshStep {
+    /// The kernel is told to forget, and what it is told from now on holds for this one answer.
+    Quiet,
+    /// What is known is forgotten, and who asks for it waits.
+    Hold,
+    /// It is asked for anew.
+    Release,
 }
 
 impl Request {
+    /// The same request, asked by a node that has forgotten up to this refresh.
+    #[must_use]
+    pub fn in_epoch(mut self, now: u64) -> Self {
+        match &mut self {
+            Self::Listing { epoch, .. }
+            | Self::Page { epoch, .. }
+            | Self::Lookup { epoch, .. }
+            | Self::Ping { epoch } => {
+                *epoch = now;
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// Up to which refresh the asking node has forgotten; `None` where it does not matter, because the request names
+    /// the version of what it asks for.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        match self {
+            Self::Listing { epoch, .. }
+            | Self::Page { epoch, .. }
+            | Self::Lookup { epoch, .. }
+            | Self::Ping { epoch } => Some(*epoch),
+            _ => None,
+        }
+    }
+
     /// A short word for logs and counters.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -141,6 +240,8 @@ impl Request {
             Self::Explain { .. } => "explain",
             Self::Status => "status",
             Self::Shutdown => "shutdown",
+            Self::Ping { .. } => "ping",
+            Self::Refresh { .. } => "refresh",
         }
     }
 }
@@ -169,6 +270,16 @@ pub enum Outcome {
     Text,
     /// It failed, by this error of the backing file system or of the way there.
     Failed(Errno),
+    /// The node is there.
+    Alive {
+        /// Up to which refresh it has forgotten.
+        epoch: u64,
+    },
+    /// The asking node has not heard of a refresh, and is told nothing before it has.
+    Fenced {
+        /// Up to which refresh the answering node has forgotten.
+        epoch: u64,
+    },
 }
 
 /// An answer's message.
@@ -230,15 +341,18 @@ pub trait Checked {
 /// Longest job name, bytes.
 pub const JOB_BYTES_MAX: usize = 128;
 
-/// Longest authentication field, bytes (a MUNGE credential is some 200, a Noise message 100).
-pub const AUTHENTICATION_BYTES_MAX: usize = 4096;
-
 /// Largest probe, bytes.
 pub const PROBE_BYTES_MAX: u32 = 4 << 20;
 
+impl Checked for Greeting {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
 impl Checked for Hello {
     fn is_within_limits(&self) -> bool {
-        self.job.len() <= JOB_BYTES_MAX && self.authentication.len() <= AUTHENTICATION_BYTES_MAX
+        self.job.len() <= JOB_BYTES_MAX
     }
 }
 
@@ -248,6 +362,7 @@ impl Checked for TimedRequest {
             Request::Page { names, .. } => (1..=limits::ATTRIBUTES_PAGE_NAMES).contains(&names.len()),
             Request::Bundle { files, .. } => is_bundle_within_limits(files),
             Request::Probe { payload_bytes } => *payload_bytes <= PROBE_BYTES_MAX,
+            Request::Refresh { paths, .. } => (1..=limits::REFRESH_PATHS_MAX).contains(&paths.len()),
             _ => true,
         }
     }
@@ -299,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_outside_is_refused_in_decoding() {
-        let good = encode(&Request::Listing { dir: ViewPath::new(b"aa/b").unwrap() });
+        let good = encode(&Request::Listing { dir: ViewPath::new(b"aa/b").unwrap(), epoch: 0 });
         let at = good.windows(4).position(|window| window == b"aa/b").unwrap();
         let mut bad = encode(&9u32);
         bad.extend_from_slice(&good);
@@ -323,6 +438,7 @@ mod tests {
             generation: Generation::default(),
             page: u32::MAX,
             names: vec![Name::new(&[0xff; limits::NAME_BYTES_MAX]).unwrap(); limits::ATTRIBUTES_PAGE_NAMES],
+            epoch: u64::MAX,
         };
         assert!(encode(&TimedRequest { remaining_ms: u32::MAX, request: page }).len() <= limits::HEAD_BYTES_MAX);
     }
@@ -351,6 +467,7 @@ mod tests {
     proptest! {
         #[test]
         fn decoding_any_bytes_ends(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = decode::<Greeting>(&bytes);
             let _ = decode::<Hello>(&bytes);
             let _ = decode::<TimedRequest>(&bytes);
             let _ = decode::<Answer>(&bytes);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use forebay_wire::message::{Checked, TimedRequest, decode, decode_entries, encode, encode_entries};
-use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Hello, Listing};
+use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello, Listing};
 
 /// Decodes bytes, checks what must hold then, and tells whether they were well formed.
 type Exercise = fn(&[u8]) -> bool;
@@ -57,8 +57,9 @@ fn listing_is_searchable(bytes: &[u8]) -> bool {
 
 #[test]
 fn messages_decode_to_themselves_or_are_refused() {
-    let kinds: [(&str, Exercise); 5] = [
+    let kinds: [(&str, Exercise); 6] = [
         ("frame head", head_round_trip),
+        ("greeting", round_trip::<Greeting>),
         ("hello", round_trip::<Hello>),
         ("request", round_trip::<TimedRequest>),
         ("answer", round_trip::<Answer>),
@@ -84,7 +85,7 @@ fn each_request_of_the_corpus_is_what_its_name_says() {
             found += 1;
         }
     }
-    assert_eq!(found, 10, "one of each");
+    assert_eq!(found, 12, "one of each");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod listing;
 mod memory;
 mod round_trip;
 mod second_import;
+mod security;
 mod show;
 mod start;
 mod storm;
@@ -66,9 +67,10 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 9] = [
+const MEASUREMENTS: [(&str, Measure); 10] = [
     ("start", start::measure),
     ("round-trip", round_trip::measure),
+    ("security", security::measure),
     ("first-replay", first_replay::measure),
     ("second-import", second_import::measure),
     ("listing", listing::measure),

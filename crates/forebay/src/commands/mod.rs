@@ -10,6 +10,8 @@ mod manual;
 mod node;
 mod node_background;
 mod node_kept;
+mod paths;
+mod refresh;
 mod replace;
 mod selection;
 mod status;
@@ -27,6 +29,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(arguments) => status::run(arguments),
         Command::Down(arguments) => down::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
+        Command::Refresh(arguments) => refresh::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),

@@ -11,8 +11,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout};
-use forebay_types::{NodeRank, ViewPath};
+use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
+use forebay_transport::Security;
+use forebay_types::{JobKey, NodeRank, ViewPath};
+use forebay_wire::Level;
 use serde_json::json;
 
 use crate::cli::NodeArguments;
@@ -65,6 +67,7 @@ struct Plan {
     nodes: Vec<NodeAddress>,
     view_layout: ViewLayout,
     settings: Settings,
+    security: Security,
     directory: PathBuf,
     log_file: Option<PathBuf>,
     has_listener: bool,
@@ -73,13 +76,15 @@ struct Plan {
 fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let wanted = arguments.rank;
     let (given, log_file, has_listener) = (arguments.given.0, arguments.log_file, arguments.listen_stdin);
+    let key = arguments.key.map(|path| read_key(&path)).transpose()?;
     if let Some(path) = arguments.order {
         let order = Order::read(&path)?;
         let settings = Effective::ordered(&order.settings, given)?.settings()?;
         let rank = own_rank(wanted, &order.nodes)?;
+        let security = security(settings.security, key.or(order.key()?))?;
         let Order { job, job_directory: directory, nodes, view_layout, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan { job, rank, nodes, view_layout, settings, directory, log_file, has_listener });
+        return Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener });
     }
     let effective = Effective::merge(given, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
@@ -89,10 +94,21 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         None => bail!("no list of nodes: give --hostfile FILE (- for standard input)"),
     };
     let rank = own_rank(wanted, &nodes)?;
+    let security = security(settings.security, key)?;
     // The last base is the same on every host.
     let base = jobs::job_bases(settings.directory.as_deref()).pop();
     let directory = base.context("there is no place for the job's directory")?.join(&job);
-    Ok(Plan { job, rank, nodes, view_layout: ViewLayout::ByHost, settings, directory, log_file, has_listener })
+    let view_layout = ViewLayout::ByHost;
+    Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener })
+}
+
+fn security(level: Level, key: Option<JobKey>) -> anyhow::Result<Security> {
+    let need = || key.context("no key: give --key FILE, the same for all nodes, or --security off");
+    Ok(match level {
+        Level::Off => Security::Off,
+        Level::Auth => Security::Auth(need()?),
+        Level::Seal => Security::Seal(need()?),
+    })
 }
 
 /// The rank that was given, else that of the one node that has this host's name.
@@ -180,6 +196,7 @@ impl Plan {
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
+            security: self.security,
             bind,
             view,
             exports,
@@ -188,6 +205,7 @@ impl Plan {
             direct_above_bytes: settings.direct_above,
             anticipate: settings.anticipate,
             listing_entries_full: settings.listing_limit,
+            revalidate: settings.revalidate,
             deadline: settings.deadline,
             readers: settings.readers,
             cores: settings.cores.unwrap_or_default(),

@@ -66,6 +66,13 @@ fn print(directory: &JobDirectory, status: &Value) {
         count(total("/backing/errors")),
         show_size(total("/overlay/bytes_sent")),
     );
+    let (refused, spoiled) = (total("/overlay/refused"), total("/overlay/checksum_failures"));
+    if refused > 0 {
+        say!("connections turned away: {}; the logs tell from where", count(refused));
+    }
+    if spoiled > 0 {
+        say!("parts of answers that came without their checksum: {}; the logs tell from which node", count(spoiled));
+    }
 }
 
 fn is_ready(node: &Value) -> bool {

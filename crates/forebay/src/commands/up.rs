@@ -4,16 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_launch::{
-    Allocation, JobDirectory, JobRecord, Launcher, NodeAddress, Process, Progress, RemoteCall, StartFailure, Started,
-    Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
+    Allocation, JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, Progress, RemoteCall,
+    StartFailure, Started, Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
 };
-use forebay_types::NodeRank;
+use forebay_types::{JobKey, NodeRank};
+use forebay_wire::Level;
 use serde_json::json;
 
 use crate::cli::UpArguments;
@@ -61,6 +62,11 @@ struct Up {
     directory: JobDirectory,
     record: JobRecord,
     settings: Settings,
+    /// `None` with `--security off`.
+    key: Option<JobKey>,
+    /// Where the views are, for the order.
+    layout: ViewLayout,
+    given: BTreeMap<String, Vec<String>>,
 }
 
 impl Up {
@@ -93,21 +99,27 @@ impl Up {
             nodes,
             settings: json!(given),
         };
-        let up = Self { directory, record, settings };
-        up.write_down(selection.view_layout(), given).map_err(|error| up.undo(error))?;
+        let key = key_for(settings.security)?;
+        let up = Self { directory, record, settings, key, layout: selection.view_layout(), given };
+        up.write_down().map_err(|error| up.undo(error))?;
         Ok(up)
     }
 
-    fn write_down(&self, layout: ViewLayout, given: BTreeMap<String, Vec<String>>) -> anyhow::Result<()> {
+    fn write_down(&self) -> anyhow::Result<()> {
         self.record.write(&self.directory)?;
         self.directory.make_logs()?;
-        let Self { record, directory, .. } = self;
-        let order = Order::new(record.job.clone(), directory.path().to_owned(), record.nodes.clone(), layout, given);
-        order.write(&directory.order())
+        self.order().write(&self.directory.order())
+    }
+
+    fn order(&self) -> Order {
+        let Self { record, directory, layout, given, .. } = self;
+        Order::new(record.job.clone(), directory.path().to_owned(), record.nodes.clone(), *layout, given.clone())
     }
 
     fn start(&mut self, selection: Selection, signals: &Signals) -> anyhow::Result<Started> {
-        let starters = self.starters(selection)?;
+        // Inherited by the daemons of this machine while they are started.
+        let key = self.key_in_memory()?;
+        let starters = self.starters(selection, key.as_ref())?;
         let mut progress = Shown::new(self.record.nodes.len());
         let result = start(starters, self.settings.wait_timeout, |interrupt| signals.tell(interrupt), &mut |ready| {
             progress.show(ready);
@@ -127,29 +139,44 @@ impl Up {
         Ok(started)
     }
 
-    fn starters(&self, selection: Selection) -> anyhow::Result<Vec<Starter>> {
+    fn starters(&self, selection: Selection, key: Option<&MemoryFile>) -> anyhow::Result<Vec<Starter>> {
         let program = &self.record.program;
         let ranks = (0..).map(NodeRank);
         match selection {
             Selection::Local(bound, _) => {
+                let key = key.map(MemoryFile::inherit).transpose()?;
                 let starter = |(rank, (listener, _))| {
-                    local_starter(program, self.local_arguments(rank), rank, listener, self.directory.log(rank))
+                    let arguments = self.local_arguments(rank, key.as_deref());
+                    local_starter(program, arguments, rank, listener, self.directory.log(rank))
                 };
                 Ok(ranks.zip(bound).map(starter).collect::<Result<_, _>>()?)
             }
             Selection::Hosts(nodes) => {
                 let call = RemoteCall { shell: self.settings.remote_shell.clone(), program: program.clone() };
-                let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory);
+                let order = self.order_in_memory()?;
+                let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory, &order);
                 Ok(ranks.zip(&nodes).map(starter).collect::<Result<_, _>>()?)
             }
-            Selection::Slurm(allocation, _) => Ok(vec![slurm_starter(&allocation, program, &self.directory)?]),
+            Selection::Slurm(allocation, _) => {
+                Ok(vec![slurm_starter(&allocation, program, &self.directory, &self.order_in_memory()?)?])
+            }
         }
     }
 
-    fn local_arguments(&self, rank: NodeRank) -> Vec<OsString> {
+    fn key_in_memory(&self) -> anyhow::Result<Option<MemoryFile>> {
+        Ok(self.key.as_ref().map(|key| MemoryFile::new("forebay-key", key.secret_bytes())).transpose()?)
+    }
+
+    /// For daemons that can inherit nothing: the order with the key, for the standard input of what starts them.
+    fn order_in_memory(&self) -> anyhow::Result<MemoryFile> {
+        Ok(MemoryFile::new("forebay-order", &self.order().text_with_key(self.key.as_ref())?)?)
+    }
+
+    fn local_arguments(&self, rank: NodeRank, key: Option<&Path>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> =
             ["node", "--session", "--listen-stdin", "--rank"].into_iter().map(OsString::from).collect();
         arguments.extend([rank.to_string().into(), "--order".into(), self.directory.order().into()]);
+        arguments.extend(key.into_iter().flat_map(|key| ["--key".into(), key.into()]));
         arguments
     }
 
@@ -200,6 +227,18 @@ impl Up {
         say!("        forebay status --job {job}");
         say!("        forebay down --job {job}");
     }
+}
+
+/// A new key where the level takes one; without one, a word of warning.
+fn key_for(level: Level) -> anyhow::Result<Option<JobKey>> {
+    if level != Level::Off {
+        return Ok(Some(new_key()?));
+    }
+    eprintln!(
+        "forebay: warning: --security off: whoever reaches a node's port, other users included, can read what this job's \
+         exports hold and answer in a node's place"
+    );
+    Ok(None)
 }
 
 /// The job's directory, new. One that a dead job left is cleaned up first.

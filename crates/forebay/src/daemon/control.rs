@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_types::ViewPath;
+use forebay_types::{ViewPath, limits};
 use forebay_wire::message::PROBE_BYTES_MAX;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::job;
 use super::service::Service;
+use super::{job, refresh};
 
-/// Longest command line, bytes: a path and some words.
-const LINE_BYTES_MAX: u64 = 8192;
+/// Longest command line, bytes: the paths of a refresh, most of them shorter than they may be.
+const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// How long a client may take to say what it wants.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(5);
@@ -32,6 +32,7 @@ enum Command {
     Down,
     Explain { path: String },
     Probe { payload_bytes: u32, count: u32 },
+    Refresh { paths: Vec<String> },
 }
 
 /// The socket that the keeper made, with the clients that wait in its queue.
@@ -90,6 +91,13 @@ async fn carry_out(command: Command, service: &Arc<Service>) -> Result<Value, St
         Command::Explain { path } => {
             let path = path_in_view(&path, service)?;
             Ok(job::explain_path(service, path).await)
+        }
+        Command::Refresh { paths } => {
+            if paths.is_empty() || paths.len() > limits::REFRESH_PATHS_MAX {
+                return Err(format!("a refresh takes 1 to {} paths", limits::REFRESH_PATHS_MAX));
+            }
+            let paths = paths.iter().map(|path| path_in_view(path, service)).collect::<Result<_, _>>()?;
+            refresh::refresh(service, paths).await
         }
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {
             job::probe(service, payload_bytes, count).await

@@ -4,6 +4,7 @@
 //! They mean the same on every node and after every restart, as long as the generation is the same.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_fuse::{DirectoryBuffer, Reply};
 use forebay_types::Kind;
@@ -19,12 +20,13 @@ const DOTS: u64 = 2;
 /// Fills the answer with what fits.
 pub(super) fn answer(service: &Arc<Service>, position: Position, listing: &Listing, reply: Reply) {
     let mut buffer = DirectoryBuffer::new(position.size);
+    let ttl = service.ttl();
     let dots_fit = push_dots(&mut buffer, position, listing);
     if dots_fit {
         let first = position.offset.saturating_sub(DOTS) as usize;
         let mut core = service.core();
         for index in first..listing.len() {
-            if !push_entry(&mut buffer, &mut core, position, listing, index) {
+            if !push_entry(&mut buffer, &mut core, ttl, position, listing, index) {
                 break;
             }
         }
@@ -46,6 +48,7 @@ fn push_dots(buffer: &mut DirectoryBuffer, position: Position, listing: &Listing
 fn push_entry(
     buffer: &mut DirectoryBuffer,
     core: &mut Core,
+    ttl: Duration,
     position: Position,
     listing: &Listing,
     index: usize,
@@ -56,7 +59,7 @@ fn push_entry(
         return buffer.push(entry.ino, offset, entry.kind, entry.name);
     }
     let remembered = core.remember_entry(position.inode, &entry);
-    let told = remembered.map(for_kernel);
+    let told = remembered.map(|entry| for_kernel(entry, ttl));
     let fits = buffer.push_plus(told.as_ref(), entry.ino, offset, entry.kind, entry.name);
     if let Some(entry) = remembered.filter(|_| !fits) {
         core.handle_forget(entry.inode, 1);

@@ -13,13 +13,14 @@ use super::{fetch, kernel, peers};
 pub(super) fn carry_out(service: &Arc<Service>, effect: Effect<Arc<Body>>) {
     match effect {
         Effect::Fetch { call, source, request, deadline } => fetch::start(service, call, source, request, deadline),
+        Effect::Ping { peer, epoch, deadline } => fetch::ping(service, peer, epoch, deadline),
         Effect::Cancel { call } => service.cancel_fetch(call),
         Effect::AnswerKernel { ticket, answer } => kernel::answer_parked(service, ticket, answer),
         Effect::AnswerPeer { ticket, answer } => peers::answer(service, ticket, answer),
         Effect::Stale(stale) => {
             if let Some(session) = service.session() {
                 let notifier = session.notifier();
-                service.runtime.spawn_blocking(move || invalidate(&notifier, &stale));
+                service.runtime.spawn_blocking(move || stale.iter().for_each(|stale| invalidate(&notifier, stale)));
             }
         }
     }

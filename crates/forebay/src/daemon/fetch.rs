@@ -7,11 +7,12 @@ use forebay_body::Body;
 use forebay_cache::CallId;
 use forebay_node::{Answered, Source};
 use forebay_store::Store;
-use forebay_transport::Reply;
+use forebay_transport::{CallError, Reply};
 use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, Time, ViewPath};
 use forebay_wire::message::decode_entries;
 use forebay_wire::{Listing, Outcome, Request};
 
+use super::pressure;
 use super::service::Service;
 
 /// Starts a fetch; returns at once.
@@ -32,36 +33,70 @@ pub(super) fn start(service: &Arc<Service>, call: CallId, source: Source, reques
 
 async fn ask_peer(service: &Arc<Service>, call: CallId, to: NodeRank, request: Request, deadline: Time) {
     let Some(endpoint) = service.endpoint() else {
-        return fail(service, call, Errno::ENOTCONN);
+        return answer(service, call, Answered::Lost);
     };
     let word = request.word();
     let bundled = bundled_bytes(&request);
     match endpoint.call(to, request, service.remaining(deadline)).await {
         Ok(Reply { outcome: Outcome::Body, body: Some(body) }) => follow_body(service, call, body, bundled).await,
-        Ok(reply) => match read_answer(reply).await {
-            Ok(answered) => service.with_core(|core| core.handle_answer(call, answered)),
-            Err(errno) => fail(service, call, errno),
-        },
+        Ok(reply) => {
+            let answered = read_answer(reply).await.unwrap_or_else(Answered::Failed);
+            answer(service, call, answered);
+        }
+        Err(error @ (CallError::TimedOut { .. } | CallError::ShutDown)) => fail(service, call, error.errno()),
+        // It is there, and its other answers may be whole: this one is to be asked for again, elsewhere.
+        Err(CallError::BadChecksum { .. }) => fail(service, call, Errno::WAY_LOST),
         Err(error) => {
-            tracing::warn!(%to, word, error = %chain(&error), "a question failed");
-            fail(service, call, error.errno());
+            // Once for a node, not for each of its questions.
+            if !service.core().suspects().contains(&to) {
+                tracing::warn!(%to, word, error = %chain(&error), "a node is lost; others are asked instead");
+            }
+            answer(service, call, Answered::Lost);
         }
     }
+}
+
+/// Asks a node whether it is there.
+pub(super) fn ping(service: &Arc<Service>, peer: NodeRank, epoch: u64, deadline: Time) {
+    let service = Arc::clone(service);
+    service.clone().runtime.spawn(async move {
+        let answer = match service.endpoint() {
+            Some(endpoint) => endpoint.call(peer, Request::Ping { epoch }, service.remaining(deadline)).await.ok(),
+            None => None,
+        };
+        let alive_in = answer.and_then(|reply| match reply.outcome {
+            Outcome::Alive { epoch } => Some(epoch),
+            _ => None,
+        });
+        let now = service.now();
+        let (before, after) = service.with_core(|core| {
+            let before = core.suspects().contains(&peer);
+            core.handle_ping(now, peer, alive_in);
+            (before, core.suspects().contains(&peer))
+        });
+        match (before, after) {
+            (false, true) => tracing::warn!(%peer, "a node does not answer; others are asked instead"),
+            (true, false) => tracing::info!(%peer, "a node is back"),
+            _ => {}
+        }
+    });
 }
 
 /// The answer to anything but a chunk, complete and checked.
 async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
     let whole = async |body: Option<Arc<Body>>| {
-        let body = body.ok_or(Errno::EPROTO)?;
+        let body = body.ok_or(Errno::WAY_LOST)?;
         body.whole_bytes().await?;
-        body.contiguous().ok_or(Errno::EPROTO)
+        body.contiguous().ok_or(Errno::WAY_LOST)
     };
+    // What cannot be read was spoilt on its way.
     Ok(match reply.outcome {
-        Outcome::Listing => Answered::Listing(Listing::parse(whole(reply.body).await?).map_err(|_| Errno::EPROTO)?),
-        Outcome::Entries => Answered::Entries(decode_entries(&whole(reply.body).await?).map_err(|_| Errno::EPROTO)?),
+        Outcome::Listing => Answered::Listing(Listing::parse(whole(reply.body).await?).map_err(|_| Errno::WAY_LOST)?),
+        Outcome::Entries => Answered::Entries(decode_entries(&whole(reply.body).await?).map_err(|_| Errno::WAY_LOST)?),
         Outcome::FileSystem(sizes) => Answered::FileSystem(sizes),
         Outcome::Failed(errno) => Answered::Failed(errno),
-        Outcome::Body | Outcome::Text => Answered::Failed(Errno::EPROTO),
+        Outcome::Fenced { epoch } => Answered::Fenced(epoch),
+        Outcome::Body | Outcome::Text | Outcome::Alive { .. } => Answered::Failed(Errno::WAY_LOST),
     })
 }
 
@@ -73,18 +108,32 @@ fn bundled_bytes(request: &Request) -> Vec<usize> {
     }
 }
 
+/// A body that is followed until it is whole. When that is given up, nobody fills it any more, and who waits for its
+/// bytes is told so.
+struct Followed(Arc<Body>);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.0.fail(Errno::WAY_LOST);
+    }
+}
+
 /// Hands a body to the core while it arrives, and tells it when it has.
 async fn follow_body(service: &Arc<Service>, call: CallId, body: Arc<Body>, bundled: Vec<usize>) {
     let expected = body.expected_bytes();
     let handle = Arc::clone(&body);
-    if !service.with_core(|core| core.handle_body_started(call, handle, expected)) {
+    let now = service.now();
+    if !service.with_core(|core| core.handle_body_started(now, call, handle, expected)) {
         return;
     }
+    let followed = Followed(body);
+    let body = &followed.0;
     let outcome = body.whole_bytes().await;
     if bundled.is_empty() {
         service.with_core(|core| core.handle_body_ended(call, outcome));
+        pressure::on_arrival(service, expected);
     } else {
-        let outcome = outcome.map(|()| split(&body, &bundled));
+        let outcome = outcome.map(|()| split(body, &bundled));
         service.with_core(|core| core.handle_bundle_ended(call, outcome));
     }
 }
@@ -108,16 +157,20 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         Request::Chunk { file, generation, index } => {
             return read_chunk(service, &store, call, &file, &generation, index);
         }
-        Request::Listing { dir } => store.listing(&dir).map(Answered::Listing),
+        Request::Listing { dir, .. } => store.listing(&dir).map(Answered::Listing),
         Request::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
-        Request::Lookup { dir, name } => store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record])),
+        Request::Lookup { dir, name, .. } => store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record])),
         Request::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
         // A bundle is read file by file.
         Request::Bundle { .. } => Err(Errno::EINVAL),
-        Request::Probe { .. } | Request::Explain { .. } | Request::Status | Request::Shutdown => Err(Errno::EINVAL),
+        Request::Probe { .. }
+        | Request::Explain { .. }
+        | Request::Status
+        | Request::Shutdown
+        | Request::Ping { .. }
+        | Request::Refresh { .. } => Err(Errno::EINVAL),
     };
-    let answered = answered.unwrap_or_else(Answered::Failed);
-    service.with_core(|core| core.handle_answer(call, answered));
+    answer(service, call, answered.unwrap_or_else(Answered::Failed));
 }
 
 fn read_chunk(
@@ -131,12 +184,14 @@ fn read_chunk(
     let mut wanted = false;
     let outcome = store.read_chunk(file, generation, index, |body| {
         let expected = body.expected_bytes();
-        wanted = service.with_core(|core| core.handle_body_started(call, body, expected));
+        let now = service.now();
+        wanted = service.with_core(|core| core.handle_body_started(now, call, body, expected));
     });
     match outcome {
         Ok(body) if wanted => {
             let outcome = body.failure().map_or(Ok(()), Err);
             service.with_core(|core| core.handle_body_ended(call, outcome));
+            pressure::on_arrival(service, body.expected_bytes());
         }
         Err(errno) if wanted => service.with_core(|core| core.handle_body_ended(call, Err(errno))),
         Err(errno) => fail(service, call, errno),
@@ -145,7 +200,12 @@ fn read_chunk(
 }
 
 fn fail(service: &Arc<Service>, call: CallId, errno: Errno) {
-    service.with_core(|core| core.handle_answer(call, Answered::Failed(errno)));
+    answer(service, call, Answered::Failed(errno));
+}
+
+fn answer(service: &Arc<Service>, call: CallId, answered: Answered) {
+    let now = service.now();
+    service.with_core(|core| core.handle_answer(now, call, answered));
 }
 
 /// An error and its causes in one line.

@@ -174,7 +174,12 @@ async fn ask_children(
     answers
 }
 
-async fn ask(service: &Arc<Service>, to: NodeRank, request: Request, deadline: Duration) -> Result<Vec<Value>, String> {
+pub(super) async fn ask(
+    service: &Arc<Service>,
+    to: NodeRank,
+    request: Request,
+    deadline: Duration,
+) -> Result<Vec<Value>, String> {
     let reply = call(service, to, request, deadline).await?;
     let body = reply.body.ok_or("an answer without text")?;
     body.whole_bytes().await.map_err(|errno| errno.to_string())?;
@@ -191,7 +196,7 @@ async fn call(service: &Arc<Service>, to: NodeRank, request: Request, deadline: 
     }
 }
 
-fn text(reply: Replier, values: Vec<Value>) {
+pub(super) fn text(reply: Replier, values: Vec<Value>) {
     let bytes = Bytes::from(Value::Array(values).to_string());
     reply.answer(Outcome::Text, Some(Body::whole(bytes)));
 }

@@ -4,16 +4,20 @@
 //! kernel's number of the request, where an interrupt finds it, and is answered by whoever brings the last byte.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_body::Body;
 use forebay_fuse::{Handler, Operation, Reply, Request};
 use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part};
 use forebay_types::{Errno, Extent};
 
-use super::entry::{FOR_EVER, for_kernel};
-use super::service::Service;
-use super::waiting::{Parked, Position};
+use super::entry::for_kernel;
+use super::service::{Core, Service};
+use super::waiting::{About, Parked, Position};
 use super::{directory, ioctl};
+
+/// How long after a loss its bytes are asked for again.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// Takes the kernel's requests.
 pub(super) struct KernelHandler {
@@ -26,13 +30,17 @@ impl KernelHandler {
     }
 
     fn ask(&self, unique: u64, reply: Reply, request: KernelRequest<'_>) {
-        self.ask_parked(unique, Parked { reply, position: None }, request);
+        let about = match request {
+            KernelRequest::Read { inode, extent } => About::Read(inode, extent),
+            _ => About::Other,
+        };
+        self.ask_parked(unique, reply, about, request);
     }
 
     fn read_directory(&self, request: &Request<'_>, reply: Reply, (offset, size): (u64, u32), plus: bool) {
         let position = Position { inode: InodeId(request.node), offset, size, plus };
         let kernel_request = KernelRequest::Directory { inode: position.inode };
-        self.ask_parked(request.unique, Parked { reply, position: Some(position) }, kernel_request);
+        self.ask_parked(request.unique, reply, About::Directory(position), kernel_request);
     }
 
     fn forget(&self, forgets: impl Iterator<Item = (u64, u64)>) {
@@ -40,22 +48,33 @@ impl KernelHandler {
         forgets.for_each(|(node, count)| core.handle_forget(InodeId(node), count));
     }
 
-    fn ask_parked(&self, unique: u64, parked: Parked, request: KernelRequest<'_>) {
-        let ticket = KernelTicket(unique);
+    fn ask_parked(&self, unique: u64, reply: Reply, about: About, request: KernelRequest<'_>) {
         let now = self.service.now();
-        let mut parked = Some(parked);
-        let answer = self.service.with_core(|core| {
-            let answer = core.handle_kernel(now, ticket, request);
-            if answer.is_none()
-                && let Some(parked) = parked.take()
-            {
-                self.service.park_kernel(ticket, parked);
-            }
-            answer
-        });
-        if let (Some(answer), Some(parked)) = (answer, parked) {
-            answer_now(&self.service, ticket, parked, answer);
+        let ticket = KernelTicket(unique);
+        let parked = Parked { reply, deadline: now.after(self.service.options.deadline), about };
+        decide(&self.service, ticket, parked, |core| core.handle_kernel(now, ticket, request));
+    }
+}
+
+/// Lets the core answer a request now, or parks it until there is an answer.
+fn decide(
+    service: &Arc<Service>,
+    ticket: KernelTicket,
+    parked: Parked,
+    handle: impl FnOnce(&mut Core) -> Option<KernelAnswer<Arc<Body>>>,
+) {
+    let mut parked = Some(parked);
+    let answer = service.with_core(|core| {
+        let answer = handle(core);
+        if answer.is_none()
+            && let Some(parked) = parked.take()
+        {
+            service.park_kernel(ticket, parked);
         }
+        answer
+    });
+    if let (Some(answer), Some(parked)) = (answer, parked) {
+        answer_now(service, ticket, parked, answer);
     }
 }
 
@@ -116,40 +135,62 @@ pub(super) fn answer_parked(service: &Arc<Service>, ticket: KernelTicket, answer
 }
 
 fn answer_now(service: &Arc<Service>, ticket: KernelTicket, parked: Parked, answer: KernelAnswer<Arc<Body>>) {
-    let Parked { reply, position } = parked;
-    match answer {
-        KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry)),
-        KernelAnswer::Absent => reply.negative(FOR_EVER),
-        KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, FOR_EVER),
-        KernelAnswer::Target(target) => reply.bytes(&target),
-        KernelAnswer::Directory(listing) => match position {
-            Some(position) => directory::answer(service, position, &listing, reply),
-            None => reply.error(Errno::EIO),
+    let reply = match answer {
+        KernelAnswer::Read(parts) => return answer_read(service, ticket, parked, parts),
+        KernelAnswer::Directory(listing) => match parked.about {
+            About::Directory(position) => return directory::answer(service, position, &listing, parked.reply),
+            _ => return parked.reply.error(Errno::EIO),
         },
-        KernelAnswer::Read(parts) => answer_read(service, ticket, reply, parts),
+        _ => parked.reply,
+    };
+    match answer {
+        KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry, service.ttl())),
+        KernelAnswer::Absent => reply.negative(service.ttl()),
+        KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, service.ttl()),
+        KernelAnswer::Target(target) => reply.bytes(&target),
         KernelAnswer::FileSystem(sizes) => reply.statfs(&sizes),
         KernelAnswer::Failed(errno) => reply.error(errno),
+        KernelAnswer::Directory(_) | KernelAnswer::Read(_) => reply.error(Errno::EIO),
     }
 }
 
 /// Answers a read when all its bytes are there: at once, or when the last piece arrives.
-fn answer_read(service: &Arc<Service>, ticket: KernelTicket, reply: Reply, parts: Vec<Part<Arc<Body>>>) {
+fn answer_read(service: &Arc<Service>, ticket: KernelTicket, parked: Parked, parts: Vec<Part<Arc<Body>>>) {
     let lacking = parts.iter().find(|part| part.body.filled_bytes() < part.offset_bytes + part.len_bytes);
     let Some(Part { body, offset_bytes, len_bytes }) = lacking else {
         let slices: Vec<_> =
             parts.iter().flat_map(|part| part.body.slices(part.offset_bytes, part.len_bytes)).collect();
-        return reply.gather(&slices);
+        return parked.reply.gather(&slices);
     };
     let (body, end) = (Arc::clone(body), offset_bytes + len_bytes);
-    service.park_kernel(ticket, Parked { reply, position: None });
+    service.park_kernel(ticket, parked);
     let service = Arc::clone(service);
     body.when_filled(end, move |outcome| {
-        let Some(Parked { reply, .. }) = service.take_kernel(ticket) else {
+        let Some(parked) = service.take_kernel(ticket) else {
             return;
         };
         match outcome {
-            Ok(()) => answer_read(&service, ticket, reply, parts),
-            Err(errno) => reply.error(errno),
+            Ok(()) => answer_read(&service, ticket, parked, parts),
+            Err(Errno::WAY_LOST) => read_again(&service, ticket, parked),
+            Err(errno) => parked.reply.error(errno),
+        }
+    });
+}
+
+/// Asks for a read's bytes again, as the rest of them got lost on its way. A moment later: the core must have heard of
+/// the loss before, or it would hand out the same broken body.
+fn read_again(service: &Arc<Service>, ticket: KernelTicket, parked: Parked) {
+    let About::Read(inode, extent) = parked.about else {
+        return parked.reply.error(Errno::EIO);
+    };
+    let deadline = parked.deadline;
+    service.park_kernel(ticket, parked);
+    let at = Arc::clone(service);
+    service.runtime.spawn(async move {
+        tokio::time::sleep(AGAIN_AFTER).await;
+        let now = at.now();
+        if let Some(parked) = at.take_kernel(ticket) {
+            decide(&at, ticket, parked, |core| core.handle_read_again(now, deadline, ticket, inode, extent));
         }
     });
 }

@@ -17,7 +17,10 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub(super) fn job(service: &Service) -> Value {
     let options = &service.options;
     let exports: Vec<_> = options.exports.iter().map(|export| export.to_string_lossy()).collect();
-    json!({"name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out, "exports": exports})
+    json!({
+        "name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out, "exports": exports,
+        "security": options.security.level().word(),
+    })
 }
 
 /// This node's object in `status --json`.
@@ -25,6 +28,8 @@ pub(super) fn node(service: &Service) -> Value {
     let options = &service.options;
     let core = service.core();
     let (counters, kept_bytes, inodes) = (core.counters(), core.kept_bytes(), core.inode_count());
+    let allowed_bytes = core.allowed_bytes();
+    let bypassed: Vec<u32> = core.suspects().iter().map(|rank| rank.0).collect();
     let kinds =
         [ObjectKind::Attributes, ObjectKind::Listings, ObjectKind::Chunks].map(|kind| kind_counts(core.kept(kind)));
     drop(core);
@@ -41,8 +46,10 @@ pub(super) fn node(service: &Service) -> Value {
         "view": options.view.to_string_lossy(),
         "uptime_ms": service.started.elapsed().as_millis() as u64,
         "parents": parents,
+        "bypassed": bypassed,
         "memory_bytes": resident_bytes(),
         "budget_bytes": options.budget_bytes,
+        "allowed_bytes": allowed_bytes,
         "cache": {
             "attributes": attributes, "listings": listings, "chunks": chunks,
             "negative_hits": counters.negative_hits, "bytes": kept_bytes, "inodes": inodes,
@@ -104,8 +111,9 @@ fn overlay(service: &Service, counters: &forebay_node::Counters) -> Value {
     json!({
         "requests_sent": sent.requests_sent, "requests_served": sent.requests_served, "coalesced": counters.coalesced,
         "bytes_sent": sent.bytes_sent, "bytes_received": sent.bytes_received, "connections": sent.connections,
-        "refused": sent.refused, "corrupt_frames": sent.corrupt_frames, "timed_out": counters.timed_out,
-        "reparented": 0, "hedged": 0,
+        "refused": sent.refused, "corrupt_frames": sent.corrupt_frames,
+        "checksum_failures": sent.checksum_failures, "timed_out": counters.timed_out,
+        "reparented": counters.reparented, "hedged": counters.hedged,
     })
 }
 

@@ -20,6 +20,8 @@ mod kernel;
 mod metrics;
 mod notify;
 mod peers;
+mod pressure;
+mod refresh;
 mod service;
 mod waiting;
 
@@ -80,7 +82,8 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
     let session = resume_session(&service, &mount, negotiated, requests)?;
     service.set_session(Arc::clone(&session));
 
-    let ticker = tokio::spawn(service::give_up_late_questions(Arc::clone(&service)));
+    let ticker = tokio::spawn(service::tell_the_time(Arc::clone(&service)));
+    let pressure = tokio::spawn(pressure::look_regularly(Arc::clone(&service)));
     let metrics = tokio::spawn(metrics::write_regularly(
         Arc::clone(&service),
         options.metrics_file.clone(),
@@ -96,7 +99,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
         told = link.until_told()? => told.unwrap_or(Told::Orphaned),
     };
     tracing::info!(?told, "ending");
-    [ticker, metrics, serving].iter().for_each(tokio::task::JoinHandle::abort);
+    [ticker, pressure, metrics, serving].iter().for_each(tokio::task::JoinHandle::abort);
     match told {
         Told::HandOver => hand_over(session, &endpoint).await,
         Told::End | Told::Orphaned => end(mount, session, &endpoint).await,
@@ -153,7 +156,8 @@ impl Signals {
 fn endpoint_options(options: &DaemonOptions, service: &Service) -> EndpointOptions {
     let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
-    EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone())
+    let security = options.security.clone();
+    EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone(), security)
 }
 
 fn resume_session(

@@ -10,8 +10,8 @@ use forebay_transport::{IncomingCall, Replier};
 use forebay_wire::message::encode_entries;
 use forebay_wire::{Outcome, Request};
 
-use super::job;
 use super::service::Service;
+use super::{job, refresh};
 
 /// Takes peers' requests.
 pub(super) struct PeerService(pub Arc<Service>);
@@ -22,6 +22,12 @@ static NEXT_TICKET: AtomicU64 = AtomicU64::new(1);
 impl forebay_transport::Service for PeerService {
     fn handle(&self, call: IncomingCall) {
         match call.request {
+            Request::Ping { epoch } => {
+                let now = self.0.now();
+                let epoch = self.0.with_core(|core| core.handle_epoch(now, epoch));
+                call.reply.answer(Outcome::Alive { epoch }, None);
+            }
+            Request::Refresh { .. } => drop(self.0.runtime.spawn(refresh::answer(Arc::clone(&self.0), call))),
             Request::Status | Request::Shutdown | Request::Explain { .. } | Request::Probe { .. } => {
                 self.0.runtime.spawn(job::answer(Arc::clone(&self.0), call));
             }
@@ -61,6 +67,7 @@ pub(super) fn answer(service: &Arc<Service>, ticket: PeerTicket, answer: PeerAns
         PeerAnswer::Parts(parts) => answer_parts(reply, parts),
         PeerAnswer::FileSystem(sizes) => reply.answer(Outcome::FileSystem(sizes), None),
         PeerAnswer::Failed(errno) => reply.answer(Outcome::Failed(errno), None),
+        PeerAnswer::Fenced(epoch) => reply.answer(Outcome::Fenced { epoch }, None),
     }
 }
 

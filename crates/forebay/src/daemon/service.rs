@@ -4,6 +4,7 @@
 //! waiting replies (they are locked second, always), so that no answer can come before its place is made.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,19 +16,25 @@ use forebay_node::{Effect, KernelTicket, Options, PeerTicket, ReadPath};
 use forebay_overlay::Forest;
 use forebay_store::{Store, StoreOptions};
 use forebay_transport::{Endpoint, Replier};
-use forebay_types::Time;
+use forebay_types::{Errno, Time, limits};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::entry::FOR_EVER;
+use super::pressure::Pressure;
 use super::waiting::Parked;
 use crate::options::DaemonOptions;
 
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
 const POOL_PIECES: usize = 32;
 
-/// How often late questions are looked for. Deadlines are seconds; a quarter of a second is close enough.
-const TICK: Duration = Duration::from_millis(250);
+/// How often it is looked for what depends on time.
+const TICK: Duration = limits::WAYS_CHECK_INTERVAL;
+
+/// How long after its deadline a request is answered by the shell: the core, which does it in time, knows nothing of those
+/// whose bytes were on their way already.
+const DEADLINE_GRACE: Duration = Duration::from_millis(500);
 
 /// The chunk handle of the daemon's core.
 pub(super) type Core = ReadPath<Arc<Body>>;
@@ -47,9 +54,16 @@ pub(super) struct Service {
     pool: Pool,
     endpoint: OnceLock<Endpoint>,
     session: OnceLock<Arc<Session>>,
+    pub pressure: Pressure,
     kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
     fetches: Mutex<HashMap<CallId, AbortHandle>>,
+    /// How long this node believes a name.
+    names_last: Option<Duration>,
+    /// A refresh is under way: the kernel may not remember what it is told.
+    pub quiet: AtomicBool,
+    /// Held by whoever leads a refresh.
+    pub refreshing: tokio::sync::Mutex<()>,
     end: Notify,
 }
 
@@ -64,11 +78,12 @@ impl Service {
             deadline: options.deadline,
             direct_above_bytes: options.direct_above_bytes,
             anticipate: options.anticipate,
+            names_last: names_last(options, &forest),
         });
         let is_root = super::root_of(&forest) == options.rank;
         let service = Arc::new(Self {
             options: Arc::clone(options),
-            forest,
+            forest: forest.clone(),
             started: Instant::now(),
             runtime: Handle::current(),
             core: Mutex::new(core),
@@ -77,9 +92,13 @@ impl Service {
             pool: Pool::new(POOL_PIECES),
             endpoint: OnceLock::new(),
             session: OnceLock::new(),
+            pressure: Pressure::new(),
             kernel_replies: Mutex::default(),
             peer_replies: Mutex::default(),
             fetches: Mutex::default(),
+            names_last: names_last(options, &forest),
+            quiet: AtomicBool::new(false),
+            refreshing: tokio::sync::Mutex::default(),
             end: Notify::new(),
         });
         // A daemon that goes on where another ended must answer, and within its deadlines, whatever its exports do now.
@@ -140,6 +159,14 @@ impl Service {
         self.session.get()
     }
 
+    /// How long the kernel may believe what it is told now.
+    pub fn ttl(&self) -> Duration {
+        match self.quiet.load(Ordering::SeqCst) {
+            true => Duration::ZERO,
+            false => self.names_last.unwrap_or(FOR_EVER),
+        }
+    }
+
     /// The core's time now.
     pub fn now(&self) -> Time {
         Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
@@ -161,6 +188,19 @@ impl Service {
 
     pub fn take_kernel(&self, ticket: KernelTicket) -> Option<Parked> {
         lock(&self.kernel_replies).remove(&ticket)
+    }
+
+    /// Answers the requests whose time has been over for a while.
+    fn give_up_late_replies(&self, now: Time) {
+        let mut replies = lock(&self.kernel_replies);
+        let late: Vec<KernelTicket> = replies
+            .iter()
+            .filter(|(_, parked)| parked.deadline.after(DEADLINE_GRACE) <= now)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        let late: Vec<Parked> = late.iter().filter_map(|ticket| replies.remove(ticket)).collect();
+        drop(replies);
+        late.into_iter().for_each(|parked| parked.reply.error(Errno::ETIMEDOUT));
     }
 
     /// Makes a place for a peer's reply. Called with the core locked.
@@ -210,13 +250,29 @@ impl Service {
     }
 }
 
-/// Gives up questions whose time is over, for as long as the daemon runs.
-pub(super) async fn give_up_late_questions(service: Arc<Service>) {
+/// How long each node may believe a name: the kernel does, every node on the way to the root does, and the sum of their
+/// times is what the user allows.
+fn names_last(options: &DaemonOptions, forest: &Forest) -> Option<Duration> {
+    let believers = forest.first().depth_max() + 2;
+    options.revalidate.map(|interval| interval / believers)
+}
+
+/// Tells the core the time, and gives up what is late, for as long as the daemon runs.
+pub(super) async fn tell_the_time(service: Arc<Service>) {
     let mut ticks = tokio::time::interval(TICK);
+    let mut looked_up = service.now();
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let now = service.now();
+        service.give_up_late_replies(now);
+        // Directories may have been replaced by others of their names.
+        if service.names_last.is_some_and(|last| now.since(looked_up) >= last)
+            && let Some(store) = service.opened_store()
+        {
+            store.forget();
+            looked_up = now;
+        }
         if service.core().poll_timeout().is_some_and(|deadline| deadline <= now) {
             service.with_core(|core| core.handle_timeout(now));
         }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_types::limits;
+use forebay_wire::Level;
 
 use super::values;
 
@@ -134,6 +135,9 @@ settings! {
         /// TCP port of every node [default: from 20000 up, by the job's name and the user]
         Node Optional(port) port: Option<u16> = "port" "PORT";
         // Ample for a login on a busy host; a local start takes a fraction of a second.
+        /// How connections between nodes are protected: auth proves that both ends are this job's, seal encrypts too,
+        /// off lets in whoever reaches the port
+        Node One(security) security: Level = "security" "LEVEL", Level::Auth.word();
         /// How long all nodes may take to be ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
     }
@@ -168,6 +172,9 @@ settings! {
         Node One(switch) anticipate: bool = "anticipate" "BOOL", "true";
         /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
         Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", limits::LISTING_ENTRIES_FULL;
+        /// Look after this time whether names and attributes have changed, for exports that do; nothing that is shown is
+        /// older [default: never, until `forebay refresh`]
+        Node Optional(duration) revalidate: Option<Duration> = "revalidate" "INTERVAL";
         /// How long a request may take, whatever fails on its way
         Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", limits::DEADLINE.as_secs());
         /// Requests of a node at the backing file system at once

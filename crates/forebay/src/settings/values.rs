@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_types::limits;
+use forebay_wire::Level;
 
 /// Bytes in a unit, longest suffix first, so that `MiB` is not taken for `B`.
 const SIZE_UNITS: [(&str, u64); 9] = [
@@ -180,6 +181,13 @@ pub fn absolute_path(text: &str) -> Result<PathBuf, String> {
     if text.starts_with('/') { path(text) } else { Err(format!("'{text}' is not an absolute path (/...)")) }
 }
 
+/// A level of protection.
+pub fn security(text: &str) -> Result<Level, String> {
+    let levels = [Level::Auth, Level::Seal, Level::Off];
+    let level = levels.into_iter().find(|level| level.word() == text);
+    level.ok_or_else(|| format!("'{text}' is no level of security (auth, seal or off)"))
+}
+
 /// Any text.
 pub fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
@@ -266,5 +274,7 @@ mod tests {
         assert!(read_ahead("5000").is_err());
         assert!(absolute_path("here").is_err());
         assert!(log_filter("a=nonsense").is_err());
+        assert_eq!(security("seal"), Ok(Level::Seal));
+        assert!(security("none").unwrap_err().contains("auth, seal or off"));
     }
 }

@@ -11,18 +11,22 @@ use serde_json::Value;
 
 use crate::place::{Place, signal};
 
-/// Calls of the shell are written down; a host called `bad` cannot be reached.
+/// A host called `bad` cannot be reached.
 fn remote_shell(place: &Place) -> String {
+    remote_shell_that(place, "case $host in bad) echo 'no route to bad' >&2; exit 255;; esac\nexec \"$@\"")
+}
+
+/// One that does this with a call, its host in `$host`.
+pub fn remote_shell_that(place: &Place, does: &str) -> String {
     let shell = place.path("rsh");
-    let script = "#!/bin/sh\nhost=$1; shift; [ \"$1\" = -- ] || exit 99; shift\n\
-                  case $host in bad) echo 'no route to bad' >&2; exit 255;; esac\nexec \"$@\"\n";
+    let script = format!("#!/bin/sh\nhost=$1; shift; [ \"$1\" = -- ] || exit 99; shift\n{does}\n");
     fs::write(&shell, script).unwrap();
     fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
     shell.display().to_string()
 }
 
 /// Ports that were free a moment ago.
-fn free_ports(count: usize) -> Vec<u16> {
+pub fn free_ports(count: usize) -> Vec<u16> {
     let bound: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     bound.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
@@ -90,7 +94,14 @@ fn a_node_by_hand_speaks_one_line_and_ends_on_a_signal() {
     let job = "by-hand";
     let source = place.source();
     let port = free_ports(1)[0];
+    let key = place.path("key");
+    fs::write(&key, [7; 32]).unwrap();
     let arguments = ["node", "--hostfile", "-", "--rank", "0", "--job", job, "--view", "view", "--export", &source];
+    let arguments = [&arguments[..], &["--key", key.to_str().unwrap()]].concat();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = place.fails(1, &arguments);
+    assert!(refused.contains("others may read it"), "{refused}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let mut child =
         place.command(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     writeln!(child.stdin.take().unwrap(), "127.0.0.1:{port}").unwrap();

@@ -3,6 +3,7 @@
 // Tests may panic: that is how they fail.
 #![allow(clippy::unwrap_used)]
 
+mod admission;
 mod explained;
 mod failed_start;
 mod hosts;

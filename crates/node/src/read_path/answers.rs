@@ -11,39 +11,50 @@ use forebay_types::{Errno, FileSystem, Generation, Time, ViewPath, limits};
 
 use super::entries::Known;
 use super::{ReadPath, StaleInode, Waiter};
-use crate::{Answered, Effect, KernelAnswer, PeerAnswer};
+use crate::{Answered, Effect, KernelAnswer, PeerAnswer, Source};
 
 impl<B: Clone> ReadPath<B> {
     /// Takes the answer to a question other than a chunk's, or any question's failure.
-    pub fn handle_answer(&mut self, call: CallId, answered: Answered) {
-        let Some(key) = self.in_flight.get(call).map(|flight| flight.key.clone()) else {
+    pub fn handle_answer(&mut self, now: Time, call: CallId, answered: Answered) {
+        self.ways.now = now;
+        let Some(attempt) = self.ways.end_attempt(call) else {
+            return;
+        };
+        match (attempt.source, &answered) {
+            (Source::Peer(peer), Answered::Lost) => self.lose(peer),
+            (source, _) => self.ways.heard_of(source),
+        }
+        let flight = attempt.flight;
+        let Some(key) = self.in_flight.get(flight).map(|flight| flight.key.clone()) else {
             return;
         };
         match (&key, answered) {
             (Key::Listing { .. }, Answered::Listing(listing)) => {
                 self.keep(&key, Object::Listing(listing.clone()));
-                let deadline = self.deadline_of(call).unwrap_or_default();
+                let deadline = self.deadline_of(flight).unwrap_or_default();
                 self.note_listing(deadline, key.path(), &listing);
                 let known = Known { listing: Some(listing.clone()), ..Known::default() };
-                self.deliver(call, known, PeerAnswer::Listing(listing));
+                self.deliver(flight, known, PeerAnswer::Listing(listing));
             }
             (Key::Page { .. } | Key::Name { .. }, Answered::Entries(records)) => {
                 let records: Arc<[_]> = records.into();
                 self.keep(&key, Object::Entries(Arc::clone(&records)));
                 let known = Known { entries: Some((key, Arc::clone(&records))), ..Known::default() };
-                self.deliver(call, known, PeerAnswer::Entries(records));
+                self.deliver(flight, known, PeerAnswer::Entries(records));
             }
-            (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(call, sizes),
-            (_, Answered::Failed(errno)) => self.end_flight(call, errno),
+            (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(flight, sizes),
+            (_, Answered::Lost | Answered::Failed(Errno::WAY_LOST)) => self.try_elsewhere(attempt),
+            (_, Answered::Fenced(epoch)) => self.fenced(attempt, epoch),
+            (_, Answered::Failed(errno)) => self.end_flight(flight, errno),
             // A source that answers something else than it was asked is broken; its answer is not used.
-            _ => self.end_flight(call, Errno::EPROTO),
+            _ => self.try_elsewhere(attempt),
         }
     }
 
     /// Ends a flight with an error that everybody who waits is told. A directory that may not be listed may still be
     /// searched, so its lookups go on by name.
     pub(super) fn end_flight(&mut self, call: CallId, errno: Errno) {
-        let Some(flight) = self.in_flight.end(call) else { return };
+        let Some(flight) = self.end(call, None) else { return };
         self.note_ended(flight.deadline, call);
         if errno == Errno::ESTALE {
             self.start_over(&flight.key);
@@ -77,7 +88,7 @@ impl<B: Clone> ReadPath<B> {
             && self.inodes.get(inode).is_some_and(|known| known.generation == *generation)
         {
             let entry = self.inodes.id_of(&dir).map(|dir| (dir, name.to_vec()));
-            self.effects.push_back(Effect::Stale(StaleInode { inode, entry }));
+            self.effects.push_back(Effect::Stale(vec![StaleInode { inode, entry }]));
         }
     }
 
@@ -96,12 +107,12 @@ impl<B: Clone> ReadPath<B> {
     }
 
     fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
-        self.objects.insert(key.clone(), object, 0);
+        self.objects.insert(self.ways.now, key.clone(), object, 0);
         self.pin_if_wanted(key);
     }
 
     fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
-        let Some(flight) = self.in_flight.end(call) else { return };
+        let Some(flight) = self.end(call, None) else { return };
         self.note_ended(flight.deadline, call);
         for waiter in flight.waiters {
             match waiter {
@@ -116,7 +127,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     fn deliver_file_system(&mut self, call: CallId, sizes: FileSystem) {
-        let Some(flight) = self.in_flight.end(call) else { return };
+        let Some(flight) = self.end(call, None) else { return };
         for waiter in flight.waiters {
             match waiter {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::FileSystem(sizes)),

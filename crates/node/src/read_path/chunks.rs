@@ -36,21 +36,31 @@ impl<B: Clone> ReadPath<B> {
     /// `bytes` is the length announced; one that does not fit the files' sizes is an error of the source.
     ///
     /// `false` when the question has ended before: the shell may drop the body.
-    pub fn handle_body_started(&mut self, call: CallId, body: B, bytes: usize) -> bool {
-        let Some(key) = self.in_flight.get(call).map(|flight| flight.key.clone()) else {
+    pub fn handle_body_started(&mut self, now: Time, call: CallId, body: B, bytes: usize) -> bool {
+        self.ways.now = now;
+        let Some(attempt) = self.ways.attempt(call) else {
             return false;
         };
-        let is_in_bundle = self.bundles.contains_key(&call);
-        let members = self.bundles.get(&call).cloned().unwrap_or_else(|| vec![key]);
+        self.ways.heard_of(attempt.source);
+        let id = attempt.flight;
+        let Some(key) = self.in_flight.get(id).map(|flight| flight.key.clone()) else {
+            return false;
+        };
+        let is_in_bundle = self.bundles.contains_key(&id);
+        let members = self.bundles.get(&id).cloned().unwrap_or_else(|| vec![key]);
         let lengths: Vec<usize> = members.iter().map(chunk_bytes_of).collect();
         if lengths.iter().sum::<usize>() != bytes || lengths.contains(&0) {
-            self.end_flight(call, Errno::EPROTO);
+            self.ways.end_attempt(call);
+            self.try_elsewhere(attempt);
             return false;
         }
-        let Some(flight) = self.in_flight.end(call) else {
+        let Some(flight) = self.end(id, Some(call)) else {
             return false;
         };
-        self.bundles.remove(&call);
+        self.bundles.remove(&id);
+        if self.early.remove(&id) {
+            self.early.insert(call);
+        }
         let mut end_bytes = 0;
         let chunks: Vec<Chunk<B>> = lengths
             .into_iter()
@@ -104,7 +114,13 @@ impl<B: Clone> ReadPath<B> {
         self.end_growing(call, |member, chunk| bodies.get(member).map(|body| own(chunk, body)));
     }
 
+    /// The body that a call fills will never be whole.
+    pub(super) fn drop_growing(&mut self, call: CallId) {
+        self.end_growing(call, |_, _| None);
+    }
+
     fn end_growing(&mut self, call: CallId, whole: impl Fn(usize, Chunk<B>) -> Option<Chunk<B>>) {
+        self.ways.end_attempt(call);
         for (member, key) in self.growing_calls.remove(&call).unwrap_or_default() {
             let Some(Growing { chunk, deadline }) = self.growing.remove(&key) else { continue };
             self.note_ended(deadline, call);
@@ -112,7 +128,7 @@ impl<B: Clone> ReadPath<B> {
                 && !self.is_kept_by_kernel(&key, &chunk)
             {
                 let bytes = chunk.bytes;
-                self.objects.insert(key.clone(), Object::Chunk(chunk), bytes);
+                self.objects.insert(self.ways.now, key.clone(), Object::Chunk(chunk), bytes);
                 self.pin_if_wanted(&key);
                 if self.options.forest.is_leaf(self.options.rank) && self.is_own(&key) {
                     self.bound_own_chunks(key);

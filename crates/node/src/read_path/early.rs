@@ -7,7 +7,6 @@ use forebay_types::{ChunkIndex, Time, ViewPath};
 use forebay_wire::{Listing, Request};
 
 use super::ReadPath;
-use crate::Source;
 use crate::anticipate::{UNDER_WAY_MAX, Wish};
 
 impl<B: Clone> ReadPath<B> {
@@ -16,7 +15,7 @@ impl<B: Clone> ReadPath<B> {
         if !self.options.anticipate {
             return;
         }
-        let is_reader = self.source_of(key) == Source::Backing;
+        let is_reader = self.reads_for_others(key);
         match key {
             Key::Listing { dir } if is_reader => {
                 // One that was asked for early has arrived before it was entered.
@@ -67,7 +66,7 @@ impl<B: Clone> ReadPath<B> {
         while self.early.len() < UNDER_WAY_MAX {
             let Some(wish) = self.anticipation.next_wish() else { return };
             let (key, request) = match wish {
-                Wish::Listing(dir) => (Key::Listing { dir: dir.clone() }, Request::Listing { dir }),
+                Wish::Listing(dir) => (Key::Listing { dir: dir.clone() }, Request::Listing { dir, epoch: 0 }),
                 Wish::File(file, generation) => {
                     let index = ChunkIndex(0);
                     (Key::Chunk { file: file.clone(), generation, index }, Request::Chunk { file, generation, index })

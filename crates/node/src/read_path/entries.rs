@@ -53,12 +53,13 @@ impl<B: Clone> ReadPath<B> {
             return Ok(listing.clone());
         }
         let key = Key::Listing { dir: dir.clone() };
+        self.drop_if_old(&key);
         match self.objects.get(&key, ObjectKind::Listings) {
             Some(Object::Listing(listing)) => {
                 known.listing = Some(listing.clone());
                 Ok(listing)
             }
-            _ => Err(Box::new((key, Request::Listing { dir: dir.clone() }))),
+            _ => Err(Box::new((key, Request::Listing { dir: dir.clone(), epoch: 0 }))),
         }
     }
 
@@ -72,7 +73,7 @@ impl<B: Clone> ReadPath<B> {
         let first = page * limits::ATTRIBUTES_PAGE_NAMES;
         let end = (first + limits::ATTRIBUTES_PAGE_NAMES).min(listing.len());
         let names = (first..end).filter_map(|index| Name::new(listing.entry(index).name).ok()).collect();
-        Search::Wants(key, Request::Page { dir: dir.clone(), generation, page: page as u32, names })
+        Search::Wants(key, Request::Page { dir: dir.clone(), generation, page: page as u32, names, epoch: 0 })
     }
 
     fn search_unlistable(&mut self, dir: &ViewPath, name: &[u8], known: &Known) -> Search {
@@ -82,7 +83,7 @@ impl<B: Clone> ReadPath<B> {
         let key = Key::Name { dir: dir.clone(), name: name.clone() };
         match self.entries_of(&key, known) {
             Some(records) => found_at(&records, 0),
-            None => Search::Wants(key, Request::Lookup { dir: dir.clone(), name }),
+            None => Search::Wants(key, Request::Lookup { dir: dir.clone(), name, epoch: 0 }),
         }
     }
 
@@ -92,6 +93,7 @@ impl<B: Clone> ReadPath<B> {
         {
             return Some(Arc::clone(records));
         }
+        self.drop_if_old(key);
         match self.objects.get(key, ObjectKind::Attributes) {
             Some(Object::Entries(records)) => Some(records),
             _ => None,

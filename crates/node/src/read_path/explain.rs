@@ -33,10 +33,23 @@ impl<B: Clone> ReadPath<B> {
         let source = self.source_of(&key);
         let why = match (answers, source) {
             (true, _) => state,
-            (false, Source::Peer(rank)) => format!("{state}; asks node {rank}, its parent in the tree"),
-            (false, Source::Backing) => format!("{state}; reads the backing file system, being the root of the tree"),
+            (false, source) => format!("{state}; {}", self.explain_source(&key, source)),
         };
         Explanation { kept, answers, source, why }
+    }
+
+    fn explain_source(&self, key: &Key, source: Source) -> String {
+        let parent = self.tree_of(key).parent(self.options.rank);
+        match (source, parent) {
+            (Source::Peer(rank), Some(parent)) if rank != parent => {
+                format!("asks node {rank}, because its parent, node {parent}, cannot be reached")
+            }
+            (Source::Peer(rank), _) => format!("asks node {rank}, its parent in the tree"),
+            (Source::Backing, None) => "reads the backing file system, being the root of the tree".to_owned(),
+            (Source::Backing, Some(_)) => {
+                "reads the backing file system, because no node that may be root can be reached".to_owned()
+            }
+        }
     }
 
     /// What the listing of the path's directory says, and whether the question ends there.

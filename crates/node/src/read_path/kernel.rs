@@ -35,8 +35,9 @@ impl<B: Clone> ReadPath<B> {
         ticket: KernelTicket,
         request: KernelRequest,
     ) -> Option<KernelAnswer<B>> {
+        self.ways.now = now;
         match request {
-            KernelRequest::Read { inode, extent } => self.read(now, ticket, inode, extent),
+            KernelRequest::Read { inode, extent } => self.read(now.after(self.options.deadline), ticket, inode, extent),
             _ => match self.operation_of(request) {
                 Ok(operation) => self.attempt(now, ticket, operation, Known::default()),
                 Err(errno) => Some(KernelAnswer::Failed(errno)),
@@ -150,7 +151,7 @@ impl<B: Clone> ReadPath<B> {
         let Some(inode) = self.inodes.get(id) else {
             return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
         };
-        if let Some(attributes) = inode.attributes {
+        if let Some(attributes) = inode.attributes.filter(|_| self.options.names_last.is_none()) {
             return Step::Answer(KernelAnswer::Attributes(attributes));
         }
         let path = inode.path.clone();

@@ -1,9 +1,9 @@
 //! The read path of one node.
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
-//! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes. This file holds the
-//! state they share and the way of a question: joined if it is under way, else sent to the parent, or to the backing
-//! file system at a root.
+//! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `ways` finds whom to
+//! ask and whom to ask instead, `refresh` forgets. This file holds the state they share and the beginning of a question: joined if it is
+//! under way, else sent out.
 
 mod answers;
 mod chunks;
@@ -13,14 +13,15 @@ mod explain;
 mod kernel;
 mod peers;
 mod reads;
+mod refresh;
+mod ways;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::hash::BuildHasher;
 use std::time::Duration;
 
-use forebay_cache::{CallId, InFlight, Joined, Key, KindCounters, ObjectKind, Objects};
+use forebay_cache::{CallId, Flight, InFlight, Joined, Key, KindCounters, ObjectKind, Objects};
 use forebay_overlay::Forest;
-use forebay_types::{Errno, Hasher, Map, NodeRank, Time, ViewPath};
+use forebay_types::{Errno, Map, NodeRank, Time, ViewPath};
 use forebay_wire::Request;
 
 pub use explain::Explanation;
@@ -28,11 +29,13 @@ pub use explain::Explanation;
 use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
 use crate::ledger::{InodeLedger, LedgerContents};
-use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket, Source};
+use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
 use chunks::{Chunk, Growing};
 use entries::Known;
 use kernel::Operation;
 use reads::{PendingRead, Reader};
+use refresh::Epoch;
+use ways::Ways;
 
 /// What a node is told about itself and its job.
 #[derive(Clone, Debug)]
@@ -49,6 +52,9 @@ pub struct Options {
     pub direct_above_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
     pub anticipate: bool,
+    /// How long names and attributes are believed; for ever if not given. Each node keeps them so long, so on the way
+    /// down the tree the times add up.
+    pub names_last: Option<Duration>,
 }
 
 /// Counts since the start; sums of a job are made of them.
@@ -68,6 +74,10 @@ pub struct Counters {
     pub negative_hits: u64,
     /// Questions given up at their deadline.
     pub timed_out: u64,
+    /// Questions asked again elsewhere, because whoever was asked could not be reached.
+    pub reparented: u64,
+    /// Questions asked of a second node, because the first was slow.
+    pub hedged: u64,
 }
 
 /// An inode that the kernel may hold stale attributes, entries or pages of.
@@ -102,6 +112,8 @@ pub struct ReadPath<B> {
     inodes: Inodes,
     objects: Objects<Chunk<B>>,
     in_flight: InFlight<Waiter>,
+    ways: Ways,
+    epoch: Epoch,
     growing: Map<Key, Growing<B>>,
     /// The chunks that a call fills, by their places in its body.
     growing_calls: Map<CallId, Vec<(usize, Key)>>,
@@ -129,6 +141,8 @@ impl<B: Clone> ReadPath<B> {
             inodes: Inodes::new(),
             objects,
             in_flight: InFlight::default(),
+            ways: Ways::new(),
+            epoch: Epoch::default(),
             growing: Map::default(),
             growing_calls: Map::default(),
             pending_reads: Map::default(),
@@ -157,18 +171,22 @@ impl<B: Clone> ReadPath<B> {
     /// When `handle_timeout` has something to do next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.in_flight.next_deadline()
+        self.in_flight.next_deadline().into_iter().chain(self.next_check()).chain(self.hold_ends()).min()
     }
 
-    /// Gives up what has passed its deadline: who waits is told `ETIMEDOUT`.
+    /// Gives up what has passed its deadline: who waits is told `ETIMEDOUT`, or `EHOSTUNREACH` if there was nobody to
+    /// ask. Looks for nodes that are silent and for questions that are slow.
     pub fn handle_timeout(&mut self, now: Time) {
-        for call in self.in_flight.expired(now) {
+        self.ways.now = now;
+        for flight in self.in_flight.expired(now) {
             self.counters.timed_out += 1;
-            self.effects.push_back(Effect::Cancel { call });
             // Whoever's time is over has none for asking one by one.
-            self.bundles.remove(&call);
-            self.end_flight(call, Errno::ETIMEDOUT);
+            self.bundles.remove(&flight);
+            let errno = if self.ways.is_cut_off(flight) { Errno::EHOSTUNREACH } else { Errno::ETIMEDOUT };
+            self.end_flight(flight, errno);
         }
+        self.end_late_hold();
+        self.check_ways();
     }
 
     /// The kernel's caller was interrupted: answers `EINTR` if the request still waits here. `false` if it does not.
@@ -199,11 +217,7 @@ impl<B: Clone> ReadPath<B> {
         self.anticipation.clear();
         self.broken_bundles.clear();
         let stale = self.inodes.make_stale();
-        let entry_of = |path: &ViewPath| {
-            let (dir, name) = path.split()?;
-            Some((self.inodes.id_of(&dir)?, name.to_vec()))
-        };
-        stale.iter().map(|(inode, path)| StaleInode { inode: *inode, entry: entry_of(path) }).collect()
+        self.name_stale(stale)
     }
 
     /// Keeps what is read at or below `path` from now on, and what is kept of it now, until `clear`.
@@ -237,21 +251,21 @@ impl<B: Clone> ReadPath<B> {
         self.objects.bytes()
     }
 
+    /// Bytes that may be kept: the budget, or less while memory is scarce.
+    #[must_use]
+    pub fn allowed_bytes(&self) -> u64 {
+        self.objects.budget_bytes()
+    }
+
+    /// Lets the caches keep so much from now on.
+    pub fn allow_bytes(&mut self, bytes: u64) {
+        self.objects.set_budget(bytes);
+    }
+
     /// Number of inodes that the kernel knows of.
     #[must_use]
     pub fn inode_count(&self) -> usize {
         self.inodes.len()
-    }
-
-    /// Who is asked for `key`: the parent in the key's tree, or the backing file system at its root and for large
-    /// files where every node reads them itself.
-    fn source_of(&self, key: &Key) -> Source {
-        if self.is_direct(key) {
-            return Source::Backing;
-        }
-        let hash = Hasher::default().hash_one(key.path());
-        let tree = self.options.forest.tree_of(hash);
-        tree.parent(self.options.rank).map_or(Source::Backing, Source::Peer)
     }
 
     fn is_direct(&self, key: &Key) -> bool {
@@ -263,21 +277,31 @@ impl<B: Clone> ReadPath<B> {
 
     /// Asks for `key` by `request`, or joins who did; `waiter` is told. The number of the question if it is new.
     fn ask(&mut self, key: Key, request: Request, deadline: Time, waiter: Option<Waiter>) -> Option<CallId> {
-        let source = self.source_of(&key);
         let waits = waiter.is_some();
-        match self.in_flight.join(key, deadline, waiter) {
+        match self.in_flight.join(key.clone(), deadline, waiter) {
             Joined::Coalesced(_) => {
                 self.counters.coalesced += u64::from(waits);
                 None
             }
-            Joined::First(call) => {
-                match source {
-                    Source::Peer(_) => self.counters.asked_peers += 1,
-                    Source::Backing => self.counters.asked_backing += 1,
-                }
-                self.effects.push_back(Effect::Fetch { call, source, request, deadline });
-                Some(call)
+            Joined::First(flight) => {
+                self.set_out(flight, &key, request);
+                Some(flight)
             }
+        }
+    }
+
+    /// Ends a flight; `by` is the attempt that brought its answer. `None` when it has ended before.
+    fn end(&mut self, flight: CallId, by: Option<CallId>) -> Option<Flight<Waiter>> {
+        self.arrive(flight, by);
+        self.in_flight.end(flight)
+    }
+
+    /// Forgets names that have been kept for as long as they last.
+    fn drop_if_old(&mut self, key: &Key) {
+        if let Some(last) = self.options.names_last
+            && self.objects.age(key, self.ways.now).is_some_and(|age| age >= last)
+        {
+            self.objects.remove(key);
         }
     }
 
@@ -286,7 +310,7 @@ impl<B: Clone> ReadPath<B> {
         let (withdrawn, empty) = self.in_flight.withdraw(leaves);
         self.early.retain(|call| !empty.contains(call));
         self.bundles.retain(|call, _| !empty.contains(call));
-        self.effects.extend(empty.into_iter().map(|call| Effect::Cancel { call }));
+        empty.into_iter().for_each(|flight| self.arrive(flight, None));
         !withdrawn.is_empty()
     }
 

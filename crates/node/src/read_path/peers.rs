@@ -15,10 +15,14 @@ use crate::{PeerAnswer, PeerTicket};
 impl<B: Clone> ReadPath<B> {
     /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.
     pub fn handle_peer(&mut self, now: Time, ticket: PeerTicket, request: Request, remaining: Duration) {
+        self.ways.now = now;
         self.counters.served_peers += 1;
         let Some(key) = Key::of(&request) else {
             return self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
         };
+        if !self.is_in_epoch(ticket, request.epoch()) {
+            return;
+        }
         let deadline = now.after(remaining.min(self.options.deadline));
         if let Some(bundle) = Bundle::of(&request) {
             return self.read_bundle(deadline, ticket, bundle);
@@ -48,6 +52,7 @@ impl<B: Clone> ReadPath<B> {
             Key::Chunk { .. } => return self.find_chunk_for_peer(key).map(Chunk::into_answer),
             Key::Bundle { .. } | Key::FileSystem { .. } => return None,
         };
+        self.drop_if_old(key);
         match self.objects.get(key, kind)? {
             Object::Listing(listing) => Some(PeerAnswer::Listing(listing)),
             Object::Entries(records) => Some(PeerAnswer::Entries(records)),

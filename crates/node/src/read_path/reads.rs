@@ -35,9 +35,22 @@ struct PendingPart<B> {
 }
 
 impl<B: Clone> ReadPath<B> {
-    pub(super) fn read(
+    /// Answers a read whose answer was on its way and got lost: as if it were asked now, but until its own deadline.
+    pub fn handle_read_again(
         &mut self,
         now: Time,
+        deadline: Time,
+        ticket: KernelTicket,
+        inode: InodeId,
+        extent: Extent,
+    ) -> Option<KernelAnswer<B>> {
+        self.ways.now = now;
+        self.read(deadline, ticket, inode, extent)
+    }
+
+    pub(super) fn read(
+        &mut self,
+        deadline: Time,
         ticket: KernelTicket,
         id: InodeId,
         extent: Extent,
@@ -46,7 +59,6 @@ impl<B: Clone> ReadPath<B> {
             return Some(KernelAnswer::Failed(Errno::ESTALE));
         };
         let (file, generation) = (inode.path.clone(), inode.generation);
-        let deadline = now.after(self.options.deadline);
         let mut read = PendingRead { parts: Vec::new(), missing: 0 };
         let mut wanted = Vec::new();
         for (index, within) in extent.clamped(generation.size_bytes).chunks() {

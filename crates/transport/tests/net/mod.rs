@@ -9,10 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::{Body, Pool};
 use forebay_transport::memory::Network;
-use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Service};
-use forebay_types::{ChunkIndex, Generation, NodeRank, PIECE_BYTES, ViewPath};
+use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
+use forebay_types::{ChunkIndex, Generation, JobKey, NodeRank, PIECE_BYTES, ViewPath};
 use forebay_wire::{Outcome, Request};
 
+pub mod middle;
 pub mod raw;
 
 pub const JOB: &str = "test";
@@ -20,13 +21,22 @@ pub const JOB: &str = "test";
 /// Longer than anything here takes on a loaded machine; nothing waits for it unless the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Both ways to connect.
-pub const KINDS: [Kind; 2] = [Kind::Memory, Kind::Tcp];
+/// Both ways to connect, and every level.
+pub const KINDS: [Kind; 4] = [Kind::Memory, Kind::Tcp, Kind::Authentic, Kind::Sealed];
 
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
+    /// Within the process, authenticated.
     Memory,
+    /// Over loopback, without a key.
     Tcp,
+    Authentic,
+    Sealed,
+}
+
+/// The job's key.
+pub fn key() -> JobKey {
+    JobKey::from_bytes([11; 32])
 }
 
 pub struct Answering<F>(pub F);
@@ -46,8 +56,13 @@ pub fn mute() -> Arc<dyn Service> {
     service(drop)
 }
 
+/// Without a key, so that tests can speak the protocol by hand.
 pub fn options(rank: u32, addresses: Vec<Address>) -> EndpointOptions {
-    EndpointOptions::new(JOB, NodeRank(rank), addresses, Pool::new(64))
+    options_with(rank, addresses, Security::Off)
+}
+
+pub fn options_with(rank: u32, addresses: Vec<Address>, security: Security) -> EndpointOptions {
+    EndpointOptions::new(JOB, NodeRank(rank), addresses, Pool::new(64), security)
 }
 
 pub fn loopback() -> (TcpListener, Address) {
@@ -58,20 +73,21 @@ pub fn loopback() -> (TcpListener, Address) {
 
 /// A job with a node for each service.
 pub fn job(kind: Kind, services: Vec<Arc<dyn Service>>) -> Vec<Endpoint> {
-    match kind {
-        Kind::Memory => {
-            let network = Network::new(services.len() as u32);
-            let start = |(rank, service)| Endpoint::start_memory(options(rank, vec![]), &network, service);
-            (0..).zip(services).map(start).collect()
-        }
-        Kind::Tcp => {
-            let (listeners, addresses): (Vec<_>, Vec<_>) = services.iter().map(|_| loopback()).unzip();
-            let start = |(rank, (listener, service))| {
-                Endpoint::start(options(rank, addresses.clone()), listener, service).unwrap()
-            };
-            (0..).zip(listeners.into_iter().zip(services)).map(start).collect()
-        }
+    let security = match kind {
+        Kind::Memory | Kind::Authentic => Security::Auth(key()),
+        Kind::Tcp => Security::Off,
+        Kind::Sealed => Security::Seal(key()),
+    };
+    let options = |rank, addresses| options_with(rank, addresses, security.clone());
+    if let Kind::Memory = kind {
+        let network = Network::new(services.len() as u32);
+        let start = |(rank, service)| Endpoint::start_memory(options(rank, vec![]), &network, service);
+        return (0..).zip(services).map(start).collect();
     }
+    let (listeners, addresses): (Vec<_>, Vec<_>) = services.iter().map(|_| loopback()).unzip();
+    let start =
+        |(rank, (listener, service))| Endpoint::start(options(rank, addresses.clone()), listener, service).unwrap();
+    (0..).zip(listeners.into_iter().zip(services)).map(start).collect()
 }
 
 /// A node 1 that asks node 0, which answers by `service`.

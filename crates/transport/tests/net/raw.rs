@@ -3,10 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use forebay_body::Piece;
 use forebay_transport::Address;
 use forebay_types::NodeRank;
 use forebay_wire::message::{MAGIC, PROTOCOL_VERSION, TimedRequest, decode, encode};
-use forebay_wire::{Answer, Class, FRAME_HEAD_BYTES, FrameHead, FrameKind, Hello, Request};
+use forebay_wire::{
+    Answer, CHECKSUM_BYTES, Class, FRAME_HEAD_BYTES, FrameHead, FrameKind, Greeting, Hello, Level, NONCE_BYTES, Request,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -19,17 +22,12 @@ pub struct Raw {
     pub bulk: TcpStream,
 }
 
+pub fn greeting(level: Level) -> Greeting {
+    Greeting { magic: MAGIC, version: PROTOCOL_VERSION, level, nonce: [5; NONCE_BYTES] }
+}
+
 pub fn hello(from: u32, to: u32, class: Class) -> Hello {
-    Hello {
-        magic: MAGIC,
-        version: PROTOCOL_VERSION,
-        job: JOB.to_owned(),
-        from: NodeRank(from),
-        to: NodeRank(to),
-        class,
-        session: 7,
-        authentication: vec![],
-    }
+    Hello { job: JOB.to_owned(), from: NodeRank(from), to: NodeRank(to), class, session: 7 }
 }
 
 pub fn address_of(address: &Address) -> SocketAddr {
@@ -43,9 +41,15 @@ pub fn head(kind: FrameKind, stream: u32, head_bytes: usize, body_bytes: usize) 
     FrameHead { kind, stream, head_bytes: head_bytes as u32, body_bytes: body_bytes as u32 }.encode()
 }
 
+/// A frame of level `Off`.
+pub fn frame(kind: FrameKind, stream: u32, message: &[u8], body: &[u8]) -> Vec<u8> {
+    let checksum = Piece::new(body.to_vec().into()).checksum().to_le_bytes();
+    let checksum: &[u8] = if body.is_empty() { &[] } else { &checksum };
+    [&head(kind, stream, message.len(), body.len())[..], message, checksum, body].concat()
+}
+
 pub async fn send(connection: &mut TcpStream, kind: FrameKind, stream: u32, message: &[u8], body: &[u8]) {
-    let bytes = [&head(kind, stream, message.len(), body.len())[..], message, body].concat();
-    connection.write_all(&bytes).await.unwrap();
+    connection.write_all(&frame(kind, stream, message, body)).await.unwrap();
 }
 
 /// Reads one frame: its head, its message, its body.
@@ -56,6 +60,9 @@ pub async fn receive(connection: &mut TcpStream) -> (FrameHead, Vec<u8>, Vec<u8>
         let head = FrameHead::decode(&bytes).unwrap();
         let mut message = vec![0; head.head_bytes as usize];
         connection.read_exact(&mut message).await.unwrap();
+        if head.body_on_connection() > 0 {
+            connection.read_exact(&mut [0; CHECKSUM_BYTES]).await.unwrap();
+        }
         let mut body = vec![0; head.body_on_connection()];
         connection.read_exact(&mut body).await.unwrap();
         (head, message, body)
@@ -79,24 +86,31 @@ impl Raw {
 
     async fn greet(address: &Address, class: Class) -> TcpStream {
         let mut connection = TcpStream::connect(address_of(address)).await.unwrap();
+        send(&mut connection, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
+        assert_eq!(receive(&mut connection).await.0.kind, FrameKind::Greeting);
         send(&mut connection, FrameKind::Hello, 0, &encode(&hello(1, 0, class)), &[]).await;
-        let (head, _, _) = receive(&mut connection).await;
-        assert_eq!(head.kind, FrameKind::Hello);
+        assert_eq!(receive(&mut connection).await.0.kind, FrameKind::Hello);
         connection
     }
 
     /// Lets node 1 in, as node 0.
     pub async fn accept(listener: &TcpListener) -> Self {
-        let (first, first_class) = Self::welcome(listener).await;
-        let (second, _) = Self::welcome(listener).await;
+        // Both are opened at once: neither waits for the other's end.
+        let (first, second) = (Self::accept_one(listener).await, Self::accept_one(listener).await);
+        let ((first, first_class), (second, _)) = tokio::join!(Self::welcome(first), Self::welcome(second));
         match first_class {
             Class::Control => Self { control: first, bulk: second },
             Class::Bulk => Self { control: second, bulk: first },
         }
     }
 
-    async fn welcome(listener: &TcpListener) -> (TcpStream, Class) {
-        let (mut connection, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    async fn accept_one(listener: &TcpListener) -> TcpStream {
+        timeout(PATIENCE, listener.accept()).await.unwrap().unwrap().0
+    }
+
+    async fn welcome(mut connection: TcpStream) -> (TcpStream, Class) {
+        assert_eq!(receive(&mut connection).await.0.kind, FrameKind::Greeting);
+        send(&mut connection, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
         let (_, message, _) = receive(&mut connection).await;
         let theirs: Hello = decode(&message).unwrap();
         let ours = Hello { from: theirs.to, to: theirs.from, ..theirs.clone() };

@@ -1,36 +1,51 @@
-//! The reference: a small file system whose every attribute and absence is known.
+//! The backing file system: a small tree whose every attribute and absence is known.
 
 use std::collections::BTreeMap;
 
 use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, Request};
 
+use crate::random::Random;
+
 /// Entries up to which the model's listings carry attributes: small, so that pages are met often.
 const FULL_ENTRIES: usize = 12;
 
+/// A file, directory or symbolic link.
 pub struct Node {
+    /// Its attributes.
     pub attributes: Attributes,
+    /// A symbolic link's target.
     pub target: Vec<u8>,
+    /// Whether a directory may be listed; it may always be searched.
     pub listable: bool,
 }
 
+/// The tree.
 pub struct Model {
+    /// Everything in it, by path.
     pub nodes: BTreeMap<ViewPath, Node>,
 }
 
 /// What the backing file system says, with bytes named instead of read.
 pub enum Said {
+    /// A directory's listing.
     Listing(Listing),
+    /// Records of names.
     Entries(Vec<Option<EntryRecord>>),
+    /// Sizes.
     FileSystem(FileSystem),
+    /// The bytes of the chunk that was asked for.
     Chunk,
+    /// An error.
     Failed(Errno),
 }
 
 impl Model {
+    /// A tree of some 15 directories and 300 files and links, by seed.
+    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut model = Self { nodes: BTreeMap::new() };
-        let mut random = Random(seed | 1);
+        let mut random = Random::new(seed);
         model.add(ViewPath::root(), Kind::Directory, &mut random);
         let mut dirs = vec![ViewPath::root()];
         for number in 0..14 {
@@ -49,9 +64,10 @@ impl Model {
     }
 
     /// Eight packages, each with a directory of the same name that holds ten small files.
+    #[must_use]
     pub fn packages(seed: u64) -> Self {
         let mut model = Self { nodes: BTreeMap::new() };
-        let mut random = Random(seed | 1);
+        let mut random = Random::new(seed);
         model.add_sized(ViewPath::root(), Kind::Directory, 0, true);
         for package in 0..8 {
             let dir = ViewPath::new(format!("p{package}").as_bytes()).unwrap();
@@ -84,9 +100,11 @@ impl Model {
         self.nodes.insert(path, Node { attributes, target, listable });
     }
 
+    /// What the backing file system says to a question.
+    #[must_use]
     pub fn answer(&self, request: &Request) -> Said {
         match request {
-            Request::Listing { dir } => match self.nodes.get(dir) {
+            Request::Listing { dir, .. } => match self.nodes.get(dir) {
                 Some(node) if node.listable => Said::Listing(self.listing(dir)),
                 Some(_) => Said::Failed(Errno::EACCES),
                 None => Said::Failed(Errno::ENOENT),
@@ -94,7 +112,7 @@ impl Model {
             Request::Page { dir, names, .. } => {
                 Said::Entries(names.iter().map(|name| self.record(dir, name)).collect())
             }
-            Request::Lookup { dir, name } => Said::Entries(vec![self.record(dir, name)]),
+            Request::Lookup { dir, name, .. } => Said::Entries(vec![self.record(dir, name)]),
             Request::Chunk { file, generation, .. } => match self.nodes.get(file) {
                 Some(node) if node.attributes.generation() == *generation => Said::Chunk,
                 _ => Said::Failed(Errno::ESTALE),
@@ -117,6 +135,7 @@ impl Model {
         builder.finish(&self.nodes[dir].attributes).unwrap()
     }
 
+    /// What lies in a directory, in the order of names.
     pub fn children<'a>(&'a self, dir: &'a ViewPath) -> impl Iterator<Item = (&'a ViewPath, &'a Node)> {
         self.nodes.iter().filter(move |(path, _)| path.split().is_some_and(|(parent, _)| parent == *dir))
     }
@@ -124,21 +143,5 @@ impl Model {
     fn record(&self, dir: &ViewPath, name: &Name) -> Option<EntryRecord> {
         let node = self.nodes.get(&dir.join(name.as_bytes()).ok()?)?;
         Some(EntryRecord { attributes: node.attributes, target: node.target.clone() })
-    }
-}
-
-/// A generator that gives the same numbers for the same seed.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
     }
 }

@@ -1,0 +1,41 @@
+//! Paths that users give: those in a view mean what they show.
+
+use std::path::{Path, PathBuf};
+
+use forebay_launch::{JobDirectory, JobRecord, NodeRecord};
+use forebay_types::NodeRank;
+
+/// The views on this host, each with its node.
+pub(super) fn views(directory: &JobDirectory) -> Vec<(NodeRank, PathBuf)> {
+    let own: Vec<_> = NodeRecord::read_all(directory).into_iter().map(|node| (node.rank, node.view)).collect();
+    if !own.is_empty() {
+        return own;
+    }
+    let views = JobRecord::read(directory).ok().flatten().map(|record| record.views).unwrap_or_default();
+    (0..).map(NodeRank).zip(views).collect()
+}
+
+/// The node whose view holds `path`, and what the path is on the backing file system.
+pub(super) fn within_view(path: &Path, views: &[(NodeRank, PathBuf)]) -> (Option<NodeRank>, PathBuf) {
+    for (rank, view) in views {
+        if let Ok(rest) = path.strip_prefix(view) {
+            return (Some(*rank), Path::new("/").join(rest));
+        }
+    }
+    (None, path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_in_a_view_is_its_original_and_names_the_node() {
+        let views = [(NodeRank(0), PathBuf::from("/v/0")), (NodeRank(5), PathBuf::from("/v/5"))];
+        let found = |path: &str| within_view(Path::new(path), &views);
+        assert_eq!(found("/v/5/soft/x"), (Some(NodeRank(5)), "/soft/x".into()));
+        assert_eq!(found("/v/0"), (Some(NodeRank(0)), "/".into()));
+        assert_eq!(found("/v/55/x"), (None, "/v/55/x".into()));
+        assert_eq!(found("/soft/x"), (None, "/soft/x".into()));
+    }
+}

@@ -1,0 +1,77 @@
+//! `refresh PATH...`: lets the whole job forget what it knows of paths, at once.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use crate::cli::RefreshArguments;
+use crate::commands::ask::ask_any;
+use crate::commands::paths::{views, within_view};
+use crate::jobs::{self, variable};
+use crate::output::say;
+use crate::settings::{Effective, UsageError};
+
+/// Three steps over the whole job, each with its time limit.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// The exit status when some nodes were not reached.
+const IN_PART: u8 = 3;
+
+/// Refreshes, and says which nodes have not heard of it.
+pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
+    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let directory = jobs::find(&effective)?;
+    let views = views(&directory);
+    let mut paths = Vec::new();
+    for path in &arguments.paths {
+        let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
+        match within_view(&absolute, &views).1.to_str() {
+            Some(path) => paths.push(path.to_owned()),
+            None => {
+                let message = "only paths that are valid UTF-8 can be named; refresh the directory they are in";
+                return Err(UsageError(format!("{}: {message}", path.display())).into());
+            }
+        }
+    }
+    let outcome = ask_any(&directory, None, &json!({"command": "refresh", "paths": paths}), REFRESH_TIMEOUT)?;
+    if arguments.json {
+        say!("{outcome}");
+    } else {
+        say!("{}", told(&outcome)?);
+    }
+    let missed = outcome["unreached"].as_array().is_some_and(|missed| !missed.is_empty());
+    Ok(if missed { ExitCode::from(IN_PART) } else { ExitCode::SUCCESS })
+}
+
+fn told(outcome: &Value) -> anyhow::Result<String> {
+    let (Some(reached), Some(took_ms), Some(missed)) =
+        (outcome["reached"].as_u64(), outcome["took_ms"].as_f64(), outcome["unreached"].as_array())
+    else {
+        bail!("the daemon answered what is no outcome of a refresh: {outcome}");
+    };
+    let mut text = format!("refreshed on {reached} nodes in {:.3} s", took_ms / 1e3);
+    if !missed.is_empty() {
+        let ranks: Vec<String> = missed.iter().map(Value::to_string).collect();
+        text += &format!(
+            "\nnot reached: node {}; no other node takes an answer from there until it has heard of the refresh, but \
+             programs there may still see what was before",
+            ranks.join(", ")
+        );
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_were_not_reached_are_named() {
+        let outcome = |unreached: &[u32]| json!({"epoch": 1, "reached": 3, "unreached": unreached, "took_ms": 12.0});
+        assert_eq!(told(&outcome(&[])).unwrap(), "refreshed on 3 nodes in 0.012 s");
+        assert!(told(&outcome(&[4, 7])).unwrap().contains("not reached: node 4, 7;"));
+        assert!(told(&json!([])).is_err());
+    }
+}

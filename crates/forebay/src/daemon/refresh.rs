@@ -1,0 +1,174 @@
+//! Refreshes, carried over the tree: each step is taken here, then by the children, then answered.
+//!
+//! A child that cannot be reached is bypassed, and its children are asked in its place; it is named in the end. The root
+//! leads, one refresh after the other; whoever is asked by the user passes the wish on to it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use forebay_transport::IncomingCall;
+use forebay_types::{Errno, NodeRank, ViewPath, limits};
+use forebay_wire::{Outcome, RefreshStep, Request};
+use serde_json::{Value, json};
+
+use super::job;
+use super::notify::invalidate;
+use super::service::Service;
+
+/// How long one step may take on the whole job: the kernel may make a node wait for requests that are under way.
+const STEP_DEADLINE: Duration = Duration::from_secs(9);
+
+/// What a hop leaves of the time to the next, so that its own answer is still in time.
+const HOP_SHARE: f64 = 0.9;
+
+/// Takes a step that a peer asks for; or leads a refresh, for one without a number.
+pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
+    let IncomingCall { request, remaining, reply, .. } = call;
+    let Request::Refresh { epoch, step, paths } = request else {
+        return reply.answer(Outcome::Failed(Errno::EINVAL), None);
+    };
+    if epoch == 0 {
+        return match lead(&service, paths).await {
+            Ok(outcome) => job::text(reply, vec![outcome]),
+            Err(_) => reply.answer(Outcome::Failed(Errno::ETIMEDOUT), None),
+        };
+    }
+    let reached = take_step(service, epoch, step, paths, remaining.mul_f64(HOP_SHARE)).await;
+    job::text(reply, reached.iter().map(|rank| json!(rank.0)).collect());
+}
+
+/// Refreshes `paths` on the whole job: how long it took, and the nodes that were not reached.
+///
+/// # Errors
+/// When no node that may lead can be reached.
+pub(super) async fn refresh(service: &Arc<Service>, paths: Vec<ViewPath>) -> Result<Value, String> {
+    let leaders: Vec<NodeRank> = {
+        let suspects = service.core().suspects();
+        let order = service.forest.first().order().take(limits::ROOT_CANDIDATES as usize);
+        order.filter(|rank| !suspects.contains(rank)).collect()
+    };
+    let mut why = "no node that may lead it can be reached".to_owned();
+    for leader in leaders {
+        if leader == service.options.rank {
+            return lead(service, paths).await;
+        }
+        let request = Request::Refresh { epoch: 0, step: RefreshStep::Quiet, paths: paths.clone() };
+        match job::ask(service, leader, request, STEP_DEADLINE * 3).await {
+            Ok(mut answer) if answer.len() == 1 => return Ok(answer.remove(0)),
+            Ok(_) => why = format!("node {leader} answered what is no outcome"),
+            Err(error) => why = error,
+        }
+    }
+    Err(format!("nothing was refreshed for certain: {why}; try again"))
+}
+
+async fn lead(service: &Arc<Service>, paths: Vec<ViewPath>) -> Result<Value, String> {
+    let begun = Instant::now();
+    let _one_at_a_time = service.refreshing.lock().await;
+    let epoch = service.core().epoch() + 1;
+    let mut reached: Option<Vec<NodeRank>> = None;
+    for step in [RefreshStep::Quiet, RefreshStep::Hold, RefreshStep::Release] {
+        let mut took = take_step(Arc::clone(service), epoch, step, paths.clone(), STEP_DEADLINE).await;
+        took.sort_unstable();
+        reached = Some(match reached {
+            Some(earlier) => earlier.into_iter().filter(|rank| took.contains(rank)).collect(),
+            None => took,
+        });
+    }
+    let reached = reached.unwrap_or_default();
+    let all = (0..service.options.nodes.len() as u32).map(NodeRank);
+    let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).map(|rank| rank.0).collect();
+    let took_ms = begun.elapsed().as_secs_f64() * 1e3;
+    tracing::info!(epoch, ?unreached, took_ms, "refreshed");
+    Ok(json!({"epoch": epoch, "reached": reached.len(), "unreached": unreached, "took_ms": took_ms}))
+}
+
+/// Takes a step here and below; the nodes that took it.
+fn take_step(
+    service: Arc<Service>,
+    epoch: u64,
+    step: RefreshStep,
+    paths: Vec<ViewPath>,
+    left: Duration,
+) -> Pin<Box<dyn Future<Output = Vec<NodeRank>> + Send>> {
+    Box::pin(async move {
+        let request = Request::Refresh { epoch, step, paths: paths.clone() };
+        let (below, here) = tokio::join!(
+            step_below(Arc::clone(&service), service.options.rank, request, left),
+            step_here(&service, epoch, step, paths)
+        );
+        below.into_iter().chain(here.then_some(service.options.rank)).collect()
+    })
+}
+
+/// The same below a node, this one or one that is bypassed.
+fn step_below(
+    service: Arc<Service>,
+    above: NodeRank,
+    request: Request,
+    left: Duration,
+) -> Pin<Box<dyn Future<Output = Vec<NodeRank>> + Send>> {
+    Box::pin(async move {
+        let one = |child| {
+            let (service, request) = (Arc::clone(&service), request.clone());
+            tokio::spawn(async move {
+                match ask_child(&service, child, request.clone(), left).await {
+                    Some(reached) => reached,
+                    None => step_below(service, child, request, left).await,
+                }
+            })
+        };
+        let mut reached = Vec::new();
+        for task in service.forest.first().children(above).map(one).collect::<Vec<_>>() {
+            reached.extend(task.await.unwrap_or_default());
+        }
+        reached
+    })
+}
+
+/// A silent node is found out before it is waited for.
+async fn ask_child(service: &Arc<Service>, child: NodeRank, request: Request, left: Duration) -> Option<Vec<NodeRank>> {
+    let epoch = service.core().epoch();
+    service.endpoint()?.call(child, Request::Ping { epoch }, limits::PING_DEADLINE).await.ok()?;
+    let ranks = job::ask(service, child, request, left).await.ok()?;
+    Some(ranks.iter().filter_map(|rank| Some(NodeRank(u32::try_from(rank.as_u64()?).ok()?))).collect())
+}
+
+async fn step_here(service: &Arc<Service>, epoch: u64, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
+    if let Some(store) = service.opened_store() {
+        store.forget();
+    }
+    match step {
+        RefreshStep::Quiet => return make_quiet(service, paths).await,
+        RefreshStep::Hold => {
+            let now = service.now();
+            service.with_core(|core| core.handle_hold(now, epoch, paths));
+        }
+        RefreshStep::Release => {
+            let now = service.now();
+            service.with_core(|core| core.handle_release(now, epoch));
+            service.quiet.store(false, Ordering::SeqCst);
+        }
+    }
+    true
+}
+
+/// From now on the kernel remembers nothing; what it remembers of `paths` it forgets. Twice: an answer that was on its way
+/// to the kernel when the first began may have come between.
+async fn make_quiet(service: &Arc<Service>, paths: Vec<ViewPath>) -> bool {
+    service.quiet.store(true, Ordering::SeqCst);
+    let Some(notifier) = service.session().map(|session| session.notifier()) else {
+        return true;
+    };
+    let service = Arc::clone(service);
+    let told = tokio::task::spawn_blocking(move || {
+        for _ in 0..2 {
+            let stale = service.core().stale_within(&paths);
+            stale.iter().for_each(|stale| invalidate(&notifier, stale));
+        }
+    });
+    told.await.is_ok()
+}

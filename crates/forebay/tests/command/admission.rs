@@ -1,0 +1,198 @@
+//! Who gets at a job: where its key is and is not, and who may speak to its daemons.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::hosts::{free_ports, remote_shell_that};
+use crate::place::Place;
+
+/// Where a secret must not be: the environment and the arguments of a process, the files below a directory.
+fn places_of(pid: u64, directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let process = |name: &str| (format!("{name} of {pid}"), fs::read(format!("/proc/{pid}/{name}")).unwrap());
+    let mut places = BTreeMap::from([process("environ"), process("cmdline")]);
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let kind = entry.file_type().unwrap();
+            if kind.is_file() {
+                places.insert(entry.path().display().to_string(), fs::read(entry.path()).unwrap());
+            } else if kind.is_dir() && entry.file_name() != "view" {
+                pending.push(entry.path());
+            }
+        }
+    }
+    places
+}
+
+fn assert_nowhere(secret: &[u8], places: &BTreeMap<String, Vec<u8>>) {
+    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    for (place, contents) in places {
+        let holds = |what: &[u8]| contents.windows(what.len()).any(|window| window == what);
+        assert!(!holds(secret) && !holds(hex.as_bytes()), "the key is in {place}");
+    }
+}
+
+/// The memory in which a daemon of this machine got the key.
+fn key_memory(pid: u64) -> PathBuf {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(Result::unwrap);
+    let is_key = |path: &PathBuf| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("forebay-key"));
+    descriptors.map(|entry| entry.path()).find(is_key).expect("a daemon inherits the key")
+}
+
+#[test]
+fn the_key_of_local_nodes_is_in_memory_alone() {
+    let Some(place) = Place::with_views() else { return };
+    let mut keys = vec![];
+    for (job, level) in [("auth", "auth"), ("seal", "seal")] {
+        place.succeeds(&["up", "--local", "2", "--job", job, "--security", level, "--export", &place.source()]);
+        for rank in 0..2 {
+            let pid = place.daemon(job, rank)["process"]["pid"].as_u64().unwrap();
+            let memory = key_memory(pid);
+            assert_eq!(fs::metadata(&memory).unwrap().permissions().mode() & 0o777, 0o600);
+            let key = fs::read(memory).unwrap();
+            assert_eq!(key.len(), 32);
+            assert_nowhere(&key, &places_of(pid, &place.job(job)));
+            keys.push(key);
+        }
+        let status = place.json(&["status", "--job", job]);
+        assert_eq!(status["job"]["security"], level);
+        assert_eq!(
+            (&status["totals"]["overlay"]["refused"], &status["totals"]["overlay"]["checksum_failures"]),
+            (&0.into(), &0.into())
+        );
+        place.succeeds(&["down", "--job", job]);
+    }
+    assert!(keys[0] == keys[1] && keys[2] == keys[3] && keys[0] != keys[2], "one key a job");
+    place.assert_clean();
+}
+
+#[test]
+fn the_key_of_other_hosts_goes_through_standard_input_alone() {
+    let Some(place) = Place::with_views() else { return };
+    let job = "far";
+    // What the shell is given, three ways; the daemon gets it on.
+    let shell = remote_shell_that(
+        &place,
+        "cat > \"$0.$$.order\"; env > \"$0.$$.env\"; echo \"$@\" > \"$0.$$.args\"; exec \"$@\" < \"$0.$$.order\"",
+    );
+    let hosts: String = free_ports(2).iter().map(|port| format!("127.0.0.1:{port}\n")).collect();
+    fs::write(place.path("hosts"), hosts).unwrap();
+    let source = place.source();
+    let arguments = ["up", "--hostfile", "hosts", "--remote-shell", &shell, "--job", job, "--view", "view"];
+    place.succeeds(&[&arguments[..], &["--export", &source]].concat());
+    let seen = |suffix: &str| {
+        let own = fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().path());
+        own.filter(|path| path.to_string_lossy().ends_with(suffix))
+            .map(|path| fs::read(path).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let orders = seen(".order");
+    assert_eq!(orders.len(), 2);
+    let order: Value = serde_json::from_slice(&orders[0]).unwrap();
+    let hex = order["key"].as_str().unwrap();
+    let key: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
+    for words in [seen(".env"), seen(".args")].concat() {
+        assert_nowhere(&key, &BTreeMap::from([("what the shell is called with".to_owned(), words)]));
+    }
+    for rank in 0..2 {
+        let pid = place.daemon(job, rank)["process"]["pid"].as_u64().unwrap();
+        assert_nowhere(&key, &places_of(pid, &place.job(job)));
+    }
+    assert_eq!(fs::read_to_string(place.path(&format!("view/1{source}/file"))).unwrap(), "contents of file\n");
+    place.succeeds(&["down", "--job", job]);
+    place.assert_clean();
+}
+
+#[test]
+fn off_is_said_aloud_and_a_level_without_a_key_is_refused() {
+    let Some(place) = Place::with_views() else { return };
+    let output = place.run(&["up", "--local", "2", "--job", "off", "--security", "off", "--export", &place.source()]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("warning: --security off"), "{output:?}");
+    assert_eq!(place.json(&["status", "--job", "off"])["job"]["security"], "off");
+    place.succeeds(&["down", "--job", "off"]);
+    fs::write(place.path("hosts"), "127.0.0.1\n").unwrap();
+    let message = place.fails(1, &["node", "--hostfile", "hosts", "--rank", "0", "--job", "keyless"]);
+    assert!(message.contains("give --key FILE") && message.contains("--security off"), "{message}");
+    place.assert_clean();
+}
+
+#[test]
+fn strangers_at_the_port_are_counted() {
+    let Some(place) = Place::with_views() else { return };
+    let up = place.json(&["up", "--local", "2", "--job", "port", "--export", &place.source()]);
+    let port = u16::try_from(up["nodes"][0]["port"].as_u64().unwrap()).unwrap();
+    for _ in 0..3 {
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stranger.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stranger.read_to_end(&mut vec![]).unwrap(), 0, "not a word");
+    }
+    crate::place::wait_until("they are counted", || {
+        place.json(&["status", "--job", "port"])["nodes"][0]["overlay"]["refused"] == 3
+    });
+    assert!(place.succeeds(&["status", "--job", "port"]).contains("connections turned away: 3;"));
+    let log = fs::read_to_string(place.job("port").join("logs/node-0.log")).unwrap();
+    assert_eq!(log.matches("a connection was refused").count(), 1, "{log}");
+    place.succeeds(&["down", "--job", "port"]);
+    place.assert_clean();
+}
+
+/// Even where the directories were opened by mistake, the daemon looks at who connects.
+#[test]
+fn another_user_gets_nothing_from_the_control_socket() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--job", "own", "--export", &place.source()]);
+    let socket = place.job("own").join("node-0.sock");
+    for path in [place.path(""), place.path("run"), place.job("own")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o711)).unwrap();
+    }
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let ask = |socket: PathBuf, uid: u32| {
+        std::thread::spawn(move || {
+            let user = rustix::fs::Uid::from_raw(uid);
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            let mut stream = UnixStream::connect(socket).unwrap();
+            // It may be closed before this is written.
+            let _ = std::io::Write::write_all(&mut stream, b"{\"command\":\"status\"}\n");
+            let mut answer = String::new();
+            let _ = stream.read_to_string(&mut answer);
+            answer
+        })
+        .join()
+        .unwrap()
+    };
+    assert_eq!(ask(socket.clone(), 65_534), "", "another user");
+    assert!(ask(socket, 0).contains("\"ok\""), "the user himself");
+    for path in [place.path("run"), place.job("own")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    place.succeeds(&["down", "--job", "own"]);
+    place.assert_clean();
+}
+
+/// A directory that others may enter, or that is another user's, is not used by any command.
+#[test]
+fn a_jobs_directory_that_is_not_private_is_refused() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--job", "open", "--export", &place.source()]);
+    let set = |mode: u32| fs::set_permissions(place.job("open"), fs::Permissions::from_mode(mode)).unwrap();
+    set(0o711);
+    for command in ["status", "down"] {
+        let message = place.fails(1, &[command, "--job", "open"]);
+        assert!(message.contains("others may enter it"), "{message}");
+    }
+    set(0o700);
+    std::os::unix::fs::chown(place.job("open"), Some(65_534), None).unwrap();
+    let message = place.fails(1, &["status", "--job", "open"]);
+    assert!(message.contains("belongs to user 65534"), "{message}");
+    std::os::unix::fs::chown(place.job("open"), Some(0), None).unwrap();
+    place.succeeds(&["down", "--job", "open"]);
+    place.assert_clean();
+}

@@ -1,0 +1,74 @@
+//! What goes wrong, and when.
+
+use std::time::Duration;
+
+use forebay_types::Time;
+
+use crate::NodeIndex;
+use crate::random::Random;
+
+/// One thing that goes wrong, or is mended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A node's daemon dies with all it knew; its programs with it.
+    Crash(NodeIndex),
+    /// It is started anew and knows nothing.
+    Restart(NodeIndex),
+    /// A node stops: nothing is taken, answered or timed there; its connections stay.
+    Pause(NodeIndex),
+    /// It goes on; for it the clock has jumped.
+    Resume(NodeIndex),
+    /// Everything that a node sends comes later.
+    Slow(NodeIndex, Duration),
+    /// Nothing gets from the first node to the second, until it is mended.
+    Cut(NodeIndex, NodeIndex),
+    /// It does again; what was on its way arrives.
+    Mend(NodeIndex, NodeIndex),
+    /// Nodes below this index and the others cannot reach each other.
+    Partition(NodeIndex),
+    /// They can again.
+    Join,
+    /// The backing file system answers nothing for so long.
+    BackingHangs(Duration),
+    /// So many questions in a hundred to the backing file system fail, for so long.
+    BackingFails(u64, Duration),
+}
+
+/// The faults of a seed for a job of `nodes` nodes, in order of time, within `span`. What is broken is mended within some
+/// 20 seconds, so that a deadline of 30 seconds is never an excuse.
+#[must_use]
+pub fn schedule(random: &mut Random, nodes: usize, span: Duration) -> Vec<(Time, Fault)> {
+    let mut schedule = Vec::new();
+    let mut has_hung = false;
+    for _ in 0..random.below(7) {
+        let at = Time(random.below(span.as_nanos() as u64));
+        let lasts = Duration::from_millis(100 + random.below(18_000));
+        let until = at.after(lasts);
+        let node = victim(random, nodes);
+        let (fault, mended) = match random.below(9) {
+            0 | 1 => (Fault::Crash(node), Some(Fault::Restart(node))),
+            2 => (Fault::Pause(node), Some(Fault::Resume(node))),
+            3 => (Fault::Slow(node, Duration::from_millis(random.below(400))), Some(Fault::Slow(node, Duration::ZERO))),
+            4 => {
+                let other = victim(random, nodes);
+                (Fault::Cut(node, other), Some(Fault::Mend(node, other)))
+            }
+            5 => (Fault::Partition(1 + random.below(nodes as u64) as usize), Some(Fault::Join)),
+            6 if !std::mem::replace(&mut has_hung, true) => {
+                (Fault::BackingHangs(lasts.min(Duration::from_secs(15))), None)
+            }
+            7 => (Fault::BackingFails(1 + random.below(20), lasts), None),
+            _ => (Fault::Crash(node), None),
+        };
+        schedule.push((at, fault));
+        schedule.extend(mended.map(|mended| (until, mended)));
+    }
+    schedule.sort_by_key(|(at, _)| *at);
+    schedule
+}
+
+/// Mostly one of the first nodes, on which the others depend.
+fn victim(random: &mut Random, nodes: usize) -> NodeIndex {
+    let among = if random.below(3) == 0 { nodes as u64 } else { (nodes as u64).min(7) };
+    random.below(among) as usize
+}

@@ -1,0 +1,493 @@
+//! The nodes of a job and what happens to them: messages that arrive, time that passes, faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_cache::{CallId, ObjectKind};
+use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath, Source};
+use forebay_overlay::Forest;
+use forebay_types::{Errno, NodeRank, Time};
+use forebay_wire::Request;
+
+use crate::NodeIndex;
+use crate::body::{Handle, State};
+use crate::faults::Fault;
+use crate::model::Model;
+use crate::program::Program;
+use crate::shell::{Body, Call};
+use crate::world::World;
+
+/// The time limit of every request.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How much later than that a request may be answered: the shell's grace and its tick.
+pub const GRACE: Duration = Duration::from_millis(700);
+
+/// How a job is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Fan-out of the tree.
+    pub fan_out: u32,
+    /// Memory for caches at each node.
+    pub budget_bytes: u64,
+    /// Whether to write down what happens.
+    pub log: bool,
+}
+
+/// One question of one life of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Caller {
+    /// Who asks.
+    pub node: NodeIndex,
+    /// In which of its lives.
+    pub life: u32,
+    /// Its number of the question.
+    pub call: CallId,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A program begins.
+    Start(usize),
+    /// Something goes wrong, or is mended.
+    Fault(Fault),
+    /// A node is asked.
+    Ask { to: NodeIndex, from: Caller, request: Request },
+    /// The backing file system is asked.
+    Backing { by: Caller, request: Request },
+    /// An answer arrives.
+    Answer { to: Caller, answered: Answered },
+    /// The head of an answer with a body arrives.
+    BodyStart { to: Caller, handle: Handle },
+    /// The last byte of a body arrives, or it becomes clear that it will not.
+    BodyEnd { body: usize, state: State },
+    /// Nobody wants an answer any more.
+    PeerCancel { to: NodeIndex, from: Caller },
+    /// A node is asked whether it is there.
+    Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: u64 },
+    /// It says so, or the time for it is over.
+    Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, alive_in: Option<u64> },
+    /// A read whose bytes got lost is asked for again.
+    ReadAgain { program: usize, request: u32 },
+    /// The shell answers a request that nobody answered.
+    TooLate { program: usize, request: u32 },
+    /// A program's caller loses patience.
+    Interrupt(usize),
+}
+
+impl Event {
+    /// At which node it happens, and in which of its lives, if that matters.
+    fn place(&self) -> Option<(NodeIndex, Option<u32>)> {
+        match self {
+            Self::Ask { to, .. } | Self::PeerCancel { to, .. } | Self::Ping { to, .. } => Some((*to, None)),
+            Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
+            Self::Pong { to, life, .. } => Some((*to, Some(*life))),
+            _ => None,
+        }
+    }
+}
+
+/// A node.
+pub(crate) struct Node {
+    /// Its core; `None` while it does not run.
+    pub core: Option<ReadPath<Handle>>,
+    /// How often it was started.
+    pub life: u32,
+    is_paused: bool,
+    /// What arrived while it was stopped.
+    inbox: Vec<Event>,
+    /// How long it was stopped in all.
+    pub paused: Duration,
+    paused_since: Time,
+}
+
+/// A job.
+pub struct Job<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) setup: Setup,
+    pub(crate) forest: Forest,
+    pub(crate) world: World<Event>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) programs: Vec<Program>,
+    pub(crate) bodies: Vec<Body>,
+    pub(crate) calls: BTreeMap<Caller, Call>,
+    /// Whom a peer's ticket belongs to.
+    pub(crate) tickets: BTreeMap<u64, (NodeIndex, Caller)>,
+    next_ticket: u64,
+    /// Questions whether a node is there that have no answer yet.
+    pub(crate) pings: BTreeSet<u64>,
+    pub(crate) next_ping: u64,
+    backing_hangs_until: Time,
+    backing_fails: (u64, Time),
+    /// Whether the backing file system was made to fail at all.
+    pub(crate) has_backing_failed: bool,
+    /// What was asked of the backing file system, by whom, how often; only what was answered.
+    pub(crate) asked: BTreeMap<String, BTreeMap<(NodeIndex, u32), u32>>,
+    pub(crate) wrong: Vec<String>,
+    pub(crate) failed: usize,
+    pub(crate) longest: Duration,
+    pub(crate) bundles: usize,
+    kept_bytes_max: u64,
+    interrupt_every: Option<usize>,
+    log: Vec<String>,
+}
+
+impl<'a> Job<'a> {
+    /// A job that has just started.
+    #[must_use]
+    pub fn new(model: &'a Model, setup: Setup, seed: u64) -> Self {
+        let forest = Forest::single(setup.nodes as u32, setup.fan_out).unwrap();
+        let mut job = Self {
+            model,
+            setup,
+            forest,
+            world: World::new(seed),
+            nodes: Vec::new(),
+            programs: Vec::new(),
+            bodies: Vec::new(),
+            calls: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            pings: BTreeSet::new(),
+            next_ping: 0,
+            backing_hangs_until: Time(0),
+            backing_fails: (0, Time(0)),
+            has_backing_failed: false,
+            asked: BTreeMap::new(),
+            wrong: Vec::new(),
+            failed: 0,
+            longest: Duration::ZERO,
+            bundles: 0,
+            kept_bytes_max: 0,
+            interrupt_every: None,
+            log: Vec::new(),
+        };
+        job.nodes = (0..setup.nodes).map(|node| job.new_node(node, 0)).collect();
+        job
+    }
+
+    fn new_node(&self, node: NodeIndex, life: u32) -> Node {
+        let options = Options {
+            rank: NodeRank(node as u32),
+            forest: self.forest.clone(),
+            budget_bytes: self.setup.budget_bytes,
+            deadline: DEADLINE,
+            direct_above_bytes: None,
+            anticipate: true,
+            names_last: None,
+        };
+        let core = Some(ReadPath::new(options));
+        Node { core, life, is_paused: false, inbox: Vec::new(), paused: Duration::ZERO, paused_since: Time(0) }
+    }
+
+    /// Lets the caller of every so many-th request lose patience.
+    pub fn interrupt_every(&mut self, count: usize) {
+        self.interrupt_every = Some(count);
+    }
+
+    /// Lets so many questions in a hundred to the backing file system fail from now on.
+    pub fn let_backing_fail(&mut self, percent: u64) {
+        self.has_backing_failed |= percent > 0;
+        self.backing_fails = (percent, Time(u64::MAX));
+    }
+
+    /// Lets a fault happen at a time.
+    pub fn plan(&mut self, at: Time, fault: Fault) {
+        self.world.at(at, Event::Fault(fault));
+    }
+
+    /// What was not as it must be.
+    #[must_use]
+    pub fn wrong(&self) -> &[String] {
+        &self.wrong
+    }
+
+    /// Requests that ended with an error that was put in.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        self.failed
+    }
+
+    /// The longest time that a request took.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// The most bytes that a node kept.
+    #[must_use]
+    pub fn kept_bytes_max(&self) -> u64 {
+        self.kept_bytes_max
+    }
+
+    /// Bundles that were sent.
+    #[must_use]
+    pub fn bundles(&self) -> usize {
+        self.bundles
+    }
+
+    /// Chunks that a node keeps.
+    #[must_use]
+    pub fn kept_chunks(&self, node: NodeIndex) -> u64 {
+        self.nodes[node].core.as_ref().map_or(0, |core| core.kept(ObjectKind::Chunks).entries)
+    }
+
+    /// Whether any node bypasses this one.
+    #[must_use]
+    pub fn is_suspected(&self, node: NodeIndex) -> bool {
+        let cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
+        cores.into_iter().any(|core| core.suspects().contains(&NodeRank(node as u32)))
+    }
+
+    /// A sum over the nodes that run.
+    pub fn sum(&self, count: impl Fn(&ReadPath<Handle>) -> u64) -> u64 {
+        self.nodes.iter().filter_map(|node| node.core.as_ref()).map(count).sum()
+    }
+
+    /// What the backing file system answered more than once.
+    #[must_use]
+    pub fn asked_more_than_once(&self) -> Vec<String> {
+        let often = |readers: &BTreeMap<(NodeIndex, u32), u32>| readers.values().sum::<u32>() > 1;
+        self.asked.iter().filter(|(_, readers)| often(readers)).map(|(what, _)| what.clone()).collect()
+    }
+
+    /// What happened, line by line, if it was written down.
+    #[must_use]
+    pub fn log(&self) -> &[String] {
+        &self.log
+    }
+
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.setup.log {
+            self.log.push(format!("{:>12.6} {}", self.world.now.0 as f64 / 1e9, text()));
+        }
+    }
+
+    /// Runs programs beside those that run already, until all have ended.
+    pub fn run(&mut self, programs: Vec<Program>) {
+        let first = self.programs.len();
+        self.programs.extend(programs);
+        for program in first..self.programs.len() {
+            let starts = self.programs[program].starts.max(self.world.now);
+            self.world.at(starts, Event::Start(program));
+        }
+        while self.programs[first..].iter().any(|program| !program.ended) {
+            let timeout = self.running().filter_map(|(_, core)| core.poll_timeout()).min();
+            match (self.world.next_time(), timeout) {
+                (Some(event), Some(timeout)) if timeout < event => self.pass_time(timeout),
+                (None, Some(timeout)) => self.pass_time(timeout),
+                (Some(_), _) => self.happen_next(),
+                (None, None) => {
+                    let hanging = self.programs[first..].iter().filter(|program| !program.ended).count();
+                    return self.wrong.push(format!("{hanging} programs wait for ever"));
+                }
+            }
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = (NodeIndex, &ReadPath<Handle>)> {
+        let runs = |(index, node): (NodeIndex, &'_ Node)| (!node.is_paused).then_some(index);
+        self.nodes.iter().enumerate().filter_map(move |(index, node)| {
+            runs((index, node))?;
+            Some((index, node.core.as_ref()?))
+        })
+    }
+
+    fn pass_time(&mut self, to: Time) {
+        self.world.now = self.world.now.max(to);
+        let now = self.world.now;
+        let due: Vec<NodeIndex> = self
+            .running()
+            .filter(|(_, core)| core.poll_timeout().is_some_and(|timeout| timeout <= now))
+            .map(|(node, _)| node)
+            .collect();
+        for node in due {
+            self.with_core(node, |core, now| core.handle_timeout(now));
+        }
+    }
+
+    /// Lets a node's core decide, and carries its decisions out.
+    pub(crate) fn with_core<T>(
+        &mut self,
+        node: NodeIndex,
+        decide: impl FnOnce(&mut ReadPath<Handle>, Time) -> T,
+    ) -> Option<T> {
+        let now = self.world.now;
+        let core = self.nodes[node].core.as_mut()?;
+        let outcome = decide(core, now);
+        let effects: Vec<_> = std::iter::from_fn(|| core.poll_effect()).collect();
+        self.kept_bytes_max = self.kept_bytes_max.max(core.kept_bytes());
+        effects.into_iter().for_each(|effect| self.carry_out(node, effect));
+        Some(outcome)
+    }
+
+    fn happen_next(&mut self) {
+        let Some(event) = self.world.next_event() else { return };
+        if let Some((node, life)) = event.place() {
+            let place = &mut self.nodes[node];
+            if place.is_paused {
+                return place.inbox.push(event);
+            }
+            if place.core.is_none() || life.is_some_and(|life| life != place.life) {
+                return self.refuse(event);
+            }
+        }
+        self.happen(event);
+    }
+
+    /// What becomes of a message to a node that does not run any more.
+    fn refuse(&mut self, event: Event) {
+        match event {
+            Event::Ask { to, from, .. } => {
+                self.world.send(to, from.node, Event::Answer { to: from, answered: Answered::Lost });
+            }
+            Event::Ping { to, from, life, number, .. } => {
+                self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, alive_in: None });
+            }
+            _ => {}
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Start(program) => self.start(program),
+            Event::Fault(fault) => self.go_wrong(fault),
+            Event::Ask { to, from, request } => {
+                self.note(|| format!("node {to} is asked by {}: {request:?}", from.node));
+                self.next_ticket += 1;
+                let ticket = self.next_ticket;
+                self.tickets.insert(ticket, (to, from));
+                self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, DEADLINE));
+            }
+            Event::Backing { by, request } => self.ask_backing(by, &request),
+            Event::Answer { to, answered } => {
+                self.calls.remove(&to);
+                self.with_core(to.node, |core, now| core.handle_answer(now, to.call, answered));
+            }
+            Event::BodyStart { to, handle } => self.body_starts(to, handle),
+            Event::BodyEnd { body, state } => self.body_ends(body, state),
+            Event::PeerCancel { to, from } => {
+                let ticket = self.tickets.iter().find(|(_, place)| **place == (to, from)).map(|(ticket, _)| *ticket);
+                if let Some(ticket) = ticket {
+                    self.tickets.remove(&ticket);
+                    self.with_core(to, |core, _| core.handle_peer_cancel(PeerTicket(ticket)));
+                }
+            }
+            Event::Ping { to, from, life, number, epoch } => {
+                let alive_in = self.with_core(to, |core, now| core.handle_epoch(now, epoch));
+                self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, alive_in });
+            }
+            Event::Pong { number, .. } if !self.pings.remove(&number) => {}
+            Event::Pong { to, peer, alive_in, .. } => {
+                self.note(|| format!("node {to} hears that {peer} is {}", alive_in.map_or("lost", |_| "there")));
+                self.with_core(to, |core, now| core.handle_ping(now, NodeRank(peer as u32), alive_in));
+            }
+            Event::ReadAgain { program, request } => self.read_again(program, request),
+            Event::TooLate { program, request } => self.too_late(program, request),
+            Event::Interrupt(program) => {
+                let node = self.programs[program].node;
+                self.with_core(node, |core, _| core.handle_interrupt(KernelTicket(program as u64)));
+            }
+        }
+    }
+
+    pub(crate) fn maybe_interrupt(&mut self, program: usize) {
+        if self.interrupt_every.is_some_and(|every| program.is_multiple_of(every)) {
+            self.world.soon(Event::Interrupt(program));
+        }
+    }
+
+    pub(crate) fn is_interrupted(&self, program: usize) -> bool {
+        self.interrupt_every.is_some_and(|every| program.is_multiple_of(every))
+    }
+
+    /// When the backing file system begins to answer what it is asked now; or that it fails.
+    pub(crate) fn backing_mood(&mut self) -> Result<(), Time> {
+        if self.world.now < self.backing_hangs_until { Err(self.backing_hangs_until) } else { Ok(()) }
+    }
+
+    pub(crate) fn backing_fails_now(&mut self) -> bool {
+        let (percent, until) = self.backing_fails;
+        self.world.now < until && self.world.random.below(100) < percent
+    }
+
+    fn go_wrong(&mut self, fault: Fault) {
+        self.note(|| format!("FAULT {fault:?}"));
+        match fault {
+            Fault::Crash(node) => self.crash(node),
+            Fault::Restart(node) => {
+                if self.nodes[node].core.is_none() {
+                    let life = self.nodes[node].life;
+                    self.nodes[node] = Node { paused: self.nodes[node].paused, ..self.new_node(node, life) };
+                }
+            }
+            Fault::Pause(node) => {
+                if !self.nodes[node].is_paused {
+                    self.nodes[node].is_paused = true;
+                    self.nodes[node].paused_since = self.world.now;
+                }
+            }
+            Fault::Resume(node) => self.resume(node),
+            Fault::Slow(node, by) => self.world.slow_down(node, by),
+            Fault::Cut(from, to) => self.world.cut(from, to),
+            Fault::Mend(from, to) => self.world.mend(from, to),
+            Fault::Partition(first) => self.world.divide(Some(first)),
+            Fault::Join => self.world.divide(None),
+            Fault::BackingHangs(lasts) => self.backing_hangs_until = self.world.now.after(lasts),
+            Fault::BackingFails(percent, lasts) => {
+                self.has_backing_failed = true;
+                self.backing_fails = (percent, self.world.now.after(lasts));
+            }
+        }
+    }
+
+    fn resume(&mut self, node: NodeIndex) {
+        let place = &mut self.nodes[node];
+        if std::mem::take(&mut place.is_paused) {
+            place.paused += self.world.now.since(place.paused_since);
+            for event in std::mem::take(&mut place.inbox) {
+                self.world.soon(event);
+            }
+        }
+    }
+
+    /// A node's daemon dies: its programs with it, its connections are reset.
+    fn crash(&mut self, node: NodeIndex) {
+        self.resume(node);
+        let life = self.nodes[node].life;
+        if self.nodes[node].core.take().is_none() {
+            return;
+        }
+        self.nodes[node].life += 1;
+        self.programs
+            .iter_mut()
+            .filter(|program| program.node == node)
+            .for_each(|program| program.ended |= program.requests > 0);
+        self.tickets.retain(|_, (at, _)| *at != node);
+        self.calls.retain(|caller, _| (caller.node, caller.life) != (node, life));
+        let asked: Vec<Caller> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.source == Source::Peer(NodeRank(node as u32)) && call.body.is_none())
+            .map(|(caller, _)| *caller)
+            .collect();
+        for caller in asked {
+            self.world.send(node, caller.node, Event::Answer { to: caller, answered: Answered::Lost });
+        }
+        for body in 0..self.bodies.len() {
+            let Body { at, from, state, .. } = self.bodies[body];
+            if state != State::Growing {
+                continue;
+            }
+            if at.node == node {
+                self.bodies[body].state = State::Failed(Errno::WAY_LOST);
+            } else if from == Some(node) {
+                let lost = Event::BodyEnd { body, state: State::Failed(Errno::WAY_LOST) };
+                self.world.send(node, at.node, lost);
+            }
+        }
+    }
+}

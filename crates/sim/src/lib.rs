@@ -1,0 +1,22 @@
+//! Whole jobs in virtual time: the cores that the daemon runs, and a world around them that does what worlds do.
+//!
+//! `model` is the backing file system, whose every byte, attribute and absence is known; `world` delivers messages, or
+//! does not; `job` holds the nodes and plays the daemon's shell; `program` is what asks; `faults` is what goes wrong;
+//! `scenario` makes all of it from a seed, runs it, and says what was not as it must be. Nothing here has a clock, a
+//! socket or a thread: one seed is one history, and can be run again with a log of it.
+
+// The harness trusts its own tables; what it finds wrong with the cores goes into the report.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)]
+
+pub mod body;
+pub mod faults;
+pub mod job;
+pub mod model;
+pub mod program;
+pub mod random;
+pub mod scenario;
+mod shell;
+mod world;
+
+/// A node of the simulated job, by its index.
+pub type NodeIndex = usize;

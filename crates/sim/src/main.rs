@@ -1,0 +1,53 @@
+//! Runs seeds of the simulated job: many, or one with a log of what happens.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use forebay_sim::scenario::run;
+
+/// Prints a line; ends when nobody reads on.
+macro_rules! say {
+    ($($argument:tt)*) => {
+        if writeln!(std::io::stdout(), $($argument)*).is_err() {
+            std::process::exit(1);
+        }
+    };
+}
+
+const USAGE: &str = "usage: forebay-sim [--seeds FIRST..END] [--seed N [--log]]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let seeds = match words[..] {
+        ["--seed", seed] | ["--seed", seed, "--log"] => seed.parse().ok().map(|seed: u64| seed..seed.saturating_add(1)),
+        ["--seeds", range] => {
+            range.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?))
+        }
+        [] => Some(0..200),
+        _ => None,
+    };
+    let Some(seeds) = seeds else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let log = words.last() == Some(&"--log");
+    let (mut failing, mut longest) = (0u32, std::time::Duration::ZERO);
+    for seed in seeds.clone() {
+        let report = run(seed, log);
+        for line in &report.log {
+            say!("{line}");
+        }
+        longest = longest.max(report.longest);
+        if !report.wrong.is_empty() {
+            failing += 1;
+            say!("seed {seed}: {} nodes, faults {:?}", report.nodes, report.faults);
+            for wrong in report.wrong.iter().take(10) {
+                say!("  {wrong}");
+            }
+            say!("  again, with a log: cargo run --release -p forebay-sim -- --seed {seed} --log");
+        }
+    }
+    say!("{} seeds, {failing} failing, longest request {longest:?}", seeds.end - seeds.start);
+    if failing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,138 @@
+//! A scenario: a job, its programs and its faults, all from one seed, and what must hold after it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay_types::{NodeRank, Time};
+
+use crate::NodeIndex;
+use crate::faults::{Fault, schedule};
+use crate::job::{Job, Setup};
+use crate::model::Model;
+use crate::program::Program;
+use crate::random::Random;
+
+/// Programs and faults begin within this time.
+const SPAN: Duration = Duration::from_secs(40);
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// What went wrong by plan.
+    pub faults: Vec<(Time, Fault)>,
+    /// What was not as it must be; nothing if all is well.
+    pub wrong: Vec<String>,
+    /// The longest time that a request took.
+    pub longest: Duration,
+    /// What happened, if it was written down.
+    pub log: Vec<String>,
+}
+
+/// Runs a seed.
+#[must_use]
+pub fn run(seed: u64, log: bool) -> Report {
+    let mut random = Random::new(seed);
+    let model = Model::new(random.next());
+    let nodes = match random.below(20) {
+        0 => 100 + random.below(200) as usize,
+        1..8 => 8 + random.below(60) as usize,
+        _ => 1 + random.below(12) as usize,
+    };
+    let setup = Setup { nodes, fan_out: 1 + random.below(5) as u32, budget_bytes: 512 << 20, log };
+    let faults = schedule(&mut random, nodes, SPAN);
+    let mut job = Job::new(&model, setup, random.next());
+    faults.iter().for_each(|(at, fault)| job.plan(*at, fault.clone()));
+    let programs = (0..60 + random.below(200))
+        .map(|_| {
+            let starts = Time(random.below(SPAN.as_nanos() as u64));
+            Program::random(&model, nodes, &mut random, starts)
+        })
+        .collect();
+    job.run(programs);
+    let mut wrong = job.wrong().to_vec();
+    wrong.extend(too_many_reads(&job, &faults));
+    wrong.extend(too_many_questions(&job));
+    Report { seed, nodes, faults, wrong, longest: job.longest(), log: job.log().to_vec() }
+}
+
+/// The backing file system is read once for an object, and again only where nodes that had read it were lost or cut off:
+/// at most once by each life of a node, and by no more nodes than had nobody to ask between two faults.
+fn too_many_reads(job: &Job<'_>, faults: &[(Time, Fault)]) -> Vec<String> {
+    let readers_max = possible_readers(job, faults);
+    let mut wrong = Vec::new();
+    for (object, readers) in &job.asked {
+        if readers.len() > readers_max {
+            wrong.push(format!("{} nodes read {object}, {readers_max} might: {readers:?}", readers.len()));
+        }
+        // What was given up because of a fault is asked again, and a leaf leaves chunks to its kernel.
+        let is_kept = |node: NodeIndex| !object.starts_with("Chunk") || !job.forest.is_leaf(NodeRank(node as u32));
+        if faults.is_empty() && readers.iter().any(|((node, _), count)| *count > 1 && is_kept(*node)) {
+            wrong.push(format!("a node read {object} more than once: {readers:?}"));
+        }
+    }
+    wrong
+}
+
+/// How many lives of nodes may have had nobody to ask, over all times between two faults. A node that was stopped finds its
+/// questions' time almost over when it goes on, and may read for itself as the last resort.
+fn possible_readers(job: &Job<'_>, faults: &[(Time, Fault)]) -> usize {
+    let nodes = job.nodes.len();
+    let tree = *job.forest.first();
+    let mut crashed = BTreeSet::new();
+    let mut paused = BTreeSet::new();
+    let mut stopped: BTreeSet<(NodeIndex, u32)> = BTreeSet::new();
+    let mut cuts = BTreeSet::new();
+    let mut partition = None;
+    let mut lives = vec![0u32; nodes];
+    let mut readers: BTreeSet<(NodeIndex, u32)> = BTreeSet::new();
+    let mut note = |away: &BTreeSet<NodeIndex>,
+                    cuts: &BTreeSet<(NodeIndex, NodeIndex)>,
+                    partition: Option<usize>,
+                    lives: &[u32]| {
+        for (node, life) in lives.iter().enumerate() {
+            let can_ask = |other: NodeRank| {
+                let other = other.0 as usize;
+                let divided = partition.is_some_and(|first| (node < first) != (other < first));
+                !away.contains(&other) && !divided && !cuts.contains(&(node, other)) && !cuts.contains(&(other, node))
+            };
+            if !tree.line(NodeRank(node as u32)).any(can_ask) {
+                readers.insert((node, *life));
+            }
+        }
+    };
+    note(&BTreeSet::new(), &cuts, partition, &lives);
+    for (_, fault) in faults {
+        match fault {
+            Fault::Crash(node) => {
+                if crashed.insert(*node) {
+                    lives[*node] += 1;
+                }
+            }
+            Fault::Pause(node) => {
+                paused.insert(*node);
+                stopped.insert((*node, lives[*node]));
+            }
+            Fault::Restart(node) => drop(crashed.remove(node)),
+            Fault::Resume(node) => drop(paused.remove(node)),
+            Fault::Slow(..) | Fault::BackingHangs(_) | Fault::BackingFails(..) => {}
+            Fault::Cut(from, to) => drop(cuts.insert((*from, *to))),
+            Fault::Mend(from, to) => drop(cuts.remove(&(*from, *to))),
+            Fault::Partition(first) => partition = Some(*first),
+            Fault::Join => partition = None,
+        }
+        note(&crashed.union(&paused).copied().collect(), &cuts, partition, &lives);
+    }
+    readers.union(&stopped).count()
+}
+
+/// Second questions keep to their budget.
+fn too_many_questions(job: &Job<'_>) -> Option<String> {
+    let asked = job.sum(|core| core.counters().asked_peers);
+    let hedged = job.sum(|core| core.counters().hedged);
+    let allowed = asked / 50 + 16 * job.nodes.len() as u64;
+    (hedged > allowed).then(|| format!("{hedged} second questions beside {asked}"))
+}

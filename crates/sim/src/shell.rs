@@ -1,0 +1,431 @@
+//! What the daemon does around its core, with bytes named instead of moved: questions carried to their sources, bodies
+//! followed, the kernel's requests answered when their bytes are there and asked again when these got lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_node::{Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source};
+use forebay_types::{Errno, Extent, Kind, ViewPath, chunk_bytes};
+use forebay_wire::Request;
+
+use crate::NodeIndex;
+use crate::body::{Handle, Piece, State, pieces_of};
+use crate::job::{Caller, DEADLINE, Event, GRACE, Job};
+use crate::model::Said;
+
+/// How long after a loss its bytes are asked for again.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// A question under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    /// Whom it was sent to.
+    pub source: Source,
+    /// The body that it fills.
+    pub body: Option<usize>,
+}
+
+/// A body at a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    /// Whose.
+    pub at: Caller,
+    /// Who sends it; nobody for one that is read from the backing file system.
+    pub from: Option<NodeIndex>,
+    /// How far it has come.
+    pub state: State,
+    handle: Handle,
+    /// Whether its core knows of it.
+    has_started: bool,
+    watchers: Vec<Watcher>,
+}
+
+/// Who waits for a body.
+#[derive(Clone, Debug)]
+enum Watcher {
+    /// A program's read, by the program's number and that of its request.
+    Read(usize, u32, Vec<Part<Handle>>),
+    /// A peer that gets several parts in one.
+    Parts(u64, Vec<Part<Handle>>),
+    /// The body of the next node, sent on by this one.
+    Next(usize),
+}
+
+impl Job<'_> {
+    pub(crate) fn carry_out(&mut self, node: NodeIndex, effect: Effect<Handle>) {
+        let life = self.nodes[node].life;
+        match effect {
+            Effect::Fetch { call, source, request, .. } => {
+                let from = Caller { node, life, call };
+                self.note(|| format!("node {node} asks {source:?} as {}: {request:?}", call.0));
+                self.calls.insert(from, Call { source, body: None });
+                match source {
+                    Source::Backing => self.world.soon(Event::Backing { by: from, request }),
+                    Source::Peer(to) => {
+                        let to = to.0 as usize;
+                        self.world.send(node, to, Event::Ask { to, from, request });
+                    }
+                }
+            }
+            Effect::Cancel { call } => self.cancel(Caller { node, life, call }),
+            Effect::Ping { peer, epoch, deadline } => {
+                let to = peer.0 as usize;
+                self.next_ping += 1;
+                let number = self.next_ping;
+                self.pings.insert(number);
+                self.world.send(node, to, Event::Ping { to, from: node, life, number, epoch });
+                self.world.at(deadline, Event::Pong { to: node, life, peer: to, number, alive_in: None });
+            }
+            Effect::Stale(_) => {}
+            Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
+            Effect::AnswerKernel { ticket, answer } => self.answered(ticket.0 as usize, answer),
+        }
+    }
+
+    fn cancel(&mut self, caller: Caller) {
+        let Some(call) = self.calls.remove(&caller) else { return };
+        if let Source::Peer(to) = call.source {
+            let to = to.0 as usize;
+            self.world.send(caller.node, to, Event::PeerCancel { to, from: caller });
+        }
+        if let Some(body) = call.body {
+            self.world.at(self.world.now, Event::BodyEnd { body, state: State::Failed(Errno::WAY_LOST) });
+        }
+    }
+
+    fn new_body(&mut self, at: Caller, from: Option<NodeIndex>, pieces: Arc<[Piece]>) -> Handle {
+        let handle = Handle { id: self.bodies.len(), pieces };
+        let body =
+            Body { at, from, state: State::Growing, handle: handle.clone(), has_started: false, watchers: Vec::new() };
+        self.bodies.push(body);
+        handle
+    }
+
+    pub(crate) fn ask_backing(&mut self, by: Caller, request: &Request) {
+        if let Err(until) = self.backing_mood() {
+            return self.world.at(until, Event::Backing { by, request: request.clone() });
+        }
+        if self.backing_fails_now() {
+            return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::EIO) });
+        }
+        let said = self.model.answer(request);
+        if !matches!(said, Said::Failed(_) | Said::FileSystem(_)) {
+            *self.asked.entry(format!("{request:?}")).or_default().entry((by.node, by.life)).or_default() += 1;
+        }
+        let answered = match said {
+            Said::Chunk => return self.read_chunk(by, request),
+            Said::Listing(listing) => Answered::Listing(listing),
+            Said::Entries(records) => Answered::Entries(records),
+            Said::FileSystem(sizes) => Answered::FileSystem(sizes),
+            Said::Failed(errno) => Answered::Failed(errno),
+        };
+        self.world.soon(Event::Answer { to: by, answered });
+    }
+
+    fn read_chunk(&mut self, by: Caller, request: &Request) {
+        let Request::Chunk { file, generation, index } = request else { return };
+        let bytes = chunk_bytes(generation.size_bytes, *index) as u64;
+        let extent = Extent { offset_bytes: index.start_bytes(), len_bytes: bytes };
+        let pieces = [Piece { file: file.clone(), generation: *generation, extent }].into();
+        let handle = self.new_body(by, None, pieces);
+        self.world.soon(Event::BodyStart { to: by, handle });
+    }
+
+    pub(crate) fn body_starts(&mut self, to: Caller, handle: Handle) {
+        let Some(call) = self.calls.get_mut(&to) else { return };
+        let body = handle.id;
+        call.body = Some(body);
+        let (from, bytes) = (self.bodies[body].from, handle.bytes());
+        let wanted = self.with_core(to.node, |core, now| core.handle_body_started(now, to.call, handle, bytes));
+        if wanted != Some(true) {
+            self.calls.remove(&to);
+            return;
+        }
+        self.bodies[body].has_started = true;
+        match self.bodies[body].state {
+            State::Growing if from.is_none() => self.world.soon(Event::BodyEnd { body, state: State::Whole }),
+            State::Growing => {}
+            // The end came before the beginning.
+            _ => self.tell_end(body),
+        }
+    }
+
+    pub(crate) fn body_ends(&mut self, body: usize, state: State) {
+        if self.bodies[body].state != State::Growing {
+            return;
+        }
+        if self.bodies[body].from.is_none()
+            && let Err(until) = self.backing_mood()
+            && state == State::Whole
+        {
+            return self.world.at(until, Event::BodyEnd { body, state });
+        }
+        self.bodies[body].state = state;
+        if self.bodies[body].has_started {
+            self.tell_end(body);
+        }
+    }
+
+    /// Tells a core, and whoever waits for a body, that it is whole or lost.
+    fn tell_end(&mut self, body: usize) {
+        let Body { at, state, .. } = self.bodies[body];
+        let handle = self.bodies[body].handle.clone();
+        let outcome = match state {
+            State::Failed(errno) => Err(errno),
+            _ => Ok(()),
+        };
+        self.calls.remove(&at);
+        if self.nodes[at.node].life == at.life {
+            if handle.pieces.len() == 1 {
+                self.with_core(at.node, |core, _| core.handle_body_ended(at.call, outcome));
+            } else {
+                let own = outcome.map(|()| self.split(at, &handle));
+                self.with_core(at.node, |core, _| core.handle_bundle_ended(at.call, own));
+            }
+        }
+        for watcher in std::mem::take(&mut self.bodies[body].watchers) {
+            self.tell(watcher, at.node, state);
+        }
+    }
+
+    /// Bodies of their own for the files of a bundle.
+    fn split(&mut self, at: Caller, bundle: &Handle) -> Vec<Handle> {
+        let file = |piece: &Piece| {
+            let handle = self.new_body(at, None, [piece.clone()].into());
+            self.bodies[handle.id].state = State::Whole;
+            handle
+        };
+        bundle.pieces.iter().map(file).collect()
+    }
+
+    fn tell(&mut self, watcher: Watcher, node: NodeIndex, state: State) {
+        match (watcher, state) {
+            (Watcher::Next(body), _) => {
+                let to = self.bodies[body].at.node;
+                self.world.send(node, to, Event::BodyEnd { body, state });
+            }
+            (Watcher::Read(program, request, parts), State::Whole) => self.answer_read(program, request, parts),
+            (Watcher::Read(program, request, _), State::Failed(Errno::WAY_LOST)) => {
+                self.world.at(self.world.now.after(AGAIN_AFTER), Event::ReadAgain { program, request });
+            }
+            (Watcher::Read(program, request, _), State::Failed(errno)) if self.waits(program, request) => {
+                self.answered(program, KernelAnswer::Failed(errno));
+            }
+            (Watcher::Parts(ticket, parts), State::Whole) => self.answer_parts(ticket, parts),
+            (Watcher::Parts(ticket, _), State::Failed(errno)) => {
+                self.answer_peer(PeerTicket(ticket), PeerAnswer::Failed(errno));
+            }
+            _ => {}
+        }
+    }
+
+    fn answer_peer(&mut self, ticket: PeerTicket, answer: PeerAnswer<Handle>) {
+        let answered = match answer {
+            PeerAnswer::Body(handle) => return self.send_on(ticket.0, &handle),
+            PeerAnswer::Parts(parts) => return self.answer_parts(ticket.0, parts),
+            PeerAnswer::Listing(listing) => Answered::Listing(listing),
+            PeerAnswer::Entries(records) => Answered::Entries(records.to_vec()),
+            PeerAnswer::FileSystem(sizes) => Answered::FileSystem(sizes),
+            PeerAnswer::Failed(errno) => Answered::Failed(errno),
+            PeerAnswer::Fenced(epoch) => Answered::Fenced(epoch),
+        };
+        let Some((node, to)) = self.tickets.remove(&ticket.0) else { return };
+        self.world.send(node, to.node, Event::Answer { to, answered });
+    }
+
+    /// Sends a body on while it arrives.
+    fn send_on(&mut self, ticket: u64, handle: &Handle) {
+        let Some((node, to)) = self.tickets.remove(&ticket) else { return };
+        self.bundles += usize::from(handle.pieces.len() > 1);
+        let next = self.new_body(to, Some(node), Arc::clone(&handle.pieces));
+        let body = next.id;
+        self.world.send(node, to.node, Event::BodyStart { to, handle: next });
+        match self.bodies[handle.id].state {
+            State::Growing => self.bodies[handle.id].watchers.push(Watcher::Next(body)),
+            state => self.world.send(node, to.node, Event::BodyEnd { body, state }),
+        }
+    }
+
+    /// Sends the bytes of all parts in one when they are there.
+    fn answer_parts(&mut self, ticket: u64, parts: Vec<Part<Handle>>) {
+        let waits_for = parts.iter().map(|part| part.body.id).find(|body| self.bodies[*body].state != State::Whole);
+        match waits_for.map(|body| (body, self.bodies[body].state)) {
+            Some((body, State::Growing)) => self.bodies[body].watchers.push(Watcher::Parts(ticket, parts)),
+            Some((_, State::Failed(errno))) => self.answer_peer(PeerTicket(ticket), PeerAnswer::Failed(errno)),
+            _ => {
+                let Some((node, to)) = self.tickets.get(&ticket).copied() else { return };
+                let pieces: Arc<[Piece]> = parts.iter().flat_map(pieces_of).collect();
+                let whole = self.new_body(Caller { node, ..to }, None, pieces);
+                self.bodies[whole.id].state = State::Whole;
+                self.send_on(ticket, &whole);
+            }
+        }
+    }
+
+    pub(crate) fn start(&mut self, program: usize) {
+        if self.nodes[self.programs[program].node].core.is_none() {
+            // Nothing is mounted there.
+            self.programs[program].ended = true;
+            return;
+        }
+        self.step(program);
+    }
+
+    /// A program's next request.
+    fn step(&mut self, program: usize) {
+        self.maybe_interrupt(program);
+        let now = self.world.now;
+        let asking = &mut self.programs[program];
+        (asking.asked, asking.waits) = (now, true);
+        asking.requests += 1;
+        let (node, inode, extent, number) = (asking.node, asking.inode, asking.extent, asking.requests);
+        let name = asking.names.get(asking.at).cloned();
+        let path = asking.path(asking.at);
+        let kind = self.model.nodes.get(&path).map(|found| found.attributes.kind());
+        let request = match (&name, kind) {
+            (Some(name), _) => KernelRequest::Lookup { parent: inode, name },
+            (None, Some(Kind::File)) => KernelRequest::Read { inode, extent },
+            (None, Some(Kind::Symlink)) => KernelRequest::Readlink { inode },
+            (None, _) => KernelRequest::Directory { inode },
+        };
+        self.world.at(now.after(DEADLINE + GRACE), Event::TooLate { program, request: number });
+        let ticket = KernelTicket(program as u64);
+        let answer = self.with_core(node, |core, now| core.handle_kernel(now, ticket, request)).flatten();
+        if let Some(answer) = answer {
+            self.answered(program, answer);
+        }
+    }
+
+    fn waits(&self, program: usize, request: u32) -> bool {
+        let asking = &self.programs[program];
+        asking.waits && !asking.ended && asking.requests == request
+    }
+
+    pub(crate) fn read_again(&mut self, program: usize, request: u32) {
+        if !self.waits(program, request) {
+            return;
+        }
+        let asking = &self.programs[program];
+        let (node, inode, extent, deadline) = (asking.node, asking.inode, asking.extent, asking.asked.after(DEADLINE));
+        let ticket = KernelTicket(program as u64);
+        let again = self.with_core(node, |core, now| core.handle_read_again(now, deadline, ticket, inode, extent));
+        if let Some(answer) = again.flatten() {
+            self.answered(program, answer);
+        }
+    }
+
+    pub(crate) fn too_late(&mut self, program: usize, request: u32) {
+        if self.waits(program, request) {
+            self.answered(program, KernelAnswer::Failed(Errno::ETIMEDOUT));
+        }
+    }
+
+    fn answered(&mut self, program: usize, answer: KernelAnswer<Handle>) {
+        if self.programs[program].ended || !self.programs[program].waits {
+            return;
+        }
+        if let KernelAnswer::Read(parts) = answer {
+            return self.answer_read(program, self.programs[program].requests, parts);
+        }
+        self.programs[program].waits = false;
+        self.note(|| format!("program {program} is told {answer:?}"));
+        self.check_time(program);
+        let asking = &self.programs[program];
+        if let KernelAnswer::Failed(errno) = answer {
+            let path = asking.path(asking.at);
+            return self.failed_with(program, &path, errno);
+        }
+        if asking.has_arrived() {
+            return self.check_end(program, &answer);
+        }
+        let path = asking.path(asking.at + 1);
+        match (self.model.nodes.get(&path), answer) {
+            (Some(node), KernelAnswer::Entry(entry)) if entry.attributes == node.attributes => {
+                self.programs[program].inode = entry.inode;
+                self.programs[program].at += 1;
+                self.step(program);
+            }
+            (None, KernelAnswer::Absent) => self.programs[program].ended = true,
+            (_, answer) => self.is_wrong(program, format!("lookup of {path}: {answer:?}")),
+        }
+    }
+
+    /// Answers a read when all its bytes are there.
+    fn answer_read(&mut self, program: usize, request: u32, parts: Vec<Part<Handle>>) {
+        if !self.waits(program, request) {
+            return;
+        }
+        let waits_for = parts.iter().map(|part| part.body.id).find(|body| self.bodies[*body].state != State::Whole);
+        match waits_for.map(|body| (body, self.bodies[body].state)) {
+            Some((body, State::Growing)) => {
+                self.bodies[body].watchers.push(Watcher::Read(program, request, parts));
+            }
+            Some((_, state)) => self.tell(Watcher::Read(program, request, parts), 0, state),
+            None => {
+                self.programs[program].waits = false;
+                self.check_time(program);
+                self.check_end(program, &KernelAnswer::Read(parts));
+            }
+        }
+    }
+
+    fn check_time(&mut self, program: usize) {
+        let asking = &self.programs[program];
+        let took = self.world.now.since(asking.asked);
+        let node = asking.node;
+        self.note(|| format!("program {program} at node {node} waited {took:?}"));
+        let allowed = DEADLINE + GRACE + self.nodes[node].paused;
+        if took > allowed {
+            self.is_wrong(program, format!("answered after {took:?}"));
+        }
+        self.longest = self.longest.max(took.saturating_sub(self.nodes[self.programs[program].node].paused));
+    }
+
+    fn is_wrong(&mut self, program: usize, what: String) {
+        self.note(|| format!("WRONG program {program}: {what}"));
+        self.wrong.push(format!("program {program}: {what}"));
+        self.programs[program].ended = true;
+    }
+
+    fn failed_with(&mut self, program: usize, path: &ViewPath, errno: Errno) {
+        self.programs[program].ended = true;
+        let unlistable = self.model.nodes.get(path).is_some_and(|node| !node.listable);
+        let put_in = self.has_backing_failed && errno == Errno::EIO;
+        let under_file = self.programs[program].names.last().is_some_and(|name| name == b"absent");
+        match errno {
+            Errno::EACCES if unlistable => {}
+            Errno::EINTR if self.is_interrupted(program) => {}
+            Errno::ENOENT if under_file => {}
+            _ if put_in => self.failed += 1,
+            _ => self.is_wrong(program, format!("{path}: {errno}")),
+        }
+    }
+
+    fn check_end(&mut self, program: usize, answer: &KernelAnswer<Handle>) {
+        let asking = &self.programs[program];
+        let path = asking.path(asking.at);
+        let node = &self.model.nodes[&path];
+        let right = match answer {
+            KernelAnswer::Target(target) => *target == node.target,
+            KernelAnswer::Directory(listing) => listing
+                .entries()
+                .map(|entry| entry.name)
+                .eq(self.model.children(&path).map(|(child, _)| child.split().unwrap().1.to_vec())),
+            KernelAnswer::Read(parts) => {
+                let wanted = asking.extent.clamped(node.attributes.size_bytes);
+                let mut at = wanted.offset_bytes;
+                let in_order = parts.iter().flat_map(pieces_of).all(|piece| {
+                    piece.file == path
+                        && piece.generation == node.attributes.generation()
+                        && piece.extent.offset_bytes == std::mem::replace(&mut at, piece.extent.end_bytes())
+                });
+                in_order && at == wanted.end_bytes()
+            }
+            _ => false,
+        };
+        if !right {
+            return self.is_wrong(program, format!("{path}: {answer:?}"));
+        }
+        self.programs[program].ended = true;
+    }
+}

@@ -1,0 +1,104 @@
+//! Jobs that lose nodes, ways and the backing file system for a while: two hundred histories, each by its seed.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use forebay_sim::faults::Fault;
+use forebay_sim::job::{Job, Setup};
+use forebay_sim::model::Model;
+use forebay_sim::program::Program;
+use forebay_sim::random::Random;
+use forebay_sim::scenario::run;
+use forebay_types::Time;
+
+#[test]
+fn whatever_dies_every_answer_is_right_and_in_time() {
+    let mut failing = String::new();
+    for seed in 0..200 {
+        let report = run(seed, false);
+        if !report.wrong.is_empty() {
+            let wrong = &report.wrong[..report.wrong.len().min(5)];
+            failing += &format!("\nseed {seed}, faults {:?}: {wrong:#?}", report.faults);
+            failing += &format!("\nagain, with a log: cargo run --release -p forebay-sim -- --seed {seed} --log\n");
+        }
+    }
+    assert!(failing.is_empty(), "{failing}");
+}
+
+/// The same seed gives the same history, or a failing one could not be looked at.
+#[test]
+fn a_seed_is_one_history() {
+    let logs: Vec<Vec<String>> = (0..2).map(|_| run(7, true).log).collect();
+    assert!(logs[0].len() > 100);
+    assert_eq!(logs[0], logs[1]);
+}
+
+fn setup(nodes: usize) -> Setup {
+    Setup { nodes, fan_out: 2, budget_bytes: 512 << 20, log: false }
+}
+
+fn programs(model: &Model, nodes: usize, count: usize, from: u64, to: u64) -> Vec<Program> {
+    let mut random = Random::new(3);
+    let mut one = || {
+        let starts = Time(from + random.below(to - from));
+        Program::random(model, nodes, &mut random, starts)
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A killed node resets its connections, so those below it go round it at once.
+#[test]
+fn a_killed_root_or_inner_node_holds_nobody_up() {
+    for victim in [0, 1, 2, 5] {
+        let model = Model::new(11);
+        let mut job = Job::new(&model, setup(31), 5);
+        job.plan(Time(SECOND), Fault::Crash(victim));
+        job.run(programs(&model, 31, 300, 0, 3 * SECOND));
+        assert_eq!(job.wrong(), &[] as &[String], "node {victim} was killed");
+        assert!(job.longest() < Duration::from_secs(2), "node {victim} was killed: {:?}", job.longest());
+    }
+}
+
+/// A node that stops is silent: those below it wait until it has not answered whether it is there, once.
+#[test]
+fn a_stopped_node_is_bypassed_and_used_again_when_it_goes_on() {
+    let model = Model::new(11);
+    let mut job = Job::new(&model, setup(15), 5);
+    job.plan(Time(SECOND), Fault::Pause(1));
+    job.plan(Time(21 * SECOND), Fault::Resume(1));
+    job.run(programs(&model, 15, 300, 0, 20 * SECOND).into_iter().filter(|program| program.node != 1).collect());
+    assert_eq!(job.wrong(), &[] as &[String]);
+    assert!(job.longest() < Duration::from_secs(3), "{:?}", job.longest());
+    assert!(job.is_suspected(1));
+    job.run(programs(&model, 15, 300, 40 * SECOND, 80 * SECOND));
+    assert_eq!(job.wrong(), &[] as &[String]);
+    assert!(!job.is_suspected(1), "a node that is back is used again");
+}
+
+/// While the backing file system hangs, nobody suspects the nodes that wait for it.
+#[test]
+fn a_backing_file_system_that_hangs_costs_no_node_its_name() {
+    let model = Model::new(11);
+    let mut job = Job::new(&model, setup(15), 5);
+    job.plan(Time(0), Fault::BackingHangs(Duration::from_secs(15)));
+    job.run(programs(&model, 15, 200, 0, SECOND));
+    assert_eq!(job.wrong(), &[] as &[String]);
+    assert!((0..15).all(|node| !job.is_suspected(node)));
+    assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
+}
+
+/// A whole job that is cut off from all that may be root reads for itself, but no faster than it may.
+#[test]
+fn a_job_that_is_cut_off_is_no_storm() {
+    let model = Model::new(11);
+    let mut job = Job::new(&model, setup(100), 5);
+    (0..8).for_each(|root| job.plan(Time(0), Fault::Crash(root)));
+    let started = |program: &Program| program.node >= 8;
+    job.run(programs(&model, 100, 1000, 0, 10 * SECOND).into_iter().filter(started).collect());
+    assert_eq!(job.wrong(), &[] as &[String]);
+    let reads = job.sum(|core| core.counters().asked_backing);
+    assert!(reads > 0 && reads <= 92 * (64 + 20 * 20), "{reads} reads");
+}

@@ -1,0 +1,99 @@
+//! A whole job of cores in virtual time against a reference model: whatever is asked, in whatever order messages
+//! travel, every answer is right or the error that was put in, everything is answered within its deadline, and the
+//! backing file system sees each listing, page and chunk once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use forebay_sim::job::{Job, Setup};
+use forebay_sim::model::Model;
+use forebay_sim::program::Program;
+use forebay_sim::random::Random;
+use forebay_types::Time;
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+
+fn setup(nodes: usize, fan_out: u32, budget_bytes: u64) -> Setup {
+    Setup { nodes, fan_out, budget_bytes, log: false }
+}
+
+fn programs(model: &Model, nodes: usize, seed: u64, count: usize) -> Vec<Program> {
+    let mut random = Random::new(seed);
+    (0..count).map(|_| Program::random(model, nodes, &mut random, Time(0))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn without_faults_every_answer_is_right_and_the_backing_is_asked_once(seed: u64, nodes in 1usize..20, fan_out in 1u32..5) {
+        let model = Model::new(seed);
+        let mut job = Job::new(&model, setup(nodes, fan_out, 512 * MIB), seed);
+        job.run(programs(&model, nodes, seed, 120));
+        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.failed(), 0);
+        prop_assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn with_a_tiny_budget_every_answer_is_still_right(seed: u64, nodes in 1usize..9) {
+        let model = Model::new(seed);
+        let mut job = Job::new(&model, setup(nodes, 2, 2 * MIB), seed);
+        job.run(programs(&model, nodes, seed, 80));
+        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.failed(), 0);
+        prop_assert!(job.kept_bytes_max() <= 2 * MIB);
+    }
+
+    #[test]
+    fn errors_are_told_and_never_kept(seed: u64, nodes in 1usize..12) {
+        let model = Model::new(seed);
+        let mut job = Job::new(&model, setup(nodes, 2, 512 * MIB), seed);
+        job.let_backing_fail(10);
+        job.run(programs(&model, nodes, seed, 80));
+        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        job.let_backing_fail(0);
+        let failed = job.failed();
+        job.run(programs(&model, nodes, seed, 80));
+        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.failed(), failed, "an error was remembered after its cause had gone");
+    }
+
+    #[test]
+    fn interrupted_requests_are_answered_and_disturb_nobody(seed: u64, nodes in 1usize..9) {
+        let model = Model::new(seed);
+        let mut job = Job::new(&model, setup(nodes, 2, 512 * MIB), seed);
+        job.interrupt_every(5);
+        job.run(programs(&model, nodes, seed, 80));
+        prop_assert_eq!(job.wrong(), &[] as &[String]);
+    }
+}
+
+/// Every node reads every file in the order of names; once they are seen to do so, files come in bundles, which fail
+/// like everything else and are then asked for one by one.
+#[test]
+fn files_that_are_all_read_come_in_bundles_and_are_right() {
+    for backing_error_percent in [0, 10] {
+        let model = Model::packages(1);
+        let mut job = Job::new(&model, setup(7, 2, 512 * MIB), 1);
+        job.let_backing_fail(backing_error_percent);
+        for number in 0..80 {
+            job.run((0..7).map(|node| Program::whole_file(&model, node, number)).collect());
+        }
+        assert_eq!(job.wrong(), &[] as &[String]);
+        if backing_error_percent == 0 {
+            assert_eq!(job.bundles(), 8 * 6, "one for each package on each of six links");
+            assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn a_leaf_keeps_no_chunk_that_its_kernel_has_read() {
+    let model = Model::new(1);
+    let mut job = Job::new(&model, setup(3, 2, 512 * MIB), 1);
+    job.run((0..200).map(|number| Program::whole_file(&model, 2, number)).collect());
+    assert_eq!(job.wrong(), &[] as &[String]);
+    assert_eq!(job.kept_chunks(2), 0, "the leaf's page cache has them");
+    assert!(job.kept_chunks(0) > 0, "the root keeps them for other children");
+}

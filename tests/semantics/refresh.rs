@@ -1,0 +1,239 @@
+//! `forebay refresh`: the whole job forgets at once, and no program is told what was before once any has been told what
+//! is now.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay_tests::program::wait_until;
+use forebay_tests::{Site, compare, require, tree};
+
+const NODES: u32 = 7;
+const VERSIONS: u64 = 12;
+const ESTALE: i32 = 116;
+const ENOENT: i32 = 2;
+
+fn write(path: &Path, bytes: &[u8]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    tree::write(path, bytes);
+}
+
+fn refresh(site: &Site, path: &str) {
+    let told = site.job().command("refresh", &[site.source(path).as_os_str()]).good().text();
+    assert!(told.starts_with(&format!("refreshed on {NODES} nodes")), "{told}");
+}
+
+fn view(site: &Site, node: usize, path: &str) -> PathBuf {
+    site.job().path(node, &site.source(path))
+}
+
+#[test]
+fn every_node_sees_what_changed_and_nothing_of_what_was() {
+    require!(Fuse);
+    let site = Site::new(NODES, |source| {
+        write(&source.join("env/bin/tool"), b"version 1");
+        write(&source.join("env/lib/gone"), b"to be removed");
+        write(&source.join("env/lib/deep/er/same"), b"untouched");
+        symlink("bin/tool", source.join("env/link")).unwrap();
+    });
+    let all = 0..NODES as usize;
+    for node in all.clone() {
+        compare::trees(&site.source("env"), &view(&site, node, "env"));
+        assert!(!view(&site, node, "env/lib/new").exists(), "remembered as absent");
+        assert!(!view(&site, node, "env/lib/deep/er/new").exists(), "remembered as absent");
+    }
+    // The same size: only its times tell the new version from the old.
+    write(&site.source("env/bin/tool"), b"version 2");
+    fs::remove_file(site.source("env/lib/gone")).unwrap();
+    write(&site.source("env/lib/new"), b"was absent");
+    write(&site.source("env/lib/deep/er/new"), b"was absent too");
+    fs::remove_file(site.source("env/link")).unwrap();
+    symlink("lib/new", site.source("env/link")).unwrap();
+    for node in all.clone() {
+        assert!(view(&site, node, "env/lib/gone").exists(), "one snapshot a job, until it is refreshed");
+        assert!(!view(&site, node, "env/lib/new").exists(), "one snapshot a job, until it is refreshed");
+    }
+    refresh(&site, "env");
+    for node in all {
+        compare::trees(&site.source("env"), &view(&site, node, "env"));
+        assert_eq!(fs::read(view(&site, node, "env/link")).unwrap(), b"was absent");
+    }
+}
+
+#[test]
+fn one_file_may_be_refreshed_also_one_that_was_absent() {
+    require!(Fuse);
+    let site = Site::new(NODES, |source| write(&source.join("inputs/a"), b"before"));
+    for node in 0..NODES as usize {
+        assert_eq!(fs::read(view(&site, node, "inputs/a")).unwrap(), b"before");
+        assert!(!view(&site, node, "inputs/b").exists());
+    }
+    write(&site.source("inputs/a"), b"after");
+    write(&site.source("inputs/b"), b"new");
+    refresh(&site, "inputs/a");
+    refresh(&site, "inputs/b");
+    for node in 0..NODES as usize {
+        assert_eq!(fs::read(view(&site, node, "inputs/a")).unwrap(), b"after");
+        assert_eq!(fs::read(view(&site, node, "inputs/b")).unwrap(), b"new");
+    }
+}
+
+/// What one program saw, and when.
+#[derive(Clone, Copy)]
+struct Seen {
+    node: usize,
+    began: Instant,
+    ended: Instant,
+    version: u64,
+}
+
+/// Programs on all nodes read a number that is counted up; however the refreshes fall between them, the number never
+/// goes back: not on a node, and not from one node to another.
+#[test]
+fn a_refresh_is_atomic_for_the_job() {
+    require!(Fuse);
+    let site = Site::new(NODES, |source| write(&source.join("state/version"), b"0"));
+    let seen = Mutex::new(Vec::new());
+    let refreshed = Mutex::new(Vec::new());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for node in 0..NODES as usize {
+            let (site, seen, done) = (&site, &seen, &done);
+            scope.spawn(move || {
+                let path = view(site, node, "state/version");
+                while !done.load(Ordering::SeqCst) {
+                    let began = Instant::now();
+                    match fs::read_to_string(&path) {
+                        Ok(text) => {
+                            let version = text.parse().unwrap();
+                            seen.lock().unwrap().push(Seen { node, began, ended: Instant::now(), version });
+                        }
+                        // It was opened before it was replaced.
+                        Err(error) if error.raw_os_error() == Some(ESTALE) => {}
+                        Err(error) => panic!("node {node}: {error}"),
+                    }
+                }
+            });
+        }
+        for version in 1..=VERSIONS {
+            write(&site.source("state/next"), version.to_string().as_bytes());
+            fs::rename(site.source("state/next"), site.source("state/version")).unwrap();
+            refresh(&site, "state");
+            refreshed.lock().unwrap().push((Instant::now(), version));
+            // Every node has a chance to be wrong.
+            let before = seen.lock().unwrap().len();
+            while seen.lock().unwrap().len() < before + 3 * NODES as usize {
+                thread::yield_now();
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    let refreshes = refreshed.into_inner().unwrap().into_iter();
+    let mut seen = seen.into_inner().unwrap();
+    seen.extend(refreshes.map(|(at, version)| Seen { node: usize::MAX, began: at, ended: at, version }));
+    assert_never_goes_back(seen);
+}
+
+/// Whoever began after another had ended saw what that one saw, or something newer.
+fn assert_never_goes_back(mut by_end: Vec<Seen>) {
+    by_end.sort_by_key(|seen| seen.ended);
+    let mut by_beginning = by_end.clone();
+    by_beginning.sort_by_key(|seen| seen.began);
+    let (mut ended, mut newest) = (0, by_end[0]);
+    for now in by_beginning {
+        while by_end[ended].ended < now.began {
+            if by_end[ended].version > newest.version {
+                newest = by_end[ended];
+            }
+            ended += 1;
+        }
+        let was_seen = newest.ended < now.began;
+        assert!(
+            !was_seen || now.version >= newest.version,
+            "node {} saw {} after node {} had seen {}",
+            now.node,
+            now.version,
+            newest.node,
+            newest.version
+        );
+    }
+    assert_eq!(newest.version, VERSIONS);
+}
+
+#[test]
+fn what_cannot_be_refreshed_is_told() {
+    require!(Fuse);
+    let site = Site::new(1, |_| {});
+    let nothing = site.job().command("refresh", &[]);
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+    // A path that nobody knows is no error: nothing is known of it afterwards either.
+    let _ = site.job().command("refresh", &["/no/such/path".as_ref()]).good();
+    let error = fs::metadata(view(&site, 0, "no/such")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(ENOENT));
+}
+
+/// A stopped node misses a refresh: it is named, those below it are not held up, and it makes up for it when it goes on.
+#[test]
+fn a_node_that_missed_a_refresh_makes_up_for_it() {
+    require!(Fuse);
+    let site = Site::new(NODES, |source| write(&source.join("inputs/a"), b"before"));
+    for node in 0..NODES as usize {
+        assert_eq!(fs::read(view(&site, node, "inputs/a")).unwrap(), b"before");
+        assert!(!view(&site, node, "inputs/b").exists());
+    }
+    write(&site.source("inputs/a"), b"after");
+    write(&site.source("inputs/b"), b"new");
+    // Rank 1 stands above 3 and 4.
+    let stopped = site.job().stop_node(1);
+    let told = site.job().command("refresh", &[site.source("inputs").as_os_str()]);
+    assert_eq!(told.status.code(), Some(3), "{told:?}");
+    assert!(told.text().contains("not reached: node 1;"), "{told:?}");
+    for node in (0..NODES as usize).filter(|node| *node != 1) {
+        assert_eq!(fs::read(view(&site, node, "inputs/a")).unwrap(), b"after");
+        assert_eq!(fs::read(view(&site, node, "inputs/b")).unwrap(), b"new");
+    }
+    drop(stopped);
+    let made_up = || {
+        let read = |path| fs::read(view(&site, 1, path)).ok();
+        read("inputs/a").as_deref() == Some(b"after") && read("inputs/b").as_deref() == Some(b"new")
+    };
+    wait_until("node 1 to hear of the refresh", Duration::from_secs(30), made_up);
+}
+
+/// With `--revalidate` nothing has to be said: what changed is seen by all within the interval.
+#[test]
+fn with_revalidate_changes_are_seen_by_themselves() {
+    require!(Fuse);
+    let site = Site::with_options(NODES, &["--revalidate", "1s"], |source| {
+        write(&source.join("inputs/a"), b"before");
+        write(&source.join("inputs/gone"), b"to be removed");
+        write(&source.join("inputs/same"), b"untouched");
+    });
+    let all = 0..NODES as usize;
+    let held: Vec<fs::File> =
+        all.clone().map(|node| fs::File::open(view(&site, node, "inputs/same")).unwrap()).collect();
+    for node in all.clone() {
+        assert_eq!(fs::read(view(&site, node, "inputs/a")).unwrap(), b"before");
+        assert!(view(&site, node, "inputs/gone").exists() && !view(&site, node, "inputs/new").exists());
+    }
+    write(&site.source("inputs/a"), b"after, and longer");
+    write(&site.source("inputs/new"), b"was absent");
+    fs::remove_file(site.source("inputs/gone")).unwrap();
+    let has_changed = |node: usize| {
+        let read = |path| fs::read(view(&site, node, path)).ok();
+        read("inputs/a").as_deref() == Some(b"after, and longer")
+            && read("inputs/new").as_deref() == Some(b"was absent")
+            && !view(&site, node, "inputs/gone").exists()
+    };
+    wait_until("all nodes to see what changed", Duration::from_secs(20), || all.clone().all(has_changed));
+    for file in &held {
+        let mut bytes = [0; 9];
+        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"untouched");
+    }
+    compare::trees(&site.source("inputs"), &view(&site, NODES as usize - 1, "inputs"));
+}
