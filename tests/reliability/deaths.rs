@@ -53,6 +53,23 @@ fn a_leaf_dies_and_requests_were_kept() {
     nobody_notices(3, "false");
 }
 
+/// The node that reads the backing file system, and one between it and the leaf that is read at.
+#[test]
+fn a_parent_dies() {
+    require!(Fuse, Root);
+    let (job, files) = job(7, 1200, &["--fanout", "2"]);
+    for parent in [0, 2] {
+        let restarts = count(&job, parent, "restarts");
+        let leaf = 5 + parent / 2;
+        let longest = files.read_all(&job, leaf, 6, |_| {
+            job.kill_daemon(parent);
+        });
+        assert!(longest <= STALL_MAX, "a reader at {leaf} waited {longest:?} for {parent}");
+        assert_eq!(count(&job, parent, "restarts"), restarts + 6);
+    }
+    job.down();
+}
+
 /// Mounted by fusermount3, in the name of a user who may not mount: the keeper's mount as well as the next daemon's.
 #[test]
 fn an_ordinary_users_daemon_dies() {

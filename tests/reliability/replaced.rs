@@ -44,6 +44,15 @@ fn every_node_of_a_job_is_replaced() {
 }
 
 #[test]
+fn readers_do_not_notice_that_all_nodes_are_replaced() {
+    require!(Fuse, Root);
+    let (job, files) = job(7, 1200, &["--fanout", "2"]);
+    files.read_all(&job, 6, 4, |_| drop(job.command("up", &["--replace".as_ref()]).good()));
+    assert!((0..7).all(|rank| (count(&job, rank, "replaced"), count(&job, rank, "restarts")) == (4, 0)));
+    job.down();
+}
+
+#[test]
 fn a_program_that_cannot_go_on_leaves_the_old_daemon_in_place() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
