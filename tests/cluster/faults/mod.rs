@@ -2,5 +2,6 @@
 
 mod contents;
 pub mod kinds;
+pub mod outcome;
 mod readers;
 pub mod trial;

@@ -5,7 +5,6 @@
 //! pass whatever its node keeps, so that its reads are cold all the time. It pauses between files: the machine has to
 //! have processor time left, or a stall would say more about the machine than about the fault.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -264,7 +263,8 @@ impl Walk {
         let mut names = self.timed("list", &path, list)?;
         names.sort();
         let expected = contents::directories(self.place.files).find(|(_, indexes)| indexes[0] == first);
-        let expected: Vec<std::ffi::OsString> = expected.into_iter().flat_map(|(_, indexes)| indexes).map(|index| contents::name(index).into()).collect();
+        let expected: Vec<std::ffi::OsString> =
+            expected.into_iter().flat_map(|(_, indexes)| indexes).map(|index| contents::name(index).into()).collect();
         if names != expected {
             self.wrong(format!("{}: {} names, not {}", path.display(), names.len(), expected.len()));
         }
@@ -277,11 +277,4 @@ impl Walk {
         python.args(["-I", "-c", CLEAR]).arg(&self.place.view).stderr(std::process::Stdio::null());
         let _ = python.status();
     }
-}
-
-/// How often each error came.
-pub fn by_number(errors: &[(Instant, i32, String)]) -> BTreeMap<i32, usize> {
-    let mut counts = BTreeMap::new();
-    errors.iter().for_each(|(_, number, _)| *counts.entry(*number).or_default() += 1);
-    counts
 }

@@ -1,12 +1,12 @@
 //! A trial: one fault on a fresh job, with a reader on every node before, during and after it.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
 
 use super::kinds::{Fault, NODES};
-use super::readers::{Found, Place, Readers, by_number};
+use super::outcome::{Course, Mark, Outcome};
+use super::readers::{Place, Readers};
 use crate::testbed::{Cluster, Testbed};
 
 /// How large a trial is.
@@ -33,38 +33,6 @@ const PHASE: Duration = Duration::from_secs(60);
 /// A reader that waits so long for one operation has felt the fault of the server.
 const FELT: Duration = Duration::from_millis(500);
 
-/// What was seen of a fault.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    pub fault: Fault,
-    pub lasted: Duration,
-    /// The longest operation without a fault.
-    pub stall_before: Duration,
-    /// The longest operation of other nodes than the victim that ended after the fault had begun, and what it was.
-    pub stall: Duration,
-    pub stalled: String,
-    /// The same on the victim; nothing where its view is gone.
-    pub victim_stall: Option<Duration>,
-    /// Errors by number, on other nodes and on the victim.
-    pub errors: BTreeMap<i32, usize>,
-    pub victim_errors: BTreeMap<i32, usize>,
-    pub first_errors: Vec<String>,
-    /// Errors when all was mended and had time to settle.
-    pub late_errors: usize,
-    pub wrong: Vec<String>,
-    /// Files that were read and checked, on all nodes, before and since the fault.
-    pub files: [u64; 2],
-    /// Requests at the server meanwhile; unknown when its counters were lost with it.
-    pub requests: [Option<u64>; 2],
-}
-
-impl Outcome {
-    /// Requests at the server for each file read, before and since the fault.
-    pub fn requests_per_file(&self) -> [Option<f64>; 2] {
-        [0, 1].map(|phase| Some(self.requests[phase]? as f64 / self.files[phase].max(1) as f64))
-    }
-}
-
 /// A test bed with the tree.
 pub fn testbed(scale: Scale) -> Testbed {
     Testbed::up(NODES, "tree", |source| super::contents::build(source, scale.files))
@@ -72,24 +40,27 @@ pub fn testbed(scale: Scale) -> Testbed {
 
 /// Starts a job, lets everybody read, breaks something, mends it, takes the job down. The test bed comes back as it was.
 pub fn run(testbed: Testbed, fault: Fault, scale: Scale) -> (Testbed, Outcome) {
+    // Nothing of the files is in any node's caches.
+    let _ = testbed.script(&["remount"]);
     let cluster = Cluster::up(testbed, &["--budget", BUDGET]);
     let readers = Readers::start(places(&cluster, scale.files));
     let trial = Trial { cluster, readers, fault, scale };
-    let mut phases = vec![trial.now()];
+    let has_view = |node| !fault.ends_view() || fault.victim() != Some(node);
+    let start = trial.mark();
     trial.read_on(|_| true, scale.before);
-    phases.push(trial.now());
+    let begun = trial.mark();
     fault.begin(&trial.cluster);
     trial.go_through();
     fault.end(&trial.cluster);
-    let has_view = |node| !fault.ends_view() || fault.victim() != Some(node);
-    // Whatever was asked while it was broken is answered or has failed.
+    let ended = Instant::now();
+    // Whatever was asked while it was broken is answered now, or has failed.
     trial.read_on(has_view, Duration::ZERO);
-    phases.push(trial.now());
+    let mended = Instant::now();
     trial.read_on(has_view, Duration::ZERO);
-    phases.push(trial.now());
+    let end = trial.mark();
     let Trial { cluster, readers, .. } = trial;
     let found = readers.finish();
-    (cluster.down(), Outcome::new(fault, &found, &phases))
+    (cluster.down(), Outcome::new(fault, &found, &Course { start, begun, ended, mended, end }))
 }
 
 /// A job under a fault.
@@ -100,18 +71,8 @@ struct Trial {
     scale: Scale,
 }
 
-/// How far things are at some time.
-#[derive(Clone, Copy)]
-struct Mark {
-    time: Instant,
-    /// Files that were read on all nodes.
-    files: u64,
-    /// Requests at the server since it started.
-    requests: u64,
-}
-
 impl Trial {
-    fn now(&self) -> Mark {
+    fn mark(&self) -> Mark {
         let files = (0..NODES).map(|node| self.readers.of(node).files()).sum();
         let requests = self.cluster.testbed().requests().values().sum();
         Mark { time: Instant::now(), files, requests }
@@ -161,57 +122,4 @@ fn places(cluster: &Cluster, files: usize) -> Vec<Place> {
     (0..NODES)
         .map(|node| Place { namespace: namespace(node), view: "/tmp/view".into(), tree: tree.clone(), files })
         .collect()
-}
-
-impl Outcome {
-    fn new(fault: Fault, found: &[Found], phases: &[Mark]) -> Self {
-        let [start, begun, mended, end] = phases else { unreachable!("a trial has three phases") };
-        let is_victim = |node: usize| fault.victim() == Some(node);
-        let others = || found.iter().enumerate().filter(|(node, _)| !is_victim(*node));
-        let longest = |found: &Found| {
-            found.slow.iter().filter(|slow| slow.began + slow.took >= begun.time).max_by_key(|slow| slow.took).cloned()
-        };
-        let stalled =
-            others().filter_map(|(node, found)| Some((node, longest(found)?))).max_by_key(|(_, slow)| slow.took);
-        let errors = |node: usize| by_number(&found[node].errors);
-        let mut outcome = Self {
-            fault,
-            lasted: mended.time - begun.time,
-            stall_before: found
-                .iter()
-                .flat_map(|found| &found.slow)
-                .filter(|slow| slow.began + slow.took < begun.time)
-                .map(|slow| slow.took)
-                .max()
-                .unwrap_or_default(),
-            stall: stalled.as_ref().map_or(Duration::ZERO, |(_, slow)| slow.took),
-            stalled: stalled.map_or_else(String::new, |(node, slow)| format!("node {node}: {}", slow.what)),
-            victim_stall: fault
-                .victim()
-                .filter(|_| !fault.ends_view())
-                .map(|node| longest(&found[node]).map_or(Duration::ZERO, |slow| slow.took)),
-            errors: BTreeMap::new(),
-            victim_errors: fault.victim().map(errors).unwrap_or_default(),
-            first_errors: Vec::new(),
-            late_errors: 0,
-            wrong: found.iter().flat_map(|found| found.wrong.clone()).collect(),
-            files: [begun.files - start.files, end.files - begun.files],
-            requests: [begun.requests.checked_sub(start.requests), end.requests.checked_sub(begun.requests)],
-        };
-        for (node, found) in others() {
-            outcome.first_errors.extend(
-                found.errors.iter().take(2).map(|(_, number, what)| format!("node {node}: {what}: error {number}")),
-            );
-            by_number(&found.errors)
-                .into_iter()
-                .for_each(|(number, count)| *outcome.errors.entry(number).or_default() += count);
-        }
-        let has_view = |node: usize| !(fault.ends_view() && is_victim(node));
-        let late = found.iter().enumerate().filter(|(node, _)| has_view(*node)).flat_map(|(_, found)| &found.errors);
-        outcome.late_errors = late.filter(|(began, ..)| *began >= mended.time).count();
-        if fault == Fault::ServerKilled {
-            outcome.requests = [outcome.requests[0], None];
-        }
-        outcome
-    }
 }

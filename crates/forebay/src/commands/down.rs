@@ -59,11 +59,14 @@ impl Outcome {
     fn end_everywhere(&mut self, directory: &JobDirectory) {
         // Read first: daemons remove their records when they leave.
         let record = JobRecord::read(directory).ok().flatten();
-        let mut here: Vec<Process> = NodeRecord::read_all(directory).into_iter().map(|node| node.process).collect();
+        let here = NodeRecord::read_all(directory);
+        self.ask_daemons(directory);
+        // Those that did not say that they end are ended by the clean-up, without waiting for them.
+        let ending = here.iter().filter(|node| self.ended.contains(&node.rank));
+        let mut here: Vec<Process> = ending.map(|node| node.process).collect();
         if let Some(Launcher::Slurm { srun: Some(srun), .. }) = record.as_ref().map(|record| &record.launcher) {
             here.push(*srun);
         }
-        self.ask_daemons(directory);
         let late = wait_for_end(&here, Instant::now() + LEAVE_TIMEOUT);
         if !late.is_empty() {
             self.notes.push(format!("{} daemons did not leave by themselves", late.len()));
@@ -80,7 +83,7 @@ impl Outcome {
             if self.ended.contains(&rank) {
                 continue;
             }
-            match control::ask(&directory.socket(rank), &json!({"command": "down"}), timeout) {
+            match control::ask_if_there(&directory.socket(rank), &json!({"command": "down"}), timeout) {
                 Ok(answer) => {
                     has_answered = true;
                     self.ended.extend(ranks(&answer["ended"]));
