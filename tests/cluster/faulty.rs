@@ -2,11 +2,16 @@
 //!
 //! How long exactly a fault is felt is measured by `make bench-faults`; here the machine may be busy with other tests.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::faults::kinds::{Fault, INNER, LEAF, ROOT};
+use forebay_tests::tree;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::faults::kinds::{self, Fault, INNER, LEAF, NODES, ROOT, signal};
 use crate::faults::outcome::Outcome;
 use crate::faults::trial::{self, Scale};
+use crate::testbed::{Cluster, Testbed};
 
 const SHORT: Scale = Scale {
     files: 1500,
@@ -19,8 +24,8 @@ const SHORT: Scale = Scale {
 /// Longer than any stall that a fault may cause, on a machine that is busy otherwise.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// What GlusterFS says when its server is gone: ENOTCONN, and EIO for what it cannot tell.
-const OF_BACKING: [i32; 2] = [107, 5];
+/// How long taking a job down may take, on such a machine.
+const DOWN_MAX: Duration = Duration::from_secs(20);
 
 fn check(outcome: &Outcome) {
     let shown = format!("{outcome:#?}");
@@ -29,7 +34,7 @@ fn check(outcome: &Outcome) {
     assert_eq!(outcome.wrong, [] as [String; 0], "{shown}");
     assert_eq!(outcome.late_errors, [] as [String; 0], "{shown}");
     assert!(outcome.files.iter().all(|files| *files > 0), "{shown}");
-    let is_of_backing = |number: &i32| OF_BACKING.contains(number);
+    let is_of_backing = |number: &i32| kinds::OF_BACKING.contains(number);
     assert!(others.errors.is_empty() || fault.hits_backing() && others.errors.keys().all(is_of_backing), "{shown}");
     assert!(fault.hits_backing() || others.stall < STALL_MAX, "{shown}");
     if let Some(victim) = &outcome.victim {
@@ -51,7 +56,9 @@ fn go_through(faults: &[Fault]) {
 #[test]
 fn a_killed_daemon_is_bypassed() {
     require_testbed!();
-    go_through(&[Fault::Killed(LEAF), Fault::Killed(INNER), Fault::Killed(ROOT)]);
+    let again = kinds::HAS_KEEPER.then_some(Fault::Restarted(INNER));
+    let faults: Vec<Fault> = [LEAF, INNER, ROOT].map(Fault::Killed).into_iter().chain(again).collect();
+    go_through(&faults);
 }
 
 #[test]
@@ -70,4 +77,22 @@ fn a_network_that_is_cut_is_survived_and_heals() {
 fn a_server_in_trouble_fails_or_delays_reads_and_nothing_else() {
     require_testbed!();
     go_through(&[Fault::ServerHung, Fault::ServerKilled]);
+}
+
+/// The front end, which is no node of the job, asks by the remote shell; the first host's daemon is stopped, the second
+/// one's dead.
+#[test]
+fn a_job_whose_first_daemons_are_lost_tells_its_state_and_goes_down() {
+    require_testbed!();
+    let cluster = Cluster::up(Testbed::up(NODES, "tree", |source| tree::write(&source.join("file"), b"contents")), &[]);
+    signal(&cluster, ROOT, Signal::STOP);
+    signal(&cluster, INNER, Signal::KILL);
+    let asked = cluster.forebay("status", &["--json".as_ref()]);
+    assert_eq!(asked.status.code(), Some(3), "{}", asked.stderr);
+    let status: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let lost: Vec<bool> = status["nodes"].as_array().unwrap().iter().map(|node| node["state"] != "ready").collect();
+    assert_eq!(lost, [true, true, false, false, false, false, false], "{status:#}");
+    let began = Instant::now();
+    let _ = cluster.down();
+    assert!(began.elapsed() < DOWN_MAX, "{:?}", began.elapsed());
 }

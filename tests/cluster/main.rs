@@ -15,11 +15,13 @@ macro_rules! require_testbed {
             Command("glusterfs"),
             Command("ip"),
             Command("tc"),
-            Command("nsenter")
+            Command("nsenter"),
+            Command("python3")
         )
     };
 }
 
+#[allow(dead_code, reason = "the measurement of the same directory uses the rest")]
 mod faults;
 mod faulty;
 mod testbed;

@@ -16,6 +16,9 @@ pub const ROOT: usize = 0;
 pub const INNER: usize = 1;
 pub const LEAF: usize = 6;
 
+/// What GlusterFS says when its server is gone: ENOTCONN, and EIO for what it cannot tell.
+pub const OF_BACKING: [i32; 2] = [107, 5];
+
 /// Something that breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(6);
 /// The pause after an error: a view that is gone fails at once, and would keep a processor busy.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// One of so many files is looked for by a name that is absent, and one of so many directories is listed.
+/// After one of so many files a name is looked for that is absent.
 const ONE_ABSENT_IN: u64 = 8;
 
 /// How long readers may take to end: longer than any request.
@@ -242,7 +242,7 @@ impl Walk {
             self.wrong(format!("{}: ends after {offset} bytes", path.display()));
         }
         fadvise(&file, 0, None, Advice::DontNeed)?;
-        if self.reader.files.fetch_add(1, Ordering::Relaxed) % ONE_ABSENT_IN == 0 {
+        if self.reader.files.fetch_add(1, Ordering::Relaxed).is_multiple_of(ONE_ABSENT_IN) {
             self.absent(&path.with_extension("absent"))?;
         }
         Ok(())
@@ -250,9 +250,8 @@ impl Walk {
 
     /// A name that is not there is absent, and nothing else: neither there nor an error.
     fn absent(&self, path: &Path) -> io::Result<()> {
-        match self.timed("look for", path, || path.try_exists())? {
-            true => self.wrong(format!("{}: is there", path.display())),
-            false => {}
+        if self.timed("look for", path, || path.try_exists())? {
+            self.wrong(format!("{}: is there", path.display()));
         }
         Ok(())
     }

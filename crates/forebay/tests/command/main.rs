@@ -10,4 +10,5 @@ mod leftovers;
 mod local_job;
 mod place;
 mod settings;
+mod silent_nodes;
 mod usage;
