@@ -85,8 +85,8 @@ fn a_server_in_trouble_fails_or_delays_reads_and_nothing_else() {
 fn a_job_whose_first_daemons_are_lost_tells_its_state_and_goes_down() {
     require_testbed!();
     let cluster = Cluster::up(Testbed::up(NODES, "tree", |source| tree::write(&source.join("file"), b"contents")), &[]);
-    signal(&cluster, ROOT, Signal::STOP);
-    signal(&cluster, INNER, Signal::KILL);
+    signal(cluster.pid(ROOT), Signal::STOP);
+    signal(cluster.pid(INNER), Signal::KILL);
     let asked = cluster.forebay("status", &["--json".as_ref()]);
     assert_eq!(asked.status.code(), Some(3), "{}", asked.stderr);
     let status: Value = serde_json::from_slice(&asked.stdout).unwrap();

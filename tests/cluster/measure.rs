@@ -135,7 +135,9 @@ fn markdown(results: &Results) -> String {
             let (name, rest) = pointer.split_at(pointer.find('/').unwrap_or(pointer.len()));
             measured.figures.get(name).and_then(|value| value.pointer(rest)).unwrap_or(&Value::Null)
         };
-        let seconds = |pointer: &str| figure(pointer).as_f64().map(|value| format!("{value:.2} s"));
+        // Operations below a tenth of a second are not told apart.
+        let shown = |value: f64| if value == 0.0 { "below 0.1 s".to_owned() } else { format!("{value:.2} s") };
+        let seconds = |pointer: &str| figure(pointer).as_f64().map(shown);
         let victim = match (figure("has_victim") == true, seconds("victim/stall_s")) {
             (false, _) => "-".to_owned(),
             (true, None) => "its view is gone".to_owned(),

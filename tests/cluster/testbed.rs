@@ -172,6 +172,13 @@ impl Cluster {
         self.pids[node]
     }
 
+    /// The daemon of a node, as it is now; nothing while it is not there.
+    pub fn pid_now(&self, node: usize) -> Option<u32> {
+        let asked = self.forebay("status", &["--json".as_ref()]);
+        let status: Value = serde_json::from_slice(&asked.stdout).ok()?;
+        status["nodes"][node]["pid"].as_u64()?.try_into().ok()
+    }
+
     /// `forebay NAME` for this job, from outside the nodes: a front end that reaches them by the remote shell alone.
     pub fn forebay(&self, name: &str, arguments: &[&OsStr]) -> Finished {
         let mut command = Command::new(self.testbed().command());

@@ -119,8 +119,8 @@ impl Fault {
     pub fn begin(self, cluster: &Cluster) {
         let testbed = cluster.testbed();
         match self {
-            Self::Killed(node) | Self::Restarted(node) => signal(cluster, node, Signal::KILL),
-            Self::Stopped(node) => signal(cluster, node, Signal::STOP),
+            Self::Killed(node) | Self::Restarted(node) => signal(cluster.pid(node), Signal::KILL),
+            Self::Stopped(node) => signal(cluster.pid(node), Signal::STOP),
             Self::Cut(node) => drop(testbed.script(&["fault", "link-down", &format!("n{node}")])),
             Self::Parted => drop(testbed.script(&["fault", "part", "n0,n1,n2", "n3,n4,n5,n6"])),
             Self::ServerHung => drop(testbed.script(&["fault", "pause"])),
@@ -133,7 +133,7 @@ impl Fault {
         let testbed = cluster.testbed();
         match self {
             Self::Killed(_) | Self::Restarted(_) => {}
-            Self::Stopped(node) => signal(cluster, node, Signal::CONT),
+            Self::Stopped(node) => signal(cluster.pid(node), Signal::CONT),
             Self::Cut(node) => drop(testbed.script(&["fault", "link-up", &format!("n{node}")])),
             Self::Parted => drop(testbed.script(&["fault", "join"])),
             Self::ServerHung => drop(testbed.script(&["fault", "resume"])),
@@ -142,8 +142,7 @@ impl Fault {
     }
 }
 
-/// Sends a signal to the daemon of a node.
-pub fn signal(cluster: &Cluster, node: usize, signal: Signal) {
-    let pid = Pid::from_raw(cluster.pid(node).try_into().unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
+/// Sends a signal to a daemon.
+pub fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), signal).unwrap();
 }

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
+use rustix::process::Signal;
 
-use super::kinds::{Fault, NODES};
+use super::kinds::{Fault, NODES, signal};
 use super::outcome::{Course, Mark, Outcome};
 use super::readers::{Place, Readers};
 use crate::testbed::{Cluster, Testbed};
@@ -93,11 +94,7 @@ impl Trial {
     fn go_through(&self) {
         let lasts = self.fault.lasts().min(self.scale.lasts_max);
         if let Fault::Restarted(node) = self.fault {
-            for _ in 1..self.scale.restarts {
-                self.wait_for_daemon(node);
-                self.fault.begin(&self.cluster);
-            }
-            self.wait_for_daemon(node);
+            self.kill_again(node);
         }
         if !self.fault.hits_backing() {
             return self.read_on(|node| self.fault.victim() != Some(node), lasts);
@@ -109,10 +106,21 @@ impl Trial {
         });
     }
 
-    /// Waits until a daemon that was killed serves again: its node's reader has read a file.
-    fn wait_for_daemon(&self, node: usize) {
-        let before = self.readers.of(node).files();
-        wait_until("a killed daemon is back", PHASE, || self.readers.of(node).files() > before);
+    /// Kills a daemon each time it has been started anew and its node's reader has read a file.
+    fn kill_again(&self, node: usize) {
+        let mut killed = self.cluster.pid(node);
+        for left in (0..self.scale.restarts).rev() {
+            let before = self.readers.of(node).files();
+            let mut current = None;
+            wait_until("a killed daemon is back", PHASE, || {
+                current = self.cluster.pid_now(node).filter(|pid| *pid != killed);
+                current.is_some() && self.readers.of(node).files() > before
+            });
+            if let Some(pid) = current.filter(|_| left > 0) {
+                signal(pid, Signal::KILL);
+                killed = pid;
+            }
+        }
     }
 }
 
