@@ -198,3 +198,22 @@ fn a_silent_parent_is_noticed_although_others_answer() {
         .any(|effect| matches!(effect, Effect::Ping { peer: NodeRank(1), .. }));
     assert!(pinged, "nothing was heard of the parent for half a second");
 }
+
+/// When the network is cut, all that a node would ask one after the other are asked together whether they are there.
+#[test]
+fn two_silent_nodes_make_a_node_look_up_its_line() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    let mut leaf = node_of(5, 7, false);
+    let pinged = |node: &mut Node, ms| -> Vec<u32> {
+        node.handle_timeout(at(ms));
+        let ping = |effect| match effect {
+            Effect::Ping { peer, .. } => Some(peer.0),
+            _ => None,
+        };
+        std::iter::from_fn(|| node.poll_effect()).filter_map(ping).collect()
+    };
+    assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    assert_eq!(pinged(&mut leaf, 300), [] as [u32; 0], "the root is asked too");
+    assert_eq!(pinged(&mut leaf, 600), [2], "the parent");
+    assert_eq!(pinged(&mut leaf, 900), [0, 1, 3, 4], "the root, and who may be root in its place");
+}

@@ -256,6 +256,11 @@ impl<B: Clone> ReadPath<B> {
         self.ways.checked = now;
         self.ways.own_reads.earn_until(now, limits::OWN_READS_PER_SECOND);
         let silent = self.ways.silent();
+        // One is merely slow; a second while the first does not say that it is there may mean that the network is cut.
+        let is_news = silent.iter().any(|peer| !self.ways.pinged.contains(peer));
+        if is_news && self.ways.pinged.iter().any(|peer| !self.ways.suspects.contains(*peer)) {
+            self.look_up_the_line();
+        }
         for peer in silent.into_iter().chain(self.ways.suspects.due(now)) {
             self.ping(peer);
         }
