@@ -9,12 +9,12 @@ SEEDS ?= 10000
 target := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench-read soak fuzz lint install clean
+.PHONY: help build test demo bench-read bench-faults soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
-		printf '  make %-11s %s\n' "$$name" "$$text"; done
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 build: ## the command, optimised, at target/release/forebay
 	$(CARGO) build --release --package forebay
@@ -31,6 +31,11 @@ bench-read: ## the read path's figures, to target/bench/ (needs root and half an
 	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, zstd, glusterfs-server,'
 	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does.'
 	@benches/bench-read.sh
+
+bench-faults: ## every fault under load, with a reader on every node, to target/bench/ (needs root and ten minutes)
+	@echo 'Packages: installs python3, fuse3, glusterfs-server, glusterfs-client and iproute2 by apt-get where they are'
+	@echo 'missing; says so before it does.'
+	@benches/bench-faults.sh
 
 soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failing one prints how to look at it
 	@$(CARGO) run --release --quiet --package forebay-sim -- --seeds 0..$(SEEDS)

@@ -6,6 +6,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+macro_rules! require_testbed {
+    () => {
+        forebay_tests::require!(
+            Root,
+            Fuse,
+            Command("glusterfsd"),
+            Command("glusterfs"),
+            Command("ip"),
+            Command("tc"),
+            Command("nsenter"),
+            Command("python3")
+        )
+    };
+}
+
+#[allow(dead_code, reason = "the measurement of the same directory uses the rest")]
+mod faults;
+mod faulty;
 mod testbed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +31,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forebay_tests::{Finished, compare, require, tree};
+use forebay_tests::{Finished, compare, tree};
 use testbed::{Cluster, Testbed};
 
 const NODES: usize = 4;
@@ -32,27 +50,13 @@ const ERRORS: &str = r#"cd "$1" && find . -type f | sort | while IFS= read -r f;
     dd if="$f" of=/dev/null bs=1M iflag=direct status=none 2>&1; done; true"#;
 
 fn look(cluster: &Cluster, node: usize, path: &Path) -> Finished {
-    cluster.testbed.on(node, &["sh".as_ref(), "-c".as_ref(), LOOK.as_ref(), "sh".as_ref(), path.as_ref()])
+    cluster.testbed().on(node, &["sh".as_ref(), "-c".as_ref(), LOOK.as_ref(), "sh".as_ref(), path.as_ref()])
 }
 
 /// What makes the version of each file below `path`, for a message.
 fn attributes(cluster: &Cluster, node: usize, path: &Path) -> String {
     let find = ["find".as_ref(), path.as_os_str(), "-type".as_ref(), "f".as_ref(), "-printf".as_ref()];
-    cluster.testbed.on(node, &[&find[..], &["%p %i %s %T@ %C@\\n".as_ref()]].concat()).text()
-}
-
-macro_rules! require_testbed {
-    () => {
-        require!(
-            Root,
-            Fuse,
-            Command("glusterfsd"),
-            Command("glusterfs"),
-            Command("ip"),
-            Command("tc"),
-            Command("nsenter")
-        )
-    };
+    cluster.testbed().on(node, &[&find[..], &["%p %i %s %T@ %C@\\n".as_ref()]].concat()).text()
 }
 
 #[test]
@@ -67,8 +71,8 @@ fn every_node_sees_the_source_and_the_server_is_asked_once() {
     let cluster = Cluster::up(testbed, &[]);
     // One client, directly: the node that is no root has its own mount, with nothing in its caches.
     let direct = look(&cluster, NODES - 1, &source).good();
-    let one_client = since(&cluster.testbed.requests(), &direct_before);
-    let before = cluster.testbed.requests();
+    let one_client = since(&cluster.testbed().requests(), &direct_before);
+    let before = cluster.testbed().requests();
     let view = cluster.view(&source);
     let seen: Vec<Finished> = std::thread::scope(|scope| {
         let looks: Vec<_> = (0..NODES)
@@ -86,11 +90,11 @@ fn every_node_sees_the_source_and_the_server_is_asked_once() {
         assert!(seen.status.success(), "node {node}: {}\n{}", seen.stderr, stats());
         compare::same(&direct.stdout, &seen.stdout, Path::new(&format!("what node {node} sees")));
     }
-    let through = since(&cluster.testbed.requests(), &before);
+    let through = since(&cluster.testbed().requests(), &before);
     let contents = Contents::of(&cluster, &source);
     check_requests(&through, &one_client, contents.files);
     check_totals(&cluster, &contents);
-    cluster.down();
+    let _ = cluster.down();
 }
 
 /// How much there is to be read.
@@ -105,7 +109,7 @@ impl Contents {
         let find = |rest: &[&str]| {
             let start = [OsStr::new("find"), path.as_ref()].into_iter();
             let command: Vec<&OsStr> = start.chain(rest.iter().map(OsStr::new)).collect();
-            cluster.testbed.on(0, &command).good().text()
+            cluster.testbed().on(0, &command).good().text()
         };
         let count = |kind| find(&["-type", kind, "-printf", "x"]).len() as u64;
         let sizes = find(&["-type", "f", "-printf", "%i %s\n"]);
@@ -170,7 +174,7 @@ fn small_files(source: &Path) {
 /// Of each file whether it could be read, and what was in it or why not.
 fn read_all(cluster: &Cluster, node: usize, path: &Path) -> BTreeMap<String, Result<String, String>> {
     let arguments = ["sh".as_ref(), "-c".as_ref(), READ_ALL.as_ref(), "sh".as_ref(), path.as_os_str()];
-    let printed = cluster.testbed.on(node, &arguments).good().text();
+    let printed = cluster.testbed().on(node, &arguments).good().text();
     let line = |line: &str| {
         let (name, rest) = line.split_once(' ').unwrap();
         let read = rest.strip_prefix("ok ").map(str::to_owned).ok_or_else(|| rest.to_owned());
@@ -183,12 +187,12 @@ fn read_all(cluster: &Cluster, node: usize, path: &Path) -> BTreeMap<String, Res
 fn errors_of_the_server_are_passed_on_and_not_kept() {
     require_testbed!();
     let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &[]);
-    let source = cluster.testbed.source();
+    let source = cluster.testbed().source();
     let (view, leaf) = (cluster.view(&source), NODES - 1);
     let truth = read_all(&cluster, leaf, &source);
     assert!(truth.len() == 160 && truth.values().all(Result::is_ok), "{truth:?}");
     // Some requests fail. The kernel may ask again by itself, so that a reader sees an error or the truth.
-    cluster.testbed.script(&["fault", "error", "EIO", "open,read"]);
+    cluster.testbed().script(&["fault", "error", "EIO", "open,read"]);
     for (name, read) in read_all(&cluster, leaf, &view.join("first")) {
         match read {
             Ok(_) => assert_eq!(truth.get(&name.replace("./", "./first/")), Some(&read), "{name}"),
@@ -198,12 +202,12 @@ fn errors_of_the_server_are_passed_on_and_not_kept() {
     let errors = cluster.status()["totals"]["backing"]["errors"].as_u64().unwrap();
     assert!(errors > 0, "the server failed no request");
     // All fail, and so does every reader.
-    cluster.testbed.script(&["fault", "error-mixed", "100", "read"]);
+    cluster.testbed().script(&["fault", "error-mixed", "100", "read"]);
     let second = read_all(&cluster, leaf, &view.join("second"));
     assert!(second.len() == 80 && second.values().all(Result::is_err), "{second:?}");
-    cluster.testbed.script(&["fault", "clear"]);
+    cluster.testbed().script(&["fault", "clear"]);
     assert_eq!(read_all(&cluster, leaf, &view), truth, "what failed before is asked again");
-    cluster.down();
+    let _ = cluster.down();
 }
 
 /// One request of a few fails with `EIO`. The readers go around the kernel's cache, which would ask again by itself, and
@@ -212,12 +216,12 @@ fn errors_of_the_server_are_passed_on_and_not_kept() {
 fn an_error_reaches_a_leaf_as_the_server_gives_it() {
     require_testbed!();
     let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--anticipate", "false"]);
-    let source = cluster.testbed.source();
+    let source = cluster.testbed().source();
     let (view, leaf) = (cluster.view(&source), NODES - 1);
-    cluster.testbed.script(&["fault", "error", "EIO", "open,read"]);
+    cluster.testbed().script(&["fault", "error", "EIO", "open,read"]);
     let [direct, through] = [(1, &source), (leaf, &view)].map(|(node, path)| {
         let arguments = ["sh".as_ref(), "-c".as_ref(), ERRORS.as_ref(), "sh".as_ref(), path.as_os_str()];
-        cluster.testbed.on(node, &arguments).good().text()
+        cluster.testbed().on(node, &arguments).good().text()
     });
     let kinds = |printed: &str| -> BTreeSet<String> {
         printed.lines().map(|line| line.rsplit(": ").next().unwrap().to_owned()).collect()
@@ -226,11 +230,11 @@ fn an_error_reaches_a_leaf_as_the_server_gives_it() {
     assert_eq!(kinds(&through), kinds(&direct), "{through}");
     let errors = cluster.status()["totals"]["backing"]["errors"].as_u64().unwrap();
     assert!(through.lines().count() as u64 <= errors, "no error is made up, {errors} are the server's: {through}");
-    cluster.testbed.script(&["fault", "clear"]);
+    cluster.testbed().script(&["fault", "clear"]);
     let truth = read_all(&cluster, leaf, &source);
     assert!(truth.len() == 160 && truth.values().all(Result::is_ok), "{truth:?}");
     assert_eq!(read_all(&cluster, leaf, &view), truth, "what failed before is asked again");
-    cluster.down();
+    let _ = cluster.down();
 }
 
 /// A server that hangs: a reader can be interrupted at once, gets an error when its deadline is over, and the file when
@@ -239,19 +243,19 @@ fn an_error_reaches_a_leaf_as_the_server_gives_it() {
 fn a_server_that_hangs_does_not_hang_the_readers() {
     require_testbed!();
     let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--deadline", "6s"]);
-    let source = cluster.testbed.source();
+    let source = cluster.testbed().source();
     let (view, leaf) = (cluster.view(&source).join("first"), NODES - 1);
     let on_leaf = |words: &[&OsStr]| {
         let start = Instant::now();
-        (cluster.testbed.on(leaf, words), start.elapsed())
+        (cluster.testbed().on(leaf, words), start.elapsed())
     };
     let _ = on_leaf(&["ls".as_ref(), "-l".as_ref(), view.as_ref()]).0.good();
-    cluster.testbed.script(&["fault", "pause"]);
+    cluster.testbed().script(&["fault", "pause"]);
     let (file, other) = (view.join("file-007"), view.join("file-008"));
     let interrupt = ["timeout", "--signal=INT", "0.5", "cat"].map(OsStr::new);
     let (_, interrupted) = on_leaf(&[&interrupt[..], &[other.as_ref()]].concat());
     let (read, waited) = on_leaf(&["cat".as_ref(), file.as_ref()]);
-    cluster.testbed.script(&["fault", "resume"]);
+    cluster.testbed().script(&["fault", "resume"]);
     assert!(interrupted < Duration::from_secs(3), "Ctrl-C took {interrupted:?}");
     assert!(!read.status.success(), "there was nobody to answer");
     assert!(waited < Duration::from_secs(18), "a reader waited {waited:?} with a deadline of 6 s");
@@ -259,5 +263,5 @@ fn a_server_that_hangs_does_not_hang_the_readers() {
         let (read, _) = on_leaf(&["cat".as_ref(), file.as_ref()]);
         read.status.success() && read.stdout == tree::contents(100_007)
     });
-    cluster.down();
+    let _ = cluster.down();
 }

@@ -111,6 +111,11 @@ impl Testbed {
         self.scripted(&[&fixed, command].concat())
     }
 
+    /// A file that stands for the mount namespace of a node.
+    pub fn namespace(&self, node: usize) -> PathBuf {
+        self.state().join(format!("ns/n{node}.mnt"))
+    }
+
     /// Requests at the server by kind, since it started.
     pub fn requests(&self) -> BTreeMap<String, u64> {
         let printed = self.script(&["metrics"]);
@@ -132,9 +137,10 @@ impl Drop for Testbed {
 
 /// A job on all nodes of a test bed; down when dropped.
 pub struct Cluster {
-    /// What it runs on.
-    pub testbed: Testbed,
-    down: bool,
+    /// There until the job is down.
+    testbed: Option<Testbed>,
+    /// The daemons' processes, by rank.
+    pids: Vec<u32>,
 }
 
 impl Cluster {
@@ -143,21 +149,41 @@ impl Cluster {
     pub fn up(testbed: Testbed, options: &[&str]) -> Self {
         let (hosts, shell) = (testbed.shared.join("hosts"), testbed.shared.join("shell"));
         let source = testbed.source();
-        let cluster = Self { testbed, down: false };
+        let mut cluster = Self { testbed: Some(testbed), pids: Vec::new() };
         let mut arguments: Vec<&OsStr> =
             vec!["--hostfile".as_ref(), hosts.as_ref(), "--export".as_ref(), source.as_ref()];
         arguments.extend([OsStr::new("--remote-shell"), shell.as_ref(), "--view".as_ref(), "/tmp/view".as_ref()]);
         arguments.extend(["--fanout", "2"].map(OsStr::new));
         arguments.extend(options.iter().map(OsStr::new));
         let _ = cluster.forebay("up", &arguments).good();
+        let status = cluster.status();
+        let nodes = status["nodes"].as_array().unwrap().iter();
+        cluster.pids = nodes.map(|node| node["pid"].as_u64().unwrap().try_into().unwrap()).collect();
         cluster
+    }
+
+    /// What it runs on.
+    pub fn testbed(&self) -> &Testbed {
+        self.testbed.as_ref().unwrap()
+    }
+
+    /// The daemon of a node, as it was started.
+    pub fn pid(&self, node: usize) -> u32 {
+        self.pids[node]
+    }
+
+    /// The daemon of a node, as it is now; nothing while it is not there.
+    pub fn pid_now(&self, node: usize) -> Option<u32> {
+        let asked = self.forebay("status", &["--json".as_ref()]);
+        let status: Value = serde_json::from_slice(&asked.stdout).ok()?;
+        status["nodes"][node]["pid"].as_u64()?.try_into().ok()
     }
 
     /// `forebay NAME` for this job, from outside the nodes: a front end that reaches them by the remote shell alone.
     pub fn forebay(&self, name: &str, arguments: &[&OsStr]) -> Finished {
-        let mut command = Command::new(self.testbed.command());
-        self.testbed.sandbox.surround(&mut command);
-        run(command.args([name, "--job", &self.testbed.sandbox.name]).args(arguments))
+        let mut command = Command::new(self.testbed().command());
+        self.testbed().sandbox.surround(&mut command);
+        run(command.args([name, "--job", &self.testbed().sandbox.name]).args(arguments))
     }
 
     /// Where every node shows the file at the absolute path `source`.
@@ -172,22 +198,23 @@ impl Cluster {
 
     /// Takes the job down and checks that nothing of it is left on any node.
     #[track_caller]
-    pub fn down(mut self) {
-        self.down = true;
+    pub fn down(mut self) -> Testbed {
         let _ = self.forebay("down", &[]).good();
-        for node in 0..self.testbed.nodes {
-            let look = format!("grep '^forebay:{} ' /proc/self/mounts; ls -A /tmp", self.testbed.sandbox.name);
-            let left = self.testbed.on(node, &["sh".as_ref(), "-c".as_ref(), look.as_ref()]).text();
+        let testbed = self.testbed.take().unwrap();
+        for node in 0..testbed.nodes {
+            let look = format!("grep '^forebay:{} ' /proc/self/mounts; ls -A /tmp", testbed.sandbox.name);
+            let left = testbed.on(node, &["sh".as_ref(), "-c".as_ref(), look.as_ref()]).text();
             assert_eq!(left, "", "left on node {node}");
         }
-        assert_eq!(self.testbed.sandbox.left(), Vec::<String>::new());
-        assert_eq!(running(&self.testbed.command()), [] as [u32; 0], "daemons");
+        assert_eq!(testbed.sandbox.left(), Vec::<String>::new());
+        assert_eq!(running(&testbed.command()), [] as [u32; 0], "daemons");
+        testbed
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if !self.down {
+        if self.testbed.is_some() {
             let _ = self.forebay("down", &[]);
         }
     }

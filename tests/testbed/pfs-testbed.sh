@@ -36,6 +36,8 @@ usage: pfs-testbed.sh COMMAND [options]
   rate RATE                change the server's link while running
   fault KIND [args]        break something for real:
       link-down NODE | link-up NODE     cut / restore a node's cable
+      part A,B,.. C,D,.. | join         the nodes of one group and those of the other no longer hear
+                                        each other, but all hear the server / all is as before
       kill [I] | start [I]              SIGKILL / start server I (all without I)
       pause [I] | resume [I]            SIGSTOP / SIGCONT: a hung server
       fill | unfill                     fill / free the servers' disks (needs --size)
@@ -398,6 +400,19 @@ each_server() {                                       # each_server FUNCTION [I]
   if [[ -n ${2:-} ]]; then "$f" "$2"; else for ((i = 0; i < SERVERS; i++)); do "$f" "$i"; done; fi
 }
 sig() { local p; p=$(cat "$STATE/run/server$2.pid" 2>/dev/null) || die "server $2 is not running"; kill "-$1" "$p"; }
+NOBODY=02:00:00:00:00:01   # no node has it: frames to it get lost without a word, as in a network that is cut
+part() {                                              # part NODES NODES, each group with commas
+  local a b one other
+  for a in ${1//,/ } ${2//,/ }; do check_node "$a"; done
+  for a in ${1//,/ }; do
+    for b in ${2//,/ }; do
+      for one in "$a $b" "$b $a"; do
+        other=${one#* }
+        ip -n "$(ns "${one% *}")" neigh replace "$NET.$((${other#n} + 10))" lladdr "$NOBODY" dev eth0 nud permanent
+      done
+    done
+  done
+}
 f_kill() { sig KILL "$1"; rm -f "$STATE/run/server$1.pid"; }
 f_pause() { sig STOP "$1"; }
 f_resume() { sig CONT "$1"; }
@@ -411,12 +426,14 @@ f_readonly() { # a failing disk: the kernel turns the file system read-only unde
 f_readwrite() { on pfs mount -o remount,rw "$STATE/srv/$1"; }
 cmd_fault() {
   check_up
-  local kind=${1:-}; [[ -n $kind ]] || die "fault KIND (see --help)"; shift
+  local kind=${1:-} n; [[ -n $kind ]] || die "fault KIND (see --help)"; shift
   case $kind in
     link-down|link-up)
       check_node "${1:?fault $kind NODE}"
       local port=p${1#n}; [[ $1 != pfs ]] || port=server
       ip -n "$(sw)" link set "$port" "${kind#link-}" ;;
+    part) part "${1:?fault part NODES NODES}" "${2:?fault part NODES NODES}" ;;
+    join) for n in $(nodes); do ip -n "$(ns "$n")" neigh flush dev eth0 nud permanent; done ;;
     kill|pause|resume) each_server "f_$kind" "${1:-}" ;;
     start) each_server f_start "${1:-}"; settle ;;
     fill|unfill|readonly|readwrite)

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use forebay_types::limits;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// An answer, bytes: the status of 100,000 nodes.
 const ANSWER_BYTES_MAX: u64 = 512 << 20;
@@ -17,6 +18,16 @@ const ANSWER_BYTES_MAX: u64 = 512 << 20;
 enum Answer {
     Ok(Value),
     Error(String),
+}
+
+/// Sends `question` to the daemon behind `socket`, if it says first that it is there: one that is stopped takes a question
+/// and never answers, and must not cost the time that the whole job may take.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn ask_if_there(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
+    ask(socket, &json!({"command": "ping"}), timeout.min(limits::PING_DEADLINE))?;
+    ask(socket, question, timeout)
 }
 
 /// Sends `question` to the daemon behind `socket` and waits for the answer, `timeout` at most.
@@ -67,7 +78,6 @@ impl Read for Bounded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
     use std::os::unix::net::UnixListener;
 
     fn daemon(answer: &'static [u8]) -> (tempfile::TempDir, std::path::PathBuf) {

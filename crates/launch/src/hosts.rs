@@ -40,6 +40,22 @@ impl RemoteCall {
 }
 
 impl RemoteCall {
+    /// Runs the program with `arguments` on `host`, for `timeout` at most.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not end in time; then it is ended.
+    pub fn output(&self, host: &str, arguments: &[&str], timeout: Duration) -> std::io::Result<Output> {
+        let mut command = self.command(host, arguments);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let process = Process::of(child.id());
+        let (sender, ended) = channel();
+        std::thread::spawn(move || sender.send(child.wait_with_output()));
+        ended.recv_timeout(timeout).unwrap_or_else(|_| {
+            end_all(process.as_slice(), Duration::ZERO);
+            Err(std::io::Error::new(std::io::ErrorKind::TimedOut, format!("no answer within {timeout:?}")))
+        })
+    }
+
     /// Runs the program with `arguments` on all `hosts` at once, each for `timeout` at most. Returns the hosts where it
     /// did not end well, with what it said.
     #[must_use]
@@ -131,6 +147,18 @@ mod tests {
         assert_eq!(failed.len(), 2);
         let missing = RemoteCall { shell: vec!["/nonexistent/rsh".into()], program: "x".into() };
         assert_eq!(missing.run_on_all(&["a", "b"], &[], Duration::from_secs(1)).len(), 2);
+    }
+
+    #[test]
+    fn a_host_that_hangs_is_given_up() {
+        let shell = ["sh", "-c", r#"[ "$0" = hung ] && exec sleep 60; echo "$0 $*""#].map(str::to_owned).to_vec();
+        let call = RemoteCall { shell, program: "x".into() };
+        let answered = call.output("good", &["status"], Duration::from_secs(30)).unwrap();
+        assert_eq!(String::from_utf8(answered.stdout).unwrap(), "good -- x status\n");
+        let began = Instant::now();
+        let error = call.output("hung", &[], Duration::from_millis(200)).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

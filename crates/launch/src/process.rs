@@ -82,11 +82,13 @@ fn wait_open(mut open: Vec<(Process, OwnedFd)>, deadline: Instant) -> Vec<(Proce
     open
 }
 
-/// Asks `processes` to end (SIGTERM), and after `grace` makes them (SIGKILL). Returns those that had to be killed.
+/// Asks `processes` to end (SIGTERM, and SIGCONT: a stopped one would not hear of it), and after `grace` makes them
+/// (SIGKILL). Returns those that had to be killed.
 pub fn end_all(processes: &[Process], grace: Duration) -> Vec<Process> {
     let open: Vec<(Process, OwnedFd)> =
         processes.iter().filter_map(|process| Some((*process, process.open()?))).collect();
     signal_all(&open, Signal::TERM);
+    signal_all(&open, Signal::CONT);
     let left = wait_open(open, Instant::now() + grace);
     signal_all(&left, Signal::KILL);
     let killed = left.iter().map(|(process, _)| *process).collect();
@@ -130,6 +132,14 @@ mod tests {
         assert_eq!(wait_for_end(&sleepers, Instant::now()).len(), 3);
         assert!(end_all(&sleepers, Duration::from_secs(10)).is_empty());
         assert!(sleepers.iter().all(|process| !process.is_alive()));
+    }
+
+    #[test]
+    fn a_stopped_process_ends_in_order() {
+        let stopped = reaped(Command::new("sleep").arg("60").spawn().unwrap());
+        signal_all(&[(stopped, stopped.open().unwrap())], Signal::STOP);
+        assert!(end_all(&[stopped], Duration::from_secs(10)).is_empty(), "it did not have to be killed");
+        assert!(!stopped.is_alive());
     }
 
     #[test]

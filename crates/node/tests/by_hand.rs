@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_cache::CallId;
 use forebay_node::{
-    Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, ROOT_INODE, ReadPath,
+    Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, ROOT_INODE, ReadPath, Source,
     StaleInode,
 };
 use forebay_overlay::Forest;
@@ -171,6 +171,51 @@ fn a_bundle_that_takes_too_long_is_told_at_once() {
         matches!(answer, Some(Effect::AnswerKernel { answer: KernelAnswer::Failed(Errno::ETIMEDOUT), .. })),
         "{answer:?}"
     );
-    let asked = std::iter::from_fn(|| leaf.poll_effect()).filter(|effect| matches!(effect, Effect::Fetch { .. }));
-    assert_eq!(asked.count(), 0, "nothing is asked when the time is over");
+    let asked = std::iter::from_fn(|| leaf.poll_effect()).any(|effect| matches!(effect, Effect::Fetch { .. }));
+    assert!(!asked, "nothing is asked when the time is over");
+}
+
+/// While others answer in the place of a silent parent, no question waits long enough for it to be missed; it is noticed
+/// all the same, by the first question that it did not answer.
+#[test]
+fn a_silent_parent_is_noticed_although_others_answer() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    let mut leaf = node_of(3, 7, false);
+    let sources = |node: &mut Node| -> Vec<(CallId, Source)> {
+        let fetch = |effect| match effect {
+            Effect::Fetch { call, source, .. } => Some((call, source)),
+            _ => None,
+        };
+        std::iter::from_fn(|| node.poll_effect()).filter_map(fetch).collect()
+    };
+    assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    assert_eq!(sources(&mut leaf).pop().unwrap().1, Source::Peer(NodeRank(1)));
+    leaf.handle_timeout(at(300));
+    let (call, source) = sources(&mut leaf).pop().unwrap();
+    assert_eq!(source, Source::Peer(NodeRank(0)), "a slow question is asked of the next too");
+    leaf.handle_answer(at(310), call, Answered::Listing(listing(10)));
+    while leaf.poll_effect().is_some() {}
+    leaf.handle_timeout(at(600));
+    let pinged = std::iter::from_fn(|| leaf.poll_effect())
+        .any(|effect| matches!(effect, Effect::Ping { peer: NodeRank(1), .. }));
+    assert!(pinged, "nothing was heard of the parent for half a second");
+}
+
+/// When the network is cut, all that a node would ask one after the other are asked together whether they are there.
+#[test]
+fn two_silent_nodes_make_a_node_look_up_its_line() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    let mut leaf = node_of(5, 7, false);
+    let pinged = |node: &mut Node, ms| -> Vec<u32> {
+        node.handle_timeout(at(ms));
+        let ping = |effect| match effect {
+            Effect::Ping { peer, .. } => Some(peer.0),
+            _ => None,
+        };
+        std::iter::from_fn(|| node.poll_effect()).filter_map(ping).collect()
+    };
+    assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    assert_eq!(pinged(&mut leaf, 300), [] as [u32; 0], "the root is asked too");
+    assert_eq!(pinged(&mut leaf, 600), [2], "the parent");
+    assert_eq!(pinged(&mut leaf, 900), [0, 1, 3, 4], "the root, and who may be root in its place");
 }

@@ -123,8 +123,11 @@ impl Store {
         self.operation(|table| match self.backing.place(file, table)? {
             Place::Above(_) => Err(Errno::EISDIR),
             Place::Inside(export) => {
-                let source = chunk::Source::find(&self.backing, export, file, generation, table)?;
-                source.read(&self.backing, index, started)
+                let source = chunk::Source::find(&self.backing, export, file, generation, table);
+                let read = source.and_then(|source| source.read(&self.backing, index, started));
+                // A descriptor that failed is not used again: GlusterFS fails for ever what was opened while its server
+                // was away.
+                read.inspect_err(|_| self.backing.files.forget_one(file))
             }
         })
     }

@@ -63,9 +63,15 @@ fn its_error_is_passed_on_and_never_taken_for_an_absence() {
         let file = tree.view("disk/dir/file");
         let read = |index| store.read_chunk(&file, &version, ChunkIndex(index), |_| ());
         break_down();
+        let opens = store.counters().opens;
         for index in [0, 1, 0] {
             assert_eq!(read(index).err(), Some(Errno::EIO), "chunk {index}");
         }
+        assert_eq!(
+            store.counters().opens - opens,
+            1 + 3,
+            "the directory once; a descriptor that failed is not used again"
+        );
         fs::write(tree.path("image"), &whole).unwrap();
         for index in [0, 1] {
             assert_eq!(read(index).unwrap().contiguous().unwrap(), &vec![7; CHUNK_BYTES as usize][..]);

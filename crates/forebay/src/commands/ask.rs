@@ -1,14 +1,20 @@
-//! Which daemon is asked: one of this host, else, for what can be asked from elsewhere, one of the job's first host.
+//! Which daemon is asked: one of this host, else, for what can be asked from elsewhere, one of another host of the job.
 
-use std::process::Stdio;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use forebay_launch::{JobDirectory, JobRecord};
+use forebay_launch::{JobDirectory, JobRecord, RemoteCall};
 use forebay_types::NodeRank;
 use serde_json::Value;
 
 use crate::control;
+
+/// How long a host may take: longer than its daemon, which may have to wait for silent nodes, and for a slow login.
+const HOST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long one host after the other is asked.
+const HOSTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Asks the daemon of `rank`, else the first on this host that answers.
 pub fn ask_any(
@@ -21,9 +27,9 @@ pub fn ask_any(
     let mut failure = None;
     for rank in ranks {
         let socket = directory.socket(rank);
-        match control::ask(&socket, question, timeout) {
+        match control::ask_if_there(&socket, question, timeout) {
             Ok(answer) => return Ok(answer),
-            // A dead daemon's socket refuses at once; the next may be alive. One that answers and fails has spoken
+            // A dead daemon's socket refuses at once, a stopped one's says nothing; the next may be alive. One that answers and fails has spoken
             // for all.
             Err(error) if error.downcast_ref::<std::io::Error>().is_some() => failure = Some(error),
             Err(error) => return Err(error),
@@ -38,23 +44,37 @@ pub fn ask_any(
     }
 }
 
-/// Runs `status` on the job's first host, for a job whose `up` ran on a host that is not one of its nodes.
-pub fn ask_first_host(directory: &JobDirectory) -> anyhow::Result<Option<Value>> {
+/// Runs `status` on a host of the job, for a job whose `up` ran on a host that is not one of its nodes: on the first, or
+/// where that one is dead or silent, on the first after it that answers.
+pub fn ask_hosts(directory: &JobDirectory) -> anyhow::Result<Option<Value>> {
     let Some(record) = JobRecord::read(directory)? else {
         return Ok(None);
     };
-    let (Some(call), Some(first)) = (record.remote_call(), record.nodes.first()) else {
+    let Some(call) = record.remote_call() else {
         return Ok(None);
     };
     let base = directory.base().display().to_string();
     let arguments = ["status", "--local-only", "--json", "--directory", &base, "--job", &record.job];
-    let mut command = call.command(&first.host, &arguments);
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let output = output.with_context(|| format!("cannot run {} for host {}", call.shell.join(" "), first.host))?;
+    let began = Instant::now();
+    let mut failure = None;
+    let mut asked = BTreeSet::new();
+    for node in record.nodes.iter().filter(|node| asked.insert(&node.host)) {
+        match ask_host(&call, &node.host, &arguments) {
+            Ok(status) => return Ok(Some(status)),
+            Err(error) if began.elapsed() >= HOSTS_TIMEOUT => return Err(error),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(None), Err)
+}
+
+fn ask_host(call: &RemoteCall, host: &str, arguments: &[&str]) -> anyhow::Result<Value> {
+    let output = call.output(host, arguments, HOST_TIMEOUT);
+    let output = output.with_context(|| format!("cannot run {} for host {host}", call.shell.join(" ")))?;
     // 3: some nodes are missing, and the status says which.
     if !matches!(output.status.code(), Some(0 | 3)) {
-        bail!("host {} does not tell the status ({})", first.host, output.status);
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("host {host} does not tell the status ({}): {}", output.status, said.trim());
     }
-    let status = serde_json::from_slice(&output.stdout);
-    status.map(Some).with_context(|| format!("host {} gave no status", first.host))
+    serde_json::from_slice(&output.stdout).with_context(|| format!("host {host} gave no status"))
 }

@@ -86,7 +86,7 @@ impl Outcome {
             if self.ended.contains(&rank) {
                 continue;
             }
-            match control::ask(&directory.socket(rank), &json!({"command": "down"}), timeout) {
+            match control::ask_if_there(&directory.socket(rank), &json!({"command": "down"}), timeout) {
                 Ok(answer) => {
                     has_answered = true;
                     self.ended.extend(ranks(&answer["ended"]));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::DONE_IN_PART;
 use crate::cli::StatusArguments;
 use crate::columns::{self, count};
-use crate::commands::ask::{ask_any, ask_first_host};
+use crate::commands::ask::{ask_any, ask_hosts};
 use crate::jobs::{self, variable};
 use crate::output::say;
 use crate::settings::Effective;
@@ -29,7 +29,7 @@ pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
     let status = match ask_any(&directory, None, &json!({"command": "status"}), STATUS_TIMEOUT) {
         Ok(status) => status,
         Err(error) if arguments.local_only => return Err(error),
-        Err(error) => ask_first_host(&directory)?.ok_or(error)?,
+        Err(error) => ask_hosts(&directory)?.ok_or(error)?,
     };
     if arguments.json {
         say!("{status}");

@@ -28,11 +28,20 @@ const PROBES_MAX: u32 = 10_000;
 #[derive(Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 enum Command {
+    /// Whether the daemon is there; answered at once, whatever else is under way.
+    Ping,
     Status,
     Down,
-    Explain { path: String },
-    Probe { payload_bytes: u32, count: u32 },
-    Refresh { paths: Vec<String> },
+    Explain {
+        path: String,
+    },
+    Probe {
+        payload_bytes: u32,
+        count: u32,
+    },
+    Refresh {
+        paths: Vec<String>,
+    },
 }
 
 /// The socket that the keeper made, with the clients that wait in its queue.
@@ -86,6 +95,7 @@ async fn serve_client(stream: UnixStream, service: Arc<Service>) {
 
 async fn carry_out(command: Command, service: &Arc<Service>) -> Result<Value, String> {
     match command {
+        Command::Ping => Ok(json!(service.options.rank.0)),
         Command::Status => Ok(job::status(service).await),
         Command::Down => Ok(job::shutdown(service).await),
         Command::Explain { path } => {

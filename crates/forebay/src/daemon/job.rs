@@ -1,17 +1,19 @@
 //! What concerns the job as a whole, carried over the tree: downwards status and shutdown, upwards explain and probe.
+//!
+//! No node that is dead or silent hides another (`gather`).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use forebay_body::Body;
 use forebay_node::Source;
-use forebay_transport::{IncomingCall, Replier, Reply};
+use forebay_transport::{IncomingCall, Replier};
 use forebay_types::{Errno, NodeRank, PIECE_BYTES, ViewPath};
 use forebay_wire::{Outcome, Request};
 use serde_json::{Value, json};
 
-use super::fetch::chain;
+use super::gather::{Gathered, ask_children, ask_from, ask_if_there, call, text};
 use super::metrics;
 use super::service::Service;
 
@@ -20,6 +22,9 @@ const JOB_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What a hop leaves of the time to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.8;
+
+/// Whether the job is being ended from this node: it stays until it has told who ended.
+static ENDS_JOB: AtomicBool = AtomicBool::new(false);
 
 /// Answers a peer's question about the job.
 pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
@@ -31,7 +36,9 @@ pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
         Request::Shutdown => {
             let ended = shutdown_below(&service, left).await;
             text(reply, ended);
-            service.tell_to_end();
+            if !ENDS_JOB.load(Ordering::Relaxed) {
+                service.tell_to_end();
+            }
         }
         Request::Probe { payload_bytes } => probe_answer(&service, reply, payload_bytes, left).await,
         _ => reply.answer(Outcome::Failed(Errno::EINVAL), None),
@@ -40,31 +47,21 @@ pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
 
 /// The state of the whole job, as `status --json` shows it.
 pub(super) async fn status(service: &Arc<Service>) -> Value {
-    let nodes = match ask_root(service, Request::Status).await {
-        Some(Ok(nodes)) => nodes,
-        Some(Err(why)) => vec![metrics::node(service), unreachable(super::root_of(&service.forest), &why)],
-        None => status_below(service, JOB_DEADLINE).await,
-    };
-    let mut nodes = nodes;
+    let mut nodes = status_from(service, super::root_of(&service.forest), JOB_DEADLINE).await;
     nodes.sort_by_key(|node| node["rank"].as_u64());
     json!({"job": metrics::job(service), "totals": metrics::totals(&nodes), "nodes": nodes})
 }
 
 /// Ends the daemons of the whole job; the ranks that ended.
 pub(super) async fn shutdown(service: &Arc<Service>) -> Value {
-    let ended = match ask_root(service, Request::Shutdown).await {
-        Some(Ok(ended)) => ended,
-        Some(Err(why)) => {
-            tracing::warn!(why, "the root does not answer; ending this node alone");
-            service.tell_to_end();
-            vec![json!(service.options.rank.0)]
-        }
-        None => {
-            let ended = shutdown_below(service, JOB_DEADLINE).await;
-            service.tell_to_end();
-            ended
-        }
-    };
+    ENDS_JOB.store(true, Ordering::Relaxed);
+    let mut ended = shutdown_from(service, super::root_of(&service.forest), JOB_DEADLINE).await;
+    // It may not have been asked, having lost who would ask it.
+    let own = json!(service.options.rank.0);
+    if !ended.contains(&own) {
+        ended.push(own);
+    }
+    service.tell_to_end();
     json!({"ended": ended})
 }
 
@@ -90,27 +87,41 @@ pub(super) async fn probe(service: &Arc<Service>, payload_bytes: u32, count: u32
     Ok(json!({"payload_bytes": payload_bytes, "round_trip_us": round_trip_us}))
 }
 
-async fn status_below(service: &Arc<Service>, left: Duration) -> Vec<Value> {
-    let mut nodes = vec![metrics::node(service)];
-    for (child, answer) in ask_children(service, &Request::Status, left).await {
-        match answer {
-            Ok(answer) => nodes.extend(answer),
-            Err(why) => nodes.push(unreachable(child, &why)),
-        }
+async fn status_from(service: &Arc<Service>, top: NodeRank, left: Duration) -> Vec<Value> {
+    if top == service.options.rank {
+        return status_below(service, left).await;
     }
-    nodes
+    with_unreachable(ask_from(service, top, Request::Status, left).await)
+}
+
+async fn status_below(service: &Arc<Service>, left: Duration) -> Vec<Value> {
+    let below = ask_children(service, service.options.rank, &Request::Status, left).await;
+    [vec![metrics::node(service)], with_unreachable(below)].concat()
+}
+
+fn with_unreachable(gathered: Gathered) -> Vec<Value> {
+    let Gathered { mut answers, unreachable: silent } = gathered;
+    answers.extend(silent.iter().map(|(rank, why)| unreachable(*rank, why)));
+    answers
+}
+
+async fn shutdown_from(service: &Arc<Service>, top: NodeRank, left: Duration) -> Vec<Value> {
+    if top == service.options.rank {
+        return shutdown_below(service, left).await;
+    }
+    without_unreachable(ask_from(service, top, Request::Shutdown, left).await)
 }
 
 async fn shutdown_below(service: &Arc<Service>, left: Duration) -> Vec<Value> {
-    let mut ended = Vec::new();
-    for (child, answer) in ask_children(service, &Request::Shutdown, left).await {
-        match answer {
-            Ok(answer) => ended.extend(answer),
-            Err(why) => tracing::warn!(%child, why, "a node did not end"),
-        }
+    let below = ask_children(service, service.options.rank, &Request::Shutdown, left).await;
+    [without_unreachable(below), vec![json!(service.options.rank.0)]].concat()
+}
+
+fn without_unreachable(gathered: Gathered) -> Vec<Value> {
+    for (rank, why) in gathered.unreachable {
+        tracing::warn!(%rank, why, "a node did not end");
     }
-    ended.push(json!(service.options.rank.0));
-    ended
+    gathered.answers
 }
 
 async fn explain(service: &Arc<Service>, path: ViewPath, left: Duration) -> Vec<Value> {
@@ -121,10 +132,27 @@ async fn explain(service: &Arc<Service>, path: ViewPath, left: Duration) -> Vec<
         "rank": service.options.rank.0, "host": host, "answer": answer,
         "why": explanation.why, "kept": explanation.kept,
     })];
-    if let (Source::Peer(parent), false) = (explanation.source, explanation.answers) {
-        match ask(service, parent, Request::Explain { path }, left).await {
-            Ok(above) => steps.extend(above),
-            Err(why) => steps.push(unreachable(parent, &why)),
+    if let (Source::Peer(first), false) = (explanation.source, explanation.answers) {
+        steps.extend(explain_above(service, first, &path, left).await);
+    }
+    steps
+}
+
+/// The steps from `first` on; when that does not answer, from the next in the line that does.
+async fn explain_above(service: &Arc<Service>, first: NodeRank, path: &ViewPath, left: Duration) -> Vec<Value> {
+    let deadline = Instant::now() + left;
+    let suspects = service.core().suspects();
+    let line = service.forest.first().line(service.options.rank);
+    let others = line.filter(|peer| *peer != first && !suspects.contains(peer));
+    let mut steps = Vec::new();
+    for peer in std::iter::once(first).chain(others) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match ask_if_there(service, peer, Request::Explain { path: path.clone() }, left).await {
+            Ok(above) => {
+                steps.extend(above);
+                break;
+            }
+            Err(why) => steps.push(unreachable(peer, &why)),
         }
     }
     steps
@@ -146,59 +174,6 @@ async fn probe_answer(service: &Arc<Service>, reply: Replier, payload_bytes: u32
         Ok(answer) => reply.answer(answer.outcome, answer.body),
         Err(_) => reply.answer(Outcome::Failed(Errno::EHOSTUNREACH), None),
     }
-}
-
-/// Asks the root for a JSON array; `None` when this node is the root.
-async fn ask_root(service: &Arc<Service>, request: Request) -> Option<Result<Vec<Value>, String>> {
-    let root = super::root_of(&service.forest);
-    if root == service.options.rank {
-        return None;
-    }
-    Some(ask(service, root, request, JOB_DEADLINE).await)
-}
-
-async fn ask_children(
-    service: &Arc<Service>,
-    request: &Request,
-    left: Duration,
-) -> Vec<(NodeRank, Result<Vec<Value>, String>)> {
-    let children = service.forest.first().children(service.options.rank);
-    let ask_child = |child| {
-        let (service, request) = (Arc::clone(service), request.clone());
-        (child, tokio::spawn(async move { ask(&service, child, request, left).await }))
-    };
-    let mut answers = Vec::new();
-    for (child, task) in children.map(ask_child).collect::<Vec<_>>() {
-        answers.push((child, task.await.unwrap_or_else(|error| Err(error.to_string()))));
-    }
-    answers
-}
-
-pub(super) async fn ask(
-    service: &Arc<Service>,
-    to: NodeRank,
-    request: Request,
-    deadline: Duration,
-) -> Result<Vec<Value>, String> {
-    let reply = call(service, to, request, deadline).await?;
-    let body = reply.body.ok_or("an answer without text")?;
-    body.whole_bytes().await.map_err(|errno| errno.to_string())?;
-    let bytes = body.contiguous().unwrap_or_default();
-    serde_json::from_slice(&bytes).map_err(|error| format!("an answer that is no JSON array: {error}"))
-}
-
-async fn call(service: &Arc<Service>, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, String> {
-    let endpoint = service.endpoint().ok_or("the daemon is starting")?;
-    let reply = endpoint.call(to, request, deadline).await.map_err(|error| chain(&error))?;
-    match reply.outcome {
-        Outcome::Failed(errno) => Err(errno.to_string()),
-        _ => Ok(reply),
-    }
-}
-
-pub(super) fn text(reply: Replier, values: Vec<Value>) {
-    let bytes = Bytes::from(Value::Array(values).to_string());
-    reply.answer(Outcome::Text, Some(Body::whole(bytes)));
 }
 
 fn unreachable(rank: NodeRank, why: &str) -> Value {

@@ -14,6 +14,7 @@ mod directory;
 mod effects;
 mod entry;
 mod fetch;
+mod gather;
 mod ioctl;
 mod job;
 mod kernel;

@@ -3,8 +3,6 @@
 //! A child that cannot be reached is bypassed, and its children are asked in its place; it is named in the end. The root
 //! leads, one refresh after the other; whoever is asked by the user passes the wish on to it.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,7 +12,7 @@ use forebay_types::{Errno, NodeRank, ViewPath, limits};
 use forebay_wire::{Outcome, RefreshStep, Request};
 use serde_json::{Value, json};
 
-use super::job;
+use super::gather;
 use super::notify::invalidate;
 use super::service::Service;
 
@@ -32,12 +30,12 @@ pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
     };
     if epoch == 0 {
         return match lead(&service, paths).await {
-            Ok(outcome) => job::text(reply, vec![outcome]),
+            Ok(outcome) => gather::text(reply, vec![outcome]),
             Err(_) => reply.answer(Outcome::Failed(Errno::ETIMEDOUT), None),
         };
     }
-    let reached = take_step(service, epoch, step, paths, remaining.mul_f64(HOP_SHARE)).await;
-    job::text(reply, reached.iter().map(|rank| json!(rank.0)).collect());
+    let reached = take_step(&service, epoch, step, paths, remaining.mul_f64(HOP_SHARE)).await;
+    gather::text(reply, reached.iter().map(|rank| json!(rank.0)).collect());
 }
 
 /// Refreshes `paths` on the whole job: how long it took, and the nodes that were not reached.
@@ -56,7 +54,7 @@ pub(super) async fn refresh(service: &Arc<Service>, paths: Vec<ViewPath>) -> Res
             return lead(service, paths).await;
         }
         let request = Request::Refresh { epoch: 0, step: RefreshStep::Quiet, paths: paths.clone() };
-        match job::ask(service, leader, request, STEP_DEADLINE * 3).await {
+        match gather::ask(service, leader, request, STEP_DEADLINE * 3).await {
             Ok(mut answer) if answer.len() == 1 => return Ok(answer.remove(0)),
             Ok(_) => why = format!("node {leader} answered what is no outcome"),
             Err(error) => why = error,
@@ -71,7 +69,7 @@ async fn lead(service: &Arc<Service>, paths: Vec<ViewPath>) -> Result<Value, Str
     let epoch = next_epoch(service);
     let mut reached: Option<Vec<NodeRank>> = None;
     for step in [RefreshStep::Quiet, RefreshStep::Hold, RefreshStep::Release] {
-        let mut took = take_step(Arc::clone(service), epoch, step, paths.clone(), STEP_DEADLINE).await;
+        let mut took = take_step(service, epoch, step, paths.clone(), STEP_DEADLINE).await;
         took.sort_unstable();
         reached = Some(match reached {
             Some(earlier) => earlier.into_iter().filter(|rank| took.contains(rank)).collect(),
@@ -93,54 +91,20 @@ fn next_epoch(service: &Service) -> u64 {
 }
 
 /// Takes a step here and below; the nodes that took it.
-fn take_step(
-    service: Arc<Service>,
+async fn take_step(
+    service: &Arc<Service>,
     epoch: u64,
     step: RefreshStep,
     paths: Vec<ViewPath>,
     left: Duration,
-) -> Pin<Box<dyn Future<Output = Vec<NodeRank>> + Send>> {
-    Box::pin(async move {
-        let request = Request::Refresh { epoch, step, paths: paths.clone() };
-        let (below, here) = tokio::join!(
-            step_below(Arc::clone(&service), service.options.rank, request, left),
-            step_here(&service, epoch, step, paths)
-        );
-        below.into_iter().chain(here.then_some(service.options.rank)).collect()
-    })
-}
-
-/// The same below a node, this one or one that is bypassed.
-fn step_below(
-    service: Arc<Service>,
-    above: NodeRank,
-    request: Request,
-    left: Duration,
-) -> Pin<Box<dyn Future<Output = Vec<NodeRank>> + Send>> {
-    Box::pin(async move {
-        let one = |child| {
-            let (service, request) = (Arc::clone(&service), request.clone());
-            tokio::spawn(async move {
-                match ask_child(&service, child, request.clone(), left).await {
-                    Some(reached) => reached,
-                    None => step_below(service, child, request, left).await,
-                }
-            })
-        };
-        let mut reached = Vec::new();
-        for task in service.forest.first().children(above).map(one).collect::<Vec<_>>() {
-            reached.extend(task.await.unwrap_or_default());
-        }
-        reached
-    })
-}
-
-/// A silent node is found out before it is waited for.
-async fn ask_child(service: &Arc<Service>, child: NodeRank, request: Request, left: Duration) -> Option<Vec<NodeRank>> {
-    let epoch = service.core().epoch();
-    service.endpoint()?.call(child, Request::Ping { epoch }, limits::PING_DEADLINE).await.ok()?;
-    let ranks = job::ask(service, child, request, left).await.ok()?;
-    Some(ranks.iter().filter_map(|rank| Some(NodeRank(u32::try_from(rank.as_u64()?).ok()?))).collect())
+) -> Vec<NodeRank> {
+    let request = Request::Refresh { epoch, step, paths: paths.clone() };
+    let (below, here) = tokio::join!(
+        gather::ask_children(service, service.options.rank, &request, left),
+        step_here(service, epoch, step, paths)
+    );
+    let below = below.answers.iter().filter_map(|rank| Some(NodeRank(u32::try_from(rank.as_u64()?).ok()?)));
+    below.chain(here.then_some(service.options.rank)).collect()
 }
 
 async fn step_here(service: &Arc<Service>, epoch: u64, step: RefreshStep, paths: Vec<ViewPath>) -> bool {

@@ -11,4 +11,5 @@ mod leftovers;
 mod local_job;
 mod place;
 mod settings;
+mod silent_nodes;
 mod usage;

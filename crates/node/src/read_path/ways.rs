@@ -30,6 +30,9 @@ pub(super) struct Ways {
     attempts: BTreeMap<CallId, Attempt>,
     /// When each node was last heard of.
     heard: Map<NodeRank, Time>,
+    /// Since when something is asked of each node of which nothing was heard after that. It stays when the question is
+    /// answered by another: or a silent node would never be noticed while others answer in its place.
+    unheard: Map<NodeRank, Time>,
     pinged: BTreeSet<NodeRank>,
     /// Flights that wait until this node may read for itself.
     waiting: VecDeque<CallId>,
@@ -64,6 +67,7 @@ impl Ways {
             questions: Map::default(),
             attempts: BTreeMap::new(),
             heard: Map::default(),
+            unheard: Map::default(),
             pinged: BTreeSet::new(),
             waiting: VecDeque::new(),
             hedges: Allowance::full(limits::HEDGES_SAVED_MAX),
@@ -80,6 +84,7 @@ impl Ways {
     pub fn heard_of(&mut self, source: Source) {
         if let Source::Peer(peer) = source {
             self.heard.insert(peer, self.now);
+            self.unheard.remove(&peer);
         }
     }
 
@@ -117,7 +122,8 @@ impl Ways {
             }
             Source::Backing => None,
         };
-        self.attempts.values().filter_map(silent).collect()
+        let unheard = self.unheard.iter().filter(|(_, since)| is_long_ago(**since)).map(|(peer, _)| *peer);
+        self.attempts.values().filter_map(silent).chain(unheard).collect()
     }
 }
 
@@ -246,6 +252,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// A node cannot be reached: what was asked of it is asked elsewhere, and bodies that it was sending end.
     pub(super) fn lose(&mut self, peer: NodeRank) {
+        self.ways.unheard.remove(&peer);
         if self.ways.suspects.on_lost(peer, self.ways.now) {
             self.look_up_the_line();
         }
@@ -285,10 +292,16 @@ impl<B: Clone> ReadPath<B> {
         }
         self.ways.checked = now;
         self.ways.own_reads.earn_until(now, limits::OWN_READS_PER_SECOND);
-        let heard_lately =
-            |peer: &NodeRank| self.ways.heard.get(peer).is_some_and(|heard| now.since(*heard) < limits::HEARTBEAT);
+        // One of which nothing was ever heard is given the time since the start.
+        let heard = |peer: &NodeRank| self.ways.heard.get(peer).copied().unwrap_or_default();
+        let heard_lately = |peer: &NodeRank| now.since(heard(peer)) < limits::HEARTBEAT;
         let mut silent = self.ways.silent();
         silent.extend(self.parent_now().filter(|parent| !heard_lately(parent)));
+        // One is merely slow; a second while the first does not say that it is there may mean that the network is cut.
+        let is_news = silent.iter().any(|peer| !self.ways.pinged.contains(peer));
+        if is_news && self.ways.pinged.iter().any(|peer| !self.ways.suspects.contains(*peer)) {
+            self.look_up_the_line();
+        }
         for peer in silent.into_iter().chain(self.ways.suspects.due(now)) {
             self.ping(peer);
         }
@@ -372,7 +385,8 @@ impl<B: Clone> ReadPath<B> {
         let call = if question.attempts.is_empty() { flight } else { self.in_flight.next_call() };
         question.attempts.push(call);
         match source {
-            Source::Peer(_) => {
+            Source::Peer(peer) => {
+                self.ways.unheard.entry(peer).or_insert(self.ways.now);
                 self.counters.asked_peers += 1;
                 self.ways.hedges.earn_one_in(limits::QUESTIONS_PER_HEDGE);
             }

@@ -1,0 +1,98 @@
+//! Every fault once, shortly: no wrong byte, no error that is not the backing file system's, nobody hangs.
+//!
+//! How long exactly a fault is felt is measured by `make bench-faults`; here the machine may be busy with other tests.
+
+use std::time::{Duration, Instant};
+
+use forebay_tests::tree;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::faults::kinds::{self, Fault, INNER, LEAF, NODES, ROOT, signal};
+use crate::faults::outcome::Outcome;
+use crate::faults::trial::{self, Scale};
+use crate::testbed::{Cluster, Testbed};
+
+const SHORT: Scale = Scale {
+    files: 1500,
+    before: Duration::from_millis(500),
+    lasts_max: Duration::from_secs(4),
+    files_each: 40,
+    restarts: 5,
+};
+
+/// Longer than any stall that a fault may cause, on a machine that is busy otherwise.
+const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// How long taking a job down may take, on such a machine.
+const DOWN_MAX: Duration = Duration::from_secs(20);
+
+fn check(outcome: &Outcome) {
+    let shown = format!("{outcome:#?}");
+    println!("{shown}");
+    let Outcome { fault, ref others, .. } = *outcome;
+    assert_eq!(outcome.wrong, [] as [String; 0], "{shown}");
+    assert_eq!(outcome.late_errors, [] as [String; 0], "{shown}");
+    assert!(outcome.files.iter().all(|files| *files > 0), "{shown}");
+    let is_of_backing = |number: &i32| kinds::OF_BACKING.contains(number);
+    assert!(others.errors.is_empty() || fault.hits_backing() && others.errors.keys().all(is_of_backing), "{shown}");
+    assert!(fault.hits_backing() || others.stall < STALL_MAX, "{shown}");
+    if let Some(victim) = &outcome.victim {
+        let may_fail = fault.cuts_backing_of_victim() && victim.errors.keys().all(is_of_backing);
+        assert!(victim.errors.is_empty() || may_fail, "{shown}");
+        assert!(victim.stall < outcome.lasted + STALL_MAX, "{shown}");
+    }
+}
+
+fn go_through(faults: &[Fault]) {
+    let mut testbed = trial::testbed(SHORT);
+    for fault in faults {
+        let outcome;
+        (testbed, outcome) = trial::run(testbed, *fault, SHORT);
+        check(&outcome);
+    }
+}
+
+#[test]
+fn a_killed_daemon_is_bypassed() {
+    require_testbed!();
+    let again = kinds::HAS_KEEPER.then_some(Fault::Restarted(INNER));
+    let faults: Vec<Fault> = [LEAF, INNER, ROOT].map(Fault::Killed).into_iter().chain(again).collect();
+    go_through(&faults);
+}
+
+#[test]
+fn a_stopped_daemon_is_bypassed_and_used_again() {
+    require_testbed!();
+    go_through(&[Fault::Stopped(INNER), Fault::Stopped(ROOT)]);
+}
+
+#[test]
+fn a_network_that_is_cut_is_survived_and_heals() {
+    require_testbed!();
+    go_through(&[Fault::Cut(INNER), Fault::Parted]);
+}
+
+#[test]
+fn a_server_in_trouble_fails_or_delays_reads_and_nothing_else() {
+    require_testbed!();
+    go_through(&[Fault::ServerHung, Fault::ServerKilled]);
+}
+
+/// The front end, which is no node of the job, asks by the remote shell; the first host's daemon is stopped, the second
+/// one's dead.
+#[test]
+fn a_job_whose_first_daemons_are_lost_tells_its_state_and_goes_down() {
+    require_testbed!();
+    let cluster = Cluster::up(Testbed::up(NODES, "tree", |source| tree::write(&source.join("file"), b"contents")), &[]);
+    signal(cluster.pid(ROOT), Signal::STOP);
+    signal(cluster.pid(INNER), Signal::KILL);
+    let asked = cluster.forebay("status", &["--json".as_ref()]);
+    assert_eq!(asked.status.code(), Some(3), "{}", asked.stderr);
+    let status: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let lost: Vec<bool> = status["nodes"].as_array().unwrap().iter().map(|node| node["state"] != "ready").collect();
+    assert_eq!(lost, [true, true, false, false, false, false, false], "{status:#}");
+    let began = Instant::now();
+    let _ = cluster.down();
+    assert!(began.elapsed() < DOWN_MAX, "{:?}", began.elapsed());
+}
