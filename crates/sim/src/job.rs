@@ -97,6 +97,8 @@ pub(crate) struct Node {
     /// How often it was started.
     pub life: u32,
     is_paused: bool,
+    /// When its core wants to be told the time.
+    timeout: Option<Time>,
     /// What arrived while it was stopped.
     inbox: Vec<Event>,
     /// How long it was stopped in all.
@@ -111,6 +113,8 @@ pub struct Job<'a> {
     pub(crate) forest: Forest,
     pub(crate) world: World<Event>,
     pub(crate) nodes: Vec<Node>,
+    /// The nodes whose cores want to be told the time, in order of that time.
+    timeouts: BTreeSet<(Time, NodeIndex)>,
     pub(crate) programs: Vec<Program>,
     pub(crate) bodies: Vec<Body>,
     pub(crate) calls: BTreeMap<Caller, Call>,
@@ -146,6 +150,7 @@ impl<'a> Job<'a> {
             forest,
             world: World::new(seed),
             nodes: Vec::new(),
+            timeouts: BTreeSet::new(),
             programs: Vec::new(),
             bodies: Vec::new(),
             calls: BTreeMap::new(),
@@ -166,6 +171,7 @@ impl<'a> Job<'a> {
             log: Vec::new(),
         };
         job.nodes = (0..setup.nodes).map(|node| job.new_node(node, 0)).collect();
+        (0..setup.nodes).for_each(|node| job.note_timeout(node));
         job
     }
 
@@ -180,7 +186,15 @@ impl<'a> Job<'a> {
             names_last: None,
         };
         let core = Some(ReadPath::new(options));
-        Node { core, life, is_paused: false, inbox: Vec::new(), paused: Duration::ZERO, paused_since: Time(0) }
+        Node {
+            core,
+            life,
+            is_paused: false,
+            timeout: None,
+            inbox: Vec::new(),
+            paused: Duration::ZERO,
+            paused_since: Time(0),
+        }
     }
 
     /// Lets the caller of every so many-th request lose patience.
@@ -275,7 +289,7 @@ impl<'a> Job<'a> {
             self.world.at(starts, Event::Start(program));
         }
         while self.programs[first..].iter().any(|program| !program.ended) {
-            let timeout = self.running().filter_map(|(_, core)| core.poll_timeout()).min();
+            let timeout = self.timeouts.first().map(|(time, _)| *time);
             match (self.world.next_time(), timeout) {
                 (Some(event), Some(timeout)) if timeout < event => self.pass_time(timeout),
                 (None, Some(timeout)) => self.pass_time(timeout),
@@ -288,24 +302,25 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn running(&self) -> impl Iterator<Item = (NodeIndex, &ReadPath<Handle>)> {
-        let runs = |(index, node): (NodeIndex, &'_ Node)| (!node.is_paused).then_some(index);
-        self.nodes.iter().enumerate().filter_map(move |(index, node)| {
-            runs((index, node))?;
-            Some((index, node.core.as_ref()?))
-        })
-    }
-
     fn pass_time(&mut self, to: Time) {
         self.world.now = self.world.now.max(to);
-        let now = self.world.now;
-        let due: Vec<NodeIndex> = self
-            .running()
-            .filter(|(_, core)| core.poll_timeout().is_some_and(|timeout| timeout <= now))
-            .map(|(node, _)| node)
-            .collect();
-        for node in due {
+        while let Some((_, node)) = self.timeouts.first().copied().filter(|(time, _)| *time <= self.world.now) {
             self.with_core(node, |core, now| core.handle_timeout(now));
+            // A core that wants to be told the same time again would be told it for ever.
+            let again = self.nodes[node].timeout.filter(|time| *time <= self.world.now);
+            assert_eq!(again, None, "node {node} stands still");
+        }
+    }
+
+    /// Notes when a node wants to be told the time.
+    fn note_timeout(&mut self, node: NodeIndex) {
+        let place = &mut self.nodes[node];
+        let runs = !place.is_paused;
+        let next = place.core.as_ref().filter(|_| runs).and_then(ReadPath::poll_timeout);
+        let before = std::mem::replace(&mut place.timeout, next);
+        if next != before {
+            before.map(|time| self.timeouts.remove(&(time, node)));
+            next.map(|time| self.timeouts.insert((time, node)));
         }
     }
 
@@ -320,6 +335,7 @@ impl<'a> Job<'a> {
         let outcome = decide(core, now);
         let effects: Vec<_> = std::iter::from_fn(|| core.poll_effect()).collect();
         self.kept_bytes_max = self.kept_bytes_max.max(core.kept_bytes());
+        self.note_timeout(node);
         effects.into_iter().for_each(|effect| self.carry_out(node, effect));
         Some(outcome)
     }
@@ -416,12 +432,22 @@ impl<'a> Job<'a> {
 
     fn go_wrong(&mut self, fault: Fault) {
         self.note(|| format!("FAULT {fault:?}"));
+        let node = match fault {
+            Fault::Crash(node) | Fault::Restart(node) | Fault::Pause(node) | Fault::Resume(node) => Some(node),
+            _ => None,
+        };
+        self.bring_about(fault);
+        node.into_iter().for_each(|node| self.note_timeout(node));
+    }
+
+    fn bring_about(&mut self, fault: Fault) {
         match fault {
             Fault::Crash(node) => self.crash(node),
             Fault::Restart(node) => {
                 if self.nodes[node].core.is_none() {
                     let life = self.nodes[node].life;
-                    self.nodes[node] = Node { paused: self.nodes[node].paused, ..self.new_node(node, life) };
+                    let Node { paused, timeout, .. } = self.nodes[node];
+                    self.nodes[node] = Node { paused, timeout, ..self.new_node(node, life) };
                 }
             }
             Fault::Pause(node) => {
