@@ -78,7 +78,8 @@ fn an_ordinary_users_daemon_dies() {
     let source = sandbox.source();
     let _files = Files::build(&source, 2400);
     let mut up = sandbox.command();
-    up.args(["up", "--job", &sandbox.name, "--export"]).arg(&source).arg("--view").arg(sandbox.view());
+    up.args(["up", "--job", &sandbox.name, "--log", "debug", "--export"]).arg(&source);
+    up.arg("--view").arg(sandbox.view());
     let _ = run(&mut up).good();
     let job = Job::of(sandbox);
     // Root may not enter the view of another, so the user's own program reads.
@@ -93,7 +94,9 @@ fn an_ordinary_users_daemon_dies() {
         status = reader.try_wait().unwrap();
         status.is_some()
     });
-    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    let log = job.sandbox.runtime().join("forebay").join(&job.sandbox.name).join("logs/node-0.log");
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}: {log}");
     job.kill_keeper(0);
     wait_until("nothing is left", STALL_MAX, || job.sandbox.left().is_empty());
     job.forget();

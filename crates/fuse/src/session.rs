@@ -74,7 +74,9 @@ impl Session {
     /// descriptor or starting a thread says. The mount is then left without a session.
     pub fn start<H: Handler>(descriptor: Arc<OwnedFd>, options: &SessionOptions, handler: Arc<H>) -> io::Result<Self> {
         let negotiated = agree(&descriptor, options)?;
-        Self::begin(Arc::new(Device::new(descriptor, None)), negotiated, options, handler)
+        let session = Self::prepare(Device::new(descriptor, None), negotiated, options)?;
+        session.start_readers(options.readers, &handler)?;
+        Ok(session)
     }
 
     /// Goes on where another session on the same connection ended, or begins where the handshake was made by `agree`.
@@ -91,30 +93,27 @@ impl Session {
         kept: Option<KeptRequests>,
         handler: Arc<H>,
     ) -> io::Result<Self> {
-        let session = Self::begin(Arc::new(Device::new(descriptor, kept)), negotiated, options, Arc::clone(&handler))?;
-        match &session.shared.device.kept {
-            Some(kept) => {
-                let found = kept.found();
-                tracing::debug!(requests = found.len(), "requests of the daemon before are answered");
-                found.iter().for_each(|(slot, bytes)| session.shared.take(bytes, Some(*slot), &*handler));
-            }
-            None if negotiated.can_resend() => drop(session.notifier.resend()?),
-            None => {}
+        let session = Self::prepare(Device::new(descriptor, kept), negotiated, options)?;
+        if session.shared.device.kept.is_none() && negotiated.can_resend() {
+            // Before the first reader: what it has taken would come a second time, under the same number.
+            session.notifier.resend()?;
+        }
+        session.start_readers(options.readers, &handler)?;
+        if let Some(kept) = &session.shared.device.kept {
+            let found = kept.found();
+            tracing::debug!(requests = found.len(), "requests of the daemon before are answered");
+            found.iter().for_each(|(slot, bytes)| session.shared.take(bytes, Some(*slot), &*handler));
         }
         Ok(session)
     }
 
-    fn begin<H: Handler>(
-        device: Arc<Device>,
-        negotiated: Negotiated,
-        options: &SessionOptions,
-        handler: Arc<H>,
-    ) -> io::Result<Self> {
+    fn prepare(device: Device, negotiated: Negotiated, options: &SessionOptions) -> io::Result<Self> {
         if options.readers == 0 || options.readers > limits::KERNEL_READERS_MAX {
             return Err(Errno::EINVAL.into());
         }
         wake::prepare()?;
-        let session = Self {
+        let device = Arc::new(device);
+        Ok(Self {
             notifier: Notifier::new(&device, negotiated.minor),
             shared: Arc::new(Shared {
                 device,
@@ -125,11 +124,11 @@ impl Session {
                 ended: Condvar::new(),
             }),
             threads: Mutex::default(),
-        };
-        for index in 0..options.readers {
-            session.spawn_reader(index, Arc::clone(&handler))?;
-        }
-        Ok(session)
+        })
+    }
+
+    fn start_readers<H: Handler>(&self, count: usize, handler: &Arc<H>) -> io::Result<()> {
+        (0..count).try_for_each(|index| self.spawn_reader(index, Arc::clone(handler)))
     }
 
     fn spawn_reader<H: Handler>(&self, index: usize, handler: Arc<H>) -> io::Result<()> {
