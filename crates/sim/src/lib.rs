@@ -11,6 +11,7 @@
 pub mod body;
 pub mod faults;
 pub mod job;
+mod mishaps;
 pub mod model;
 pub mod program;
 pub mod random;

@@ -8,7 +8,7 @@ use crate::testbed::Cluster;
 
 /// Whether a keeper starts a daemon that died anew, under its view. Then the reader on its node must see no error
 /// either, and a daemon can be restarted under load.
-pub const HAS_KEEPER: bool = false;
+pub const HAS_KEEPER: bool = true;
 
 /// Nodes of the job. With fan-out 2: the root 0, the inner nodes 1 and 2, the leaves 3 to 6.
 pub const NODES: usize = 7;
