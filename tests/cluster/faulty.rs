@@ -80,13 +80,17 @@ fn a_server_in_trouble_fails_or_delays_reads_and_nothing_else() {
 }
 
 /// The front end, which is no node of the job, asks by the remote shell; the first host's daemon is stopped, the second
-/// one's dead.
+/// one's dead, and its keeper cannot start another.
 #[test]
 fn a_job_whose_first_daemons_are_lost_tells_its_state_and_goes_down() {
     require_testbed!();
     let cluster = Cluster::up(Testbed::up(NODES, "tree", |source| tree::write(&source.join("file"), b"contents")), &[]);
-    signal(cluster.pid(ROOT), Signal::STOP);
+    let status = cluster.forebay("status", &["--json".as_ref()]).good();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let keeper = status["nodes"][INNER]["keeper_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap();
+    signal(keeper, Signal::STOP);
     signal(cluster.pid(INNER), Signal::KILL);
+    signal(cluster.pid(ROOT), Signal::STOP);
     let asked = cluster.forebay("status", &["--json".as_ref()]);
     assert_eq!(asked.status.code(), Some(3), "{}", asked.stderr);
     let status: Value = serde_json::from_slice(&asked.stdout).unwrap();
