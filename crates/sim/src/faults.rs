@@ -30,6 +30,10 @@ pub enum Fault {
     Join,
     /// The backing file system answers nothing for so long.
     BackingHangs(Duration),
+    /// A file changes on the backing file system: the one of this number, among all files.
+    Change(u64),
+    /// The whole job forgets what it knows, led by the first node that runs.
+    Refresh,
     /// So many questions in a hundred to the backing file system fail, for so long.
     BackingFails(u64, Duration),
 }
@@ -63,8 +67,27 @@ pub fn schedule(random: &mut Random, nodes: usize, span: Duration) -> Vec<(Time,
         schedule.push((at, fault));
         schedule.extend(mended.map(|mended| (until, mended)));
     }
+    for _ in 0..random.below(6) {
+        schedule.push((Time(random.below(span.as_nanos() as u64)), Fault::Change(random.next())));
+    }
+    for _ in 0..random.below(4) {
+        refresh(random, nodes, span, &mut schedule);
+    }
     schedule.sort_by_key(|(at, _)| *at);
     schedule
+}
+
+/// A refresh, with files that changed just before, and often a node that does not hear of it.
+fn refresh(random: &mut Random, nodes: usize, span: Duration, schedule: &mut Vec<(Time, Fault)>) {
+    let at = Time(random.below(span.as_nanos() as u64));
+    let later = |ms| at.after(Duration::from_millis(ms));
+    (0..40).for_each(|_| schedule.push((later(random.below(30)), Fault::Change(random.next()))));
+    if random.below(2) == 0 {
+        let deaf = victim(random, nodes);
+        schedule.push((at, Fault::Cut(0, deaf)));
+        schedule.push((later(1500 + random.below(3000)), Fault::Mend(0, deaf)));
+    }
+    schedule.push((later(30), Fault::Refresh));
 }
 
 /// Mostly one of the first nodes, on which the others depend.

@@ -7,13 +7,14 @@ use forebay_cache::{CallId, ObjectKind};
 use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
 use forebay_overlay::Forest;
 use forebay_types::{NodeRank, Time};
-use forebay_wire::Request;
+use forebay_wire::{RefreshStep, Request};
 
 use crate::NodeIndex;
 use crate::body::{Handle, State};
 use crate::faults::Fault;
-use crate::model::Model;
+use crate::model::{Model, Versions};
 use crate::program::Program;
+use crate::refresh::Refresh;
 use crate::shell::{Body, Call};
 use crate::world::World;
 
@@ -74,6 +75,12 @@ pub(crate) enum Event {
     ReadAgain { program: usize, request: u32 },
     /// The shell answers a request that nobody answered.
     TooLate { program: usize, request: u32 },
+    /// A node takes a step of a refresh.
+    Step { to: NodeIndex, number: u64, step: RefreshStep },
+    /// The leader hears that a node has taken it.
+    Taken { number: u64, step: RefreshStep, by: NodeIndex },
+    /// The leader waits no longer for the others.
+    StepOver { number: u64, step: RefreshStep },
     /// A program's caller loses patience.
     Interrupt(usize),
 }
@@ -82,7 +89,9 @@ impl Event {
     /// At which node it happens, and in which of its lives, if that matters.
     fn place(&self) -> Option<(NodeIndex, Option<u32>)> {
         match self {
-            Self::Ask { to, .. } | Self::PeerCancel { to, .. } | Self::Ping { to, .. } => Some((*to, None)),
+            Self::Ask { to, .. } | Self::PeerCancel { to, .. } | Self::Ping { to, .. } | Self::Step { to, .. } => {
+                Some((*to, None))
+            }
             Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
             Self::Pong { to, life, .. } => Some((*to, Some(*life))),
             _ => None,
@@ -101,6 +110,8 @@ pub(crate) struct Node {
     pub(crate) timeout: Option<Time>,
     /// What arrived while it was stopped.
     pub(crate) inbox: Vec<Event>,
+    /// What no program there may be behind: the files as they were at the last refresh that the node took.
+    pub(crate) floor: Versions,
     /// How long it was stopped in all.
     pub paused: Duration,
     pub(crate) paused_since: Time,
@@ -126,6 +137,10 @@ pub struct Job<'a> {
     pub(crate) next_ping: u64,
     pub(crate) backing_hangs_until: Time,
     pub(crate) backing_fails: (u64, Time),
+    /// What the backing file system holds now.
+    pub(crate) versions: Versions,
+    pub(crate) refresh: Option<Refresh>,
+    pub(crate) epoch: u64,
     /// Whether the backing file system was made to fail at all.
     pub(crate) has_backing_failed: bool,
     /// What was asked of the backing file system, by whom, how often; only what was answered.
@@ -160,6 +175,9 @@ impl<'a> Job<'a> {
             next_ping: 0,
             backing_hangs_until: Time(0),
             backing_fails: (0, Time(0)),
+            versions: Versions::default(),
+            refresh: None,
+            epoch: 0,
             has_backing_failed: false,
             asked: BTreeMap::new(),
             wrong: Vec::new(),
@@ -191,6 +209,7 @@ impl<'a> Job<'a> {
             life,
             is_paused: false,
             timeout: None,
+            floor: Versions::default(),
             inbox: Vec::new(),
             paused: Duration::ZERO,
             paused_since: Time(0),
@@ -403,6 +422,9 @@ impl<'a> Job<'a> {
             }
             Event::ReadAgain { program, request } => self.read_again(program, request),
             Event::TooLate { program, request } => self.too_late(program, request),
+            Event::Step { to, number, step } => self.take_step(to, number, step),
+            Event::Taken { number, step, by } => self.has_taken(number, step, by),
+            Event::StepOver { number, step } => self.step_over(number, step),
             Event::Interrupt(program) => {
                 let node = self.programs[program].node;
                 self.with_core(node, |core, _| core.handle_interrupt(KernelTicket(program as u64)));

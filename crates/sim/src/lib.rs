@@ -15,6 +15,7 @@ mod mishaps;
 pub mod model;
 pub mod program;
 pub mod random;
+mod refresh;
 pub mod scenario;
 mod shell;
 mod world;

@@ -42,6 +42,8 @@ impl Job<'_> {
             Fault::Mend(from, to) => self.world.mend(from, to),
             Fault::Partition(first) => self.world.divide(Some(first)),
             Fault::Join => self.world.divide(None),
+            Fault::Change(number) => self.model.file(number).into_iter().for_each(|file| self.versions.change(file)),
+            Fault::Refresh => self.begin_refresh(),
             Fault::BackingHangs(lasts) => self.backing_hangs_until = self.world.now.after(lasts),
             Fault::BackingFails(percent, lasts) => {
                 self.has_backing_failed = true;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath};
+use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, Timestamp, ViewPath};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, Request};
 
 use crate::random::Random;
@@ -18,6 +18,14 @@ pub struct Node {
     pub target: Vec<u8>,
     /// Whether a directory may be listed; it may always be searched.
     pub listable: bool,
+}
+
+impl Node {
+    /// Its attributes after so many changes.
+    #[must_use]
+    pub fn in_version(&self, version: i64) -> Attributes {
+        Attributes { mtime: Timestamp { seconds: version, nanos: 0 }, ..self.attributes }
+    }
 }
 
 /// The tree.
@@ -38,6 +46,23 @@ pub enum Said {
     Chunk,
     /// An error.
     Failed(Errno),
+}
+
+/// How often each file has changed.
+#[derive(Clone, Default, Debug)]
+pub struct Versions(BTreeMap<ViewPath, i64>);
+
+impl Versions {
+    /// The version of a file.
+    #[must_use]
+    pub fn of(&self, path: &ViewPath) -> i64 {
+        self.0.get(path).copied().unwrap_or(0)
+    }
+
+    /// A file has changed.
+    pub fn change(&mut self, path: ViewPath) {
+        *self.0.entry(path).or_default() += 1;
+    }
 }
 
 impl Model {
@@ -102,19 +127,19 @@ impl Model {
 
     /// What the backing file system says to a question.
     #[must_use]
-    pub fn answer(&self, request: &Request) -> Said {
+    pub fn answer(&self, request: &Request, versions: &Versions) -> Said {
         match request {
             Request::Listing { dir, .. } => match self.nodes.get(dir) {
-                Some(node) if node.listable => Said::Listing(self.listing(dir)),
+                Some(node) if node.listable => Said::Listing(self.listing(dir, versions)),
                 Some(_) => Said::Failed(Errno::EACCES),
                 None => Said::Failed(Errno::ENOENT),
             },
             Request::Page { dir, names, .. } => {
-                Said::Entries(names.iter().map(|name| self.record(dir, name)).collect())
+                Said::Entries(names.iter().map(|name| self.record(dir, name, versions)).collect())
             }
-            Request::Lookup { dir, name, .. } => Said::Entries(vec![self.record(dir, name)]),
+            Request::Lookup { dir, name, .. } => Said::Entries(vec![self.record(dir, name, versions)]),
             Request::Chunk { file, generation, .. } => match self.nodes.get(file) {
-                Some(node) if node.attributes.generation() == *generation => Said::Chunk,
+                Some(node) if node.in_version(versions.of(file)).generation() == *generation => Said::Chunk,
                 _ => Said::Failed(Errno::ESTALE),
             },
             Request::FileSystem { .. } => Said::FileSystem(FileSystem { blocks: 7, ..FileSystem::default() }),
@@ -122,17 +147,25 @@ impl Model {
         }
     }
 
-    fn listing(&self, dir: &ViewPath) -> Listing {
+    fn listing(&self, dir: &ViewPath, versions: &Versions) -> Listing {
         let children: Vec<_> = self.children(dir).collect();
         let full = children.len() <= FULL_ENTRIES;
         let mut builder = ListingBuilder::new();
         for (path, node) in children {
             let (_, name) = path.split().unwrap();
-            let attributes = full.then_some(node.attributes);
+            let attributes = full.then(|| node.in_version(versions.of(path)));
             let (kind, ino) = (node.attributes.kind(), node.attributes.ino);
             builder.push(ListingEntry { name, kind, ino, attributes, target: &node.target }).unwrap();
         }
         builder.finish(&self.nodes[dir].attributes).unwrap()
+    }
+
+    /// The file of a number, if there is any file.
+    #[must_use]
+    pub fn file(&self, number: u64) -> Option<ViewPath> {
+        let files = || self.nodes.iter().filter(|(_, node)| node.attributes.kind() == Kind::File);
+        let count = files().count() as u64;
+        files().nth(number.checked_rem(count)? as usize).map(|(path, _)| path.clone())
     }
 
     /// What lies in a directory, in the order of names.
@@ -140,8 +173,9 @@ impl Model {
         self.nodes.iter().filter(move |(path, _)| path.split().is_some_and(|(parent, _)| parent == *dir))
     }
 
-    fn record(&self, dir: &ViewPath, name: &Name) -> Option<EntryRecord> {
-        let node = self.nodes.get(&dir.join(name.as_bytes()).ok()?)?;
-        Some(EntryRecord { attributes: node.attributes, target: node.target.clone() })
+    fn record(&self, dir: &ViewPath, name: &Name, versions: &Versions) -> Option<EntryRecord> {
+        let path = dir.join(name.as_bytes()).ok()?;
+        let node = self.nodes.get(&path)?;
+        Some(EntryRecord { attributes: node.in_version(versions.of(&path)), target: node.target.clone() })
     }
 }

@@ -1,10 +1,10 @@
 //! Programs: each looks a path up, component by component, then does one thing with what it finds.
 
 use forebay_node::{InodeId, ROOT_INODE};
-use forebay_types::{Extent, Kind, Time, ViewPath};
+use forebay_types::{Extent, Generation, Kind, Time, ViewPath};
 
 use crate::NodeIndex;
-use crate::model::Model;
+use crate::model::{Model, Versions};
 use crate::random::Random;
 
 /// A program.
@@ -20,6 +20,10 @@ pub struct Program {
     pub at: usize,
     /// The last inode it was told.
     pub inode: InodeId,
+    /// The version of the file that it has looked up.
+    pub generation: Generation,
+    /// What it may not be behind.
+    pub floor: Versions,
     /// When it begins.
     pub starts: Time,
     /// When its last request was made.
@@ -58,7 +62,21 @@ impl Program {
 
     fn new(node: NodeIndex, names: Vec<Vec<u8>>, extent: Extent, starts: Time) -> Self {
         let (inode, asked) = (ROOT_INODE, starts);
-        Self { node, names, extent, at: 0, inode, starts, asked, requests: 0, waits: false, ended: false }
+        let (generation, floor) = (Generation::default(), Versions::default());
+        Self {
+            node,
+            names,
+            extent,
+            at: 0,
+            inode,
+            generation,
+            floor,
+            starts,
+            asked,
+            requests: 0,
+            waits: false,
+            ended: false,
+        }
     }
 
     /// The path of its first `components` names.

@@ -46,12 +46,19 @@ pub fn run(seed: u64, log: bool) -> Report {
     let faults = schedule(&mut random, nodes, SPAN);
     let mut job = Job::new(&model, setup, random.next());
     faults.iter().for_each(|(at, fault)| job.plan(*at, fault.clone()));
-    let programs = (0..60 + random.below(200))
+    let mut programs: Vec<Program> = (0..60 + random.below(200))
         .map(|_| {
             let starts = Time(random.below(SPAN.as_nanos() as u64));
             Program::random(&model, nodes, &mut random, starts)
         })
         .collect();
+    // Who asks around a refresh is told what was before or what is now, but never the first after the second.
+    for at in faults.iter().filter(|(_, fault)| *fault == Fault::Refresh).map(|(at, _)| *at) {
+        for _ in 0..60 {
+            let starts = at.after(Duration::from_millis(random.below(2500)));
+            programs.push(Program::random(&model, nodes, &mut random, starts));
+        }
+    }
     job.run(programs);
     let mut wrong = job.wrong().to_vec();
     wrong.extend(too_many_reads(&job, &faults));
@@ -118,7 +125,7 @@ fn possible_readers(job: &Job<'_>, faults: &[(Time, Fault)]) -> usize {
             }
             Fault::Restart(node) => drop(crashed.remove(node)),
             Fault::Resume(node) => drop(paused.remove(node)),
-            Fault::Slow(..) | Fault::BackingHangs(_) | Fault::BackingFails(..) => {}
+            Fault::Slow(..) | Fault::Change(_) | Fault::Refresh | Fault::BackingHangs(_) | Fault::BackingFails(..) => {}
             Fault::Cut(from, to) => drop(cuts.insert((*from, *to))),
             Fault::Mend(from, to) => drop(cuts.remove(&(*from, *to))),
             Fault::Partition(first) => partition = Some(*first),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_node::{Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source};
-use forebay_types::{Errno, Extent, Kind, ViewPath, chunk_bytes};
+use forebay_types::{Attributes, Errno, Extent, Kind, ViewPath, chunk_bytes};
 use forebay_wire::Request;
 
 use crate::NodeIndex;
@@ -108,7 +108,7 @@ impl Job<'_> {
         if self.backing_fails_now() {
             return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::EIO) });
         }
-        let said = self.model.answer(request);
+        let said = self.model.answer(request, &self.versions);
         if !matches!(said, Said::Failed(_) | Said::FileSystem(_)) {
             *self.asked.entry(format!("{request:?}")).or_default().entry((by.node, by.life)).or_default() += 1;
         }
@@ -277,6 +277,7 @@ impl Job<'_> {
         let now = self.world.now;
         let asking = &mut self.programs[program];
         (asking.asked, asking.waits) = (now, true);
+        asking.floor = self.nodes[asking.node].floor.clone();
         asking.requests += 1;
         let (node, inode, extent, number) = (asking.node, asking.inode, asking.extent, asking.requests);
         let name = asking.names.get(asking.at).cloned();
@@ -340,14 +341,22 @@ impl Job<'_> {
         }
         let path = asking.path(asking.at + 1);
         match (self.model.nodes.get(&path), answer) {
-            (Some(node), KernelAnswer::Entry(entry)) if entry.attributes == node.attributes => {
+            (Some(_), KernelAnswer::Entry(entry)) if self.may_be_seen(program, &path, &entry.attributes) => {
                 self.programs[program].inode = entry.inode;
+                self.programs[program].generation = entry.attributes.generation();
                 self.programs[program].at += 1;
                 self.step(program);
             }
             (None, KernelAnswer::Absent) => self.programs[program].ended = true,
             (_, answer) => self.is_wrong(program, format!("lookup of {path}: {answer:?}")),
         }
+    }
+
+    /// Whether these are a file's attributes in a version that a program may be told: not behind the last refresh.
+    fn may_be_seen(&self, program: usize, path: &ViewPath, attributes: &Attributes) -> bool {
+        let versions = self.programs[program].floor.of(path)..=self.versions.of(path);
+        let version = attributes.mtime.seconds;
+        versions.contains(&version) && *attributes == self.model.nodes[path].in_version(version)
     }
 
     /// Answers a read when all its bytes are there.
@@ -396,6 +405,7 @@ impl Job<'_> {
             Errno::EACCES if unlistable => {}
             Errno::EINTR if self.is_interrupted(program) => {}
             Errno::ENOENT if under_file => {}
+            Errno::ESTALE if self.versions.of(path) != self.programs[program].generation.mtime.seconds => {}
             _ if put_in => self.failed += 1,
             _ => self.is_wrong(program, format!("{path}: {errno}")),
         }
@@ -416,7 +426,7 @@ impl Job<'_> {
                 let mut at = wanted.offset_bytes;
                 let in_order = parts.iter().flat_map(pieces_of).all(|piece| {
                     piece.file == path
-                        && piece.generation == node.attributes.generation()
+                        && piece.generation == asking.generation
                         && piece.extent.offset_bytes == std::mem::replace(&mut at, piece.extent.end_bytes())
                 });
                 in_order && at == wanted.end_bytes()
