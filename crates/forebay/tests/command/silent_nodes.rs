@@ -16,7 +16,7 @@ fn up(place: &Place) {
 }
 
 fn stop(place: &Place, rank: u32) {
-    signal(place.daemon("s", rank)["process"]["pid"].as_u64().unwrap(), Signal::STOP);
+    signal(place.daemon("s", rank)["daemon"]["pid"].as_u64().unwrap(), Signal::STOP);
 }
 
 /// The state of each node by rank, from a `status` that says that not all is well.
@@ -70,7 +70,7 @@ fn a_stopped_inner_node_is_ended_too() {
     assert_eq!(states(&place), all_but(&[1]));
     let down = place.json(&["down", "--job", "s"]);
     assert_eq!(down["ended"], json!([0, 2, 3, 4, 5, 6]));
-    assert!(down["notes"][0].as_str().unwrap().contains("ended 1 processes (0 had to be killed)"), "{down}");
+    assert!(down["notes"][0].as_str().unwrap().contains("ended 2 processes (0 had to be killed)"), "{down}");
     place.assert_clean();
 }
 
