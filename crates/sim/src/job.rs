@@ -321,6 +321,27 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Lets time pass after the programs have ended, and names the nodes that still ask for something.
+    pub fn settle(&mut self, time: Duration) -> Vec<String> {
+        let until = self.world.now.after(time);
+        loop {
+            let timeout = self.timeouts.first().map(|(time, _)| *time);
+            match (self.world.next_time(), timeout) {
+                (Some(event), _) if event <= until && timeout.is_none_or(|timeout| event <= timeout) => {
+                    self.happen_next()
+                }
+                (_, Some(timeout)) if timeout <= until => self.pass_time(timeout),
+                _ => break,
+            }
+        }
+        let cores = self.nodes.iter().enumerate().filter(|(_, node)| !node.is_paused);
+        let under_way = cores.filter_map(|(index, node)| Some((index, node.core.as_ref()?.under_way())));
+        under_way
+            .filter(|(_, count)| *count > 0)
+            .map(|(node, count)| format!("node {node} asks for ever: {count}"))
+            .collect()
+    }
+
     fn pass_time(&mut self, to: Time) {
         self.world.now = self.world.now.max(to);
         while let Some((_, node)) = self.timeouts.first().copied().filter(|(time, _)| *time <= self.world.now) {

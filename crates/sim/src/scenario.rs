@@ -15,6 +15,9 @@ use crate::random::Random;
 /// Programs and faults begin within this time.
 const SPAN: Duration = Duration::from_secs(40);
 
+/// After this time nothing may be asked any more: all faults are mended, and all deadlines over.
+const SETTLE: Duration = Duration::from_secs(120);
+
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -61,6 +64,7 @@ pub fn run(seed: u64, log: bool) -> Report {
     }
     job.run(programs);
     let mut wrong = job.wrong().to_vec();
+    wrong.extend(job.settle(SETTLE));
     wrong.extend(too_many_reads(&job, &faults));
     wrong.extend(too_many_questions(&job));
     Report { seed, nodes, faults, wrong, longest: job.longest(), log: job.log().to_vec() }

@@ -262,6 +262,12 @@ impl<B: Clone> ReadPath<B> {
         self.objects.set_budget(bytes);
     }
 
+    /// Questions that have no answer yet, and chunks that are not whole yet.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.in_flight.len() + self.growing.len() + self.ways.attempts_under_way()
+    }
+
     /// Number of inodes that the kernel knows of.
     #[must_use]
     pub fn inode_count(&self) -> usize {

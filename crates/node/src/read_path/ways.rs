@@ -76,6 +76,10 @@ impl Ways {
         }
     }
 
+    pub fn attempts_under_way(&self) -> usize {
+        self.attempts.len() + self.questions.len() + self.waiting.len()
+    }
+
     fn is_idle(&self) -> bool {
         self.attempts.is_empty() && self.waiting.is_empty() && self.suspects.is_empty()
     }
