@@ -92,11 +92,15 @@ macro_rules! require_slurm {
             Command("slurmctld"),
             Command("slurmd"),
             Command("munged"),
+            Command("munge"),
+            Command("unmunge"),
             Command("salloc"),
             Command("srun")
         )
     };
 }
+
+mod sealed_key;
 
 #[test]
 fn up_takes_the_nodes_of_the_allocation() {

@@ -9,9 +9,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use forebay_launch::{NodeAddress, ViewLayout};
+use forebay_launch::{KeySealing, NodeAddress, ViewLayout};
 use forebay_types::JobKey;
 use serde::{Deserialize, Serialize};
+
+use crate::carried_key::CarriedKey;
 
 /// An order, bytes: a million nodes with long names.
 const ORDER_BYTES_MAX: u64 = 256 << 20;
@@ -33,19 +35,9 @@ pub struct Order {
     pub view_layout: ViewLayout,
     /// The settings that are not at their defaults, as text.
     pub settings: BTreeMap<String, Vec<String>>,
-    /// The job's key as text, where no descriptor can be inherited.
+    /// The job's key, where no descriptor can be inherited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<Secret>,
-}
-
-/// Text that nothing shows.
-#[derive(Serialize, Deserialize)]
-struct Secret(String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
+    key: Option<CarriedKey>,
 }
 
 impl Order {
@@ -67,8 +59,8 @@ impl Order {
     }
 
     /// The same with the job's key, for a standard input.
-    pub fn text_with_key(mut self, key: Option<&JobKey>) -> anyhow::Result<Vec<u8>> {
-        self.key = key.map(|key| Secret(key.secret_hex()));
+    pub fn text_with_key(mut self, key: Option<CarriedKey>) -> anyhow::Result<Vec<u8>> {
+        self.key = key;
         self.text()
     }
 
@@ -77,9 +69,8 @@ impl Order {
     }
 
     /// The key it carries.
-    pub fn key(&self) -> anyhow::Result<Option<JobKey>> {
-        let read = |Secret(text): &Secret| JobKey::from_hex(text).context("the order's key is no key");
-        self.key.as_ref().map(read).transpose()
+    pub fn key(&self, sealing: &KeySealing) -> anyhow::Result<Option<JobKey>> {
+        self.key.as_ref().map(|key| key.open(sealing)).transpose()
     }
 
     /// Reads it from a file, `-` for standard input.
@@ -119,15 +110,15 @@ mod tests {
     fn a_key_goes_into_no_file_and_no_message() {
         let order = || Order::new("job".into(), "/tmp/x".into(), vec![], ViewLayout::Numbered, BTreeMap::new());
         let key = JobKey::from_bytes([0xab; 32]);
-        let text = order().text_with_key(Some(&key)).unwrap();
+        let text = order().text_with_key(Some(CarriedKey::plain(&key))).unwrap();
         let read = Order::parse(&text).unwrap();
-        assert_eq!(read.key().unwrap(), Some(key));
+        assert_eq!(read.key(&KeySealing::Off).unwrap(), Some(key));
         assert!(!format!("{read:?}").contains("abab"));
         let path = tempfile::tempdir().unwrap().path().join("order");
         assert!(read.write(&path).unwrap_err().to_string().contains("no file"));
-        assert_eq!(Order::parse(&order().text_with_key(None).unwrap()).unwrap().key().unwrap(), None);
+        assert_eq!(Order::parse(&order().text_with_key(None).unwrap()).unwrap().key(&KeySealing::Off).unwrap(), None);
         let bad = String::from_utf8(text).unwrap().replace("abab", "zzzz");
-        assert!(Order::parse(bad.as_bytes()).unwrap().key().is_err());
+        assert!(Order::parse(bad.as_bytes()).unwrap().key(&KeySealing::Off).is_err());
     }
 
     #[test]

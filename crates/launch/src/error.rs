@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::MungeProblem;
+
 /// Why a job could not be laid out or its directory not be used.
 #[derive(Debug, Error)]
 pub enum LaunchError {
@@ -60,6 +62,14 @@ pub enum LaunchError {
         path: PathBuf,
         /// What is wrong with it, and what to do.
         problem: String,
+    },
+    /// MUNGE does not do what is asked of it.
+    #[error("cannot {doing} the job's key by MUNGE")]
+    Munge {
+        /// The verb: `seal`, `open`.
+        doing: &'static str,
+        /// Why.
+        source: MungeProblem,
     },
     /// A record of a job is not one.
     #[error("{path} is not a record of a job: {problem}")]

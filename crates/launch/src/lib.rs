@@ -3,7 +3,7 @@
 //! This crate decides which hosts take part, where a job keeps its files, how a daemon is started there and when a
 //! start has failed. It never speaks the overlay's protocol and never mounts: a daemon tells over its standard output
 //! that it is ready, and everything after that goes through the daemon's control socket. What is secret goes to a daemon
-//! by an inherited descriptor or its standard input. Starters differ only in the
+//! by an inherited descriptor or its standard input, sealed by MUNGE where that is to be had. Starters differ only in the
 //! command they run, so that one piece of code waits, collects the failures and cleans up for all of them.
 
 mod address;
@@ -13,6 +13,7 @@ mod hostlist;
 mod hosts;
 mod job_directory;
 mod local;
+mod munge;
 mod process;
 mod records;
 mod secret;
@@ -26,6 +27,7 @@ pub use hostlist::expand_hostlist;
 pub use hosts::{RemoteCall, host_starter};
 pub use job_directory::{JobDirectory, bases, check_job_name};
 pub use local::{bind_listeners, local_starter};
+pub use munge::{KeySealing, Munge, MungeProblem};
 pub use process::{Process, end_all, wait_for_end};
 pub use records::{JobRecord, Launcher, NodeRecord, Progress};
 pub use secret::{MemoryFile, new_key, read_key};

@@ -2,7 +2,8 @@
 //!
 //! The step overlaps with the job's own steps (`--overlap`), so that the tier takes no resources from them. Which rank
 //! a daemon has is not taken from Slurm's task numbers: each finds its node's name in the list it was given. The order,
-//! with the job's key, is `srun`'s standard input, which Slurm sends to every task over connections of its own.
+//! with the job's key, is `srun`'s standard input, which Slurm sends to every task over connections of its own;
+//! the caller has sealed the key in it if it could (`Munge`).
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -242,3 +242,13 @@ pub const DAEMON_END_DEADLINE: Duration = Duration::from_secs(11);
 
 /// Memory for the inodes that the kernel knows, bytes: some ten million, whose kernel memory is ten times as much.
 pub const LEDGER_BYTES_MAX: usize = 4 << 30;
+
+/// How long `munge` and `unmunge` may take: they answer in milliseconds, and a job must not wait for a service that hangs.
+pub const MUNGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a sealed key can be opened: longer than nodes take to start, with clocks that do not quite agree. After
+/// that, what somebody has recorded of it cannot be opened any more.
+pub const MUNGE_TIME_TO_LIVE: Duration = Duration::from_secs(600);
+
+/// A sealed key, or what else the programs say, bytes: a credential with a key has 228.
+pub const MUNGE_BYTES_MAX: usize = 4096;

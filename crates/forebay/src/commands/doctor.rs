@@ -8,17 +8,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use forebay_launch::new_key;
 use rustix::process::Resource;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::DONE_IN_PART;
+use crate::carried_key::munge;
 use crate::cli::DoctorArguments;
 use crate::commands::doctor_probe;
 use crate::jobs::{job_bases, variable};
-use crate::output::say;
-use crate::settings::values::show_size;
+use crate::output::{causes, say};
+use crate::settings::values::{self, show_size};
 use crate::{machine, network};
 
 /// Open files that a daemon of a large job needs: cached descriptors, connections to a fan-out of peers, its own.
@@ -78,7 +80,7 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let view_possible = view.state != State::Missing;
     let mut checks = vec![view, device(), fusermount(), namespaces()];
     checks.extend(kernel());
-    checks.extend([descriptors(), memory(), directory(), scheduler(), interfaces()]);
+    checks.extend([descriptors(), memory(), directory(), scheduler(), sealing(), interfaces()]);
     if arguments.json {
         say!("{:#}", json!({"view_possible": view_possible, "checks": checks}));
     } else {
@@ -247,6 +249,21 @@ fn scheduler() -> Check {
     }
 }
 
+/// A key is sealed and opened again. Without it nothing is limited but what the key is protected from.
+fn sealing() -> Check {
+    let sealing = variable("FOREBAY_MUNGE").filter(|text| !text.is_empty()).unwrap_or_else(|| "auto".to_owned());
+    let trial = || -> anyhow::Result<&'static str> {
+        let Some(munge) = munge(&values::key_sealing(&sealing).map_err(anyhow::Error::msg)?) else {
+            return Ok("switched off; the job's key is as safe as Slurm's connections");
+        };
+        let key = new_key()?;
+        ensure!(munge.open(&munge.seal(&key)?)? == key, "what it opens is not what it has sealed");
+        Ok("munged answers; the job's key is sealed on its way through Slurm")
+    };
+    let unsealed = |error| format!("{}; the job's key is as safe as Slurm's connections", causes(&error).join(": "));
+    Check::ok("munge", trial().map_or_else(unsealed, str::to_owned))
+}
+
 fn interfaces() -> Check {
     let found = match network::interfaces() {
         Ok(found) => found,
@@ -296,7 +313,9 @@ mod tests {
 
     #[test]
     fn every_lack_has_its_cost() {
-        for check in [view(), device(), fusermount(), descriptors(), memory(), directory(), scheduler(), interfaces()] {
+        for check in
+            [view(), device(), fusermount(), descriptors(), memory(), directory(), scheduler(), sealing(), interfaces()]
+        {
             assert_eq!(check.state == State::Ok, check.cost.is_none(), "{check:?}");
         }
     }

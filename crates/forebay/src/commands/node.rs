@@ -81,7 +81,8 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let order = Order::read(&path)?;
         let settings = Effective::ordered(&order.settings, given)?.settings()?;
         let rank = own_rank(wanted, &order.nodes)?;
-        let security = security(settings.security, key.or(order.key()?))?;
+        let key = key.map_or_else(|| order.key(&settings.munge), |key| Ok(Some(key)))?;
+        let security = security(settings.security, key)?;
         let Order { job, job_directory: directory, nodes, view_layout, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
         return Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener });

@@ -17,6 +17,7 @@ use forebay_types::{JobKey, NodeRank};
 use forebay_wire::Level;
 use serde_json::json;
 
+use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
 use crate::commands::replace;
 use crate::commands::selection::Selection;
@@ -153,12 +154,13 @@ impl Up {
             }
             Selection::Hosts(nodes) => {
                 let call = RemoteCall { shell: self.settings.remote_shell.clone(), program: program.clone() };
-                let order = self.order_in_memory()?;
+                let order = self.order_in_memory(|key| Ok(CarriedKey::plain(key)))?;
                 let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory, &order);
                 Ok(ranks.zip(&nodes).map(starter).collect::<Result<_, _>>()?)
             }
             Selection::Slurm(allocation, _) => {
-                Ok(vec![slurm_starter(&allocation, program, &self.directory, &self.order_in_memory()?)?])
+                let order = self.order_in_memory(|key| CarriedKey::through_slurm(key, &self.settings.munge))?;
+                Ok(vec![slurm_starter(&allocation, program, &self.directory, &order)?])
             }
         }
     }
@@ -168,8 +170,9 @@ impl Up {
     }
 
     /// For daemons that can inherit nothing: the order with the key, for the standard input of what starts them.
-    fn order_in_memory(&self) -> anyhow::Result<MemoryFile> {
-        Ok(MemoryFile::new("forebay-order", &self.order().text_with_key(self.key.as_ref())?)?)
+    fn order_in_memory(&self, carry: impl Fn(&JobKey) -> anyhow::Result<CarriedKey>) -> anyhow::Result<MemoryFile> {
+        let key = self.key.as_ref().map(carry).transpose()?;
+        Ok(MemoryFile::new("forebay-order", &self.order().text_with_key(key)?)?)
     }
 
     fn local_arguments(&self, rank: NodeRank, key: Option<&Path>) -> Vec<OsString> {

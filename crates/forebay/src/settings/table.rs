@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_launch::KeySealing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
@@ -138,6 +139,9 @@ settings! {
         /// How connections between nodes are protected: auth proves that both ends are this job's, seal encrypts too,
         /// off lets in whoever reaches the port
         Node One(security) security: Level = "security" "LEVEL", Level::Auth.word();
+        /// Seal the job's key on its way through Slurm by MUNGE: auto if munged answers on this host, off, or always by
+        /// the munged that listens at SOCKET
+        Up One(key_sealing) munge: KeySealing = "munge" "auto|off|SOCKET", "auto";
         /// How long all nodes may take to be ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
     }

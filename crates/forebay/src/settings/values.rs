@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_launch::KeySealing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
@@ -188,6 +189,16 @@ pub fn security(text: &str) -> Result<Level, String> {
     level.ok_or_else(|| format!("'{text}' is no level of security (auth, seal or off)"))
 }
 
+/// Whether MUNGE seals the key.
+pub fn key_sealing(text: &str) -> Result<KeySealing, String> {
+    match text {
+        "auto" => Ok(KeySealing::Auto),
+        "off" => Ok(KeySealing::Off),
+        _ if text.starts_with('/') => path(text).map(KeySealing::Socket),
+        _ => Err(format!("'{text}' is not auto, off or the absolute path of munged's socket")),
+    }
+}
+
 /// Any text.
 pub fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
@@ -275,6 +286,9 @@ mod tests {
         assert!(absolute_path("here").is_err());
         assert!(log_filter("a=nonsense").is_err());
         assert_eq!(security("seal"), Ok(Level::Seal));
+        assert_eq!(key_sealing("off"), Ok(KeySealing::Off));
+        assert_eq!(key_sealing("/run/m"), Ok(KeySealing::Socket("/run/m".into())));
+        assert!(key_sealing("on").unwrap_err().contains("auto, off or"));
         assert!(security("none").unwrap_err().contains("auth, seal or off"));
     }
 }

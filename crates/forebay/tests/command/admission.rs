@@ -96,7 +96,7 @@ fn the_key_of_other_hosts_goes_through_standard_input_alone() {
     let orders = seen(".order");
     assert_eq!(orders.len(), 2);
     let order: Value = serde_json::from_slice(&orders[0]).unwrap();
-    let hex = order["key"].as_str().unwrap();
+    let hex = order["key"]["plain"].as_str().unwrap();
     let key: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
     for words in [seen(".env"), seen(".args")].concat() {
         assert_nowhere(&key, &BTreeMap::from([("what the shell is called with".to_owned(), words)]));
