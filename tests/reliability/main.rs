@@ -7,6 +7,7 @@
 
 mod deaths;
 mod ends;
+mod hangs;
 mod programs;
 mod readers;
 mod replaced;

@@ -230,6 +230,18 @@ pub const RESTARTS_PAUSE: Duration = Duration::from_millis(500);
 /// export, a broken program) keeps all.
 pub const RESTARTS_FAILED_MAX: u32 = 5;
 
+/// How often a daemon tells its keeper that it is there.
+pub const DAEMON_WORD_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What of a request's time limit a daemon may be silent before its keeper kills it and starts another, so that what
+/// programs wait for is answered within that limit also when a daemon hangs.
+pub const DAEMON_SILENCE_SHARE: f64 = 0.6;
+/// At least this, for a machine that is busy.
+pub const DAEMON_SILENCE_MIN: Duration = Duration::from_secs(10);
+
+/// How much longer a silent daemon is given when its keeper finds it silent.
+pub const DAEMON_DOUBT: Duration = Duration::from_secs(2);
+
 /// How long a new daemon may take until it serves: as long as a request may take.
 pub const DAEMON_START_DEADLINE: Duration = Duration::from_secs(30);
 

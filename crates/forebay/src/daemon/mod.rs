@@ -90,6 +90,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
         options.metrics_file.clone(),
         options.metrics_interval,
     ));
+    let word = tokio::spawn(say_alive(link.clone(), Arc::clone(&service)));
     let serving = tokio::spawn(control::serve(control, Arc::clone(&service)));
     tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
     link.ready();
@@ -100,12 +101,23 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
         told = link.until_told()? => told.unwrap_or(Told::Orphaned),
     };
     tracing::info!(?told, "ending");
-    [ticker, pressure, metrics, serving].iter().for_each(tokio::task::JoinHandle::abort);
+    [ticker, pressure, metrics, word, serving].iter().for_each(tokio::task::JoinHandle::abort);
     match told {
         Told::HandOver => hand_over(session, &endpoint).await,
         Told::End | Told::Orphaned => end(mount, session, &endpoint).await,
     }
     Ok(told)
+}
+
+/// Tells the keeper regularly that the network thread runs and the core can be had: a daemon that hangs is killed.
+async fn say_alive(link: Link, service: Arc<Service>) {
+    let mut ticks = tokio::time::interval(limits::DAEMON_WORD_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        drop(service.core());
+        link.alive();
+    }
 }
 
 /// Takes no more requests and answers what is in flight; what is not answered in time is left to the next daemon.

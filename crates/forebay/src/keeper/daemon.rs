@@ -90,6 +90,9 @@ pub struct Daemon {
     pub deadline: Option<Instant>,
     /// Whether it was.
     pub was_late: bool,
+    is_told_to_end: bool,
+    /// It has been silent for too long, and is given a moment.
+    is_doubted: bool,
     /// It says nothing more.
     is_silent: bool,
     is_reaped: bool,
@@ -114,6 +117,8 @@ impl Daemon {
             failure: None,
             deadline,
             was_late: false,
+            is_told_to_end: false,
+            is_doubted: false,
             is_silent: false,
             is_reaped: false,
         };
@@ -162,17 +167,35 @@ impl Daemon {
     /// Tells it something that ends it, and gives it a time for that.
     pub fn tell_to_end(&mut self, message: &ToDaemon) {
         self.tell(message, &[]);
+        self.is_told_to_end = true;
         self.deadline = Some(Instant::now() + limits::DAEMON_END_DEADLINE);
     }
 
-    /// Kills it if its time is over.
-    pub fn kill_if_late(&mut self, now: Instant) {
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
-            tracing::warn!(pid = self.child.id(), state = ?self.state, "a daemon is killed: its time is over");
-            self.deadline = None;
-            self.was_late = true;
-            self.kill();
+    /// It serves: it is to say so again within `silence_max`.
+    pub fn on_alive(&mut self, silence_max: Duration) {
+        if !self.is_told_to_end {
+            self.is_doubted = false;
+            self.deadline = Some(Instant::now() + silence_max);
         }
+    }
+
+    /// Kills it if its time is over. One that serves and is silent is given a moment more: when the whole node was
+    /// stopped, its keeper may wake before it does.
+    pub fn kill_if_late(&mut self, now: Instant) {
+        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
+        if is_late && self.state == State::Serving && !self.is_told_to_end && !self.is_doubted {
+            self.is_doubted = true;
+            self.deadline = Some(now + limits::DAEMON_DOUBT);
+        } else if is_late {
+            self.kill_late();
+        }
+    }
+
+    fn kill_late(&mut self) {
+        tracing::warn!(pid = self.child.id(), state = ?self.state, "a daemon is killed: its time is over");
+        self.deadline = None;
+        self.was_late = true;
+        self.kill();
     }
 
     fn kill(&mut self) {

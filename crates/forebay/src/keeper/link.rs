@@ -113,6 +113,13 @@ impl Link {
         self.say(&ToKeeper::Ready);
     }
 
+    /// Says that it still does. A keeper that is stopped does not hold the daemon up.
+    pub fn alive(&self) {
+        if let Err(error) = messages::send_if_room(self.0.as_fd(), &ToKeeper::Alive) {
+            tracing::debug!(%error, "the keeper does not listen");
+        }
+    }
+
     /// Says why it will not.
     pub fn failed(&self, message: String) {
         self.say(&ToKeeper::Failed { message });

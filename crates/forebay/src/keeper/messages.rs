@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 /// The layout of all that outlives a daemon: these messages, the ledger, the requests in flight. Another number after
 /// every change that a daemon of the build before does not understand.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 
 /// How a daemon ends that has handed over: its exit status.
 pub const HANDED_OVER: u8 = 10;
@@ -85,6 +85,8 @@ pub enum ToKeeper {
     StandingBy,
     /// The view answers.
     Ready,
+    /// It still does; said every `limits::DAEMON_WORD_INTERVAL`.
+    Alive,
     /// It will not come to that.
     Failed {
         /// Why.
@@ -113,6 +115,20 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Sends a message with descriptors.
 pub fn send<T: Serialize>(link: BorrowedFd<'_>, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with(link, message, descriptors, SendFlags::NOSIGNAL)
+}
+
+/// Sends a message if the other side has room for it.
+pub fn send_if_room<T: Serialize>(link: BorrowedFd<'_>, message: &T) -> io::Result<()> {
+    send_with(link, message, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+fn send_with<T: Serialize>(
+    link: BorrowedFd<'_>,
+    message: &T,
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -120,7 +136,7 @@ pub fn send<T: Serialize>(link: BorrowedFd<'_>, message: &T, descriptors: &[Borr
         return Err(io::ErrorKind::InvalidInput.into());
     }
     loop {
-        match sendmsg(link, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL) {
+        match sendmsg(link, &[IoSlice::new(&text)], &mut ancillary, flags) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

@@ -81,6 +81,7 @@ pub fn keep(
         next_program: None,
         restarts: Restarts::default(),
         replaced: 0,
+        silence_max: plan.options.deadline.mul_f64(limits::DAEMON_SILENCE_SHARE).max(limits::DAEMON_SILENCE_MIN),
         start_at: None,
         has_served: false,
         is_ending: false,
@@ -126,6 +127,8 @@ struct Keeper {
     next_program: Option<Program>,
     restarts: Restarts,
     replaced: u32,
+    /// How long a daemon that serves may say nothing.
+    silence_max: Duration,
     /// When a daemon is to be started.
     start_at: Option<Instant>,
     /// Whether the view has ever answered.
@@ -254,6 +257,7 @@ impl Keeper {
                 self.begin();
             }
             Some(ToKeeper::Ready) => self.on_ready(),
+            Some(ToKeeper::Alive) => daemon.on_alive(self.silence_max),
             Some(ToKeeper::Failed { message }) => daemon.failure = Some(message),
             None => {}
         }
@@ -272,7 +276,7 @@ impl Keeper {
         if let Some(daemon) = &mut self.current {
             daemon.state = State::Serving;
             if !self.is_ending {
-                daemon.deadline = None;
+                daemon.on_alive(self.silence_max);
             }
         }
         self.restarts.served();
@@ -301,7 +305,7 @@ impl Keeper {
                 }
             }
             Some(ToKeeper::Failed { message }) => next.failure = Some(message),
-            Some(ToKeeper::Ready) | None => {}
+            Some(ToKeeper::Ready | ToKeeper::Alive) | None => {}
         }
     }
 
