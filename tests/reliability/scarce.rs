@@ -124,8 +124,23 @@ fn no_descriptors_left() {
     let used = ticks(job.pid(0)) - before;
     assert!(used < 10, "the daemon spins: {used} ticks in half a second");
     drop(strangers);
+    // The daemon notices each of them in its own time, those in its queue after the others.
+    wait_until("the strangers are gone", Duration::from_secs(20), || connections_at(address.port()) == 0);
     files.read_all(&job, 0, 0, |_| {});
     job.down();
+}
+
+/// Connections that a port still has at its own end, also those that nobody has accepted yet.
+fn connections_at(port: u16) -> usize {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let own = format!(":{port:04X}");
+    // Established, or closed by the other side alone.
+    let is_open = |line: &&str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, state) = (fields.next(), fields.nth(1));
+        local.is_some_and(|local| local.ends_with(&own)) && state.is_some_and(|state| ["01", "08"].contains(&state))
+    };
+    table.lines().filter(is_open).count()
 }
 
 /// Where a process listens for peers.
