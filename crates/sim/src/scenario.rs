@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_types::{NodeRank, Time};
+use forebay_types::{NodeRank, Time, limits};
 
 use crate::NodeIndex;
 use crate::faults::{Fault, schedule};
@@ -116,7 +116,7 @@ fn possible_readers(job: &Job<'_>, faults: &[(Time, Fault)]) -> usize {
         }
     };
     note(&BTreeSet::new(), &cuts, partition, &lives);
-    for (_, fault) in faults {
+    for fault in as_they_are_noticed(faults) {
         match fault {
             Fault::Crash(node) => {
                 if crashed.insert(*node) {
@@ -138,6 +138,18 @@ fn possible_readers(job: &Job<'_>, faults: &[(Time, Fault)]) -> usize {
         note(&crashed.union(&paused).copied().collect(), &cuts, partition, &lives);
     }
     readers.union(&stopped).count()
+}
+
+/// The faults in the order in which nodes may come to know them: a node that comes back may be left alone for as long as a
+/// suspicion lasts.
+fn as_they_are_noticed(faults: &[(Time, Fault)]) -> Vec<&Fault> {
+    let noticed = |(at, fault): &(Time, Fault)| match fault {
+        Fault::Restart(_) | Fault::Resume(_) | Fault::Mend(..) | Fault::Join => at.after(limits::SUSPICION_LONGEST),
+        _ => *at,
+    };
+    let mut in_order: Vec<&(Time, Fault)> = faults.iter().collect();
+    in_order.sort_by_key(|fault| noticed(fault));
+    in_order.into_iter().map(|(_, fault)| fault).collect()
 }
 
 /// Second questions keep to their budget.
