@@ -4,7 +4,6 @@
 //! leads, one refresh after the other; whoever is asked by the user passes the wish on to it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_transport::IncomingCall;
@@ -18,6 +17,9 @@ use super::service::Service;
 
 /// How long one step may take on the whole job: the kernel may make a node wait for requests that are under way.
 const STEP_DEADLINE: Duration = Duration::from_secs(9);
+
+/// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
+const QUIET_MAX: Duration = Duration::from_secs(40);
 
 /// What a hop leaves of the time to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.9;
@@ -120,7 +122,7 @@ async fn step_here(service: &Arc<Service>, epoch: u64, step: RefreshStep, paths:
         RefreshStep::Release => {
             let now = service.now();
             service.with_core(|core| core.handle_release(now, epoch));
-            service.quiet.store(false, Ordering::SeqCst);
+            service.be_quiet(None);
         }
     }
     true
@@ -129,7 +131,7 @@ async fn step_here(service: &Arc<Service>, epoch: u64, step: RefreshStep, paths:
 /// From now on the kernel remembers nothing; what it remembers of `paths` it forgets. Twice: an answer that was on its way
 /// to the kernel when the first began may have come between.
 async fn make_quiet(service: &Arc<Service>, paths: Vec<ViewPath>) -> bool {
-    service.quiet.store(true, Ordering::SeqCst);
+    service.be_quiet(Some(QUIET_MAX));
     let Some(notifier) = service.session().map(|session| session.notifier()) else {
         return true;
     };

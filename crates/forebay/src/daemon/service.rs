@@ -4,7 +4,7 @@
 //! waiting replies (they are locked second, always), so that no answer can come before its place is made.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,8 +60,9 @@ pub(super) struct Service {
     fetches: Mutex<HashMap<CallId, AbortHandle>>,
     /// How long this node believes a name.
     names_last: Option<Duration>,
-    /// A refresh is under way: the kernel may not remember what it is told.
-    pub quiet: AtomicBool,
+    /// Until when the kernel may not remember what it is told, because a refresh is under way; 0 for none. A time and no
+    /// switch: whoever leads the refresh may be lost on the way.
+    quiet_until: AtomicU64,
     /// Held by whoever leads a refresh.
     pub refreshing: tokio::sync::Mutex<()>,
     end: Notify,
@@ -97,7 +98,7 @@ impl Service {
             peer_replies: Mutex::default(),
             fetches: Mutex::default(),
             names_last: names_last(options, &forest),
-            quiet: AtomicBool::new(false),
+            quiet_until: AtomicU64::new(0),
             refreshing: tokio::sync::Mutex::default(),
             end: Notify::new(),
         });
@@ -161,10 +162,16 @@ impl Service {
 
     /// How long the kernel may believe what it is told now.
     pub fn ttl(&self) -> Duration {
-        match self.quiet.load(Ordering::SeqCst) {
-            true => Duration::ZERO,
-            false => self.names_last.unwrap_or(FOR_EVER),
+        match self.quiet_until.load(Ordering::SeqCst) {
+            until if until > 0 && self.now() < Time(until) => Duration::ZERO,
+            _ => self.names_last.unwrap_or(FOR_EVER),
         }
+    }
+
+    /// Lets the kernel remember nothing for so long, or anything again.
+    pub fn be_quiet(&self, time: Option<Duration>) {
+        let until = time.map_or(0, |time| self.now().after(time).0);
+        self.quiet_until.store(until, Ordering::SeqCst);
     }
 
     /// The core's time now.
