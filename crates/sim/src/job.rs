@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_cache::{CallId, ObjectKind};
 use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
-use forebay_overlay::Forest;
+use forebay_overlay::{Forest, Shape, Tree};
 use forebay_types::{NodeRank, Time};
 use forebay_wire::{RefreshStep, Request};
 
@@ -29,8 +29,12 @@ pub const GRACE: Duration = Duration::from_millis(700);
 pub struct Setup {
     /// Number of nodes.
     pub nodes: usize,
-    /// Fan-out of the tree.
+    /// Number of roots.
+    pub roots: u32,
+    /// Fan-out of the trees of directories.
     pub fan_out: u32,
+    /// Fan-out of the trees of stripes.
+    pub stripe_fan_out: u32,
     /// Memory for caches at each node.
     pub budget_bytes: u64,
     /// Whether to write down what happens.
@@ -117,6 +121,15 @@ pub(crate) struct Node {
     pub(crate) paused_since: Time,
 }
 
+/// What the backing file system answered to one question.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// The tree that the question belongs to.
+    pub tree: Tree,
+    /// Which lives of which nodes asked it, how often.
+    pub readers: BTreeMap<(NodeIndex, u32), u32>,
+}
+
 /// A job.
 pub struct Job<'a> {
     pub(crate) model: &'a Model,
@@ -144,7 +157,7 @@ pub struct Job<'a> {
     /// Whether the backing file system was made to fail at all.
     pub(crate) has_backing_failed: bool,
     /// What was asked of the backing file system, by whom, how often; only what was answered.
-    pub(crate) asked: BTreeMap<String, BTreeMap<(NodeIndex, u32), u32>>,
+    pub(crate) asked: BTreeMap<String, Asked>,
     pub(crate) wrong: Vec<String>,
     pub(crate) failed: usize,
     pub(crate) longest: Duration,
@@ -158,7 +171,8 @@ impl<'a> Job<'a> {
     /// A job that has just started.
     #[must_use]
     pub fn new(model: &'a Model, setup: Setup, seed: u64) -> Self {
-        let forest = Forest::single(setup.nodes as u32, setup.fan_out).unwrap();
+        let Setup { nodes, roots, fan_out, stripe_fan_out, .. } = setup;
+        let forest = Forest::new(Shape { node_count: nodes as u32, roots, fan_out, stripe_fan_out }).unwrap();
         let mut job = Self {
             model,
             setup,
@@ -283,8 +297,8 @@ impl<'a> Job<'a> {
     /// What the backing file system answered more than once.
     #[must_use]
     pub fn asked_more_than_once(&self) -> Vec<String> {
-        let often = |readers: &BTreeMap<(NodeIndex, u32), u32>| readers.values().sum::<u32>() > 1;
-        self.asked.iter().filter(|(_, readers)| often(readers)).map(|(what, _)| what.clone()).collect()
+        let often = |asked: &Asked| asked.readers.values().sum::<u32>() > 1;
+        self.asked.iter().filter(|(_, asked)| often(asked)).map(|(what, _)| what.clone()).collect()
     }
 
     /// What happened, line by line, if it was written down.

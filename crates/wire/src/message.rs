@@ -184,6 +184,16 @@ pub enum Request {
         /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
         paths: Vec<ViewPath>,
     },
+    /// A file has turned out to be no longer of this generation: whoever is asked forgets what says so, after all who are
+    /// asked in turn have. Answer: `Entries` with one record.
+    Recheck {
+        /// The file.
+        file: ViewPath,
+        /// The version that it is not any more.
+        generation: Generation,
+        /// As of `Listing`.
+        epoch: u64,
+    },
 }
 
 /// The steps of a refresh; each is taken by all nodes before the next.
@@ -205,6 +215,7 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => {
                 *epoch = now;
             }
@@ -221,6 +232,7 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => Some(*epoch),
             _ => None,
         }
@@ -242,6 +254,7 @@ impl Request {
             Self::Shutdown => "shutdown",
             Self::Ping { .. } => "ping",
             Self::Refresh { .. } => "refresh",
+            Self::Recheck { .. } => "recheck",
         }
     }
 }

@@ -96,6 +96,11 @@ pub fn fan_out(text: &str) -> Result<u32, String> {
     number_in(text, 1, limits::FAN_OUT_MAX.into()).map(|number| number as u32)
 }
 
+/// A number of roots.
+pub fn roots(text: &str) -> Result<u32, String> {
+    number_in(text, 1, limits::ROOTS_MAX.into()).map(|number| number as u32)
+}
+
 /// A number of nodes on one machine. More than 4,096 daemons exhaust its ports and memory first.
 pub fn local_count(text: &str) -> Result<usize, String> {
     number_in(text, 1, 4096).map(|number| number as usize)
