@@ -160,6 +160,7 @@ pub struct Job<'a> {
     pub(crate) asked: BTreeMap<String, Asked>,
     pub(crate) wrong: Vec<String>,
     pub(crate) failed: usize,
+    pub(crate) stale: usize,
     pub(crate) longest: Duration,
     pub(crate) bundles: usize,
     kept_bytes_max: u64,
@@ -196,6 +197,7 @@ impl<'a> Job<'a> {
             asked: BTreeMap::new(),
             wrong: Vec::new(),
             failed: 0,
+            stale: 0,
             longest: Duration::ZERO,
             bundles: 0,
             kept_bytes_max: 0,
@@ -258,6 +260,12 @@ impl<'a> Job<'a> {
         self.failed
     }
 
+    /// Requests that were told that a file is another version now.
+    #[must_use]
+    pub fn stale(&self) -> usize {
+        self.stale
+    }
+
     /// The longest time that a request took.
     #[must_use]
     pub fn longest(&self) -> Duration {
@@ -299,6 +307,12 @@ impl<'a> Job<'a> {
     pub fn asked_more_than_once(&self) -> Vec<String> {
         let often = |asked: &Asked| asked.readers.values().sum::<u32>() > 1;
         self.asked.iter().filter(|(_, asked)| often(asked)).map(|(what, _)| what.clone()).collect()
+    }
+
+    /// The nodes that read the backing file system.
+    #[must_use]
+    pub fn readers(&self) -> BTreeSet<NodeIndex> {
+        self.asked.values().flat_map(|asked| asked.readers.keys().map(|(node, _)| *node)).collect()
     }
 
     /// What happened, line by line, if it was written down.

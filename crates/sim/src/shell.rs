@@ -421,7 +421,9 @@ impl Job<'_> {
             Errno::EACCES if unlistable => {}
             Errno::EINTR if self.is_interrupted(program) => {}
             Errno::ENOENT if under_file => {}
-            Errno::ESTALE if self.versions.of(path) != self.programs[program].generation.mtime.seconds => {}
+            Errno::ESTALE if self.versions.of(path) != self.programs[program].generation.mtime.seconds => {
+                self.stale += 1
+            }
             _ if put_in => self.failed += 1,
             _ => self.is_wrong(program, format!("{path}: {errno}")),
         }
