@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use forebay_cache::{CallId, ObjectKind};
 use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
-use forebay_overlay::{Forest, Shape, Tree};
+use forebay_overlay::{Forest, Shape};
 use forebay_types::{NodeRank, Time};
 use forebay_wire::{RefreshStep, Request};
 
 use crate::NodeIndex;
+use crate::asked::Asked;
 use crate::body::{Handle, State};
 use crate::faults::Fault;
 use crate::model::{Model, Versions};
@@ -119,15 +120,6 @@ pub(crate) struct Node {
     /// How long it was stopped in all.
     pub paused: Duration,
     pub(crate) paused_since: Time,
-}
-
-/// What the backing file system answered to one question.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// The tree that the question belongs to.
-    pub tree: Tree,
-    /// Which lives of which nodes asked it, how often.
-    pub readers: BTreeMap<(NodeIndex, u32), u32>,
 }
 
 /// A job.
@@ -300,19 +292,6 @@ impl<'a> Job<'a> {
     /// A sum over the nodes that run.
     pub fn sum(&self, count: impl Fn(&ReadPath<Handle>) -> u64) -> u64 {
         self.nodes.iter().filter_map(|node| node.core.as_ref()).map(count).sum()
-    }
-
-    /// What the backing file system answered more than once.
-    #[must_use]
-    pub fn asked_more_than_once(&self) -> Vec<String> {
-        let often = |asked: &Asked| asked.readers.values().sum::<u32>() > 1;
-        self.asked.iter().filter(|(_, asked)| often(asked)).map(|(what, _)| what.clone()).collect()
-    }
-
-    /// The nodes that read the backing file system.
-    #[must_use]
-    pub fn readers(&self) -> BTreeSet<NodeIndex> {
-        self.asked.values().flat_map(|asked| asked.readers.keys().map(|(node, _)| *node)).collect()
     }
 
     /// What happened, line by line, if it was written down.

@@ -7,8 +7,9 @@ use forebay_overlay::Tree;
 use forebay_types::{NodeRank, Time, limits};
 
 use crate::NodeIndex;
+use crate::asked::Asked;
 use crate::faults::{Fault, schedule};
-use crate::job::{Asked, Job, Setup};
+use crate::job::{Job, Setup};
 use crate::model::Model;
 use crate::program::Program;
 use crate::random::Random;

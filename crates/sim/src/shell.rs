@@ -1,20 +1,16 @@
 //! What the daemon does around its core, with bytes named instead of moved: questions carried to their sources, bodies
 //! followed, the kernel's requests answered when their bytes are there and asked again when these got lost.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_cache::Key;
-use forebay_node::{
-    Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source, placement,
-};
+use forebay_node::{Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source};
 use forebay_types::{Attributes, Errno, Extent, Kind, ViewPath, chunk_bytes};
 use forebay_wire::Request;
 
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State, pieces_of};
-use crate::job::{Asked, Caller, DEADLINE, Event, GRACE, Job};
+use crate::job::{Caller, DEADLINE, Event, GRACE, Job};
 use crate::model::Said;
 
 /// How long after a loss its bytes are asked for again.
@@ -124,18 +120,6 @@ impl Job<'_> {
             Said::Failed(errno) => Answered::Failed(errno),
         };
         self.world.soon(Event::Answer { to: by, answered });
-    }
-
-    fn note_asked(&mut self, by: Caller, request: &Request) {
-        let Some(key) = Key::of(request) else { return };
-        // Once for every file that turns out to have changed, at every node that had been told of it.
-        if matches!(key, Key::Recheck { .. }) {
-            return;
-        }
-        let (class, number) = placement(&key);
-        let new = || Asked { tree: *self.forest.tree_of(class, number), readers: BTreeMap::new() };
-        let asked = self.asked.entry(format!("{request:?}")).or_insert_with(new);
-        *asked.readers.entry((by.node, by.life)).or_default() += 1;
     }
 
     fn read_chunk(&mut self, by: Caller, request: &Request) {
