@@ -12,7 +12,7 @@ use forebay_launch::KeySealing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
-use super::values;
+use super::values::{self, Topology};
 
 /// Which commands have a setting as an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,6 +167,10 @@ settings! {
         /// large file [default: 1 below 8 nodes, then one for four nodes, 8 at most]
         Node Optional(roots) roots: Option<u32> = "roots" "R";
         // With as many roots every node hands on in one tree, so that width costs no bandwidth; and 8 levels become 6.
+        /// Put nodes beside each other that are near each other in the network, before they get their ranks: as a FILE
+        /// in the form of Slurm's topology.conf says; auto: as Slurm knows it, else by host names such as x3000c0s1b0n0;
+        /// off: as they are listed
+        Up One(topology) topology: Topology = "topology" "auto|off|FILE", "auto";
         /// Children a node has in the trees of directories and small files
         Node One(fan_out) fan_out: u32 = "fanout" "K", 8;
         /// Children a node has in the trees of large files [default: 4, or as --fanout where that is less]

@@ -177,6 +177,26 @@ pub fn words(text: &str) -> Result<Vec<String>, String> {
     if words.is_empty() { Err("a command must not be empty".to_owned()) } else { Ok(words) }
 }
 
+/// Where the order of the nodes comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Topology {
+    /// From the scheduler or the names of the hosts.
+    Auto,
+    /// It stays as listed.
+    Off,
+    /// From a file.
+    File(PathBuf),
+}
+
+/// `auto`, `off` or the path of a file.
+pub fn topology(text: &str) -> Result<Topology, String> {
+    match text {
+        "auto" => Ok(Topology::Auto),
+        "off" => Ok(Topology::Off),
+        _ => path(text).map(Topology::File),
+    }
+}
+
 /// A path.
 pub fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("a path must not be empty".to_owned()) } else { Ok(PathBuf::from(text)) }
