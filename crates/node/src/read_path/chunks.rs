@@ -177,7 +177,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// Whether the kernel has read all of a chunk that nobody else will ask this node for.
     fn is_kept_by_kernel(&self, key: &Key, chunk: &Chunk<B>) -> bool {
-        self.is_own(key) && chunk.taken_bytes.load(Ordering::Relaxed) >= chunk.bytes
+        chunk.taken_bytes.load(Ordering::Relaxed) >= chunk.bytes && self.is_own(key)
     }
 
     /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
