@@ -130,9 +130,9 @@ fn root_places(node_count: u32, fan_out: u32, count: u32) -> Vec<NodeRank> {
         let in_place_of = |node: u32| roots.iter().filter(|root| *root % fan_out == node % fan_out).count();
         let from_here = (0..node_count).map(|step| (begin + step) % node_count);
         let free = from_here.filter(|node| !roots.contains(node));
-        // The nearest one of those with the fewest. Within a block's length all places are seen; where that is full of roots,
-        // what is left is taken.
-        let near = free.clone().take_while(|node| (node + node_count - begin) % node_count < fan_out);
+        // The nearest one of those with the fewest. Within two blocks' length all places are seen, a short block among them;
+        // where that is full of roots, what is left is taken.
+        let near = free.clone().take_while(|node| (node + node_count - begin) % node_count < 2 * fan_out);
         let best = near.filter(|node| !blocks.is_extra(*node)).min_by_key(|node| in_place_of(*node));
         roots.extend(best.or_else(|| free.clone().next()));
     }
@@ -171,7 +171,7 @@ mod tests {
             prop_assert_eq!(&others, &places);
             for (number, root) in places.iter().enumerate() {
                 let even = number as u32 * nodes / roots.min(nodes);
-                prop_assert!((root.0 + nodes - even) % nodes < fan_out + roots, "{places:?}");
+                prop_assert!((root.0 + nodes - even) % nodes < 2 * fan_out + roots, "{places:?}");
             }
         }
 
