@@ -98,6 +98,8 @@ impl Forebay {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
+        // What a measurement finds must not depend on the ones before it.
+        command.env("FOREBAY_PROFILE", "off");
         command.env("XDG_RUNTIME_DIR", &self.runtime).envs(self.environment.iter().cloned());
         command
     }

@@ -29,6 +29,7 @@ use crate::network;
 use crate::options::{DaemonOptions, Kept};
 use crate::order::Order;
 use crate::output::{causes, tell};
+use crate::profiles;
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
 
@@ -198,7 +199,8 @@ impl Plan {
         let nodes_here = self.nodes.iter().filter(|node| node.host == own.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
-        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export };
+        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() };
+        let profile = profiles::options(&settings, &exports);
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
@@ -225,6 +227,7 @@ impl Plan {
             read_ahead_bytes: settings.read_ahead,
             resend: settings.resend,
             kept: Kept::default(),
+            profile,
             nodes: self.nodes,
         })
     }
