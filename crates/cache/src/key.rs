@@ -39,7 +39,8 @@ impl Key {
             | Request::Status
             | Request::Shutdown
             | Request::Ping { .. }
-            | Request::Refresh { .. } => {
+            | Request::Refresh { .. }
+            | Request::Report { .. } => {
                 return None;
             }
         })

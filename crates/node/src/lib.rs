@@ -16,6 +16,7 @@ mod inodes;
 mod ledger;
 mod read_ahead;
 mod read_path;
+mod readiness;
 
 pub use effect::{
     Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source,
@@ -23,3 +24,4 @@ pub use effect::{
 pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use read_path::{Counters, Explanation, Options, ReadPath, StaleInode};
+pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};
