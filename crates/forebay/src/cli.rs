@@ -111,6 +111,9 @@ pub struct NodeArguments {
     /// Be the daemon of a keeper, whose link is the standard input; its value is for who looks at the processes.
     #[arg(long, hide = true, value_name = "JOB/RANK")]
     pub kept: Option<String>,
+    /// Say when this node is ready, though the whole job is waited for.
+    #[arg(long, hide = true, requires = "order")]
+    pub relayed: bool,
     /// Return when the daemon is ready and leave it running.
     #[arg(long, hide = true, requires = "order")]
     pub background: bool,

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::DONE_IN_PART;
 use crate::cli::DownArguments;
-use crate::commands::up::{end_on_hosts, shown_ranks};
+use crate::commands::up::end_on_hosts;
+use crate::commands::up_report::shown_ranks;
 use crate::control;
 use crate::jobs::{self, variable};
 use crate::leftovers;

@@ -16,6 +16,7 @@ mod replace;
 mod selection;
 mod status;
 mod up;
+mod up_report;
 
 use std::process::ExitCode;
 
