@@ -30,7 +30,7 @@ use crate::settings::{Effective, Settings};
 use crate::signals::Signals;
 
 /// How long a host may take to end what runs there when it is asked by the remote shell.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+pub const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a job.
 pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
@@ -191,7 +191,7 @@ impl Up {
         let mut stays = Vec::new();
         if let Some(call) = self.record.remote_call() {
             stays.extend(
-                end_on_hosts(&call, &self.record, &self.directory)
+                end_on_hosts(&call, &self.record, &self.directory, END_TIMEOUT)
                     .into_iter()
                     .map(|(host, why)| format!("{host}: {why}")),
             );
@@ -260,13 +260,19 @@ fn views(
     Ok(ranks.map(|rank| layout.view(&base, nodes, rank)).collect())
 }
 
-/// Ends and cleans up on all hosts of a job, all at once. Returns the hosts where that failed, with the reason.
-pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord, directory: &JobDirectory) -> Vec<(String, String)> {
+/// Ends and cleans up on all hosts of a job, all at once, within `timeout`. Returns the hosts where that failed, with the
+/// reason.
+pub fn end_on_hosts(
+    call: &RemoteCall,
+    record: &JobRecord,
+    directory: &JobDirectory,
+    timeout: Duration,
+) -> Vec<(String, String)> {
     let hosts: BTreeSet<&str> = record.nodes.iter().map(|node| node.host.as_str()).collect();
     let hosts: Vec<&str> = hosts.into_iter().collect();
     let base = directory.base().display().to_string();
     let arguments = ["down", "--local-only", "--directory", &base, "--job", &record.job];
-    let mut failed = call.run_on_all(&hosts, &arguments, END_TIMEOUT);
+    let mut failed = call.run_on_all(&hosts, &arguments, timeout);
     // Where it was not up is as good as where it ended.
     failed.retain(|(_, reason)| !reason.contains(NOT_UP));
     failed

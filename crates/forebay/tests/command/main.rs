@@ -9,6 +9,7 @@ mod failed_start;
 mod hosts;
 mod leftovers;
 mod local_job;
+mod missing;
 mod place;
 mod settings;
 mod silent_nodes;
