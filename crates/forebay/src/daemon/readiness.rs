@@ -111,7 +111,7 @@ fn carry_out(service: &Arc<Service>, starting: &Starting, effect: ReadinessEffec
         ReadinessEffect::PassOver { peer } => {
             tracing::info!(%peer, "a node above does not answer while the job starts; the next hears of this one");
             let now = service.now();
-            service.with_core(|core| core.handle_ping(now, peer, None));
+            service.with_core(|core| core.handle_absent(now, peer));
         }
         ReadinessEffect::Settled { missing } => {
             tracing::info!(missing = missing.len(), "the job is up");

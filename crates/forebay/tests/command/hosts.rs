@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -25,10 +26,16 @@ pub fn remote_shell_that(place: &Place, does: &str) -> String {
     shell.display().to_string()
 }
 
-/// Ports that were free a moment ago.
+/// Ports that were free a moment ago, below those that the kernel gives to outgoing connections: another test's would
+/// take one in between.
 pub fn free_ports(count: usize) -> Vec<u16> {
-    let bound: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    bound.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let candidate = || {
+        let number = std::process::id().wrapping_mul(97) + NEXT.fetch_add(1, Ordering::Relaxed);
+        u16::try_from(20_000 + number % 12_000).unwrap()
+    };
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(candidate).filter(is_free).take(count).collect()
 }
 
 #[test]
