@@ -149,7 +149,7 @@ pub fn is_running(pid: u64) -> bool {
 }
 
 /// Waits until `condition` holds.
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "not in time: {what}");
