@@ -34,16 +34,21 @@ fn a_node_connects_to_its_parent_and_to_nobody_else() {
     let up = place.json(&["up", "--local", "7", "--fanout", "2", "--job", "lazy", "--export", &place.source()]);
     let ports: Vec<u16> =
         up["nodes"].as_array().unwrap().iter().map(|node| node["port"].as_u64().unwrap() as u16).collect();
+    let connections = connections_to(&ports);
+    let status = place.json(&["status", "--job", "lazy"]);
+    let nodes = status["nodes"].as_array().unwrap();
+    let children = |rank: usize| nodes.iter().filter(|node| node["parents"][0] == rank).count();
     // A connection for requests and one for bodies from each child.
-    let expected = [4, 4, 4, 0, 0, 0, 0];
-    assert_eq!(connections_to(&ports), ports.iter().copied().zip(expected).collect());
+    let expected = ports.iter().copied().zip((0..7).map(|rank| 2 * children(rank))).collect();
+    assert_eq!(connections, expected);
+    assert_eq!(connections.values().sum::<usize>(), 2 * 6);
     assert_eq!(up["phases"].as_object().unwrap().len(), 3, "{up}");
     assert!(up["slowest"]["took_ms"].as_u64().is_some(), "{up}");
     place.succeeds(&["down", "--job", "lazy"]);
     place.assert_clean();
 }
 
-/// The root and an inner node lose what they were told, and hear it again.
+/// The root and inner nodes lose what they were told, and hear it again.
 #[test]
 fn daemons_may_die_while_the_job_starts() {
     let Some(place) = Place::with_views() else { return };
@@ -66,7 +71,7 @@ fn daemons_may_die_while_the_job_starts() {
         assert!(up.try_wait().unwrap().is_none(), "up waits for the last node");
         (0..6).all(|rank| socket(rank).exists() && daemon(rank).is_some())
     });
-    for rank in [0, 1] {
+    for rank in [0, 1, 2] {
         let victim = daemon(rank).unwrap();
         let view = place.path(&format!("view/{rank}{source}/file"));
         assert_eq!(fs::read_to_string(&view).unwrap(), "contents of file\n", "node {rank} serves");
