@@ -7,9 +7,8 @@
 //! failed nodes, once all others are ready. What a daemon leaves on a disk is the caller's affair.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant};
 use forebay_types::NodeRank;
 
 use crate::gathered::{Gathered, Line, Slowest};
+use crate::last_words::{append_tail, ended_message, tail};
 use crate::process::{Process, end_all, wait_for_end};
 
 /// After the first failure, how long the other starters may still tell theirs: a cause that is common to all (a
@@ -29,10 +29,6 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// One line of a starter, bytes; a longer one is not ours.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-
-/// What is shown of a starter's standard error, lines and bytes.
-const TAIL_LINES: usize = 8;
-const TAIL_BYTES: u64 = 4096;
 
 /// A command that starts one or more daemons.
 #[derive(Debug)]
@@ -367,46 +363,6 @@ fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
         tracing::trace!(?hung, "a starter has closed its output");
     }
     child.try_wait().ok().flatten()
-}
-
-fn ended_message(name: &str, status: Option<ExitStatus>, tail: &str) -> String {
-    let how = match status {
-        None => "closed its output without saying why".to_owned(),
-        Some(status) => match status.code() {
-            Some(0) => "ended without saying that the node is ready".to_owned(),
-            Some(127) => "failed with exit status 127: the program was not found there".to_owned(),
-            Some(code) => format!("failed with exit status {code}"),
-            None => format!("ended by {status}"),
-        },
-    };
-    let mut message = format!("{name} {how}");
-    append_tail(&mut message, tail);
-    message
-}
-
-fn append_tail(message: &mut String, tail: &str) {
-    if !tail.is_empty() {
-        message.push_str("; its last words:");
-        for line in tail.lines() {
-            message.push_str("\n    ");
-            message.push_str(line);
-        }
-    }
-}
-
-/// The last lines of a file; nothing when there are none.
-fn tail(path: &Path) -> String {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
 #[cfg(test)]

@@ -1,3 +1,6 @@
+use std::fs::File;
+use std::path::Path;
+
 use super::*;
 
 fn shell(rank: u32, script: &str, directory: &Path) -> Starter {
@@ -192,15 +195,4 @@ fn an_interrupt_stops_everything() {
     };
     assert!(interrupt.is_some() && failure.interrupted);
     assert!(ended(&pid));
-}
-
-#[test]
-fn the_tail_is_bounded() {
-    let temporary = tempfile::tempdir().unwrap();
-    let path = temporary.path().join("log");
-    let text: String = (0..10_000).map(|n| format!("line {n}\n\n")).collect();
-    std::fs::write(&path, text).unwrap();
-    let tail = tail(&path);
-    assert_eq!(tail.lines().count(), TAIL_LINES);
-    assert!(tail.ends_with("line 9999"));
 }

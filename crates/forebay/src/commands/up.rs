@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_launch::{
-    Allocation, JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, Progress, RemoteCall, Started,
-    Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
+    JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, Progress, RemoteCall, Started, Starter,
+    ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
 };
 use forebay_types::{JobKey, NodeRank};
 use forebay_wire::Level;
@@ -22,7 +22,7 @@ use crate::cli::UpArguments;
 use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::up_report::{Report, Shown, message};
-use crate::jobs::{NOT_UP, job_bases, name_to_start, variable};
+use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
 use crate::leftovers;
 use crate::order::Order;
 use crate::output::causes;
@@ -40,9 +40,9 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
-    let allocation = Allocation::from_environment(&variable)?;
-    let job = name_to_start(&settings, allocation.as_ref());
-    let selection = Selection::choose(&effective, &settings, &job, allocation)?;
+    let allocated = Allocated::from_environment()?;
+    let job = name_to_start(&settings, allocated.as_ref());
+    let selection = Selection::choose(&effective, &settings, &job, allocated)?;
     let signals = Signals::catch()?;
     let mut up = Up::lay_out(&effective, settings, job, &selection)?;
     let result = up.start(selection, &signals, began);

@@ -53,7 +53,8 @@ impl Place {
     /// The command, with the environment of a plain login.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FOREBAY_") || name.starts_with("SLURM"))
+        for (name, _) in std::env::vars()
+            .filter(|(name, _)| ["FOREBAY_", "SLURM", "PBS_", "LSB_"].iter().any(|start| name.starts_with(start)))
         {
             command.env_remove(name);
         }
