@@ -19,4 +19,5 @@ mod programs;
 mod reading;
 mod refresh;
 mod refusals;
+mod striped;
 mod whole;

@@ -21,6 +21,8 @@ pub enum Key {
     Bundle { dir: ViewPath, generation: Generation, first: u32 },
     /// Sizes of the file system that holds a path; joined, never kept.
     FileSystem { path: ViewPath },
+    /// That a file is no longer of a version; joined, never kept.
+    Recheck { file: ViewPath, generation: Generation },
 }
 
 impl Key {
@@ -34,6 +36,7 @@ impl Key {
             Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
             Request::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },
             Request::FileSystem { path } => Self::FileSystem { path },
+            Request::Recheck { file, generation, .. } => Self::Recheck { file, generation },
             Request::Probe { .. }
             | Request::Explain { .. }
             | Request::Status
@@ -51,7 +54,7 @@ impl Key {
     pub fn path(&self) -> &ViewPath {
         match self {
             Self::Listing { dir } | Self::Page { dir, .. } | Self::Name { dir, .. } | Self::Bundle { dir, .. } => dir,
-            Self::Chunk { file, .. } => file,
+            Self::Chunk { file, .. } | Self::Recheck { file, .. } => file,
             Self::FileSystem { path } => path,
         }
     }

@@ -27,8 +27,12 @@ pub struct DaemonOptions {
     pub view: PathBuf,
     /// What the view shows: absolute paths of existing directories.
     pub exports: Vec<PathBuf>,
-    /// Children a node has in the tree.
+    /// Nodes that read the backing file system for others.
+    pub roots: u32,
+    /// Children a node has in a tree of directories.
     pub fan_out: u32,
+    /// Children a node has in a tree of large files.
+    pub stripe_fan_out: u32,
     /// Memory for the caches, bytes.
     pub budget_bytes: u64,
     /// Files above this size are read by the node itself, bytes.

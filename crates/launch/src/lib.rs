@@ -23,6 +23,7 @@ mod records;
 mod secret;
 mod slurm;
 mod start;
+mod topology;
 
 pub use address::{NodeAddress, ViewLayout, default_port};
 pub use error::LaunchError;
@@ -39,3 +40,4 @@ pub use records::{JobRecord, Launcher, NodeRecord, Progress};
 pub use secret::{MemoryFile, new_key, read_key};
 pub use slurm::{Allocation, slurm_starter};
 pub use start::{Interrupt, StartFailure, Started, Starter, WhenMissing, start};
+pub use topology::{TopologySource, in_order, topology_file};

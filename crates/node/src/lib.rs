@@ -14,6 +14,7 @@ mod bundle;
 mod effect;
 mod inodes;
 mod ledger;
+mod placement;
 mod read_ahead;
 mod read_path;
 mod readiness;
@@ -23,5 +24,6 @@ pub use effect::{
 };
 pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
+pub use placement::placement;
 pub use read_path::{Counters, Explanation, Options, ReadPath, StaleInode};
 pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use forebay_cache::{CallId, ObjectKind};
 use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
-use forebay_overlay::Forest;
+use forebay_overlay::{Forest, Shape};
 use forebay_types::{NodeRank, Time};
 use forebay_wire::{RefreshStep, Request};
 
 use crate::NodeIndex;
+use crate::asked::Asked;
 use crate::body::{Handle, State};
 use crate::faults::Fault;
 use crate::model::{Model, Versions};
@@ -29,8 +30,12 @@ pub const GRACE: Duration = Duration::from_millis(700);
 pub struct Setup {
     /// Number of nodes.
     pub nodes: usize,
-    /// Fan-out of the tree.
+    /// Number of roots.
+    pub roots: u32,
+    /// Fan-out of the trees of directories.
     pub fan_out: u32,
+    /// Fan-out of the trees of stripes.
+    pub stripe_fan_out: u32,
     /// Memory for caches at each node.
     pub budget_bytes: u64,
     /// Whether to write down what happens.
@@ -144,9 +149,10 @@ pub struct Job<'a> {
     /// Whether the backing file system was made to fail at all.
     pub(crate) has_backing_failed: bool,
     /// What was asked of the backing file system, by whom, how often; only what was answered.
-    pub(crate) asked: BTreeMap<String, BTreeMap<(NodeIndex, u32), u32>>,
+    pub(crate) asked: BTreeMap<String, Asked>,
     pub(crate) wrong: Vec<String>,
     pub(crate) failed: usize,
+    pub(crate) stale: usize,
     pub(crate) longest: Duration,
     pub(crate) bundles: usize,
     kept_bytes_max: u64,
@@ -158,7 +164,8 @@ impl<'a> Job<'a> {
     /// A job that has just started.
     #[must_use]
     pub fn new(model: &'a Model, setup: Setup, seed: u64) -> Self {
-        let forest = Forest::single(setup.nodes as u32, setup.fan_out).unwrap();
+        let Setup { nodes, roots, fan_out, stripe_fan_out, .. } = setup;
+        let forest = Forest::new(Shape { node_count: nodes as u32, roots, fan_out, stripe_fan_out }).unwrap();
         let mut job = Self {
             model,
             setup,
@@ -182,6 +189,7 @@ impl<'a> Job<'a> {
             asked: BTreeMap::new(),
             wrong: Vec::new(),
             failed: 0,
+            stale: 0,
             longest: Duration::ZERO,
             bundles: 0,
             kept_bytes_max: 0,
@@ -244,6 +252,12 @@ impl<'a> Job<'a> {
         self.failed
     }
 
+    /// Requests that were told that a file is another version now.
+    #[must_use]
+    pub fn stale(&self) -> usize {
+        self.stale
+    }
+
     /// The longest time that a request took.
     #[must_use]
     pub fn longest(&self) -> Duration {
@@ -278,13 +292,6 @@ impl<'a> Job<'a> {
     /// A sum over the nodes that run.
     pub fn sum(&self, count: impl Fn(&ReadPath<Handle>) -> u64) -> u64 {
         self.nodes.iter().filter_map(|node| node.core.as_ref()).map(count).sum()
-    }
-
-    /// What the backing file system answered more than once.
-    #[must_use]
-    pub fn asked_more_than_once(&self) -> Vec<String> {
-        let often = |readers: &BTreeMap<(NodeIndex, u32), u32>| readers.values().sum::<u32>() > 1;
-        self.asked.iter().filter(|(_, readers)| often(readers)).map(|(what, _)| what.clone()).collect()
     }
 
     /// What happened, line by line, if it was written down.

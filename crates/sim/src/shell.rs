@@ -110,7 +110,7 @@ impl Job<'_> {
         }
         let said = self.model.answer(request, &self.versions);
         if !matches!(said, Said::Failed(_) | Said::FileSystem(_)) {
-            *self.asked.entry(format!("{request:?}")).or_default().entry((by.node, by.life)).or_default() += 1;
+            self.note_asked(by, request);
         }
         let answered = match said {
             Said::Chunk => return self.read_chunk(by, request),
@@ -405,7 +405,9 @@ impl Job<'_> {
             Errno::EACCES if unlistable => {}
             Errno::EINTR if self.is_interrupted(program) => {}
             Errno::ENOENT if under_file => {}
-            Errno::ESTALE if self.versions.of(path) != self.programs[program].generation.mtime.seconds => {}
+            Errno::ESTALE if self.versions.of(path) != self.programs[program].generation.mtime.seconds => {
+                self.stale += 1
+            }
             _ if put_in => self.failed += 1,
             _ => self.is_wrong(program, format!("{path}: {errno}")),
         }

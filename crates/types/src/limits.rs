@@ -30,9 +30,9 @@ pub const HEAD_BYTES_MAX: usize = 128 << 10;
 /// How long a request may take, whatever dies (option `--deadline`).
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Nodes that may read the backing file system for others: the root and, when it cannot, the next in the order. More
+/// Nodes of one tree that may read the backing file system for others: the root and, when it cannot, the next in the order. More
 /// would not help a job that lost so many at once, and each is asked in vain when the network is cut.
-pub const ROOT_CANDIDATES: u64 = 8;
+pub const ROOT_CANDIDATES: usize = 8;
 
 /// How long nothing may be heard of a node that is asked something before it is asked whether it is there.
 pub const PATIENCE: Duration = Duration::from_millis(500);
@@ -162,6 +162,10 @@ pub const READ_AHEAD_CHUNKS: u64 = 8;
 /// programs reads in order at once.
 pub const READ_AHEAD_CHUNKS_UNDER_WAY: usize = 32;
 
+/// Largest file that belongs to its directory, bytes: it comes from the directory's root, which asks for such files early
+/// and in bundles. Larger ones are striped over all roots, because their bandwidth counts more than their latency.
+pub const SMALL_FILE_BYTES_MAX: u64 = 256 << 10;
+
 /// Small files that travel in one bundle, at most: the first of them waits for the last. In the trace of a large Python
 /// import, 8 take 600 questions for 1,501 files and bring 228 more in vain; 16 take 539 and bring 281.
 pub const BUNDLE_FILES_MAX: usize = 16;
@@ -218,8 +222,12 @@ pub const REPORT_RETRY_PASSED_OVER: Duration = Duration::from_secs(1);
 /// How long a node above may be out of reach before it is passed over and the next in the line hears the report.
 pub const REPORT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Fan-out of the tree (option `--fanout`).
+/// Fan-out of a tree (options `--fanout`, `--stripe-fanout`).
 pub const FAN_OUT_MAX: u32 = 1024;
+
+/// Roots of a job (option `--roots`). With 8 times as many as the default has no node hands on less, and each directory
+/// has only one root anyway.
+pub const ROOTS_MAX: u32 = 64;
 
 /// Threads that read the kernel's requests (option `--readers`); more than two measured no gain.
 pub const KERNEL_READERS: usize = 2;

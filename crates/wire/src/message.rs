@@ -186,6 +186,16 @@ pub enum Request {
         /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
         paths: Vec<ViewPath>,
     },
+    /// A file has turned out to be no longer of this generation: whoever is asked forgets what says so, after all who are
+    /// asked in turn have. Answer: `Entries` with one record.
+    Recheck {
+        /// The file.
+        file: ViewPath,
+        /// The version that it is not any more.
+        generation: Generation,
+        /// As of `Listing`.
+        epoch: u64,
+    },
     /// While the job starts: who is ready of the asking node and those below it. Answer: `Noted`; one that says that all
     /// are ready is answered when the job is up, or after a while.
     Report {
@@ -213,6 +223,7 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => {
                 *epoch = now;
             }
@@ -229,6 +240,7 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => Some(*epoch),
             _ => None,
         }
@@ -250,6 +262,7 @@ impl Request {
             Self::Shutdown => "shutdown",
             Self::Ping { .. } => "ping",
             Self::Refresh { .. } => "refresh",
+            Self::Recheck { .. } => "recheck",
             Self::Report { .. } => "report",
         }
     }

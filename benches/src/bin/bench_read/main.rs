@@ -4,6 +4,7 @@
 //! keeps every single run. Baselines are what careful users do today, not only the plain file system.
 
 mod bench;
+mod fan_out;
 mod first_replay;
 mod large_file;
 mod listing;
@@ -67,8 +68,9 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 10] = [
+const MEASUREMENTS: [(&str, Measure); 11] = [
     ("start", start::measure),
+    ("fan-out", fan_out::measure),
     ("round-trip", round_trip::measure),
     ("security", security::measure),
     ("first-replay", first_replay::measure),

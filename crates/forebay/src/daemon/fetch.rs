@@ -8,7 +8,7 @@ use forebay_cache::CallId;
 use forebay_node::{Answered, Source};
 use forebay_store::Store;
 use forebay_transport::{CallError, Reply};
-use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, Time, ViewPath};
+use forebay_types::{ChunkIndex, Errno, Generation, Name, NodeRank, Time, ViewPath};
 use forebay_wire::message::decode_entries;
 use forebay_wire::{Listing, Outcome, Request};
 
@@ -162,6 +162,7 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         Request::Listing { dir, .. } => store.listing(&dir).map(Answered::Listing),
         Request::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
         Request::Lookup { dir, name, .. } => store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record])),
+        Request::Recheck { file, .. } => look_up(&store, &file),
         Request::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
         // A bundle is read file by file.
         Request::Bundle { .. } => Err(Errno::EINVAL),
@@ -174,6 +175,13 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         | Request::Report { .. } => Err(Errno::EINVAL),
     };
     answer(service, call, answered.unwrap_or_else(Answered::Failed));
+}
+
+/// What a path is now.
+fn look_up(store: &Store, path: &ViewPath) -> Result<Answered, Errno> {
+    let (dir, name) = path.split().ok_or(Errno::EINVAL)?;
+    let name = Name::new(name).map_err(|_| Errno::EINVAL)?;
+    store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record]))
 }
 
 fn read_chunk(

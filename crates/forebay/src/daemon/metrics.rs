@@ -17,8 +17,10 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub(super) fn job(service: &Service) -> Value {
     let options = &service.options;
     let exports: Vec<_> = options.exports.iter().map(|export| export.to_string_lossy()).collect();
+    let roots: Vec<u32> = service.forest.roots().map(|root| root.0).collect();
     json!({
-        "name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out, "exports": exports,
+        "name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out,
+        "stripe_fan_out": options.stripe_fan_out, "roots": roots, "exports": exports,
         "security": options.security.level().word(),
     })
 }
@@ -34,7 +36,7 @@ pub(super) fn node(service: &Service) -> Value {
         [ObjectKind::Attributes, ObjectKind::Listings, ObjectKind::Chunks].map(|kind| kind_counts(core.kept(kind)));
     drop(core);
     let [attributes, listings, chunks] = kinds;
-    let parents: Vec<u32> = service.forest.first().parent(options.rank).iter().map(|rank| rank.0).collect();
+    let parents = parents(service);
     json!({
         "rank": options.rank.0,
         "host": options.nodes[options.rank.0 as usize].host,
@@ -58,6 +60,17 @@ pub(super) fn node(service: &Service) -> Value {
         "overlay": overlay(service, &counters),
         "backing": backing(service),
     })
+}
+
+/// Whom this node asks in any tree, that of the first tree first; each once.
+fn parents(service: &Service) -> Vec<u32> {
+    let mut parents = Vec::new();
+    for parent in service.forest.trees().filter_map(|tree| tree.parent(service.options.rank)) {
+        if !parents.contains(&parent.0) {
+            parents.push(parent.0);
+        }
+    }
+    parents
 }
 
 /// Sums of all numbers of the nodes, by the same names.

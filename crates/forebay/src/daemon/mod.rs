@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
-use forebay_overlay::Forest;
+use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::{NodeRank, limits};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -65,7 +65,12 @@ pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<Told> {
 }
 
 async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<Told> {
-    let forest = Forest::single(options.nodes.len() as u32, options.fan_out)?;
+    let forest = Forest::new(Shape {
+        node_count: options.nodes.len() as u32,
+        roots: options.roots,
+        fan_out: options.fan_out,
+        stripe_fan_out: options.stripe_fan_out,
+    })?;
     let options = Arc::new(options);
     let starting = Starting::new(&options, &forest, link);
     let service = Service::new(&options, forest, effects::carry_out, starting)?;
@@ -203,7 +208,7 @@ fn bind_to_cores(cores: &[usize]) -> anyhow::Result<()> {
         .with_context(|| format!("--cores: binding to {cores:?}; see the cores of this process in /proc/self/status"))
 }
 
-/// The rank of the node that reads the backing file system for `forest`'s first tree.
+/// The root of the tree on which the job itself is asked.
 fn root_of(forest: &Forest) -> NodeRank {
     forest.first().root()
 }

@@ -72,7 +72,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The parts of a node. A root opens its exports now, so that a wrong one is told at the start; other nodes open
+    /// The parts of a node. Roots open their exports now, so that a wrong one is told at the start; other nodes open
     /// them when they first read the backing file system themselves.
     pub fn new(
         options: &Arc<DaemonOptions>,
@@ -89,7 +89,7 @@ impl Service {
             anticipate: options.anticipate,
             names_last: names_last(options, &forest),
         });
-        let is_root = super::root_of(&forest) == options.rank;
+        let is_root = forest.is_root(options.rank);
         let service = Arc::new(Self {
             options: Arc::clone(options),
             forest: forest.clone(),

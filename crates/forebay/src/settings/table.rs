@@ -12,7 +12,7 @@ use forebay_launch::KeySealing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
-use super::values::{self, WhenMissing};
+use super::values::{self, Topology, WhenMissing};
 
 /// Which commands have a setting as an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,11 +165,19 @@ settings! {
         /// they are kept in memory
         Node One(switch) resend: bool = "resend" "BOOL", "true";
     }
-    "Caches and tree" {
-        // A narrow tree keeps each node's sending short: 10 MB to 73 nodes took 8.6 s with 8 children a node, 5.0 s
-        // with 4, 2.5 s with 2, while 4 halve the depth of 2.
-        /// Children a node has in the tree
-        Node One(fan_out) fan_out: u32 = "fanout" "K", 4;
+    "Caches and trees" {
+        /// Nodes that read the backing file system for the others, each for its part of the directories and of every
+        /// large file [default: 1 below 8 nodes, then one for four nodes, 8 at most]
+        Node Optional(roots) roots: Option<u32> = "roots" "R";
+        // With as many roots every node hands on in one tree, so that width costs no bandwidth; and 8 levels become 6.
+        /// Put nodes beside each other that are near each other in the network, before they get their ranks: as a FILE
+        /// in the form of Slurm's topology.conf says; auto: as Slurm knows it, else by host names such as x3000c0s1b0n0;
+        /// off: as they are listed
+        Up One(topology) topology: Topology = "topology" "auto|off|FILE", "auto";
+        /// Children a node has in the trees of directories and small files
+        Node One(fan_out) fan_out: u32 = "fanout" "K", 8;
+        /// Children a node has in the trees of large files [default: 4, or as --fanout where that is less]
+        Node Optional(fan_out) stripe_fan_out: Option<u32> = "stripe-fanout" "K";
         /// Memory for a node's caches [default: a tenth of the machine's, 4GiB at most, shared by the nodes on it]
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
         /// Files above this size are read from the backing file system by each node itself [default: none are]

@@ -97,6 +97,11 @@ pub fn fan_out(text: &str) -> Result<u32, String> {
     number_in(text, 1, limits::FAN_OUT_MAX.into()).map(|number| number as u32)
 }
 
+/// A number of roots.
+pub fn roots(text: &str) -> Result<u32, String> {
+    number_in(text, 1, limits::ROOTS_MAX.into()).map(|number| number as u32)
+}
+
 /// A number of nodes on one machine. More than 4,096 daemons exhaust its ports and memory first.
 pub fn local_count(text: &str) -> Result<usize, String> {
     number_in(text, 1, 4096).map(|number| number as usize)
@@ -171,6 +176,26 @@ pub fn cores(text: &str) -> Result<Vec<usize>, String> {
 pub fn words(text: &str) -> Result<Vec<String>, String> {
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() { Err("a command must not be empty".to_owned()) } else { Ok(words) }
+}
+
+/// Where the order of the nodes comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Topology {
+    /// From the scheduler or the names of the hosts.
+    Auto,
+    /// It stays as listed.
+    Off,
+    /// From a file.
+    File(PathBuf),
+}
+
+/// `auto`, `off` or the path of a file.
+pub fn topology(text: &str) -> Result<Topology, String> {
+    match text {
+        "auto" => Ok(Topology::Auto),
+        "off" => Ok(Topology::Off),
+        _ => path(text).map(Topology::File),
+    }
 }
 
 /// A path.

@@ -1,7 +1,8 @@
 //! Chunks: those that are there, those that are filling, and those that need not be kept.
 //!
 //! A chunk's handle goes round as soon as its first bytes are known to come. A node that nobody asks keeps a chunk only
-//! until its kernel has read all of it: the page cache holds it from then on, and a second copy would be waste.
+//! until its kernel has read all of it: the page cache holds it from then on, and a second copy would be waste. Whether
+//! nobody asks is a matter of the chunk's tree.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -130,7 +131,7 @@ impl<B: Clone> ReadPath<B> {
                 let bytes = chunk.bytes;
                 self.objects.insert(self.ways.now, key.clone(), Object::Chunk(chunk), bytes);
                 self.pin_if_wanted(&key);
-                if self.options.forest.is_leaf(self.options.rank) && self.is_own(&key) {
+                if self.is_own(&key) {
                     self.bound_own_chunks(key);
                 }
             }
@@ -181,18 +182,17 @@ impl<B: Clone> ReadPath<B> {
 
     /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
     fn is_own(&self, key: &Key) -> bool {
-        let alone = self.is_direct(key) || self.options.forest.is_leaf(self.options.rank);
+        let alone = self.is_direct(key) || self.tree_of(key).is_leaf(self.options.rank);
         alone && !self.pins.iter().any(|pin| key.path().is_within(pin))
     }
 
     /// Keeps the newest of what the kernel has not read whole: much of it was read ahead in vain.
     fn bound_own_chunks(&mut self, newest: Key) {
+        self.own_bytes += chunk_bytes_of(&newest) as u64;
         self.own_chunks.push_back(newest);
-        if self.own_chunks.len() > OWN_CHUNKS_MAX {
-            self.own_chunks.retain(|key| self.objects.contains(key));
-        }
-        while self.objects.counters(ObjectKind::Chunks).bytes > limits::LEAF_CHUNK_BYTES {
+        while self.own_bytes > limits::LEAF_CHUNK_BYTES || self.own_chunks.len() > OWN_CHUNKS_MAX {
             let Some(oldest) = self.own_chunks.pop_front() else { return };
+            self.own_bytes -= chunk_bytes_of(&oldest) as u64;
             if self.is_own(&oldest) {
                 self.objects.remove(&oldest);
             }
@@ -200,7 +200,7 @@ impl<B: Clone> ReadPath<B> {
     }
 }
 
-/// Names of chunks remembered before those that have left are swept out: a small chunk takes a page, so these are many.
+/// Chunks that are kept for this kernel, at most, however small they are.
 const OWN_CHUNKS_MAX: usize = 16 << 10;
 
 impl<B> Chunk<B> {

@@ -2,8 +2,8 @@
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
 //! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `ways` finds whom to
-//! ask and whom to ask instead, `refresh` forgets. This file holds the state they share and the beginning of a question: joined if it is
-//! under way, else sent out.
+//! ask and whom to ask instead, `refresh` forgets, `recheck` what a file has turned out not to be. This file holds the state
+//! they share and the beginning of a question: joined if it is under way, else sent out.
 
 mod answers;
 mod chunks;
@@ -13,14 +13,15 @@ mod explain;
 mod kernel;
 mod peers;
 mod reads;
+mod recheck;
 mod refresh;
 mod ways;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_cache::{CallId, Flight, InFlight, Joined, Key, KindCounters, ObjectKind, Objects};
-use forebay_overlay::Forest;
+use forebay_overlay::{Class, Forest};
 use forebay_types::{Errno, Map, NodeRank, Time, ViewPath};
 use forebay_wire::Request;
 
@@ -29,11 +30,13 @@ pub use explain::Explanation;
 use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
 use crate::ledger::{InodeLedger, LedgerContents};
+use crate::placement::placement;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
 use chunks::{Chunk, Growing};
 use entries::Known;
 use kernel::Operation;
 use reads::{PendingRead, Reader};
+use recheck::Recheck;
 use refresh::Epoch;
 use ways::Ways;
 
@@ -125,6 +128,9 @@ pub struct ReadPath<B> {
     pins: Vec<ViewPath>,
     /// Chunks kept for this node's kernel alone, oldest first; some may have left already.
     own_chunks: VecDeque<Key>,
+    /// Their bytes, also of those that have left.
+    own_bytes: u64,
+    rechecks: BTreeMap<CallId, Recheck>,
     anticipation: Anticipation,
     early: BTreeSet<CallId>,
     effects: VecDeque<Effect<B>>,
@@ -150,6 +156,8 @@ impl<B: Clone> ReadPath<B> {
             broken_bundles: Map::default(),
             pins: Vec::new(),
             own_chunks: VecDeque::new(),
+            own_bytes: 0,
+            rechecks: BTreeMap::new(),
             anticipation: Anticipation::default(),
             early: BTreeSet::new(),
             effects: VecDeque::new(),
@@ -214,6 +222,7 @@ impl<B: Clone> ReadPath<B> {
         self.objects.clear();
         self.pins.clear();
         self.own_chunks.clear();
+        self.own_bytes = 0;
         self.anticipation.clear();
         self.broken_bundles.clear();
         let stale = self.inodes.make_stale();
@@ -279,6 +288,11 @@ impl<B: Clone> ReadPath<B> {
             (Key::Chunk { generation, .. }, Some(limit)) => generation.size_bytes > limit,
             _ => false,
         }
+    }
+
+    /// Whether `key` goes another way than the listing of its directory.
+    fn is_striped(&self, key: &Key) -> bool {
+        placement(key).0 == Class::Stripes
     }
 
     /// Asks for `key` by `request`, or joins who did; `waiter` is told. The number of the question if it is new.

@@ -50,7 +50,7 @@ impl<B: Clone> ReadPath<B> {
             Key::Listing { .. } => ObjectKind::Listings,
             Key::Page { .. } | Key::Name { .. } => ObjectKind::Attributes,
             Key::Chunk { .. } => return self.find_chunk_for_peer(key).map(Chunk::into_answer),
-            Key::Bundle { .. } | Key::FileSystem { .. } => return None,
+            Key::Bundle { .. } | Key::FileSystem { .. } | Key::Recheck { .. } => return None,
         };
         self.drop_if_old(key);
         match self.objects.get(key, kind)? {

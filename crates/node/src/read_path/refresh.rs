@@ -122,7 +122,9 @@ impl<B: Clone> ReadPath<B> {
         let Some(hold) = self.epoch.hold.as_mut().filter(|hold| is_name(key) && concerns(key, &hold.paths)) else {
             return false;
         };
-        hold.flights.push(flight);
+        if !hold.flights.contains(&flight) {
+            hold.flights.push(flight);
+        }
         true
     }
 
@@ -172,7 +174,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// Takes a flight's attempts back; who waits for it forgets what it had found before.
-    fn call_back(&mut self, flight: CallId) {
+    pub(super) fn call_back(&mut self, flight: CallId) {
         self.cancel_attempts(flight);
         for waiter in self.in_flight.waiters_mut(flight) {
             if let Waiter::Kernel { known, .. } = waiter {
@@ -192,7 +194,7 @@ impl<B: Clone> ReadPath<B> {
 
 /// Whether an answer to `key` may be another one after a refresh. Chunks and bundles name their versions.
 fn is_name(key: &Key) -> bool {
-    matches!(key, Key::Listing { .. } | Key::Page { .. } | Key::Name { .. })
+    matches!(key, Key::Listing { .. } | Key::Page { .. } | Key::Name { .. } | Key::Recheck { .. })
 }
 
 /// Whether `key` is about something at or below one of `paths`; its own attributes stand in its directory's listing.
