@@ -50,10 +50,13 @@ impl Slurm {
         run(self.program("scontrol").args(arguments))
     }
 
-    /// What of any job is still on one of the nodes.
-    fn left_on_nodes(&self) -> String {
-        let look = r#"srun --ntasks-per-node=1 sh -c 'grep -h "^forebay:" /proc/self/mounts; ls -d "$view"* 2>/dev/null' || true"#;
-        self.batch(look).good().text()
+    /// What of these jobs, and of views at `$view`, is still on one of the nodes. A node's mounts begin as a copy of this
+    /// machine's, with those of other tests.
+    fn left_on_nodes(&self, jobs: &[&Batch<'_>]) -> String {
+        let ids: String = jobs.iter().map(|job| format!("^forebay:{} |", job.id)).collect();
+        let look =
+            r#"srun --ntasks-per-node=1 sh -c 'grep -hE "$ids $view" /proc/self/mounts; ls -d "$view"* 2>/dev/null'"#;
+        self.batch(&format!("export ids='{ids}'; {look} || true")).good().text()
     }
 }
 
@@ -123,7 +126,7 @@ fn the_script_of_the_readme_runs() {
             "{line}"
         );
     }
-    assert_eq!(slurm.left_on_nodes(), "");
+    assert_eq!(slurm.left_on_nodes(&[&batch]), "");
     assert_eq!(running(&slurm.command), [] as [u32; 0]);
     assert!(!Path::new("/tmp/forebay-0").join(&batch.id).exists());
 }
@@ -173,7 +176,7 @@ fn jobs_that_are_ended_leave_nothing_behind() {
     limited.wait_for_end("TIMEOUT", LIMIT);
     let gone = || running(&slurm.command).is_empty();
     wait_until("no process of any of them is left", JOB, gone);
-    assert_eq!(slurm.left_on_nodes(), "");
+    assert_eq!(slurm.left_on_nodes(&[&limited, &cancelled, &requeued]), "");
     for batch in [&limited, &cancelled, &requeued] {
         let directory = Path::new("/tmp/forebay-0").join(&batch.id);
         assert!(!directory.exists(), "{}: {:?}", batch.said(), fs::read_dir(directory).map(Iterator::count));
@@ -234,5 +237,5 @@ fn a_stopped_daemon_does_not_hold_down_up() {
     assert_eq!(down["ended"], serde_json::json!([0, 1, 2, 3]), "{down}");
     assert!(took < 10, "{took} s: {down}; {:?} in all", began.elapsed());
     assert_eq!(running(&slurm.command), [] as [u32; 0]);
-    assert_eq!(slurm.left_on_nodes(), "");
+    assert_eq!(slurm.left_on_nodes(&[]), "");
 }
