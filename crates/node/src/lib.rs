@@ -17,6 +17,7 @@ mod ledger;
 mod placement;
 mod read_ahead;
 mod read_path;
+mod readiness;
 
 pub use effect::{
     Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source,
@@ -25,3 +26,4 @@ pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use placement::placement;
 pub use read_path::{Counters, Explanation, Options, ParcelChunk, ReadPath, StaleInode, Use};
+pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};

@@ -18,6 +18,7 @@ mod replace;
 mod selection;
 mod status;
 mod up;
+mod up_report;
 pub mod walk;
 
 use std::process::ExitCode;
