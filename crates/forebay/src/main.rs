@@ -19,6 +19,7 @@ mod network;
 mod options;
 mod order;
 mod output;
+mod own_paths;
 mod settings;
 mod signals;
 mod view_directory;

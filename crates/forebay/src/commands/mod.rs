@@ -13,6 +13,7 @@ mod node_kept;
 mod paths;
 mod refresh;
 mod replace;
+mod run;
 mod selection;
 mod status;
 mod up;
@@ -26,6 +27,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up(arguments) => up::run(*arguments),
         Command::Node(arguments) => node::run(*arguments),
+        Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Down(arguments) => down::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),

@@ -28,6 +28,7 @@ use crate::network;
 use crate::options::{DaemonOptions, Kept};
 use crate::order::Order;
 use crate::output::{causes, tell};
+use crate::own_paths;
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
 
@@ -35,6 +36,10 @@ use crate::view_directory::{self, ViewDirectory};
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
     if arguments.kept.is_some() {
         return Ok(node_kept::run());
+    }
+    if let Some(view) = &arguments.lend {
+        own_paths::lend(view, std::io::stdin().as_fd())?;
+        return Ok(ExitCode::SUCCESS);
     }
     if arguments.background {
         return node_background::run(&arguments);
