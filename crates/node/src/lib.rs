@@ -14,6 +14,7 @@ mod bundle;
 mod effect;
 mod inodes;
 mod ledger;
+mod links;
 mod read_ahead;
 mod read_path;
 
@@ -22,4 +23,5 @@ pub use effect::{
 };
 pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
+pub use links::Links;
 pub use read_path::{Counters, Explanation, Options, ReadPath, StaleInode};

@@ -25,10 +25,11 @@ use crate::leftovers;
 use crate::log;
 use crate::machine;
 use crate::network;
-use crate::options::{DaemonOptions, Kept};
+use crate::options::{DaemonOptions, Kept, ShownLinks};
 use crate::order::Order;
 use crate::output::{causes, tell};
 use crate::own_paths;
+use crate::settings::values::LinksShown;
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
 
@@ -199,6 +200,10 @@ impl Plan {
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
         let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export };
+        let links = match settings.links {
+            LinksShown::AsIs => None,
+            LinksShown::View => Some(ShownLinks::now(&exports, &[&view, directory.path()])?),
+        };
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
@@ -222,6 +227,7 @@ impl Plan {
             allow_other: settings.allow_other,
             read_ahead_bytes: settings.read_ahead,
             resend: settings.resend,
+            links,
             kept: Kept::default(),
             nodes: self.nodes,
         })

@@ -407,7 +407,7 @@ fn node_of(plan: &Plan, held: &Held) -> anyhow::Result<Node> {
         view: begin.view,
         device: begin.device,
         exports: options.exports.clone(),
-        links_lead_into_view: false,
+        links_lead_into_view: options.links.is_some(),
         place: Place::of_this().context("cannot tell where this process is")?,
     })
 }

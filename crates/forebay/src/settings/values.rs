@@ -199,6 +199,24 @@ pub fn key_sealing(text: &str) -> Result<KeySealing, String> {
     }
 }
 
+/// How symbolic links are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinksShown {
+    /// As the backing file system has them.
+    AsIs,
+    /// Those into an export as links into the view.
+    View,
+}
+
+/// `asis` or `view`.
+pub fn links(text: &str) -> Result<LinksShown, String> {
+    match text {
+        "asis" => Ok(LinksShown::AsIs),
+        "view" => Ok(LinksShown::View),
+        _ => Err(format!("'{text}' is neither asis nor view")),
+    }
+}
+
 /// Any text.
 pub fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
@@ -289,6 +307,8 @@ mod tests {
         assert_eq!(key_sealing("off"), Ok(KeySealing::Off));
         assert_eq!(key_sealing("/run/m"), Ok(KeySealing::Socket("/run/m".into())));
         assert!(key_sealing("on").unwrap_err().contains("auto, off or"));
+        assert_eq!((links("asis"), links("view")), (Ok(LinksShown::AsIs), Ok(LinksShown::View)));
+        assert!(links("relative").unwrap_err().contains("neither asis nor view"));
         assert!(security("none").unwrap_err().contains("auth, seal or off"));
     }
 }
