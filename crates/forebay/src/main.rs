@@ -10,6 +10,7 @@ mod columns;
 mod commands;
 mod control;
 mod daemon;
+mod elf;
 mod jobs;
 mod keeper;
 mod leftovers;

@@ -17,6 +17,7 @@ mod run;
 mod selection;
 mod status;
 mod up;
+mod ways_out;
 
 use std::process::ExitCode;
 

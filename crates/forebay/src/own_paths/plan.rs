@@ -164,8 +164,13 @@ mod tests {
             device: (0, 1),
             is_read_only,
         };
-        let rest = points.iter().zip(2..).map(|((dir, read_only), id)| mount(id, 1, dir, *read_only));
-        std::iter::once(mount(1, 0, "/", false)).chain(rest).collect()
+        let mut mounts = vec![mount(1, 0, "/", false)];
+        for ((dir, is_read_only), id) in points.iter().zip(2..) {
+            // In the order of their paths, so that the last one above is the nearest.
+            let on = mounts.iter().rfind(|other| Path::new(dir).starts_with(&other.dir)).map_or(1, |other| other.id);
+            mounts.push(mount(id, on, dir, *is_read_only));
+        }
+        mounts
     }
 
     fn planned(
