@@ -100,6 +100,7 @@ macro_rules! require_slurm {
     };
 }
 
+mod own_paths;
 mod sealed_key;
 
 #[test]
