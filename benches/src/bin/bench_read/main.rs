@@ -9,6 +9,7 @@ mod large_file;
 mod listing;
 mod memory;
 mod round_trip;
+mod run;
 mod second_import;
 mod security;
 mod show;
@@ -67,8 +68,9 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 10] = [
+const MEASUREMENTS: [(&str, Measure); 11] = [
     ("start", start::measure),
+    ("run", run::measure),
     ("round-trip", round_trip::measure),
     ("security", security::measure),
     ("first-replay", first_replay::measure),
