@@ -21,7 +21,8 @@ const RANKS: usize = 12;
 /// What they all read, bytes.
 const FILE_BYTES: u64 = 64 << 20;
 
-/// What all may ask for together, over the file's size. Without a shared page cache it would be the number of ranks.
+/// What all may ask for together, over the file's size. Without a shared page cache it would be the number of ranks; a
+/// machine may drop a page while they read, which is then read again.
 const SHARED_MAX: f64 = 1.01;
 
 /// Who starts a program: root, or root without the right to mount.
