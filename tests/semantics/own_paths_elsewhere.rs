@@ -31,14 +31,24 @@ fn in_container(job: &Job, shared: &Path, words: &[&str]) -> Finished {
     run(container.args(["/forebay", "run", "--job", &sandbox.name, "--"]).args(words))
 }
 
+/// Mount namespaces that the keeper has descriptors of.
+fn namespaces_held(job: &Job) -> usize {
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", job.keeper(0))).unwrap();
+    let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("mnt:")).count()
+}
+
 /// The job's directory is there, and neither the export nor the view.
 fn in_a_container_without_the_view(sandbox: Sandbox) {
     let job = job(sandbox, &[]);
     let file = job.sandbox.source().join("file");
     let shown = in_container(&job, &job.sandbox.runtime(), &["cat", file.to_str().unwrap()]).good();
     assert_eq!(shown.text(), "contents\n");
+    // The container's namespace is not held any longer than its program runs.
+    wait_until("the container is let go", PATIENCE, || namespaces_held(&job) == 0);
     // The host's programs are not in the container's namespace, nor the other way round.
     assert_eq!(shell(&job, r#"stat -f -c %T "$source"; test ! -e /forebay"#).good().text(), "fuseblk\n");
+    assert_eq!(namespaces_held(&job), 1);
     job.down();
 }
 for_root_and_a_user!(in_a_container_without_the_view, [Command("bwrap")]);

@@ -157,3 +157,77 @@ fn say(asks: &OwnedFd, answer: &AnswerText, descriptors: &[BorrowedFd<'_>]) {
         tracing::debug!(%error, "an answer at the entrance was not taken");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_types::NodeRank;
+    use std::fs::File;
+    use std::process::{Command, Stdio};
+
+    fn namespaces(directory: &Path) -> Namespaces {
+        let node = Node {
+            rank: NodeRank(0),
+            host: "host".into(),
+            view: "/view".into(),
+            device: None,
+            exports: Vec::new(),
+            links_lead_into_view: false,
+            place: place(1, 0),
+        };
+        Namespaces::open(&directory.join("enter"), node).unwrap()
+    }
+
+    fn place(mount: u64, root: u64) -> Place {
+        Place { mount, user: 1, root: (1, root) }
+    }
+
+    fn handed(maker: Option<&std::process::Child>) -> Vec<OwnedFd> {
+        let open = |path: &str| OwnedFd::from(File::open(path).unwrap());
+        let maker = maker.map_or_else(
+            || open("/dev/null"),
+            |child| {
+                let pid = rustix::process::Pid::from_child(child);
+                rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap()
+            },
+        );
+        vec![maker, open("/proc/self/ns/mnt"), open("/")]
+    }
+
+    #[test]
+    fn as_many_are_kept_as_may_be_and_those_used_last() {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut namespaces = namespaces(temporary.path());
+        let (ours, theirs) = messages::pair().unwrap();
+        for root in 0..limits::NAMESPACES_KEPT as u64 + 3 {
+            namespaces.keep(place(1, root), handed(None)).unwrap();
+            // The first is used all the time.
+            namespaces.let_in(&ours, place(1, 0));
+            let (answer, descriptors) = messages::receive::<AnswerText>(theirs.as_fd()).unwrap().unwrap();
+            assert!(matches!(answer, AnswerText::Enter) && descriptors.len() == 2);
+        }
+        let kept: Vec<u64> = namespaces.kept.iter().map(|kept| kept.place.root.1).collect();
+        assert_eq!(kept.len(), limits::NAMESPACES_KEPT);
+        assert!(kept.contains(&0) && !kept.contains(&1), "{kept:?}");
+        // The same place again takes the place of the one before.
+        namespaces.keep(place(1, 0), handed(None)).unwrap();
+        assert_eq!(namespaces.kept.len(), limits::NAMESPACES_KEPT);
+        assert!(namespaces.keep(place(1, 0), Vec::new()).is_err(), "too little");
+    }
+
+    #[test]
+    fn one_of_a_container_is_let_go_with_its_maker() {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut namespaces = namespaces(temporary.path());
+        let program = Program::this().unwrap();
+        let mut maker = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        namespaces.keep(place(1, 0), handed(Some(&maker))).unwrap();
+        namespaces.keep(place(2, 0), handed(Some(&maker))).unwrap();
+        namespaces.take(&program);
+        assert_eq!((namespaces.kept.len(), namespaces.wait_for().len()), (2, 2));
+        maker.kill().unwrap();
+        maker.wait().unwrap();
+        namespaces.take(&program);
+        assert_eq!(namespaces.kept.iter().map(|kept| kept.place.mount).collect::<Vec<_>>(), [1]);
+    }
+}

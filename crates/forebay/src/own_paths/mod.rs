@@ -16,7 +16,7 @@ mod plan_points;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -37,27 +37,22 @@ pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>) -> anyhow::Re
     let place = Place::of_this().context("cannot tell where this process is")?;
     let names = crate::machine::host_names();
     let ranks = rank.map_or_else(|| directory.record_ranks(), |rank| vec![rank]);
-    let (mut first, mut failure): (Option<Node>, _) = (None, None);
+    let (mut others, mut failure) = (Vec::new(), None);
     for rank in ranks {
         match entrance::ask(&directory.entrance(rank), &Question::Node) {
             Ok(Answer::Node(node)) if node.place.mount == place.mount => return Ok(node),
-            Ok(Answer::Node(node)) => {
-                if first.is_none() || names.contains(&node.host) {
-                    first = Some(node);
-                }
-            }
-            Ok(_) => {
-                failure = Some(anyhow::anyhow!("node {rank} says something strange; it may be of another version"))
-            }
+            Ok(Answer::Node(node)) => others.push(node),
+            Ok(_) => failure = Some(anyhow!("node {rank} says something strange; it may be of another version")),
             Err(error) => {
-                failure = Some(error.context(format!("node {rank} of job {} does not answer", directory.job())))
+                failure = Some(error.context(format!("node {rank} of job {} does not answer", directory.job())));
             }
         }
     }
-    match (first, failure) {
+    let of_host = others.iter().position(|node| names.contains(&node.host)).unwrap_or(0);
+    match (others.into_iter().nth(of_host), failure) {
         (Some(node), _) => Ok(node),
         (None, Some(failure)) => Err(failure),
-        (None, None) => Err(anyhow::anyhow!("no node of the job {} {}", directory.job(), crate::jobs::NOT_UP)),
+        (None, None) => bail!("no node of the job {} {}", directory.job(), crate::jobs::NOT_UP),
     }
 }
 

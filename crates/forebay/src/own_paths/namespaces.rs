@@ -106,22 +106,23 @@ fn make_user_namespace() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Settings by which a system keeps users from making namespaces, and the value that does not.
-const SWITCHES: [(&str, &str, fn(&str) -> bool); 3] = [
-    ("user/max_user_namespaces", "user.max_user_namespaces", |value| value == "0"),
-    ("kernel/unprivileged_userns_clone", "kernel.unprivileged_userns_clone", |value| value == "0"),
-    ("kernel/apparmor_restrict_unprivileged_userns", "kernel.apparmor_restrict_unprivileged_userns", |value| {
-        value == "1"
-    }),
+/// Settings by which a system keeps users from making namespaces, with the value that does.
+const SWITCHES: [(&str, &str); 3] = [
+    ("user.max_user_namespaces", "0"),
+    ("kernel.unprivileged_userns_clone", "0"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1"),
 ];
 
 /// The kernel's refusal, with the setting behind it where one is found.
 fn refused(what: &str, error: io::Error) -> anyhow::Error {
-    let found = SWITCHES.iter().find_map(|(file, name, forbids)| {
-        let value = fs::read_to_string(Path::new("/proc/sys").join(file)).ok()?;
-        forbids(value.trim()).then(|| format!("{name} is {}", value.trim()))
-    });
-    let why = found.unwrap_or_else(|| "a container or a security module may forbid it".to_owned());
+    let forbids = |(name, value): &(&str, &str)| {
+        let set = fs::read_to_string(Path::new("/proc/sys").join(name.replace('.', "/")));
+        set.is_ok_and(|set| set.trim() == *value)
+    };
+    let why = match SWITCHES.iter().find(|switch| forbids(switch)) {
+        Some((name, value)) => format!("{name} is {value}"),
+        None => "a container or a security module may forbid it".to_owned(),
+    };
     anyhow!("{what}: {error} ({why})")
 }
 
