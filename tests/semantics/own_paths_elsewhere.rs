@@ -1,7 +1,7 @@
 //! `forebay run` where things are not as usual: in containers, where namespaces are refused, when the job ends.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command as Program;
 use std::time::Duration;
@@ -127,6 +127,42 @@ fn where_user_namespaces_are_off_it_says_so_and_offers_the_view() {
         job.sandbox.source().to_str().unwrap(),
     ]);
     assert_eq!(offered.good().text(), "contents\n");
+    job.down();
+}
+
+/// Root with all rights does not enter a namespace that was made by root without, and that takes some.
+#[test]
+fn who_may_mount_keeps_all_rights() {
+    require!(Fuse, Root);
+    let job = job(Sandbox::new(), &[]);
+    let own = fs::read_link("/proc/self/ns/user").unwrap().display().to_string();
+    let mut limited = Program::new("setpriv");
+    job.sandbox.surround(&mut limited);
+    limited.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]).arg(binary());
+    limited.args(["run", "--job", &job.sandbox.name, "--", "readlink", "/proc/self/ns/user"]);
+    assert_ne!(run(&mut limited).good().text().trim_end(), own);
+    let all = run(&mut command(&job, &["readlink", "/proc/self/ns/user"])).good();
+    assert_eq!(all.text().trim_end(), own);
+    assert_eq!(namespaces_held(&job), 2);
+    job.down();
+}
+
+/// Of several nodes on one machine the first, or the one that is named.
+#[test]
+fn the_view_of_the_node_that_is_named() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    tree::write(&sandbox.source().join("file"), b"contents\n");
+    let source = sandbox.source();
+    let job = Job::up_local(sandbox, 3, &source, &["--fanout", "1"]);
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    for (rank, node) in [(None, 0), (Some("0"), 0), (Some("2"), 2)] {
+        let mut command = job.sandbox.command();
+        command.args(["run", "--job", &job.sandbox.name]).args(rank.iter().flat_map(|rank| ["--rank", rank]));
+        command.args(["--", "stat", "-c", "%d"]).arg(source.join("file"));
+        let shown = run(&mut command).good().text();
+        assert_eq!(shown.trim_end(), device(&job.path(node, &source.join("file"))).to_string(), "{rank:?}");
+    }
     job.down();
 }
 

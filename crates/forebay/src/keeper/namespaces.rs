@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn place(mount: u64, root: u64) -> Place {
-        Place { mount, user: 1, root: (1, root) }
+        Place { mount, user: 1, root: (1, root), may_mount: false }
     }
 
     fn handed(maker: Option<&std::process::Child>) -> Vec<OwnedFd> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_fuse::MountedAt;
 use forebay_types::NodeRank;
+use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 /// The namespaces of a process, by the numbers that the kernel gives them, and its root directory.
@@ -17,6 +18,8 @@ pub struct Place {
     pub user: u64,
     /// Device and inode number of the root directory.
     pub root: (u64, u64),
+    /// Whether it may mount there. One that may must not end up in a user namespace that takes its other rights.
+    pub may_mount: bool,
 }
 
 impl Place {
@@ -27,7 +30,8 @@ impl Place {
     pub fn of_this() -> io::Result<Self> {
         let number = |name: &str| Ok::<_, io::Error>(std::fs::metadata(Path::new("/proc/self/ns").join(name))?.ino());
         let root = std::fs::metadata("/")?;
-        Ok(Self { mount: number("mnt")?, user: number("user")?, root: (root.dev(), root.ino()) })
+        let may_mount = capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
+        Ok(Self { mount: number("mnt")?, user: number("user")?, root: (root.dev(), root.ino()), may_mount })
     }
 }
 
