@@ -121,6 +121,8 @@ fn refused(what: &str, error: io::Error) -> anyhow::Error {
     };
     let why = match SWITCHES.iter().find(|switch| forbids(switch)) {
         Some((name, value)) => format!("{name} is {value}"),
+        // Since Linux 5.12 for a namespace in which root is root.
+        None if geteuid().is_root() => "root of a container needs CAP_SETFCAP or CAP_SYS_ADMIN for it".to_owned(),
         None => "a container or a security module may forbid it".to_owned(),
     };
     anyhow!("{what}: {error} ({why})")
