@@ -9,6 +9,7 @@ pub mod cpu;
 pub mod job;
 pub mod machine;
 pub mod model;
+pub mod overlay_job;
 mod place;
 pub mod python;
 pub mod results;

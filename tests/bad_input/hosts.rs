@@ -61,6 +61,24 @@ fn a_host_that_is_unknown() {
     fails(&sandbox, &done, FAILED, &["no-such-host.invalid"]);
 }
 
+/// The description of a network is of another job's nodes, or has a slip of the pen.
+#[test]
+fn a_topology_that_names_unknown_nodes() {
+    for (text, named) in [
+        ("SwitchName=a Nodes=one\nSwitchName=b Nodes=tow\n", &["line 2", "tow", "two"][..]),
+        ("SwitchName=a Nodes=other[1-9]\n", &["line 1", "other1", "one"]),
+        ("SwitchName=a Nodes=one\nSwitchName=b Switches=a,c\n", &["line 2", "the switch c"]),
+        ("SwitchName=a Nodes=one\n", &["two", "--topology"]),
+        ("one two\n", &["line 1", "KEY=VALUE"]),
+    ] {
+        let sandbox = Sandbox::new();
+        let file = sandbox.source().join("net.conf");
+        tree::write(&file, text.as_bytes());
+        let done = up_on(&sandbox, "one\ntwo\n", &["--topology".as_ref(), file.as_os_str()]);
+        fails(&sandbox, &done, FAILED, &[&["net.conf"], named].concat());
+    }
+}
+
 /// The host is there, but its daemon cannot be started: the ones that were are ended again.
 #[test]
 fn a_host_that_cannot_be_reached() {

@@ -29,12 +29,20 @@ static ONE: Mutex<()> = Mutex::new(());
 
 impl Slurm {
     fn up() -> Self {
+        Self::with_topology("")
+    }
+
+    /// One whose network has switches, as Slurm's `topology.conf` describes them.
+    fn with_topology(switches: &str) -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let sandbox = Sandbox::new();
         // Slurm's daemons and munge insist on directories that others may enter.
         fs::set_permissions(sandbox.base(), Permissions::from_mode(0o755)).unwrap();
         let command = sandbox.base().join("forebay");
         forebay_tests::program::copy_program(&binary(), &command);
+        if !switches.is_empty() {
+            tree::write(&sandbox.base().join("topology.conf"), switches.as_bytes());
+        }
         let slurm = Self { sandbox, command, _one: one };
         let up = slurm.script(&["up", &NODES.to_string()]);
         assert!(up.status.success(), "{}", fs::read_to_string(slurm.log()).unwrap_or_default());
@@ -63,6 +71,10 @@ impl Slurm {
         let port = 21_000 + std::process::id() % 10_000;
         program.env("FB_SLURM", self.state()).env("FB_SLURM_PORT", port.to_string()).env_remove("XDG_RUNTIME_DIR");
         program.env("SLURM_CONF", self.state().join("slurm.conf"));
+        let topology = self.sandbox.base().join("topology.conf");
+        if topology.exists() {
+            program.env("FB_SLURM_TOPOLOGY", topology);
+        }
     }
 
     /// Runs a job's script on all nodes; `$forebay` is the command, `$source` what is to be exported, `$view` the view.
@@ -102,6 +114,7 @@ macro_rules! require_slurm {
 
 mod own_paths;
 mod sealed_key;
+mod topology;
 
 #[test]
 fn up_takes_the_nodes_of_the_allocation() {

@@ -9,6 +9,7 @@ use anyhow::Context;
 use forebay_fuse::MountedAt;
 use forebay_launch::NodeAddress;
 use forebay_node::Links;
+use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
 use forebay_transport::Security;
 use forebay_types::{NodeRank, ViewPath};
 use serde::{Deserialize, Serialize};
@@ -31,14 +32,20 @@ pub struct DaemonOptions {
     pub view: PathBuf,
     /// What the view shows: absolute paths of existing directories.
     pub exports: Vec<PathBuf>,
-    /// Children a node has in the tree.
+    /// Nodes that read the backing file system for others.
+    pub roots: u32,
+    /// Children a node has in a tree of directories.
     pub fan_out: u32,
+    /// Children a node has in a tree of large files.
+    pub stripe_fan_out: u32,
     /// Memory for the caches, bytes.
     pub budget_bytes: u64,
     /// Files above this size are read by the node itself, bytes.
     pub direct_above_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
     pub anticipate: bool,
+    /// Where the start-up is recorded and what it is prefilled from; nothing is if not given.
+    pub profile: Option<ProfileOptions>,
     /// Entries up to which a listing carries attributes.
     pub listing_entries_full: usize,
     /// How old a name that is shown may be; for ever if not given.
@@ -105,6 +112,46 @@ impl ShownLinks {
     pub fn rules(&self, view: &Path) -> Links {
         let Self { exports, except } = self.clone();
         Links { view: view.as_os_str().as_bytes().to_vec(), exports, except }
+    }
+}
+
+/// The profile of a job.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct ProfileOptions {
+    /// Its place.
+    pub place: ProfilePlace,
+    /// The command that it belongs to.
+    pub command: String,
+    /// The exports, as a profile names them.
+    pub exports: Vec<ViewPath>,
+    /// What all profiles of its directory, or it and its pack, may have, bytes.
+    pub budget_bytes: u64,
+    /// Whether its contents are kept and used as a pack.
+    pub pack: bool,
+}
+
+/// Where a profile lies.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub enum ProfilePlace {
+    /// By its key in a directory of profiles.
+    Directory(PathBuf),
+    /// In a file that the user named.
+    File(PathBuf),
+}
+
+impl ProfileOptions {
+    /// Its files.
+    ///
+    /// # Errors
+    /// Where they cannot be.
+    pub fn files(&self) -> Result<ProfileFiles, ProfileError> {
+        match &self.place {
+            ProfilePlace::File(path) => ProfileFiles::at(path, self.budget_bytes),
+            ProfilePlace::Directory(path) => {
+                let key = ProfileKey::of(&self.command, &self.exports);
+                Ok(ProfileDirectory::open(path, self.budget_bytes)?.files(key))
+            }
+        }
     }
 }
 

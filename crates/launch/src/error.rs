@@ -28,6 +28,16 @@ pub enum LaunchError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file that describes the network.
+    #[error("{file}{at}: {problem}", at = if *line == 0 { String::new() } else { format!(", line {line}") })]
+    Topology {
+        /// The file's name, as given.
+        file: String,
+        /// The line, counted from 1; 0 when it is the whole file's matter.
+        line: usize,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
     /// A name of a host.
     #[error("'{host}' is not a host name: {problem}")]
     Host {

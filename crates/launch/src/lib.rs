@@ -19,6 +19,7 @@ mod records;
 mod secret;
 mod slurm;
 mod start;
+mod topology;
 
 pub use address::{NodeAddress, ViewLayout, default_port};
 pub use error::LaunchError;
@@ -33,3 +34,4 @@ pub use records::{JobRecord, Launcher, NodeRecord, Progress};
 pub use secret::{MemoryFile, new_key, read_key};
 pub use slurm::{Allocation, slurm_starter};
 pub use start::{Interrupt, Ready, StartFailure, Started, Starter, start};
+pub use topology::{TopologySource, in_order, topology_file};

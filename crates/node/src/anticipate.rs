@@ -16,9 +16,6 @@ use forebay_wire::{Listing, ListingEntry};
 
 use crate::bundle::suffix_of;
 
-/// A sibling worth asking for early is at most this large, bytes: for larger files the latency is not what counts.
-const SIBLING_BYTES_MAX: u64 = 256 << 10;
-
 /// Siblings asked for and not read yet, at most.
 const UNREAD_MAX: usize = 16;
 
@@ -106,8 +103,9 @@ impl Anticipation {
         habit.is_some_and(|habit| habit.is_read_whole())
     }
 
-    /// The listing of `dir` is wanted for something in it. `true` the first time.
-    pub fn on_directory_entered(&mut self, dir: &ViewPath) -> bool {
+    /// The listing of `dir` is wanted for something in it. `true` the first time. It wishes for what usually follows if
+    /// `may_wish`; habits are learned either way.
+    pub fn on_directory_entered(&mut self, dir: &ViewPath, may_wish: bool) -> bool {
         self.bound();
         if self.entered.insert(dir.clone(), ()).is_some() {
             return false;
@@ -118,7 +116,7 @@ impl Anticipation {
         if places.entered == ENTERED_MIN {
             self.frequent.push(own_name.into());
         }
-        for name in self.frequent.iter().filter(|name| ***name != *own_name) {
+        for name in self.frequent.iter().filter(|name| may_wish && ***name != *own_name) {
             let entered = self.names.get(name).map_or(0, |places| places.entered);
             // Entered in half of the other directories: likely enough that this one has it, which is not known yet.
             if 3 * entered as usize >= self.entered.len()
@@ -136,15 +134,21 @@ impl Anticipation {
     }
 
     /// The listing of a directory that was entered has arrived: its directories follow that are always entered, and its
-    /// files that are always read.
-    pub fn on_listing_arrived(&mut self, dir: &ViewPath, listing: &Listing) {
+    /// files that are always read, if `may_wish`.
+    pub fn on_listing_arrived(&mut self, dir: &ViewPath, listing: &Listing, may_wish: bool) {
         for entry in listing.entries().filter(|entry| entry.kind == Kind::Directory) {
             let places = self.names.entry(entry.name.into()).or_default();
             places.seen += 1;
             let is_trusted = places.entered >= ENTERED_MIN && 4 * (places.entered + 1) >= 3 * places.seen;
-            if is_trusted && let Ok(path) = dir.join(entry.name) {
+            if may_wish
+                && is_trusted
+                && let Ok(path) = dir.join(entry.name)
+            {
                 self.wishes.push_front(Wish::Listing(path));
             }
+        }
+        if !may_wish {
+            return;
         }
         let name = name_of(dir);
         let read_whole = self.habits.iter().filter(|((other, _), habit)| **other == *name && habit.is_read_whole());
@@ -196,7 +200,8 @@ impl Habit {
 }
 
 fn is_sibling(entry: &ListingEntry<'_>, suffix: &[u8]) -> bool {
-    let is_small = entry.attributes.is_some_and(|attributes| (1..=SIBLING_BYTES_MAX).contains(&attributes.size_bytes));
+    let is_small =
+        entry.attributes.is_some_and(|attributes| (1..=limits::SMALL_FILE_BYTES_MAX).contains(&attributes.size_bytes));
     entry.kind == Kind::File && is_small && suffix_of(entry.name) == suffix
 }
 
@@ -265,13 +270,13 @@ mod tests {
         let mut anticipation = Anticipation::default();
         for number in 0..4 {
             let dir = path(&format!("p{number}"));
-            anticipation.on_listing_arrived(&dir, &listing);
+            anticipation.on_listing_arrived(&dir, &listing, true);
             let wished = wishes(&mut anticipation);
             match number {
                 0..3 => assert!(wished.is_empty()),
                 _ => assert_eq!(wished, ["/p3/__pycache__"]),
             }
-            assert!(anticipation.on_directory_entered(&dir.join(b"__pycache__").unwrap()));
+            assert!(anticipation.on_directory_entered(&dir.join(b"__pycache__").unwrap(), true));
         }
     }
 
@@ -280,17 +285,17 @@ mod tests {
         let mut anticipation = Anticipation::default();
         for number in 0..4 {
             let dir = path(&format!("p{number}"));
-            anticipation.on_directory_entered(&dir);
+            anticipation.on_directory_entered(&dir, true);
             let expected: &[&str] = if number < 3 { &[] } else { &["/p3/__pycache__"] };
             assert_eq!(wishes(&mut anticipation), expected);
-            anticipation.on_directory_entered(&dir.join(b"__pycache__").unwrap());
+            anticipation.on_directory_entered(&dir.join(b"__pycache__").unwrap(), true);
             assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "not below itself");
         }
         for number in 0..12 {
-            anticipation.on_directory_entered(&path(&format!("other{number}")));
+            anticipation.on_directory_entered(&path(&format!("other{number}")), true);
         }
         wishes(&mut anticipation);
-        anticipation.on_directory_entered(&path("last"));
+        anticipation.on_directory_entered(&path("last"), true);
         assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "most others do not have it any more");
     }
 
@@ -308,10 +313,10 @@ mod tests {
         assert!(!anticipation.is_read_whole(&second, b"pyc"), "four of nine");
         anticipation.on_file_wanted(&first, &listing, 4);
         assert!(anticipation.is_read_whole(&second, b"pyc") && !anticipation.is_read_whole(&second, b"txt"));
-        anticipation.on_listing_arrived(&second, &listing);
+        anticipation.on_listing_arrived(&second, &listing, true);
         let expected: Vec<String> = names.iter().take(UNREAD_MAX).map(|name| format!("/b/cache/{name}")).collect();
         assert_eq!(wishes(&mut anticipation), expected);
-        anticipation.on_listing_arrived(&path("b/store"), &listing);
+        anticipation.on_listing_arrived(&path("b/store"), &listing, true);
         assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "another name");
     }
 
@@ -319,7 +324,7 @@ mod tests {
     fn what_is_remembered_has_a_limit() {
         let mut anticipation = Anticipation::default();
         for number in 0..3 * REMEMBERED_MAX {
-            anticipation.on_directory_entered(&path(&format!("d{number}")));
+            anticipation.on_directory_entered(&path(&format!("d{number}")), true);
         }
         assert!(anticipation.entered.len() <= REMEMBERED_MAX + 1);
     }

@@ -15,6 +15,7 @@ mod effect;
 mod inodes;
 mod ledger;
 mod links;
+mod placement;
 mod read_ahead;
 mod read_path;
 
@@ -24,4 +25,5 @@ pub use effect::{
 pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use links::Links;
-pub use read_path::{Counters, Explanation, Options, ReadPath, StaleInode};
+pub use placement::placement;
+pub use read_path::{Counters, Explanation, Options, ParcelChunk, ReadPath, StaleInode, Use};

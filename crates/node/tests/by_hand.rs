@@ -190,7 +190,7 @@ fn a_silent_parent_is_noticed_although_others_answer() {
         std::iter::from_fn(|| node.poll_effect()).filter_map(fetch).collect()
     };
     assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
-    assert_eq!(sources(&mut leaf).pop().unwrap().1, Source::Peer(NodeRank(1)));
+    assert_eq!(sources(&mut leaf).pop().unwrap().1, Source::Peer(NodeRank(2)));
     leaf.handle_timeout(at(300));
     let (call, source) = sources(&mut leaf).pop().unwrap();
     assert_eq!(source, Source::Peer(NodeRank(0)), "a slow question is asked of the next too");
@@ -198,7 +198,7 @@ fn a_silent_parent_is_noticed_although_others_answer() {
     while leaf.poll_effect().is_some() {}
     leaf.handle_timeout(at(600));
     let pinged = std::iter::from_fn(|| leaf.poll_effect())
-        .any(|effect| matches!(effect, Effect::Ping { peer: NodeRank(1), .. }));
+        .any(|effect| matches!(effect, Effect::Ping { peer: NodeRank(2), .. }));
     assert!(pinged, "nothing was heard of the parent for half a second");
 }
 
@@ -217,6 +217,6 @@ fn two_silent_nodes_make_a_node_look_up_its_line() {
     };
     assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
     assert_eq!(pinged(&mut leaf, 300), [] as [u32; 0], "the root is asked too");
-    assert_eq!(pinged(&mut leaf, 600), [2], "the parent");
-    assert_eq!(pinged(&mut leaf, 900), [0, 1, 3, 4], "the root, and who may be root in its place");
+    assert_eq!(pinged(&mut leaf, 600), [4], "the parent");
+    assert_eq!(pinged(&mut leaf, 900), [0, 2, 3, 6], "the root, and who may be root in its place");
 }

@@ -1,7 +1,9 @@
-//! A tree and the forest: positions, parents, children, depth.
+//! A tree: parents, children, depth, and whom a node may ask instead.
 
 use forebay_types::{NodeRank, limits};
 use thiserror::Error;
+
+use crate::blocks::Blocks;
 
 /// Why there can be no such tree. Nothing was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -15,18 +17,21 @@ pub enum OverlayError {
     /// The root is not a node of the job.
     #[error("node {0} cannot be root: it is not a node of the job")]
     Root(NodeRank),
+    /// Root count outside 1..=`limits::ROOTS_MAX`.
+    #[error("a forest has 1 to {max} roots, not {0}", max = limits::ROOTS_MAX)]
+    Roots(u32),
 }
 
-/// Number of a tree in its forest.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TreeIndex(pub u32);
-
-/// One tree over all nodes of the job: the order of ranks, turned so that the root comes first.
+/// One tree over all nodes of the job.
+///
+/// Its order is that of the levels: the root, its children, their children, each level from the first parent to the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tree {
     node_count: u32,
-    fan_out: u32,
     root: NodeRank,
+    blocks: Blocks,
+    /// The first nodes of the order; the root fills what a small job leaves over.
+    first: [NodeRank; limits::ROOT_CANDIDATES],
 }
 
 impl Tree {
@@ -44,7 +49,23 @@ impl Tree {
         if root.0 >= node_count {
             return Err(OverlayError::Root(root));
         }
-        Ok(Self { node_count, fan_out, root })
+        let blocks = Blocks::new(node_count, fan_out, root.0);
+        let mut tree = Self { node_count, root, blocks, first: [root; limits::ROOT_CANDIDATES] };
+        tree.find_first();
+        Ok(tree)
+    }
+
+    /// Follows the levels until enough are found.
+    fn find_first(&mut self) {
+        let (mut found, mut parents) = (1, 0);
+        while parents < found && found < self.first.len() {
+            let children = self.children(self.first[parents]);
+            for (place, child) in self.first[found..].iter_mut().zip(children) {
+                *place = child;
+                found += 1;
+            }
+            parents += 1;
+        }
     }
 
     /// The node that reads the backing file system.
@@ -56,22 +77,18 @@ impl Tree {
     /// The node that `rank` asks; `None` for the root.
     #[must_use]
     pub fn parent(&self, rank: NodeRank) -> Option<NodeRank> {
-        let position = self.position(rank).checked_sub(1)?;
-        Some(self.rank_at(position / u64::from(self.fan_out)))
+        self.blocks.parent(rank.0).map(NodeRank)
     }
 
-    /// The nodes that ask `rank`, in the order of their positions.
+    /// The nodes that ask `rank`: those first that are asked themselves.
     pub fn children(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + use<> {
-        let tree = *self;
-        let first = tree.position(rank) * u64::from(tree.fan_out) + 1;
-        let end = (first + u64::from(tree.fan_out)).min(u64::from(tree.node_count));
-        (first..end).map(move |position| tree.rank_at(position))
+        self.blocks.children(rank.0).map(NodeRank)
     }
 
     /// Whether nobody asks `rank`.
     #[must_use]
     pub fn is_leaf(&self, rank: NodeRank) -> bool {
-        self.position(rank) * u64::from(self.fan_out) + 1 >= u64::from(self.node_count)
+        self.children(rank).next().is_none()
     }
 
     /// How many hops `rank` is from the root.
@@ -80,14 +97,14 @@ impl Tree {
         self.ancestors(rank).count() as u32
     }
 
-    /// How many hops the farthest node is from the root.
+    /// How many hops a node may be from the root; none is farther.
     #[must_use]
     pub fn depth_max(&self) -> u32 {
-        self.depth(self.rank_at(u64::from(self.node_count) - 1))
+        self.blocks.depth_max()
     }
 
     /// The nodes from the parent of `rank` up to the root.
-    pub fn ancestors(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + use<> {
+    pub fn ancestors(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + Clone + use<> {
         let tree = *self;
         std::iter::successors(tree.parent(rank), move |node| tree.parent(*node))
     }
@@ -95,68 +112,23 @@ impl Tree {
     /// Whom `rank` may ask, best first: its ancestors, then the nodes that may be root in its root's place, in their
     /// order. Every one of them comes before `rank` in the order, so nodes never wait for each other in a circle; after
     /// the last of them `rank` reads the backing file system itself.
-    pub fn line(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + use<> {
+    pub fn line(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + Clone + use<> {
         let tree = *self;
-        let stand_ins =
-            (0..self.position(rank).min(limits::ROOT_CANDIDATES)).map(move |position| tree.rank_at(position));
+        let stand_ins = tree.root_candidates().take_while(move |other| *other != rank);
         let is_ancestor = move |other: &NodeRank| tree.ancestors(rank).any(|ancestor| ancestor == *other);
         self.ancestors(rank).chain(stand_ins.filter(move |other| !is_ancestor(other)))
     }
 
-    /// All nodes, the root first.
-    pub fn order(&self) -> impl Iterator<Item = NodeRank> + use<> {
-        let tree = *self;
-        (0..u64::from(tree.node_count)).map(move |position| tree.rank_at(position))
+    /// The nodes that read the backing file system for others: the root, then those that do it when all before them
+    /// cannot. They are the first of the order.
+    pub fn root_candidates(&self) -> impl Iterator<Item = NodeRank> + Clone + use<> {
+        self.first.into_iter().take(self.node_count as usize)
     }
 
-    /// Whether `rank` is one of the nodes that read the backing file system for others when the root cannot.
+    /// Whether `rank` is one of the nodes that read the backing file system for others.
     #[must_use]
     pub fn may_be_root(&self, rank: NodeRank) -> bool {
-        self.position(rank) < limits::ROOT_CANDIDATES
-    }
-
-    /// Place of `rank` in the order; ranks beyond the job wrap around (they are checked where they enter).
-    fn position(&self, rank: NodeRank) -> u64 {
-        let count = u64::from(self.node_count);
-        (u64::from(rank.0) + count - u64::from(self.root.0)) % count
-    }
-
-    fn rank_at(&self, position: u64) -> NodeRank {
-        NodeRank(((position + u64::from(self.root.0)) % u64::from(self.node_count)) as u32)
-    }
-}
-
-/// The trees of a job.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Forest {
-    trees: Vec<Tree>,
-}
-
-impl Forest {
-    /// A forest of one tree, whose root is the first node of the list.
-    ///
-    /// # Errors
-    /// `OverlayError` for a count or fan-out outside its range.
-    pub fn single(node_count: u32, fan_out: u32) -> Result<Self, OverlayError> {
-        Ok(Self { trees: vec![Tree::new(node_count, fan_out, NodeRank(0))?] })
-    }
-
-    /// The tree that serves a key with this hash.
-    #[must_use]
-    pub fn tree_of(&self, key_hash: u64) -> &Tree {
-        &self.trees[(key_hash % self.trees.len() as u64) as usize]
-    }
-
-    /// The tree on which the job itself is asked (status, shutdown).
-    #[must_use]
-    pub fn first(&self) -> &Tree {
-        &self.trees[0]
-    }
-
-    /// Whether nobody asks `rank` in any tree.
-    #[must_use]
-    pub fn is_leaf(&self, rank: NodeRank) -> bool {
-        self.trees.iter().all(|tree| tree.is_leaf(rank))
+        self.first.contains(&rank)
     }
 }
 
@@ -164,94 +136,119 @@ impl Forest {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
-    /// The reference model: a queue filled level by level, as one would draw it.
-    fn parents_by_drawing(node_count: u32, fan_out: u32, root: u32) -> Vec<Option<NodeRank>> {
-        let order: Vec<NodeRank> = (0..node_count).map(|at| NodeRank((at + root) % node_count)).collect();
-        let mut parents = vec![None; node_count as usize];
-        let mut next = 1;
-        for parent in &order {
-            for _ in 0..fan_out {
-                if let Some(child) = order.get(next) {
-                    parents[child.0 as usize] = Some(*parent);
-                    next += 1;
-                }
-            }
+    fn tree(nodes: u32, fan_out: u32, root: u32) -> Tree {
+        Tree::new(nodes, fan_out, NodeRank(root % nodes)).unwrap()
+    }
+
+    /// The order by its definition.
+    fn levels(tree: &Tree) -> Vec<NodeRank> {
+        let mut order = vec![tree.root()];
+        let mut at = 0;
+        while at < order.len() {
+            order.extend(tree.children(order[at]));
+            at += 1;
         }
-        parents
+        order
     }
 
     proptest! {
         #[test]
-        fn the_formula_agrees_with_the_drawing(nodes in 1u32..300, fan_out in 1u32..40, root: u32) {
-            let root = root % nodes;
-            let tree = Tree::new(nodes, fan_out, NodeRank(root)).unwrap();
-            let drawn = parents_by_drawing(nodes, fan_out, root);
+        fn parents_and_children_agree_and_all_are_there_once(nodes in 1u32..300, fan_out in 1u32..40, root: u32) {
+            let tree = tree(nodes, fan_out, root);
+            let order = levels(&tree);
+            prop_assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), nodes as usize);
+            prop_assert_eq!(order.len(), nodes as usize);
+            prop_assert_eq!(tree.parent(tree.root()), None);
             for rank in (0..nodes).map(NodeRank) {
-                prop_assert_eq!(tree.parent(rank), drawn[rank.0 as usize]);
                 let children: Vec<NodeRank> = tree.children(rank).collect();
                 prop_assert_eq!(children.is_empty(), tree.is_leaf(rank));
-                prop_assert!(children.iter().all(|child| drawn[child.0 as usize] == Some(rank)));
+                prop_assert!(children.iter().all(|child| tree.parent(*child) == Some(rank)));
                 prop_assert!(children.len() <= fan_out as usize);
             }
-            let edges: usize = (0..nodes).map(|rank| tree.children(NodeRank(rank)).count()).sum();
-            prop_assert_eq!(edges, nodes as usize - 1);
+            let first: Vec<NodeRank> = tree.root_candidates().collect();
+            prop_assert_eq!(&first[..], &order[..first.len()]);
+            prop_assert_eq!(first.len(), order.len().min(limits::ROOT_CANDIDATES));
+        }
+
+        /// As few nodes hand on as can be, and none is deeper than in a tree that is filled level by level.
+        #[test]
+        fn it_is_as_flat_and_as_full_as_can_be(nodes in 1u32..2000, fan_out in 1u32..40, root: u32) {
+            let tree = tree(nodes, fan_out, root);
+            let inner = (0..nodes).filter(|rank| !tree.is_leaf(NodeRank(*rank))).count() as u32;
+            prop_assert!(inner <= (nodes - 1).div_ceil(fan_out));
+            let (mut reached, mut level, mut depth) = (1u64, 1u64, 0);
+            while reached < u64::from(nodes) {
+                level *= u64::from(fan_out);
+                reached += level;
+                depth += 1;
+            }
+            prop_assert_eq!(tree.depth_max(), depth);
+            let deepest = if fan_out == 1 { None } else { (0..nodes).map(|rank| tree.depth(NodeRank(rank))).max() };
+            prop_assert!(deepest.is_none_or(|deepest| deepest <= depth), "{deepest:?}");
         }
 
         #[test]
-        fn every_way_up_ends_at_the_root(nodes in 1u32..100_000, fan_out in 2u32..64, rank: u32) {
-            let tree = Tree::new(nodes, fan_out, NodeRank(0)).unwrap();
+        fn every_way_up_ends_at_the_root(nodes in 1u32..1_000_000, fan_out in 2u32..64, root: u32, rank: u32) {
+            let tree = tree(nodes, fan_out, root);
             let rank = NodeRank(rank % nodes);
             prop_assert_eq!(tree.ancestors(rank).last().unwrap_or(rank), tree.root());
             prop_assert!(tree.depth(rank) <= tree.depth_max());
-            prop_assert!(tree.depth(rank) <= f64::from(nodes).log(f64::from(fan_out)).ceil() as u32 + 1);
         }
-    }
 
-    proptest! {
-        /// Whatever each node believes of the others, following the lines ends at a node that reads for itself.
+        /// Whatever each node believes of the others, following the lines ends at a node that reads for itself: all whom
+        /// a node may ask come before it in the order.
         #[test]
-        fn no_two_nodes_wait_for_each_other(nodes in 1u32..400, fan_out in 1u32..9, root: u32, beliefs: u64) {
-            let tree = Tree::new(nodes, fan_out, NodeRank(root % nodes)).unwrap();
-            let believes_lost = |at: NodeRank, other: NodeRank| {
-                (beliefs ^ u64::from(at.0)).wrapping_mul(u64::from(other.0) | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1
-            };
+        fn no_two_nodes_wait_for_each_other(nodes in 1u32..200, fan_out in 1u32..9, root: u32) {
+            let tree = tree(nodes, fan_out, root);
+            let order = levels(&tree);
+            let place = |rank: NodeRank| order.iter().position(|other| *other == rank).unwrap();
             for rank in (0..nodes).map(NodeRank) {
-                let mut at = rank;
-                let mut hops = 0;
-                while let Some(next) = tree.line(at).find(|other| !believes_lost(at, *other)) {
-                    (at, hops) = (next, hops + 1);
-                    prop_assert!(hops < nodes, "a circle");
-                }
+                let line: Vec<NodeRank> = tree.line(rank).collect();
+                prop_assert!(line.iter().all(|other| place(*other) < place(rank)));
+                prop_assert_eq!(line.iter().collect::<BTreeSet<_>>().len(), line.len(), "nobody twice");
             }
         }
 
         /// When all know the same lost nodes, and one that may be root is left, it alone reads the backing file system.
         #[test]
-        fn nodes_that_agree_find_the_same_root(nodes in 1u32..400, fan_out in 1u32..9, lost: u8, others: u64) {
-            let tree = Tree::new(nodes, fan_out, NodeRank(0)).unwrap();
-            let is_lost = |rank: NodeRank| match rank.0 {
-                number @ 0..8 => lost >> number & 1 == 1,
-                number => (others ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1,
-            };
+        fn nodes_that_agree_find_the_same_root(nodes in 1u32..400, fan_out in 1u32..9, root: u32, lost: u64) {
+            let tree = tree(nodes, fan_out, root);
+            let is_lost = |rank: NodeRank| (lost ^ u64::from(rank.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
             let ends = (0..nodes).map(NodeRank).filter(|rank| !is_lost(*rank)).map(|rank| {
                 std::iter::successors(Some(rank), |at| tree.line(*at).find(|other| !is_lost(*other))).last().unwrap()
             });
-            let ends: std::collections::BTreeSet<NodeRank> = ends.collect();
-            if (0..nodes.min(8)).any(|rank| !is_lost(NodeRank(rank))) {
+            let ends: BTreeSet<NodeRank> = ends.collect();
+            if tree.root_candidates().any(|rank| !is_lost(rank)) {
                 prop_assert!(ends.len() <= 1, "{ends:?}");
                 prop_assert!(ends.iter().all(|rank| tree.may_be_root(*rank)));
             }
         }
     }
 
+    /// Switches whose nodes stand beside each other are entered by a fraction of what their nodes get; where a block lies on
+    /// two of them, or leads many others, that is more than once.
+    #[test]
+    fn a_stretch_of_the_order_lies_in_few_subtrees() {
+        for (switches, size, mean_max) in [(64, 16, 3.0), (64, 18, 6.0), (20, 48, 7.0), (16, 512, 14.0)] {
+            let nodes = switches * size;
+            for root in [0, nodes / 3] {
+                let tree = tree(nodes, 8, root);
+                let enters = |rank: &NodeRank| tree.parent(*rank).is_some_and(|from| from.0 / size != rank.0 / size);
+                let mean = (0..nodes).map(NodeRank).filter(enters).count() as f64 / f64::from(switches);
+                assert!(mean <= mean_max, "{switches} switches of {size}: {mean}");
+            }
+        }
+    }
+
     #[test]
     fn the_line_goes_up_and_then_to_the_first_of_the_order() {
-        let tree = Tree::new(31, 2, NodeRank(0)).unwrap();
-        let line: Vec<u32> = tree.line(NodeRank(22)).map(|rank| rank.0).collect();
-        assert_eq!(line, [10, 4, 1, 0, 2, 3, 5, 6, 7]);
+        let tree = tree(31, 2, 0);
+        let line = |rank| tree.line(NodeRank(rank)).map(|rank| rank.0).collect::<Vec<u32>>();
+        assert_eq!(line(22), [18, 16, 0, 2, 4, 10, 24, 6]);
+        assert_eq!(line(16), [0, 2]);
         assert_eq!(tree.line(NodeRank(0)).count(), 0);
-        assert_eq!(tree.line(NodeRank(1)).collect::<Vec<_>>(), [NodeRank(0)]);
     }
 
     #[test]

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use forebay_cache::{CallId, ObjectKind};
 use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
-use forebay_overlay::Forest;
+use forebay_overlay::{Forest, Shape};
 use forebay_types::{NodeRank, Time};
 use forebay_wire::{RefreshStep, Request};
 
 use crate::NodeIndex;
+use crate::asked::Asked;
 use crate::body::{Handle, State};
 use crate::faults::Fault;
 use crate::model::{Model, Versions};
+use crate::parcels::Parcels;
 use crate::program::Program;
 use crate::refresh::Refresh;
 use crate::shell::{Body, Call};
@@ -29,10 +31,16 @@ pub const GRACE: Duration = Duration::from_millis(700);
 pub struct Setup {
     /// Number of nodes.
     pub nodes: usize,
-    /// Fan-out of the tree.
+    /// Number of roots.
+    pub roots: u32,
+    /// Fan-out of the trees of directories.
     pub fan_out: u32,
+    /// Fan-out of the trees of stripes.
+    pub stripe_fan_out: u32,
     /// Memory for caches at each node.
     pub budget_bytes: u64,
+    /// Whether contents come ahead, in parcels.
+    pub prefill: bool,
     /// Whether to write down what happens.
     pub log: bool,
 }
@@ -71,6 +79,8 @@ pub(crate) enum Event {
     Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: u64 },
     /// It says so, or the time for it is over.
     Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, alive_in: Option<u64> },
+    /// A node takes a whole parcel apart.
+    OpenParcel { at: NodeIndex, life: u32, index: u32, body: Handle },
     /// A read whose bytes got lost is asked for again.
     ReadAgain { program: usize, request: u32 },
     /// The shell answers a request that nobody answered.
@@ -93,7 +103,7 @@ impl Event {
                 Some((*to, None))
             }
             Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
-            Self::Pong { to, life, .. } => Some((*to, Some(*life))),
+            Self::Pong { to, life, .. } | Self::OpenParcel { at: to, life, .. } => Some((*to, Some(*life))),
             _ => None,
         }
     }
@@ -144,11 +154,13 @@ pub struct Job<'a> {
     /// Whether the backing file system was made to fail at all.
     pub(crate) has_backing_failed: bool,
     /// What was asked of the backing file system, by whom, how often; only what was answered.
-    pub(crate) asked: BTreeMap<String, BTreeMap<(NodeIndex, u32), u32>>,
+    pub(crate) asked: BTreeMap<String, Asked>,
     pub(crate) wrong: Vec<String>,
     pub(crate) failed: usize,
+    pub(crate) stale: usize,
     pub(crate) longest: Duration,
     pub(crate) bundles: usize,
+    pub(crate) parcels: Parcels,
     kept_bytes_max: u64,
     interrupt_every: Option<usize>,
     log: Vec<String>,
@@ -158,7 +170,8 @@ impl<'a> Job<'a> {
     /// A job that has just started.
     #[must_use]
     pub fn new(model: &'a Model, setup: Setup, seed: u64) -> Self {
-        let forest = Forest::single(setup.nodes as u32, setup.fan_out).unwrap();
+        let Setup { nodes, roots, fan_out, stripe_fan_out, .. } = setup;
+        let forest = Forest::new(Shape { node_count: nodes as u32, roots, fan_out, stripe_fan_out }).unwrap();
         let mut job = Self {
             model,
             setup,
@@ -182,14 +195,19 @@ impl<'a> Job<'a> {
             asked: BTreeMap::new(),
             wrong: Vec::new(),
             failed: 0,
+            stale: 0,
             longest: Duration::ZERO,
             bundles: 0,
+            parcels: Parcels::default(),
             kept_bytes_max: 0,
             interrupt_every: None,
             log: Vec::new(),
         };
         job.nodes = (0..setup.nodes).map(|node| job.new_node(node, 0)).collect();
         (0..setup.nodes).for_each(|node| job.note_timeout(node));
+        if setup.prefill {
+            job.start_prefill();
+        }
         job
     }
 
@@ -245,6 +263,12 @@ impl<'a> Job<'a> {
         self.failed
     }
 
+    /// Requests that were told that a file is another version now.
+    #[must_use]
+    pub fn stale(&self) -> usize {
+        self.stale
+    }
+
     /// The longest time that a request took.
     #[must_use]
     pub fn longest(&self) -> Duration {
@@ -279,13 +303,6 @@ impl<'a> Job<'a> {
     /// A sum over the nodes that run.
     pub fn sum(&self, count: impl Fn(&ReadPath<Handle>) -> u64) -> u64 {
         self.nodes.iter().filter_map(|node| node.core.as_ref()).map(count).sum()
-    }
-
-    /// What the backing file system answered more than once.
-    #[must_use]
-    pub fn asked_more_than_once(&self) -> Vec<String> {
-        let often = |readers: &BTreeMap<(NodeIndex, u32), u32>| readers.values().sum::<u32>() > 1;
-        self.asked.iter().filter(|(_, readers)| often(readers)).map(|(what, _)| what.clone()).collect()
     }
 
     /// What happened, line by line, if it was written down.
@@ -414,8 +431,7 @@ impl<'a> Job<'a> {
             Event::Fault(fault) => self.go_wrong(fault),
             Event::Ask { to, from, request } => {
                 self.note(|| format!("node {to} is asked by {}: {request:?}", from.node));
-                self.next_ticket += 1;
-                let ticket = self.next_ticket;
+                let ticket = self.new_ticket();
                 self.tickets.insert(ticket, (to, from));
                 self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, DEADLINE));
             }
@@ -442,6 +458,7 @@ impl<'a> Job<'a> {
                 self.note(|| format!("node {to} hears that {peer} is {}", alive_in.map_or("lost", |_| "there")));
                 self.with_core(to, |core, now| core.handle_ping(now, NodeRank(peer as u32), alive_in));
             }
+            Event::OpenParcel { at, index, body, .. } => self.open_parcel(at, index, &body),
             Event::ReadAgain { program, request } => self.read_again(program, request),
             Event::TooLate { program, request } => self.too_late(program, request),
             Event::Step { to, number, step } => self.take_step(to, number, step),
@@ -452,6 +469,11 @@ impl<'a> Job<'a> {
                 self.with_core(node, |core, _| core.handle_interrupt(KernelTicket(program as u64)));
             }
         }
+    }
+
+    pub(crate) fn new_ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
     }
 
     pub(crate) fn maybe_interrupt(&mut self, program: usize) {

@@ -8,11 +8,13 @@
 // The harness trusts its own tables; what it finds wrong with the cores goes into the report.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)]
 
+mod asked;
 pub mod body;
 pub mod faults;
 pub mod job;
 mod mishaps;
 pub mod model;
+mod parcels;
 pub mod program;
 pub mod random;
 mod refresh;

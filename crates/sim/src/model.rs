@@ -138,6 +138,10 @@ impl Model {
                 Said::Entries(names.iter().map(|name| self.record(dir, name, versions)).collect())
             }
             Request::Lookup { dir, name, .. } => Said::Entries(vec![self.record(dir, name, versions)]),
+            Request::Recheck { file, .. } => match file.split() {
+                Some((dir, name)) => Said::Entries(vec![self.record(&dir, &Name::new(name).unwrap(), versions)]),
+                None => Said::Failed(Errno::EINVAL),
+            },
             Request::Chunk { file, generation, .. } => match self.nodes.get(file) {
                 Some(node) if node.in_version(versions.of(file)).generation() == *generation => Said::Chunk,
                 _ => Said::Failed(Errno::ESTALE),

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use forebay_overlay::Tree;
 use forebay_types::{NodeRank, Time, limits};
 
 use crate::NodeIndex;
+use crate::asked::Asked;
 use crate::faults::{Fault, schedule};
 use crate::job::{Job, Setup};
 use crate::model::Model;
@@ -45,8 +47,11 @@ pub fn run(seed: u64, log: bool) -> Report {
         1..8 => 8 + random.below(60) as usize,
         _ => 1 + random.below(12) as usize,
     };
-    let setup = Setup { nodes, fan_out: 1 + random.below(5) as u32, budget_bytes: 512 << 20, log };
+    let (fan_out, stripe_fan_out) = (1 + random.below(9) as u32, 1 + random.below(5) as u32);
+    let roots = 1 + random.below(8) as u32;
     let faults = schedule(&mut random, nodes, SPAN);
+    let prefill = random.below(2) == 0;
+    let setup = Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes: 512 << 20, prefill, log };
     let mut job = Job::new(&model, setup, random.next());
     faults.iter().for_each(|(at, fault)| job.plan(*at, fault.clone()));
     let mut programs: Vec<Program> = (0..60 + random.below(200))
@@ -73,16 +78,24 @@ pub fn run(seed: u64, log: bool) -> Report {
 /// The backing file system is read once for an object, and again only where nodes that had read it were lost or cut off:
 /// at most once by each life of a node, and by no more nodes than had nobody to ask between two faults.
 fn too_many_reads(job: &Job<'_>, faults: &[(Time, Fault)]) -> Vec<String> {
-    let mut possible = possible_readers(job, faults.iter().map(|(_, fault)| fault));
-    possible.extend(possible_readers(job, as_they_are_noticed(faults).into_iter()));
-    let readers_max = possible.len();
+    let mut possible: Vec<(Tree, usize)> = Vec::new();
     let mut wrong = Vec::new();
-    for (object, readers) in &job.asked {
+    for (object, Asked { tree, readers }) in &job.asked {
+        let readers_max = match readers.len() {
+            0 | 1 => 1,
+            _ => match possible.iter().find(|(other, _)| other == tree) {
+                Some((_, count)) => *count,
+                None => {
+                    possible.push((*tree, readers_max(job, faults, tree)));
+                    possible.last().unwrap().1
+                }
+            },
+        };
         if readers.len() > readers_max {
             wrong.push(format!("{} nodes read {object}, {readers_max} might: {readers:?}", readers.len()));
         }
         // What was given up because of a fault is asked again, and a leaf leaves chunks to its kernel.
-        let is_kept = |node: NodeIndex| !object.starts_with("Chunk") || !job.forest.is_leaf(NodeRank(node as u32));
+        let is_kept = |node: NodeIndex| !object.starts_with("Chunk") || !tree.is_leaf(NodeRank(node as u32));
         if faults.is_empty() && readers.iter().any(|((node, _), count)| *count > 1 && is_kept(*node)) {
             wrong.push(format!("a node read {object} more than once: {readers:?}"));
         }
@@ -90,11 +103,20 @@ fn too_many_reads(job: &Job<'_>, faults: &[(Time, Fault)]) -> Vec<String> {
     wrong
 }
 
-/// Which lives of nodes may have had nobody to ask, over all times between two faults. A node that was stopped finds its
+fn readers_max(job: &Job<'_>, faults: &[(Time, Fault)], tree: &Tree) -> usize {
+    let mut possible = possible_readers(job, tree, faults.iter().map(|(_, fault)| fault));
+    possible.extend(possible_readers(job, tree, as_they_are_noticed(faults).into_iter()));
+    possible.len()
+}
+
+/// Which lives of nodes may have had nobody to ask in a tree, over all times between two faults. A node that was stopped finds its
 /// questions' time almost over when it goes on, and may read for itself as the last resort.
-fn possible_readers<'f>(job: &Job<'_>, faults: impl Iterator<Item = &'f Fault>) -> BTreeSet<(NodeIndex, u32)> {
+fn possible_readers<'f>(
+    job: &Job<'_>,
+    tree: &Tree,
+    faults: impl Iterator<Item = &'f Fault>,
+) -> BTreeSet<(NodeIndex, u32)> {
     let nodes = job.nodes.len();
-    let tree = *job.forest.first();
     let mut crashed = BTreeSet::new();
     let mut paused = BTreeSet::new();
     let mut stopped: BTreeSet<(NodeIndex, u32)> = BTreeSet::new();

@@ -4,17 +4,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use forebay_sim::faults::Fault;
 use forebay_sim::job::{Job, Setup};
 use forebay_sim::model::Model;
 use forebay_sim::program::Program;
 use forebay_sim::random::Random;
-use forebay_types::Time;
+use forebay_types::{Extent, Time};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
 fn setup(nodes: usize, fan_out: u32, budget_bytes: u64) -> Setup {
-    Setup { nodes, fan_out, budget_bytes, log: false }
+    Setup { nodes, roots: 1, fan_out, stripe_fan_out: fan_out, budget_bytes, prefill: false, log: false }
 }
 
 fn programs(model: &Model, nodes: usize, seed: u64, count: usize) -> Vec<Program> {
@@ -85,6 +86,51 @@ fn files_that_are_all_read_come_in_bundles_and_are_right() {
             assert_eq!(job.bundles(), 8 * 6, "one for each package on each of six links");
             assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
         }
+    }
+}
+
+/// The chunks of a large file come another way than its listing. Whoever finds that it has changed tells those who would
+/// tell the old version again, so that it is found as it is by who opens it next.
+#[test]
+fn a_large_file_that_has_changed_is_told_once_at_each_node() {
+    let model = Model::new(5);
+    let large = |number: &u64| model.nodes[&model.file(*number).unwrap()].attributes.size_bytes > 2 << 20;
+    let number = (0..).find(large).unwrap();
+    for roots in [1, 3, 8] {
+        let forest = Setup { roots, stripe_fan_out: 2, ..setup(20, 3, 512 * MIB) };
+        let mut job = Job::new(&model, forest, 5);
+        // The beginning is known everywhere before it changes, the rest nowhere.
+        let beginning =
+            |node| Program { extent: Extent { offset_bytes: 0, len_bytes: 1 }, ..read(&model, node, number) };
+        job.run((0..20).map(beginning).collect());
+        job.plan(Time(0), Fault::Change(number));
+        for node in (0..20).rev() {
+            let before = job.stale();
+            job.run(vec![read(&model, node, number)]);
+            assert!(job.stale() <= before + 1);
+            let told = job.stale();
+            job.run(vec![read(&model, node, number)]);
+            assert_eq!(job.stale(), told, "node {node} of a forest with {roots} roots was told the old version again");
+        }
+        assert!(job.stale() > 0 && job.wrong().is_empty(), "{:?}", job.wrong());
+    }
+}
+
+fn read(model: &Model, node: usize, number: u64) -> Program {
+    Program::whole_file(model, node, number as usize)
+}
+
+/// Whatever the forest is like, each listing and chunk is read once, by the root of its tree.
+#[test]
+fn every_object_is_read_by_the_root_of_its_tree() {
+    let model = Model::new(7);
+    for (roots, nodes) in [(1, 20), (3, 20), (8, 40), (8, 73)] {
+        let forest = Setup { roots, stripe_fan_out: 4, ..setup(nodes, 8, 512 * MIB) };
+        let mut job = Job::new(&model, forest, 5);
+        job.run(programs(&model, nodes, 5, 600));
+        assert_eq!(job.wrong(), &[] as &[String]);
+        assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
+        assert_eq!(job.readers().len(), roots as usize, "each root has its part");
     }
 }
 

@@ -90,7 +90,8 @@ impl Endpoint {
     pub fn start_memory(mut options: EndpointOptions, network: &Network, service: Arc<dyn Service>) -> Self {
         options.addresses = network.addresses();
         let listener = Listener::Memory(network.listen(options.rank));
-        Self::start_on(options, Connector::Memory(network.clone()), listener, service)
+        let connector = Connector::Memory(network.clone(), options.rank);
+        Self::start_on(options, connector, listener, service)
     }
 
     fn start_on(options: EndpointOptions, connector: Connector, listener: Listener, service: Arc<dyn Service>) -> Self {

@@ -27,6 +27,7 @@ mod handshake;
 mod link;
 pub mod memory;
 mod options;
+mod pace;
 mod reader;
 mod replier;
 mod session;

@@ -1,4 +1,5 @@
-//! A network within the process, for tests: the same frames over duplex pipes, no sockets and no ports.
+//! A network within the process, for tests and measurements: the same frames over duplex pipes, no sockets and no ports. Where
+//! it is asked to be, each node's sending is held to a rate.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::lock;
 use crate::options::Address;
+use crate::pace::{Cable, Paced};
 use crate::stream::Stream;
 
 /// Bytes a pipe holds in each direction; of the size of a small socket buffer, so that senders wait as they do there.
@@ -24,13 +26,22 @@ type Listeners = HashMap<NodeRank, mpsc::Sender<Stream>>;
 pub struct Network {
     nodes: u32,
     listeners: Arc<Mutex<Listeners>>,
+    /// By rank; none where nodes send as fast as they can.
+    cables: Arc<[Arc<Cable>]>,
 }
 
 impl Network {
     /// A network for ranks `0..nodes`, none of which listens yet.
     #[must_use]
     pub fn new(nodes: u32) -> Self {
-        Self { nodes, listeners: Arc::default() }
+        Self { nodes, listeners: Arc::default(), cables: Arc::default() }
+    }
+
+    /// The same, where each node sends so many bytes a second at most, over all its connections.
+    #[must_use]
+    pub fn paced(nodes: u32, bytes_per_second: u64) -> Self {
+        let cables = (0..nodes).map(|_| Cable::new(bytes_per_second)).collect();
+        Self { cables, ..Self::new(nodes) }
     }
 
     /// The address book of this network, for `EndpointOptions::addresses`.
@@ -45,11 +56,20 @@ impl Network {
         receiver
     }
 
-    pub(crate) async fn connect(&self, to: NodeRank) -> io::Result<Stream> {
+    pub(crate) async fn connect(&self, from: NodeRank, to: NodeRank) -> io::Result<Stream> {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let listener = lock(&self.listeners).get(&to).cloned().ok_or_else(refused)?;
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
-        listener.send(Stream::memory(far)).await.map_err(|_| refused())?;
-        Ok(Stream::memory(near))
+        listener.send(self.stream(to, far)).await.map_err(|_| refused())?;
+        Ok(self.stream(from, near))
+    }
+
+    /// A node's end of a pipe.
+    fn stream(&self, rank: NodeRank, pipe: tokio::io::DuplexStream) -> Stream {
+        let stream = Stream::memory(pipe);
+        match self.cables.get(rank.0 as usize) {
+            Some(cable) => Stream { writer: Box::new(Paced::new(stream.writer, Arc::clone(cable))), ..stream },
+            None => stream,
+        }
     }
 }

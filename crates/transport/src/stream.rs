@@ -55,7 +55,8 @@ fn notice_silence(stream: &TcpStream) -> io::Result<()> {
 /// Opens connections to peers.
 pub(crate) enum Connector {
     Tcp,
-    Memory(Network),
+    /// The network, and whose end of it this is.
+    Memory(Network, NodeRank),
 }
 
 impl Connector {
@@ -65,7 +66,7 @@ impl Connector {
             (Self::Tcp, Some(Address::Tcp { host, port })) => {
                 Stream::tcp(TcpStream::connect((host.as_str(), *port)).await?)
             }
-            (Self::Memory(network), Some(_)) => network.connect(to).await,
+            (Self::Memory(network, from), Some(_)) => network.connect(*from, to).await,
             (Self::Tcp, Some(Address::Memory)) => Err(io::ErrorKind::Unsupported.into()),
         }
     }

@@ -153,6 +153,12 @@ impl ViewPath {
         }
     }
 
+    /// The bytes of the directory's path, as `as_bytes` of it; nothing for the root, and for what lies in it.
+    #[must_use]
+    pub fn directory_bytes(&self) -> &[u8] {
+        self.0.iter().rposition(|byte| *byte == b'/').map_or(&[], |slash| &self.0[..slash])
+    }
+
     /// Whether this is the root.
     #[must_use]
     pub fn is_root(&self) -> bool {
@@ -227,6 +233,7 @@ mod tests {
             let parent = ViewPath::new(parts.join("/").as_bytes()).unwrap();
             let child = parent.join(name.as_bytes()).unwrap();
             prop_assert!(child.is_within(&parent));
+            prop_assert_eq!(child.directory_bytes(), parent.as_bytes());
             let (back, last) = child.split().unwrap();
             prop_assert_eq!((back, last), (parent, name.as_bytes()));
         }

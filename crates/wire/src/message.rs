@@ -184,6 +184,23 @@ pub enum Request {
         /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
         paths: Vec<ViewPath>,
     },
+    /// A file has turned out to be no longer of this generation: whoever is asked forgets what says so, after all who are
+    /// asked in turn have. Answer: `Entries` with one record.
+    Recheck {
+        /// The file.
+        file: ViewPath,
+        /// The version that it is not any more.
+        generation: Generation,
+        /// As of `Listing`.
+        epoch: u64,
+    },
+    /// A part of the start-up's contents (see `parcel`). Answer: `Body`; `ENODATA` where there are no more.
+    Parcel {
+        /// Its number, from 0.
+        index: u32,
+        /// As of `Listing`.
+        epoch: u64,
+    },
 }
 
 /// The steps of a refresh; each is taken by all nodes before the next.
@@ -205,6 +222,8 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Parcel { epoch, .. }
+            | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => {
                 *epoch = now;
             }
@@ -221,6 +240,8 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Parcel { epoch, .. }
+            | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => Some(*epoch),
             _ => None,
         }
@@ -235,6 +256,7 @@ impl Request {
             Self::Lookup { .. } => "lookup",
             Self::Chunk { .. } => "chunk",
             Self::Bundle { .. } => "bundle",
+            Self::Parcel { .. } => "parcel",
             Self::FileSystem { .. } => "file-system",
             Self::Probe { .. } => "probe",
             Self::Explain { .. } => "explain",
@@ -242,6 +264,7 @@ impl Request {
             Self::Shutdown => "shutdown",
             Self::Ping { .. } => "ping",
             Self::Refresh { .. } => "refresh",
+            Self::Recheck { .. } => "recheck",
         }
     }
 }
@@ -361,6 +384,7 @@ impl Checked for TimedRequest {
         match &self.request {
             Request::Page { names, .. } => (1..=limits::ATTRIBUTES_PAGE_NAMES).contains(&names.len()),
             Request::Bundle { files, .. } => is_bundle_within_limits(files),
+            Request::Parcel { index, .. } => *index < limits::PARCELS_MAX,
             Request::Probe { payload_bytes } => *payload_bytes <= PROBE_BYTES_MAX,
             Request::Refresh { paths, .. } => (1..=limits::REFRESH_PATHS_MAX).contains(&paths.len()),
             _ => true,

@@ -10,10 +10,10 @@ use crate::testbed::Cluster;
 /// either, and a daemon can be restarted under load.
 pub const HAS_KEEPER: bool = true;
 
-/// Nodes of the job. With fan-out 2: the root 0, the inner nodes 1 and 2, the leaves 3 to 6.
+/// Nodes of the job. With fan-out 2: the root 0, the inner nodes 2 and 4, the leaves 1, 3, 5 and 6.
 pub const NODES: usize = 7;
 pub const ROOT: usize = 0;
-pub const INNER: usize = 1;
+pub const INNER: usize = 4;
 pub const LEAF: usize = 6;
 
 /// What GlusterFS says when its server is gone: ENOTCONN, and EIO for what it cannot tell.
@@ -122,7 +122,7 @@ impl Fault {
             Self::Killed(node) | Self::Restarted(node) => signal(cluster.pid(node), Signal::KILL),
             Self::Stopped(node) => signal(cluster.pid(node), Signal::STOP),
             Self::Cut(node) => drop(testbed.script(&["fault", "link-down", &format!("n{node}")])),
-            Self::Parted => drop(testbed.script(&["fault", "part", "n0,n1,n2", "n3,n4,n5,n6"])),
+            Self::Parted => drop(testbed.script(&["fault", "part", "n0,n2,n4", "n1,n3,n5,n6"])),
             Self::ServerHung => drop(testbed.script(&["fault", "pause"])),
             Self::ServerKilled => drop(testbed.script(&["fault", "kill"])),
         }

@@ -12,10 +12,10 @@ use crate::ways::up_on;
 
 const BYTES: u64 = 200_000_000;
 
-/// With fan-out 2 node 7 is below nodes 3, 1 and 0.
+/// With fan-out 2 and one root node 5 is below nodes 4, 2 and 0.
 const NODES: usize = 8;
-const LEAF: usize = 7;
-const LEAFS_PARENT: u64 = 3;
+const LEAF: usize = 5;
+const LEAFS_PARENT: u64 = 4;
 
 /// Measures reads by the leaf in turn directly and through new jobs.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
@@ -27,7 +27,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         testbed.remount(NODES)?;
         direct.add(rate(&testbed, &file)?);
         testbed.remount(NODES)?;
-        let job = up_on(bench, &testbed, NODES, &["--fanout", "2"])?;
+        let job = up_on(bench, &testbed, NODES, &["--fanout", "2", "--roots", "1"])?;
         let status = job.status()?;
         let parent = status.nodes.get(LEAF).and_then(|node| node.parents.first()).and_then(serde_json::Value::as_u64);
         ensure!(parent == Some(LEAFS_PARENT), "node {LEAF} is not a leaf at depth 3: its parent is {parent:?}");
@@ -36,7 +36,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     }
     let ratio = through.median() / direct.median();
     let mut measurement = Measurement::under(format!(
-        "{} MB read by node {LEAF} of {NODES}, fan-out 2, over GlusterFS with a link of {}; fresh mounts and a new job for \
+        "{} MB read by node {LEAF} of {NODES}, fan-out 2 and one root, over GlusterFS with a link of {}; fresh mounts and a new job for \
          each of {} runs, in turn with a direct read; medians",
         BYTES / 1_000_000,
         BUSY.link,

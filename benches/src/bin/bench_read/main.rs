@@ -4,10 +4,12 @@
 //! keeps every single run. Baselines are what careful users do today, not only the plain file system.
 
 mod bench;
+mod fan_out;
 mod first_replay;
 mod large_file;
 mod listing;
 mod memory;
+mod prefill;
 mod round_trip;
 mod run;
 mod second_import;
@@ -68,9 +70,10 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 11] = [
+const MEASUREMENTS: [(&str, Measure); 13] = [
     ("start", start::measure),
     ("run", run::measure),
+    ("fan-out", fan_out::measure),
     ("round-trip", round_trip::measure),
     ("security", security::measure),
     ("first-replay", first_replay::measure),
@@ -78,6 +81,7 @@ const MEASUREMENTS: [(&str, Measure); 11] = [
     ("listing", listing::measure),
     ("memory", memory::measure),
     ("large-file", large_file::measure),
+    ("prefill", prefill::measure),
     ("storm-1", storm::measure_one),
     ("storm-16", storm::measure_sixteen),
 ];

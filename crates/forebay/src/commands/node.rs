@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
+use forebay_overlay::default_roots;
 use forebay_transport::Security;
 use forebay_types::{JobKey, NodeRank, ViewPath};
 use forebay_wire::Level;
@@ -29,9 +30,14 @@ use crate::options::{DaemonOptions, Kept, ShownLinks};
 use crate::order::Order;
 use crate::output::{causes, tell};
 use crate::own_paths;
+use crate::profiles;
 use crate::settings::values::LinksShown;
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
+
+/// Children a node has in a tree of large files, unless it has less in the others. Each level narrower halves what a node
+/// has to send before the next can begin, and adds a hop.
+const STRIPE_FAN_OUT: u32 = 4;
 
 /// Runs the daemon until it is told to end.
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
@@ -199,7 +205,8 @@ impl Plan {
         let nodes_here = self.nodes.iter().filter(|node| node.host == own.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
-        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export };
+        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() };
+        let profile = profiles::options(&settings, &exports);
         let links = match settings.links {
             LinksShown::AsIs => None,
             LinksShown::View => Some(ShownLinks::now(&exports, &[&view, directory.path()])?),
@@ -211,7 +218,9 @@ impl Plan {
             bind,
             view,
             exports,
+            roots: settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32)),
             fan_out: settings.fan_out,
+            stripe_fan_out: settings.stripe_fan_out.unwrap_or(settings.fan_out.min(STRIPE_FAN_OUT)),
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
             anticipate: settings.anticipate,
@@ -229,6 +238,7 @@ impl Plan {
             resend: settings.resend,
             links,
             kept: Kept::default(),
+            profile,
             nodes: self.nodes,
         })
     }

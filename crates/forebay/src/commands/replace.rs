@@ -1,8 +1,8 @@
 //! `up --replace`: a new daemon on every node of a running job, from the program that is on disk now.
 //!
 //! The keepers do it, and each answers when its view answers again: those of this host are asked here, one after the other
-//! and parents last, so that no daemon is left by its parent while it hands over; those of other hosts by the same command there, through the remote shell that started them. No program sees more than a
-//! pause, and a node whose new daemon does not get as far as standing by keeps its old one.
+//! and the first node last, because the job is asked over it; those of other hosts by the same command there, through the
+//! remote shell that started them. No program sees more than a pause, and a node whose new daemon does not get as far as standing by keeps its old one.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -3,9 +3,13 @@
 use std::net::TcpListener;
 
 use anyhow::Context;
-use forebay_launch::{Allocation, NodeAddress, ViewLayout, bind_listeners, default_port, parse_hostfile};
+use forebay_launch::{
+    Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, default_port, in_order, parse_hostfile,
+    topology_file,
+};
 
 use crate::order::read_input;
+use crate::settings::values::Topology;
 use crate::settings::{Effective, Origin, Settings, UsageError};
 
 /// The nodes of a job and how they are started.
@@ -26,8 +30,31 @@ impl Selection {
     /// What the settings, else the environment of a scheduler say.
     ///
     /// # Errors
-    /// When two ways were given at once, or the one that counts names no usable nodes.
+    /// When two ways were given at once, the one that counts names no usable nodes, or the file of the topology does not
+    /// place them.
     pub fn choose(
+        effective: &Effective,
+        settings: &Settings,
+        job: &str,
+        allocation: Option<Allocation>,
+    ) -> anyhow::Result<Self> {
+        let mut selection = Self::listed(effective, settings, job, allocation)?;
+        let source = match &settings.topology {
+            Topology::Auto => TopologySource::Auto,
+            Topology::Off => TopologySource::Off,
+            Topology::File(path) => topology_file(path).context("cannot use --topology")?,
+        };
+        let note = match &mut selection {
+            Self::Local(..) => None,
+            Self::Hosts(nodes) => in_order(nodes, &source, false).context("cannot use --topology")?,
+            Self::Slurm(_, nodes) => in_order(nodes, &source, true).context("cannot use --topology")?,
+        };
+        note.iter().for_each(|note| eprintln!("forebay: note: {note}"));
+        Ok(selection)
+    }
+
+    /// The nodes in the order in which they are listed.
+    fn listed(
         effective: &Effective,
         settings: &Settings,
         job: &str,
@@ -136,6 +163,20 @@ mod tests {
         assert_eq!(layout(None), ViewLayout::ByHost);
         let beaten = chosen(&[("nodes", "a")], Some("1")).unwrap();
         assert_eq!(beaten.view_layout(), ViewLayout::ByHost, "the environment's --local does not count here");
+    }
+
+    #[test]
+    fn nodes_get_their_ranks_in_the_order_of_the_topology() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("net.conf");
+        std::fs::write(&file, "SwitchName=b Nodes=n[2,4]\nSwitchName=a Nodes=n[1,3]\n").unwrap();
+        let given = [("nodes", "n[1-4]"), ("topology", file.to_str().unwrap())];
+        let order: Vec<String> = chosen(&given, None).unwrap().nodes().into_iter().map(|node| node.host).collect();
+        assert_eq!(order, ["n2", "n4", "n1", "n3"]);
+        let message = format!("{:#}", chosen(&[("nodes", "n[1-5]"), given[1]], None).unwrap_err());
+        assert!(message.contains("the job's node n5 is on no switch"), "{message}");
+        let missing = format!("{:#}", chosen(&[("nodes", "a"), ("topology", "/nonexistent")], None).unwrap_err());
+        assert!(missing.contains("cannot use --topology: cannot read /nonexistent"), "{missing}");
     }
 
     #[test]

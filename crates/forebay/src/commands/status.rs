@@ -57,6 +57,9 @@ fn print(directory: &JobDirectory, status: &Value) {
         let times = if restarts == 1 { "once".to_owned() } else { format!("{restarts} times") };
         say!("node {}: its daemon died and was started again {times}; see its log", number(node, "/rank"));
     }
+    if let Some([_, _, ..]) = status.pointer("/job/roots").and_then(Value::as_array).map(Vec::as_slice) {
+        say!("roots: nodes {}", status["job"]["roots"].to_string().trim_matches(['[', ']']).replace(',', ", "));
+    }
     let total = |pointer: &str| nodes.iter().map(|node| number(node, pointer)).sum::<u64>();
     let requests = nodes.iter().map(backing_requests).sum::<u64>();
     say!(

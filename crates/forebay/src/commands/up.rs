@@ -25,6 +25,7 @@ use crate::jobs::{NOT_UP, job_bases, name_to_start, variable};
 use crate::leftovers;
 use crate::order::Order;
 use crate::output::{causes, say};
+use crate::profiles;
 use crate::settings::values::show_duration;
 use crate::settings::{Effective, Settings};
 use crate::signals::Signals;
@@ -89,6 +90,7 @@ impl Up {
                 given.insert(key.to_owned(), vec![path.display().to_string()]);
             }
         }
+        given.extend(profiles::decided(&settings).into_iter().map(|(key, text)| (key.to_owned(), vec![text])));
         let record = JobRecord {
             job,
             progress: Progress::Starting,

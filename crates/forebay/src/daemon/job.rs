@@ -132,27 +132,24 @@ async fn explain(service: &Arc<Service>, path: ViewPath, left: Duration) -> Vec<
         "rank": service.options.rank.0, "host": host, "answer": answer,
         "why": explanation.why, "kept": explanation.kept,
     })];
-    if let (Source::Peer(first), false) = (explanation.source, explanation.answers) {
-        steps.extend(explain_above(service, first, &path, left).await);
+    if !explanation.answers {
+        steps.extend(explain_above(service, &explanation.line, &path, left).await);
     }
     steps
 }
 
-/// The steps from `first` on; when that does not answer, from the next in the line that does.
-async fn explain_above(service: &Arc<Service>, first: NodeRank, path: &ViewPath, left: Duration) -> Vec<Value> {
+/// The steps from the first of a line on that answers.
+async fn explain_above(service: &Arc<Service>, line: &[NodeRank], path: &ViewPath, left: Duration) -> Vec<Value> {
     let deadline = Instant::now() + left;
-    let suspects = service.core().suspects();
-    let line = service.forest.first().line(service.options.rank);
-    let others = line.filter(|peer| *peer != first && !suspects.contains(peer));
     let mut steps = Vec::new();
-    for peer in std::iter::once(first).chain(others) {
+    for peer in line {
         let left = deadline.saturating_duration_since(Instant::now());
-        match ask_if_there(service, peer, Request::Explain { path: path.clone() }, left).await {
+        match ask_if_there(service, *peer, Request::Explain { path: path.clone() }, left).await {
             Ok(above) => {
                 steps.extend(above);
                 break;
             }
-            Err(why) => steps.push(unreachable(peer, &why)),
+            Err(why) => steps.push(unreachable(*peer, &why)),
         }
     }
     steps

@@ -17,8 +17,10 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub(super) fn job(service: &Service) -> Value {
     let options = &service.options;
     let exports: Vec<_> = options.exports.iter().map(|export| export.to_string_lossy()).collect();
+    let roots: Vec<u32> = service.forest.roots().map(|root| root.0).collect();
     json!({
-        "name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out, "exports": exports,
+        "name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out,
+        "stripe_fan_out": options.stripe_fan_out, "roots": roots, "exports": exports,
         "security": options.security.level().word(),
     })
 }
@@ -32,9 +34,14 @@ pub(super) fn node(service: &Service) -> Value {
     let bypassed: Vec<u32> = core.suspects().iter().map(|rank| rank.0).collect();
     let kinds =
         [ObjectKind::Attributes, ObjectKind::Listings, ObjectKind::Chunks].map(|kind| kind_counts(core.kept(kind)));
+    let prefill = json!({
+        "state": if core.is_prefilling() { "filling" } else if counters.parcels > 0 { "filled" } else { "none" },
+        "parcels": counters.parcels, "failed": counters.parcels_failed, "chunks": counters.prefilled,
+        "recorded": core.recorded_count(), "path": service.prefill().path(),
+    });
     drop(core);
     let [attributes, listings, chunks] = kinds;
-    let parents: Vec<u32> = service.forest.first().parent(options.rank).iter().map(|rank| rank.0).collect();
+    let parents = parents(service);
     json!({
         "rank": options.rank.0,
         "host": options.nodes[options.rank.0 as usize].host,
@@ -57,14 +64,26 @@ pub(super) fn node(service: &Service) -> Value {
         "kernel": kernel(service),
         "overlay": overlay(service, &counters),
         "backing": backing(service),
+        "prefill": prefill,
     })
+}
+
+/// Whom this node asks in any tree, that of the first tree first; each once.
+fn parents(service: &Service) -> Vec<u32> {
+    let mut parents = Vec::new();
+    for parent in service.forest.trees().filter_map(|tree| tree.parent(service.options.rank)) {
+        if !parents.contains(&parent.0) {
+            parents.push(parent.0);
+        }
+    }
+    parents
 }
 
 /// Sums of all numbers of the nodes, by the same names.
 pub(super) fn totals(nodes: &[Value]) -> Value {
     let mut totals = json!({});
     for node in nodes {
-        for section in ["cache", "kernel", "overlay", "backing"] {
+        for section in ["cache", "kernel", "overlay", "backing", "prefill"] {
             add(&mut totals[section], &node[section]);
         }
         add(&mut totals["memory_bytes"], &node["memory_bytes"]);

@@ -21,6 +21,7 @@ mod kernel;
 mod metrics;
 mod notify;
 mod peers;
+mod prefill;
 mod pressure;
 mod refresh;
 mod service;
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
-use forebay_overlay::Forest;
+use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::{NodeRank, limits};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -63,7 +64,12 @@ pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<Told> {
 }
 
 async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<Told> {
-    let forest = Forest::single(options.nodes.len() as u32, options.fan_out)?;
+    let forest = Forest::new(Shape {
+        node_count: options.nodes.len() as u32,
+        roots: options.roots,
+        fan_out: options.fan_out,
+        stripe_fan_out: options.stripe_fan_out,
+    })?;
     let options = Arc::new(options);
     let service = Service::new(&options, forest, effects::carry_out)?;
     // A signal from now on ends the daemon in order, and never leaves the view behind.
@@ -92,6 +98,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
     ));
     let word = tokio::spawn(say_alive(link.clone(), Arc::clone(&service)));
     let serving = tokio::spawn(control::serve(control, Arc::clone(&service)));
+    let recording = prefill::start(&service);
     tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
     link.ready();
 
@@ -101,7 +108,8 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
         told = link.until_told()? => told.unwrap_or(Told::Orphaned),
     };
     tracing::info!(?told, "ending");
-    [ticker, pressure, metrics, word, serving].iter().for_each(tokio::task::JoinHandle::abort);
+    [ticker, pressure, metrics, word, serving, recording].iter().for_each(tokio::task::JoinHandle::abort);
+    prefill::end(&service, told == Told::End).await;
     match told {
         Told::HandOver => hand_over(session, &endpoint).await,
         Told::End | Told::Orphaned => end(mount, session, &endpoint).await,
@@ -199,7 +207,7 @@ fn bind_to_cores(cores: &[usize]) -> anyhow::Result<()> {
         .with_context(|| format!("--cores: binding to {cores:?}; see the cores of this process in /proc/self/status"))
 }
 
-/// The rank of the node that reads the backing file system for `forest`'s first tree.
+/// The root of the tree on which the job itself is asked.
 fn root_of(forest: &Forest) -> NodeRank {
     forest.first().root()
 }

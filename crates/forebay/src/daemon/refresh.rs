@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_transport::IncomingCall;
-use forebay_types::{Errno, NodeRank, ViewPath, limits};
+use forebay_types::{Errno, NodeRank, ViewPath};
 use forebay_wire::{Outcome, RefreshStep, Request};
 use serde_json::{Value, json};
 
@@ -47,8 +47,8 @@ pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
 pub(super) async fn refresh(service: &Arc<Service>, paths: Vec<ViewPath>) -> Result<Value, String> {
     let leaders: Vec<NodeRank> = {
         let suspects = service.core().suspects();
-        let order = service.forest.first().order().take(limits::ROOT_CANDIDATES as usize);
-        order.filter(|rank| !suspects.contains(rank)).collect()
+        let candidates = service.forest.first().root_candidates();
+        candidates.filter(|rank| !suspects.contains(rank)).collect()
     };
     let mut why = "no node that may lead it can be reached".to_owned();
     for leader in leaders {

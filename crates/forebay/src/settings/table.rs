@@ -12,7 +12,7 @@ use forebay_launch::KeySealing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
-use super::values::{self, LinksShown};
+use super::values::{self, LinksShown, ProfileChoice, Topology};
 
 /// Which commands have a setting as an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub enum Scope {
     Node,
     /// `up` alone.
     Up,
+    /// `up`, `node` and `profile`.
+    Profile,
 }
 
 /// How often a setting may be given, and whether it takes a value.
@@ -164,11 +166,19 @@ settings! {
         /// they are kept in memory
         Node One(switch) resend: bool = "resend" "BOOL", "true";
     }
-    "Caches and tree" {
-        // A narrow tree keeps each node's sending short: 10 MB to 73 nodes took 8.6 s with 8 children a node, 5.0 s
-        // with 4, 2.5 s with 2, while 4 halve the depth of 2.
-        /// Children a node has in the tree
-        Node One(fan_out) fan_out: u32 = "fanout" "K", 4;
+    "Caches and trees" {
+        /// Nodes that read the backing file system for the others, each for its part of the directories and of every
+        /// large file [default: 1 below 8 nodes, then one for four nodes, 8 at most]
+        Node Optional(roots) roots: Option<u32> = "roots" "R";
+        // With as many roots every node hands on in one tree, so that width costs no bandwidth; and 8 levels become 6.
+        /// Put nodes beside each other that are near each other in the network, before they get their ranks: as a FILE
+        /// in the form of Slurm's topology.conf says; auto: as Slurm knows it, else by host names such as x3000c0s1b0n0;
+        /// off: as they are listed
+        Up One(topology) topology: Topology = "topology" "auto|off|FILE", "auto";
+        /// Children a node has in the trees of directories and small files
+        Node One(fan_out) fan_out: u32 = "fanout" "K", 8;
+        /// Children a node has in the trees of large files [default: 4, or as --fanout where that is less]
+        Node Optional(fan_out) stripe_fan_out: Option<u32> = "stripe-fanout" "K";
         /// Memory for a node's caches [default: a tenth of the machine's, 4GiB at most, shared by the nodes on it]
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
         /// Files above this size are read from the backing file system by each node itself [default: none are]
@@ -187,6 +197,21 @@ settings! {
         Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", limits::BACKING_CONCURRENCY;
         /// Run a node's daemon on these processors only: 0-3,8
         Node Optional(cores) cores: Option<Vec<usize>> = "cores" "LIST";
+    }
+    "Profiles" {
+        /// Record what the start-up of a command uses and read it ahead at its next one: auto keeps a profile for each
+        /// command and its exports, off none, FILE is one profile for whatever runs
+        Node One(profile) profile: ProfileChoice = "profile" "auto|off|FILE", "auto";
+        /// What the profile is kept for; jobs with the same text and exports share one [default: under Slurm the job's
+        /// name and its script's arguments, else the command line of what calls `forebay up`]
+        Node Optional(profile_command) profile_command: Option<String> = "profile-command" "TEXT";
+        /// Keep the contents of a start-up, compressed, beside its profile: auto if there is a profile, or off
+        Node One(pack) pack: bool = "pack" "auto|off", "auto";
+        /// Keep profiles and packs in this directory, which must be yours alone [default:
+        /// $XDG_CACHE_HOME/forebay/profiles or ~/.cache/forebay/profiles]
+        Profile Optional(absolute_path) profile_dir: Option<PathBuf> = "profile-dir" "DIR";
+        /// Bytes of all profiles and packs; the least recently used leave first
+        Profile One(size) profile_budget: u64 = "profile-budget" "SIZE", values::show_size(limits::PROFILE_BUDGET_BYTES);
     }
     "Logs and metrics" {
         /// What goes into the logs: error, warn, info, debug, trace, also by module (info,forebay_fuse=debug)

@@ -96,6 +96,11 @@ pub fn fan_out(text: &str) -> Result<u32, String> {
     number_in(text, 1, limits::FAN_OUT_MAX.into()).map(|number| number as u32)
 }
 
+/// A number of roots.
+pub fn roots(text: &str) -> Result<u32, String> {
+    number_in(text, 1, limits::ROOTS_MAX.into()).map(|number| number as u32)
+}
+
 /// A number of nodes on one machine. More than 4,096 daemons exhaust its ports and memory first.
 pub fn local_count(text: &str) -> Result<usize, String> {
     number_in(text, 1, 4096).map(|number| number as usize)
@@ -172,6 +177,26 @@ pub fn words(text: &str) -> Result<Vec<String>, String> {
     if words.is_empty() { Err("a command must not be empty".to_owned()) } else { Ok(words) }
 }
 
+/// Where the order of the nodes comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Topology {
+    /// From the scheduler or the names of the hosts.
+    Auto,
+    /// It stays as listed.
+    Off,
+    /// From a file.
+    File(PathBuf),
+}
+
+/// `auto`, `off` or the path of a file.
+pub fn topology(text: &str) -> Result<Topology, String> {
+    match text {
+        "auto" => Ok(Topology::Auto),
+        "off" => Ok(Topology::Off),
+        _ => path(text).map(Topology::File),
+    }
+}
+
 /// A path.
 pub fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("a path must not be empty".to_owned()) } else { Ok(PathBuf::from(text)) }
@@ -214,6 +239,48 @@ pub fn links(text: &str) -> Result<LinksShown, String> {
         "asis" => Ok(LinksShown::AsIs),
         "view" => Ok(LinksShown::View),
         _ => Err(format!("'{text}' is neither asis nor view")),
+    }
+}
+
+/// Which profile a job uses and improves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ProfileChoice {
+    /// That of its command and exports, in the directory of profiles.
+    Auto,
+    /// None.
+    Off,
+    /// This one.
+    File(PathBuf),
+}
+
+/// Which profile is used.
+pub fn profile(text: &str) -> Result<ProfileChoice, String> {
+    match text {
+        "auto" => Ok(ProfileChoice::Auto),
+        "off" => Ok(ProfileChoice::Off),
+        _ if text.starts_with('/') => path(text).map(ProfileChoice::File),
+        _ => Err(format!("'{text}' is not auto, off or the absolute path of a profile")),
+    }
+}
+
+/// What a profile is kept for: printable, since it is shown.
+pub fn profile_command(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > limits::PROFILE_COMMAND_BYTES_MAX {
+        return Err(format!("a profile's command has 1 to {} bytes", limits::PROFILE_COMMAND_BYTES_MAX));
+    }
+    if text.chars().any(char::is_control) {
+        Err("a profile's command is printable text".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// Whether packs are kept.
+pub fn pack(text: &str) -> Result<bool, String> {
+    match text {
+        "auto" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("'{text}' is neither auto nor off")),
     }
 }
 
@@ -309,6 +376,11 @@ mod tests {
         assert!(key_sealing("on").unwrap_err().contains("auto, off or"));
         assert_eq!((links("asis"), links("view")), (Ok(LinksShown::AsIs), Ok(LinksShown::View)));
         assert!(links("relative").unwrap_err().contains("neither asis nor view"));
+        assert_eq!(profile("/p/x"), Ok(ProfileChoice::File("/p/x".into())));
+        assert!(profile("x").unwrap_err().contains("auto, off or"));
+        assert_eq!((pack("auto"), pack("off")), (Ok(true), Ok(false)));
+        assert!(pack("on").is_err());
+        assert!(profile_command("").is_err() && profile_command("a\nb").is_err() && profile_command("train").is_ok());
         assert!(security("none").unwrap_err().contains("auth, seal or off"));
     }
 }

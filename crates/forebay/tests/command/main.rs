@@ -10,6 +10,7 @@ mod hosts;
 mod leftovers;
 mod local_job;
 mod place;
+mod profiles;
 mod settings;
 mod silent_nodes;
 mod usage;

@@ -1,17 +1,17 @@
 //! What sources bring: kept if it is true for the job, handed to everybody who waits, errors passed on as they are.
 //!
 //! An error is never kept: the next one who asks makes the question be asked again. The one absence that is kept is a
-//! name that the backing file system itself said does not exist. A file that turns out to be another version is no
-//! longer listed as the old one.
+//! name that the backing file system itself said does not exist. A file that turns out to be another version is rechecked
+//! (`recheck`).
 
 use std::sync::Arc;
 
 use forebay_cache::{CallId, Key, Object};
-use forebay_types::{Errno, FileSystem, Generation, Time, ViewPath, limits};
+use forebay_types::{Errno, FileSystem, Time};
 
 use super::entries::Known;
-use super::{ReadPath, StaleInode, Waiter};
-use crate::{Answered, Effect, KernelAnswer, PeerAnswer, Source};
+use super::{ReadPath, Waiter};
+use crate::{Answered, KernelAnswer, PeerAnswer, Source};
 
 impl<B: Clone> ReadPath<B> {
     /// Takes the answer to a question other than a chunk's, or any question's failure.
@@ -41,6 +41,10 @@ impl<B: Clone> ReadPath<B> {
                 self.keep(&key, Object::Entries(Arc::clone(&records)));
                 let known = Known { entries: Some((key, Arc::clone(&records))), ..Known::default() };
                 self.deliver(flight, known, PeerAnswer::Entries(records));
+            }
+            (Key::Recheck { file, generation }, Answered::Entries(records)) => {
+                self.forget_version(file, generation);
+                self.deliver(flight, Known::default(), PeerAnswer::Entries(records.into()));
             }
             (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(flight, sizes),
             (_, Answered::Lost | Answered::Failed(Errno::WAY_LOST)) => self.try_elsewhere(attempt),
@@ -72,46 +76,17 @@ impl<B: Clone> ReadPath<B> {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
                 Waiter::ReadPart { reader, .. } => self.fail_read(reader, errno),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+                Waiter::Prefill(index) => self.parcel_failed(index, errno),
             }
         }
     }
 
-    /// The backing file system holds another version of a file than the listing says that was asked by: the listing is
-    /// dropped, so that whoever opens the file again is told of the new version. A listing that says so already stays.
-    pub(super) fn start_over(&mut self, key: &Key) {
-        let Key::Chunk { file, generation, .. } = key else { return };
-        let Some((dir, name)) = file.split() else { return };
-        if let Some(source) = self.source_of_generation(&dir, name, generation) {
-            self.objects.remove(&source);
-        }
-        if let Some(inode) = self.inodes.id_of(file)
-            && self.inodes.get(inode).is_some_and(|known| known.generation == *generation)
-        {
-            let entry = self.inodes.id_of(&dir).map(|dir| (dir, name.to_vec()));
-            self.effects.push_back(Effect::Stale(vec![StaleInode { inode, entry }]));
-        }
-    }
-
-    /// The listing, or the page of attributes, that says a file has this generation.
-    fn source_of_generation(&self, dir: &ViewPath, name: &[u8], generation: &Generation) -> Option<Key> {
-        let key = Key::Listing { dir: dir.clone() };
-        let Some(Object::Listing(listing)) = self.objects.peek(&key) else { return None };
-        let index = listing.find(name)?;
-        match listing.entry(index).attributes {
-            Some(attributes) => (attributes.generation() == *generation).then_some(key),
-            None => {
-                let page = (index / limits::ATTRIBUTES_PAGE_NAMES) as u32;
-                Some(Key::Page { dir: dir.clone(), generation: listing.generation(), page })
-            }
-        }
-    }
-
-    fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
+    pub(super) fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
         self.objects.insert(self.ways.now, key.clone(), object, 0);
         self.pin_if_wanted(key);
     }
 
-    fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
+    pub(super) fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
         let Some(flight) = self.end(call, None) else { return };
         self.note_ended(flight.deadline, call);
         for waiter in flight.waiters {
@@ -122,6 +97,7 @@ impl<B: Clone> ReadPath<B> {
                 }
                 Waiter::ReadPart { reader, .. } => self.fail_read(reader, Errno::EPROTO),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
+                Waiter::Prefill(index) => self.parcel_failed(index, Errno::EPROTO),
             }
         }
     }
@@ -133,6 +109,7 @@ impl<B: Clone> ReadPath<B> {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::FileSystem(sizes)),
                 Waiter::ReadPart { reader, .. } => self.fail_read(reader, Errno::EPROTO),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::FileSystem(sizes)),
+                Waiter::Prefill(index) => self.parcel_failed(index, Errno::EPROTO),
             }
         }
     }

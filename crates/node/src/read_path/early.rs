@@ -1,6 +1,8 @@
-//! Asking early, at the node that reads the backing file system: it sees what every node of the job wants, so the first
-//! node's accesses lead the others. The habits are learned in `anticipate`; here is when they are told and acted on.
-//! Other nodes learn what their own programs read, to ask for it in bundles.
+//! Asking early, at the node that reads the backing file system: it sees what every node of the job wants in the directories
+//! it is root of, so the first node's accesses lead the others. The habits are learned in `anticipate`; here is when they
+//! are told and acted on. Every node learns from all that it sees, its own programs' accesses among it, though it may be
+//! root of few directories: a habit is one of the program, not of a directory. What a root wishes for may belong to another
+//! root (a directory in one of its own); then it is asked of that one, who reads it early.
 
 use forebay_cache::{CallId, Key, Object};
 use forebay_types::{ChunkIndex, Time, ViewPath};
@@ -17,13 +19,13 @@ impl<B: Clone> ReadPath<B> {
         }
         let is_reader = self.reads_for_others(key);
         match key {
-            Key::Listing { dir } if is_reader => {
+            Key::Listing { dir } => {
                 // One that was asked for early has arrived before it was entered.
-                if self.anticipation.on_directory_entered(dir)
+                if self.anticipation.on_directory_entered(dir, is_reader)
                     && let Some(Object::Listing(listing)) = self.objects.peek(key)
                 {
                     let listing = listing.clone();
-                    self.anticipation.on_listing_arrived(dir, &listing);
+                    self.anticipation.on_listing_arrived(dir, &listing, is_reader);
                 }
             }
             Key::Chunk { file, index: ChunkIndex(0), .. } => self.note_file(file, is_reader),
@@ -37,7 +39,8 @@ impl<B: Clone> ReadPath<B> {
     /// A listing has arrived; if something in it was wanted, those that usually follow it are asked for.
     pub(super) fn note_listing(&mut self, deadline: Time, dir: &ViewPath, listing: &Listing) {
         if self.options.anticipate && self.anticipation.is_entered(dir) {
-            self.anticipation.on_listing_arrived(dir, listing);
+            let is_reader = self.reads_for_others(&Key::Listing { dir: dir.clone() });
+            self.anticipation.on_listing_arrived(dir, listing, is_reader);
             self.ask_early(deadline);
         }
     }

@@ -1,10 +1,11 @@
 //! Where an answer would come from, told without asking anybody.
 
 use forebay_cache::{Key, Object};
-use forebay_types::{ChunkIndex, Kind, ViewPath, chunk_bytes};
+use forebay_types::{ChunkIndex, Kind, NodeRank, ViewPath, chunk_bytes};
 
 use super::ReadPath;
 use crate::Source;
+use crate::placement::placement;
 
 /// What this node would do for a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +16,8 @@ pub struct Explanation {
     pub answers: bool,
     /// Whom it would ask otherwise.
     pub source: Source,
+    /// The nodes that it would ask for the directory's listing one after the other; none where it asks no node.
+    pub line: Vec<NodeRank>,
     /// Why, in words.
     pub why: String,
 }
@@ -35,19 +38,38 @@ impl<B: Clone> ReadPath<B> {
             (true, _) => state,
             (false, source) => format!("{state}; {}", self.explain_source(&key, source)),
         };
-        Explanation { kept, answers, source, why }
+        let is_open = |peer: &NodeRank| !self.suspects().contains(peer);
+        let line = match source {
+            Source::Peer(_) => self.tree_of(&key).line(self.options.rank).filter(is_open).collect(),
+            Source::Backing => Vec::new(),
+        };
+        Explanation { kept, answers, source, line, why }
     }
 
     fn explain_source(&self, key: &Key, source: Source) -> String {
         let parent = self.tree_of(key).parent(self.options.rank);
+        let tree = self.tree_in_words(key);
         match (source, parent) {
             (Source::Peer(rank), Some(parent)) if rank != parent => {
-                format!("asks node {rank}, because its parent, node {parent}, cannot be reached")
+                format!("asks node {rank}, because its parent in {tree}, node {parent}, cannot be reached")
             }
-            (Source::Peer(rank), _) => format!("asks node {rank}, its parent in the tree"),
-            (Source::Backing, None) => "reads the backing file system, being the root of the tree".to_owned(),
+            (Source::Peer(rank), _) => format!("asks node {rank}, its parent in {tree}"),
+            (Source::Backing, None) => format!("reads the backing file system, being the root of {tree}"),
             (Source::Backing, Some(_)) => {
                 "reads the backing file system, because no node that may be root can be reached".to_owned()
+            }
+        }
+    }
+
+    /// `the tree`, where there is one only.
+    fn tree_in_words(&self, key: &Key) -> String {
+        let forest = &self.options.forest;
+        match forest.roots().count() {
+            1 => "the tree".to_owned(),
+            count => {
+                let (_, number) = placement(key);
+                let (index, root) = (forest.index_of(number).0, self.tree_of(key).root());
+                format!("tree {index} of {count} (root: node {root})")
             }
         }
     }
@@ -95,7 +117,10 @@ impl<B: Clone> ReadPath<B> {
         if self.is_direct(&key) {
             return ("its attributes are kept here; its bytes are read from the backing file system by every node itself (--direct-above)".to_owned(), true);
         }
-        let text = format!("its attributes and {here} of {count} chunks are kept here");
+        let mut text = format!("its attributes and {here} of {count} chunks are kept here");
+        if self.is_striped(&key) && self.options.forest.roots().nth(1).is_some() {
+            text.push_str(" (its chunks are striped over the trees of all roots)");
+        }
         (text, here == count)
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
 //! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `ways` finds whom to
-//! ask and whom to ask instead, `refresh` forgets. This file holds the state they share and the beginning of a question: joined if it is
-//! under way, else sent out.
+//! ask and whom to ask instead, `refresh` forgets, `recheck` what a file has turned out not to be. This file holds the state
+//! they share and the beginning of a question: joined if it is under way, else sent out.
 
 mod answers;
 mod chunks;
@@ -11,30 +11,39 @@ mod early;
 mod entries;
 mod explain;
 mod kernel;
+mod parcels;
 mod peers;
 mod reads;
+mod recheck;
+mod record;
 mod refresh;
 mod ways;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_cache::{CallId, Flight, InFlight, Joined, Key, KindCounters, ObjectKind, Objects};
-use forebay_overlay::Forest;
+use forebay_overlay::{Class, Forest};
 use forebay_types::{Errno, Map, NodeRank, Time, ViewPath};
 use forebay_wire::Request;
 
 pub use explain::Explanation;
+pub use parcels::ParcelChunk;
+pub use record::Use;
 
 use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
 use crate::ledger::{InodeLedger, LedgerContents};
 use crate::links::Links;
+use crate::placement::placement;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
 use chunks::{Chunk, Growing};
 use entries::Known;
 use kernel::Operation;
+use parcels::Parcels;
 use reads::{PendingRead, Reader};
+use recheck::Recheck;
+use record::Recording;
 use refresh::Epoch;
 use ways::Ways;
 
@@ -81,6 +90,12 @@ pub struct Counters {
     pub reparented: u64,
     /// Questions asked of a second node, because the first was slow.
     pub hedged: u64,
+    /// Parcels that were taken apart.
+    pub parcels: u64,
+    /// Parcels that did not come, once for each time.
+    pub parcels_failed: u64,
+    /// Chunks that the kernel was given before it asked for them.
+    pub prefilled: u64,
 }
 
 /// An inode that the kernel may hold stale attributes, entries or pages of.
@@ -107,6 +122,8 @@ enum Waiter {
         member: usize,
     },
     Peer(PeerTicket),
+    /// This node itself, for a parcel.
+    Prefill(u32),
 }
 
 /// The state of one node's read path. `B` is the handle of a chunk's bytes, shared by cloning.
@@ -128,8 +145,13 @@ pub struct ReadPath<B> {
     pins: Vec<ViewPath>,
     /// Chunks kept for this node's kernel alone, oldest first; some may have left already.
     own_chunks: VecDeque<Key>,
+    /// Their bytes, also of those that have left.
+    own_bytes: u64,
+    rechecks: BTreeMap<CallId, Recheck>,
     anticipation: Anticipation,
     early: BTreeSet<CallId>,
+    parcels: Parcels,
+    recording: Recording,
     effects: VecDeque<Effect<B>>,
     counters: Counters,
 }
@@ -153,8 +175,12 @@ impl<B: Clone> ReadPath<B> {
             broken_bundles: Map::default(),
             pins: Vec::new(),
             own_chunks: VecDeque::new(),
+            own_bytes: 0,
+            rechecks: BTreeMap::new(),
             anticipation: Anticipation::default(),
             early: BTreeSet::new(),
+            parcels: Parcels::default(),
+            recording: Recording::default(),
             effects: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -199,7 +225,7 @@ impl<B: Clone> ReadPath<B> {
         let found = self.withdraw(|waiter| match waiter {
             Waiter::Kernel { ticket: other, .. } => *other == ticket,
             Waiter::ReadPart { reader: other, .. } => *other == reader,
-            Waiter::Peer(_) => false,
+            Waiter::Peer(_) | Waiter::Prefill(_) => false,
         });
         if read || found {
             self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EINTR));
@@ -214,9 +240,11 @@ impl<B: Clone> ReadPath<B> {
 
     /// Drops all that is kept, pins included. The kernel is to be told of the inodes returned, in this order.
     pub fn clear(&mut self) -> Vec<StaleInode> {
+        self.end_parcels();
         self.objects.clear();
         self.pins.clear();
         self.own_chunks.clear();
+        self.own_bytes = 0;
         self.anticipation.clear();
         self.broken_bundles.clear();
         let stale = self.inodes.make_stale();
@@ -282,6 +310,11 @@ impl<B: Clone> ReadPath<B> {
             (Key::Chunk { generation, .. }, Some(limit)) => generation.size_bytes > limit,
             _ => false,
         }
+    }
+
+    /// Whether `key` goes another way than the listing of its directory.
+    fn is_striped(&self, key: &Key) -> bool {
+        placement(key).0 == Class::Stripes
     }
 
     /// Asks for `key` by `request`, or joins who did; `waiter` is told. The number of the question if it is new.

@@ -72,6 +72,7 @@ impl<B: Clone> ReadPath<B> {
         if number <= self.epoch.number {
             return false;
         }
+        self.end_parcels();
         self.objects.remove_where(|key| concerns(key, &paths));
         self.inodes.forget_attributes(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
         let mut flights = self.epoch.hold.take().map(|earlier| earlier.flights).unwrap_or_default();
@@ -122,7 +123,9 @@ impl<B: Clone> ReadPath<B> {
         let Some(hold) = self.epoch.hold.as_mut().filter(|hold| is_name(key) && concerns(key, &hold.paths)) else {
             return false;
         };
-        hold.flights.push(flight);
+        if !hold.flights.contains(&flight) {
+            hold.flights.push(flight);
+        }
         true
     }
 
@@ -145,6 +148,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// Forgets all names, because it is not known which of them were refreshed.
     fn catch_up(&mut self, number: u64) {
+        self.end_parcels();
         self.objects.remove_where(is_name);
         let stale = self.inodes.make_stale();
         let stale = self.name_stale(stale);
@@ -172,7 +176,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// Takes a flight's attempts back; who waits for it forgets what it had found before.
-    fn call_back(&mut self, flight: CallId) {
+    pub(super) fn call_back(&mut self, flight: CallId) {
         self.cancel_attempts(flight);
         for waiter in self.in_flight.waiters_mut(flight) {
             if let Waiter::Kernel { known, .. } = waiter {
@@ -192,7 +196,7 @@ impl<B: Clone> ReadPath<B> {
 
 /// Whether an answer to `key` may be another one after a refresh. Chunks and bundles name their versions.
 fn is_name(key: &Key) -> bool {
-    matches!(key, Key::Listing { .. } | Key::Page { .. } | Key::Name { .. })
+    matches!(key, Key::Listing { .. } | Key::Page { .. } | Key::Name { .. } | Key::Recheck { .. } | Key::Parcel { .. })
 }
 
 /// Whether `key` is about something at or below one of `paths`; its own attributes stand in its directory's listing.

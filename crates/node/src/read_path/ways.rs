@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_cache::{CallId, Key};
 use forebay_overlay::{Suspects, Tree};
-use forebay_types::{Errno, Hasher, Map, NodeRank, Time, limits};
+use forebay_types::{Errno, Map, NodeRank, Time, limits};
 use forebay_wire::Request;
-use std::hash::BuildHasher;
 
 use super::{ReadPath, Waiter};
 use crate::allowance::Allowance;
 use crate::bundle::Bundle;
+use crate::placement::placement;
 use crate::{Effect, Source};
 
 /// What a node knows of its ways.
@@ -187,7 +187,8 @@ impl<B: Clone> ReadPath<B> {
     }
 
     pub(super) fn tree_of(&self, key: &Key) -> &Tree {
-        self.options.forest.tree_of(Hasher::default().hash_one(key.path()))
+        let (class, number) = placement(key);
+        self.options.forest.tree_of(class, number)
     }
 
     /// Asks the question of a new flight.
@@ -195,7 +196,7 @@ impl<B: Clone> ReadPath<B> {
         let question =
             Question { request, since: self.ways.now, tried: Vec::new(), attempts: Vec::new(), is_hedged: false };
         self.ways.questions.insert(flight, question);
-        if !self.is_held(flight, key) {
+        if !self.is_held(flight, key) && !self.waits_for_recheck(flight, key) {
             let source = self.source_of(key);
             self.send(flight, source);
         }
@@ -204,7 +205,7 @@ impl<B: Clone> ReadPath<B> {
     /// Asks a question again whose attempts were taken back.
     pub(super) fn send_anew(&mut self, flight: CallId) {
         let Some(key) = self.in_flight.get(flight).map(|known| known.key.clone()) else { return };
-        if !self.is_held(flight, &key) {
+        if !self.is_held(flight, &key) && !self.waits_for_recheck(flight, &key) {
             let source = self.source_of(&key);
             self.send(flight, source);
         }
@@ -230,6 +231,7 @@ impl<B: Clone> ReadPath<B> {
                 self.effects.push_back(Effect::Cancel { call });
             }
         }
+        self.end_recheck(flight);
     }
 
     /// An attempt brought no answer: the question goes to the next in the line, unless another attempt is under way.
@@ -258,7 +260,7 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn lose(&mut self, peer: NodeRank) {
         self.ways.unheard.remove(&peer);
         if self.ways.suspects.on_lost(peer, self.ways.now) {
-            self.look_up_the_line();
+            self.look_up_the_lines(|lost| lost == peer);
         }
         for call in self.ways.attempts_at(peer) {
             let Some(attempt) = self.ways.end_attempt(call) else { continue };
@@ -270,15 +272,16 @@ impl<B: Clone> ReadPath<B> {
 
     /// Asks all that might be asked instead whether they are there: when the network is cut, many are lost at once, and to
     /// find that out one after the other would take too long.
-    fn look_up_the_line(&mut self) {
+    fn look_up_the_lines(&mut self, is_away: impl Fn(NodeRank) -> bool) {
         let now = self.ways.now;
         let is_known = |peer: &NodeRank| {
             let heard = self.ways.heard.get(peer).is_some_and(|heard| now.since(*heard) < limits::PATIENCE);
             heard || self.ways.suspects.contains(*peer)
         };
-        let line: Vec<NodeRank> =
-            self.options.forest.first().line(self.options.rank).filter(|peer| !is_known(peer)).collect();
-        line.into_iter().for_each(|peer| self.ping(peer));
+        let lines = self.options.forest.trees().map(|tree| tree.line(self.options.rank));
+        let lines = lines.filter(|line| line.clone().any(&is_away));
+        let others: BTreeSet<NodeRank> = lines.flatten().filter(|peer| !is_known(peer)).collect();
+        others.into_iter().for_each(|peer| self.ping(peer));
     }
 
     fn ping(&mut self, peer: NodeRank) {
@@ -304,7 +307,7 @@ impl<B: Clone> ReadPath<B> {
         // One is merely slow; a second while the first does not say that it is there may mean that the network is cut.
         let is_news = silent.iter().any(|peer| !self.ways.pinged.contains(peer));
         if is_news && self.ways.pinged.iter().any(|peer| !self.ways.suspects.contains(*peer)) {
-            self.look_up_the_line();
+            self.look_up_the_lines(|peer| silent.contains(&peer));
         }
         for peer in silent.into_iter().chain(self.ways.suspects.due(now)) {
             self.ping(peer);
@@ -412,7 +415,7 @@ impl<B: Clone> ReadPath<B> {
                     None => self.fail_read(reader, Errno::EPROTO),
                 },
                 Waiter::Peer(ticket) => self.read_bundle(ended.deadline, ticket, bundle.clone()),
-                Waiter::Kernel { .. } => {}
+                Waiter::Kernel { .. } | Waiter::Prefill(_) => {}
             }
         }
     }

@@ -1,0 +1,343 @@
+//! The order of the nodes: those that are near each other stand beside each other.
+//!
+//! Who asks whom follows from this order alone (`forebay_overlay`): a stretch of it lies in few subtrees, and roots are
+//! spread over it. So no daemon needs to know a switch; the list that it is given is in order already. What is known of the
+//! network comes from Slurm, from a file of the same form as Slurm's `topology.conf`, or from names of hosts that say where
+//! they are.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use crate::{LaunchError, NodeAddress, Process, end_all, expand_hostlist};
+
+/// How long Slurm may take to tell what it knows.
+const SLURM_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Nodes below which the order does not matter: each asks the first one.
+const NODES_MIN: usize = 3;
+
+/// Where the order comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TopologySource {
+    /// From Slurm within an allocation, else from the names of the hosts, where either tells.
+    Auto,
+    /// The nodes stay in the order in which they were listed.
+    Off,
+    /// From this text, which came from that file.
+    File {
+        /// The file's name, as given.
+        name: String,
+        /// Its contents.
+        text: String,
+    },
+}
+
+/// Puts nodes into the order of the network. What was found out, in words, if there is something to tell.
+///
+/// # Errors
+/// `Topology` for a file that contradicts itself or does not place all nodes. They keep their order then. What Slurm tells is
+/// used if it can be, and is no reason to fail.
+pub fn in_order(
+    nodes: &mut [NodeAddress],
+    source: &TopologySource,
+    is_in_slurm: bool,
+) -> Result<Option<String>, LaunchError> {
+    match source {
+        TopologySource::File { name, text } => Switches::parse(text, name)?.sort(nodes, name),
+        TopologySource::Auto if nodes.len() >= NODES_MIN => {
+            let told = if is_in_slurm { told_by_slurm() } else { None };
+            let switches = told.and_then(|text| Switches::parse(&text, "scontrol").ok());
+            let by_slurm = switches.is_some_and(|switches| switches.sort(nodes, "scontrol").is_ok());
+            if !by_slurm {
+                sort_by_names(nodes);
+            }
+            Ok(None)
+        }
+        TopologySource::Auto | TopologySource::Off => Ok(None),
+    }
+}
+
+/// A network of switches.
+#[derive(Debug)]
+struct Switches {
+    switches: Vec<Switch>,
+}
+
+#[derive(Debug)]
+struct Switch {
+    name: String,
+    line: usize,
+    nodes: Vec<String>,
+    below: Vec<String>,
+}
+
+impl Switches {
+    /// Reads lines such as `SwitchName=s1 Nodes=n[1-4]` and `SwitchName=s3 Switches=s[1-2]`; other settings are left out.
+    fn parse(text: &str, file: &str) -> Result<Self, LaunchError> {
+        let fail = |line, problem| Err(LaunchError::Topology { file: file.to_owned(), line, problem });
+        let mut switches: Vec<Switch> = Vec::new();
+        for (line, text) in whole_lines(text) {
+            let text = text.split('#').next().unwrap_or_default();
+            let mut switch = Switch { name: String::new(), line, nodes: Vec::new(), below: Vec::new() };
+            for word in text.split_whitespace() {
+                let Some((key, value)) = word.split_once('=') else {
+                    return fail(line, format!("'{word}' is not KEY=VALUE"));
+                };
+                let list = || expand_hostlist(value).map_err(|error| error.to_string());
+                let read = match key.to_ascii_lowercase().as_str() {
+                    "switchname" | "blockname" => {
+                        value.clone_into(&mut switch.name);
+                        Ok(())
+                    }
+                    "nodes" => list().map(|nodes| switch.nodes = nodes),
+                    "switches" => list().map(|below| switch.below = below),
+                    _ => Ok(()),
+                };
+                if let Err(problem) = read {
+                    return fail(line, problem);
+                }
+            }
+            match switches.iter().find(|other| other.name == switch.name) {
+                _ if switch.name.is_empty() && switch.nodes.is_empty() && switch.below.is_empty() => {}
+                _ if switch.name.is_empty() => return fail(line, "it has no SwitchName".to_owned()),
+                Some(other) => return fail(line, format!("{} is on line {} already", switch.name, other.line)),
+                None => switches.push(switch),
+            }
+        }
+        Ok(Self { switches })
+    }
+
+    /// Sorts `nodes` by where they are.
+    fn sort(&self, nodes: &mut [NodeAddress], file: &str) -> Result<Option<String>, LaunchError> {
+        let named = self.nodes_in_order(file)?;
+        let places: HashMap<&str, usize> =
+            named.iter().enumerate().rev().map(|(place, (node, _))| (node.as_str(), place)).collect();
+        let place = |node: &NodeAddress| names_of(node).into_iter().find_map(|name| places.get(name)).copied();
+        let of_job: HashSet<&str> = nodes.iter().flat_map(names_of).collect();
+        let stranger = named.iter().find(|(name, _)| !of_job.contains(name.as_str()));
+        if let Some(lost) = nodes.iter().find(|node| place(node).is_none()) {
+            return Err(LaunchError::Topology {
+                file: file.to_owned(),
+                line: stranger.map_or(0, |(_, line)| *line),
+                problem: problem_of(lost, stranger.map(|(name, _)| name.as_str())),
+            });
+        }
+        nodes.sort_by_key(place);
+        let note = stranger.map(|(name, line)| {
+            format!("{file}, line {line}: {name} is no node of this job; such names are passed over")
+        });
+        Ok(note)
+    }
+
+    /// All nodes with the lines that name them, a switch's beside each other.
+    fn nodes_in_order(&self, file: &str) -> Result<Vec<(String, usize)>, LaunchError> {
+        let fail = |line, problem| LaunchError::Topology { file: file.to_owned(), line, problem };
+        let by_name: HashMap<&str, usize> =
+            self.switches.iter().enumerate().map(|(index, switch)| (switch.name.as_str(), index)).collect();
+        let mut is_below = vec![false; self.switches.len()];
+        for switch in &self.switches {
+            for name in &switch.below {
+                let Some(index) = by_name.get(name.as_str()) else {
+                    let problem = format!("{} names the switch {name}, which has no line of its own", switch.name);
+                    return Err(fail(switch.line, problem));
+                };
+                is_below[*index] = true;
+            }
+        }
+        let mut order =
+            Order { switches: &self.switches, by_name, seen: vec![false; self.switches.len()], nodes: vec![] };
+        (0..self.switches.len()).filter(|index| !is_below[*index]).for_each(|index| order.walk(index));
+        match order.seen.iter().position(|seen| !seen) {
+            Some(index) => {
+                let Switch { line, name, .. } = &self.switches[index];
+                Err(fail(*line, format!("the switch {name} is below itself")))
+            }
+            None => Ok(order.nodes),
+        }
+    }
+}
+
+/// A walk through the switches from the top.
+struct Order<'s> {
+    switches: &'s [Switch],
+    by_name: HashMap<&'s str, usize>,
+    seen: Vec<bool>,
+    nodes: Vec<(String, usize)>,
+}
+
+impl Order<'_> {
+    /// Those of the switches below come first: a switch above may list them again.
+    fn walk(&mut self, top: usize) {
+        let mut way = vec![(top, 0)];
+        while let Some((index, done)) = way.pop() {
+            let switch = &self.switches[index];
+            if done == 0 && std::mem::replace(&mut self.seen[index], true) {
+                continue;
+            }
+            match switch.below.get(done).and_then(|name| self.by_name.get(name.as_str())) {
+                Some(below) => way.extend([(index, done + 1), (*below, 0)]),
+                None => self.nodes.extend(switch.nodes.iter().map(|node| (node.clone(), switch.line))),
+            }
+        }
+    }
+}
+
+/// A host's name as it is listed, and without its domain.
+fn names_of(node: &NodeAddress) -> [&str; 2] {
+    [&node.host, node.host.split('.').next().unwrap_or_default()]
+}
+
+fn problem_of(lost: &NodeAddress, stranger: Option<&str>) -> String {
+    let named = stranger.map(|name| format!("{name} is no node of this job, and ")).unwrap_or_default();
+    let host = &lost.host;
+    format!("{named}the job's node {host} is on no switch; name it as the list of nodes does, or leave --topology out")
+}
+
+/// The lines, counted from 1, with those joined that end in a backslash.
+fn whole_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (number, line) in text.lines().enumerate() {
+        let (rest, joins) = line.trim_end().strip_suffix('\\').map_or((line, false), |rest| (rest, true));
+        match lines.last_mut().filter(|_| goes_on) {
+            Some((_, before)) => before.push_str(rest),
+            None => lines.push((number + 1, rest.to_owned())),
+        }
+        goes_on = joins;
+    }
+    lines
+}
+
+/// What Slurm knows of its network: lines in the form of `topology.conf`. `None` where it has none to tell.
+fn told_by_slurm() -> Option<String> {
+    let mut command = Command::new("scontrol");
+    command.args(["show", "topology"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let child = command.spawn().ok()?;
+    let process = Process::of(child.id());
+    let (sender, ended) = channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    match ended.recv_timeout(SLURM_TIMEOUT) {
+        Ok(output) => output.ok().filter(|output| output.status.success()).map(|output| {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            // Where it has no switches it says so in a sentence.
+            if text.contains('=') { text } else { String::new() }
+        }),
+        Err(_) => {
+            end_all(process.as_slice(), Duration::ZERO);
+            None
+        }
+    }
+}
+
+/// Sorts by names that say where a host is, if all do: `x3000c0s1b0n0` of HPE Cray EX is a cabinet, chassis, slot, board
+/// and node, and the hosts of a dragonfly group are cabinets beside each other.
+fn sort_by_names(nodes: &mut [NodeAddress]) {
+    let places: Option<Vec<[u32; 5]>> = nodes.iter().map(|node| place_in_cabinets(&node.host)).collect();
+    if places.is_some() {
+        nodes.sort_by_key(|node| place_in_cabinets(&node.host));
+    }
+}
+
+fn place_in_cabinets(host: &str) -> Option<[u32; 5]> {
+    let mut rest = host.split('.').next()?;
+    let mut place = [0; 5];
+    for (letter, number) in ['x', 'c', 's', 'b', 'n'].into_iter().zip(&mut place) {
+        rest = rest.strip_prefix(letter)?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        *number = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+    }
+    rest.is_empty().then_some(place)
+}
+
+/// Reads the file of a topology.
+///
+/// # Errors
+/// `Io` when it cannot be read.
+pub fn topology_file(path: &Path) -> Result<TopologySource, LaunchError> {
+    let text = std::fs::read_to_string(path).map_err(|error| LaunchError::io("read", path, error))?;
+    Ok(TopologySource::File { name: path.display().to_string(), text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: &str = "# a site\nSwitchName=top Switches=s[1-2]\nSwitchName=s2 Nodes=n[1,3,5] LinkSpeed=9\n\
+                        SwitchName=s1 \\\n  Nodes=n[2,4,6]\n";
+
+    fn nodes(hosts: &[&str]) -> Vec<NodeAddress> {
+        hosts.iter().map(|host| NodeAddress { host: (*host).to_owned(), port: 7 }).collect()
+    }
+
+    fn ordered(text: &str, hosts: &[&str]) -> Result<(Vec<String>, Option<String>), String> {
+        let source = TopologySource::File { name: "net.conf".into(), text: text.into() };
+        let mut nodes = nodes(hosts);
+        let note = in_order(&mut nodes, &source, false).map_err(|error| error.to_string())?;
+        Ok((nodes.into_iter().map(|node| node.host).collect(), note))
+    }
+
+    #[test]
+    fn a_switchs_nodes_stand_beside_each_other() {
+        let (order, note) = ordered(TREE, &["n1", "n2", "n3", "n4", "n5", "n6"]).unwrap();
+        assert_eq!(order, ["n2", "n4", "n6", "n1", "n3", "n5"]);
+        assert_eq!(note, None);
+        let (order, note) = ordered(TREE, &["n1.site", "n2.site", "n3.site"]).unwrap();
+        assert_eq!(order, ["n2.site", "n1.site", "n3.site"]);
+        assert!(note.unwrap().contains("line 4: n4 is no node of this job"));
+    }
+
+    #[test]
+    fn slurm_lists_nodes_of_upper_switches_again() {
+        let text = "SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[2-3]\nSwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[0-1]\n\
+                    SwitchName=s2 Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=s[0-1]\n";
+        assert_eq!(ordered(text, &["n0", "n1", "n2", "n3"]).unwrap().0, ["n2", "n3", "n0", "n1"]);
+    }
+
+    #[test]
+    fn a_bad_file_is_named_with_its_line_and_what_to_do() {
+        let message = |text: &str, hosts: &[&str]| ordered(text, hosts).unwrap_err();
+        let misspelt = message("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=m3\n", &["n1", "n2", "n3"]);
+        assert_eq!(
+            misspelt,
+            "net.conf, line 2: m3 is no node of this job, and the job's node n3 is on no switch; name it as the list of \
+             nodes does, or leave --topology out"
+        );
+        let lacking = message("SwitchName=a Nodes=n1\n", &["n1", "n2"]);
+        assert!(lacking.starts_with("net.conf: the job's node n2 is on no switch"), "{lacking}");
+        for (text, part) in [
+            ("SwitchName=a Nodes=n1\nSwitchName=b Switches=a,c\n", "line 2: b names the switch c, which has no line"),
+            ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", "line 1: the switch a is below itself"),
+            ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n", "line 2: a is on line 1 already"),
+            ("\nNodes=n1\n", "line 2: it has no SwitchName"),
+            ("SwitchName=a Nodes=n[1\n", "line 1: the host list 'n[1' cannot be read"),
+            ("SwitchName=a nodes\n", "line 1: 'nodes' is not KEY=VALUE"),
+            ("", "the job's node n1 is on no switch"),
+        ] {
+            let message = message(text, &["n1"]);
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn names_of_cabinets_are_an_order() {
+        let mut hosts = nodes(&["x1001c0s0b0n1", "x1000c7s10b0n0", "x1000c7s9b1n0", "x1000c7s9b0n0"]);
+        in_order(&mut hosts, &TopologySource::Auto, false).unwrap();
+        let order: Vec<&str> = hosts.iter().map(|node| node.host.as_str()).collect();
+        assert_eq!(order, ["x1000c7s9b0n0", "x1000c7s9b1n0", "x1000c7s10b0n0", "x1001c0s0b0n1"]);
+        let listed = nodes(&["login2", "x1000c0s0b0n0", "a"]);
+        let mut hosts = listed.clone();
+        in_order(&mut hosts, &TopologySource::Auto, false).unwrap();
+        assert_eq!(hosts, listed, "one of them tells nothing");
+    }
+
+    #[test]
+    fn off_leaves_the_order() {
+        let mut hosts = nodes(&["x2c0s0b0n0", "x1c0s0b0n0", "x0c0s0b0n0"]);
+        in_order(&mut hosts, &TopologySource::Off, false).unwrap();
+        assert_eq!(hosts[0].host, "x2c0s0b0n0");
+    }
+}

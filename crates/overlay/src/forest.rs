@@ -1,0 +1,250 @@
+//! The forest: the trees of a job, where their roots are, and which tree serves what.
+//!
+//! There are two classes of trees with the same roots. What belongs to a directory (its listing, its small files) is
+//! small and waited for one by one, so its trees are wide. Large files are striped chunk by chunk over narrow trees:
+//! fan-out costs bandwidth, and there every chunk has a root and handers-on of its own. The roots are spread over the order
+//! of the nodes, and so that they have different places in their blocks (`blocks`): then a node hands on in one tree of a
+//! class, or in as many as every other, and all links carry alike.
+
+use std::sync::Arc;
+
+use forebay_types::{NodeRank, limits};
+
+use crate::blocks::Blocks;
+use crate::{OverlayError, Tree};
+
+/// What a tree is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Class {
+    /// What belongs to one directory.
+    Directories,
+    /// Chunks of large files.
+    Stripes,
+}
+
+/// Number of a tree in its class; trees of one number have one root.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TreeIndex(pub u32);
+
+/// What a forest is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Number of nodes.
+    pub node_count: u32,
+    /// Number of roots; a job with fewer nodes has one a node.
+    pub roots: u32,
+    /// Children of a node in a tree of directories.
+    pub fan_out: u32,
+    /// Children of a node in a tree of stripes.
+    pub stripe_fan_out: u32,
+}
+
+/// The trees of a job. Copies share them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forest {
+    directories: Arc<[Tree]>,
+    stripes: Arc<[Tree]>,
+}
+
+/// Roots of a job that does not say how many it wants: one below 8 nodes, where a second would read for a few others
+/// only; then one for four nodes, so that there are enough others to hand on; 8 at most, as many as the default fan-out,
+/// by which every node hands on in one tree.
+#[must_use]
+pub fn default_roots(node_count: u32) -> u32 {
+    if node_count < 8 { 1 } else { (node_count / 4).min(8) }
+}
+
+impl Forest {
+    /// A forest of this shape.
+    ///
+    /// # Errors
+    /// `OverlayError` for a count or fan-out outside its range.
+    pub fn new(shape: Shape) -> Result<Self, OverlayError> {
+        let Shape { node_count, roots, fan_out, stripe_fan_out } = shape;
+        if roots == 0 || roots > limits::ROOTS_MAX {
+            return Err(OverlayError::Roots(roots));
+        }
+        // Checks what the roots' places are computed from.
+        Tree::new(node_count, fan_out, NodeRank(0))?;
+        let roots = root_places(node_count, fan_out, roots.min(node_count));
+        let trees = |fan_out| -> Result<Arc<[Tree]>, OverlayError> {
+            roots.iter().map(|root| Tree::new(node_count, fan_out, *root)).collect()
+        };
+        Ok(Self { directories: trees(fan_out)?, stripes: trees(stripe_fan_out)? })
+    }
+
+    /// A forest of one root, the first node of the list, with the same tree for everything.
+    ///
+    /// # Errors
+    /// `OverlayError` for a count or fan-out outside its range.
+    pub fn single(node_count: u32, fan_out: u32) -> Result<Self, OverlayError> {
+        Self::new(Shape { node_count, roots: 1, fan_out, stripe_fan_out: fan_out })
+    }
+
+    /// Which tree of a class serves what has this number: a hash, or one of a row, which is spread over all trees.
+    #[must_use]
+    pub fn index_of(&self, number: u64) -> TreeIndex {
+        TreeIndex((number % self.directories.len() as u64) as u32)
+    }
+
+    /// The tree of that class that serves what has this number.
+    #[must_use]
+    pub fn tree_of(&self, class: Class, number: u64) -> &Tree {
+        let trees = match class {
+            Class::Directories => &self.directories,
+            Class::Stripes => &self.stripes,
+        };
+        &trees[self.index_of(number).0 as usize]
+    }
+
+    /// The tree on which the job itself is asked (status, refresh, shutdown).
+    #[must_use]
+    pub fn first(&self) -> &Tree {
+        &self.directories[0]
+    }
+
+    /// All trees, those of directories first.
+    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
+        self.directories.iter().chain(self.stripes.iter())
+    }
+
+    /// The nodes that read the backing file system while nobody is lost, in the order of their trees.
+    pub fn roots(&self) -> impl Iterator<Item = NodeRank> {
+        self.directories.iter().map(Tree::root)
+    }
+
+    /// Whether a node is root of a tree.
+    #[must_use]
+    pub fn is_root(&self, rank: NodeRank) -> bool {
+        self.roots().any(|root| root == rank)
+    }
+}
+
+/// Where the roots are: the first node, and then as evenly over the order as it goes while no place in the blocks has more
+/// roots than another.
+fn root_places(node_count: u32, fan_out: u32, count: u32) -> Vec<NodeRank> {
+    let blocks = Blocks::new(node_count, fan_out, 0);
+    let mut roots: Vec<u32> = Vec::new();
+    for number in 0..count {
+        let begin = (u64::from(number) * u64::from(node_count) / u64::from(count)) as u32;
+        let in_place_of = |node: u32| roots.iter().filter(|root| *root % fan_out == node % fan_out).count();
+        let from_here = (0..node_count).map(|step| (begin + step) % node_count);
+        let free = from_here.filter(|node| !roots.contains(node));
+        // The nearest one of those with the fewest. Within two blocks' length all places are seen, a short block among them;
+        // where that is full of roots, what is left is taken.
+        let near = free.clone().take_while(|node| (node + node_count - begin) % node_count < 2 * fan_out);
+        let best = near.filter(|node| !blocks.is_extra(*node)).min_by_key(|node| in_place_of(*node));
+        roots.extend(best.or_else(|| free.clone().next()));
+    }
+    roots.into_iter().map(NodeRank).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn forest(node_count: u32, roots: u32, fan_out: u32, stripe_fan_out: u32) -> Forest {
+        Forest::new(Shape { node_count, roots, fan_out, stripe_fan_out }).unwrap()
+    }
+
+    fn trees(forest: &Forest, class: Class) -> Vec<Tree> {
+        (0..forest.roots().count() as u64).map(|number| *forest.tree_of(class, number)).collect()
+    }
+
+    /// How many nodes each node hands the whole of something striped over all trees on to, in trees' worth.
+    fn handed_on(trees: &[Tree], node_count: u32) -> Vec<usize> {
+        let children = |rank| trees.iter().map(|tree| tree.children(NodeRank(rank)).count()).sum();
+        (0..node_count).map(children).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn roots_are_spread_and_the_same_in_both_classes(nodes in 1u32..5000, roots in 1u32..65, fan_out in 1u32..33, narrow in 1u32..9) {
+            let forest = forest(nodes, roots, fan_out, narrow);
+            let places: Vec<NodeRank> = forest.roots().collect();
+            prop_assert_eq!(places.len() as u32, roots.min(nodes));
+            prop_assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len());
+            prop_assert_eq!(places[0], NodeRank(0));
+            let others: Vec<NodeRank> = trees(&forest, Class::Stripes).iter().map(Tree::root).collect();
+            prop_assert_eq!(&others, &places);
+            for (number, root) in places.iter().enumerate() {
+                let even = number as u32 * nodes / roots.min(nodes);
+                prop_assert!((root.0 + nodes - even) % nodes < 2 * fan_out + roots, "{places:?}");
+            }
+        }
+
+        /// With as many roots as the fan-out, or fewer, a node hands on in one tree at most.
+        #[test]
+        fn no_node_hands_on_in_two_trees(blocks in 8u32..60, fan_out in 2u32..17, roots in 1u32..17, short in 0u32..16) {
+            let nodes = blocks * fan_out - short.min(fan_out - 1);
+            let roots = roots.min(fan_out);
+            let forest = forest(nodes, roots, fan_out, fan_out);
+            let trees = trees(&forest, Class::Directories);
+            let twice = (0..nodes).filter(|rank| trees.iter().filter(|tree| !tree.is_leaf(NodeRank(*rank))).count() > 1);
+            // In a last block that is short, several trees share a leader.
+            prop_assert!(twice.count() as u32 <= (nodes - 1) % fan_out + 1);
+        }
+
+        /// However lost each node believes the others, who waits for one thing waits within its tree; and only nodes of
+        /// that tree's order before it. So the trees of a forest need no order among each other.
+        #[test]
+        fn a_number_is_served_by_one_tree(nodes in 1u32..2000, roots in 1u32..17, number: u64) {
+            let forest = forest(nodes, roots, 8, 4);
+            let trees = trees(&forest, Class::Stripes);
+            prop_assert_eq!(forest.tree_of(Class::Stripes, number), &trees[forest.index_of(number).0 as usize]);
+            let row: BTreeSet<u32> = (0..trees.len() as u64).map(|step| forest.index_of((number >> 8) + step).0).collect();
+            prop_assert_eq!(row.len(), trees.len(), "neighbours go to different trees");
+        }
+    }
+
+    #[test]
+    fn small_jobs_have_as_many_roots_as_asked_for_too() {
+        for (nodes, fan_out) in (1..40).flat_map(|nodes| (1..10).map(move |fan_out| (nodes, fan_out))) {
+            for roots in 1..=nodes {
+                let forest = forest(nodes, roots, fan_out, 2);
+                assert_eq!(forest.roots().collect::<BTreeSet<_>>().len(), roots as usize, "{nodes} by {fan_out}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_default_forest_loads_all_nodes_alike() {
+        for (nodes, fan_out) in [(73, 8), (512, 8), (1000, 8), (8300, 8), (1000, 4), (4096, 2)] {
+            let forest = forest(nodes, 8, fan_out, fan_out);
+            let handed_on = handed_on(&trees(&forest, Class::Stripes), nodes);
+            let most = *handed_on.iter().max().unwrap() as f64;
+            let mean = handed_on.iter().sum::<usize>() as f64 / f64::from(nodes);
+            assert!(most <= 1.2 * mean, "{nodes} nodes by {fan_out}: {most} of {mean}");
+        }
+    }
+
+    #[test]
+    fn roots_are_on_different_switches() {
+        for (switches, size) in [(8, 18), (16, 32), (40, 16), (9, 64)] {
+            let forest = forest(switches * size, 8, 8, 4);
+            let on: BTreeSet<u32> = forest.roots().map(|root| root.0 / size).collect();
+            assert_eq!(on.len(), 8, "{switches} switches of {size}: {on:?}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_nodes_cost_what_two_do() {
+        let forest = forest(100_000, 8, 8, 4);
+        assert_eq!(forest.first().depth_max(), 6);
+        assert_eq!(forest.tree_of(Class::Stripes, 3).depth_max(), 9);
+        assert!(size_of::<Tree>() <= 80 && size_of::<Forest>() <= 32);
+    }
+
+    #[test]
+    fn few_nodes_have_few_roots() {
+        let defaults: Vec<u32> = [1, 7, 8, 16, 32, 100_000].map(default_roots).to_vec();
+        assert_eq!(defaults, [1, 1, 2, 4, 8, 8]);
+        assert_eq!(forest(3, 8, 8, 4).roots().count(), 3);
+        let no_roots = Shape { node_count: 3, roots: 0, fan_out: 8, stripe_fan_out: 4 };
+        assert_eq!(Forest::new(no_roots), Err(OverlayError::Roots(0)));
+        let no_stripes = Shape { roots: 1, stripe_fan_out: 0, ..no_roots };
+        assert_eq!(Forest::new(no_stripes), Err(OverlayError::FanOut(0)));
+    }
+}
