@@ -48,6 +48,8 @@ pub struct NodeStatus {
 pub struct KernelStatus {
     /// Messages by kind.
     pub messages: BTreeMap<String, u64>,
+    /// What it was given of files, bytes.
+    pub bytes_read: u64,
 }
 
 /// What came ahead to one node.
@@ -175,6 +177,22 @@ pub struct Slowest {
 impl Job {
     fn printed(&self, words: &[OsString]) -> anyhow::Result<String> {
         run::output(&mut self.forebay.command(words))
+    }
+
+    /// A command as `forebay run` is called for it.
+    #[must_use]
+    pub fn run_words(&self, command: &[OsString]) -> Vec<OsString> {
+        let forebay = self.forebay.binary.clone().into_os_string();
+        let words = ["run", "--job", &self.name, "--"].map(OsString::from);
+        std::iter::once(forebay).chain(words).chain(command.iter().cloned()).collect()
+    }
+
+    /// `words` in the surroundings in which the job is found.
+    #[must_use]
+    pub fn surrounded(&self, words: &[OsString]) -> Command {
+        let mut command = Place::here().command(words);
+        command.env("XDG_RUNTIME_DIR", &self.forebay.runtime);
+        command
     }
 
     /// The time from calling `forebay up` to its return.

@@ -93,6 +93,9 @@ impl Batch<'_> {
     }
 }
 
+/// What statfs(2) says of a FUSE mount, hexadecimal.
+const FUSE_MAGIC: &str = "65735546";
+
 /// The first block of the README that is a job's script.
 fn script_of_readme() -> String {
     let readme = fs::read_to_string(file_of_tests("../README.md")).unwrap();
@@ -107,10 +110,14 @@ fn the_script_of_the_readme_runs() {
     let slurm = Slurm::up();
     let script = script_of_readme();
     assert_eq!(script.lines().count(), 5, "{script}");
-    // Stands for an environment with a Python; says what task it is, where it is, and what is to be run.
+    // Stands for an environment with a Python; says what task it is, where, what is to be run, and from what kind of file
+    // system (statfs(2)).
     let python = slurm.sandbox.source().join("bin/python3");
     fs::create_dir(python.parent().unwrap()).unwrap();
-    tree::write(&python, b"#!/bin/sh\necho \"task $SLURM_PROCID on $(hostname) runs $0 $1\"\n");
+    tree::write(
+        &python,
+        b"#!/bin/sh\necho \"task $SLURM_PROCID on $(hostname) runs $0 $1 from $(stat -f -c %t $0)\"\n",
+    );
     fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
     assert!(script.contains("/soft/env"), "{script}");
     let script = script.replace("/soft/env", &slurm.sandbox.source().display().to_string());
@@ -121,10 +128,7 @@ fn the_script_of_the_readme_runs() {
     for task in 0..2 * NODES {
         let line = said.lines().find(|line| line.starts_with(&format!("task {task} on n")));
         let line = line.unwrap_or_else(|| panic!("task {task}: {said}"));
-        assert!(
-            line.contains("bin/python3 train.py") && !line.contains(&format!("runs {}", python.display())),
-            "{line}"
-        );
+        assert!(line.ends_with(&format!("runs {} train.py from {FUSE_MAGIC}", python.display())), "{line}");
     }
     assert_eq!(slurm.left_on_nodes(&[&batch]), "");
     assert_eq!(running(&slurm.command), [] as [u32; 0]);

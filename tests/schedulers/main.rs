@@ -116,6 +116,7 @@ macro_rules! require_slurm {
 }
 
 mod batch;
+mod own_paths;
 mod sealed_key;
 mod topology;
 

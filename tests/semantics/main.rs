@@ -15,6 +15,8 @@ mod locks;
 mod memory;
 mod names;
 mod options;
+mod own_paths;
+mod own_paths_elsewhere;
 mod prefill;
 mod programs;
 mod reading;

@@ -2,6 +2,7 @@
 
 mod profile;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -35,6 +36,8 @@ pub enum Command {
     Up(Box<UpArguments>),
     /// Run the daemon of one node, as `up` starts it
     Node(Box<NodeArguments>),
+    /// Run a command that sees the exports at their own paths
+    Run(RunArguments),
     /// Show the nodes, their caches and what the backing file system was asked
     Status(StatusArguments),
     /// Stop everything on all nodes and leave nothing behind
@@ -126,12 +129,38 @@ pub struct NodeArguments {
     /// Return when the daemon is ready and leave it running.
     #[arg(long, hide = true, requires = "order")]
     pub background: bool,
+    /// Hand a copy of the view that is mounted here to whoever is behind standard input, and end.
+    #[arg(long, hide = true, value_name = "VIEW")]
+    pub lend: Option<PathBuf>,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,
     /// The settings.
     #[command(flatten)]
     pub given: GivenForNode,
+}
+
+/// `run`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The command takes the place of forebay: its exit status is the command's. What the job exports is                   read-only there; nothing else changes, and nothing for other programs. Exit status without a command:                   126 it cannot be run, 127 there is none, 1 there is no job or the exports cannot be shown.\n\n                  Examples:\n  forebay run -- python3 train.py\n                    srun --ntasks-per-node=12 forebay run -- python3 train.py\n                    mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py"
+)]
+pub struct RunArguments {
+    /// Run the command from the view instead, if it lies in an export; its environment has FOREBAY_PREFIX, the view's path
+    #[arg(long)]
+    pub view: bool,
+    /// Use the view of this node [default: this host's, the first of several]
+    #[arg(long, value_name = "I")]
+    pub rank: Option<u32>,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// `status`.

@@ -1,10 +1,14 @@
 //! What a daemon is told when it starts: everything is decided, nothing is looked up any more.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
+use forebay_fuse::MountedAt;
 use forebay_launch::NodeAddress;
+use forebay_node::Links;
 use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
 use forebay_transport::Security;
 use forebay_types::{NodeRank, ViewPath};
@@ -64,6 +68,9 @@ pub struct DaemonOptions {
     pub allow_other: bool,
     /// How far the kernel may read ahead, bytes.
     pub read_ahead_bytes: u32,
+    /// Which symbolic links are shown as links inside the view; all as they are if not given.
+    #[serde(default)]
+    pub links: Option<ShownLinks>,
     /// Whether the kernel is asked for the requests in flight when a daemon goes on where another died; else they are
     /// kept in memory.
     pub resend: bool,
@@ -73,6 +80,42 @@ pub struct DaemonOptions {
     /// What this daemon is to its keeper.
     #[serde(skip)]
     pub kept: Kept,
+}
+
+/// What decides whether a symbolic link leads into the view, as it was when the node started.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct ShownLinks {
+    /// What the view shows, without links.
+    pub exports: Vec<ViewPath>,
+    /// What it does not show of that.
+    pub except: Vec<ViewPath>,
+}
+
+impl ShownLinks {
+    /// Of the mounts as they are now.
+    ///
+    /// # Errors
+    /// When an export or the table of mounts cannot be read.
+    pub fn now(exports: &[PathBuf], own_places: &[&Path]) -> anyhow::Result<Self> {
+        let path = |path: &Path| ViewPath::from_absolute(path.as_os_str().as_bytes()).ok();
+        let resolve = |export: &PathBuf| {
+            export
+                .canonicalize()
+                .with_context(|| format!("cannot export {}", export.display()))
+                .map(|found| path(&found))
+        };
+        let exports: Vec<Option<ViewPath>> = exports.iter().map(resolve).collect::<anyhow::Result<_>>()?;
+        let mounts = MountedAt::all().context("the table of mounts cannot be read")?;
+        let hidden = mounts.iter().filter(|mount| forebay_store::is_never_served(&mount.file_system));
+        let except = hidden.map(|mount| mount.dir.as_path()).chain(own_places.iter().copied()).filter_map(path);
+        Ok(Self { exports: exports.into_iter().flatten().collect(), except: except.collect() })
+    }
+
+    /// The rules for a node whose view is at `view`.
+    pub fn rules(&self, view: &Path) -> Links {
+        let Self { exports, except } = self.clone();
+        Links { view: view.as_os_str().as_bytes().to_vec(), exports, except }
+    }
 }
 
 /// The profile of a job.

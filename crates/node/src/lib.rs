@@ -14,6 +14,7 @@ mod bundle;
 mod effect;
 mod inodes;
 mod ledger;
+mod links;
 mod placement;
 mod read_ahead;
 mod read_path;
@@ -24,6 +25,7 @@ pub use effect::{
 };
 pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
+pub use links::Links;
 pub use placement::placement;
 pub use read_path::{Counters, Explanation, Options, ParcelChunk, ReadPath, StaleInode, Use};
 pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};

@@ -28,6 +28,7 @@ fn node_of(rank: u32, nodes: u32, anticipate: bool) -> Node {
         direct_above_bytes: None,
         anticipate,
         names_last: None,
+        links: None,
     })
 }
 

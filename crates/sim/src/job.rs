@@ -220,6 +220,7 @@ impl<'a> Job<'a> {
             direct_above_bytes: None,
             anticipate: true,
             names_last: None,
+            links: None,
         };
         let core = Some(ReadPath::new(options));
         Node {

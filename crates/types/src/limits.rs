@@ -305,6 +305,21 @@ pub const MUNGE_TIME_TO_LIVE: Duration = Duration::from_secs(600);
 /// A sealed key, or what else the programs say, bytes: a credential with a key has 228.
 pub const MUNGE_BYTES_MAX: usize = 4096;
 
+/// How long a program waits at the entrance of the namespace that shows exports at their own paths: a keeper answers in
+/// microseconds, and one that lends the view in milliseconds.
+pub const ENTRANCE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Questions that a keeper answers in a row: as many as a socket's queue holds by default (`net.unix.max_dgram_qlen`).
+pub const ENTRANCE_QUESTIONS: usize = 512;
+
+/// Namespaces that a keeper holds: one for the node, and one for each container that programs run in now. Programs in one
+/// that is let go do not mind.
+pub const NAMESPACES_KEPT: usize = 16;
+
+/// Directories that parts of the view are laid over in one namespace: the kernel allows 100,000 mounts
+/// (`fs.mount-max`).
+pub const COVERED_DIRECTORIES_MAX: usize = 4096;
+
 /// Parcels of one start-up. At 1 MiB each they hold more than any start-up reads that is not its program's own input.
 pub const PARCELS_MAX: u32 = 4096;
 

@@ -11,6 +11,7 @@ mod listing;
 mod memory;
 mod prefill;
 mod round_trip;
+mod run;
 mod second_import;
 mod security;
 mod show;
@@ -69,8 +70,9 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 12] = [
+const MEASUREMENTS: [(&str, Measure); 13] = [
     ("start", start::measure),
+    ("run", run::measure),
     ("fan-out", fan_out::measure),
     ("round-trip", round_trip::measure),
     ("security", security::measure),

@@ -15,11 +15,13 @@ mod profile;
 mod profile_report;
 mod refresh;
 mod replace;
+mod run;
 mod selection;
 mod status;
 mod up;
 mod up_report;
 pub mod walk;
+mod ways_out;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up(arguments) => up::run(*arguments),
         Command::Node(arguments) => node::run(*arguments),
+        Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Down(arguments) => down::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),

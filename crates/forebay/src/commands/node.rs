@@ -27,11 +27,12 @@ use crate::leftovers;
 use crate::log;
 use crate::machine;
 use crate::network;
-use crate::options::{DaemonOptions, Kept, ReportOptions};
+use crate::options::{DaemonOptions, Kept, ReportOptions, ShownLinks};
 use crate::order::Order;
 use crate::output::{causes, tell};
+use crate::own_paths;
 use crate::profiles;
-use crate::settings::values::WhenMissing;
+use crate::settings::values::{LinksShown, WhenMissing};
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
 
@@ -43,6 +44,10 @@ const STRIPE_FAN_OUT: u32 = 4;
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
     if arguments.kept.is_some() {
         return Ok(node_kept::run());
+    }
+    if let Some(view) = &arguments.lend {
+        own_paths::lend(view, std::io::stdin().as_fd())?;
+        return Ok(ExitCode::SUCCESS);
     }
     if arguments.background {
         return node_background::run(&arguments);
@@ -242,6 +247,10 @@ impl Plan {
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
         let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() };
         let profile = profiles::options(&settings, &exports);
+        let links = match settings.links {
+            LinksShown::AsIs => None,
+            LinksShown::View => Some(ShownLinks::now(&exports, &[&view, directory.path()])?),
+        };
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
@@ -268,6 +277,7 @@ impl Plan {
             read_ahead_bytes: settings.read_ahead,
             resend: settings.resend,
             report: self.waited_for.with_all.then_some(report),
+            links,
             kept: Kept::default(),
             profile,
             nodes: self.nodes,

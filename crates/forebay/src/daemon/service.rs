@@ -91,6 +91,7 @@ impl Service {
             direct_above_bytes: options.direct_above_bytes,
             anticipate: options.anticipate,
             names_last: names_last(options, &forest),
+            links: options.links.as_ref().map(|links| links.rules(&options.view)),
         });
         let is_root = forest.is_root(options.rank);
         let service = Arc::new(Self {

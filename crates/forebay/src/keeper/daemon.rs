@@ -65,7 +65,8 @@ impl Program {
         Ok(Self { file: open_path(&self.path)?, path: self.path.clone() })
     }
 
-    fn command(&self) -> Command {
+    /// It, to be run.
+    pub fn command(&self) -> Command {
         let mut command = Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
         command.arg0(&self.path);
         command

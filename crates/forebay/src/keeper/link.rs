@@ -127,7 +127,7 @@ impl Link {
 
     /// Says that it still does. A keeper that is stopped does not hold the daemon up.
     pub fn alive(&self) {
-        if let Err(error) = messages::send_if_room(self.0.as_fd(), &ToKeeper::Alive) {
+        if let Err(error) = messages::send_if_room(self.0.as_fd(), &ToKeeper::Alive, &[]) {
             tracing::debug!(%error, "the keeper does not listen");
         }
     }

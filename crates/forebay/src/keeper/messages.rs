@@ -126,8 +126,8 @@ pub fn send<T: Serialize>(link: BorrowedFd<'_>, message: &T, descriptors: &[Borr
 }
 
 /// Sends a message if the other side has room for it.
-pub fn send_if_room<T: Serialize>(link: BorrowedFd<'_>, message: &T) -> io::Result<()> {
-    send_with(link, message, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+pub fn send_if_room<T: Serialize>(link: BorrowedFd<'_>, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with(link, message, descriptors, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
 
 fn send_with<T: Serialize>(

@@ -15,6 +15,7 @@ mod held;
 mod ledger;
 mod link;
 mod messages;
+mod namespaces;
 mod restarts;
 mod signals;
 
@@ -32,13 +33,15 @@ use serde_json::{Value, json};
 pub use held::session_options;
 pub use ledger::Ledger;
 pub use link::{Given, Link, Plan, Told};
-pub use messages::HANDED_OVER;
+pub use messages::{HANDED_OVER, pair, receive, send};
 
 use crate::output::tell;
+use crate::own_paths::{Node, Place};
 use asking::Asking;
 use daemon::{Daemon, Orders, Program, State};
 use held::Held;
 use messages::{ToDaemon, ToKeeper};
+use namespaces::Namespaces;
 use restarts::{Restarts, Verdict};
 use signals::Signals;
 
@@ -69,10 +72,12 @@ pub fn keep(
     let held = Held::take(&plan.options, listener)?;
     // After the control socket, which tells whether the node runs already.
     let asking = Asking::listen(&directory.keeper_socket(plan.options.rank))?;
+    let namespaces = Namespaces::open(&directory.entrance(plan.options.rank), node_of(plan, &held)?)?;
     let mut keeper = Keeper {
         launch,
         held,
         asking,
+        namespaces,
         record,
         directory: directory.clone(),
         ready: plan.says_ready.then(|| ready_line(plan)),
@@ -125,6 +130,7 @@ struct Keeper {
     launch: Launch,
     held: Held,
     asking: Asking,
+    namespaces: Namespaces,
     record: NodeRecord,
     directory: JobDirectory,
     /// What whoever started the node is told when its view answers, if anything.
@@ -155,6 +161,7 @@ struct Keeper {
 enum Source {
     Signals,
     Asking,
+    Entrance,
     Says,
     Ended,
     NextSays,
@@ -169,6 +176,7 @@ impl Keeper {
                 match source {
                     Source::Signals => self.on_signal(signals),
                     Source::Asking => self.on_question(),
+                    Source::Entrance => self.namespaces.take(&self.launch.program),
                     Source::Says => self.on_word(),
                     Source::NextSays => self.on_next_word(),
                     Source::Ended => {
@@ -191,6 +199,7 @@ impl Keeper {
     /// Waits until something has happened or is due.
     fn wait(&self, signals: &Signals) -> anyhow::Result<Vec<Source>> {
         let mut sources = vec![(Source::Signals, signals.as_fd()), (Source::Asking, self.asking.waits_for())];
+        sources.extend(self.namespaces.wait_for().into_iter().map(|waited| (Source::Entrance, waited)));
         // What a daemon has said comes before its end.
         for (daemon, says, ended) in
             [(&self.current, Source::Says, Source::Ended), (&self.next, Source::NextSays, Source::NextEnded)]
@@ -221,6 +230,7 @@ impl Keeper {
     /// Does what is due. What comes of the node, if it ends.
     fn on_time(&mut self) -> Option<anyhow::Result<()>> {
         let now = Instant::now();
+        self.namespaces.reap();
         [&mut self.current, &mut self.next].into_iter().flatten().for_each(|daemon| daemon.kill_if_late(now));
         self.start_at.take_if(|at| *at <= now)?;
         match self.launch.start(self.life()) {
@@ -410,6 +420,21 @@ impl Keeper {
         held.unmount();
         drop((current, next));
     }
+}
+
+/// What programs are told that want to see the exports at their own paths.
+fn node_of(plan: &Plan, held: &Held) -> anyhow::Result<Node> {
+    let options = &plan.options;
+    let (begin, rank) = (held.begin(), options.rank);
+    Ok(Node {
+        rank,
+        host: options.nodes[rank.0 as usize].host.clone(),
+        view: begin.view,
+        device: begin.device,
+        exports: options.exports.clone(),
+        links_lead_into_view: options.links.is_some(),
+        place: Place::of_this().context("cannot tell where this process is")?,
+    })
 }
 
 /// What whoever started the node is told when its view answers.

@@ -12,7 +12,7 @@ use forebay_launch::KeySealing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
-use super::values::{self, ProfileChoice, Topology, WhenMissing};
+use super::values::{self, LinksShown, ProfileChoice, Topology, WhenMissing};
 
 /// Which commands have a setting as an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,6 +156,8 @@ settings! {
         /// Mount the view here; with --local, and where nodes share a host, that of node I at DIR/I [default: below
         /// the job's directory in $XDG_RUNTIME_DIR or /tmp/forebay-UID]
         Node Optional(path) view: Option<PathBuf> = "view" "DIR";
+        /// Show absolute symbolic links that lead into an export as they are, or as links into the view
+        Node One(links) links: LinksShown = "links" "asis|view", "asis";
         /// Let other users enter the view too (root, or user_allow_other in /etc/fuse.conf)
         Node Switch(switch) allow_other: bool = "allow-other" "BOOL", false;
         /// How far the kernel reads ahead in a file; without root it stays below 128KiB

@@ -231,6 +231,24 @@ pub fn key_sealing(text: &str) -> Result<KeySealing, String> {
     }
 }
 
+/// How symbolic links are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinksShown {
+    /// As the backing file system has them.
+    AsIs,
+    /// Those into an export as links into the view.
+    View,
+}
+
+/// `asis` or `view`.
+pub fn links(text: &str) -> Result<LinksShown, String> {
+    match text {
+        "asis" => Ok(LinksShown::AsIs),
+        "view" => Ok(LinksShown::View),
+        _ => Err(format!("'{text}' is neither asis nor view")),
+    }
+}
+
 /// Which profile a job uses and improves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProfileChoice {
@@ -363,6 +381,8 @@ mod tests {
         assert_eq!(key_sealing("off"), Ok(KeySealing::Off));
         assert_eq!(key_sealing("/run/m"), Ok(KeySealing::Socket("/run/m".into())));
         assert!(key_sealing("on").unwrap_err().contains("auto, off or"));
+        assert_eq!((links("asis"), links("view")), (Ok(LinksShown::AsIs), Ok(LinksShown::View)));
+        assert!(links("relative").unwrap_err().contains("neither asis nor view"));
         assert_eq!(profile("/p/x"), Ok(ProfileChoice::File("/p/x".into())));
         assert!(profile("x").unwrap_err().contains("auto, off or"));
         assert_eq!((pack("auto"), pack("off")), (Ok(true), Ok(false)));

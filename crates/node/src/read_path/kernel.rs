@@ -9,6 +9,7 @@ use forebay_wire::{ListingEntry, Request};
 
 use super::entries::{Known, Search};
 use super::{ReadPath, Use, Waiter};
+use crate::links::{shown_attributes, shown_target};
 use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket};
 
 /// A kernel request that is parked, or about to be answered.
@@ -50,6 +51,7 @@ impl<B: Clone> ReadPath<B> {
     pub fn remember_entry(&mut self, dir: InodeId, entry: &ListingEntry<'_>) -> Option<Entry> {
         let attributes = entry.attributes?;
         let path = self.inodes.get(dir)?.path.join(entry.name).ok()?;
+        let attributes = shown_attributes(self.options.links.as_ref(), attributes, entry.target);
         Some(Entry { inode: self.inodes.remember(path, &attributes), attributes })
     }
 
@@ -140,8 +142,9 @@ impl<B: Clone> ReadPath<B> {
 
     fn lookup(&mut self, dir: &ViewPath, name: &Name, known: &mut Known) -> Step<B> {
         match self.search(dir, name.as_bytes(), known) {
-            Search::Found(attributes, _) => match dir.join(name.as_bytes()) {
+            Search::Found(attributes, target) => match dir.join(name.as_bytes()) {
                 Ok(path) => {
+                    let attributes = shown_attributes(self.options.links.as_ref(), attributes, &target);
                     let inode = self.inodes.remember(path, &attributes);
                     Step::Answer(KernelAnswer::Entry(Entry { inode, attributes }))
                 }
@@ -172,7 +175,7 @@ impl<B: Clone> ReadPath<B> {
                 Err(wanted) => return Step::Wants(wanted.0, wanted.1),
             },
             Some((dir, name)) => match self.search(&dir, name, known) {
-                Search::Found(attributes, _) => attributes,
+                Search::Found(attributes, target) => shown_attributes(self.options.links.as_ref(), attributes, &target),
                 Search::Absent => return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),
                 Search::Wants(key, request) => return Step::Wants(key, request),
                 Search::Failed(errno) => return Step::Answer(KernelAnswer::Failed(errno)),
@@ -203,7 +206,7 @@ impl<B: Clone> ReadPath<B> {
         };
         match self.search(&dir, &name, known) {
             Search::Found(attributes, target) if attributes.kind() == Kind::Symlink => {
-                Step::Answer(KernelAnswer::Target(target))
+                Step::Answer(KernelAnswer::Target(shown_target(self.options.links.as_ref(), target)))
             }
             Search::Found(..) => Step::Answer(KernelAnswer::Failed(Errno::EINVAL)),
             Search::Absent => Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),

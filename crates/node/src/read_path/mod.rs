@@ -34,6 +34,7 @@ pub use record::Use;
 use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
 use crate::ledger::{InodeLedger, LedgerContents};
+use crate::links::Links;
 use crate::placement::placement;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
 use chunks::{Chunk, Growing};
@@ -64,6 +65,8 @@ pub struct Options {
     /// How long names and attributes are believed; for ever if not given. Each node keeps them so long, so on the way
     /// down the tree the times add up.
     pub names_last: Option<Duration>,
+    /// Which symbolic links are shown as links inside the view; all as they are if not given.
+    pub links: Option<Links>,
 }
 
 /// Counts since the start; sums of a job are made of them.
