@@ -36,6 +36,8 @@ pub struct NodeStatus {
     pub parents: Vec<serde_json::Value>,
     /// Requests of the kernel.
     pub kernel: KernelStatus,
+    /// What came ahead.
+    pub prefill: PrefillStatus,
     /// Requests to the backing file system.
     pub backing: BTreeMap<String, u64>,
 }
@@ -48,7 +50,23 @@ pub struct KernelStatus {
     pub messages: BTreeMap<String, u64>,
 }
 
+/// What came ahead to one node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PrefillStatus {
+    /// `none`, `filling` or `filled`.
+    pub state: String,
+    /// Chunks that the kernel was given.
+    pub chunks: u64,
+}
+
 impl Status {
+    /// Whether everything has come ahead to all nodes.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        self.nodes.iter().all(|node| node.prefill.state == "filled")
+    }
+
     /// Messages of the kernel, all nodes together, by kind.
     #[must_use]
     pub fn messages(&self) -> BTreeMap<String, u64> {
@@ -98,6 +116,8 @@ impl Forebay {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
+        // What a measurement finds must not depend on the ones before it.
+        command.env("FOREBAY_PROFILE", "off");
         command.env("XDG_RUNTIME_DIR", &self.runtime).envs(self.environment.iter().cloned());
         command
     }

@@ -15,6 +15,7 @@ mod locks;
 mod memory;
 mod names;
 mod options;
+mod prefill;
 mod programs;
 mod reading;
 mod refresh;

@@ -1,9 +1,13 @@
 //! The commands and their own options; what they share comes from the table of settings.
 
+mod profile;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+
+pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -39,6 +43,8 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Let the whole job forget what it knows of paths that have changed
     Refresh(RefreshArguments),
+    /// Show and remove what the start-ups of commands have recorded
+    Profile(ProfileArguments),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
     /// Show the settings that hold, and where each comes from
@@ -47,6 +53,9 @@ pub enum Command {
     Completions(CompletionsArguments),
     /// Write the manual pages into a directory
     Man(ManArguments),
+    /// Look at names of a view for its daemon, which starts this
+    #[command(hide = true)]
+    Walk(WalkArguments),
 }
 
 /// What every command that deals with a job has.
@@ -250,6 +259,14 @@ pub struct CompletionsArguments {
 pub struct ManArguments {
     /// An existing directory
     pub directory: PathBuf,
+}
+
+/// `walk`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  printf 'lsoft/python\\0d\\0' | forebay walk /tmp/view")]
+pub struct WalkArguments {
+    /// The view
+    pub view: PathBuf,
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod network;
 mod options;
 mod order;
 mod output;
+mod profiles;
 mod settings;
 mod signals;
 mod view_directory;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_launch::NodeAddress;
+use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
 use forebay_transport::Security;
-use forebay_types::NodeRank;
+use forebay_types::{NodeRank, ViewPath};
 use serde::{Deserialize, Serialize};
 
 /// The options of one daemon.
@@ -39,6 +40,8 @@ pub struct DaemonOptions {
     pub direct_above_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
     pub anticipate: bool,
+    /// Where the start-up is recorded and what it is prefilled from; nothing is if not given.
+    pub profile: Option<ProfileOptions>,
     /// Entries up to which a listing carries attributes.
     pub listing_entries_full: usize,
     /// How old a name that is shown may be; for ever if not given.
@@ -79,6 +82,46 @@ pub struct ReportOptions {
     pub started_unix_ms: u64,
     /// After which time the job is up without those that are missing.
     pub settle_after: Option<Duration>,
+}
+
+/// The profile of a job.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct ProfileOptions {
+    /// Its place.
+    pub place: ProfilePlace,
+    /// The command that it belongs to.
+    pub command: String,
+    /// The exports, as a profile names them.
+    pub exports: Vec<ViewPath>,
+    /// What all profiles of its directory, or it and its pack, may have, bytes.
+    pub budget_bytes: u64,
+    /// Whether its contents are kept and used as a pack.
+    pub pack: bool,
+}
+
+/// Where a profile lies.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub enum ProfilePlace {
+    /// By its key in a directory of profiles.
+    Directory(PathBuf),
+    /// In a file that the user named.
+    File(PathBuf),
+}
+
+impl ProfileOptions {
+    /// Its files.
+    ///
+    /// # Errors
+    /// Where they cannot be.
+    pub fn files(&self) -> Result<ProfileFiles, ProfileError> {
+        match &self.place {
+            ProfilePlace::File(path) => ProfileFiles::at(path, self.budget_bytes),
+            ProfilePlace::Directory(path) => {
+                let key = ProfileKey::of(&self.command, &self.exports);
+                Ok(ProfileDirectory::open(path, self.budget_bytes)?.files(key))
+            }
+        }
+    }
 }
 
 /// A daemon's place in the life of its node.

@@ -25,5 +25,5 @@ pub use effect::{
 pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use placement::placement;
-pub use read_path::{Counters, Explanation, Options, ReadPath, StaleInode};
+pub use read_path::{Counters, Explanation, Options, ParcelChunk, ReadPath, StaleInode, Use};
 pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};

@@ -128,11 +128,13 @@ fn root_places(node_count: u32, fan_out: u32, count: u32) -> Vec<NodeRank> {
     for number in 0..count {
         let begin = (u64::from(number) * u64::from(node_count) / u64::from(count)) as u32;
         let in_place_of = |node: u32| roots.iter().filter(|root| *root % fan_out == node % fan_out).count();
-        let free = (0..node_count).map(|step| (begin + step) % node_count);
-        let free = free.filter(|node| !roots.contains(node) && (number == 0 || !blocks.is_extra(*node)));
-        // The nearest one of those with the fewest; a block's length further on all places have been seen.
-        let best = free.take(fan_out as usize).min_by_key(|node| in_place_of(*node));
-        roots.push(best.unwrap_or(begin));
+        let from_here = (0..node_count).map(|step| (begin + step) % node_count);
+        let free = from_here.filter(|node| !roots.contains(node));
+        // The nearest one of those with the fewest. Within two blocks' length all places are seen, a short block among them;
+        // where that is full of roots, what is left is taken.
+        let near = free.clone().take_while(|node| (node + node_count - begin) % node_count < 2 * fan_out);
+        let best = near.filter(|node| !blocks.is_extra(*node)).min_by_key(|node| in_place_of(*node));
+        roots.extend(best.or_else(|| free.clone().next()));
     }
     roots.into_iter().map(NodeRank).collect()
 }
@@ -169,7 +171,7 @@ mod tests {
             prop_assert_eq!(&others, &places);
             for (number, root) in places.iter().enumerate() {
                 let even = number as u32 * nodes / roots.min(nodes);
-                prop_assert!((root.0 + nodes - even) % nodes < fan_out.max(roots), "{places:?}");
+                prop_assert!((root.0 + nodes - even) % nodes < 2 * fan_out + roots, "{places:?}");
             }
         }
 
@@ -194,6 +196,16 @@ mod tests {
             prop_assert_eq!(forest.tree_of(Class::Stripes, number), &trees[forest.index_of(number).0 as usize]);
             let row: BTreeSet<u32> = (0..trees.len() as u64).map(|step| forest.index_of((number >> 8) + step).0).collect();
             prop_assert_eq!(row.len(), trees.len(), "neighbours go to different trees");
+        }
+    }
+
+    #[test]
+    fn small_jobs_have_as_many_roots_as_asked_for_too() {
+        for (nodes, fan_out) in (1..40).flat_map(|nodes| (1..10).map(move |fan_out| (nodes, fan_out))) {
+            for roots in 1..=nodes {
+                let forest = forest(nodes, roots, fan_out, 2);
+                assert_eq!(forest.roots().collect::<BTreeSet<_>>().len(), roots as usize, "{nodes} by {fan_out}");
+            }
         }
     }
 

@@ -304,3 +304,65 @@ pub const MUNGE_TIME_TO_LIVE: Duration = Duration::from_secs(600);
 
 /// A sealed key, or what else the programs say, bytes: a credential with a key has 228.
 pub const MUNGE_BYTES_MAX: usize = 4096;
+
+/// Parcels of one start-up. At 1 MiB each they hold more than any start-up reads that is not its program's own input.
+pub const PARCELS_MAX: u32 = 4096;
+
+/// Bytes of one block of a parcel, encoded or not: a chunk, or small files up to as much.
+pub const PARCEL_BLOCK_BYTES_MAX: usize = 2 << 20;
+
+/// Bytes of contents after which a parcel is full. As large as a chunk, so that no parcel delays another for long.
+pub const PARCEL_BYTES: u64 = 1 << 20;
+
+/// Parcels that a node asks for ahead of the one it is storing: enough for the network to be busy meanwhile.
+pub const PARCELS_AHEAD: u32 = 6;
+
+/// Parcels that fail one after the other before a node gives the others up.
+pub const PARCELS_FAILED_MAX: u32 = 8;
+
+/// Directories and files of one profile. A large Python environment has some 100,000 files, of which a start-up uses a
+/// tenth.
+pub const PROFILE_USES_MAX: usize = 1 << 18;
+
+/// Chunks of one profile: 64 GiB of contents, more than any start-up reads and than a pack may hold.
+pub const PROFILE_CHUNKS_MAX: usize = 1 << 16;
+
+/// A profile's file, and the index of a pack, bytes: so many uses with paths of 200 bytes.
+pub const PROFILE_BYTES_MAX: usize = 64 << 20;
+
+/// The command that a profile belongs to, bytes: a job script with its arguments; what is longer is cut.
+pub const PROFILE_COMMAND_BYTES_MAX: usize = 1024;
+
+/// Exports that a profile may name.
+pub const PROFILE_EXPORTS_MAX: usize = 1024;
+
+/// Profiles of one directory. Each is a command of the user's; the least recently used leave first.
+pub const PROFILES_MAX: usize = 256;
+
+/// Bytes of all profiles and packs of one directory (option `--profile-budget`): dozens of large Python environments,
+/// and a share of a home directory that nobody misses.
+pub const PROFILE_BUDGET_BYTES: u64 = 4 << 30;
+
+/// A pack's block before compression, bytes: one chunk, or many small files. It compresses nearly as well as a larger
+/// one, and is what nodes ask each other for at a time.
+pub const PACK_BLOCK_BYTES: usize = 1 << 20;
+
+/// A pack's block as it lies on disk, bytes: contents that do not compress grow by the frame and by 3 bytes for every
+/// 128 KiB.
+pub const PACK_BLOCK_COMPRESSED_BYTES_MAX: usize = PACK_BLOCK_BYTES + (8 << 10);
+
+/// What of a directory's small files lies together in a pack though other files were used in between, bytes: a block.
+pub const PACK_GROUP_BYTES: u64 = PACK_BLOCK_BYTES as u64;
+
+/// How old a file must be that somebody began to write into a directory of profiles and did not finish, before it is
+/// removed: whoever still writes it touches it every few seconds.
+pub const PROFILE_UNFINISHED_AGE: Duration = Duration::from_secs(3600);
+
+/// How long after its first use a start-up is recorded: what is read later is a program's input.
+pub const START_UP_LONGEST: Duration = Duration::from_secs(180);
+
+/// Contents of a start-up that are recorded, bytes: the libraries of the largest frameworks several times over.
+pub const START_UP_BYTES_MAX: u64 = 4 << 30;
+
+/// How long nothing new must have been used before a start-up counts as over and is written down.
+pub const START_UP_QUIET: Duration = Duration::from_secs(3);

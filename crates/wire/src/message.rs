@@ -196,6 +196,13 @@ pub enum Request {
         /// As of `Listing`.
         epoch: u64,
     },
+    /// A part of the start-up's contents (see `parcel`). Answer: `Body`; `ENODATA` where there are no more.
+    Parcel {
+        /// Its number, from 0.
+        index: u32,
+        /// As of `Listing`.
+        epoch: u64,
+    },
     /// While the job starts: who is ready of the asking node and those below it. Answer: `Noted`; one that says that all
     /// are ready is answered when the job is up, or after a while.
     Report {
@@ -223,6 +230,7 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Parcel { epoch, .. }
             | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => {
                 *epoch = now;
@@ -240,6 +248,7 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Parcel { epoch, .. }
             | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => Some(*epoch),
             _ => None,
@@ -255,6 +264,7 @@ impl Request {
             Self::Lookup { .. } => "lookup",
             Self::Chunk { .. } => "chunk",
             Self::Bundle { .. } => "bundle",
+            Self::Parcel { .. } => "parcel",
             Self::FileSystem { .. } => "file-system",
             Self::Probe { .. } => "probe",
             Self::Explain { .. } => "explain",
@@ -388,6 +398,7 @@ impl Checked for TimedRequest {
         match &self.request {
             Request::Page { names, .. } => (1..=limits::ATTRIBUTES_PAGE_NAMES).contains(&names.len()),
             Request::Bundle { files, .. } => is_bundle_within_limits(files),
+            Request::Parcel { index, .. } => *index < limits::PARCELS_MAX,
             Request::Probe { payload_bytes } => *payload_bytes <= PROBE_BYTES_MAX,
             Request::Refresh { paths, .. } => (1..=limits::REFRESH_PATHS_MAX).contains(&paths.len()),
             Request::Report { report } => report.is_within_limits(),

@@ -9,6 +9,7 @@ mod first_replay;
 mod large_file;
 mod listing;
 mod memory;
+mod prefill;
 mod round_trip;
 mod second_import;
 mod security;
@@ -68,7 +69,7 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 11] = [
+const MEASUREMENTS: [(&str, Measure); 12] = [
     ("start", start::measure),
     ("fan-out", fan_out::measure),
     ("round-trip", round_trip::measure),
@@ -78,6 +79,7 @@ const MEASUREMENTS: [(&str, Measure); 11] = [
     ("listing", listing::measure),
     ("memory", memory::measure),
     ("large-file", large_file::measure),
+    ("prefill", prefill::measure),
     ("storm-1", storm::measure_one),
     ("storm-16", storm::measure_sixteen),
 ];

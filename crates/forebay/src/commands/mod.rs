@@ -11,12 +11,15 @@ mod node;
 mod node_background;
 mod node_kept;
 mod paths;
+mod profile;
+mod profile_report;
 mod refresh;
 mod replace;
 mod selection;
 mod status;
 mod up;
 mod up_report;
+pub mod walk;
 
 use std::process::ExitCode;
 
@@ -31,9 +34,11 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Down(arguments) => down::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Refresh(arguments) => refresh::run(arguments),
+        Command::Profile(arguments) => profile::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Walk(arguments) => walk::run(&arguments),
         Command::Man(arguments) => manual::pages(&arguments),
     }
 }

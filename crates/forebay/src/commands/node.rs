@@ -30,6 +30,7 @@ use crate::network;
 use crate::options::{DaemonOptions, Kept, ReportOptions};
 use crate::order::Order;
 use crate::output::{causes, tell};
+use crate::profiles;
 use crate::settings::values::WhenMissing;
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
@@ -239,7 +240,8 @@ impl Plan {
         let settings = self.settings;
         let settle_after = (settings.missing == WhenMissing::GoOn).then_some(settings.wait_timeout);
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
-        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export };
+        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() };
+        let profile = profiles::options(&settings, &exports);
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
@@ -267,6 +269,7 @@ impl Plan {
             resend: settings.resend,
             report: self.waited_for.with_all.then_some(report),
             kept: Kept::default(),
+            profile,
             nodes: self.nodes,
         })
     }

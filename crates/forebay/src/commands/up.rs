@@ -26,6 +26,7 @@ use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
 use crate::leftovers;
 use crate::order::Order;
 use crate::output::causes;
+use crate::profiles;
 use crate::settings::{Effective, Settings};
 use crate::signals::Signals;
 
@@ -88,6 +89,7 @@ impl Up {
                 given.insert(key.to_owned(), vec![path.display().to_string()]);
             }
         }
+        given.extend(profiles::decided(&settings).into_iter().map(|(key, text)| (key.to_owned(), vec![text])));
         let record = JobRecord {
             job,
             progress: Progress::Starting,

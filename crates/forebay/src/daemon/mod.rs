@@ -21,6 +21,7 @@ mod kernel;
 mod metrics;
 mod notify;
 mod peers;
+mod prefill;
 mod pressure;
 mod readiness;
 mod refresh;
@@ -100,6 +101,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
     ));
     let word = tokio::spawn(say_alive(link.clone(), Arc::clone(&service)));
     let serving = tokio::spawn(control::serve(control, Arc::clone(&service)));
+    let recording = prefill::start(&service);
     tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
     link.ready();
     let starting = tokio::spawn(readiness::take_part(Arc::clone(&service)));
@@ -110,7 +112,8 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
         told = link.until_told()? => told.unwrap_or(Told::Orphaned),
     };
     tracing::info!(?told, "ending");
-    [ticker, pressure, metrics, word, serving, starting].iter().for_each(tokio::task::JoinHandle::abort);
+    [ticker, pressure, metrics, word, serving, recording, starting].iter().for_each(tokio::task::JoinHandle::abort);
+    prefill::end(&service, told == Told::End).await;
     match told {
         Told::HandOver => hand_over(session, &endpoint).await,
         Told::End | Told::Orphaned => end(mount, session, &endpoint).await,

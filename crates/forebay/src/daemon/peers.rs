@@ -56,8 +56,24 @@ impl PeerService {
     }
 }
 
+/// Asks this node's own core, as a peer would. `None` only when the daemon ends.
+pub(super) async fn ask_own(service: &Arc<Service>, request: Request) -> Option<PeerAnswer<Arc<Body>>> {
+    let ticket = PeerTicket(NEXT_TICKET.fetch_add(1, Ordering::Relaxed));
+    let now = service.now();
+    let answered = service.with_core(|core| {
+        let answered = service.park_own(ticket);
+        core.handle_own(now, ticket, request);
+        answered
+    });
+    answered.await.ok()
+}
+
 /// Answers a peer; nothing to do when it has gone.
 pub(super) fn answer(service: &Arc<Service>, ticket: PeerTicket, answer: PeerAnswer<Arc<Body>>) {
+    if let Some(own) = service.take_own(ticket) {
+        // Whoever asked may have been given up.
+        return drop(own.send(answer));
+    }
     let Some(reply) = service.take_peer(ticket) else { return };
     match answer {
         PeerAnswer::Listing(listing) => reply.answer(Outcome::Listing, Some(Body::whole(listing.bytes().clone()))),

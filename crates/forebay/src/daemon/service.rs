@@ -12,16 +12,17 @@ use anyhow::Context;
 use forebay_body::{Body, Pool};
 use forebay_cache::CallId;
 use forebay_fuse::Session;
-use forebay_node::{Effect, KernelTicket, Options, PeerTicket, ReadPath};
+use forebay_node::{Effect, KernelTicket, Options, PeerAnswer, PeerTicket, ReadPath};
 use forebay_overlay::Forest;
 use forebay_store::{Store, StoreOptions};
 use forebay_transport::{Endpoint, Replier};
 use forebay_types::{Errno, Time, limits};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::entry::FOR_EVER;
+use super::prefill::Prefill;
 use super::pressure::Pressure;
 use super::readiness::Starting;
 use super::waiting::Parked;
@@ -60,7 +61,9 @@ pub(super) struct Service {
     pub starting: Option<Starting>,
     kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
+    own_replies: Mutex<HashMap<PeerTicket, oneshot::Sender<PeerAnswer<Arc<Body>>>>>,
     fetches: Mutex<HashMap<CallId, AbortHandle>>,
+    prefill: Prefill,
     /// How long this node believes a name.
     names_last: Option<Duration>,
     /// Until when the kernel may not remember what it is told, because a refresh is under way; 0 for none. A time and no
@@ -105,7 +108,9 @@ impl Service {
             starting,
             kernel_replies: Mutex::default(),
             peer_replies: Mutex::default(),
+            own_replies: Mutex::default(),
             fetches: Mutex::default(),
+            prefill: Prefill::default(),
             names_last: names_last(options, &forest),
             quiet_until: AtomicU64::new(0),
             refreshing: tokio::sync::Mutex::default(),
@@ -226,6 +231,21 @@ impl Service {
 
     pub fn take_peer(&self, ticket: PeerTicket) -> Option<Replier> {
         lock(&self.peer_replies).remove(&ticket)
+    }
+
+    /// Makes a place for an answer to this node's own question. Called with the core locked.
+    pub fn park_own(&self, ticket: PeerTicket) -> oneshot::Receiver<PeerAnswer<Arc<Body>>> {
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.own_replies).insert(ticket, sender);
+        receiver
+    }
+
+    pub fn take_own(&self, ticket: PeerTicket) -> Option<oneshot::Sender<PeerAnswer<Arc<Body>>>> {
+        lock(&self.own_replies).remove(&ticket)
+    }
+
+    pub fn prefill(&self) -> &Prefill {
+        &self.prefill
     }
 
     /// Remembers how to cancel a fetch.

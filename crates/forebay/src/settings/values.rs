@@ -231,6 +231,48 @@ pub fn key_sealing(text: &str) -> Result<KeySealing, String> {
     }
 }
 
+/// Which profile a job uses and improves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ProfileChoice {
+    /// That of its command and exports, in the directory of profiles.
+    Auto,
+    /// None.
+    Off,
+    /// This one.
+    File(PathBuf),
+}
+
+/// Which profile is used.
+pub fn profile(text: &str) -> Result<ProfileChoice, String> {
+    match text {
+        "auto" => Ok(ProfileChoice::Auto),
+        "off" => Ok(ProfileChoice::Off),
+        _ if text.starts_with('/') => path(text).map(ProfileChoice::File),
+        _ => Err(format!("'{text}' is not auto, off or the absolute path of a profile")),
+    }
+}
+
+/// What a profile is kept for: printable, since it is shown.
+pub fn profile_command(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > limits::PROFILE_COMMAND_BYTES_MAX {
+        return Err(format!("a profile's command has 1 to {} bytes", limits::PROFILE_COMMAND_BYTES_MAX));
+    }
+    if text.chars().any(char::is_control) {
+        Err("a profile's command is printable text".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// Whether packs are kept.
+pub fn pack(text: &str) -> Result<bool, String> {
+    match text {
+        "auto" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("'{text}' is neither auto nor off")),
+    }
+}
+
 /// Any text.
 pub fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
@@ -321,6 +363,11 @@ mod tests {
         assert_eq!(key_sealing("off"), Ok(KeySealing::Off));
         assert_eq!(key_sealing("/run/m"), Ok(KeySealing::Socket("/run/m".into())));
         assert!(key_sealing("on").unwrap_err().contains("auto, off or"));
+        assert_eq!(profile("/p/x"), Ok(ProfileChoice::File("/p/x".into())));
+        assert!(profile("x").unwrap_err().contains("auto, off or"));
+        assert_eq!((pack("auto"), pack("off")), (Ok(true), Ok(false)));
+        assert!(pack("on").is_err());
+        assert!(profile_command("").is_err() && profile_command("a\nb").is_err() && profile_command("train").is_ok());
         assert!(security("none").unwrap_err().contains("auth, seal or off"));
     }
 }

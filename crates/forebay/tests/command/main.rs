@@ -11,6 +11,7 @@ mod leftovers;
 mod local_job;
 mod missing;
 mod place;
+mod profiles;
 mod readiness;
 mod settings;
 mod silent_nodes;

@@ -59,6 +59,8 @@ impl Place {
             command.env_remove(name);
         }
         command.args(arguments).env("FOREBAY_DIRECTORY", self.path("run")).current_dir(self.root.path());
+        // Jobs that record nothing, unless a test wants it.
+        command.env("FOREBAY_PROFILE", "off").env("FOREBAY_PROFILE_DIR", self.path("profiles"));
         command
     }
 

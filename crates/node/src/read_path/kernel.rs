@@ -8,7 +8,7 @@ use forebay_types::{Errno, Kind, Name, Time, ViewPath};
 use forebay_wire::{ListingEntry, Request};
 
 use super::entries::{Known, Search};
-use super::{ReadPath, Waiter};
+use super::{ReadPath, Use, Waiter};
 use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket};
 
 /// A kernel request that is parked, or about to be answered.
@@ -95,18 +95,24 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    fn operation_of(&self, request: KernelRequest) -> Result<Operation, Errno> {
-        let path_of = |inode| self.inodes.get(inode).map(|inode| inode.path.clone()).ok_or(Errno::ESTALE);
+    fn operation_of(&mut self, request: KernelRequest) -> Result<Operation, Errno> {
+        let inodes = &self.inodes;
+        let path_of = |inode| inodes.get(inode).map(|inode| inode.path.clone()).ok_or(Errno::ESTALE);
         Ok(match request {
             KernelRequest::Lookup { parent, name } => {
                 let dir = path_of(parent)?;
+                self.recording.note(self.ways.now, || Use::Directory(dir.clone()));
                 let name = Name::new(name).map_err(|_| Errno::ENAMETOOLONG)?;
                 dir.join(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
                 Operation::Lookup { dir, name }
             }
             KernelRequest::Attributes { inode } => Operation::Attributes { inode },
             KernelRequest::Readlink { inode } => Operation::Readlink { inode },
-            KernelRequest::Directory { inode } => Operation::Directory { dir: path_of(inode)? },
+            KernelRequest::Directory { inode } => {
+                let dir = path_of(inode)?;
+                self.recording.note(self.ways.now, || Use::Directory(dir.clone()));
+                Operation::Directory { dir }
+            }
             KernelRequest::FileSystem { inode } => {
                 path_of(inode)?;
                 Operation::FileSystem
@@ -141,7 +147,12 @@ impl<B: Clone> ReadPath<B> {
                 }
                 Err(_) => Step::Answer(KernelAnswer::Failed(Errno::ENAMETOOLONG)),
             },
-            Search::Absent => Step::Answer(KernelAnswer::Absent),
+            Search::Absent => {
+                if let Ok(path) = dir.join(name.as_bytes()) {
+                    self.recording.note(self.ways.now, || Use::Absent(path));
+                }
+                Step::Answer(KernelAnswer::Absent)
+            }
             Search::Wants(key, request) => Step::Wants(key, request),
             Search::Failed(errno) => Step::Answer(KernelAnswer::Failed(errno)),
         }

@@ -422,7 +422,7 @@ impl<B: Clone> ReadPath<B> {
                     None => self.fail_read(reader, Errno::EPROTO),
                 },
                 Waiter::Peer(ticket) => self.read_bundle(ended.deadline, ticket, bundle.clone()),
-                Waiter::Kernel { .. } => {}
+                Waiter::Kernel { .. } | Waiter::Prefill(_) => {}
             }
         }
     }
