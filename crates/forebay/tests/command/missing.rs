@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::hosts::{free_ports, remote_shell_that};
-use crate::place::Place;
+use crate::place::{Place, wait_until};
 
 /// What a start without a silent node may take beyond its time limit on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -126,6 +126,23 @@ fn a_silent_host_is_given_up_when_the_time_is_up() {
     }
     assert_eq!(site.read(3), "contents of file\n");
     site.down(&json!([0, 2, 3]));
+}
+
+/// What starts the node outlives the remote shell, as on a host that is slow and not dead.
+#[test]
+fn a_node_that_comes_up_after_all_is_used() {
+    let late = r#"*'node '*'--rank 2'*)
+        exec 3<&0
+        setsid sh -c 'until [ -e go ]; do sleep 0.02; done; exec "$@"' sh "$@" <&3 >late.log 2>&1 &
+        exec sleep 600;;"#;
+    let Some(site) = Site::new(4, late) else { return };
+    let up = up_json(&site.up(&["--missing", "go-on", "--wait-timeout", "2s", "--json"]));
+    assert_eq!(up["missing"][0]["rank"], 2);
+    assert_eq!(site.nodes()[2]["state"], "missing");
+    fs::write(site.place.path("go"), "").unwrap();
+    wait_until("all nodes answer", || site.place.run(&["status", "--job", "m"]).status.success());
+    assert_eq!(site.read(2), "contents of file\n");
+    site.down(&json!([0, 1, 2, 3]));
 }
 
 #[test]
