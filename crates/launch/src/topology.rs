@@ -88,7 +88,10 @@ impl Switches {
                 };
                 let list = || expand_hostlist(value).map_err(|error| error.to_string());
                 let read = match key.to_ascii_lowercase().as_str() {
-                    "switchname" | "blockname" => Ok(drop(std::mem::replace(&mut switch.name, value.to_owned()))),
+                    "switchname" | "blockname" => {
+                        value.clone_into(&mut switch.name);
+                        Ok(())
+                    }
                     "nodes" => list().map(|nodes| switch.nodes = nodes),
                     "switches" => list().map(|below| switch.below = below),
                     _ => Ok(()),
