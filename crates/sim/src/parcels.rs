@@ -43,6 +43,12 @@ struct Made {
 }
 
 impl Job<'_> {
+    /// How many parcels there are.
+    #[must_use]
+    pub fn parcels_count(&self) -> u64 {
+        self.parcel_dirs().len() as u64
+    }
+
     /// Every node begins to ask for parcels.
     pub(crate) fn start_prefill(&mut self) {
         for node in 0..self.nodes.len() {

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::time::Duration;
+
 use forebay_sim::faults::Fault;
 use forebay_sim::job::{Job, Setup};
 use forebay_sim::model::Model;
@@ -34,6 +36,23 @@ proptest! {
         prop_assert_eq!(job.wrong(), &[] as &[String]);
         prop_assert_eq!(job.failed(), 0);
         prop_assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
+    }
+
+    /// What comes ahead and what is asked for are one: nobody reads for either what the other has read.
+    #[test]
+    fn parcels_come_to_every_node_and_cost_the_backing_nothing_more(
+        seed: u64, nodes in 1usize..20, roots in 1u32..5, fan_out in 1u32..5
+    ) {
+        let model = Model::new(seed);
+        let forest = Setup { roots, prefill: true, ..setup(nodes, fan_out, 512 * MIB) };
+        let mut job = Job::new(&model, forest, seed);
+        job.run(programs(&model, nodes, seed, 120));
+        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.settle(Duration::from_secs(60)), Vec::<String>::new());
+        prop_assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
+        let parcels = job.parcels_count() * nodes as u64;
+        prop_assert_eq!(job.sum(|core| core.counters().parcels), parcels);
+        prop_assert_eq!(job.sum(|core| core.counters().parcels_failed), 0);
     }
 
     #[test]
