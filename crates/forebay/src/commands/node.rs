@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
-use forebay_overlay::default_roots;
+use forebay_overlay::{default_fan_out, default_roots};
 use forebay_transport::Security;
 use forebay_types::{JobKey, NodeRank, ViewPath};
 use forebay_wire::Level;
@@ -199,6 +199,8 @@ impl Plan {
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
         let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export };
+        let roots = settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32));
+        let fan_out = settings.fan_out.unwrap_or_else(|| default_fan_out(roots));
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
@@ -206,9 +208,9 @@ impl Plan {
             bind,
             view,
             exports,
-            roots: settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32)),
-            fan_out: settings.fan_out,
-            stripe_fan_out: settings.stripe_fan_out.unwrap_or(settings.fan_out.min(STRIPE_FAN_OUT)),
+            roots,
+            fan_out,
+            stripe_fan_out: settings.stripe_fan_out.unwrap_or(fan_out.min(STRIPE_FAN_OUT)),
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
             anticipate: settings.anticipate,
