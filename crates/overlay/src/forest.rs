@@ -47,11 +47,17 @@ pub struct Forest {
 }
 
 /// Roots of a job that does not say how many it wants: one below 8 nodes, where a second would read for a few others
-/// only; then one for four nodes, so that there are enough others to hand on; 8 at most, as many as the default fan-out,
-/// by which every node hands on in one tree.
+/// only; then one for four nodes, so that there are enough others to hand on; 8 at most.
 #[must_use]
 pub fn default_roots(node_count: u32) -> u32 {
     if node_count < 8 { 1 } else { (node_count / 4).min(8) }
+}
+
+/// Children of a node in a tree of directories, for a job that does not say how many it wants: as many as there are roots,
+/// by which all nodes hand on alike; 4 at least, because each level is waited for.
+#[must_use]
+pub fn default_fan_out(roots: u32) -> u32 {
+    roots.clamp(4, 8)
 }
 
 impl Forest {
@@ -216,7 +222,8 @@ mod tests {
     #[test]
     fn the_default_forest_loads_all_nodes_alike() {
         for (nodes, narrow) in [(32, 4), (73, 4), (512, 4), (1000, 4), (8300, 4), (1000, 8), (4096, 2)] {
-            let forest = forest(nodes, default_roots(nodes), 8, narrow);
+            let roots = default_roots(nodes);
+            let forest = forest(nodes, roots, default_fan_out(roots), narrow);
             for class in [Class::Directories, Class::Stripes] {
                 let handed_on = handed_on(&trees(&forest, class), nodes);
                 let most = *handed_on.iter().max().unwrap() as f64;
@@ -224,9 +231,11 @@ mod tests {
                 assert!(most <= 1.2 * mean, "{nodes} nodes by {narrow}, {class:?}: {most} of {mean}");
             }
         }
-        let small = forest(16, default_roots(16), 8, 4);
-        let handed_on = handed_on(&trees(&small, Class::Stripes), 16);
-        assert!(handed_on.iter().all(|count| (3..=4).contains(count)), "{handed_on:?}");
+        let small = forest(16, default_roots(16), default_fan_out(4), 4);
+        for class in [Class::Directories, Class::Stripes] {
+            let handed_on = handed_on(&trees(&small, class), 16);
+            assert!(handed_on.iter().all(|count| (3..=4).contains(count)), "{handed_on:?}");
+        }
     }
 
     #[test]
@@ -250,6 +259,7 @@ mod tests {
     fn few_nodes_have_few_roots() {
         let defaults: Vec<u32> = [1, 7, 8, 16, 32, 100_000].map(default_roots).to_vec();
         assert_eq!(defaults, [1, 1, 2, 4, 8, 8]);
+        assert_eq!([1, 3, 5, 8, 64].map(default_fan_out), [4, 4, 5, 8, 8]);
         assert_eq!(forest(3, 8, 8, 4).roots().count(), 3);
         let no_roots = Shape { node_count: 3, roots: 0, fan_out: 8, stripe_fan_out: 4 };
         assert_eq!(Forest::new(no_roots), Err(OverlayError::Roots(0)));

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
-use forebay_overlay::default_roots;
+use forebay_overlay::{default_fan_out, default_roots};
 use forebay_transport::Security;
 use forebay_types::{JobKey, NodeRank, ViewPath};
 use forebay_wire::Level;
@@ -251,6 +251,8 @@ impl Plan {
             LinksShown::AsIs => None,
             LinksShown::View => Some(ShownLinks::now(&exports, &[&view, directory.path()])?),
         };
+        let roots = settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32));
+        let fan_out = settings.fan_out.unwrap_or_else(|| default_fan_out(roots));
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
@@ -258,9 +260,9 @@ impl Plan {
             bind,
             view,
             exports,
-            roots: settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32)),
-            fan_out: settings.fan_out,
-            stripe_fan_out: settings.stripe_fan_out.unwrap_or(settings.fan_out.min(STRIPE_FAN_OUT)),
+            roots,
+            fan_out,
+            stripe_fan_out: settings.stripe_fan_out.unwrap_or(fan_out.min(STRIPE_FAN_OUT)),
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
             anticipate: settings.anticipate,

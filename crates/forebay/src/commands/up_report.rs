@@ -59,6 +59,7 @@ impl Report<'_> {
         let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());
         let first = record.views.iter().zip(0..).find(|(_, rank)| !started.missing.contains_key(&NodeRank(*rank)));
         say!("try:    ls {}{export}", first.map_or(&record.views[0], |(view, _)| view).display());
+        say!("        forebay run --job {job} -- ls {export}");
         say!("        forebay status --job {job}");
         say!("        forebay down --job {job}");
     }

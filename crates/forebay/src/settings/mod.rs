@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(shown("readers"), ("8".to_owned(), "environment"));
         assert_eq!(shown("log"), ("warn".to_owned(), "file"));
         assert_eq!(shown("deadline"), ("30s".to_owned(), "default"));
-        assert_eq!(effective.settings().unwrap().fan_out, 9);
+        assert_eq!(effective.settings().unwrap().fan_out, Some(9));
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
     fn an_order_is_complete_and_of_this_version() {
         let order = BTreeMap::from([("fanout".to_owned(), vec!["3".to_owned()])]);
         let effective = Effective::ordered(&order, Given::new()).unwrap();
-        assert_eq!(effective.settings().unwrap().fan_out, 3);
+        assert_eq!(effective.settings().unwrap().fan_out, Some(3));
         let order = BTreeMap::from([("burst".to_owned(), vec![])]);
         assert!(Effective::ordered(&order, Given::new()).unwrap_err().to_string().contains("'burst'"));
     }

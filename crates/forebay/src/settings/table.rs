@@ -173,13 +173,13 @@ settings! {
         /// Nodes that read the backing file system for the others, each for its part of the directories and of every
         /// large file [default: 1 below 8 nodes, then one for four nodes, 8 at most]
         Node Optional(roots) roots: Option<u32> = "roots" "R";
-        // With as many roots every node hands on in one tree, so that width costs no bandwidth; and 8 levels become 6.
         /// Put nodes beside each other that are near each other in the network, before they get their ranks: as a FILE
         /// in the form of Slurm's topology.conf says; auto: as Slurm knows it, else by host names such as x3000c0s1b0n0;
         /// off: as they are listed
         Up One(topology) topology: Topology = "topology" "auto|off|FILE", "auto";
-        /// Children a node has in the trees of directories and small files
-        Node One(fan_out) fan_out: u32 = "fanout" "K", 8;
+        // With as many as roots every node hands on in one tree, so that width costs no bandwidth.
+        /// Children a node has in the trees of directories and small files [default: as many as roots, from 4 to 8]
+        Node Optional(fan_out) fan_out: Option<u32> = "fanout" "K";
         /// Children a node has in the trees of large files [default: 4, or as --fanout where that is less]
         Node Optional(fan_out) stripe_fan_out: Option<u32> = "stripe-fanout" "K";
         /// Memory for a node's caches [default: a tenth of the machine's, 4GiB at most, shared by the nodes on it]
