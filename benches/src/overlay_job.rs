@@ -77,6 +77,7 @@ impl OverlayJob {
                 direct_above_bytes: None,
                 anticipate: true,
                 names_last: None,
+                links: None,
             };
             let core = Mutex::new(ReadPath::new(options));
             let (endpoint, kernel, peers) = (OnceLock::new(), Mutex::default(), Mutex::default());
