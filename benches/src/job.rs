@@ -129,13 +129,20 @@ impl Forebay {
     /// # Errors
     /// When it does not come up; what had started is taken down again.
     pub fn up(&self, name: &str, view: &Path, options: &[OsString]) -> anyhow::Result<Job> {
-        let mut words: Vec<OsString> = ["up", "--job", name, "--view"].map(OsString::from).to_vec();
+        let mut words: Vec<OsString> = ["up", "--json", "--job", name, "--view"].map(OsString::from).to_vec();
         words.push(view.into());
         words.extend_from_slice(options);
-        let mut job = Job { forebay: self.clone(), name: name.to_owned(), ready: Duration::ZERO, pids: Vec::new() };
+        let mut job = Job {
+            forebay: self.clone(),
+            name: name.to_owned(),
+            ready: Duration::ZERO,
+            told: Told::default(),
+            pids: Vec::new(),
+        };
         let start = Instant::now();
-        job.printed(&words)?;
+        let printed = job.printed(&words)?;
         job.ready = start.elapsed();
+        job.told = serde_json::from_str(&printed).context("forebay up --json")?;
         job.pids = job.status()?.nodes.iter().map(|node| node.pid).collect();
         Ok(job)
     }
@@ -146,7 +153,25 @@ pub struct Job {
     forebay: Forebay,
     name: String,
     ready: Duration,
+    told: Told,
     pids: Vec<u32>,
+}
+
+/// What of `up --json` is used here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Told {
+    /// Lines that it heard from the nodes through their launcher.
+    pub lines_heard: u64,
+    /// The node that took longest from the start of its process until its view answered.
+    pub slowest: Option<Slowest>,
+}
+
+/// A node and how long it took to start.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Slowest {
+    /// How long, milliseconds.
+    pub took_ms: u64,
 }
 
 impl Job {
@@ -174,6 +199,12 @@ impl Job {
     #[must_use]
     pub fn ready(&self) -> Duration {
         self.ready
+    }
+
+    /// What `forebay up` told of the start.
+    #[must_use]
+    pub fn told(&self) -> &Told {
+        &self.told
     }
 
     /// The job's name.

@@ -38,7 +38,7 @@ fn tasks_of_srun_see_the_exports_at_their_own_paths() {
         assert_eq!(words[1..3], ["hello", "fuseblk"], "{task}");
         namespaces.entry(words[0]).or_default().insert(words[3]);
     }
-    assert_eq!(namespaces.keys().copied().collect::<Vec<_>>(), ["n1", "n2", "n3"]);
+    assert_eq!(namespaces.keys().copied().collect::<Vec<_>>(), ["n1", "n2", "n3", "n4"]);
     assert!(namespaces.values().all(|of_node| of_node.len() == 1), "{namespaces:?}");
     assert_eq!(slurm.sandbox.left(), Vec::<String>::new());
 }

@@ -45,7 +45,8 @@ impl Key {
             | Request::Status
             | Request::Shutdown
             | Request::Ping { .. }
-            | Request::Refresh { .. } => {
+            | Request::Refresh { .. }
+            | Request::Report { .. } => {
                 return None;
             }
         })

@@ -72,8 +72,8 @@ pub struct ConfigFile {
 /// `up`.
 #[derive(Args, Debug)]
 #[command(after_help = format!(
-    "Without --local, --nodes and --hostfile the nodes are those of the Slurm allocation, or this machine alone outside \
-     one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
+    "Without --local, --nodes and --hostfile the nodes are those of the allocation (Slurm; PBS and LSF by the \
+     remote shell), or this machine alone outside one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
      forebay up --nodes 'n[1-16]' --fanout 2 --budget 1GiB\n  forebay up --hostfile hosts --remote-shell 'ssh -p 2222'\
      \n  forebay up --replace --job train\n\n{SOURCES}"))]
 pub struct UpArguments {
@@ -123,6 +123,9 @@ pub struct NodeArguments {
     /// Be the daemon of a keeper, whose link is the standard input; its value is for who looks at the processes.
     #[arg(long, hide = true, value_name = "JOB/RANK")]
     pub kept: Option<String>,
+    /// Say when this node is ready, though the whole job is waited for.
+    #[arg(long, hide = true, requires = "order")]
+    pub relayed: bool,
     /// Return when the daemon is ready and leave it running.
     #[arg(long, hide = true, requires = "order")]
     pub background: bool,

@@ -74,6 +74,9 @@ pub struct DaemonOptions {
     /// Whether the kernel is asked for the requests in flight when a daemon goes on where another died; else they are
     /// kept in memory.
     pub resend: bool,
+    /// What it has to do with the start of its job; nothing when nobody waits for that.
+    #[serde(default)]
+    pub report: Option<ReportOptions>,
     /// What this daemon is to its keeper.
     #[serde(skip)]
     pub kept: Kept,
@@ -155,6 +158,15 @@ impl ProfileOptions {
     }
 }
 
+/// How a node takes part in the start of its job.
+#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+pub struct ReportOptions {
+    /// When the node began, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// After which time the job is up without those that are missing.
+    pub settle_after: Option<Duration>,
+}
+
 /// A daemon's place in the life of its node.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Kept {
@@ -164,6 +176,8 @@ pub struct Kept {
     pub restarts: u32,
     /// How many were replaced in order.
     pub replaced: u32,
+    /// Whether the job has been up already.
+    pub job_is_up: bool,
 }
 
 impl Kept {

@@ -18,6 +18,7 @@ mod links;
 mod placement;
 mod read_ahead;
 mod read_path;
+mod readiness;
 
 pub use effect::{
     Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source,
@@ -27,3 +28,4 @@ pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use links::Links;
 pub use placement::placement;
 pub use read_path::{Counters, Explanation, Options, ParcelChunk, ReadPath, StaleInode, Use};
+pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};

@@ -190,6 +190,38 @@ pub const LEAF_CHUNK_BYTES: u64 = 24 << 20;
 /// Nodes of a job (the design is meant for 100,000).
 pub const NODES_MAX: usize = 1 << 20;
 
+/// Nodes that a report of readiness names as missing, a subtree of which nothing is known counting once: all children of
+/// the widest tree. The report says so when there are more.
+pub const REPORT_MISSING_MAX: usize = 1024;
+
+/// Reasons that a report carries along: enough for a few broken hosts, and more would not be read.
+pub const REPORT_TROUBLES_MAX: usize = 16;
+
+/// One such reason, bytes: an error of the operating system with an address.
+pub const TROUBLE_BYTES_MAX: usize = 256;
+
+/// How long a node that is ready waits for those below it before it reports without them, and how often it does at most.
+/// A start without stragglers takes one report a node.
+pub const REPORT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long a complete report stays unanswered while the job starts; then it is made again, since a daemon above may
+/// have been started anew.
+pub const REPORT_HELD_MAX: Duration = Duration::from_millis(1500);
+
+/// How long a report may take: longer than it may be held, or the node above does not answer.
+pub const REPORT_DEADLINE: Duration = Duration::from_secs(3);
+
+/// The first pause before a node above that cannot be reached is tried again; doubled each time. Most are late by
+/// milliseconds, since all start at once.
+pub const REPORT_RETRY_FIRST: Duration = Duration::from_millis(5);
+/// The longest of these pauses while the node is waited for.
+pub const REPORT_RETRY_LONGEST: Duration = Duration::from_millis(100);
+/// The pause once it is passed over.
+pub const REPORT_RETRY_PASSED_OVER: Duration = Duration::from_secs(1);
+
+/// How long a node above may be out of reach before it is passed over and the next in the line hears the report.
+pub const REPORT_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Fan-out of a tree (options `--fanout`, `--stripe-fanout`).
 pub const FAN_OUT_MAX: u32 = 1024;
 

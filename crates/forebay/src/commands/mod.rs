@@ -19,6 +19,7 @@ mod run;
 mod selection;
 mod status;
 mod up;
+mod up_report;
 pub mod walk;
 mod ways_out;
 

@@ -100,7 +100,9 @@ async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
         Outcome::FileSystem(sizes) => Answered::FileSystem(sizes),
         Outcome::Failed(errno) => Answered::Failed(errno),
         Outcome::Fenced { epoch } => Answered::Fenced(epoch),
-        Outcome::Body | Outcome::Text | Outcome::Alive { .. } => Answered::Failed(Errno::WAY_LOST),
+        Outcome::Body | Outcome::Text | Outcome::Alive { .. } | Outcome::Noted { .. } => {
+            Answered::Failed(Errno::WAY_LOST)
+        }
     })
 }
 
@@ -174,7 +176,8 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         | Request::Shutdown
         | Request::Ping { .. }
         | Request::Parcel { .. }
-        | Request::Refresh { .. } => Err(Errno::EINVAL),
+        | Request::Refresh { .. }
+        | Request::Report { .. } => Err(Errno::EINVAL),
     };
     answer(service, call, answered.unwrap_or_else(Answered::Failed));
 }

@@ -11,7 +11,7 @@ use forebay_wire::message::encode_entries;
 use forebay_wire::{Outcome, Request};
 
 use super::service::Service;
-use super::{job, refresh};
+use super::{job, readiness, refresh};
 
 /// Takes peers' requests.
 pub(super) struct PeerService(pub Arc<Service>);
@@ -27,6 +27,7 @@ impl forebay_transport::Service for PeerService {
                 let epoch = self.0.with_core(|core| core.handle_epoch(now, epoch));
                 call.reply.answer(Outcome::Alive { epoch }, None);
             }
+            Request::Report { report } => readiness::answer(&self.0, call.from, report, call.reply),
             Request::Refresh { .. } => drop(self.0.runtime.spawn(refresh::answer(Arc::clone(&self.0), call))),
             Request::Status | Request::Shutdown | Request::Explain { .. } | Request::Probe { .. } => {
                 self.0.runtime.spawn(job::answer(Arc::clone(&self.0), call));

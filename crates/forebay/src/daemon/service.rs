@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use super::entry::FOR_EVER;
 use super::prefill::Prefill;
 use super::pressure::Pressure;
+use super::readiness::Starting;
 use super::waiting::Parked;
 use crate::options::DaemonOptions;
 
@@ -56,6 +57,8 @@ pub(super) struct Service {
     endpoint: OnceLock<Endpoint>,
     session: OnceLock<Arc<Session>>,
     pub pressure: Pressure,
+    /// Its part in the start of the job.
+    pub starting: Option<Starting>,
     kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
     own_replies: Mutex<HashMap<PeerTicket, oneshot::Sender<PeerAnswer<Arc<Body>>>>>,
@@ -74,7 +77,12 @@ pub(super) struct Service {
 impl Service {
     /// The parts of a node. Roots open their exports now, so that a wrong one is told at the start; other nodes open
     /// them when they first read the backing file system themselves.
-    pub fn new(options: &Arc<DaemonOptions>, forest: Forest, carry_out: CarryOut) -> anyhow::Result<Arc<Self>> {
+    pub fn new(
+        options: &Arc<DaemonOptions>,
+        forest: Forest,
+        carry_out: CarryOut,
+        starting: Option<Starting>,
+    ) -> anyhow::Result<Arc<Self>> {
         let core = ReadPath::new(Options {
             rank: options.rank,
             forest: forest.clone(),
@@ -98,6 +106,7 @@ impl Service {
             endpoint: OnceLock::new(),
             session: OnceLock::new(),
             pressure: Pressure::new(),
+            starting,
             kernel_replies: Mutex::default(),
             peer_replies: Mutex::default(),
             own_replies: Mutex::default(),

@@ -66,7 +66,7 @@ pub fn keep(
     let launch =
         Launch { program: Program::this()?, plan: messages::file_of(&text).context("no memory for the plan")?, name };
     // It prepares while everything else is made ready for it.
-    let mut daemon = launch.start(&Restarts::default(), 0)?;
+    let mut daemon = launch.start(Life::default())?;
     // Whoever started the node knows how long it may take.
     daemon.deadline = None;
     let held = Held::take(&plan.options, listener)?;
@@ -80,7 +80,8 @@ pub fn keep(
         namespaces,
         record,
         directory: directory.clone(),
-        ready: ready_line(plan),
+        ready: plan.says_ready.then(|| ready_line(plan)),
+        job_is_up: false,
         current: Some(daemon),
         next: None,
         next_program: None,
@@ -107,14 +108,22 @@ struct Launch {
 }
 
 impl Launch {
-    fn start(&self, restarts: &Restarts, replaced: u32) -> anyhow::Result<Daemon> {
-        self.start_program(&self.program, restarts, replaced)
+    fn start(&self, life: Life) -> anyhow::Result<Daemon> {
+        self.start_program(&self.program, life)
     }
 
-    fn start_program(&self, program: &Program, restarts: &Restarts, replaced: u32) -> anyhow::Result<Daemon> {
-        let Self { plan, name, .. } = self;
-        Daemon::start(&Orders { program, name, plan, restarts: restarts.count, replaced })
+    fn start_program(&self, program: &Program, life: Life) -> anyhow::Result<Daemon> {
+        let (Self { plan, name, .. }, Life { restarts, replaced, job_is_up }) = (self, life);
+        Daemon::start(&Orders { program, name, plan, restarts, replaced, job_is_up })
     }
+}
+
+/// What was before a daemon.
+#[derive(Clone, Copy, Default)]
+struct Life {
+    restarts: u32,
+    replaced: u32,
+    job_is_up: bool,
 }
 
 struct Keeper {
@@ -124,7 +133,10 @@ struct Keeper {
     namespaces: Namespaces,
     record: NodeRecord,
     directory: JobDirectory,
-    ready: Value,
+    /// What whoever started the node is told when its view answers, if anything.
+    ready: Option<Value>,
+    /// Whether the job has been up.
+    job_is_up: bool,
     /// The daemon that serves, or will; none between a death and a start that has to wait.
     current: Option<Daemon>,
     /// The one that is to replace it.
@@ -221,7 +233,7 @@ impl Keeper {
         self.namespaces.reap();
         [&mut self.current, &mut self.next].into_iter().flatten().for_each(|daemon| daemon.kill_if_late(now));
         self.start_at.take_if(|at| *at <= now)?;
-        match self.launch.start(&self.restarts, self.replaced) {
+        match self.launch.start(self.life()) {
             Ok(daemon) => {
                 self.current = Some(daemon);
                 None
@@ -249,10 +261,9 @@ impl Keeper {
             return;
         }
         tracing::info!("a new daemon is asked for");
-        let started =
-            self.launch.program.newest().and_then(|program| {
-                Ok((self.launch.start_program(&program, &self.restarts, self.replaced + 1)?, program))
-            });
+        let started = self.launch.program.newest().and_then(|program| {
+            Ok((self.launch.start_program(&program, Life { replaced: self.replaced + 1, ..self.life() })?, program))
+        });
         match started {
             Ok((daemon, program)) => (self.next, self.next_program) = (Some(daemon), Some(program)),
             Err(error) => self.asking.answer(&json!({"error": format!("{error:#}")})),
@@ -268,9 +279,23 @@ impl Keeper {
             }
             Some(ToKeeper::Ready) => self.on_ready(),
             Some(ToKeeper::Alive) => daemon.on_alive(self.silence_max),
+            Some(ToKeeper::Gathered(gathered)) => tell(&json!({"gathered": gathered})),
+            Some(ToKeeper::JobIsUp) => self.on_job_up(),
             Some(ToKeeper::Failed { message }) => daemon.failure = Some(message),
             None => {}
         }
+    }
+
+    /// A relay need not wait any more.
+    fn on_job_up(&mut self) {
+        self.job_is_up = true;
+        if self.ready.is_some() {
+            tell(&json!({"up": {"rank": self.record.rank}}));
+        }
+    }
+
+    fn life(&self) -> Life {
+        Life { restarts: self.restarts.count, replaced: self.replaced, job_is_up: self.job_is_up }
     }
 
     /// Lets the daemon that stands by serve.
@@ -292,7 +317,7 @@ impl Keeper {
         self.restarts.served();
         let paused = self.paused_since.take().map(|since| since.elapsed());
         if !std::mem::replace(&mut self.has_served, true) {
-            tell(&self.ready);
+            self.ready.iter().for_each(tell);
         } else if let Some(paused) = paused {
             tracing::info!(restarts = self.restarts.count, replaced = self.replaced, ?paused, "the view answers again");
         }
@@ -315,7 +340,7 @@ impl Keeper {
                 }
             }
             Some(ToKeeper::Failed { message }) => next.failure = Some(message),
-            Some(ToKeeper::Ready | ToKeeper::Alive) | None => {}
+            Some(ToKeeper::Ready | ToKeeper::Alive | ToKeeper::Gathered(_) | ToKeeper::JobIsUp) | None => {}
         }
     }
 

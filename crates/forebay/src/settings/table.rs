@@ -12,7 +12,7 @@ use forebay_launch::KeySealing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
-use super::values::{self, LinksShown, ProfileChoice, Topology};
+use super::values::{self, LinksShown, ProfileChoice, Topology, WhenMissing};
 
 /// Which commands have a setting as an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,6 +146,9 @@ settings! {
         Up One(key_sealing) munge: KeySealing = "munge" "auto|off|SOCKET", "auto";
         /// How long all nodes may take to be ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
+        /// What a node that does not come up means: fail ends the start, go-on lets the job go on without it (exit
+        /// status 3), at once if its launcher says why, else after --wait-timeout
+        Up One(when_missing) missing: WhenMissing = "missing" "fail|go-on", WhenMissing::Fail.word();
     }
     "View" {
         /// Show this directory and what is below it; repeatable [default: /]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_launch::KeySealing;
+pub use forebay_launch::WhenMissing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
@@ -212,6 +213,12 @@ pub fn security(text: &str) -> Result<Level, String> {
     let levels = [Level::Auth, Level::Seal, Level::Off];
     let level = levels.into_iter().find(|level| level.word() == text);
     level.ok_or_else(|| format!("'{text}' is no level of security (auth, seal or off)"))
+}
+
+/// What a node means that does not come up.
+pub fn when_missing(text: &str) -> Result<WhenMissing, String> {
+    let known = [WhenMissing::Fail, WhenMissing::GoOn].into_iter().find(|known| known.word() == text);
+    known.ok_or_else(|| format!("'{text}' is neither fail nor go-on"))
 }
 
 /// Whether MUNGE seals the key.
