@@ -79,6 +79,9 @@ fn a_server_in_trouble_fails_or_delays_reads_and_nothing_else() {
     go_through(&[Fault::ServerHung, Fault::ServerKilled]);
 }
 
+/// The second host of the list.
+const SECOND: usize = 1;
+
 /// The front end, which is no node of the job, asks by the remote shell; the first host's daemon is stopped, the second
 /// one's dead, and its keeper cannot start another.
 #[test]
@@ -87,9 +90,9 @@ fn a_job_whose_first_daemons_are_lost_tells_its_state_and_goes_down() {
     let cluster = Cluster::up(Testbed::up(NODES, "tree", |source| tree::write(&source.join("file"), b"contents")), &[]);
     let status = cluster.forebay("status", &["--json".as_ref()]).good();
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
-    let keeper = status["nodes"][INNER]["keeper_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap();
+    let keeper = status["nodes"][SECOND]["keeper_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap();
     signal(keeper, Signal::STOP);
-    signal(cluster.pid(INNER), Signal::KILL);
+    signal(cluster.pid(SECOND), Signal::KILL);
     signal(cluster.pid(ROOT), Signal::STOP);
     let asked = cluster.forebay("status", &["--json".as_ref()]);
     assert_eq!(asked.status.code(), Some(3), "{}", asked.stderr);

@@ -66,7 +66,8 @@ impl Forest {
         }
         // Checks what the roots' places are computed from.
         Tree::new(node_count, fan_out, NodeRank(0))?;
-        let roots = root_places(node_count, fan_out, roots.min(node_count));
+        Tree::new(node_count, stripe_fan_out, NodeRank(0))?;
+        let roots = root_places(shape, roots.min(node_count));
         let trees = |fan_out| -> Result<Arc<[Tree]>, OverlayError> {
             roots.iter().map(|root| Tree::new(node_count, fan_out, *root)).collect()
         };
@@ -121,19 +122,22 @@ impl Forest {
 }
 
 /// Where the roots are: the first node, and then as evenly over the order as it goes while no place in the blocks has more
-/// roots than another.
-fn root_places(node_count: u32, fan_out: u32, count: u32) -> Vec<NodeRank> {
-    let blocks = Blocks::new(node_count, fan_out, 0);
+/// roots than another, in the narrow trees first, since they carry more.
+fn root_places(shape: Shape, count: u32) -> Vec<NodeRank> {
+    let Shape { node_count, fan_out, stripe_fan_out, .. } = shape;
+    let blocks = [stripe_fan_out, fan_out].map(|fan_out| Blocks::new(node_count, fan_out, 0));
     let mut roots: Vec<u32> = Vec::new();
     for number in 0..count {
         let begin = (u64::from(number) * u64::from(node_count) / u64::from(count)) as u32;
-        let in_place_of = |node: u32| roots.iter().filter(|root| *root % fan_out == node % fan_out).count();
+        let beside = |node: u32, fan_out: u32| roots.iter().filter(|root| *root % fan_out == node % fan_out).count();
         let from_here = (0..node_count).map(|step| (begin + step) % node_count);
         let free = from_here.filter(|node| !roots.contains(node));
         // The nearest one of those with the fewest. Within two blocks' length all places are seen, a short block among them;
         // where that is full of roots, what is left is taken.
-        let near = free.clone().take_while(|node| (node + node_count - begin) % node_count < 2 * fan_out);
-        let best = near.filter(|node| !blocks.is_extra(*node)).min_by_key(|node| in_place_of(*node));
+        let window = 2 * fan_out.max(stripe_fan_out);
+        let near = free.clone().take_while(|node| (node + node_count - begin) % node_count < window);
+        let near = near.filter(|node| !blocks.iter().any(|blocks| blocks.is_extra(*node)));
+        let best = near.min_by_key(|node| (beside(*node, stripe_fan_out), beside(*node, fan_out)));
         roots.extend(best.or_else(|| free.clone().next()));
     }
     roots.into_iter().map(NodeRank).collect()
@@ -171,7 +175,7 @@ mod tests {
             prop_assert_eq!(&others, &places);
             for (number, root) in places.iter().enumerate() {
                 let even = number as u32 * nodes / roots.min(nodes);
-                prop_assert!((root.0 + nodes - even) % nodes < 2 * fan_out + roots, "{places:?}");
+                prop_assert!((root.0 + nodes - even) % nodes < 2 * fan_out.max(narrow) + roots, "{places:?}");
             }
         }
 
@@ -211,13 +215,18 @@ mod tests {
 
     #[test]
     fn the_default_forest_loads_all_nodes_alike() {
-        for (nodes, fan_out) in [(73, 8), (512, 8), (1000, 8), (8300, 8), (1000, 4), (4096, 2)] {
-            let forest = forest(nodes, 8, fan_out, fan_out);
-            let handed_on = handed_on(&trees(&forest, Class::Stripes), nodes);
-            let most = *handed_on.iter().max().unwrap() as f64;
-            let mean = handed_on.iter().sum::<usize>() as f64 / f64::from(nodes);
-            assert!(most <= 1.2 * mean, "{nodes} nodes by {fan_out}: {most} of {mean}");
+        for (nodes, narrow) in [(32, 4), (73, 4), (512, 4), (1000, 4), (8300, 4), (1000, 8), (4096, 2)] {
+            let forest = forest(nodes, default_roots(nodes), 8, narrow);
+            for class in [Class::Directories, Class::Stripes] {
+                let handed_on = handed_on(&trees(&forest, class), nodes);
+                let most = *handed_on.iter().max().unwrap() as f64;
+                let mean = handed_on.iter().sum::<usize>() as f64 / f64::from(nodes);
+                assert!(most <= 1.2 * mean, "{nodes} nodes by {narrow}, {class:?}: {most} of {mean}");
+            }
         }
+        let small = forest(16, default_roots(16), 8, 4);
+        let handed_on = handed_on(&trees(&small, Class::Stripes), 16);
+        assert!(handed_on.iter().all(|count| (3..=4).contains(count)), "{handed_on:?}");
     }
 
     #[test]

@@ -225,8 +225,8 @@ pub const REPORT_PATIENCE: Duration = Duration::from_millis(500);
 /// Fan-out of a tree (options `--fanout`, `--stripe-fanout`).
 pub const FAN_OUT_MAX: u32 = 1024;
 
-/// Roots of a job (option `--roots`). With 8 times as many as the default has no node hands on less, and each directory
-/// has only one root anyway.
+/// Roots of a job (option `--roots`): eight times the default. More would be more clients of the backing file system and
+/// spread nothing further.
 pub const ROOTS_MAX: u32 = 64;
 
 /// Threads that read the kernel's requests (option `--readers`); more than two measured no gain.

@@ -32,6 +32,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let (mut alone, mut striped) = (Samples::default(), Samples::default());
     let mut others = OTHER_FAN_OUTS.map(|fan_out| (fan_out, Samples::default()));
     let (mut busiest, mut sent_mean) = (Samples::default(), Samples::default());
+    let mut waited = Samples::default();
     for run in 0..bench.runs(7) {
         // It takes eight seconds and hardly varies.
         if run < 3 {
@@ -41,8 +42,10 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
                 samples.add(last_complete(shape)?.0.as_secs_f64());
             }
         }
+        let before = waited_for_processor();
         let (took, sent) = last_complete(forest)?;
         striped.add(took.as_secs_f64());
+        waited.add(waited_for_processor().saturating_sub(before).as_secs_f64());
         busiest.add(sent.iter().copied().max().unwrap_or(0) as f64);
         sent_mean.add(sent.iter().sum::<u64>() as f64 / sent.len() as f64);
     }
@@ -64,10 +67,19 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         ))
         .figure("one_tree_seconds", alone)
         .figure("forest_seconds", striped)
+        .figure("forest_waited_for_processor_seconds", waited)
         .figure("forest_by_other_fan_out_seconds", BTreeMap::from(others))
         .figure("forest_busiest_sent_bytes", busiest)
         .figure("forest_mean_sent_bytes", sent_mean);
     Ok(measurement)
+}
+
+/// How long this thread, on which all nodes are, has waited while the processors did other work (schedstat(5): the second
+/// number). The figure is one of links, and this is what a busy machine adds to it.
+fn waited_for_processor() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let waited_ns = stat.split_whitespace().nth(1).and_then(|number| number.parse().ok());
+    Duration::from_nanos(waited_ns.unwrap_or(0))
 }
 
 /// How long until the last node has the file, and what each node sent.

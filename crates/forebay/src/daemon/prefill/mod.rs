@@ -57,6 +57,8 @@ pub(super) fn start(service: &Arc<Service>) -> JoinHandle<()> {
         }
         if record::is_recorder(&service) {
             service.core().start_recording();
+            // What is left for the kernel to ask for is known before the first parcel comes.
+            service.prefill().source(&service).await;
         }
         match Opener::start(&service) {
             Ok(opener) => drop(service.prefill().opener.set(opener)),

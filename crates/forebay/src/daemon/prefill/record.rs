@@ -95,7 +95,8 @@ async fn write(service: &Arc<Service>) -> Result<Option<Learned>, ProfileError> 
     if used.is_empty() {
         return Ok(None);
     }
-    let mut profile = match service.prefill().known_source() {
+    // One that is still being read must not be taken for none: it would be lost.
+    let mut profile = match service.prefill().source(service).await {
         Some(source) => source.profile.clone(),
         None => Profile::new(options.command.clone(), options.exports.clone(), now_unix_s()),
     };
