@@ -38,6 +38,19 @@ pub fn of_process(pid: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
+/// Of the whole machine since it started, all processors together: what is not idle, waiting or stolen.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn of_machine() -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat").context("/proc/stat")?;
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    // proc(5): user, nice, system, idle, iowait, irq, softirq, steal.
+    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|field| ticks.get(*field)).sum();
+    Ok(Duration::from_secs_f64(busy as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +62,6 @@ mod tests {
             assert!(std::time::Instant::now() < deadline, "a minute of work is not seen");
         }
         assert_eq!(of_process(u32::MAX), None);
+        assert!(of_machine().unwrap() > Duration::ZERO);
     }
 }

@@ -36,6 +36,8 @@ pub struct NodeStatus {
     pub parents: Vec<serde_json::Value>,
     /// Requests of the kernel.
     pub kernel: KernelStatus,
+    /// What came ahead.
+    pub prefill: PrefillStatus,
     /// Requests to the backing file system.
     pub backing: BTreeMap<String, u64>,
 }
@@ -46,9 +48,27 @@ pub struct NodeStatus {
 pub struct KernelStatus {
     /// Messages by kind.
     pub messages: BTreeMap<String, u64>,
+    /// What it was given of files, bytes.
+    pub bytes_read: u64,
+}
+
+/// What came ahead to one node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PrefillStatus {
+    /// `none`, `filling` or `filled`.
+    pub state: String,
+    /// Chunks that the kernel was given.
+    pub chunks: u64,
 }
 
 impl Status {
+    /// Whether everything has come ahead to all nodes.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        self.nodes.iter().all(|node| node.prefill.state == "filled")
+    }
+
     /// Messages of the kernel, all nodes together, by kind.
     #[must_use]
     pub fn messages(&self) -> BTreeMap<String, u64> {
@@ -98,6 +118,8 @@ impl Forebay {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
+        // What a measurement finds must not depend on the ones before it.
+        command.env("FOREBAY_PROFILE", "off");
         command.env("XDG_RUNTIME_DIR", &self.runtime).envs(self.environment.iter().cloned());
         command
     }
@@ -107,13 +129,20 @@ impl Forebay {
     /// # Errors
     /// When it does not come up; what had started is taken down again.
     pub fn up(&self, name: &str, view: &Path, options: &[OsString]) -> anyhow::Result<Job> {
-        let mut words: Vec<OsString> = ["up", "--job", name, "--view"].map(OsString::from).to_vec();
+        let mut words: Vec<OsString> = ["up", "--json", "--job", name, "--view"].map(OsString::from).to_vec();
         words.push(view.into());
         words.extend_from_slice(options);
-        let mut job = Job { forebay: self.clone(), name: name.to_owned(), ready: Duration::ZERO, pids: Vec::new() };
+        let mut job = Job {
+            forebay: self.clone(),
+            name: name.to_owned(),
+            ready: Duration::ZERO,
+            told: Told::default(),
+            pids: Vec::new(),
+        };
         let start = Instant::now();
-        job.printed(&words)?;
+        let printed = job.printed(&words)?;
         job.ready = start.elapsed();
+        job.told = serde_json::from_str(&printed).context("forebay up --json")?;
         job.pids = job.status()?.nodes.iter().map(|node| node.pid).collect();
         Ok(job)
     }
@@ -124,7 +153,25 @@ pub struct Job {
     forebay: Forebay,
     name: String,
     ready: Duration,
+    told: Told,
     pids: Vec<u32>,
+}
+
+/// What of `up --json` is used here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Told {
+    /// Lines that it heard from the nodes through their launcher.
+    pub lines_heard: u64,
+    /// The node that took longest from the start of its process until its view answered.
+    pub slowest: Option<Slowest>,
+}
+
+/// A node and how long it took to start.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Slowest {
+    /// How long, milliseconds.
+    pub took_ms: u64,
 }
 
 impl Job {
@@ -132,10 +179,32 @@ impl Job {
         run::output(&mut self.forebay.command(words))
     }
 
+    /// A command as `forebay run` is called for it.
+    #[must_use]
+    pub fn run_words(&self, command: &[OsString]) -> Vec<OsString> {
+        let forebay = self.forebay.binary.clone().into_os_string();
+        let words = ["run", "--job", &self.name, "--"].map(OsString::from);
+        std::iter::once(forebay).chain(words).chain(command.iter().cloned()).collect()
+    }
+
+    /// `words` in the surroundings in which the job is found.
+    #[must_use]
+    pub fn surrounded(&self, words: &[OsString]) -> Command {
+        let mut command = Place::here().command(words);
+        command.env("XDG_RUNTIME_DIR", &self.forebay.runtime);
+        command
+    }
+
     /// The time from calling `forebay up` to its return.
     #[must_use]
     pub fn ready(&self) -> Duration {
         self.ready
+    }
+
+    /// What `forebay up` told of the start.
+    #[must_use]
+    pub fn told(&self) -> &Told {
+        &self.told
     }
 
     /// The job's name.

@@ -77,6 +77,7 @@ impl OverlayJob {
                 direct_above_bytes: None,
                 anticipate: true,
                 names_last: None,
+                links: None,
             };
             let core = Mutex::new(ReadPath::new(options));
             let (endpoint, kernel, peers) = (OnceLock::new(), Mutex::default(), Mutex::default());
@@ -194,7 +195,7 @@ impl Node {
             }
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
             // Nobody is lost here and nothing changes.
-            Effect::Cancel { .. } | Effect::Ping { .. } | Effect::Stale(_) => {}
+            Effect::Cancel { .. } | Effect::Ping { .. } | Effect::Stale(_) | Effect::OpenParcel { .. } => {}
         }
     }
 

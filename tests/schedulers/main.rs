@@ -14,7 +14,7 @@ use forebay_tests::job::{binary, running};
 use forebay_tests::program::{Finished, file_of_tests, run};
 use forebay_tests::{Sandbox, require, tree};
 
-const NODES: usize = 3;
+const NODES: usize = 4;
 
 /// A Slurm that is down when dropped.
 struct Slurm {
@@ -70,6 +70,8 @@ impl Slurm {
         // A port that another Slurm on this machine seldom has.
         let port = 21_000 + std::process::id() % 10_000;
         program.env("FB_SLURM", self.state()).env("FB_SLURM_PORT", port.to_string()).env_remove("XDG_RUNTIME_DIR");
+        // By a job's number go its port and its directory: others must not have the same.
+        program.env("FB_SLURM_FIRST_JOB", (std::process::id() % 60_000 * 1000 + 1).to_string());
         program.env("SLURM_CONF", self.state().join("slurm.conf"));
         let topology = self.sandbox.base().join("topology.conf");
         if topology.exists() {
@@ -107,11 +109,14 @@ macro_rules! require_slurm {
             Command("munge"),
             Command("unmunge"),
             Command("salloc"),
+            Command("sbatch"),
             Command("srun")
         )
     };
 }
 
+mod batch;
+mod own_paths;
 mod sealed_key;
 mod topology;
 
@@ -130,10 +135,10 @@ fn up_takes_the_nodes_of_the_allocation() {
     let printed = slurm.batch(script).good().text();
     let (seen, status) = printed.split_at(printed.find('{').unwrap());
     let seen: BTreeSet<&str> = seen.lines().collect();
-    assert_eq!(seen, BTreeSet::from(["n1 hello", "n2 hello", "n3 hello"]));
+    assert_eq!(seen, BTreeSet::from(["n1 hello", "n2 hello", "n3 hello", "n4 hello"]));
     let status: serde_json::Value = serde_json::from_str(status).unwrap();
     let hosts: Vec<_> = status["nodes"].as_array().unwrap().iter().map(|node| node["host"].as_str().unwrap()).collect();
-    assert_eq!(hosts, ["n1", "n2", "n3"], "ranks are in the order of the allocation");
+    assert_eq!(hosts, ["n1", "n2", "n3", "n4"], "ranks are in the order of the allocation");
     assert_eq!(slurm.sandbox.left(), Vec::<String>::new());
 }
 

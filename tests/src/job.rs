@@ -137,6 +137,8 @@ impl Sandbox {
             command.env_remove(name);
         }
         command.env("XDG_RUNTIME_DIR", self.runtime()).env("LC_ALL", "C").current_dir(self.base());
+        // What a test counts must not depend on the ones before it, and nothing goes into the user's own cache.
+        command.env("FOREBAY_PROFILE", "off").env("XDG_CACHE_HOME", self.base().join("cache"));
     }
 
     /// `up` with the job's name, and what comes of it.

@@ -26,7 +26,7 @@ const fn shell(krate: &'static str) -> Place {
     Place { krate, knows: &["types", "wire", "body"], core: false }
 }
 
-const PLACES: [Place; 11] = [
+const PLACES: [Place; 12] = [
     core("types", &[]),
     core("wire", &["types"]),
     // Not core: it holds the one lock that readers and writers of a body share.
@@ -40,6 +40,7 @@ const PLACES: [Place; 11] = [
     shell("transport"),
     shell("store"),
     shell("launch"),
+    shell("profile"),
 ];
 
 /// The one crate that may know all of them.

@@ -103,6 +103,12 @@ impl<W> InFlight<W> {
         self.calls.contains_key(key)
     }
 
+    /// The flight for `key`.
+    #[must_use]
+    pub fn call_of(&self, key: &Key) -> Option<CallId> {
+        self.calls.get(key).copied()
+    }
+
     /// The flight, if it is still under way.
     #[must_use]
     pub fn get(&self, call: CallId) -> Option<&Flight<W>> {

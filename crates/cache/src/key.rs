@@ -1,6 +1,6 @@
 //! What can be asked for and kept, by one name each.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use forebay_types::{ChunkIndex, Generation, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing, Request};
@@ -19,6 +19,8 @@ pub enum Key {
     Chunk { file: ViewPath, generation: Generation, index: ChunkIndex },
     /// Small files beside each other, by the place of the first in the listing; joined, and kept file by file.
     Bundle { dir: ViewPath, generation: Generation, first: u32 },
+    /// A part of the start-up's contents.
+    Parcel { index: u32 },
     /// Sizes of the file system that holds a path; joined, never kept.
     FileSystem { path: ViewPath },
     /// That a file is no longer of a version; joined, never kept.
@@ -35,6 +37,7 @@ impl Key {
             Request::Lookup { dir, name, .. } => Self::Name { dir, name },
             Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
             Request::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },
+            Request::Parcel { index, .. } => Self::Parcel { index },
             Request::FileSystem { path } => Self::FileSystem { path },
             Request::Recheck { file, generation, .. } => Self::Recheck { file, generation },
             Request::Probe { .. }
@@ -42,7 +45,8 @@ impl Key {
             | Request::Status
             | Request::Shutdown
             | Request::Ping { .. }
-            | Request::Refresh { .. } => {
+            | Request::Refresh { .. }
+            | Request::Report { .. } => {
                 return None;
             }
         })
@@ -55,9 +59,13 @@ impl Key {
             Self::Listing { dir } | Self::Page { dir, .. } | Self::Name { dir, .. } | Self::Bundle { dir, .. } => dir,
             Self::Chunk { file, .. } | Self::Recheck { file, .. } => file,
             Self::FileSystem { path } => path,
+            Self::Parcel { .. } => &EVERYWHERE,
         }
     }
 }
+
+/// What is about no path in particular.
+static EVERYWHERE: LazyLock<ViewPath> = LazyLock::new(ViewPath::root);
 
 /// An answer as it is kept. `B` is the handle of a chunk's bytes.
 #[derive(Clone, Debug)]

@@ -1,9 +1,14 @@
 //! The commands and their own options; what they share comes from the table of settings.
 
+mod profile;
+
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+
+pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -31,6 +36,8 @@ pub enum Command {
     Up(Box<UpArguments>),
     /// Run the daemon of one node, as `up` starts it
     Node(Box<NodeArguments>),
+    /// Run a command that sees the exports at their own paths
+    Run(RunArguments),
     /// Show the nodes, their caches and what the backing file system was asked
     Status(StatusArguments),
     /// Stop everything on all nodes and leave nothing behind
@@ -39,6 +46,8 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Let the whole job forget what it knows of paths that have changed
     Refresh(RefreshArguments),
+    /// Show and remove what the start-ups of commands have recorded
+    Profile(ProfileArguments),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
     /// Show the settings that hold, and where each comes from
@@ -47,6 +56,9 @@ pub enum Command {
     Completions(CompletionsArguments),
     /// Write the manual pages into a directory
     Man(ManArguments),
+    /// Look at names of a view for its daemon, which starts this
+    #[command(hide = true)]
+    Walk(WalkArguments),
 }
 
 /// What every command that deals with a job has.
@@ -60,8 +72,8 @@ pub struct ConfigFile {
 /// `up`.
 #[derive(Args, Debug)]
 #[command(after_help = format!(
-    "Without --local, --nodes and --hostfile the nodes are those of the Slurm allocation, or this machine alone outside \
-     one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
+    "Without --local, --nodes and --hostfile the nodes are those of the allocation (Slurm; PBS and LSF by the \
+     remote shell), or this machine alone outside one.\n\nExamples:\n  forebay up\n  forebay up --local 8 --export /soft --export /data --view /tmp/view\n  \
      forebay up --nodes 'n[1-16]' --fanout 2 --budget 1GiB\n  forebay up --hostfile hosts --remote-shell 'ssh -p 2222'\
      \n  forebay up --replace --job train\n\n{SOURCES}"))]
 pub struct UpArguments {
@@ -111,15 +123,44 @@ pub struct NodeArguments {
     /// Be the daemon of a keeper, whose link is the standard input; its value is for who looks at the processes.
     #[arg(long, hide = true, value_name = "JOB/RANK")]
     pub kept: Option<String>,
+    /// Say when this node is ready, though the whole job is waited for.
+    #[arg(long, hide = true, requires = "order")]
+    pub relayed: bool,
     /// Return when the daemon is ready and leave it running.
     #[arg(long, hide = true, requires = "order")]
     pub background: bool,
+    /// Hand a copy of the view that is mounted here to whoever is behind standard input, and end.
+    #[arg(long, hide = true, value_name = "VIEW")]
+    pub lend: Option<PathBuf>,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,
     /// The settings.
     #[command(flatten)]
     pub given: GivenForNode,
+}
+
+/// `run`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The command takes the place of forebay: its exit status is the command's. What the job exports is                   read-only there; nothing else changes, and nothing for other programs. Exit status without a command:                   126 it cannot be run, 127 there is none, 1 there is no job or the exports cannot be shown.\n\n                  Examples:\n  forebay run -- python3 train.py\n                    srun --ntasks-per-node=12 forebay run -- python3 train.py\n                    mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py"
+)]
+pub struct RunArguments {
+    /// Run the command from the view instead, if it lies in an export; its environment has FOREBAY_PREFIX, the view's path
+    #[arg(long)]
+    pub view: bool,
+    /// Use the view of this node [default: this host's, the first of several]
+    #[arg(long, value_name = "I")]
+    pub rank: Option<u32>,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// `status`.
@@ -247,6 +288,14 @@ pub struct CompletionsArguments {
 pub struct ManArguments {
     /// An existing directory
     pub directory: PathBuf,
+}
+
+/// `walk`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  printf 'lsoft/python\\0d\\0' | forebay walk /tmp/view")]
+pub struct WalkArguments {
+    /// The view
+    pub view: PathBuf,
 }
 
 #[cfg(test)]

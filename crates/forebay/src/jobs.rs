@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
-use forebay_launch::{Allocation, JobDirectory, bases};
+use forebay_launch::{Allocation, JobDirectory, NodeFile, bases};
 
 use crate::settings::{Effective, Settings};
 
@@ -12,6 +12,36 @@ const DEFAULT_JOB: &str = "default";
 
 /// What a command says, on whatever host, when the job has nothing there.
 pub const NOT_UP: &str = "is up on this host";
+
+/// What a scheduler has given this job.
+#[derive(Debug)]
+pub enum Allocated {
+    /// Slurm, by whose `srun` nodes are started.
+    Slurm(Allocation),
+    /// Another that lists hosts.
+    Hosts(NodeFile),
+}
+
+impl Allocated {
+    /// What the environment tells of.
+    ///
+    /// # Errors
+    /// When it tells of a job but not of its hosts.
+    pub fn from_environment() -> anyhow::Result<Option<Self>> {
+        if let Some(allocation) = Allocation::from_environment(&variable)? {
+            return Ok(Some(Self::Slurm(allocation)));
+        }
+        Ok(NodeFile::from_environment(&variable)?.map(Self::Hosts))
+    }
+
+    /// The job's name.
+    fn job(&self) -> &str {
+        match self {
+            Self::Slurm(allocation) => &allocation.job_id,
+            Self::Hosts(file) => &file.job,
+        }
+    }
+}
 
 /// The places where jobs of this user lie on this host, the preferred one first.
 pub fn job_bases(given: Option<&Path>) -> Vec<PathBuf> {
@@ -27,8 +57,8 @@ pub fn variable(name: &str) -> Option<String> {
 }
 
 /// The name of a job to be started.
-pub fn name_to_start(settings: &Settings, allocation: Option<&Allocation>) -> String {
-    let allocated = || allocation.map_or_else(|| DEFAULT_JOB.to_owned(), |allocation| allocation.job_id.clone());
+pub fn name_to_start(settings: &Settings, allocated: Option<&Allocated>) -> String {
+    let allocated = || allocated.map_or_else(|| DEFAULT_JOB.to_owned(), |allocated| allocated.job().to_owned());
     settings.job.clone().unwrap_or_else(allocated)
 }
 
@@ -45,7 +75,7 @@ pub fn find(effective: &Effective) -> anyhow::Result<JobDirectory> {
         return Ok(directory);
     }
     let jobs = JobDirectory::jobs(&bases);
-    let allocated = variable("SLURM_JOB_ID").filter(|id| jobs.contains(id));
+    let allocated = variable("SLURM_JOB_ID").or_else(|| NodeFile::job_of(&variable)).filter(|id| jobs.contains(id));
     let job = match (allocated, jobs.as_slice()) {
         (Some(job), _) => job,
         (None, [job]) => job.clone(),

@@ -15,6 +15,10 @@ const LINKS_MAX: usize = 40;
 /// One line of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountedAt {
+    /// The kernel's number for it.
+    pub id: u64,
+    /// The mount that it was made on; one that is not in the table for the outermost.
+    pub parent: u64,
     /// Where.
     pub dir: PathBuf,
     /// The type, with its subtype: `fuse.forebay`.
@@ -23,6 +27,8 @@ pub struct MountedAt {
     pub source: String,
     /// Major and minor device number: `st_dev` of its files, and its name in `/sys/class/bdi`.
     pub device: (u32, u32),
+    /// Whether nothing can be changed through it, whoever tries.
+    pub is_read_only: bool,
 }
 
 impl MountedAt {
@@ -51,13 +57,19 @@ impl MountedAt {
 
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
-        let device = std::str::from_utf8(fields.nth(2)?).ok()?;
-        let (major, minor) = device.split_once(':')?;
+        let mut number = || std::str::from_utf8(fields.next()?).ok();
+        let (id, parent) = (number()?.parse().ok()?, number()?.parse().ok()?);
+        let (major, minor) = number()?.split_once(':')?;
+        let device = (major.parse().ok()?, minor.parse().ok()?);
         let dir = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+        let says_read_only = |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"ro");
+        let mount_is_read_only = says_read_only(fields.next()?);
         // Optional fields end with a lone hyphen.
         let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
         let mut text = || fields.next().map(|field| String::from_utf8_lossy(&unescape(field)).into_owned());
-        Some(Self { dir, file_system: text()?, source: text()?, device: (major.parse().ok()?, minor.parse().ok()?) })
+        let (file_system, source) = (text()?, text()?);
+        let is_read_only = mount_is_read_only || fields.next().is_some_and(says_read_only);
+        Some(Self { id, parent, dir, file_system, source, device, is_read_only })
     }
 }
 
@@ -124,8 +136,18 @@ mod tests {
         let mounted = MountedAt::parse(line).unwrap();
         assert_eq!(mounted.dir.as_os_str().as_bytes(), b"/a b\\c\n");
         assert_eq!((mounted.file_system.as_str(), mounted.source.as_str()), ("fuse.forebay", "job 1"));
-        assert_eq!(mounted.device, (98, 7));
-        assert!(mounted.is_fuse());
+        assert_eq!((mounted.id, mounted.parent, mounted.device), (36, 35, (98, 7)));
+        assert!(mounted.is_fuse() && !mounted.is_read_only);
+    }
+
+    #[test]
+    fn a_mount_or_its_file_system_may_be_read_only() {
+        for (mount, file_system, read_only) in
+            [("rw", "rw", false), ("ro,nodev", "rw", true), ("rw", "rw,errors=ro,ro", true)]
+        {
+            let line = format!("36 35 98:7 / /x {mount} shared:1 - ext4 /dev/x {file_system}");
+            assert_eq!(MountedAt::parse(line.as_bytes()).unwrap().is_read_only, read_only, "{line}");
+        }
     }
 
     #[test]

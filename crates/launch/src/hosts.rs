@@ -116,7 +116,13 @@ pub fn host_starter(
     let rank_text = rank.to_string();
     let mut command = call.command(&node.host, &["node", "--order", "-", "--background", "--rank", &rank_text]);
     command.stdin(order.input()?).stderr(append_to(&stderr)?);
-    Ok(Starter { name: format!("{} to {}", call.shell.join(" "), node.host), ranks: vec![rank], command, stderr })
+    Ok(Starter {
+        name: format!("{} to {}", call.shell.join(" "), node.host),
+        ranks: vec![rank],
+        command,
+        stderr,
+        leaves: true,
+    })
 }
 
 #[cfg(test)]

@@ -161,6 +161,18 @@ impl JobDirectory {
         self.path.join(format!("keeper-{rank}.sock"))
     }
 
+    /// The socket by which programs enter the namespace that a keeper holds.
+    #[must_use]
+    pub fn entrance(&self, rank: NodeRank) -> PathBuf {
+        self.path.join(format!("enter-{rank}.sock"))
+    }
+
+    /// Whoever makes such a namespace has this file locked.
+    #[must_use]
+    pub fn entrance_lock(&self, rank: NodeRank) -> PathBuf {
+        self.path.join(format!("enter-{rank}.lock"))
+    }
+
     /// The log of a daemon.
     #[must_use]
     pub fn log(&self, rank: NodeRank) -> PathBuf {
@@ -269,7 +281,9 @@ impl JobDirectory {
 
     /// Removes what one node left here: its sockets, its record, its log.
     pub fn remove_node(&self, rank: NodeRank) {
-        for path in [self.socket(rank), self.keeper_socket(rank), self.node_record(rank), self.log(rank)] {
+        let sockets = [self.socket(rank), self.keeper_socket(rank), self.entrance(rank)];
+        let files = [self.entrance_lock(rank), self.node_record(rank), self.log(rank)];
+        for path in sockets.into_iter().chain(files) {
             ignore_missing(fs::remove_file(path));
         }
     }

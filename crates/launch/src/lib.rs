@@ -2,18 +2,22 @@
 //!
 //! This crate decides which hosts take part, where a job keeps its files, how a daemon is started there and when a
 //! start has failed. It never speaks the overlay's protocol and never mounts: a daemon tells over its standard output
-//! that it is ready, and everything after that goes through the daemon's control socket. What is secret goes to a daemon
+//! that it cannot start, one of them that all are ready, and everything after that goes through the daemon's control
+//! socket. What is secret goes to a daemon
 //! by an inherited descriptor or its standard input, sealed by MUNGE where that is to be had. Starters differ only in the
 //! command they run, so that one piece of code waits, collects the failures and cleans up for all of them.
 
 mod address;
 mod error;
+mod gathered;
 mod hostfile;
 mod hostlist;
 mod hosts;
 mod job_directory;
+mod last_words;
 mod local;
 mod munge;
+mod node_file;
 mod process;
 mod records;
 mod secret;
@@ -23,15 +27,17 @@ mod topology;
 
 pub use address::{NodeAddress, ViewLayout, default_port};
 pub use error::LaunchError;
+pub use gathered::{Gathered, Slowest, Trouble};
 pub use hostfile::{check_host, parse_hostfile};
 pub use hostlist::expand_hostlist;
 pub use hosts::{RemoteCall, host_starter};
 pub use job_directory::{JobDirectory, bases, check_job_name};
 pub use local::{bind_listeners, local_starter};
 pub use munge::{KeySealing, Munge, MungeProblem};
+pub use node_file::NodeFile;
 pub use process::{Process, end_all, wait_for_end};
 pub use records::{JobRecord, Launcher, NodeRecord, Progress};
 pub use secret::{MemoryFile, new_key, read_key};
 pub use slurm::{Allocation, slurm_starter};
-pub use start::{Interrupt, Ready, StartFailure, Started, Starter, start};
+pub use start::{Interrupt, StartFailure, Started, Starter, WhenMissing, start};
 pub use topology::{TopologySource, in_order, topology_file};

@@ -3,6 +3,7 @@
 //! `job.json` is written by `up` on the host where it ran; `node-RANK.json` by each keeper on its own host, when it
 //! has a daemon. Both are replaced whole, so that a reader never sees half of one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,9 @@ pub struct JobRecord {
     pub nodes: Vec<NodeAddress>,
     /// The mount point of each, in the same order.
     pub views: Vec<PathBuf>,
+    /// The nodes that it came up without, each with the reason.
+    #[serde(default)]
+    pub missing: BTreeMap<NodeRank, String>,
     /// The settings that were given, as text.
     pub settings: serde_json::Value,
 }
@@ -174,6 +178,7 @@ mod tests {
             program: "/bin/forebay".into(),
             nodes: vec![NodeAddress { host: "a".into(), port: 1 }],
             views: vec!["/v".into()],
+            missing: BTreeMap::from([(NodeRank(5), "no route".into())]),
             settings: serde_json::json!({"fanout": ["4"]}),
         };
         record.write(&directory).unwrap();

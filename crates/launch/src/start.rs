@@ -1,21 +1,22 @@
-//! Starting all daemons at once and waiting until each has said that its view answers, or why not.
+//! Starting all daemons at once and waiting until the job is up, or it is known why not.
 //!
 //! A starter is a command that covers one or more ranks and relays their lines: a daemon itself, a remote shell, an
-//! `srun`. All are started before any is waited for. The first failure ends the waiting soon after: what others had
-//! to say at the same time is collected, and everything that runs is stopped. What a daemon leaves on a disk is the
-//! caller's affair.
+//! `srun`. All are started before any is waited for. That the nodes are ready is heard from one of them, which has it
+//! from the others over the overlay; a node that fails says so itself. A failure ends the waiting soon after: what
+//! others had to say at the same time is collected, and everything that runs is stopped; or the job goes on without the
+//! failed nodes, once all others are ready. What a daemon leaves on a disk is the caller's affair.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use forebay_types::NodeRank;
-use serde::Deserialize;
 
+use crate::gathered::{Gathered, Line, Slowest};
+use crate::last_words::{append_tail, ended_message, tail};
 use crate::process::{Process, end_all, wait_for_end};
 
 /// After the first failure, how long the other starters may still tell theirs: a cause that is common to all (a
@@ -29,10 +30,6 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 /// One line of a starter, bytes; a longer one is not ours.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// What is shown of a starter's standard error, lines and bytes.
-const TAIL_LINES: usize = 8;
-const TAIL_BYTES: u64 = 4096;
-
 /// A command that starts one or more daemons.
 #[derive(Debug)]
 pub struct Starter {
@@ -44,30 +41,28 @@ pub struct Starter {
     pub command: Command,
     /// Where its standard error goes, to be shown when it fails.
     pub stderr: PathBuf,
+    /// Whether it ends when the job is up and leaves its daemons running.
+    pub leaves: bool,
 }
 
-/// What a daemon says when its view answers.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, serde::Serialize)]
-pub struct Ready {
-    /// Its rank.
-    pub rank: NodeRank,
-    /// Its process, as its host numbers it.
-    pub pid: u32,
-    /// Its mount point.
-    pub view: PathBuf,
-    /// Its host.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
+/// What a node means that does not come up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WhenMissing {
+    /// The start has failed.
+    Fail,
+    /// The job goes on without it.
+    GoOn,
 }
 
-/// The lines that count on a starter's standard output.
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Line {
-    Ready(Ready),
-    Failed { rank: NodeRank, message: String },
-    Note { rank: NodeRank, message: String },
+impl WhenMissing {
+    /// Its name on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::GoOn => "go-on",
+        }
+    }
 }
 
 enum Event {
@@ -88,15 +83,23 @@ impl Interrupt {
     }
 }
 
-/// A job whose daemons have all answered.
+/// A job that is up.
 #[derive(Debug)]
 pub struct Started {
-    /// What each said, by rank.
-    pub ready: Vec<Ready>,
+    /// The nodes that it is up without, each with the reason.
+    pub missing: BTreeMap<NodeRank, String>,
     /// What daemons found worth telling, with their ranks.
     pub notes: Vec<(NodeRank, String)>,
-    /// The starters that still run (an `srun` does; a remote shell has ended).
+    /// The starters that run as long as the daemons (an `srun` does; a remote shell does not).
     pub running: Vec<Process>,
+    /// The node that took longest to start.
+    pub slowest: Option<Slowest>,
+    /// How long it took to run all starters.
+    pub launch: Duration,
+    /// How long it took from there until all were known to be ready.
+    pub gather: Duration,
+    /// Lines that were heard.
+    pub lines_count: usize,
 }
 
 /// A start that failed; whatever this machine ran for it has been stopped.
@@ -104,33 +107,44 @@ pub struct Started {
 pub struct StartFailure {
     /// The nodes that failed, each with the reason.
     pub reasons: BTreeMap<NodeRank, String>,
-    /// Those that had answered before.
-    pub ready: Vec<NodeRank>,
+    /// How many others were ready.
+    pub ready_count: usize,
     /// What daemons found worth telling, with their ranks.
     pub notes: Vec<(NodeRank, String)>,
     /// Whether the user interrupted it.
     pub interrupted: bool,
 }
 
-/// Starts everything and waits for `node_count` ready nodes until `deadline`. `with_interrupt` gets the means to
-/// interrupt it; `on_wait` is told how many are ready whenever that changes.
+/// Starts everything and waits until all nodes are ready, for `timeout` at most. `with_interrupt` gets the means to
+/// interrupt it; `on_wait` is told how many are ready whenever that is heard.
 ///
 /// # Errors
-/// `StartFailure` when a node fails, the time is up or the start is interrupted; nothing runs any more then.
+/// `StartFailure` when nodes fail or the time is up and the job does not go on without them, when no node is left, and
+/// when the start is interrupted; nothing runs any more then.
 pub fn start(
     starters: Vec<Starter>,
     timeout: Duration,
+    when_missing: WhenMissing,
     with_interrupt: impl FnOnce(Interrupt),
     on_wait: &mut dyn FnMut(usize),
 ) -> Result<Started, StartFailure> {
     let (sender, receiver) = channel();
     with_interrupt(Interrupt(sender.clone()));
-    let mut start = Start { running: Vec::new(), ready: BTreeMap::new(), reasons: BTreeMap::new(), notes: Vec::new() };
+    let mut start = Start {
+        began: Instant::now(),
+        when_missing,
+        running: Vec::new(),
+        gathered: None,
+        reasons: BTreeMap::new(),
+        notes: Vec::new(),
+        lines_count: 0,
+    };
     for (index, starter) in starters.into_iter().enumerate() {
         start.spawn(index, starter, &sender);
     }
-    let interrupted = start.wait(&receiver, timeout, on_wait);
-    start.finish(interrupted)
+    let launched = Instant::now();
+    let end = start.wait(&receiver, timeout, on_wait);
+    start.finish(end, launched)
 }
 
 /// A starter under way.
@@ -139,18 +153,37 @@ struct Running {
     ranks: Vec<NodeRank>,
     child: Option<Child>,
     stderr: PathBuf,
+    leaves: bool,
+}
+
+impl Running {
+    fn process(&self) -> Option<Process> {
+        self.child.as_ref().and_then(|child| Process::of(child.id()))
+    }
+}
+
+/// How the waiting ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Up,
+    Failed,
+    Interrupted,
 }
 
 struct Start {
+    began: Instant,
+    when_missing: WhenMissing,
     running: Vec<Running>,
-    ready: BTreeMap<NodeRank, Ready>,
+    /// The last that was heard of the whole job.
+    gathered: Option<Gathered>,
     reasons: BTreeMap<NodeRank, String>,
     notes: Vec<(NodeRank, String)>,
+    lines_count: usize,
 }
 
 impl Start {
     fn spawn(&mut self, index: usize, starter: Starter, events: &Sender<Event>) {
-        let Starter { name, ranks, mut command, stderr } = starter;
+        let Starter { name, ranks, mut command, stderr, leaves } = starter;
         let child = match command.stdout(Stdio::piped()).spawn() {
             Ok(mut child) => {
                 if let Some(stdout) = child.stdout.take() {
@@ -165,87 +198,120 @@ impl Start {
                 None
             }
         };
-        self.running.push(Running { name, ranks, child, stderr });
+        self.running.push(Running { name, ranks, child, stderr, leaves });
     }
 
     fn fail(&mut self, ranks: &[NodeRank], message: &str) {
         for rank in ranks {
-            if !self.ready.contains_key(rank) {
-                self.reasons.entry(*rank).or_insert_with(|| message.to_owned());
-            }
+            self.reasons.entry(*rank).or_insert_with(|| message.to_owned());
         }
     }
 
-    fn is_settled(&self) -> bool {
-        let settled = |rank| self.ready.contains_key(rank) || self.reasons.contains_key(rank);
-        self.running.iter().flat_map(|running| &running.ranks).all(settled)
+    /// Whether nothing more is to be waited for.
+    fn end(&self) -> Option<End> {
+        if self.gathered.as_ref().is_some_and(Gathered::is_complete) {
+            return Some(End::Up);
+        }
+        let mut ranks = self.running.iter().flat_map(|running| &running.ranks);
+        if ranks.all(|rank| self.reasons.contains_key(rank)) {
+            return Some(End::Failed);
+        }
+        let gathered = self.gathered.as_ref().filter(|_| self.when_missing == WhenMissing::GoOn)?;
+        let is_explained = !gathered.is_cut && gathered.missing_ranks().all(|rank| self.reasons.contains_key(&rank));
+        (gathered.is_last || is_explained).then_some(End::Up)
     }
 
-    /// Takes events until every rank has told, the time is up or somebody interrupts (then `true`).
-    fn wait(&mut self, events: &Receiver<Event>, timeout: Duration, on_wait: &mut dyn FnMut(usize)) -> bool {
+    /// Takes events until the job is up, or it will not be.
+    fn wait(&mut self, events: &Receiver<Event>, timeout: Duration, on_wait: &mut dyn FnMut(usize)) -> End {
         let mut deadline = Instant::now() + timeout;
-        while !self.is_settled() {
-            if !self.reasons.is_empty() {
+        loop {
+            if let Some(end) = self.end() {
+                return end;
+            }
+            if !self.reasons.is_empty() && self.when_missing == WhenMissing::Fail {
                 deadline = deadline.min(Instant::now() + COLLECT);
             }
             match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Event::Line(Line::Ready(ready))) => {
-                    self.ready.insert(ready.rank, ready);
-                    on_wait(self.ready.len());
-                }
-                Ok(Event::Line(Line::Failed { rank, message })) => drop(self.reasons.insert(rank, message)),
-                Ok(Event::Line(Line::Note { rank, message })) => self.notes.push((rank, message)),
+                Ok(Event::Line(line)) => self.hear(line, on_wait),
                 Ok(Event::Closed(index)) => self.closed(index),
-                Ok(Event::Interrupted) => return true,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    self.time_is_up(timeout);
-                    return false;
-                }
+                Ok(Event::Interrupted) => return End::Interrupted,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return self.time_is_up(timeout),
             }
         }
-        false
+    }
+
+    fn hear(&mut self, line: Line, on_wait: &mut dyn FnMut(usize)) {
+        self.lines_count += 1;
+        match line {
+            Line::Gathered(gathered) => {
+                if self.gathered.as_ref().is_none_or(|earlier| earlier.gives_way_to(&gathered)) {
+                    on_wait(gathered.ready_count);
+                    self.gathered = Some(gathered);
+                }
+            }
+            Line::Failed { rank, message } => drop(self.reasons.insert(rank, message)),
+            Line::Note { rank, message } => self.notes.push((rank, message)),
+        }
     }
 
     /// A starter says nothing more: what it has not told by now it never will.
     fn closed(&mut self, index: usize) {
         let running = &mut self.running[index];
-        let silent = running.ranks.iter().any(|rank| !self.ready.contains_key(rank));
-        if !silent {
+        let status = running.child.as_mut().and_then(wait_briefly);
+        if running.leaves && status.is_some_and(|status| status.success()) {
             return;
         }
-        let status = running.child.as_mut().and_then(wait_briefly);
         let message = ended_message(&running.name, status, &tail(&running.stderr));
         let ranks = running.ranks.clone();
         self.fail(&ranks, &message);
     }
 
-    fn time_is_up(&mut self, timeout: Duration) {
-        if !self.reasons.is_empty() {
-            return;
+    /// What was heard by now is all there is.
+    fn time_is_up(&mut self, timeout: Duration) -> End {
+        let is_first = self.reasons.is_empty();
+        if !is_first && self.when_missing == WhenMissing::Fail {
+            return End::Failed;
         }
-        let late: Vec<(Vec<NodeRank>, String)> = self
-            .running
-            .iter()
-            .map(|running| {
-                let mut message = format!("not ready after {timeout:?} (--wait-timeout); {} still runs", running.name);
-                append_tail(&mut message, &tail(&running.stderr));
-                (running.ranks.clone(), message)
-            })
-            .collect();
-        for (ranks, message) in late {
-            self.fail(&ranks, &message);
+        let is_up_without = self.when_missing == WhenMissing::GoOn && self.gathered.is_some();
+        let told = self.gathered.as_ref().map(Gathered::reasons).unwrap_or_default();
+        let missing: Option<BTreeSet<NodeRank>> =
+            self.gathered.as_ref().map(|gathered| gathered.missing_ranks().collect());
+        for running in &self.running {
+            let mut late = format!("not ready after {timeout:?} (--wait-timeout)");
+            let mut silent = format!("{late}; {} still runs", running.name);
+            append_tail(&mut silent, &tail(&running.stderr));
+            late.push_str("; ");
+            for rank in
+                running.ranks.iter().filter(|rank| missing.as_ref().is_none_or(|missing| missing.contains(rank)))
+            {
+                let why = told.get(rank).map_or_else(|| silent.clone(), |why| format!("{late}{why}"));
+                self.reasons.entry(*rank).or_insert(why);
+            }
         }
+        if is_up_without { End::Up } else { End::Failed }
     }
 
-    fn finish(mut self, interrupted: bool) -> Result<Started, StartFailure> {
-        let processes = || {
-            self.running.iter().filter_map(|running| running.child.as_ref().and_then(|child| Process::of(child.id())))
-        };
-        if self.reasons.is_empty() && !interrupted {
-            let running = processes().collect();
-            return Ok(Started { ready: self.ready.into_values().collect(), notes: self.notes, running });
+    fn finish(mut self, end: End, launched: Instant) -> Result<Started, StartFailure> {
+        let heard = Instant::now();
+        if end == End::Up {
+            let missing = self.missing();
+            let is_given_up = |running: &&Running| running.ranks.iter().all(|rank| missing.contains_key(rank));
+            end_all(
+                &self.running.iter().filter(is_given_up).filter_map(Running::process).collect::<Vec<_>>(),
+                STOP_GRACE,
+            );
+            let stays = self.running.iter().filter(|running| !running.leaves && !is_given_up(running));
+            return Ok(Started {
+                running: stays.filter_map(Running::process).collect(),
+                slowest: self.gathered.and_then(|gathered| gathered.slowest),
+                missing,
+                notes: self.notes,
+                launch: launched - self.began,
+                gather: heard - launched,
+                lines_count: self.lines_count,
+            });
         }
-        let killed = end_all(&processes().collect::<Vec<_>>(), STOP_GRACE);
+        let killed = end_all(&self.running.iter().filter_map(Running::process).collect::<Vec<_>>(), STOP_GRACE);
         for process in killed {
             tracing::debug!(pid = process.pid, "killed, since it did not end");
         }
@@ -253,8 +319,18 @@ impl Start {
             // All have ended by now; this only removes them from the process table.
             child.try_wait().ok();
         }
-        let ready = self.ready.into_keys().collect();
-        Err(StartFailure { reasons: self.reasons, ready, notes: self.notes, interrupted })
+        let ready_count = self.gathered.map_or(0, |gathered| gathered.ready_count);
+        let interrupted = end == End::Interrupted;
+        Err(StartFailure { reasons: self.reasons, ready_count, notes: self.notes, interrupted })
+    }
+
+    /// The nodes without which the job is up. One that failed and is ready nevertheless is none of them.
+    fn missing(&self) -> BTreeMap<NodeRank, String> {
+        let Some(gathered) = &self.gathered else { return BTreeMap::new() };
+        let told = gathered.reasons();
+        let reason = |rank: NodeRank| self.reasons.get(&rank).or(told.get(&rank)).cloned();
+        let unknown = || "nothing was heard of it".to_owned();
+        gathered.missing_ranks().map(|rank| (rank, reason(rank).unwrap_or_else(unknown))).collect()
     }
 }
 
@@ -287,46 +363,6 @@ fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
         tracing::trace!(?hung, "a starter has closed its output");
     }
     child.try_wait().ok().flatten()
-}
-
-fn ended_message(name: &str, status: Option<ExitStatus>, tail: &str) -> String {
-    let how = match status {
-        None => "closed its output without saying why".to_owned(),
-        Some(status) => match status.code() {
-            Some(0) => "ended without saying that the node is ready".to_owned(),
-            Some(127) => "failed with exit status 127: the program was not found there".to_owned(),
-            Some(code) => format!("failed with exit status {code}"),
-            None => format!("ended by {status}"),
-        },
-    };
-    let mut message = format!("{name} {how}");
-    append_tail(&mut message, tail);
-    message
-}
-
-fn append_tail(message: &mut String, tail: &str) {
-    if !tail.is_empty() {
-        message.push_str("; its last words:");
-        for line in tail.lines() {
-            message.push_str("\n    ");
-            message.push_str(line);
-        }
-    }
-}
-
-/// The last lines of a file; nothing when there are none.
-fn tail(path: &Path) -> String {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
 #[cfg(test)]

@@ -1,18 +1,43 @@
+use std::fs::File;
+use std::path::Path;
+
 use super::*;
 
 fn shell(rank: u32, script: &str, directory: &Path) -> Starter {
     let stderr = directory.join(format!("stderr-{rank}"));
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdin(Stdio::null()).stderr(File::create(&stderr).unwrap());
-    Starter { name: format!("the shell of rank {rank}"), ranks: vec![NodeRank(rank)], command, stderr }
+    Starter { name: format!("the shell of rank {rank}"), ranks: vec![NodeRank(rank)], command, stderr, leaves: false }
 }
 
-fn says_ready(rank: u32) -> String {
-    format!(r#"echo hello; echo '{{"ready":{{"rank":{rank},"pid":'$$',"view":"/v","host":"h","port":1}}}}'; "#)
+/// What the root says of so many nodes.
+fn says(ready: usize, missing: &str, rest: &str) -> String {
+    let (by, is_cut) = (r#""by":0,"#, r#""is_cut":false,"#);
+    format!(
+        r#"echo hello; echo '{{"gathered":{{{by}"ready":{ready},{is_cut}"missing":[{missing}],"troubles":[],"slowest":null,{rest}}}}}'; "#
+    )
 }
+
+fn says_all_ready(count: usize) -> String {
+    says(count, "", r#""is_last":true"#)
+}
+
+fn says_but(ready: usize, missing: &str) -> String {
+    says(ready, missing, r#""is_last":false"#)
+}
+
+fn fails(rank: u32, message: &str) -> String {
+    format!(r#"echo '{{"failed":{{"rank":{rank},"message":"{message}"}}}}'; "#)
+}
+
+const LONG: Duration = Duration::from_secs(20);
 
 fn run(starters: Vec<Starter>) -> Result<Started, StartFailure> {
-    start(starters, Duration::from_secs(20), drop, &mut |_| {})
+    start(starters, LONG, WhenMissing::Fail, drop, &mut |_| {})
+}
+
+fn go_on(starters: Vec<Starter>, timeout: Duration) -> Result<Started, StartFailure> {
+    start(starters, timeout, WhenMissing::GoOn, drop, &mut |_| {})
 }
 
 /// A process by the number that a script wrote down.
@@ -22,45 +47,113 @@ fn ended(path: &Path) -> bool {
 }
 
 #[test]
-fn all_ready() {
+fn one_speaks_for_all() {
     let temporary = tempfile::tempdir().unwrap();
     let note = r#"echo '{"note":{"rank":1,"message":"recovered"}}'; "#;
+    let speaks = format!("{}{}exec sleep 60", says_but(1, "[1,1]"), says_all_ready(2));
+    let heard = temporary.path().join("heard");
+    let waits = format!("until [ -e {} ]; do sleep 0.01; done; ", heard.display());
     let starters = vec![
-        shell(0, &says_ready(0), temporary.path()),
-        shell(1, &format!("{note}{}", says_ready(1)), temporary.path()),
+        shell(0, &(waits + &speaks), temporary.path()),
+        shell(1, &format!("{note}touch {}; exec sleep 60", heard.display()), temporary.path()),
     ];
     let mut counts = Vec::new();
-    let started = start(starters, Duration::from_secs(20), drop, &mut |count| counts.push(count)).unwrap();
-    assert_eq!(started.ready.iter().map(|ready| ready.rank.0).collect::<Vec<_>>(), [0, 1]);
+    let started = start(starters, LONG, WhenMissing::Fail, drop, &mut |count| counts.push(count)).unwrap();
+    assert!(started.missing.is_empty());
     assert_eq!(started.notes, [(NodeRank(1), "recovered".to_owned())]);
-    assert_eq!(counts, [1, 2]);
+    assert_eq!((counts, started.lines_count), (vec![1, 2], 3));
+    assert_eq!(started.running.len(), 2);
+    end_all(&started.running, STOP_GRACE);
 }
 
 #[test]
 fn one_starter_may_cover_several_ranks() {
     let temporary = tempfile::tempdir().unwrap();
-    let mut both = shell(0, &(says_ready(0) + &says_ready(1)), temporary.path());
+    let mut both = shell(0, &says_all_ready(2), temporary.path());
     both.ranks.push(NodeRank(1));
-    assert_eq!(run(vec![both]).unwrap().ready.len(), 2);
+    assert!(run(vec![both]).unwrap().missing.is_empty());
 
-    let mut half = shell(0, &(says_ready(0) + "echo lost >&2; exit 3"), temporary.path());
+    let mut half = shell(0, &(says_but(1, "[1,1]") + "echo lost >&2; exit 3"), temporary.path());
     half.ranks.push(NodeRank(1));
     let failure = run(vec![half]).unwrap_err();
     let reason = &failure.reasons[&NodeRank(1)];
     assert!(reason.contains("exit status 3") && reason.contains("lost"), "{reason}");
-    assert_eq!(failure.ready, [NodeRank(0)]);
+    assert_eq!(failure.ready_count, 1);
+}
+
+#[test]
+fn a_starter_that_leaves_its_node_running_has_not_failed() {
+    let temporary = tempfile::tempdir().unwrap();
+    let left = temporary.path().join("left");
+    let mut leaves = shell(1, &format!("touch {}", left.display()), temporary.path());
+    leaves.leaves = true;
+    let waits = format!("until [ -e {} ]; do sleep 0.01; done; ", left.display());
+    let speaks = shell(0, &(waits + &says_all_ready(2) + "exec sleep 60"), temporary.path());
+    let started = run(vec![leaves, speaks]).unwrap();
+    assert_eq!(started.running.len(), 1, "the one that stays");
+    end_all(&started.running, STOP_GRACE);
+
+    let mut fails = shell(1, "echo no route >&2; exit 255", temporary.path());
+    fails.leaves = true;
+    let failure = run(vec![fails]).unwrap_err();
+    assert!(failure.reasons[&NodeRank(1)].contains("no route"), "{failure:?}");
 }
 
 #[test]
 fn a_failure_stops_those_that_had_started() {
     let temporary = tempfile::tempdir().unwrap();
     let pid = temporary.path().join("pid");
-    let runs = format!("echo $$ > {}; {} exec sleep 60", pid.display(), says_ready(0));
+    let runs = format!("echo $$ > {}; {} exec sleep 60", pid.display(), says_but(1, "[1,1]"));
     let waits = format!("while ! [ -s {} ]; do sleep 0.01; done; ", pid.display());
-    let fails = format!(r#"{waits}echo '{{"failed":{{"rank":1,"message":"no export"}}}}'; exit 1"#);
+    let fails = waits + &fails(1, "no export") + "exit 1";
     let failure = run(vec![shell(0, &runs, temporary.path()), shell(1, &fails, temporary.path())]).unwrap_err();
     assert_eq!(failure.reasons, BTreeMap::from([(NodeRank(1), "no export".to_owned())]));
     assert!(ended(&pid));
+}
+
+#[test]
+fn a_job_goes_on_without_nodes_that_failed_once_all_others_are_ready() {
+    let temporary = tempfile::tempdir().unwrap();
+    let failed = temporary.path().join("failed");
+    let waits = format!("until [ -e {} ]; do sleep 0.01; done; ", failed.display());
+    let runs = says_but(1, "[1,2]") + &waits + &says_but(2, "[2,2]") + "exec sleep 60";
+    let other = shell(1, "exec sleep 60", temporary.path());
+    let fails =
+        shell(2, &(fails(2, "no export") + &format!("touch {}; exec sleep 60", failed.display())), temporary.path());
+    let started = go_on(vec![shell(0, &runs, temporary.path()), other, fails], LONG).unwrap();
+    assert_eq!(started.missing, BTreeMap::from([(NodeRank(2), "no export".to_owned())]));
+    assert_eq!(started.running.len(), 2, "what was started for the missing node is ended");
+    end_all(&started.running, STOP_GRACE);
+}
+
+#[test]
+fn a_job_goes_on_without_silent_nodes_when_the_time_is_up() {
+    let temporary = tempfile::tempdir().unwrap();
+    let missing = r#"{"rank":1,"by":3,"why":"no route"}"#;
+    let runs = says_but(2, "[1,2]").replace(r#""troubles":[]"#, &format!(r#""troubles":[{missing}]"#));
+    let starters = || {
+        let runs = shell(0, &format!("{runs}exec sleep 60"), temporary.path());
+        vec![runs, shell(1, "exec sleep 60", temporary.path()), shell(2, "exec sleep 60", temporary.path())]
+    };
+    // The deadline under test: time enough for a shell to say a line.
+    let deadline = Duration::from_secs(2);
+    let started = go_on(starters(), deadline).unwrap();
+    assert_eq!(started.missing.keys().map(|rank| rank.0).collect::<Vec<_>>(), [1, 2]);
+    let why = &started.missing[&NodeRank(1)];
+    assert!(why.contains("not ready after 2s") && why.contains("node 3 cannot reach it: no route"), "{why}");
+    assert!(started.missing[&NodeRank(2)].contains("the shell of rank 2 still runs"));
+    end_all(&started.running, STOP_GRACE);
+
+    let failure = start(starters(), deadline, WhenMissing::Fail, drop, &mut |_| {}).unwrap_err();
+    assert_eq!(failure.reasons.keys().map(|rank| rank.0).collect::<Vec<_>>(), [1, 2], "the ready one has not failed");
+    assert_eq!(failure.ready_count, 2);
+}
+
+#[test]
+fn a_job_without_any_node_does_not_go_on() {
+    let temporary = tempfile::tempdir().unwrap();
+    let failure = go_on(vec![shell(0, &fails(0, "no export"), temporary.path())], LONG).unwrap_err();
+    assert_eq!(failure.reasons.len(), 1);
 }
 
 #[test]
@@ -80,7 +173,7 @@ fn a_silent_node_is_late_and_ended() {
     let starters = vec![shell(0, &script, temporary.path())];
     // Half a second is the deadline under test, not a wait for the script: what it must show is the end of a node
     // that never answers.
-    let failure = start(starters, Duration::from_millis(500), drop, &mut |_| {}).unwrap_err();
+    let failure = start(starters, Duration::from_millis(500), WhenMissing::Fail, drop, &mut |_| {}).unwrap_err();
     assert!(failure.reasons[&NodeRank(0)].contains("not ready after 500ms"), "{failure:?}");
     assert!(!pid.exists() || ended(&pid));
 }
@@ -89,7 +182,7 @@ fn a_silent_node_is_late_and_ended() {
 fn an_interrupt_stops_everything() {
     let temporary = tempfile::tempdir().unwrap();
     let pid = temporary.path().join("pid");
-    let script = format!("echo $$ > {}; {} exec sleep 60", pid.display(), says_ready(0));
+    let script = format!("echo $$ > {}; {} exec sleep 60", pid.display(), says_but(1, "[1,1]"));
     let starters = vec![shell(0, &script, temporary.path()), shell(1, "exec sleep 60", temporary.path())];
     let mut interrupt = None;
     let failure = {
@@ -98,19 +191,8 @@ fn an_interrupt_stops_everything() {
             let interrupt: Interrupt = receiver.recv().unwrap();
             interrupt.now();
         };
-        start(starters, Duration::from_secs(20), |handle| interrupt = sender.send(handle).ok(), on_ready).unwrap_err()
+        start(starters, LONG, WhenMissing::Fail, |handle| interrupt = sender.send(handle).ok(), on_ready).unwrap_err()
     };
     assert!(interrupt.is_some() && failure.interrupted);
     assert!(ended(&pid));
-}
-
-#[test]
-fn the_tail_is_bounded() {
-    let temporary = tempfile::tempdir().unwrap();
-    let path = temporary.path().join("log");
-    let text: String = (0..10_000).map(|n| format!("line {n}\n\n")).collect();
-    std::fs::write(&path, text).unwrap();
-    let tail = tail(&path);
-    assert_eq!(tail.lines().count(), TAIL_LINES);
-    assert!(tail.ends_with("line 9999"));
 }

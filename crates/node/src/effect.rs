@@ -178,6 +178,14 @@ pub enum Effect<B> {
     },
     /// Tell the kernel that files may be others now. From a thread that no request waits for.
     Stale(Vec<StaleInode>),
+    /// Take a whole parcel apart: `handle_parcel_opened`, the kernel's caches, then `handle_parcel_stored`; or
+    /// `handle_parcel_spoilt`.
+    OpenParcel {
+        /// Its number.
+        index: u32,
+        /// Its bytes.
+        body: B,
+    },
     /// Answer a peer.
     AnswerPeer {
         /// Which request.

@@ -14,14 +14,18 @@ mod bundle;
 mod effect;
 mod inodes;
 mod ledger;
+mod links;
 mod placement;
 mod read_ahead;
 mod read_path;
+mod readiness;
 
 pub use effect::{
     Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source,
 };
 pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
+pub use links::Links;
 pub use placement::placement;
-pub use read_path::{Counters, Explanation, Options, ReadPath, StaleInode};
+pub use read_path::{Counters, Explanation, Options, ParcelChunk, ReadPath, StaleInode, Use};
+pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};

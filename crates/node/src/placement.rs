@@ -4,7 +4,7 @@
 //! they travel in, so that one node learns what programs do there, and asks early. Large files are striped chunk by chunk.
 //!
 //! What a question leads to at another node (a bundle to the files in it) is of the same tree, or nodes might wait for each
-//! other in a circle.
+//! other in a circle. A parcel leads to listings and chunks of all trees, and none of these to a parcel.
 
 use std::hash::BuildHasher;
 
@@ -23,6 +23,7 @@ pub fn placement(key: &Key) -> (Class, u64) {
         Key::Listing { dir } | Key::Page { dir, .. } | Key::Name { dir, .. } | Key::Bundle { dir, .. } => {
             (Class::Directories, hash(dir.as_bytes()))
         }
+        Key::Parcel { index } => (Class::Stripes, u64::from(*index)),
         Key::FileSystem { path } => (Class::Directories, hash(path.as_bytes())),
     }
 }

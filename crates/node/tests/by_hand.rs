@@ -28,6 +28,7 @@ fn node_of(rank: u32, nodes: u32, anticipate: bool) -> Node {
         direct_above_bytes: None,
         anticipate,
         names_last: None,
+        links: None,
     })
 }
 
@@ -218,4 +219,17 @@ fn two_silent_nodes_make_a_node_look_up_its_line() {
     assert_eq!(pinged(&mut leaf, 300), [] as [u32; 0], "the root is asked too");
     assert_eq!(pinged(&mut leaf, 600), [4], "the parent");
     assert_eq!(pinged(&mut leaf, 900), [0, 2, 3, 6], "the root, and who may be root in its place");
+}
+
+#[test]
+fn a_parent_that_is_late_is_bypassed_and_nobody_else_is_asked_for_that() {
+    let mut node = node_of(22, 31, false);
+    node.handle_absent(Time(0), NodeRank(10));
+    assert_eq!(node.suspects(), [NodeRank(10)]);
+    assert!(node.poll_effect().is_none());
+    assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    let asked = node.poll_effect();
+    assert!(matches!(asked, Some(Effect::Fetch { source: Source::Peer(NodeRank(4)), .. })), "{asked:?}");
+    node.handle_ping(Time(1), NodeRank(10), Some(0));
+    assert!(node.suspects().is_empty());
 }

@@ -14,6 +14,7 @@ use crate::asked::Asked;
 use crate::body::{Handle, State};
 use crate::faults::Fault;
 use crate::model::{Model, Versions};
+use crate::parcels::Parcels;
 use crate::program::Program;
 use crate::refresh::Refresh;
 use crate::shell::{Body, Call};
@@ -38,6 +39,8 @@ pub struct Setup {
     pub stripe_fan_out: u32,
     /// Memory for caches at each node.
     pub budget_bytes: u64,
+    /// Whether contents come ahead, in parcels.
+    pub prefill: bool,
     /// Whether to write down what happens.
     pub log: bool,
 }
@@ -76,6 +79,8 @@ pub(crate) enum Event {
     Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: u64 },
     /// It says so, or the time for it is over.
     Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, alive_in: Option<u64> },
+    /// A node takes a whole parcel apart.
+    OpenParcel { at: NodeIndex, life: u32, index: u32, body: Handle },
     /// A read whose bytes got lost is asked for again.
     ReadAgain { program: usize, request: u32 },
     /// The shell answers a request that nobody answered.
@@ -98,7 +103,7 @@ impl Event {
                 Some((*to, None))
             }
             Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
-            Self::Pong { to, life, .. } => Some((*to, Some(*life))),
+            Self::Pong { to, life, .. } | Self::OpenParcel { at: to, life, .. } => Some((*to, Some(*life))),
             _ => None,
         }
     }
@@ -155,6 +160,7 @@ pub struct Job<'a> {
     pub(crate) stale: usize,
     pub(crate) longest: Duration,
     pub(crate) bundles: usize,
+    pub(crate) parcels: Parcels,
     kept_bytes_max: u64,
     interrupt_every: Option<usize>,
     log: Vec<String>,
@@ -192,12 +198,16 @@ impl<'a> Job<'a> {
             stale: 0,
             longest: Duration::ZERO,
             bundles: 0,
+            parcels: Parcels::default(),
             kept_bytes_max: 0,
             interrupt_every: None,
             log: Vec::new(),
         };
         job.nodes = (0..setup.nodes).map(|node| job.new_node(node, 0)).collect();
         (0..setup.nodes).for_each(|node| job.note_timeout(node));
+        if setup.prefill {
+            job.start_prefill();
+        }
         job
     }
 
@@ -210,6 +220,7 @@ impl<'a> Job<'a> {
             direct_above_bytes: None,
             anticipate: true,
             names_last: None,
+            links: None,
         };
         let core = Some(ReadPath::new(options));
         Node {
@@ -420,8 +431,7 @@ impl<'a> Job<'a> {
             Event::Fault(fault) => self.go_wrong(fault),
             Event::Ask { to, from, request } => {
                 self.note(|| format!("node {to} is asked by {}: {request:?}", from.node));
-                self.next_ticket += 1;
-                let ticket = self.next_ticket;
+                let ticket = self.new_ticket();
                 self.tickets.insert(ticket, (to, from));
                 self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, DEADLINE));
             }
@@ -448,6 +458,7 @@ impl<'a> Job<'a> {
                 self.note(|| format!("node {to} hears that {peer} is {}", alive_in.map_or("lost", |_| "there")));
                 self.with_core(to, |core, now| core.handle_ping(now, NodeRank(peer as u32), alive_in));
             }
+            Event::OpenParcel { at, index, body, .. } => self.open_parcel(at, index, &body),
             Event::ReadAgain { program, request } => self.read_again(program, request),
             Event::TooLate { program, request } => self.too_late(program, request),
             Event::Step { to, number, step } => self.take_step(to, number, step),
@@ -458,6 +469,11 @@ impl<'a> Job<'a> {
                 self.with_core(node, |core, _| core.handle_interrupt(KernelTicket(program as u64)));
             }
         }
+    }
+
+    pub(crate) fn new_ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
     }
 
     pub(crate) fn maybe_interrupt(&mut self, program: usize) {

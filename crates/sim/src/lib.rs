@@ -14,6 +14,7 @@ pub mod faults;
 pub mod job;
 mod mishaps;
 pub mod model;
+mod parcels;
 pub mod program;
 pub mod random;
 mod refresh;

@@ -49,8 +49,9 @@ pub fn run(seed: u64, log: bool) -> Report {
     };
     let (fan_out, stripe_fan_out) = (1 + random.below(9) as u32, 1 + random.below(5) as u32);
     let roots = 1 + random.below(8) as u32;
-    let setup = Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes: 512 << 20, log };
     let faults = schedule(&mut random, nodes, SPAN);
+    let prefill = random.below(2) == 0;
+    let setup = Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes: 512 << 20, prefill, log };
     let mut job = Job::new(&model, setup, random.next());
     faults.iter().for_each(|(at, fault)| job.plan(*at, fault.clone()));
     let mut programs: Vec<Program> = (0..60 + random.below(200))

@@ -49,6 +49,8 @@ enum Watcher {
     Parts(u64, Vec<Part<Handle>>),
     /// The body of the next node, sent on by this one.
     Next(usize),
+    /// A node's own question.
+    Own(u64, Handle),
 }
 
 impl Job<'_> {
@@ -77,6 +79,9 @@ impl Job<'_> {
                 self.world.at(deadline, Event::Pong { to: node, life, peer: to, number, alive_in: None });
             }
             Effect::Stale(_) => {}
+            Effect::OpenParcel { index, body } => {
+                self.world.soon(Event::OpenParcel { at: node, life, index, body });
+            }
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
             Effect::AnswerKernel { ticket, answer } => self.answered(ticket.0 as usize, answer),
         }
@@ -93,7 +98,7 @@ impl Job<'_> {
         }
     }
 
-    fn new_body(&mut self, at: Caller, from: Option<NodeIndex>, pieces: Arc<[Piece]>) -> Handle {
+    pub(crate) fn new_body(&mut self, at: Caller, from: Option<NodeIndex>, pieces: Arc<[Piece]>) -> Handle {
         let handle = Handle { id: self.bodies.len(), pieces };
         let body =
             Body { at, from, state: State::Growing, handle: handle.clone(), has_started: false, watchers: Vec::new() };
@@ -107,6 +112,9 @@ impl Job<'_> {
         }
         if self.backing_fails_now() {
             return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::EIO) });
+        }
+        if let Request::Parcel { index, .. } = request {
+            return self.make_parcel(by, *index);
         }
         let said = self.model.answer(request, &self.versions);
         if !matches!(said, Said::Failed(_) | Said::FileSystem(_)) {
@@ -211,6 +219,9 @@ impl Job<'_> {
             (Watcher::Read(program, request, _), State::Failed(errno)) if self.waits(program, request) => {
                 self.answered(program, KernelAnswer::Failed(errno));
             }
+            (Watcher::Own(ticket, body), _) => {
+                drop(self.answer_own(PeerTicket(ticket), PeerAnswer::Body(body)));
+            }
             (Watcher::Parts(ticket, parts), State::Whole) => self.answer_parts(ticket, parts),
             (Watcher::Parts(ticket, _), State::Failed(errno)) => {
                 self.answer_peer(PeerTicket(ticket), PeerAnswer::Failed(errno));
@@ -220,6 +231,7 @@ impl Job<'_> {
     }
 
     fn answer_peer(&mut self, ticket: PeerTicket, answer: PeerAnswer<Handle>) {
+        let Some(answer) = self.answer_own(ticket, answer) else { return };
         let answered = match answer {
             PeerAnswer::Body(handle) => return self.send_on(ticket.0, &handle),
             PeerAnswer::Parts(parts) => return self.answer_parts(ticket.0, parts),
@@ -231,6 +243,11 @@ impl Job<'_> {
         };
         let Some((node, to)) = self.tickets.remove(&ticket.0) else { return };
         self.world.send(node, to.node, Event::Answer { to, answered });
+    }
+
+    /// Answers a node's own question when the body is whole or lost.
+    pub(crate) fn when_whole_answer(&mut self, body: Handle, ticket: u64) {
+        self.bodies[body.id].watchers.push(Watcher::Own(ticket, body));
     }
 
     /// Sends a body on while it arrives.

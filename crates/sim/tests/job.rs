@@ -15,7 +15,7 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 
 fn setup(nodes: usize, fan_out: u32, budget_bytes: u64) -> Setup {
-    Setup { nodes, roots: 1, fan_out, stripe_fan_out: fan_out, budget_bytes, log: false }
+    Setup { nodes, roots: 1, fan_out, stripe_fan_out: fan_out, budget_bytes, prefill: false, log: false }
 }
 
 fn programs(model: &Model, nodes: usize, seed: u64, count: usize) -> Vec<Program> {

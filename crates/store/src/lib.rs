@@ -24,4 +24,5 @@ mod store;
 
 pub use counters::Counters;
 pub use error::StoreError;
+pub use mounts::is_never_served;
 pub use store::{Store, StoreOptions};

@@ -115,7 +115,7 @@ impl Table {
         let tree = Tree::new(&mounts);
         let mut points = BTreeMap::new();
         for mount in mounts.iter().filter(|mount| tree.top_at(&mount.point) == Some(mount.id)) {
-            let point = Point { device: Some(mount.device), is_hidden: is_hidden_type(&mount.file_system) };
+            let point = Point { device: Some(mount.device), is_hidden: is_never_served(&mount.file_system) };
             points.insert(mount.point.clone(), point);
         }
         for path in hidden {
@@ -133,7 +133,7 @@ impl Table {
 
     /// Whether what lies on `device` is never shown.
     pub(crate) fn hides_device(&self, device: Device) -> bool {
-        self.type_of(device).is_some_and(is_hidden_type)
+        self.type_of(device).is_some_and(is_never_served)
     }
 
     /// Whether `path`, or an ancestor of it below `top`, is hidden.
@@ -199,7 +199,9 @@ fn prefixes(path: &[u8]) -> impl Iterator<Item = usize> {
     std::iter::once(0).chain(inner).chain(last)
 }
 
-fn is_hidden_type(file_system: &str) -> bool {
+/// Whether file systems of this type never appear in a view.
+#[must_use]
+pub fn is_never_served(file_system: &str) -> bool {
     HIDDEN_TYPES.binary_search(&file_system).is_ok()
 }
 
@@ -301,7 +303,7 @@ mod tests {
     #[test]
     fn hidden_types_are_in_the_order_that_the_search_needs() {
         assert!(HIDDEN_TYPES.is_sorted());
-        assert!(is_hidden_type("proc") && is_hidden_type("fuse.forebay") && !is_hidden_type("tmpfs"));
+        assert!(is_never_served("proc") && is_never_served("fuse.forebay") && !is_never_served("tmpfs"));
     }
 
     #[test]

@@ -190,6 +190,38 @@ pub const LEAF_CHUNK_BYTES: u64 = 24 << 20;
 /// Nodes of a job (the design is meant for 100,000).
 pub const NODES_MAX: usize = 1 << 20;
 
+/// Nodes that a report of readiness names as missing, a subtree of which nothing is known counting once: all children of
+/// the widest tree. The report says so when there are more.
+pub const REPORT_MISSING_MAX: usize = 1024;
+
+/// Reasons that a report carries along: enough for a few broken hosts, and more would not be read.
+pub const REPORT_TROUBLES_MAX: usize = 16;
+
+/// One such reason, bytes: an error of the operating system with an address.
+pub const TROUBLE_BYTES_MAX: usize = 256;
+
+/// How long a node that is ready waits for those below it before it reports without them, and how often it does at most.
+/// A start without stragglers takes one report a node.
+pub const REPORT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long a complete report stays unanswered while the job starts; then it is made again, since a daemon above may
+/// have been started anew.
+pub const REPORT_HELD_MAX: Duration = Duration::from_millis(1500);
+
+/// How long a report may take: longer than it may be held, or the node above does not answer.
+pub const REPORT_DEADLINE: Duration = Duration::from_secs(3);
+
+/// The first pause before a node above that cannot be reached is tried again; doubled each time. Most are late by
+/// milliseconds, since all start at once.
+pub const REPORT_RETRY_FIRST: Duration = Duration::from_millis(5);
+/// The longest of these pauses while the node is waited for.
+pub const REPORT_RETRY_LONGEST: Duration = Duration::from_millis(100);
+/// The pause once it is passed over.
+pub const REPORT_RETRY_PASSED_OVER: Duration = Duration::from_secs(1);
+
+/// How long a node above may be out of reach before it is passed over and the next in the line hears the report.
+pub const REPORT_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Fan-out of a tree (options `--fanout`, `--stripe-fanout`).
 pub const FAN_OUT_MAX: u32 = 1024;
 
@@ -272,3 +304,80 @@ pub const MUNGE_TIME_TO_LIVE: Duration = Duration::from_secs(600);
 
 /// A sealed key, or what else the programs say, bytes: a credential with a key has 228.
 pub const MUNGE_BYTES_MAX: usize = 4096;
+
+/// How long a program waits at the entrance of the namespace that shows exports at their own paths: a keeper answers in
+/// microseconds, and one that lends the view in milliseconds.
+pub const ENTRANCE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Questions that a keeper answers in a row: as many as a socket's queue holds by default (`net.unix.max_dgram_qlen`).
+pub const ENTRANCE_QUESTIONS: usize = 512;
+
+/// Namespaces that a keeper holds: one for the node, and one for each container that programs run in now. Programs in one
+/// that is let go do not mind.
+pub const NAMESPACES_KEPT: usize = 16;
+
+/// Directories that parts of the view are laid over in one namespace: the kernel allows 100,000 mounts
+/// (`fs.mount-max`).
+pub const COVERED_DIRECTORIES_MAX: usize = 4096;
+
+/// Parcels of one start-up. At 1 MiB each they hold more than any start-up reads that is not its program's own input.
+pub const PARCELS_MAX: u32 = 4096;
+
+/// Bytes of one block of a parcel, encoded or not: a chunk, or small files up to as much.
+pub const PARCEL_BLOCK_BYTES_MAX: usize = 2 << 20;
+
+/// Bytes of contents after which a parcel is full. As large as a chunk, so that no parcel delays another for long.
+pub const PARCEL_BYTES: u64 = 1 << 20;
+
+/// Parcels that a node asks for ahead of the one it is storing: enough for the network to be busy meanwhile.
+pub const PARCELS_AHEAD: u32 = 6;
+
+/// Parcels that fail one after the other before a node gives the others up.
+pub const PARCELS_FAILED_MAX: u32 = 8;
+
+/// Directories and files of one profile. A large Python environment has some 100,000 files, of which a start-up uses a
+/// tenth.
+pub const PROFILE_USES_MAX: usize = 1 << 18;
+
+/// Chunks of one profile: 64 GiB of contents, more than any start-up reads and than a pack may hold.
+pub const PROFILE_CHUNKS_MAX: usize = 1 << 16;
+
+/// A profile's file, and the index of a pack, bytes: so many uses with paths of 200 bytes.
+pub const PROFILE_BYTES_MAX: usize = 64 << 20;
+
+/// The command that a profile belongs to, bytes: a job script with its arguments; what is longer is cut.
+pub const PROFILE_COMMAND_BYTES_MAX: usize = 1024;
+
+/// Exports that a profile may name.
+pub const PROFILE_EXPORTS_MAX: usize = 1024;
+
+/// Profiles of one directory. Each is a command of the user's; the least recently used leave first.
+pub const PROFILES_MAX: usize = 256;
+
+/// Bytes of all profiles and packs of one directory (option `--profile-budget`): dozens of large Python environments,
+/// and a share of a home directory that nobody misses.
+pub const PROFILE_BUDGET_BYTES: u64 = 4 << 30;
+
+/// A pack's block before compression, bytes: one chunk, or many small files. It compresses nearly as well as a larger
+/// one, and is what nodes ask each other for at a time.
+pub const PACK_BLOCK_BYTES: usize = 1 << 20;
+
+/// A pack's block as it lies on disk, bytes: contents that do not compress grow by the frame and by 3 bytes for every
+/// 128 KiB.
+pub const PACK_BLOCK_COMPRESSED_BYTES_MAX: usize = PACK_BLOCK_BYTES + (8 << 10);
+
+/// What of a directory's small files lies together in a pack though other files were used in between, bytes: a block.
+pub const PACK_GROUP_BYTES: u64 = PACK_BLOCK_BYTES as u64;
+
+/// How old a file must be that somebody began to write into a directory of profiles and did not finish, before it is
+/// removed: whoever still writes it touches it every few seconds.
+pub const PROFILE_UNFINISHED_AGE: Duration = Duration::from_secs(3600);
+
+/// How long after its first use a start-up is recorded: what is read later is a program's input.
+pub const START_UP_LONGEST: Duration = Duration::from_secs(180);
+
+/// Contents of a start-up that are recorded, bytes: the libraries of the largest frameworks several times over.
+pub const START_UP_BYTES_MAX: u64 = 4 << 30;
+
+/// How long nothing new must have been used before a start-up counts as over and is written down.
+pub const START_UP_QUIET: Duration = Duration::from_secs(3);

@@ -6,9 +6,13 @@
 pub mod frame;
 pub mod listing;
 pub mod message;
+pub mod parcel;
+pub mod report;
 
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
 pub use listing::{Listing, ListingBuilder, ListingEntry};
 pub use message::{
     Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, RefreshStep, Request, WireError,
 };
+pub use parcel::Parcel;
+pub use report::{Missing, Report, Slowest, Trouble};

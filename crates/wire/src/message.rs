@@ -7,8 +7,10 @@ use forebay_types::{Attributes, ChunkIndex, Errno, FileSystem, Generation, Name,
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::report::{Missing, Report};
+
 /// Version of the protocol; daemons of one job are of one build, so any difference is refused.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// First bytes of a `Greeting`: tells a stranger's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";
@@ -194,6 +196,19 @@ pub enum Request {
         /// As of `Listing`.
         epoch: u64,
     },
+    /// A part of the start-up's contents (see `parcel`). Answer: `Body`; `ENODATA` where there are no more.
+    Parcel {
+        /// Its number, from 0.
+        index: u32,
+        /// As of `Listing`.
+        epoch: u64,
+    },
+    /// While the job starts: who is ready of the asking node and those below it. Answer: `Noted`; one that says that all
+    /// are ready is answered when the job is up, or after a while.
+    Report {
+        /// Who is.
+        report: Report,
+    },
 }
 
 /// The steps of a refresh; each is taken by all nodes before the next.
@@ -215,6 +230,7 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Parcel { epoch, .. }
             | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => {
                 *epoch = now;
@@ -232,6 +248,7 @@ impl Request {
             Self::Listing { epoch, .. }
             | Self::Page { epoch, .. }
             | Self::Lookup { epoch, .. }
+            | Self::Parcel { epoch, .. }
             | Self::Recheck { epoch, .. }
             | Self::Ping { epoch } => Some(*epoch),
             _ => None,
@@ -247,6 +264,7 @@ impl Request {
             Self::Lookup { .. } => "lookup",
             Self::Chunk { .. } => "chunk",
             Self::Bundle { .. } => "bundle",
+            Self::Parcel { .. } => "parcel",
             Self::FileSystem { .. } => "file-system",
             Self::Probe { .. } => "probe",
             Self::Explain { .. } => "explain",
@@ -255,6 +273,7 @@ impl Request {
             Self::Ping { .. } => "ping",
             Self::Refresh { .. } => "refresh",
             Self::Recheck { .. } => "recheck",
+            Self::Report { .. } => "report",
         }
     }
 }
@@ -292,6 +311,11 @@ pub enum Outcome {
     Fenced {
         /// Up to which refresh the answering node has forgotten.
         epoch: u64,
+    },
+    /// The report has arrived.
+    Noted {
+        /// The nodes without which the job is up, `limits::REPORT_MISSING_MAX` at most; `None` while it starts.
+        settled: Option<Vec<Missing>>,
     },
 }
 
@@ -374,8 +398,10 @@ impl Checked for TimedRequest {
         match &self.request {
             Request::Page { names, .. } => (1..=limits::ATTRIBUTES_PAGE_NAMES).contains(&names.len()),
             Request::Bundle { files, .. } => is_bundle_within_limits(files),
+            Request::Parcel { index, .. } => *index < limits::PARCELS_MAX,
             Request::Probe { payload_bytes } => *payload_bytes <= PROBE_BYTES_MAX,
             Request::Refresh { paths, .. } => (1..=limits::REFRESH_PATHS_MAX).contains(&paths.len()),
+            Request::Report { report } => report.is_within_limits(),
             _ => true,
         }
     }
@@ -390,7 +416,11 @@ fn is_bundle_within_limits(files: &[(Name, Generation)]) -> bool {
 
 impl Checked for Answer {
     fn is_within_limits(&self) -> bool {
-        self.body_bytes as usize <= limits::LISTING_BYTES_MAX
+        let named = match &self.outcome {
+            Outcome::Noted { settled: Some(missing) } => missing.len(),
+            _ => 0,
+        };
+        self.body_bytes as usize <= limits::LISTING_BYTES_MAX && named <= limits::REPORT_MISSING_MAX
     }
 }
 

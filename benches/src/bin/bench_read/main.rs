@@ -9,7 +9,9 @@ mod first_replay;
 mod large_file;
 mod listing;
 mod memory;
+mod prefill;
 mod round_trip;
+mod run;
 mod second_import;
 mod security;
 mod show;
@@ -68,8 +70,9 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 11] = [
+const MEASUREMENTS: [(&str, Measure); 13] = [
     ("start", start::measure),
+    ("run", run::measure),
     ("fan-out", fan_out::measure),
     ("round-trip", round_trip::measure),
     ("security", security::measure),
@@ -78,6 +81,7 @@ const MEASUREMENTS: [(&str, Measure); 11] = [
     ("listing", listing::measure),
     ("memory", memory::measure),
     ("large-file", large_file::measure),
+    ("prefill", prefill::measure),
     ("storm-1", storm::measure_one),
     ("storm-16", storm::measure_sixteen),
 ];

@@ -1,12 +1,13 @@
-//! The storm: the replay on 1 and on 16 nodes at once over a busy file system, cold, in every way there is.
+//! The storm: the replay on 1, 4 and on 16 nodes at once over a busy file system, cold, in every way there is.
 
 use std::collections::BTreeMap;
+use std::thread;
 
 use forebay_bench::job::Job;
 use forebay_bench::python::{Touched, slowest};
 use forebay_bench::results::{Bar, Measurement, Samples, Side};
 use forebay_bench::testbed::{BUSY, Testbed, Traffic};
-use forebay_bench::{run, stop, storm};
+use forebay_bench::{cpu, run, stop, storm};
 use serde::Serialize;
 
 use crate::bench::Bench;
@@ -23,6 +24,8 @@ struct Figures {
     warm_seconds: Samples,
     /// User and system time of all the nodes' programs, cold.
     cold_cpu_seconds: Samples,
+    /// Processor time of the whole machine, cold: programs, daemons, clients and server of the file system.
+    machine_cpu_seconds: Samples,
     /// Requests at the backing file system, cold; for Forebay since before its start.
     requests: Samples,
     /// Bytes the backing file system sent, cold; attributes, listings and protocol included.
@@ -47,7 +50,11 @@ pub fn measure_one(bench: &Bench) -> anyhow::Result<Measurement> {
     let (testbed, forms) = set_up(bench, 1)?;
     let ways = all_ways(bench, &testbed, &forms, 1, bench.runs(5), &WAYS)?;
     let mut measurement = described(1, &ways, &forms);
-    measurement.figure("by_way", &ways);
+    let (image, profile) = (&ways[&Way::Squashfs].cold_seconds, &ways[&Way::Profile].cold_seconds);
+    let share = profile.median() / image.median();
+    measurement
+        .bar(Bar::new("one node, profile and pack, against the SquashFS image", share, Side::AtMost, 1.25, "x"))
+        .figure("by_way", &ways);
     Ok(measurement)
 }
 
@@ -59,9 +66,15 @@ pub fn measure_sixteen(bench: &Bench) -> anyhow::Result<Measurement> {
     let single = all_ways(bench, &testbed, &forms, 1, 1, &[Way::Direct])?;
     let runs = if bench.quick { 1 } else { 3 };
     let ways = all_ways(bench, &testbed, &forms, NODES, runs, &WAYS)?;
+    let of_four = all_ways(bench, &testbed, &forms, 4, bench.runs(3), &[Way::Profile])?;
     let mut measurement = described(NODES, &ways, &forms);
+    add_profile_bars(&mut measurement, &ways, &of_four[&Way::Profile]);
     add_bars(&mut measurement, &ways, &single[&Way::Direct], &touched);
-    measurement.figure("by_way", &ways).figure("one_direct_client", &single[&Way::Direct]).figure("touched", &touched);
+    measurement
+        .figure("by_way", &ways)
+        .figure("one_direct_client", &single[&Way::Direct])
+        .figure("touched", &touched)
+        .figure("four_nodes", &of_four);
     Ok(measurement)
 }
 
@@ -94,6 +107,7 @@ fn add_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures, touch
     let contents = forebay.contents_bytes.median();
     measurement
         .bar(Bar::new("storm of 16, cold, against direct", share, Side::AtMost, 1.0 / 12.0, "x"))
+        .bar(Bar::new("the same, against the later bar", share, Side::AtMost, 1.0 / 16.0, "x"))
         .bar(Bar::new(
             "storm of 16, cold, against the SquashFS image",
             seconds,
@@ -119,6 +133,28 @@ fn add_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures, touch
         .figure("sent_bytes_against_one_direct_client", forebay.sent_bytes.median() / single.sent_bytes.median());
 }
 
+/// With a profile and its pack, and with the image through Forebay.
+fn add_profile_bars(measurement: &mut Measurement, ways: &ByWay, of_four: &Figures) {
+    let seconds = |way: Way| ways[&way].cold_seconds.median();
+    let (direct, image, profile) = (seconds(Way::Direct), seconds(Way::Squashfs), seconds(Way::Profile));
+    let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
+    let more_cpu = ways[&Way::Profile].machine_cpu_seconds.median() - of_four.machine_cpu_seconds.median();
+    let more_time = profile - of_four.cold_seconds.median();
+    let at_most = |what: &str, figure: f64, bar: f64| Bar::new(what, figure, Side::AtMost, bar, "x");
+    measurement
+        .bar(at_most("storm of 16 with profile and pack, against direct", profile / direct, 1.0 / 25.0))
+        .bar(at_most("the same, against the SquashFS image", profile / image, 1.0 / 3.0))
+        .bar(at_most("the image through Forebay, against it mounted directly", seconds(Way::Image) / image, 0.25))
+        .bar(at_most(
+            "from 4 to 16 nodes: more time against more processor time a processor",
+            more_time / (more_cpu / processors),
+            1.0,
+        ))
+        .figure("seconds_of_four", &of_four.cold_seconds)
+        .figure("machine_cpu_seconds_of_four", &of_four.machine_cpu_seconds)
+        .figure("requests_with_profile_against_one_direct_client", ways[&Way::Profile].requests.median());
+}
+
 fn all_ways(
     bench: &Bench,
     testbed: &Testbed,
@@ -134,7 +170,7 @@ fn all_ways(
             let way = ways[(run + index) % ways.len()];
             stop::check()?;
             let of_way = figures.entry(way).or_default();
-            one_run(bench, testbed, forms, nodes, way, of_way)?;
+            one_run(&Run { bench, testbed, forms, nodes, way, is_first: run == 0 }, of_way)?;
             let cold = of_way.cold_seconds.last().unwrap_or(0.0);
             println!("  {nodes} node(s), {way:?}, run {}: {cold:.2} s", run + 1);
         }
@@ -142,25 +178,35 @@ fn all_ways(
     Ok(figures)
 }
 
-fn one_run(
-    bench: &Bench,
-    testbed: &Testbed,
-    forms: &Forms,
+/// One run of one way.
+struct Run<'a> {
+    bench: &'a Bench,
+    testbed: &'a Testbed,
+    forms: &'a Forms,
     nodes: usize,
     way: Way,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
+    is_first: bool,
+}
+
+fn one_run(one: &Run<'_>, figures: &mut Figures) -> anyhow::Result<()> {
+    let Run { bench, testbed, forms, nodes, way, is_first } = *one;
     testbed.remount(nodes)?;
     let before = testbed.traffic()?;
-    let job = if way == Way::Forebay { Some(up_on(bench, testbed, nodes, &[])?) } else { None };
-    let trees = (0..nodes).map(|rank| forms.seen(way, job.as_ref(), rank)).collect::<Result<Vec<_>, _>>()?;
-    let at_once = |prepare: &str| {
-        let nodes = trees.iter().enumerate();
-        let commands = nodes.map(|(node, tree)| testbed.place(node).gated(prepare, &bench.python.replay(tree)));
+    let profile = forms.profile.to_string_lossy();
+    let options: &[&str] = if way == Way::Profile { &["--profile", &profile] } else { &[] };
+    let job = way.needs_job().then(|| up_on(bench, testbed, nodes, options)).transpose()?;
+    let seen = (0..nodes).map(|rank| forms.seen(way, job.as_ref(), rank)).collect::<Result<Vec<_>, _>>()?;
+    let at_once = |is_prepared: bool| {
+        let commands = seen.iter().enumerate().map(|(node, seen)| {
+            let prepare = if is_prepared { String::new() } else { forms.prepare(way, seen) };
+            testbed.place(node).gated(&prepare, &bench.python.replay(&forms.used(way, seen)))
+        });
         storm::at_once(commands.collect())
     };
     let daemons_before = job.as_ref().map(Job::status).transpose()?.map(|status| status.cpu_now());
-    let cold = at_once(&forms.prepare(way))?;
+    let machine_before = cpu::of_machine()?;
+    let cold = at_once(false)?;
+    figures.machine_cpu_seconds.add(cpu::of_machine()?.saturating_sub(machine_before).as_secs_f64());
     let traffic = testbed.traffic()?.since(&before);
     figures.add_cold(&cold, traffic)?;
     if let (Some(job), Some(before)) = (&job, daemons_before) {
@@ -169,7 +215,10 @@ fn one_run(
         figures.contents_bytes.add(status.backing_bytes() as f64);
         figures.daemons_cpu_seconds.add(status.cpu_now().saturating_sub(before).as_secs_f64());
     }
-    figures.warm_seconds.add(at_once("")?.wall.as_secs_f64());
+    // Slow ways are slow again: once tells enough.
+    if is_first || way.needs_job() {
+        figures.warm_seconds.add(at_once(true)?.wall.as_secs_f64());
+    }
     for node in 0..nodes {
         run::output(&mut testbed.place(node).command(&["sh", "-c", &forms.finish(way)]))?;
     }

@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use forebay_bench::job::{Forebay, Job};
 use forebay_bench::testbed::Testbed;
-use forebay_bench::{Place, run};
+use forebay_bench::{Place, run, stop};
 use serde::Serialize;
 
 use crate::bench::{Bench, in_view};
@@ -24,10 +26,24 @@ pub enum Way {
     Tar,
     /// Forebay's view.
     Forebay,
+    /// The same, with what an earlier start used, compressed in a pack: by `--profile`.
+    Profile,
+    /// The SquashFS image, mounted by every node from Forebay's view.
+    Image,
 }
 
+impl Way {
+    /// Whether a job of Forebay is up in its runs.
+    pub fn needs_job(self) -> bool {
+        matches!(self, Self::Forebay | Self::Profile | Self::Image)
+    }
+}
+
+/// How long a recorded start-up may take to be packed.
+const RECORD_DEADLINE: Duration = Duration::from_secs(120);
+
 /// All of them.
-pub const WAYS: [Way; 4] = [Way::Direct, Way::Squashfs, Way::Tar, Way::Forebay];
+pub const WAYS: [Way; 6] = [Way::Direct, Way::Squashfs, Way::Tar, Way::Forebay, Way::Profile, Way::Image];
 
 /// The tree on the test bed in every form a way needs.
 pub struct Forms {
@@ -35,6 +51,8 @@ pub struct Forms {
     pub tree: PathBuf,
     image: PathBuf,
     archive: PathBuf,
+    /// What a start-up used, recorded by a job of one node, with its pack beside it.
+    pub profile: PathBuf,
     /// Where a node mounts the image or unpacks the archive.
     local: PathBuf,
     /// Whether the kernel mounts images here; else squashfuse does.
@@ -55,11 +73,28 @@ impl Forms {
         let local = bench.scratch.dir("local")?;
         let (image, archive) = (testbed.copy_in(&image, "tree.squashfs")?, testbed.copy_in(&archive, "tree.tar.zst")?);
         let tree = testbed.copy_in(&bench.tree, "tree")?;
-        let mut forms = Self { tree, image, archive, local, loop_mounts: true };
+        let profile = testbed.files().join("start.profile");
+        let mut forms = Self { tree, image, archive, profile, local, loop_mounts: true };
         let place = testbed.place(0);
-        let script = format!("{} && {}", forms.prepare(Way::Squashfs), forms.finish(Way::Squashfs));
+        let script = format!("{} && {}", forms.prepare(Way::Squashfs, &forms.image), forms.finish(Way::Squashfs));
         forms.loop_mounts = run::output(&mut place.command(&["sh", "-c", &script])).is_ok();
+        forms.record(bench, testbed)?;
         Ok(forms)
+    }
+
+    /// Has a start-up recorded by a job of one node, and waits for its pack.
+    fn record(&self, bench: &Bench, testbed: &Testbed) -> anyhow::Result<()> {
+        let job = up_on(bench, testbed, 1, &["--profile", &self.profile.to_string_lossy()])?;
+        let tree = self.seen(Way::Profile, Some(&job), 0)?;
+        run::output(&mut testbed.place(0).command(&bench.python.replay(&tree)))?;
+        let pack = self.profile.with_extension("pack");
+        let deadline = Instant::now() + RECORD_DEADLINE;
+        while run::output(&mut testbed.place(0).command(&["test".as_ref(), "-e".as_ref(), pack.as_os_str()])).is_err() {
+            stop::check()?;
+            ensure!(Instant::now() < deadline, "no pack was written within {RECORD_DEADLINE:?}");
+            thread::sleep(stop::LOOK_EVERY);
+        }
+        job.down().map(drop)
     }
 
     /// How images are mounted.
@@ -68,33 +103,49 @@ impl Forms {
     }
 
     /// The shell line that brings the tree to a node before the work; part of the time.
-    pub fn prepare(&self, way: Way) -> String {
-        let (image, archive, local) = (self.image.display(), self.archive.display(), self.local.display());
+    pub fn prepare(&self, way: Way, tree: &Path) -> String {
+        let (archive, local) = (self.archive.display(), self.local.display());
         match way {
-            Way::Direct | Way::Forebay => String::new(),
-            Way::Squashfs if self.loop_mounts => format!("mount -t squashfs -o loop,ro '{image}' '{local}'"),
-            Way::Squashfs => format!("squashfuse '{image}' '{local}'"),
+            Way::Direct | Way::Forebay | Way::Profile => String::new(),
+            // There, what is seen is the image.
+            Way::Image => self.mount(tree),
+            Way::Squashfs => self.mount(&self.image),
             Way::Tar => {
                 format!("mount -t tmpfs tmpfs '{local}' && zstd -dcq '{archive}' | tar -x -C '{local}'")
             }
         }
     }
 
-    /// The shell line that undoes it; not part of the time.
-    pub fn finish(&self, way: Way) -> String {
-        match way {
-            Way::Direct | Way::Forebay => ":".to_owned(),
-            Way::Squashfs | Way::Tar => format!("umount '{}'", self.local.display()),
+    fn mount(&self, image: &Path) -> String {
+        let (image, local) = (image.display(), self.local.display());
+        match self.loop_mounts {
+            true => format!("mount -t squashfs -o loop,ro '{image}' '{local}'"),
+            false => format!("squashfuse '{image}' '{local}'"),
         }
     }
 
-    /// Where a node's programs find the tree.
-    pub fn seen(&self, way: Way, job: Option<&Job>, rank: usize) -> anyhow::Result<PathBuf> {
-        match (way, job) {
-            (Way::Direct, _) => Ok(self.tree.clone()),
-            (Way::Squashfs | Way::Tar, _) => Ok(self.local.clone()),
-            (Way::Forebay, job) => in_view(&job.context("Forebay is up in its own runs")?.status()?, rank, &self.tree),
+    /// The shell line that undoes it; not part of the time.
+    pub fn finish(&self, way: Way) -> String {
+        match way {
+            Way::Direct | Way::Forebay | Way::Profile => ":".to_owned(),
+            Way::Squashfs | Way::Tar | Way::Image => format!("umount '{}'", self.local.display()),
         }
+    }
+
+    /// Where a node's programs find the tree, or the image that they mount.
+    pub fn seen(&self, way: Way, job: Option<&Job>, rank: usize) -> anyhow::Result<PathBuf> {
+        let in_view = |path: &Path| in_view(&job.context("Forebay is up in its own runs")?.status()?, rank, path);
+        match way {
+            Way::Direct => Ok(self.tree.clone()),
+            Way::Squashfs | Way::Tar => Ok(self.local.clone()),
+            Way::Forebay | Way::Profile => in_view(&self.tree),
+            Way::Image => in_view(&self.image),
+        }
+    }
+
+    /// Where a node's programs find the tree after `prepare`.
+    pub fn used(&self, way: Way, seen: &Path) -> PathBuf {
+        if way == Way::Image { self.local.clone() } else { seen.to_owned() }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{machine, network};
 const DESCRIPTORS_NEEDED: u64 = 4096;
 
 /// What the kernel's FUSE gained when, and what its absence costs (from the kernel's history).
-const KERNEL_FEATURES: [((u32, u32), &str, &str); 4] = [
+const KERNEL_FEATURES: [((u32, u32), &str, &str); 5] = [
     ((4, 18), "FUSE in user namespaces", "views need fusermount3 or root"),
     (
         (4, 20),
@@ -35,6 +35,7 @@ const KERNEL_FEATURES: [((u32, u32), &str, &str); 4] = [
         "reads are of 128 KiB, and links are asked for each time",
     ),
     ((5, 1), "directories opened without asking", "every opendir is asked of the daemon"),
+    ((5, 2), "mounts that are made before they have a place", "forebay run works with --view only"),
     ((6, 9), "requests sent again after a daemon's death", "a daemon's successor cannot take over a view without loss"),
 ];
 
@@ -159,11 +160,15 @@ fn fusermount() -> Check {
 
 fn namespaces() -> Check {
     match probe("namespaces") {
-        Ok(_) => Check::ok("user namespaces", "a user may make one and mount a view in it"),
+        Ok(_) => Check::ok(
+            "user namespaces",
+            "a user may make one and mount in it; forebay run shows exports at their own paths",
+        ),
         Err(error) => Check::limited(
             "user namespaces",
             format!("not usable: {error:#}"),
-            "views need fusermount3 or root; see user.max_user_namespaces and kernel.unprivileged_userns_clone",
+            "forebay run works with --view only, unless by root, and views need fusermount3 or root; see \
+             user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns",
         ),
     }
 }

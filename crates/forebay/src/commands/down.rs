@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeRecord, Process, wait_for_end};
+use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeRecord, Process, end_all, wait_for_end};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
 use crate::DONE_IN_PART;
 use crate::cli::DownArguments;
-use crate::commands::up::{end_on_hosts, shown_ranks};
+use crate::commands::up::{END_TIMEOUT, end_on_hosts};
+use crate::commands::up_report::shown_ranks;
 use crate::control;
 use crate::jobs::{self, variable};
 use crate::leftovers;
@@ -28,6 +29,12 @@ const DOWN_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long those of this host may take to leave after they have said that they end: longer than they give their mount
 /// and their connections (5 s each), because on a busy host they need it.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// How long a host on which no node came up may take to end what there may be.
+const NEVER_CAME_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long an `srun` may take to end when it is told to.
+const STEP_GRACE: Duration = Duration::from_secs(3);
 
 /// Ends the job.
 pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
@@ -62,21 +69,29 @@ impl Outcome {
         let nodes = NodeRecord::read_all(directory);
         self.ask_daemons(directory);
         // The others have not heard it, and need not be waited for: they are ended by their records.
-        let (mut here, deaf): (Vec<NodeRecord>, Vec<NodeRecord>) =
-            nodes.into_iter().partition(|node| self.ended.contains(&node.rank));
-        let mut here: Vec<Process> = here.drain(..).map(|node| node.process).collect();
-        if let Some(Launcher::Slurm { srun: Some(srun), .. }) = record.as_ref().map(|record| &record.launcher)
-            && deaf.is_empty()
-        {
-            here.push(*srun);
-        }
+        let leaves = |node: &NodeRecord| self.ended.contains(&node.rank).then_some(node.process);
+        let here: Vec<Process> = nodes.iter().filter_map(leaves).collect();
         let late = wait_for_end(&here, Instant::now() + LEAVE_TIMEOUT);
         if !late.is_empty() {
             self.notes.push(format!("{} daemons did not leave by themselves", late.len()));
         }
-        if let Some(record) = record {
-            self.end_the_rest(&record, directory);
+        let Some(record) = record else { return };
+        self.end_the_rest(&record, directory);
+        self.end_those_that_never_came(&record, directory);
+        if let Launcher::Slurm { srun: Some(srun), .. } = record.launcher {
+            self.end_step(srun, nodes.len() > here.len());
         }
+    }
+
+    /// The `srun` ends with the last daemon. One of this host that has heard nothing is ended only afterwards, by its
+    /// record; one elsewhere that could not be ended keeps the `srun` for ever.
+    fn end_step(&mut self, srun: Process, has_deaf: bool) {
+        let timeout = if self.missing.is_empty() { LEAVE_TIMEOUT } else { Duration::ZERO };
+        if has_deaf || wait_for_end(&[srun], Instant::now() + timeout).is_empty() {
+            return;
+        }
+        self.notes.push("srun did not end with the daemons; it has been ended".to_owned());
+        end_all(&[srun], STEP_GRACE);
     }
 
     /// Asks one daemon of this host to end all; where the tree is broken, the others of this host as well.
@@ -90,10 +105,10 @@ impl Outcome {
                 Ok(answer) => {
                     has_answered = true;
                     self.ended.extend(ranks(&answer["ended"]));
+                    timeout = DOWN_AGAIN_TIMEOUT;
                 }
                 Err(error) => tracing::debug!(%rank, %error, "no answer"),
             }
-            timeout = DOWN_AGAIN_TIMEOUT;
         }
         self.ended.sort_unstable();
         self.ended.dedup();
@@ -106,13 +121,12 @@ impl Outcome {
     /// shell.
     fn end_the_rest(&mut self, record: &JobRecord, directory: &JobDirectory) {
         let all = (0..record.nodes.len() as u32).map(NodeRank);
-        let missing: Vec<NodeRank> = all.filter(|rank| !self.ended.contains(rank)).collect();
+        let is_expected = |rank: &NodeRank| !self.ended.contains(rank) && !record.missing.contains_key(rank);
+        let missing: Vec<NodeRank> = all.filter(is_expected).collect();
         let Some(call) = record.remote_call().filter(|_| !missing.is_empty()) else {
             return;
         };
-        let mut rest = record.clone();
-        rest.nodes = missing.iter().filter_map(|rank| record.nodes.get(rank.0 as usize)).cloned().collect();
-        let failed = end_on_hosts(&call, &rest, directory);
+        let failed = end_on_hosts(&call, &of_nodes(record, &missing), directory, END_TIMEOUT);
         let is_on =
             |rank: &NodeRank, host: &str| record.nodes.get(rank.0 as usize).is_some_and(|node| node.host == host);
         for (host, reason) in failed {
@@ -121,6 +135,15 @@ impl Outcome {
         }
         self.ended.extend(missing.into_iter().filter(|rank| !self.missing.contains(rank)));
         self.ended.sort_unstable();
+    }
+
+    /// Nodes without which the job came up: they may have come later. Nobody waits long for what may not be there.
+    fn end_those_that_never_came(&self, record: &JobRecord, directory: &JobDirectory) {
+        let never: Vec<NodeRank> = record.missing.keys().filter(|rank| !self.ended.contains(rank)).copied().collect();
+        let Some(call) = record.remote_call().filter(|_| !never.is_empty()) else { return };
+        for (host, reason) in end_on_hosts(&call, &of_nodes(record, &never), directory, NEVER_CAME_TIMEOUT) {
+            tracing::debug!(host, reason, "a host that never came up");
+        }
     }
 
     fn report(&self, job: &str, took: Duration, as_json: bool) {
@@ -146,6 +169,12 @@ impl Outcome {
             );
         }
     }
+}
+
+/// The same record for some of its nodes.
+fn of_nodes(record: &JobRecord, ranks: &[NodeRank]) -> JobRecord {
+    let nodes = ranks.iter().filter_map(|rank| record.nodes.get(rank.0 as usize)).cloned().collect();
+    JobRecord { nodes, ..record.clone() }
 }
 
 fn ranks(value: &Value) -> Vec<NodeRank> {

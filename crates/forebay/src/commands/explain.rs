@@ -1,9 +1,12 @@
-//! `explain PATH`: where an answer comes from, node by node up to the root, and why.
+//! `explain PATH`: where an answer comes from, node by node up to the root, and why; and what in the file leads out of
+//! the view.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
@@ -11,8 +14,10 @@ use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
 use crate::commands::paths::{views, within_view};
+use crate::commands::ways_out::{self, WayOut};
 use crate::jobs::{self, variable};
 use crate::output::say;
+use crate::own_paths;
 use crate::settings::{Effective, UsageError};
 
 /// How long the nodes on the way to the root may take.
@@ -29,8 +34,11 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     }
     let rank = arguments.rank.map(NodeRank).or(found);
     let question = json!({"command": "explain", "path": path});
-    let steps = ask_any(&directory, rank, &question, EXPLAIN_TIMEOUT)?;
+    let mut steps = ask_any(&directory, rank, &question, EXPLAIN_TIMEOUT)?;
+    let ways = ways_out(&directory, rank, &path);
     if arguments.json {
+        // Beside the first step: it is the node that was asked whose view has them.
+        steps[0]["ways_out"] = ways.iter().map(WayOut::json).collect();
         say!("{steps}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -38,7 +46,14 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let mut rows = vec![["node", "host", "answer", "why"].map(str::to_owned).to_vec()];
     rows.extend(steps.as_array().into_iter().flatten().map(row));
     columns::lines(&rows).iter().for_each(|line| say!("{line}"));
+    ways.iter().for_each(|way| say!("{}", way.text()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What in the file leads out of the view; nothing where there is no such file, or no view of the job on this host.
+fn ways_out(directory: &JobDirectory, rank: Option<NodeRank>, path: &Path) -> Vec<WayOut> {
+    let Ok(node) = own_paths::find_node(directory, rank) else { return Vec::new() };
+    ways_out::find(&node.view, &node.exports, path).unwrap_or_default()
 }
 
 fn row(step: &Value) -> Vec<String> {

@@ -11,11 +11,17 @@ mod node;
 mod node_background;
 mod node_kept;
 mod paths;
+mod profile;
+mod profile_report;
 mod refresh;
 mod replace;
+mod run;
 mod selection;
 mod status;
 mod up;
+mod up_report;
+pub mod walk;
+mod ways_out;
 
 use std::process::ExitCode;
 
@@ -26,13 +32,16 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up(arguments) => up::run(*arguments),
         Command::Node(arguments) => node::run(*arguments),
+        Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Down(arguments) => down::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Refresh(arguments) => refresh::run(arguments),
+        Command::Profile(arguments) => profile::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Walk(arguments) => walk::run(&arguments),
         Command::Man(arguments) => manual::pages(&arguments),
     }
 }

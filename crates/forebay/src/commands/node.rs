@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
@@ -26,9 +27,12 @@ use crate::leftovers;
 use crate::log;
 use crate::machine;
 use crate::network;
-use crate::options::{DaemonOptions, Kept};
+use crate::options::{DaemonOptions, Kept, ReportOptions, ShownLinks};
 use crate::order::Order;
 use crate::output::{causes, tell};
+use crate::own_paths;
+use crate::profiles;
+use crate::settings::values::{LinksShown, WhenMissing};
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
 
@@ -40,6 +44,10 @@ const STRIPE_FAN_OUT: u32 = 4;
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
     if arguments.kept.is_some() {
         return Ok(node_kept::run());
+    }
+    if let Some(view) = &arguments.lend {
+        own_paths::lend(view, std::io::stdin().as_fd())?;
+        return Ok(ExitCode::SUCCESS);
     }
     if arguments.background {
         return node_background::run(&arguments);
@@ -76,11 +84,31 @@ struct Plan {
     directory: PathBuf,
     log_file: Option<PathBuf>,
     has_listener: bool,
+    waited_for: WaitedFor,
+}
+
+/// Who waits for the node.
+#[derive(Clone, Copy)]
+struct WaitedFor {
+    /// Whoever started it waits for a line that it is ready.
+    alone: bool,
+    /// `up` waits for all nodes.
+    with_all: bool,
+    since_unix_ms: u64,
+}
+
+impl WaitedFor {
+    fn new(with_all: bool, relayed: bool) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let since_unix_ms = since.map_or(0, |since| since.as_millis() as u64);
+        Self { alone: !with_all || relayed, with_all, since_unix_ms }
+    }
 }
 
 fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let wanted = arguments.rank;
     let (given, log_file, has_listener) = (arguments.given.0, arguments.log_file, arguments.listen_stdin);
+    let waited_for = WaitedFor::new(arguments.order.is_some(), arguments.relayed);
     let key = arguments.key.map(|path| read_key(&path)).transpose()?;
     if let Some(path) = arguments.order {
         let order = Order::read(&path)?;
@@ -90,7 +118,18 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let security = security(settings.security, key)?;
         let Order { job, job_directory: directory, nodes, view_layout, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener });
+        return Ok(Plan {
+            job,
+            rank,
+            nodes,
+            view_layout,
+            settings,
+            security,
+            directory,
+            log_file,
+            has_listener,
+            waited_for,
+        });
     }
     let effective = Effective::merge(given, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
@@ -105,7 +144,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let base = jobs::job_bases(settings.directory.as_deref()).pop();
     let directory = base.context("there is no place for the job's directory")?.join(&job);
     let view_layout = ViewLayout::ByHost;
-    Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener })
+    Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener, waited_for })
 }
 
 fn security(level: Level, key: Option<JobKey>) -> anyhow::Result<Security> {
@@ -161,10 +200,16 @@ impl Plan {
         let process = Process::this();
         let record =
             NodeRecord { rank: self.rank, process, daemon: None, view: view.path.clone(), view_created: view.created };
-        let (log_file, log_filter) = (self.log_file.clone(), self.settings.log.clone());
+        let (log_file, log_filter, says_ready) =
+            (self.log_file.clone(), self.settings.log.clone(), self.waited_for.alone);
         let result = record.write(directory).map_err(anyhow::Error::from).and_then(|()| {
             let options = self.options(directory, listener.is_some(), view.path)?;
-            keeper::keep(&keeper::Plan { options, log_file, log_filter }, listener, directory, record.clone())
+            keeper::keep(
+                &keeper::Plan { options, log_file, log_filter, says_ready },
+                listener,
+                directory,
+                record.clone(),
+            )
         });
         leftovers::leave(directory, &record);
         result
@@ -198,7 +243,14 @@ impl Plan {
         let nodes_here = self.nodes.iter().filter(|node| node.host == own.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
-        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export };
+        let settle_after = (settings.missing == WhenMissing::GoOn).then_some(settings.wait_timeout);
+        let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
+        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() };
+        let profile = profiles::options(&settings, &exports);
+        let links = match settings.links {
+            LinksShown::AsIs => None,
+            LinksShown::View => Some(ShownLinks::now(&exports, &[&view, directory.path()])?),
+        };
         let roots = settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32));
         let fan_out = settings.fan_out.unwrap_or_else(|| default_fan_out(roots));
         Ok(DaemonOptions {
@@ -226,7 +278,10 @@ impl Plan {
             allow_other: settings.allow_other,
             read_ahead_bytes: settings.read_ahead,
             resend: settings.resend,
+            report: self.waited_for.with_all.then_some(report),
+            links,
             kept: Kept::default(),
+            profile,
             nodes: self.nodes,
         })
     }

@@ -1,17 +1,19 @@
-//! `node --background`: starts the daemon in a session of its own, relays what it says until it is ready, and ends.
+//! `node --background`: starts the daemon in a session of its own, relays what it says until the job is up, and ends.
 //!
 //! A remote shell returns when nobody holds its streams any more. So the daemon gets none of them: its order comes
-//! through a pipe, its lines go through another, its errors into its log.
+//! through a pipe, its lines go through another, its errors into its log. When nobody listens any more, because `up` has
+//! ended, so does this.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context, anyhow};
 use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
-use serde_json::json;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::{Value, json};
 
 use crate::cli::NodeArguments;
 use crate::order::{Order, read_input};
@@ -39,7 +41,7 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
     let stderr = stderr.with_context(|| format!("cannot write the log {}", log.display()))?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(&program)
-        .args(["node", "--session", "--order", "-", "--rank", &rank.to_string()])
+        .args(["node", "--session", "--relayed", "--order", "-", "--rank", &rank.to_string()])
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -50,24 +52,63 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
     stdin.write_all(&text).context("the daemon does not take its order")?;
     drop(stdin);
     let stdout = child.stdout.take().context("the daemon has no standard output")?;
-    if relay(BufReader::new(stdout))? {
-        return Ok(ExitCode::SUCCESS);
+    match relay(stdout)? {
+        Relayed::ToItsEnd | Relayed::ToNobody => return Ok(ExitCode::SUCCESS),
+        Relayed::Nothing => {}
     }
     let status = child.wait().context("the daemon is lost")?;
     Err(anyhow!("the daemon ended by {status} without saying why; see {}", log.display()))
 }
 
-/// Passes lines on until the daemon is ready or has said why not; `false` when it said neither.
-fn relay(lines: impl BufRead) -> anyhow::Result<bool> {
-    for line in lines.lines() {
-        let line = line.context("the daemon's output cannot be read")?;
-        let Ok(said) = serde_json::from_str::<serde_json::Value>(&line) else {
-            continue;
-        };
-        tell(&said);
-        if said.get("ready").is_some() || said.get("failed").is_some() {
-            return Ok(true);
+/// How far it came.
+enum Relayed {
+    /// The job is up, or the daemon has said why it cannot start.
+    ToItsEnd,
+    /// Nobody listens any more.
+    ToNobody,
+    /// The daemon said neither.
+    Nothing,
+}
+
+/// Passes lines on.
+fn relay(mut from: ChildStdout) -> anyhow::Result<Relayed> {
+    let (mut said, mut was_ready) = (Vec::new(), false);
+    while somebody_listens(&from)? {
+        let mut some = [0; 4096];
+        let len = from.read(&mut some).context("the daemon's output cannot be read")?;
+        if len == 0 {
+            // Ready, it was told to end before the job was up.
+            return Ok(if was_ready { Relayed::ToItsEnd } else { Relayed::Nothing });
+        }
+        said.extend_from_slice(&some[..len]);
+        while let Some(end) = said.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = said.drain(..=end).collect();
+            let Ok(line) = serde_json::from_slice::<Value>(&line) else { continue };
+            if line.get("up").is_some() {
+                return Ok(Relayed::ToItsEnd);
+            }
+            // That one node is ready is no news to whoever waits for all.
+            was_ready |= line.get("ready").is_some();
+            if line.get("ready").is_none() {
+                tell(&line);
+            }
+            if line.get("failed").is_some() {
+                return Ok(Relayed::ToItsEnd);
+            }
         }
     }
-    Ok(false)
+    Ok(Relayed::ToNobody)
+}
+
+/// Waits until the daemon says something; `false` when what it says would reach nobody.
+fn somebody_listens(from: &ChildStdout) -> anyhow::Result<bool> {
+    let stdout = std::io::stdout();
+    let mut polled = [PollFd::new(from, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
+    loop {
+        match poll(&mut polled, None) {
+            Ok(_) => return Ok(polled[1].revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno).context("waiting for the daemon"),
+        }
+    }
 }

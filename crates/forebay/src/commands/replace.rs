@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::DONE_IN_PART;
 use crate::cli::UpArguments;
-use crate::commands::up::shown_ranks;
+use crate::commands::up_report::shown_ranks;
 use crate::control;
 use crate::jobs::{self, variable};
 use crate::output::{causes, say};

@@ -8,6 +8,8 @@ use forebay_launch::{
     topology_file,
 };
 
+use crate::jobs::Allocated;
+use crate::machine;
 use crate::order::read_input;
 use crate::settings::values::Topology;
 use crate::settings::{Effective, Origin, Settings, UsageError};
@@ -36,9 +38,9 @@ impl Selection {
         effective: &Effective,
         settings: &Settings,
         job: &str,
-        allocation: Option<Allocation>,
+        allocated: Option<Allocated>,
     ) -> anyhow::Result<Self> {
-        let mut selection = Self::listed(effective, settings, job, allocation)?;
+        let mut selection = Self::listed(effective, settings, job, allocated)?;
         let source = match &settings.topology {
             Topology::Auto => TopologySource::Auto,
             Topology::Off => TopologySource::Off,
@@ -58,7 +60,7 @@ impl Selection {
         effective: &Effective,
         settings: &Settings,
         job: &str,
-        allocation: Option<Allocation>,
+        allocated: Option<Allocated>,
     ) -> anyhow::Result<Self> {
         match way(effective)? {
             Some("local") => Self::local(settings.local.unwrap_or(1), ViewLayout::Numbered),
@@ -67,15 +69,22 @@ impl Selection {
                 Ok(Self::Hosts(parse_hostfile(&text, "--nodes", port(settings, job))?))
             }
             Some(_) => Ok(Self::Hosts(nodes_of_file(settings, job)?)),
-            None => match allocation {
-                Some(allocation) => {
-                    let port = port(settings, job);
-                    let address = |host: &String| NodeAddress { host: host.clone(), port };
-                    let nodes = allocation.hosts.iter().map(address).collect();
-                    Ok(Self::Slurm(allocation, nodes))
-                }
-                None => Self::local(1, ViewLayout::ByHost),
-            },
+            None => Self::allocated(settings, job, allocated),
+        }
+    }
+
+    fn allocated(settings: &Settings, job: &str, allocated: Option<Allocated>) -> anyhow::Result<Self> {
+        let port = port(settings, job);
+        let addresses = |hosts: &[String]| hosts.iter().map(|host| NodeAddress { host: host.clone(), port }).collect();
+        match allocated {
+            Some(Allocated::Slurm(allocation)) => {
+                let nodes = addresses(&allocation.hosts);
+                Ok(Self::Slurm(allocation, nodes))
+            }
+            // A remote shell to itself may not be allowed, and is not needed.
+            Some(Allocated::Hosts(file)) if is_this_host(&file.hosts) => Self::local(1, ViewLayout::ByHost),
+            Some(Allocated::Hosts(file)) => Ok(Self::Hosts(addresses(&file.hosts))),
+            None => Self::local(1, ViewLayout::ByHost),
         }
     }
 
@@ -99,6 +108,11 @@ impl Selection {
             Self::Hosts(_) | Self::Slurm(..) => ViewLayout::ByHost,
         }
     }
+}
+
+fn is_this_host(hosts: &[String]) -> bool {
+    let own = machine::host_names();
+    matches!(hosts, [host] if own.iter().any(|name| name.eq_ignore_ascii_case(host)))
 }
 
 /// The nodes of the host file that the settings name.
@@ -138,6 +152,7 @@ fn way(effective: &Effective) -> Result<Option<&'static str>, UsageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_launch::NodeFile;
     use std::collections::BTreeMap;
 
     fn chosen(given: &[(&'static str, &str)], environment: Option<&str>) -> anyhow::Result<Selection> {
@@ -145,7 +160,7 @@ mod tests {
         let variable = |name: &str| (name == "FOREBAY_LOCAL").then(|| environment.map(str::to_owned)).flatten();
         let effective = Effective::merge(given, None, &variable)?;
         let allocation = Allocation { job_id: "7".into(), hosts: vec!["a".into(), "b".into()] };
-        Selection::choose(&effective, &effective.settings()?, "job", Some(allocation))
+        Selection::choose(&effective, &effective.settings()?, "job", Some(Allocated::Slurm(allocation)))
     }
 
     #[test]
@@ -154,6 +169,19 @@ mod tests {
         assert!(matches!(chosen(&[], Some("3")).unwrap(), Selection::Local(bound, _) if bound.len() == 3));
         let selection = chosen(&[("nodes", "n[1-3]"), ("port", "7000")], Some("3")).unwrap();
         assert_eq!(selection.nodes()[2].to_string(), "n3:7000");
+    }
+
+    #[test]
+    fn hosts_of_another_scheduler_are_started_by_the_remote_shell() {
+        let given = |hosts: &[&str]| {
+            let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+            let file = NodeFile { scheduler: "PBS", job: "7.server".into(), hosts };
+            let effective = Effective::merge(BTreeMap::new(), None, &|_| None).unwrap();
+            Selection::choose(&effective, &effective.settings().unwrap(), "job", Some(Allocated::Hosts(file))).unwrap()
+        };
+        assert!(matches!(given(&["a", "b"]), Selection::Hosts(nodes) if nodes.len() == 2 && nodes[1].host == "b"));
+        let own = machine::host_names().remove(0);
+        assert!(matches!(given(&[&own]), Selection::Local(bound, ViewLayout::ByHost) if bound.len() == 1));
     }
 
     #[test]

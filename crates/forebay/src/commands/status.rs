@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use forebay_launch::JobDirectory;
+use forebay_launch::{JobDirectory, JobRecord};
+use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
 use crate::DONE_IN_PART;
@@ -26,11 +27,12 @@ const COLUMNS: [&str; 10] =
 pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let directory = jobs::find(&effective)?;
-    let status = match ask_any(&directory, None, &json!({"command": "status"}), STATUS_TIMEOUT) {
+    let mut status = match ask_any(&directory, None, &json!({"command": "status"}), STATUS_TIMEOUT) {
         Ok(status) => status,
         Err(error) if arguments.local_only => return Err(error),
         Err(error) => ask_hosts(&directory)?.ok_or(error)?,
     };
+    name_missing(&directory, &mut status);
     if arguments.json {
         say!("{status}");
     } else {
@@ -75,6 +77,18 @@ fn print(directory: &JobDirectory, status: &Value) {
     }
     if spoiled > 0 {
         say!("parts of answers that came without their checksum: {}; the logs tell from which node", count(spoiled));
+    }
+}
+
+/// A node without which the job came up, and that does not answer, is missing: not lost.
+fn name_missing(directory: &JobDirectory, status: &mut Value) {
+    let missing = JobRecord::read(directory).ok().flatten().map(|record| record.missing).unwrap_or_default();
+    for node in status["nodes"].as_array_mut().into_iter().flatten().filter(|node| !is_ready(node)) {
+        let rank = NodeRank(u32::try_from(number(node, "/rank")).unwrap_or(u32::MAX));
+        if let Some(why) = missing.get(&rank) {
+            node["state"] = "missing".into();
+            node["why"] = format!("it did not come up: {why}").into();
+        }
     }
 }
 

@@ -3,37 +3,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_launch::{
-    Allocation, JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, Progress, RemoteCall,
-    StartFailure, Started, Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
+    JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, Progress, RemoteCall, Started, Starter,
+    ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
 };
 use forebay_types::{JobKey, NodeRank};
 use forebay_wire::Level;
 use serde_json::json;
 
+use crate::DONE_IN_PART;
 use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
 use crate::commands::replace;
 use crate::commands::selection::Selection;
-use crate::jobs::{NOT_UP, job_bases, name_to_start, variable};
+use crate::commands::up_report::{Report, Shown, message};
+use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
 use crate::leftovers;
 use crate::order::Order;
-use crate::output::{causes, say};
-use crate::settings::values::show_duration;
+use crate::output::causes;
+use crate::profiles;
 use crate::settings::{Effective, Settings};
 use crate::signals::Signals;
 
-/// From then on a person who waits is told what for.
-const SHOW_PROGRESS_AFTER: Duration = Duration::from_secs(2);
-
 /// How long a host may take to end what runs there when it is asked by the remote shell.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+pub const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a job.
 pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
@@ -43,16 +41,18 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
-    let allocation = Allocation::from_environment(&variable)?;
-    let job = name_to_start(&settings, allocation.as_ref());
-    let selection = Selection::choose(&effective, &settings, &job, allocation)?;
+    let allocated = Allocated::from_environment()?;
+    let job = name_to_start(&settings, allocated.as_ref());
+    let selection = Selection::choose(&effective, &settings, &job, allocated)?;
     let signals = Signals::catch()?;
     let mut up = Up::lay_out(&effective, settings, job, &selection)?;
-    let result = up.start(selection, &signals);
+    let result = up.start(selection, &signals, began);
     match result {
-        Ok(started) => {
-            up.report(&started, began.elapsed(), arguments.json);
-            Ok(ExitCode::SUCCESS)
+        Ok((started, prepare)) => {
+            let Up { record, directory, settings, .. } = &up;
+            let report = Report { record, directory, settings, started: &started, prepare, took: began.elapsed() };
+            report.print(arguments.json);
+            Ok(if started.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
         }
         Err(error) => Err(up.undo(error)),
     }
@@ -89,6 +89,7 @@ impl Up {
                 given.insert(key.to_owned(), vec![path.display().to_string()]);
             }
         }
+        given.extend(profiles::decided(&settings).into_iter().map(|(key, text)| (key.to_owned(), vec![text])));
         let record = JobRecord {
             job,
             progress: Progress::Starting,
@@ -98,6 +99,7 @@ impl Up {
             program: std::env::current_exe().context("cannot find this program")?,
             views: views(&settings, &directory, &nodes, selection.view_layout())?,
             nodes,
+            missing: BTreeMap::new(),
             settings: json!(given),
         };
         let key = key_for(settings.security)?;
@@ -117,27 +119,30 @@ impl Up {
         Order::new(record.job.clone(), directory.path().to_owned(), record.nodes.clone(), *layout, given.clone())
     }
 
-    fn start(&mut self, selection: Selection, signals: &Signals) -> anyhow::Result<Started> {
+    /// Starts the job; also how long it took until that could begin.
+    fn start(
+        &mut self,
+        selection: Selection,
+        signals: &Signals,
+        began: Instant,
+    ) -> anyhow::Result<(Started, Duration)> {
         // Inherited by the daemons of this machine while they are started.
         let key = self.key_in_memory()?;
         let starters = self.starters(selection, key.as_ref())?;
+        let prepare = began.elapsed();
         let mut progress = Shown::new(self.record.nodes.len());
-        let result = start(starters, self.settings.wait_timeout, |interrupt| signals.tell(interrupt), &mut |ready| {
-            progress.show(ready);
-        });
+        let Settings { wait_timeout, missing, .. } = self.settings;
+        let tell = |interrupt| signals.tell(interrupt);
+        let result = start(starters, wait_timeout, missing, tell, &mut |ready| progress.show(ready));
         progress.end();
-        let started = result.map_err(|failure| anyhow!(message(&failure, self.record.nodes.len())))?;
+        let started = result.map_err(|failure| anyhow!(message(&failure, &self.record.nodes)))?;
         self.record.progress = Progress::Ready;
-        for ready in &started.ready {
-            if let Some(view) = self.record.views.get_mut(ready.rank.0 as usize) {
-                view.clone_from(&ready.view);
-            }
-        }
+        self.record.missing.clone_from(&started.missing);
         if let Launcher::Slurm { srun, .. } = &mut self.record.launcher {
             *srun = started.running.first().copied();
         }
         self.record.write(&self.directory)?;
-        Ok(started)
+        Ok((started, prepare))
     }
 
     fn starters(&self, selection: Selection, key: Option<&MemoryFile>) -> anyhow::Result<Vec<Starter>> {
@@ -188,7 +193,7 @@ impl Up {
         let mut stays = Vec::new();
         if let Some(call) = self.record.remote_call() {
             stays.extend(
-                end_on_hosts(&call, &self.record, &self.directory)
+                end_on_hosts(&call, &self.record, &self.directory, END_TIMEOUT)
                     .into_iter()
                     .map(|(host, why)| format!("{host}: {why}")),
             );
@@ -202,33 +207,6 @@ impl Up {
             causes(&error).join(": "),
             stays.join("\n    ")
         )
-    }
-
-    fn report(&self, started: &Started, took: Duration, as_json: bool) {
-        for (rank, note) in &started.notes {
-            eprintln!("forebay: note: node {rank}: {note}");
-        }
-        let took_ms = took.as_millis() as u64;
-        let job = &self.record.job;
-        if as_json {
-            let notes: Vec<_> = started.notes.iter().map(|(rank, note)| json!({"rank": rank, "note": note})).collect();
-            let directory = self.directory.path();
-            let nodes = &started.ready;
-            say!(
-                "{}",
-                json!({"job": job, "took_ms": took_ms, "job_directory": directory, "nodes": nodes, "notes": notes})
-            );
-            return;
-        }
-        let count = started.ready.len();
-        say!("job {job}: {count} node{} ready in {}", if count == 1 { "" } else { "s" }, show_duration(took));
-        say!("views:  {}", shown_views(&self.record.views));
-        say!("logs:   {}", self.directory.logs().display());
-        let (view, export) = (&self.record.views[0], self.settings.export.first());
-        let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());
-        say!("try:    ls {}{export}", view.display());
-        say!("        forebay status --job {job}");
-        say!("        forebay down --job {job}");
     }
 }
 
@@ -284,113 +262,20 @@ fn views(
     Ok(ranks.map(|rank| layout.view(&base, nodes, rank)).collect())
 }
 
-/// `DIR/0 to DIR/15` for many, all for few.
-fn shown_views(views: &[PathBuf]) -> String {
-    match views {
-        [] => String::new(),
-        [first, rest @ ..] if rest.iter().all(|view| view == first) => {
-            let on = if rest.is_empty() { "" } else { " on every node" };
-            format!("{}{on}", first.display())
-        }
-        [first, .., last] => format!("{} to {}", first.display(), last.display()),
-        [only] => only.display().to_string(),
-    }
-}
-
-/// The failed nodes with their reasons; nodes with the same reason share a line.
-fn message(failure: &StartFailure, node_count: usize) -> String {
-    let mut text = if failure.interrupted {
-        "interrupted; everything that was started is stopped".to_owned()
-    } else {
-        format!("{} of {node_count} nodes did not start; everything is stopped", failure.reasons.len())
-    };
-    let mut by_reason: Vec<(&str, Vec<NodeRank>)> = Vec::new();
-    for (rank, reason) in &failure.reasons {
-        match by_reason.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, ranks)) => ranks.push(*rank),
-            None => by_reason.push((reason, vec![*rank])),
-        }
-    }
-    for (reason, ranks) in by_reason {
-        text.push_str(&format!("\n  node {}: {reason}", shown_ranks(&ranks)));
-    }
-    text
-}
-
-/// `0-3,7`.
-pub fn shown_ranks(ranks: &[NodeRank]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for NodeRank(rank) in ranks {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *rank => *last = *rank,
-            _ => ranges.push((*rank, *rank)),
-        }
-    }
-    let shown =
-        ranges.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
-    shown.collect::<Vec<_>>().join(",")
-}
-
-/// Ends and cleans up on all hosts of a job, all at once. Returns the hosts where that failed, with the reason.
-pub fn end_on_hosts(call: &RemoteCall, record: &JobRecord, directory: &JobDirectory) -> Vec<(String, String)> {
+/// Ends and cleans up on all hosts of a job, all at once, within `timeout`. Returns the hosts where that failed, with the
+/// reason.
+pub fn end_on_hosts(
+    call: &RemoteCall,
+    record: &JobRecord,
+    directory: &JobDirectory,
+    timeout: Duration,
+) -> Vec<(String, String)> {
     let hosts: BTreeSet<&str> = record.nodes.iter().map(|node| node.host.as_str()).collect();
     let hosts: Vec<&str> = hosts.into_iter().collect();
     let base = directory.base().display().to_string();
     let arguments = ["down", "--local-only", "--directory", &base, "--job", &record.job];
-    let mut failed = call.run_on_all(&hosts, &arguments, END_TIMEOUT);
+    let mut failed = call.run_on_all(&hosts, &arguments, timeout);
     // Where it was not up is as good as where it ended.
     failed.retain(|(_, reason)| !reason.contains(NOT_UP));
     failed
-}
-
-/// How many nodes are ready, on a terminal, once it takes long.
-struct Shown {
-    began: Instant,
-    node_count: usize,
-    is_terminal: bool,
-    shown: bool,
-}
-
-impl Shown {
-    fn new(node_count: usize) -> Self {
-        Self { began: Instant::now(), node_count, is_terminal: std::io::stderr().is_terminal(), shown: false }
-    }
-
-    fn show(&mut self, ready: usize) {
-        if self.is_terminal && self.began.elapsed() >= SHOW_PROGRESS_AFTER {
-            eprint!("\r{ready} of {} nodes ready, {}", self.node_count, show_duration(self.began.elapsed()));
-            self.shown = true;
-        }
-    }
-
-    fn end(&self) {
-        if self.shown {
-            eprintln!();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_with_one_reason_share_a_line() {
-        let reasons = [(0, "no export"), (1, "no export"), (2, "port taken"), (3, "no export")];
-        let reasons = reasons.map(|(rank, reason)| (NodeRank(rank), reason.to_owned())).into();
-        let failure = StartFailure { reasons, ready: vec![], notes: vec![], interrupted: false };
-        let text = message(&failure, 8);
-        assert_eq!(
-            text,
-            "4 of 8 nodes did not start; everything is stopped\n  node 0-1,3: no export\n  node 2: port taken"
-        );
-    }
-
-    #[test]
-    fn views_are_shown_briefly() {
-        let views = |names: &[&str]| shown_views(&names.iter().map(PathBuf::from).collect::<Vec<_>>());
-        assert_eq!(views(&["/v"]), "/v");
-        assert_eq!(views(&["/v", "/v"]), "/v on every node");
-        assert_eq!(views(&["/v/0", "/v/1", "/v/2"]), "/v/0 to /v/2");
-    }
 }

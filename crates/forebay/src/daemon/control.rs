@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::service::Service;
-use super::{job, refresh};
+use super::{job, prefill, refresh};
 
 /// Longest command line, bytes: the paths of a refresh, most of them shorter than they may be.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -42,6 +42,8 @@ enum Command {
     Refresh {
         paths: Vec<String>,
     },
+    /// Writes down what the start-up has used so far.
+    Record,
 }
 
 /// The socket that the keeper made, with the clients that wait in its queue.
@@ -109,6 +111,7 @@ async fn carry_out(command: Command, service: &Arc<Service>) -> Result<Value, St
             let paths = paths.iter().map(|path| path_in_view(path, service)).collect::<Result<_, _>>()?;
             refresh::refresh(service, paths).await
         }
+        Command::Record => prefill::record_now(service).await,
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {
             job::probe(service, payload_bytes, count).await
         }

@@ -14,6 +14,7 @@ pub(super) fn carry_out(service: &Arc<Service>, effect: Effect<Arc<Body>>) {
     match effect {
         Effect::Fetch { call, source, request, deadline } => fetch::start(service, call, source, request, deadline),
         Effect::Ping { peer, epoch, deadline } => fetch::ping(service, peer, epoch, deadline),
+        Effect::OpenParcel { index, body } => service.prefill().open(index, body),
         Effect::Cancel { call } => service.cancel_fetch(call),
         Effect::AnswerKernel { ticket, answer } => kernel::answer_parked(service, ticket, answer),
         Effect::AnswerPeer { ticket, answer } => peers::answer(service, ticket, answer),

@@ -12,8 +12,8 @@ use forebay_types::{ChunkIndex, Errno, Generation, Name, NodeRank, Time, ViewPat
 use forebay_wire::message::decode_entries;
 use forebay_wire::{Listing, Outcome, Request};
 
-use super::pressure;
 use super::service::Service;
+use super::{prefill, pressure};
 
 /// Starts a fetch; returns at once.
 pub(super) fn start(service: &Arc<Service>, call: CallId, source: Source, request: Request, deadline: Time) {
@@ -21,6 +21,10 @@ pub(super) fn start(service: &Arc<Service>, call: CallId, source: Source, reques
     let task = match source {
         Source::Peer(to) => service.runtime.spawn(async move {
             ask_peer(&at, call, to, request, deadline).await;
+            at.fetch_ended(call);
+        }),
+        Source::Backing if let Request::Parcel { index, .. } = request => service.runtime.spawn(async move {
+            prefill::answer(Arc::clone(&at), call, index).await;
             at.fetch_ended(call);
         }),
         Source::Backing => service.runtime.spawn_blocking(move || {
@@ -96,7 +100,9 @@ async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
         Outcome::FileSystem(sizes) => Answered::FileSystem(sizes),
         Outcome::Failed(errno) => Answered::Failed(errno),
         Outcome::Fenced { epoch } => Answered::Fenced(epoch),
-        Outcome::Body | Outcome::Text | Outcome::Alive { .. } => Answered::Failed(Errno::WAY_LOST),
+        Outcome::Body | Outcome::Text | Outcome::Alive { .. } | Outcome::Noted { .. } => {
+            Answered::Failed(Errno::WAY_LOST)
+        }
     })
 }
 
@@ -169,7 +175,9 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         | Request::Status
         | Request::Shutdown
         | Request::Ping { .. }
-        | Request::Refresh { .. } => Err(Errno::EINVAL),
+        | Request::Parcel { .. }
+        | Request::Refresh { .. }
+        | Request::Report { .. } => Err(Errno::EINVAL),
     };
     answer(service, call, answered.unwrap_or_else(Answered::Failed));
 }
@@ -189,6 +197,9 @@ fn read_chunk(
     generation: &Generation,
     index: ChunkIndex,
 ) {
+    if let Some(bytes) = service.prefill().packed_chunk(file, generation, index) {
+        return answer_whole(service, call, Body::whole(bytes));
+    }
     let mut wanted = false;
     let outcome = store.read_chunk(file, generation, index, |body| {
         let expected = body.expected_bytes();
@@ -207,7 +218,16 @@ fn read_chunk(
     }
 }
 
-fn fail(service: &Arc<Service>, call: CallId, errno: Errno) {
+/// Hands a body over that is all there.
+pub(super) fn answer_whole(service: &Arc<Service>, call: CallId, body: Arc<Body>) {
+    let (now, bytes) = (service.now(), body.expected_bytes());
+    if service.with_core(|core| core.handle_body_started(now, call, body, bytes)) {
+        service.with_core(|core| core.handle_body_ended(call, Ok(())));
+        pressure::on_arrival(service, bytes);
+    }
+}
+
+pub(super) fn fail(service: &Arc<Service>, call: CallId, errno: Errno) {
     answer(service, call, Answered::Failed(errno));
 }
 

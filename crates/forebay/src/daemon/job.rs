@@ -14,8 +14,8 @@ use forebay_wire::{Outcome, Request};
 use serde_json::{Value, json};
 
 use super::gather::{Gathered, ask_children, ask_from, ask_if_there, call, text};
-use super::metrics;
 use super::service::Service;
+use super::{metrics, readiness};
 
 /// How long a whole job may take to answer.
 const JOB_DEADLINE: Duration = Duration::from_secs(10);
@@ -91,17 +91,17 @@ async fn status_from(service: &Arc<Service>, top: NodeRank, left: Duration) -> V
     if top == service.options.rank {
         return status_below(service, left).await;
     }
-    with_unreachable(ask_from(service, top, Request::Status, left).await)
+    with_unreachable(service, ask_from(service, top, Request::Status, left).await)
 }
 
 async fn status_below(service: &Arc<Service>, left: Duration) -> Vec<Value> {
     let below = ask_children(service, service.options.rank, &Request::Status, left).await;
-    [vec![metrics::node(service)], with_unreachable(below)].concat()
+    [vec![metrics::node(service)], with_unreachable(service, below)].concat()
 }
 
-fn with_unreachable(gathered: Gathered) -> Vec<Value> {
+fn with_unreachable(service: &Service, gathered: Gathered) -> Vec<Value> {
     let Gathered { mut answers, unreachable: silent } = gathered;
-    answers.extend(silent.iter().map(|(rank, why)| unreachable(*rank, why)));
+    answers.extend(silent.iter().map(|(rank, why)| unreachable(service, *rank, why)));
     answers
 }
 
@@ -149,7 +149,7 @@ async fn explain_above(service: &Arc<Service>, line: &[NodeRank], path: &ViewPat
                 steps.extend(above);
                 break;
             }
-            Err(why) => steps.push(unreachable(*peer, &why)),
+            Err(why) => steps.push(unreachable(service, *peer, &why)),
         }
     }
     steps
@@ -173,6 +173,7 @@ async fn probe_answer(service: &Arc<Service>, reply: Replier, payload_bytes: u32
     }
 }
 
-fn unreachable(rank: NodeRank, why: &str) -> Value {
-    json!({"rank": rank.0, "state": "unreachable", "why": why})
+fn unreachable(service: &Service, rank: NodeRank, why: &str) -> Value {
+    let state = if readiness::is_missing(service, rank) { "missing" } else { "unreachable" };
+    json!({"rank": rank.0, "host": service.options.nodes[rank.0 as usize].host, "state": state, "why": why})
 }

@@ -29,18 +29,18 @@ impl KernelHandler {
         Self { service }
     }
 
-    fn ask(&self, unique: u64, reply: Reply, request: KernelRequest<'_>) {
+    fn ask(&self, asked: &Request<'_>, reply: Reply, request: KernelRequest<'_>) {
         let about = match request {
             KernelRequest::Read { inode, extent } => About::Read(inode, extent),
             _ => About::Other,
         };
-        self.ask_parked(unique, reply, about, request);
+        self.ask_parked(asked, reply, about, request);
     }
 
     fn read_directory(&self, request: &Request<'_>, reply: Reply, (offset, size): (u64, u32), plus: bool) {
         let position = Position { inode: InodeId(request.node), offset, size, plus };
         let kernel_request = KernelRequest::Directory { inode: position.inode };
-        self.ask_parked(request.unique, reply, About::Directory(position), kernel_request);
+        self.ask_parked(request, reply, About::Directory(position), kernel_request);
     }
 
     fn forget(&self, forgets: impl Iterator<Item = (u64, u64)>) {
@@ -48,11 +48,15 @@ impl KernelHandler {
         forgets.for_each(|(node, count)| core.handle_forget(InodeId(node), count));
     }
 
-    fn ask_parked(&self, unique: u64, reply: Reply, about: About, request: KernelRequest<'_>) {
+    fn ask_parked(&self, asked: &Request<'_>, reply: Reply, about: About, request: KernelRequest<'_>) {
         let now = self.service.now();
-        let ticket = KernelTicket(unique);
+        let ticket = KernelTicket(asked.unique);
+        let is_walker = self.service.prefill().walker_pid() == Some(asked.pid);
         let parked = Parked { reply, deadline: now.after(self.service.options.deadline), about };
-        decide(&self.service, ticket, parked, |core| core.handle_kernel(now, ticket, request));
+        decide(&self.service, ticket, parked, |core| match is_walker {
+            true => core.handle_walker(now, ticket, request),
+            false => core.handle_kernel(now, ticket, request),
+        });
     }
 }
 
@@ -81,23 +85,22 @@ fn decide(
 impl Handler for KernelHandler {
     fn handle(&self, request: Request<'_>, reply: Reply) {
         let inode = InodeId(request.node);
-        let unique = request.unique;
         match &request.operation {
             // First, and before any lock: Python asks it of every file it opens (isatty).
             Operation::Ioctl { is_dir: false, .. } => reply.error(Errno::ENOTTY),
             Operation::Ioctl { command, input, output_bytes, .. } => {
                 ioctl::answer(&self.service, inode, *command, input, *output_bytes, reply);
             }
-            Operation::Lookup { name } => self.ask(unique, reply, KernelRequest::Lookup { parent: inode, name }),
+            Operation::Lookup { name } => self.ask(&request, reply, KernelRequest::Lookup { parent: inode, name }),
             Operation::Read { offset, size, .. } => {
                 let extent = Extent { offset_bytes: *offset, len_bytes: u64::from(*size) };
-                self.ask(unique, reply, KernelRequest::Read { inode, extent });
+                self.ask(&request, reply, KernelRequest::Read { inode, extent });
             }
-            Operation::Getattr { .. } => self.ask(unique, reply, KernelRequest::Attributes { inode }),
-            Operation::Readlink => self.ask(unique, reply, KernelRequest::Readlink { inode }),
+            Operation::Getattr { .. } => self.ask(&request, reply, KernelRequest::Attributes { inode }),
+            Operation::Readlink => self.ask(&request, reply, KernelRequest::Readlink { inode }),
             Operation::Readdir { offset, size, .. } => self.read_directory(&request, reply, (*offset, *size), false),
             Operation::Readdirplus { offset, size, .. } => self.read_directory(&request, reply, (*offset, *size), true),
-            Operation::Statfs => self.ask(unique, reply, KernelRequest::FileSystem { inode }),
+            Operation::Statfs => self.ask(&request, reply, KernelRequest::FileSystem { inode }),
             Operation::Forget { count } => {
                 self.forget(std::iter::once((request.node, *count)));
                 reply.none();

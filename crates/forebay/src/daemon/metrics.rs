@@ -34,6 +34,11 @@ pub(super) fn node(service: &Service) -> Value {
     let bypassed: Vec<u32> = core.suspects().iter().map(|rank| rank.0).collect();
     let kinds =
         [ObjectKind::Attributes, ObjectKind::Listings, ObjectKind::Chunks].map(|kind| kind_counts(core.kept(kind)));
+    let prefill = json!({
+        "state": if core.is_prefilling() { "filling" } else if counters.parcels > 0 { "filled" } else { "none" },
+        "parcels": counters.parcels, "failed": counters.parcels_failed, "chunks": counters.prefilled,
+        "recorded": core.recorded_count(), "path": service.prefill().path(),
+    });
     drop(core);
     let [attributes, listings, chunks] = kinds;
     let parents = parents(service);
@@ -59,6 +64,7 @@ pub(super) fn node(service: &Service) -> Value {
         "kernel": kernel(service),
         "overlay": overlay(service, &counters),
         "backing": backing(service),
+        "prefill": prefill,
     })
 }
 
@@ -77,7 +83,7 @@ fn parents(service: &Service) -> Vec<u32> {
 pub(super) fn totals(nodes: &[Value]) -> Value {
     let mut totals = json!({});
     for node in nodes {
-        for section in ["cache", "kernel", "overlay", "backing"] {
+        for section in ["cache", "kernel", "overlay", "backing", "prefill"] {
             add(&mut totals[section], &node[section]);
         }
         add(&mut totals["memory_bytes"], &node["memory_bytes"]);

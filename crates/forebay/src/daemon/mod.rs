@@ -21,7 +21,9 @@ mod kernel;
 mod metrics;
 mod notify;
 mod peers;
+mod prefill;
 mod pressure;
+mod readiness;
 mod refresh;
 mod service;
 mod waiting;
@@ -40,6 +42,7 @@ use crate::keeper::{self, Given, Ledger, Link, Told};
 use crate::options::DaemonOptions;
 use kernel::KernelHandler;
 use peers::PeerService;
+use readiness::Starting;
 use service::Service;
 
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
@@ -70,7 +73,8 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
         stripe_fan_out: options.stripe_fan_out,
     })?;
     let options = Arc::new(options);
-    let service = Service::new(&options, forest, effects::carry_out)?;
+    let starting = Starting::new(&options, &forest, link);
+    let service = Service::new(&options, forest, effects::carry_out, starting)?;
     // A signal from now on ends the daemon in order, and never leaves the view behind.
     let mut signals = Signals::catch().context("catching signals")?;
     let Some(given) = link.stand_by()? else {
@@ -97,8 +101,10 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
     ));
     let word = tokio::spawn(say_alive(link.clone(), Arc::clone(&service)));
     let serving = tokio::spawn(control::serve(control, Arc::clone(&service)));
+    let recording = prefill::start(&service);
     tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
     link.ready();
+    let starting = tokio::spawn(readiness::take_part(Arc::clone(&service)));
 
     let told = tokio::select! {
         () = service.until_told_to_end() => Told::End,
@@ -106,7 +112,8 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
         told = link.until_told()? => told.unwrap_or(Told::Orphaned),
     };
     tracing::info!(?told, "ending");
-    [ticker, pressure, metrics, word, serving].iter().for_each(tokio::task::JoinHandle::abort);
+    [ticker, pressure, metrics, word, serving, starting, recording].iter().for_each(tokio::task::JoinHandle::abort);
+    prefill::end(&service, told == Told::End).await;
     match told {
         Told::HandOver => hand_over(session, &endpoint).await,
         Told::End | Told::Orphaned => end(mount, session, &endpoint).await,

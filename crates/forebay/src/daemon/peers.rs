@@ -11,7 +11,7 @@ use forebay_wire::message::encode_entries;
 use forebay_wire::{Outcome, Request};
 
 use super::service::Service;
-use super::{job, refresh};
+use super::{job, readiness, refresh};
 
 /// Takes peers' requests.
 pub(super) struct PeerService(pub Arc<Service>);
@@ -27,6 +27,7 @@ impl forebay_transport::Service for PeerService {
                 let epoch = self.0.with_core(|core| core.handle_epoch(now, epoch));
                 call.reply.answer(Outcome::Alive { epoch }, None);
             }
+            Request::Report { report } => readiness::answer(&self.0, call.from, report, call.reply),
             Request::Refresh { .. } => drop(self.0.runtime.spawn(refresh::answer(Arc::clone(&self.0), call))),
             Request::Status | Request::Shutdown | Request::Explain { .. } | Request::Probe { .. } => {
                 self.0.runtime.spawn(job::answer(Arc::clone(&self.0), call));
@@ -55,8 +56,24 @@ impl PeerService {
     }
 }
 
+/// Asks this node's own core, as a peer would. `None` only when the daemon ends.
+pub(super) async fn ask_own(service: &Arc<Service>, request: Request) -> Option<PeerAnswer<Arc<Body>>> {
+    let ticket = PeerTicket(NEXT_TICKET.fetch_add(1, Ordering::Relaxed));
+    let now = service.now();
+    let answered = service.with_core(|core| {
+        let answered = service.park_own(ticket);
+        core.handle_own(now, ticket, request);
+        answered
+    });
+    answered.await.ok()
+}
+
 /// Answers a peer; nothing to do when it has gone.
 pub(super) fn answer(service: &Arc<Service>, ticket: PeerTicket, answer: PeerAnswer<Arc<Body>>) {
+    if let Some(own) = service.take_own(ticket) {
+        // Whoever asked may have been given up.
+        return drop(own.send(answer));
+    }
     let Some(reply) = service.take_peer(ticket) else { return };
     match answer {
         PeerAnswer::Listing(listing) => reply.answer(Outcome::Listing, Some(Body::whole(listing.bytes().clone()))),

@@ -12,17 +12,19 @@ use anyhow::Context;
 use forebay_body::{Body, Pool};
 use forebay_cache::CallId;
 use forebay_fuse::Session;
-use forebay_node::{Effect, KernelTicket, Options, PeerTicket, ReadPath};
+use forebay_node::{Effect, KernelTicket, Options, PeerAnswer, PeerTicket, ReadPath};
 use forebay_overlay::Forest;
 use forebay_store::{Store, StoreOptions};
 use forebay_transport::{Endpoint, Replier};
 use forebay_types::{Errno, Time, limits};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::entry::FOR_EVER;
+use super::prefill::Prefill;
 use super::pressure::Pressure;
+use super::readiness::Starting;
 use super::waiting::Parked;
 use crate::options::DaemonOptions;
 
@@ -55,9 +57,13 @@ pub(super) struct Service {
     endpoint: OnceLock<Endpoint>,
     session: OnceLock<Arc<Session>>,
     pub pressure: Pressure,
+    /// Its part in the start of the job.
+    pub starting: Option<Starting>,
     kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
+    own_replies: Mutex<HashMap<PeerTicket, oneshot::Sender<PeerAnswer<Arc<Body>>>>>,
     fetches: Mutex<HashMap<CallId, AbortHandle>>,
+    prefill: Prefill,
     /// How long this node believes a name.
     names_last: Option<Duration>,
     /// Until when the kernel may not remember what it is told, because a refresh is under way; 0 for none. A time and no
@@ -71,7 +77,12 @@ pub(super) struct Service {
 impl Service {
     /// The parts of a node. Roots open their exports now, so that a wrong one is told at the start; other nodes open
     /// them when they first read the backing file system themselves.
-    pub fn new(options: &Arc<DaemonOptions>, forest: Forest, carry_out: CarryOut) -> anyhow::Result<Arc<Self>> {
+    pub fn new(
+        options: &Arc<DaemonOptions>,
+        forest: Forest,
+        carry_out: CarryOut,
+        starting: Option<Starting>,
+    ) -> anyhow::Result<Arc<Self>> {
         let core = ReadPath::new(Options {
             rank: options.rank,
             forest: forest.clone(),
@@ -80,6 +91,7 @@ impl Service {
             direct_above_bytes: options.direct_above_bytes,
             anticipate: options.anticipate,
             names_last: names_last(options, &forest),
+            links: options.links.as_ref().map(|links| links.rules(&options.view)),
         });
         let is_root = forest.is_root(options.rank);
         let service = Arc::new(Self {
@@ -94,9 +106,12 @@ impl Service {
             endpoint: OnceLock::new(),
             session: OnceLock::new(),
             pressure: Pressure::new(),
+            starting,
             kernel_replies: Mutex::default(),
             peer_replies: Mutex::default(),
+            own_replies: Mutex::default(),
             fetches: Mutex::default(),
+            prefill: Prefill::default(),
             names_last: names_last(options, &forest),
             quiet_until: AtomicU64::new(0),
             refreshing: tokio::sync::Mutex::default(),
@@ -217,6 +232,21 @@ impl Service {
 
     pub fn take_peer(&self, ticket: PeerTicket) -> Option<Replier> {
         lock(&self.peer_replies).remove(&ticket)
+    }
+
+    /// Makes a place for an answer to this node's own question. Called with the core locked.
+    pub fn park_own(&self, ticket: PeerTicket) -> oneshot::Receiver<PeerAnswer<Arc<Body>>> {
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.own_replies).insert(ticket, sender);
+        receiver
+    }
+
+    pub fn take_own(&self, ticket: PeerTicket) -> Option<oneshot::Sender<PeerAnswer<Arc<Body>>>> {
+        lock(&self.own_replies).remove(&ticket)
+    }
+
+    pub fn prefill(&self) -> &Prefill {
+        &self.prefill
     }
 
     /// Remembers how to cancel a fetch.

@@ -41,6 +41,8 @@ pub struct Orders<'a> {
     pub restarts: u32,
     /// Replacements before.
     pub replaced: u32,
+    /// Whether the job has been up already.
+    pub job_is_up: bool,
 }
 
 /// The program of a daemon: the file itself, so that a daemon that died is followed by one of the same build whatever has
@@ -63,7 +65,8 @@ impl Program {
         Ok(Self { file: open_path(&self.path)?, path: self.path.clone() })
     }
 
-    fn command(&self) -> Command {
+    /// It, to be run.
+    pub fn command(&self) -> Command {
         let mut command = Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
         command.arg0(&self.path);
         command
@@ -122,8 +125,8 @@ impl Daemon {
             is_silent: false,
             is_reaped: false,
         };
-        let (restarts, replaced) = (orders.restarts, orders.replaced);
-        let plan = ToDaemon::Plan { keeper_pid: std::process::id(), restarts, replaced, layout: LAYOUT };
+        let Orders { restarts, replaced, job_is_up, .. } = *orders;
+        let plan = ToDaemon::Plan { keeper_pid: std::process::id(), restarts, replaced, layout: LAYOUT, job_is_up };
         // One that died already is seen as any other that dies.
         daemon.tell(&plan, &[orders.plan.as_fd()]);
         Ok(daemon)

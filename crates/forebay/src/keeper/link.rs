@@ -24,6 +24,8 @@ pub struct Plan {
     pub log_file: Option<PathBuf>,
     /// What is logged.
     pub log_filter: String,
+    /// Whether a line says that the node is ready: whoever started it waits for this node alone.
+    pub says_ready: bool,
 }
 
 /// What a daemon is given when it is to serve.
@@ -71,7 +73,7 @@ impl Link {
     /// What this daemon is to be.
     pub fn plan(&self) -> anyhow::Result<Plan> {
         let message = messages::receive(self.0.as_fd()).context("the keeper's orders cannot be read")?;
-        let Some((ToDaemon::Plan { keeper_pid, restarts, replaced, layout }, files)) = message else {
+        let Some((ToDaemon::Plan { keeper_pid, restarts, replaced, layout, job_is_up }, files)) = message else {
             bail!("the keeper gave no orders");
         };
         ensure!(
@@ -82,7 +84,7 @@ impl Link {
         let text = messages::text_of(file).context("the plan cannot be read")?;
         let mut plan: Plan = serde_json::from_slice(&text)
             .context("the plan of the running job is not one of this program's; forebay down and up")?;
-        plan.options.kept = Kept { keeper_pid, restarts, replaced };
+        plan.options.kept = Kept { keeper_pid, restarts, replaced, job_is_up };
         Ok(plan)
     }
 
@@ -113,9 +115,19 @@ impl Link {
         self.say(&ToKeeper::Ready);
     }
 
+    /// Tells whoever started the job how far it is.
+    pub fn announce(&self, gathered: serde_json::Value) {
+        self.say(&ToKeeper::Gathered(gathered));
+    }
+
+    /// Says that the job is up.
+    pub fn job_is_up(&self) {
+        self.say(&ToKeeper::JobIsUp);
+    }
+
     /// Says that it still does. A keeper that is stopped does not hold the daemon up.
     pub fn alive(&self) {
-        if let Err(error) = messages::send_if_room(self.0.as_fd(), &ToKeeper::Alive) {
+        if let Err(error) = messages::send_if_room(self.0.as_fd(), &ToKeeper::Alive, &[]) {
             tracing::debug!(%error, "the keeper does not listen");
         }
     }

@@ -44,6 +44,9 @@ pub enum ToDaemon {
         replaced: u32,
         /// `LAYOUT` of the keeper.
         layout: u32,
+        /// Whether the job has been up already.
+        #[serde(default)]
+        job_is_up: bool,
     },
     /// Serve from now on. With it, in this order: the FUSE connection, the listener for peers, that of the control
     /// socket, the ledger of the inodes, the memory of requests in flight if the kernel sends none again.
@@ -87,6 +90,10 @@ pub enum ToKeeper {
     Ready,
     /// It still does; said every `limits::DAEMON_WORD_INTERVAL`.
     Alive,
+    /// For whoever started the job: how far it is, as one JSON object.
+    Gathered(serde_json::Value),
+    /// The job is up.
+    JobIsUp,
     /// It will not come to that.
     Failed {
         /// Why.
@@ -119,8 +126,8 @@ pub fn send<T: Serialize>(link: BorrowedFd<'_>, message: &T, descriptors: &[Borr
 }
 
 /// Sends a message if the other side has room for it.
-pub fn send_if_room<T: Serialize>(link: BorrowedFd<'_>, message: &T) -> io::Result<()> {
-    send_with(link, message, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+pub fn send_if_room<T: Serialize>(link: BorrowedFd<'_>, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with(link, message, descriptors, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
 
 fn send_with<T: Serialize>(
@@ -203,7 +210,7 @@ mod tests {
         let plan = file_of(b"the plan").unwrap();
         send(
             ours.as_fd(),
-            &ToDaemon::Plan { keeper_pid: 4, restarts: 2, replaced: 0, layout: LAYOUT },
+            &ToDaemon::Plan { keeper_pid: 4, restarts: 2, replaced: 0, layout: LAYOUT, job_is_up: false },
             &[plan.as_fd()],
         )
         .unwrap();

@@ -15,6 +15,7 @@ mod held;
 mod ledger;
 mod link;
 mod messages;
+mod namespaces;
 mod restarts;
 mod signals;
 
@@ -32,13 +33,15 @@ use serde_json::{Value, json};
 pub use held::session_options;
 pub use ledger::Ledger;
 pub use link::{Given, Link, Plan, Told};
-pub use messages::HANDED_OVER;
+pub use messages::{HANDED_OVER, pair, receive, send};
 
 use crate::output::tell;
+use crate::own_paths::{Node, Place};
 use asking::Asking;
 use daemon::{Daemon, Orders, Program, State};
 use held::Held;
 use messages::{ToDaemon, ToKeeper};
+use namespaces::Namespaces;
 use restarts::{Restarts, Verdict};
 use signals::Signals;
 
@@ -63,19 +66,22 @@ pub fn keep(
     let launch =
         Launch { program: Program::this()?, plan: messages::file_of(&text).context("no memory for the plan")?, name };
     // It prepares while everything else is made ready for it.
-    let mut daemon = launch.start(&Restarts::default(), 0)?;
+    let mut daemon = launch.start(Life::default())?;
     // Whoever started the node knows how long it may take.
     daemon.deadline = None;
     let held = Held::take(&plan.options, listener)?;
     // After the control socket, which tells whether the node runs already.
     let asking = Asking::listen(&directory.keeper_socket(plan.options.rank))?;
+    let namespaces = Namespaces::open(&directory.entrance(plan.options.rank), node_of(plan, &held)?)?;
     let mut keeper = Keeper {
         launch,
         held,
         asking,
+        namespaces,
         record,
         directory: directory.clone(),
-        ready: ready_line(plan),
+        ready: plan.says_ready.then(|| ready_line(plan)),
+        job_is_up: false,
         current: Some(daemon),
         next: None,
         next_program: None,
@@ -102,23 +108,35 @@ struct Launch {
 }
 
 impl Launch {
-    fn start(&self, restarts: &Restarts, replaced: u32) -> anyhow::Result<Daemon> {
-        self.start_program(&self.program, restarts, replaced)
+    fn start(&self, life: Life) -> anyhow::Result<Daemon> {
+        self.start_program(&self.program, life)
     }
 
-    fn start_program(&self, program: &Program, restarts: &Restarts, replaced: u32) -> anyhow::Result<Daemon> {
-        let Self { plan, name, .. } = self;
-        Daemon::start(&Orders { program, name, plan, restarts: restarts.count, replaced })
+    fn start_program(&self, program: &Program, life: Life) -> anyhow::Result<Daemon> {
+        let (Self { plan, name, .. }, Life { restarts, replaced, job_is_up }) = (self, life);
+        Daemon::start(&Orders { program, name, plan, restarts, replaced, job_is_up })
     }
+}
+
+/// What was before a daemon.
+#[derive(Clone, Copy, Default)]
+struct Life {
+    restarts: u32,
+    replaced: u32,
+    job_is_up: bool,
 }
 
 struct Keeper {
     launch: Launch,
     held: Held,
     asking: Asking,
+    namespaces: Namespaces,
     record: NodeRecord,
     directory: JobDirectory,
-    ready: Value,
+    /// What whoever started the node is told when its view answers, if anything.
+    ready: Option<Value>,
+    /// Whether the job has been up.
+    job_is_up: bool,
     /// The daemon that serves, or will; none between a death and a start that has to wait.
     current: Option<Daemon>,
     /// The one that is to replace it.
@@ -143,6 +161,7 @@ struct Keeper {
 enum Source {
     Signals,
     Asking,
+    Entrance,
     Says,
     Ended,
     NextSays,
@@ -157,6 +176,7 @@ impl Keeper {
                 match source {
                     Source::Signals => self.on_signal(signals),
                     Source::Asking => self.on_question(),
+                    Source::Entrance => self.namespaces.take(&self.launch.program),
                     Source::Says => self.on_word(),
                     Source::NextSays => self.on_next_word(),
                     Source::Ended => {
@@ -179,6 +199,7 @@ impl Keeper {
     /// Waits until something has happened or is due.
     fn wait(&self, signals: &Signals) -> anyhow::Result<Vec<Source>> {
         let mut sources = vec![(Source::Signals, signals.as_fd()), (Source::Asking, self.asking.waits_for())];
+        sources.extend(self.namespaces.wait_for().into_iter().map(|waited| (Source::Entrance, waited)));
         // What a daemon has said comes before its end.
         for (daemon, says, ended) in
             [(&self.current, Source::Says, Source::Ended), (&self.next, Source::NextSays, Source::NextEnded)]
@@ -209,9 +230,10 @@ impl Keeper {
     /// Does what is due. What comes of the node, if it ends.
     fn on_time(&mut self) -> Option<anyhow::Result<()>> {
         let now = Instant::now();
+        self.namespaces.reap();
         [&mut self.current, &mut self.next].into_iter().flatten().for_each(|daemon| daemon.kill_if_late(now));
         self.start_at.take_if(|at| *at <= now)?;
-        match self.launch.start(&self.restarts, self.replaced) {
+        match self.launch.start(self.life()) {
             Ok(daemon) => {
                 self.current = Some(daemon);
                 None
@@ -239,10 +261,9 @@ impl Keeper {
             return;
         }
         tracing::info!("a new daemon is asked for");
-        let started =
-            self.launch.program.newest().and_then(|program| {
-                Ok((self.launch.start_program(&program, &self.restarts, self.replaced + 1)?, program))
-            });
+        let started = self.launch.program.newest().and_then(|program| {
+            Ok((self.launch.start_program(&program, Life { replaced: self.replaced + 1, ..self.life() })?, program))
+        });
         match started {
             Ok((daemon, program)) => (self.next, self.next_program) = (Some(daemon), Some(program)),
             Err(error) => self.asking.answer(&json!({"error": format!("{error:#}")})),
@@ -258,9 +279,23 @@ impl Keeper {
             }
             Some(ToKeeper::Ready) => self.on_ready(),
             Some(ToKeeper::Alive) => daemon.on_alive(self.silence_max),
+            Some(ToKeeper::Gathered(gathered)) => tell(&json!({"gathered": gathered})),
+            Some(ToKeeper::JobIsUp) => self.on_job_up(),
             Some(ToKeeper::Failed { message }) => daemon.failure = Some(message),
             None => {}
         }
+    }
+
+    /// A relay need not wait any more.
+    fn on_job_up(&mut self) {
+        self.job_is_up = true;
+        if self.ready.is_some() {
+            tell(&json!({"up": {"rank": self.record.rank}}));
+        }
+    }
+
+    fn life(&self) -> Life {
+        Life { restarts: self.restarts.count, replaced: self.replaced, job_is_up: self.job_is_up }
     }
 
     /// Lets the daemon that stands by serve.
@@ -282,7 +317,7 @@ impl Keeper {
         self.restarts.served();
         let paused = self.paused_since.take().map(|since| since.elapsed());
         if !std::mem::replace(&mut self.has_served, true) {
-            tell(&self.ready);
+            self.ready.iter().for_each(tell);
         } else if let Some(paused) = paused {
             tracing::info!(restarts = self.restarts.count, replaced = self.replaced, ?paused, "the view answers again");
         }
@@ -305,7 +340,7 @@ impl Keeper {
                 }
             }
             Some(ToKeeper::Failed { message }) => next.failure = Some(message),
-            Some(ToKeeper::Ready | ToKeeper::Alive) | None => {}
+            Some(ToKeeper::Ready | ToKeeper::Alive | ToKeeper::Gathered(_) | ToKeeper::JobIsUp) | None => {}
         }
     }
 
@@ -385,6 +420,21 @@ impl Keeper {
         held.unmount();
         drop((current, next));
     }
+}
+
+/// What programs are told that want to see the exports at their own paths.
+fn node_of(plan: &Plan, held: &Held) -> anyhow::Result<Node> {
+    let options = &plan.options;
+    let (begin, rank) = (held.begin(), options.rank);
+    Ok(Node {
+        rank,
+        host: options.nodes[rank.0 as usize].host.clone(),
+        view: begin.view,
+        device: begin.device,
+        exports: options.exports.clone(),
+        links_lead_into_view: options.links.is_some(),
+        place: Place::of_this().context("cannot tell where this process is")?,
+    })
 }
 
 /// What whoever started the node is told when its view answers.

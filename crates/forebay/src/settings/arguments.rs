@@ -42,9 +42,11 @@ given! {
     /// The options of every command that deals with a job.
     GivenForJob: Job;
     /// The options of `node`.
-    GivenForNode: Job | Node;
+    GivenForNode: Job | Node | Profile;
     /// The options of `up`.
-    GivenForUp: Job | Node | Up;
+    GivenForUp: Job | Node | Up | Profile;
+    /// The options of `profile`.
+    GivenForProfile: Profile;
 }
 
 fn augment(command: Command, has: impl Fn(Scope) -> bool) -> Command {

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-pub use arguments::{GivenForJob, GivenForNode, GivenForUp};
+pub use arguments::{GivenForJob, GivenForNode, GivenForProfile, GivenForUp};
 pub use table::{How, Scope, Setting, Settings, TABLE, Texts};
 
 /// Where a value comes from.
@@ -165,6 +165,18 @@ impl Effective {
             return Ok(None);
         };
         values::absolute_path(text).map(Some).map_err(|problem| self.blame("directory", &problem))
+    }
+
+    /// Where profiles lie, where that was given, and how much they may take.
+    ///
+    /// # Errors
+    /// `UsageError` when one of the two makes no sense.
+    pub fn profiles(&self) -> Result<(Option<PathBuf>, u64), UsageError> {
+        let text = |key| self.get(key).and_then(|(texts, _)| texts.last());
+        let directory = text("profile-dir").map(|text| values::absolute_path(text)).transpose();
+        let directory = directory.map_err(|problem| self.blame("profile-dir", &problem))?;
+        let budget = text("profile-budget").map_or(Ok(0), |text| values::size(text));
+        Ok((directory, budget.map_err(|problem| self.blame("profile-budget", &problem))?))
     }
 
     /// Reads all values.

@@ -12,7 +12,7 @@ use forebay_launch::KeySealing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
-use super::values::{self, Topology};
+use super::values::{self, LinksShown, ProfileChoice, Topology, WhenMissing};
 
 /// Which commands have a setting as an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub enum Scope {
     Node,
     /// `up` alone.
     Up,
+    /// `up`, `node` and `profile`.
+    Profile,
 }
 
 /// How often a setting may be given, and whether it takes a value.
@@ -144,6 +146,9 @@ settings! {
         Up One(key_sealing) munge: KeySealing = "munge" "auto|off|SOCKET", "auto";
         /// How long all nodes may take to be ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
+        /// What a node that does not come up means: fail ends the start, go-on lets the job go on without it (exit
+        /// status 3), at once if its launcher says why, else after --wait-timeout
+        Up One(when_missing) missing: WhenMissing = "missing" "fail|go-on", WhenMissing::Fail.word();
     }
     "View" {
         /// Show this directory and what is below it; repeatable [default: /]
@@ -151,6 +156,8 @@ settings! {
         /// Mount the view here; with --local, and where nodes share a host, that of node I at DIR/I [default: below
         /// the job's directory in $XDG_RUNTIME_DIR or /tmp/forebay-UID]
         Node Optional(path) view: Option<PathBuf> = "view" "DIR";
+        /// Show absolute symbolic links that lead into an export as they are, or as links into the view
+        Node One(links) links: LinksShown = "links" "asis|view", "asis";
         /// Let other users enter the view too (root, or user_allow_other in /etc/fuse.conf)
         Node Switch(switch) allow_other: bool = "allow-other" "BOOL", false;
         /// How far the kernel reads ahead in a file; without root it stays below 128KiB
@@ -193,6 +200,21 @@ settings! {
         Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", limits::BACKING_CONCURRENCY;
         /// Run a node's daemon on these processors only: 0-3,8
         Node Optional(cores) cores: Option<Vec<usize>> = "cores" "LIST";
+    }
+    "Profiles" {
+        /// Record what the start-up of a command uses and read it ahead at its next one: auto keeps a profile for each
+        /// command and its exports, off none, FILE is one profile for whatever runs
+        Node One(profile) profile: ProfileChoice = "profile" "auto|off|FILE", "auto";
+        /// What the profile is kept for; jobs with the same text and exports share one [default: under Slurm the job's
+        /// name and its script's arguments, else the command line of what calls `forebay up`]
+        Node Optional(profile_command) profile_command: Option<String> = "profile-command" "TEXT";
+        /// Keep the contents of a start-up, compressed, beside its profile: auto if there is a profile, or off
+        Node One(pack) pack: bool = "pack" "auto|off", "auto";
+        /// Keep profiles and packs in this directory, which must be yours alone [default:
+        /// $XDG_CACHE_HOME/forebay/profiles or ~/.cache/forebay/profiles]
+        Profile Optional(absolute_path) profile_dir: Option<PathBuf> = "profile-dir" "DIR";
+        /// Bytes of all profiles and packs; the least recently used leave first
+        Profile One(size) profile_budget: u64 = "profile-budget" "SIZE", values::show_size(limits::PROFILE_BUDGET_BYTES);
     }
     "Logs and metrics" {
         /// What goes into the logs: error, warn, info, debug, trace, also by module (info,forebay_fuse=debug)

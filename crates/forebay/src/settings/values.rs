@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_launch::KeySealing;
+pub use forebay_launch::WhenMissing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
@@ -214,6 +215,12 @@ pub fn security(text: &str) -> Result<Level, String> {
     level.ok_or_else(|| format!("'{text}' is no level of security (auth, seal or off)"))
 }
 
+/// What a node means that does not come up.
+pub fn when_missing(text: &str) -> Result<WhenMissing, String> {
+    let known = [WhenMissing::Fail, WhenMissing::GoOn].into_iter().find(|known| known.word() == text);
+    known.ok_or_else(|| format!("'{text}' is neither fail nor go-on"))
+}
+
 /// Whether MUNGE seals the key.
 pub fn key_sealing(text: &str) -> Result<KeySealing, String> {
     match text {
@@ -221,6 +228,66 @@ pub fn key_sealing(text: &str) -> Result<KeySealing, String> {
         "off" => Ok(KeySealing::Off),
         _ if text.starts_with('/') => path(text).map(KeySealing::Socket),
         _ => Err(format!("'{text}' is not auto, off or the absolute path of munged's socket")),
+    }
+}
+
+/// How symbolic links are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinksShown {
+    /// As the backing file system has them.
+    AsIs,
+    /// Those into an export as links into the view.
+    View,
+}
+
+/// `asis` or `view`.
+pub fn links(text: &str) -> Result<LinksShown, String> {
+    match text {
+        "asis" => Ok(LinksShown::AsIs),
+        "view" => Ok(LinksShown::View),
+        _ => Err(format!("'{text}' is neither asis nor view")),
+    }
+}
+
+/// Which profile a job uses and improves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ProfileChoice {
+    /// That of its command and exports, in the directory of profiles.
+    Auto,
+    /// None.
+    Off,
+    /// This one.
+    File(PathBuf),
+}
+
+/// Which profile is used.
+pub fn profile(text: &str) -> Result<ProfileChoice, String> {
+    match text {
+        "auto" => Ok(ProfileChoice::Auto),
+        "off" => Ok(ProfileChoice::Off),
+        _ if text.starts_with('/') => path(text).map(ProfileChoice::File),
+        _ => Err(format!("'{text}' is not auto, off or the absolute path of a profile")),
+    }
+}
+
+/// What a profile is kept for: printable, since it is shown.
+pub fn profile_command(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > limits::PROFILE_COMMAND_BYTES_MAX {
+        return Err(format!("a profile's command has 1 to {} bytes", limits::PROFILE_COMMAND_BYTES_MAX));
+    }
+    if text.chars().any(char::is_control) {
+        Err("a profile's command is printable text".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// Whether packs are kept.
+pub fn pack(text: &str) -> Result<bool, String> {
+    match text {
+        "auto" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("'{text}' is neither auto nor off")),
     }
 }
 
@@ -314,6 +381,13 @@ mod tests {
         assert_eq!(key_sealing("off"), Ok(KeySealing::Off));
         assert_eq!(key_sealing("/run/m"), Ok(KeySealing::Socket("/run/m".into())));
         assert!(key_sealing("on").unwrap_err().contains("auto, off or"));
+        assert_eq!((links("asis"), links("view")), (Ok(LinksShown::AsIs), Ok(LinksShown::View)));
+        assert!(links("relative").unwrap_err().contains("neither asis nor view"));
+        assert_eq!(profile("/p/x"), Ok(ProfileChoice::File("/p/x".into())));
+        assert!(profile("x").unwrap_err().contains("auto, off or"));
+        assert_eq!((pack("auto"), pack("off")), (Ok(true), Ok(false)));
+        assert!(pack("on").is_err());
+        assert!(profile_command("").is_err() && profile_command("a\nb").is_err() && profile_command("train").is_ok());
         assert!(security("none").unwrap_err().contains("auth, seal or off"));
     }
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -25,10 +26,16 @@ pub fn remote_shell_that(place: &Place, does: &str) -> String {
     shell.display().to_string()
 }
 
-/// Ports that were free a moment ago.
+/// Ports that were free a moment ago, below those that the kernel gives to outgoing connections: another test's would
+/// take one in between.
 pub fn free_ports(count: usize) -> Vec<u16> {
-    let bound: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    bound.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let candidate = || {
+        let number = std::process::id().wrapping_mul(97) + NEXT.fetch_add(1, Ordering::Relaxed);
+        u16::try_from(20_000 + number % 12_000).unwrap()
+    };
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(candidate).filter(is_free).take(count).collect()
 }
 
 #[test]
@@ -134,5 +141,35 @@ fn a_node_that_cannot_know_its_place() {
         let message = place.fails(1, &[arguments, &["--job", job]].concat());
         assert!(message.contains(part), "{message}");
     }
+    place.assert_clean();
+}
+
+/// Each host has mounts of its own, so that all may have their view at one place.
+#[test]
+fn a_job_of_pbs_takes_each_of_its_hosts_once() {
+    let Some(place) = Place::with_views() else { return };
+    let shell = remote_shell_that(&place, "exec unshare --mount \"$@\"");
+    fs::write(place.path("nodes"), "127.0.0.2\n127.0.0.2\n127.0.0.3\n127.0.0.2\n").unwrap();
+    let (source, port) = (place.source(), free_ports(1)[0].to_string());
+    let in_job = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env("PBS_JOBID", "17[2].server").env("PBS_NODEFILE", place.path("nodes"));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let view = place.path("view").display().to_string();
+    let arguments = ["up", "--json", "--remote-shell", &shell, "--port", &port, "--view", &view, "--export", &source];
+    let up = in_job(&arguments);
+    assert_eq!(up["job"], "17-2-.server");
+    let hosts: Vec<&str> = up["nodes"].as_array().unwrap().iter().map(|node| node["host"].as_str().unwrap()).collect();
+    assert_eq!(hosts, ["127.0.0.2", "127.0.0.3"]);
+    for rank in 0..2 {
+        let keeper = &place.daemon("17-2-.server", rank)["process"]["pid"];
+        let file = format!("/proc/{keeper}/root{view}{source}/file");
+        assert_eq!(fs::read_to_string(file).unwrap(), "contents of file\n");
+    }
+    assert_eq!(in_job(&["status", "--json"])["nodes"].as_array().unwrap().len(), 2, "the job is found by its number");
+    assert_eq!(in_job(&["down", "--json"])["ended"], serde_json::json!([0, 1]));
     place.assert_clean();
 }

@@ -53,11 +53,14 @@ impl Place {
     /// The command, with the environment of a plain login.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FOREBAY_") || name.starts_with("SLURM"))
+        for (name, _) in std::env::vars()
+            .filter(|(name, _)| ["FOREBAY_", "SLURM", "PBS_", "LSB_"].iter().any(|start| name.starts_with(start)))
         {
             command.env_remove(name);
         }
         command.args(arguments).env("FOREBAY_DIRECTORY", self.path("run")).current_dir(self.root.path());
+        // Jobs that record nothing, unless a test wants it.
+        command.env("FOREBAY_PROFILE", "off").env("FOREBAY_PROFILE_DIR", self.path("profiles"));
         command
     }
 
@@ -149,7 +152,7 @@ pub fn is_running(pid: u64) -> bool {
 }
 
 /// Waits until `condition` holds.
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "not in time: {what}");

@@ -31,7 +31,7 @@ fn wrong_options_are_wrong_usage() {
 fn every_command_explains_itself() {
     let place = Place::new();
     let help = place.succeeds(&["--help"]);
-    for command in ["up", "node", "status", "down", "explain", "doctor", "config", "completions", "man"] {
+    for command in ["up", "node", "status", "down", "explain", "profile", "doctor", "config", "completions", "man"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(place.succeeds(&[command, "--help"]).contains("Examples:"), "{command}");
     }

@@ -76,16 +76,17 @@ impl<B: Clone> ReadPath<B> {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
                 Waiter::ReadPart { reader, .. } => self.fail_read(reader, errno),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+                Waiter::Prefill(index) => self.parcel_failed(index, errno),
             }
         }
     }
 
-    fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
+    pub(super) fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
         self.objects.insert(self.ways.now, key.clone(), object, 0);
         self.pin_if_wanted(key);
     }
 
-    fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
+    pub(super) fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
         let Some(flight) = self.end(call, None) else { return };
         self.note_ended(flight.deadline, call);
         for waiter in flight.waiters {
@@ -96,6 +97,7 @@ impl<B: Clone> ReadPath<B> {
                 }
                 Waiter::ReadPart { reader, .. } => self.fail_read(reader, Errno::EPROTO),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
+                Waiter::Prefill(index) => self.parcel_failed(index, Errno::EPROTO),
             }
         }
     }
@@ -107,6 +109,7 @@ impl<B: Clone> ReadPath<B> {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::FileSystem(sizes)),
                 Waiter::ReadPart { reader, .. } => self.fail_read(reader, Errno::EPROTO),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::FileSystem(sizes)),
+                Waiter::Prefill(index) => self.parcel_failed(index, Errno::EPROTO),
             }
         }
     }

@@ -49,7 +49,9 @@ impl<B: Clone> ReadPath<B> {
         };
         let is_in_bundle = self.bundles.contains_key(&id);
         let members = self.bundles.get(&id).cloned().unwrap_or_else(|| vec![key]);
-        let lengths: Vec<usize> = members.iter().map(chunk_bytes_of).collect();
+        // A parcel says itself how long it is.
+        let length_of = |key: &Key| if matches!(key, Key::Parcel { .. }) { bytes } else { chunk_bytes_of(key) };
+        let lengths: Vec<usize> = members.iter().map(length_of).collect();
         if lengths.iter().sum::<usize>() != bytes || lengths.contains(&0) {
             self.ways.end_attempt(call);
             self.try_elsewhere(attempt);
@@ -62,25 +64,12 @@ impl<B: Clone> ReadPath<B> {
         if self.early.remove(&id) {
             self.early.insert(call);
         }
-        let mut end_bytes = 0;
-        let chunks: Vec<Chunk<B>> = lengths
-            .into_iter()
-            .map(|len_bytes| {
-                let start_bytes = end_bytes;
-                end_bytes += len_bytes;
-                Chunk {
-                    body: body.clone(),
-                    start_bytes,
-                    bytes: len_bytes as u64,
-                    is_in_bundle,
-                    taken_bytes: Arc::default(),
-                }
-            })
-            .collect();
+        let chunks = cut(&body, &lengths, is_in_bundle);
         for waiter in flight.waiters {
             match waiter {
                 Waiter::ReadPart { reader, slot, member } => self.fill_read(reader, slot, &chunks[member]),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Body(body.clone())),
+                Waiter::Prefill(_) => {}
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, crate::KernelAnswer::Failed(Errno::EPROTO)),
             }
         }
@@ -125,16 +114,27 @@ impl<B: Clone> ReadPath<B> {
         for (member, key) in self.growing_calls.remove(&call).unwrap_or_default() {
             let Some(Growing { chunk, deadline }) = self.growing.remove(&key) else { continue };
             self.note_ended(deadline, call);
-            if let Some(chunk) = whole(member, chunk)
-                && !self.is_kept_by_kernel(&key, &chunk)
-            {
-                let bytes = chunk.bytes;
-                self.objects.insert(self.ways.now, key.clone(), Object::Chunk(chunk), bytes);
-                self.pin_if_wanted(&key);
-                if self.is_own(&key) {
-                    self.bound_own_chunks(key);
+            match (whole(member, chunk), &key) {
+                (Some(chunk), Key::Parcel { index }) => {
+                    let (index, body) = (*index, chunk.body.clone());
+                    if !self.tree_of(&key).is_leaf(self.options.rank) {
+                        self.keep_whole_chunk(key, chunk);
+                    }
+                    self.parcel_arrived(index, body);
                 }
+                (Some(chunk), _) if !self.is_kept_by_kernel(&key, &chunk) => self.keep_whole_chunk(key, chunk),
+                (None, Key::Parcel { index }) => self.parcel_failed(*index, Errno::WAY_LOST),
+                _ => {}
             }
+        }
+    }
+
+    pub(super) fn keep_whole_chunk(&mut self, key: Key, chunk: Chunk<B>) {
+        let bytes = chunk.bytes;
+        self.objects.insert(self.ways.now, key.clone(), Object::Chunk(chunk), bytes);
+        self.pin_if_wanted(&key);
+        if self.is_own(&key) {
+            self.bound_own_chunks(key);
         }
     }
 
@@ -181,7 +181,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
-    fn is_own(&self, key: &Key) -> bool {
+    pub(super) fn is_own(&self, key: &Key) -> bool {
         let alone = self.is_direct(key) || self.tree_of(key).is_leaf(self.options.rank);
         alone && !self.pins.iter().any(|pin| key.path().is_within(pin))
     }
@@ -204,6 +204,17 @@ impl<B: Clone> ReadPath<B> {
 const OWN_CHUNKS_MAX: usize = 16 << 10;
 
 impl<B> Chunk<B> {
+    /// A chunk that has come otherwise than as an answer.
+    pub fn whole(body: B, key: &Key) -> Self {
+        let bytes = chunk_bytes_of(key) as u64;
+        Self { body, start_bytes: 0, bytes, is_in_bundle: false, taken_bytes: Arc::default() }
+    }
+
+    /// Whether the kernel has read some of it.
+    pub fn was_read(&self) -> bool {
+        self.taken_bytes.load(Ordering::Relaxed) > 0
+    }
+
     /// What a peer is told that wants this chunk.
     pub fn into_answer(self) -> PeerAnswer<B> {
         let Self { body, start_bytes: offset_bytes, bytes, is_in_bundle, .. } = self;
@@ -217,6 +228,18 @@ impl<B> Chunk<B> {
     pub fn take(&self, bytes: usize) {
         self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
+}
+
+/// The chunks that a body holds, one after the other.
+fn cut<B: Clone>(body: &B, lengths: &[usize], is_in_bundle: bool) -> Vec<Chunk<B>> {
+    let mut end_bytes = 0;
+    let chunk = |len_bytes: &usize| {
+        let start_bytes = end_bytes;
+        end_bytes += len_bytes;
+        let bytes = *len_bytes as u64;
+        Chunk { body: body.clone(), start_bytes, bytes, is_in_bundle, taken_bytes: Arc::default() }
+    };
+    lengths.iter().map(chunk).collect()
 }
 
 /// Bytes that a chunk has by the size of its file.

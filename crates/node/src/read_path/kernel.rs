@@ -8,7 +8,8 @@ use forebay_types::{Errno, Kind, Name, Time, ViewPath};
 use forebay_wire::{ListingEntry, Request};
 
 use super::entries::{Known, Search};
-use super::{ReadPath, Waiter};
+use super::{ReadPath, Use, Waiter};
+use crate::links::{shown_attributes, shown_target};
 use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket};
 
 /// A kernel request that is parked, or about to be answered.
@@ -50,6 +51,7 @@ impl<B: Clone> ReadPath<B> {
     pub fn remember_entry(&mut self, dir: InodeId, entry: &ListingEntry<'_>) -> Option<Entry> {
         let attributes = entry.attributes?;
         let path = self.inodes.get(dir)?.path.join(entry.name).ok()?;
+        let attributes = shown_attributes(self.options.links.as_ref(), attributes, entry.target);
         Some(Entry { inode: self.inodes.remember(path, &attributes), attributes })
     }
 
@@ -95,18 +97,24 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    fn operation_of(&self, request: KernelRequest) -> Result<Operation, Errno> {
-        let path_of = |inode| self.inodes.get(inode).map(|inode| inode.path.clone()).ok_or(Errno::ESTALE);
+    fn operation_of(&mut self, request: KernelRequest) -> Result<Operation, Errno> {
+        let inodes = &self.inodes;
+        let path_of = |inode| inodes.get(inode).map(|inode| inode.path.clone()).ok_or(Errno::ESTALE);
         Ok(match request {
             KernelRequest::Lookup { parent, name } => {
                 let dir = path_of(parent)?;
+                self.recording.note(self.ways.now, || Use::Directory(dir.clone()));
                 let name = Name::new(name).map_err(|_| Errno::ENAMETOOLONG)?;
                 dir.join(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
                 Operation::Lookup { dir, name }
             }
             KernelRequest::Attributes { inode } => Operation::Attributes { inode },
             KernelRequest::Readlink { inode } => Operation::Readlink { inode },
-            KernelRequest::Directory { inode } => Operation::Directory { dir: path_of(inode)? },
+            KernelRequest::Directory { inode } => {
+                let dir = path_of(inode)?;
+                self.recording.note(self.ways.now, || Use::Directory(dir.clone()));
+                Operation::Directory { dir }
+            }
             KernelRequest::FileSystem { inode } => {
                 path_of(inode)?;
                 Operation::FileSystem
@@ -134,14 +142,20 @@ impl<B: Clone> ReadPath<B> {
 
     fn lookup(&mut self, dir: &ViewPath, name: &Name, known: &mut Known) -> Step<B> {
         match self.search(dir, name.as_bytes(), known) {
-            Search::Found(attributes, _) => match dir.join(name.as_bytes()) {
+            Search::Found(attributes, target) => match dir.join(name.as_bytes()) {
                 Ok(path) => {
+                    let attributes = shown_attributes(self.options.links.as_ref(), attributes, &target);
                     let inode = self.inodes.remember(path, &attributes);
                     Step::Answer(KernelAnswer::Entry(Entry { inode, attributes }))
                 }
                 Err(_) => Step::Answer(KernelAnswer::Failed(Errno::ENAMETOOLONG)),
             },
-            Search::Absent => Step::Answer(KernelAnswer::Absent),
+            Search::Absent => {
+                if let Ok(path) = dir.join(name.as_bytes()) {
+                    self.recording.note(self.ways.now, || Use::Absent(path));
+                }
+                Step::Answer(KernelAnswer::Absent)
+            }
             Search::Wants(key, request) => Step::Wants(key, request),
             Search::Failed(errno) => Step::Answer(KernelAnswer::Failed(errno)),
         }
@@ -161,7 +175,7 @@ impl<B: Clone> ReadPath<B> {
                 Err(wanted) => return Step::Wants(wanted.0, wanted.1),
             },
             Some((dir, name)) => match self.search(&dir, name, known) {
-                Search::Found(attributes, _) => attributes,
+                Search::Found(attributes, target) => shown_attributes(self.options.links.as_ref(), attributes, &target),
                 Search::Absent => return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),
                 Search::Wants(key, request) => return Step::Wants(key, request),
                 Search::Failed(errno) => return Step::Answer(KernelAnswer::Failed(errno)),
@@ -192,7 +206,7 @@ impl<B: Clone> ReadPath<B> {
         };
         match self.search(&dir, &name, known) {
             Search::Found(attributes, target) if attributes.kind() == Kind::Symlink => {
-                Step::Answer(KernelAnswer::Target(target))
+                Step::Answer(KernelAnswer::Target(shown_target(self.options.links.as_ref(), target)))
             }
             Search::Found(..) => Step::Answer(KernelAnswer::Failed(Errno::EINVAL)),
             Search::Absent => Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),

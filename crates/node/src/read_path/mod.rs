@@ -11,9 +11,11 @@ mod early;
 mod entries;
 mod explain;
 mod kernel;
+mod parcels;
 mod peers;
 mod reads;
 mod recheck;
+mod record;
 mod refresh;
 mod ways;
 
@@ -26,17 +28,22 @@ use forebay_types::{Errno, Map, NodeRank, Time, ViewPath};
 use forebay_wire::Request;
 
 pub use explain::Explanation;
+pub use parcels::ParcelChunk;
+pub use record::Use;
 
 use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
 use crate::ledger::{InodeLedger, LedgerContents};
+use crate::links::Links;
 use crate::placement::placement;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
 use chunks::{Chunk, Growing};
 use entries::Known;
 use kernel::Operation;
+use parcels::Parcels;
 use reads::{PendingRead, Reader};
 use recheck::Recheck;
+use record::Recording;
 use refresh::Epoch;
 use ways::Ways;
 
@@ -58,6 +65,8 @@ pub struct Options {
     /// How long names and attributes are believed; for ever if not given. Each node keeps them so long, so on the way
     /// down the tree the times add up.
     pub names_last: Option<Duration>,
+    /// Which symbolic links are shown as links inside the view; all as they are if not given.
+    pub links: Option<Links>,
 }
 
 /// Counts since the start; sums of a job are made of them.
@@ -81,6 +90,12 @@ pub struct Counters {
     pub reparented: u64,
     /// Questions asked of a second node, because the first was slow.
     pub hedged: u64,
+    /// Parcels that were taken apart.
+    pub parcels: u64,
+    /// Parcels that did not come, once for each time.
+    pub parcels_failed: u64,
+    /// Chunks that the kernel was given before it asked for them.
+    pub prefilled: u64,
 }
 
 /// An inode that the kernel may hold stale attributes, entries or pages of.
@@ -107,6 +122,8 @@ enum Waiter {
         member: usize,
     },
     Peer(PeerTicket),
+    /// This node itself, for a parcel.
+    Prefill(u32),
 }
 
 /// The state of one node's read path. `B` is the handle of a chunk's bytes, shared by cloning.
@@ -133,6 +150,8 @@ pub struct ReadPath<B> {
     rechecks: BTreeMap<CallId, Recheck>,
     anticipation: Anticipation,
     early: BTreeSet<CallId>,
+    parcels: Parcels,
+    recording: Recording,
     effects: VecDeque<Effect<B>>,
     counters: Counters,
 }
@@ -160,6 +179,8 @@ impl<B: Clone> ReadPath<B> {
             rechecks: BTreeMap::new(),
             anticipation: Anticipation::default(),
             early: BTreeSet::new(),
+            parcels: Parcels::default(),
+            recording: Recording::default(),
             effects: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -204,7 +225,7 @@ impl<B: Clone> ReadPath<B> {
         let found = self.withdraw(|waiter| match waiter {
             Waiter::Kernel { ticket: other, .. } => *other == ticket,
             Waiter::ReadPart { reader: other, .. } => *other == reader,
-            Waiter::Peer(_) => false,
+            Waiter::Peer(_) | Waiter::Prefill(_) => false,
         });
         if read || found {
             self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EINTR));
@@ -219,6 +240,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// Drops all that is kept, pins included. The kernel is to be told of the inodes returned, in this order.
     pub fn clear(&mut self) -> Vec<StaleInode> {
+        self.end_parcels();
         self.objects.clear();
         self.pins.clear();
         self.own_chunks.clear();

@@ -15,23 +15,42 @@ use crate::{PeerAnswer, PeerTicket};
 impl<B: Clone> ReadPath<B> {
     /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.
     pub fn handle_peer(&mut self, now: Time, ticket: PeerTicket, request: Request, remaining: Duration) {
-        self.ways.now = now;
         self.counters.served_peers += 1;
+        let deadline = now.after(remaining.min(self.options.deadline));
+        if let Some(key) = self.serve(now, ticket, request, deadline) {
+            self.note_wanted(deadline, &key);
+        }
+    }
+
+    /// Takes a request of this node's shell, answered like a peer's; no program wants it yet.
+    pub fn handle_own(&mut self, now: Time, ticket: PeerTicket, request: Request) {
+        let request = request.in_epoch(self.epoch.to_tell());
+        self.serve(now, ticket, request, now.after(self.options.deadline));
+    }
+
+    /// Answers from what is kept, or asks. What was wanted, for a request that wants one thing.
+    fn serve(&mut self, now: Time, ticket: PeerTicket, request: Request, deadline: Time) -> Option<Key> {
+        self.ways.now = now;
         let Some(key) = Key::of(&request) else {
-            return self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
+            self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
+            return None;
         };
         if !self.is_in_epoch(ticket, request.epoch()) {
-            return;
+            return None;
         }
-        let deadline = now.after(remaining.min(self.options.deadline));
+        if matches!(key, Key::Parcel { .. }) && self.epoch.to_tell() > 0 {
+            self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENODATA));
+            return None;
+        }
         if let Some(bundle) = Bundle::of(&request) {
-            return self.read_bundle(deadline, ticket, bundle);
+            self.read_bundle(deadline, ticket, bundle);
+            return None;
         }
         match self.kept_for_peer(&key) {
             Some(answer) => self.tell_peer(ticket, answer),
             None => drop(self.ask(key.clone(), request, deadline, Some(Waiter::Peer(ticket)))),
         }
-        self.note_wanted(deadline, &key);
+        Some(key)
     }
 
     /// The peer does not want its answer any more.
@@ -41,7 +60,7 @@ impl<B: Clone> ReadPath<B> {
         self.withdraw(|waiter| match waiter {
             Waiter::Peer(other) => *other == ticket,
             Waiter::ReadPart { reader: other, .. } => *other == reader,
-            Waiter::Kernel { .. } => false,
+            Waiter::Kernel { .. } | Waiter::Prefill(_) => false,
         });
     }
 
@@ -49,7 +68,7 @@ impl<B: Clone> ReadPath<B> {
         let kind = match key {
             Key::Listing { .. } => ObjectKind::Listings,
             Key::Page { .. } | Key::Name { .. } => ObjectKind::Attributes,
-            Key::Chunk { .. } => return self.find_chunk_for_peer(key).map(Chunk::into_answer),
+            Key::Chunk { .. } | Key::Parcel { .. } => return self.find_chunk_for_peer(key).map(Chunk::into_answer),
             Key::Bundle { .. } | Key::FileSystem { .. } | Key::Recheck { .. } => return None,
         };
         self.drop_if_old(key);

@@ -8,7 +8,7 @@ use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Time, limits};
 use forebay_wire::Request;
 
 use super::chunks::{Chunk, chunk_bytes_of};
-use super::{ReadPath, Waiter};
+use super::{ReadPath, Use, Waiter};
 use crate::bundle::{Bundle, suffix_of};
 use crate::{InodeId, KernelAnswer, KernelTicket, Part, PeerAnswer, PeerTicket, ROOT_INODE, Source};
 
@@ -64,6 +64,7 @@ impl<B: Clone> ReadPath<B> {
         for (index, within) in extent.clamped(generation.size_bytes).chunks() {
             let (offset_bytes, len_bytes) = (within.offset_bytes as usize, within.len_bytes as usize);
             let key = Key::Chunk { file: file.clone(), generation, index };
+            self.recording.note(self.ways.now, || Use::Chunk { file: file.clone(), generation, index });
             let chunk = self.find_chunk(&key, len_bytes);
             if chunk.is_none() {
                 wanted.push((key, read.parts.len()));
@@ -168,6 +169,7 @@ impl<B: Clone> ReadPath<B> {
                     None => self.fail_read(reader, Errno::EPROTO),
                 },
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(Errno::ESTALE)),
+                Waiter::Prefill(_) => {}
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EPROTO)),
             }
         }

@@ -114,6 +114,8 @@ impl<B: Clone> ReadPath<B> {
 fn listed_in(key: &Key) -> Option<&ViewPath> {
     match key {
         Key::Listing { dir } | Key::Page { dir, .. } | Key::Name { dir, .. } => Some(dir),
-        Key::Chunk { .. } | Key::Bundle { .. } | Key::FileSystem { .. } | Key::Recheck { .. } => None,
+        Key::Chunk { .. } | Key::Bundle { .. } | Key::Parcel { .. } | Key::FileSystem { .. } | Key::Recheck { .. } => {
+            None
+        }
     }
 }

@@ -72,6 +72,7 @@ impl<B: Clone> ReadPath<B> {
         if number <= self.epoch.number {
             return false;
         }
+        self.end_parcels();
         self.objects.remove_where(|key| concerns(key, &paths));
         self.inodes.forget_attributes(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
         let mut flights = self.epoch.hold.take().map(|earlier| earlier.flights).unwrap_or_default();
@@ -147,6 +148,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// Forgets all names, because it is not known which of them were refreshed.
     fn catch_up(&mut self, number: u64) {
+        self.end_parcels();
         self.objects.remove_where(is_name);
         let stale = self.inodes.make_stale();
         let stale = self.name_stale(stale);
@@ -194,7 +196,7 @@ impl<B: Clone> ReadPath<B> {
 
 /// Whether an answer to `key` may be another one after a refresh. Chunks and bundles name their versions.
 fn is_name(key: &Key) -> bool {
-    matches!(key, Key::Listing { .. } | Key::Page { .. } | Key::Name { .. } | Key::Recheck { .. })
+    matches!(key, Key::Listing { .. } | Key::Page { .. } | Key::Name { .. } | Key::Recheck { .. } | Key::Parcel { .. })
 }
 
 /// Whether `key` is about something at or below one of `paths`; its own attributes stand in its directory's listing.

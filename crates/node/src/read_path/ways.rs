@@ -161,6 +161,13 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
+    /// A node does not answer while the job starts: it is bypassed until it does. That says nothing of others, which are
+    /// late or not by themselves; so unlike when a node is lost later, nobody else is asked whether it is there.
+    pub fn handle_absent(&mut self, now: Time, peer: NodeRank) {
+        self.ways.now = now;
+        self.ways.suspects.on_lost(peer, now);
+    }
+
     /// The nodes that are bypassed, in order of rank.
     #[must_use]
     pub fn suspects(&self) -> Vec<NodeRank> {
@@ -415,7 +422,7 @@ impl<B: Clone> ReadPath<B> {
                     None => self.fail_read(reader, Errno::EPROTO),
                 },
                 Waiter::Peer(ticket) => self.read_bundle(ended.deadline, ticket, bundle.clone()),
-                Waiter::Kernel { .. } => {}
+                Waiter::Kernel { .. } | Waiter::Prefill(_) => {}
             }
         }
     }

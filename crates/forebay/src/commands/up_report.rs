@@ -1,0 +1,230 @@
+//! What `up` says: how far it is, what came of it, and which nodes are missing why.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use forebay_launch::{JobDirectory, JobRecord, NodeAddress, StartFailure, Started};
+use forebay_types::NodeRank;
+use serde_json::{Value, json};
+
+use crate::output::say;
+use crate::settings::Settings;
+use crate::settings::values::show_duration;
+
+/// From then on a person who waits is told what for.
+const SHOW_PROGRESS_AFTER: Duration = Duration::from_secs(2);
+
+/// Hosts that a message names of nodes that have one reason.
+const HOSTS_NAMED_MAX: usize = 8;
+
+/// A job that has come up.
+pub struct Report<'a> {
+    /// Its record.
+    pub record: &'a JobRecord,
+    /// Its directory.
+    pub directory: &'a JobDirectory,
+    /// Its settings.
+    pub settings: &'a Settings,
+    /// What was heard.
+    pub started: &'a Started,
+    /// How long it took before anything was started.
+    pub prepare: Duration,
+    /// How long it took in all.
+    pub took: Duration,
+}
+
+impl Report<'_> {
+    /// Prints it.
+    pub fn print(&self, as_json: bool) {
+        for (rank, note) in &self.started.notes {
+            eprintln!("forebay: note: node {rank}: {note}");
+        }
+        if as_json {
+            return say!("{}", self.json());
+        }
+        let Self { record, directory, settings, started, took, .. } = self;
+        let job = &record.job;
+        let (count, missing) = (record.nodes.len() - started.missing.len(), started.missing.len());
+        let of_all = if missing == 0 { String::new() } else { format!(" of {}", record.nodes.len()) };
+        let plural = if count == 1 && missing == 0 { "" } else { "s" };
+        say!("job {job}: {count}{of_all} node{plural} ready in {} ({})", show_duration(*took), self.phases());
+        if missing > 0 {
+            eprintln!("forebay: the job goes on without {missing}:{}", lines(&started.missing, &record.nodes));
+        }
+        say!("views:  {}", shown_views(&record.views));
+        say!("logs:   {}", directory.logs().display());
+        let export = settings.export.first();
+        let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());
+        let first = record.views.iter().zip(0..).find(|(_, rank)| !started.missing.contains_key(&NodeRank(*rank)));
+        say!("try:    ls {}{export}", first.map_or(&record.views[0], |(view, _)| view).display());
+        say!("        forebay status --job {job}");
+        say!("        forebay down --job {job}");
+    }
+
+    fn json(&self) -> Value {
+        let Self { record, directory, started, .. } = self;
+        let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+        let notes: Vec<_> = started.notes.iter().map(|(rank, note)| json!({"rank": rank, "note": note})).collect();
+        let ranks = (0..).map(NodeRank).zip(&record.nodes).zip(&record.views);
+        let is_here = |rank: &NodeRank| !started.missing.contains_key(rank);
+        let nodes: Vec<_> = ranks
+            .filter(|((rank, _), _)| is_here(rank))
+            .map(|((rank, node), view)| json!({"rank": rank, "host": node.host, "port": node.port, "view": view}))
+            .collect();
+        let missing: Vec<_> = started
+            .missing
+            .iter()
+            .map(|(rank, why)| json!({"rank": rank, "host": host(&record.nodes, *rank), "why": why}))
+            .collect();
+        json!({
+            "job": record.job, "took_ms": self.took.as_millis() as u64, "job_directory": directory.path(),
+            "nodes": nodes, "missing": missing, "notes": notes, "lines_heard": started.lines_count,
+            "phases": {"prepare_ms": ms(self.prepare), "launch_ms": ms(started.launch), "gather_ms": ms(started.gather)},
+            "slowest": started.slowest,
+        })
+    }
+
+    /// Where the time went.
+    fn phases(&self) -> String {
+        let Started { launch, gather, slowest, .. } = self.started;
+        let [prepare, launch, gather] = [self.prepare, *launch, *gather].map(show_duration);
+        let slowest = slowest.filter(|_| self.record.nodes.len() > 1).map(|slowest| {
+            let took = show_duration(Duration::from_millis(slowest.took_ms.into()));
+            format!(", the slowest node, {}, {took}", slowest.rank)
+        });
+        format!("prepare {prepare}, launch {launch}, until all were ready {gather}{}", slowest.unwrap_or_default())
+    }
+}
+
+fn host(nodes: &[NodeAddress], rank: NodeRank) -> &str {
+    nodes.get(rank.0 as usize).map_or("", |node| node.host.as_str())
+}
+
+/// `DIR/0 to DIR/15` for many, all for few.
+fn shown_views(views: &[PathBuf]) -> String {
+    match views {
+        [] => String::new(),
+        [first, rest @ ..] if rest.iter().all(|view| view == first) => {
+            let on = if rest.is_empty() { "" } else { " on every node" };
+            format!("{}{on}", first.display())
+        }
+        [first, .., last] => format!("{} to {}", first.display(), last.display()),
+        [only] => only.display().to_string(),
+    }
+}
+
+/// The failed nodes with their reasons; nodes with the same reason share a line.
+pub fn message(failure: &StartFailure, nodes: &[NodeAddress]) -> String {
+    let (count, all) = (failure.reasons.len(), nodes.len());
+    let text = match (failure.interrupted, failure.ready_count) {
+        (true, _) => "interrupted; everything that was started is stopped".to_owned(),
+        (false, 0) => format!("{count} of {all} nodes did not start; everything is stopped"),
+        (false, ready) => format!("{count} of {all} nodes did not start; {ready} were ready; everything is stopped"),
+    };
+    text + &lines(&failure.reasons, nodes)
+}
+
+/// A line for each reason, with the nodes that have it.
+fn lines(reasons: &BTreeMap<NodeRank, String>, nodes: &[NodeAddress]) -> String {
+    let mut by_reason: Vec<(&str, Vec<NodeRank>)> = Vec::new();
+    for (rank, reason) in reasons {
+        match by_reason.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, ranks)) => ranks.push(*rank),
+            None => by_reason.push((reason, vec![*rank])),
+        }
+    }
+    let has_hosts = nodes.iter().any(|node| node.host != nodes[0].host);
+    let line = |(reason, ranks): &(&str, Vec<NodeRank>)| {
+        let hosts = if has_hosts { shown_hosts(ranks, nodes) } else { String::new() };
+        format!("\n  node {}{hosts}: {reason}", shown_ranks(ranks))
+    };
+    by_reason.iter().map(line).collect()
+}
+
+/// ` (n1, n2 and 7 more)`.
+fn shown_hosts(ranks: &[NodeRank], nodes: &[NodeAddress]) -> String {
+    let named: Vec<&str> = ranks.iter().take(HOSTS_NAMED_MAX).map(|rank| host(nodes, *rank)).collect();
+    let more = ranks.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(" ({}{more})", named.join(", "))
+}
+
+/// `0-3,7`.
+pub fn shown_ranks(ranks: &[NodeRank]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for NodeRank(rank) in ranks {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *rank => *last = *rank,
+            _ => ranges.push((*rank, *rank)),
+        }
+    }
+    let shown =
+        ranges.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+/// How many nodes are ready, on a terminal, once it takes long.
+pub struct Shown {
+    began: Instant,
+    node_count: usize,
+    is_terminal: bool,
+    shown: bool,
+}
+
+impl Shown {
+    /// For so many nodes.
+    pub fn new(node_count: usize) -> Self {
+        Self { began: Instant::now(), node_count, is_terminal: std::io::stderr().is_terminal(), shown: false }
+    }
+
+    /// So many are ready.
+    pub fn show(&mut self, ready: usize) {
+        if self.is_terminal && self.began.elapsed() >= SHOW_PROGRESS_AFTER {
+            eprint!("\r{ready} of {} nodes ready, {}", self.node_count, show_duration(self.began.elapsed()));
+            self.shown = true;
+        }
+    }
+
+    /// Nothing more is shown.
+    pub fn end(&self) {
+        if self.shown {
+            eprintln!();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_with_one_reason_share_a_line() {
+        let reasons = [(0, "no export"), (1, "no export"), (2, "port taken"), (3, "no export")];
+        let reasons = reasons.map(|(rank, reason)| (NodeRank(rank), reason.to_owned())).into();
+        let failure = StartFailure { reasons, ready_count: 0, notes: vec![], interrupted: false };
+        let one_host = vec![NodeAddress { host: "a".into(), port: 1 }; 8];
+        let text = message(&failure, &one_host);
+        assert_eq!(
+            text,
+            "4 of 8 nodes did not start; everything is stopped\n  node 0-1,3: no export\n  node 2: port taken"
+        );
+    }
+
+    #[test]
+    fn hosts_are_named_where_there_are_several() {
+        let nodes: Vec<_> = (1..=12).map(|host| NodeAddress { host: format!("n{host}"), port: 1 }).collect();
+        let reasons = |ranks: std::ops::Range<u32>| ranks.map(|rank| (NodeRank(rank), "late".to_owned())).collect();
+        assert_eq!(lines(&reasons(2..4), &nodes), "\n  node 2-3 (n3, n4): late");
+        assert_eq!(lines(&reasons(0..11), &nodes), "\n  node 0-10 (n1, n2, n3, n4, n5, n6, n7, n8 and 3 more): late");
+    }
+
+    #[test]
+    fn views_are_shown_briefly() {
+        let views = |names: &[&str]| shown_views(&names.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(views(&["/v"]), "/v");
+        assert_eq!(views(&["/v", "/v"]), "/v on every node");
+        assert_eq!(views(&["/v/0", "/v/1", "/v/2"]), "/v/0 to /v/2");
+    }
+}

@@ -1,0 +1,161 @@
+//! Prefill: a start-up's contents come to every node before its programs ask, from what an earlier start-up used.
+//!
+//! `record` writes down what a start-up uses, and keeps a pack of it. At the next start every node asks for its
+//! contents in parcels (`forebay_node`, `read_path::parcels`); nodes that read the backing file system make them by a
+//! `plan` (`maker`), and every node takes them apart and fills its kernel's caches (`opener`, `walker`).
+
+mod maker;
+mod opener;
+mod plan;
+mod record;
+mod walker;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_profile::{PackReader, Profile, ProfileError};
+use forebay_types::{ChunkIndex, Generation, ViewPath};
+use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+
+use super::service::Service;
+use crate::options::ProfileOptions;
+use opener::Opener;
+use plan::{Places, PlannedChunk, PlannedParcel};
+
+pub(super) use maker::answer;
+pub(super) use record::record_now;
+
+/// What a daemon has of it.
+#[derive(Default)]
+pub(super) struct Prefill {
+    opener: OnceLock<Opener>,
+    source: OnceCell<Option<Arc<Source>>>,
+}
+
+/// What parcels are made from.
+pub(super) struct Source {
+    path: PathBuf,
+    /// What earlier starts used.
+    profile: Profile,
+    parcels: Vec<PlannedParcel>,
+    pack: Option<PackReader>,
+    places: Places,
+    /// The block that was opened last: whoever asks for one file of a block soon asks for the next.
+    opened: Mutex<Option<(usize, Vec<Bytes>)>>,
+}
+
+/// Begins to fill this node's kernel, and to read ahead where this node reads for others.
+/// and to record. What goes on is to be aborted before `end`.
+pub(super) fn start(service: &Arc<Service>) -> JoinHandle<()> {
+    let service = Arc::clone(service);
+    tokio::spawn(async move {
+        if service.options.profile.is_none() || !service.options.kept.is_first() {
+            return;
+        }
+        if record::is_recorder(&service) {
+            service.core().start_recording();
+            // What is left for the kernel to ask for is known before the first parcel comes.
+            service.prefill().source(&service).await;
+        }
+        match Opener::start(&service) {
+            Ok(opener) => drop(service.prefill().opener.set(opener)),
+            Err(error) => return tracing::warn!(%error, "nothing is prefilled: no thread for it"),
+        }
+        let now = service.now();
+        service.with_core(|core| core.start_prefill(now));
+        tokio::join!(maker::list_ahead(&service), record::keep(&service));
+    })
+}
+
+/// Ends what `start` began; at the end of the job what was recorded is written.
+pub(super) async fn end(service: &Arc<Service>, is_over: bool) {
+    if let Some(opener) = service.prefill().opener.get() {
+        opener.end();
+    }
+    if is_over {
+        record::keep_now(service).await;
+    }
+}
+
+impl Prefill {
+    /// A parcel is whole.
+    pub fn open(&self, index: u32, body: Arc<Body>) {
+        if let Some(opener) = self.opener.get() {
+            opener.open(index, body);
+        }
+    }
+
+    /// The process that looks at the view, if there is one.
+    pub fn walker_pid(&self) -> Option<u32> {
+        self.opener.get().and_then(Opener::walker_pid)
+    }
+
+    /// What parcels are made from, read at its first use; `None` where there is no profile that can be used.
+    async fn source(&self, service: &Arc<Service>) -> Option<Arc<Source>> {
+        let load = || async {
+            let options = service.options.profile.clone()?;
+            let loaded = tokio::task::spawn_blocking(move || Source::open(&options)).await.ok()?;
+            loaded.inspect_err(|error| tracing::warn!(%error, "no profile")).ok().flatten().map(Arc::new)
+        };
+        self.source.get_or_init(load).await.clone()
+    }
+
+    /// A chunk that the pack holds in exactly this version. May block.
+    pub fn packed_chunk(&self, file: &ViewPath, generation: &Generation, index: ChunkIndex) -> Option<Bytes> {
+        self.known_source()?.packed_chunk(file, generation, index)
+    }
+
+    /// How many starts were before this one, at the node that records.
+    fn sampled_start(&self, service: &Service) -> Option<u32> {
+        self.known_source().filter(|_| record::is_recorder(service)).map(|source| source.profile.starts)
+    }
+
+    /// Where the profile lies that this node uses.
+    pub fn path(&self) -> Option<String> {
+        self.known_source().map(|source| source.path.display().to_string())
+    }
+
+    /// What parcels are made from, if that is known by now.
+    fn known_source(&self) -> Option<&Arc<Source>> {
+        self.source.get().and_then(Option::as_ref)
+    }
+}
+
+impl Source {
+    fn open(options: &ProfileOptions) -> Result<Option<Self>, ProfileError> {
+        let files = options.files()?;
+        let Some(profile) = files.read_to_use()? else { return Ok(None) };
+        let pack = match options.pack {
+            // A profile is of use without its pack.
+            true => files.open_pack().inspect_err(|error| tracing::warn!(%error, "no pack")).ok().flatten(),
+            false => None,
+        };
+        let places = pack.as_ref().map(|pack| plan::places(pack.index())).unwrap_or_default();
+        let parcels = plan::cut(&profile, &places);
+        tracing::info!(parcels = parcels.len(), pack = pack.is_some(), "a profile is used");
+        Ok(Some(Self { path: files.profile_path(), profile, parcels, pack, places, opened: Mutex::default() }))
+    }
+
+    /// A block of the pack as it lies there; `None`, and a warning, if it is not what the index says.
+    async fn read_block(self: &Arc<Self>, block: usize) -> Option<Bytes> {
+        let source = Arc::clone(self);
+        let read = move || source.pack.as_ref().map(|pack| pack.read_block(block));
+        let read = tokio::task::spawn_blocking(read).await.ok()??;
+        read.inspect_err(|error| tracing::warn!(%error, "a block of the pack is not used")).ok()
+    }
+
+    /// A chunk that the pack holds in exactly this version. May block.
+    fn packed_chunk(&self, file: &ViewPath, generation: &Generation, index: ChunkIndex) -> Option<Bytes> {
+        let chunk = PlannedChunk { file: file.clone(), generation: *generation, index };
+        let (block, place) = *self.places.get(&chunk)?;
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.as_ref().is_none_or(|(number, _)| *number != block) {
+            let pieces = self.pack.as_ref()?.read_pieces(block);
+            *opened = Some((block, pieces.inspect_err(|error| tracing::warn!(%error, "a block is not used")).ok()?));
+        }
+        opened.as_ref().and_then(|(_, pieces)| pieces.get(place).cloned())
+    }
+}

@@ -1,0 +1,207 @@
+//! Writing down what a start-up used, at the first node of a job, and keeping a pack of it.
+//!
+//! The kernel does not say what it answers from pages that it was given, so a sixteenth of the profile's contents, another
+//! one at each start, is not given to the recording node's kernel: what of it is not asked for was not used, and leaves
+//! the profile. All the rest stays as it was, and what was not foreseen is added.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use forebay_node::{PeerAnswer, Use as Used};
+use forebay_profile::{LEVEL_DEFAULT, Learned, Piece, Profile, ProfileError, ProfileFiles, Start, Use};
+use forebay_types::{ChunkIndex, Generation, Hasher, NodeRank, Time, ViewPath, chunk_bytes, limits};
+use forebay_wire::Request;
+use serde_json::{Value, json};
+
+use super::maker::contents;
+use super::plan::PlannedChunk;
+use crate::daemon::peers::ask_own;
+use crate::daemon::service::Service;
+use crate::options::ProfileOptions;
+
+/// How often it is looked whether a start-up is over.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Of the profile's contents, one in so many is left for the kernel to ask for.
+const SAMPLE: u64 = 16;
+
+/// A pack is made anew when more than one in so many bytes of the profile are not in it.
+const PACK_LACKS: u64 = 16;
+
+/// Whether this node records what the job uses.
+pub(super) fn is_recorder(service: &Service) -> bool {
+    service.options.rank == NodeRank(0) && service.options.profile.is_some()
+}
+
+/// Whether this chunk is left for the kernel to ask for in the start that follows `starts` others.
+pub(super) fn is_sampled(file: &ViewPath, index: ChunkIndex, starts: u32) -> bool {
+    Hasher::default().hash_one((file, index)) % SAMPLE == u64::from(starts) % SAMPLE
+}
+
+/// Writes the profile and its pack whenever nothing new was used for a while, for as long as the daemon runs.
+pub(super) async fn keep(service: &Arc<Service>) {
+    if !is_recorder(service) {
+        return;
+    }
+    let mut ticks = tokio::time::interval(LOOK_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut seen, mut since, mut written) = (0, Time(0), 0);
+    loop {
+        ticks.tick().await;
+        let (now, count) = (service.now(), service.core().recorded_count());
+        if count != seen {
+            (seen, since) = (count, now);
+        } else if count != written && now.since(since) >= limits::START_UP_QUIET {
+            written = count;
+            keep_now(service).await;
+            if let Err(error) = pack(service).await {
+                tracing::warn!(%error, "no pack was written");
+            }
+        }
+    }
+}
+
+/// Writes what was used so far, if anything was.
+pub(super) async fn keep_now(service: &Arc<Service>) {
+    match write(service).await {
+        Ok(Some(learned)) => tracing::info!(?learned, "the start-up is written down"),
+        Ok(None) => {}
+        Err(error) => tracing::warn!(%error, "the start-up is not written down"),
+    }
+}
+
+/// Writes what was used so far, because somebody asks for it, and says what became of it.
+pub(in crate::daemon) async fn record_now(service: &Arc<Service>) -> Result<Value, String> {
+    let Some(options) = service.options.profile.clone() else {
+        return Err("the job keeps no profile (--profile off)".to_owned());
+    };
+    if !is_recorder(service) {
+        return Err("the job's first node records; ask there".to_owned());
+    }
+    let learned = write(service).await.map_err(|error| error.to_string())?;
+    let path = options.files().map_err(|error| error.to_string())?.profile_path();
+    pack(service).await.map_err(|error| error.to_string())?;
+    let Learned { added, changed, dropped } = learned.unwrap_or_default();
+    Ok(json!({"path": path.to_string_lossy(), "added": added, "changed": changed, "dropped": dropped}))
+}
+
+async fn write(service: &Arc<Service>) -> Result<Option<Learned>, ProfileError> {
+    let Some(options) = service.options.profile.clone().filter(|_| is_recorder(service)) else { return Ok(None) };
+    let used = service.core().recorded();
+    if used.is_empty() {
+        return Ok(None);
+    }
+    // One that is still being read must not be taken for none: it would be lost.
+    let mut profile = match service.prefill().source(service).await {
+        Some(source) => source.profile.clone(),
+        None => Profile::new(options.command.clone(), options.exports.clone(), now_unix_s()),
+    };
+    let used = describe(service, used).await;
+    let learned = profile.merge(&Start { unused: unused(&profile, &used), used });
+    let write = move || options.files().and_then(|files| files.write(&profile));
+    // Fails only when the daemon ends.
+    tokio::task::spawn_blocking(write).await.unwrap_or(Ok(())).map(|()| Some(learned))
+}
+
+fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// What was used, as a profile names it: a file once, with all its chunks, at the place of its first.
+async fn describe(service: &Arc<Service>, used: Vec<Used>) -> Vec<Use> {
+    let mut uses: Vec<Use> = Vec::new();
+    let mut files: HashMap<(ViewPath, Generation), usize> = HashMap::new();
+    for each in used {
+        match each {
+            Used::Directory(path) => {
+                let request = Request::Listing { dir: path.clone(), epoch: 0 };
+                if let Some(PeerAnswer::Listing(listing)) = ask_own(service, request).await {
+                    uses.push(Use::Directory { path, generation: listing.generation() });
+                }
+            }
+            Used::Absent(path) => uses.push(Use::Absent { path }),
+            Used::Chunk { file, generation, index } => {
+                let place = *files.entry((file.clone(), generation)).or_insert(uses.len());
+                match uses.get_mut(place) {
+                    Some(Use::File { chunks, .. }) => chunks.push(index),
+                    _ => uses.push(Use::File { path: file, generation, chunks: vec![index] }),
+                }
+            }
+        }
+    }
+    uses
+}
+
+/// What the kernel was left to ask for, and did not.
+fn unused(before: &Profile, used: &[Use]) -> Vec<Use> {
+    let asked: HashSet<(&ViewPath, ChunkIndex)> =
+        used.iter().flat_map(|each| each.chunks().iter().map(move |index| (each.path(), *index))).collect();
+    let left = |each: &Use| match each {
+        Use::File { path, generation, chunks } => {
+            let is_left =
+                |index: &ChunkIndex| is_sampled(path, *index, before.starts) && !asked.contains(&(path, *index));
+            let chunks: Vec<ChunkIndex> = chunks.iter().copied().filter(is_left).collect();
+            (!chunks.is_empty()).then(|| Use::File { path: path.clone(), generation: *generation, chunks })
+        }
+        _ => None,
+    };
+    before.uses.iter().filter_map(left).collect()
+}
+
+/// Makes the pack anew if it is missing or lacks too much.
+async fn pack(service: &Arc<Service>) -> Result<(), ProfileError> {
+    let Some(options) = service.options.profile.clone().filter(|options| options.pack) else { return Ok(()) };
+    let read = tokio::task::spawn_blocking(move || wanted_pack(&options)).await;
+    let Ok(Some((files, chunks))) = read.unwrap_or(Ok(None)) else { return Ok(()) };
+    let (queue, pieces) = sync_channel(limits::PARCELS_AHEAD as usize);
+    let writer = tokio::task::spawn_blocking(move || write_pack(&files, &pieces));
+    for chunk in chunks {
+        // A file that cannot be read any more is left out.
+        let Some(bytes) = contents(service, &chunk).await else { continue };
+        let PlannedChunk { file, generation, index } = chunk;
+        let Ok(piece) = Piece::of(file, generation, index, &bytes) else { continue };
+        let mut piece = Some((piece, bytes));
+        while let Some(waiting) = piece.take() {
+            match queue.try_send(Some(waiting)) {
+                Ok(()) => {}
+                Err(std::sync::mpsc::TrySendError::Full(back)) => {
+                    piece = back;
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => break,
+            }
+        }
+    }
+    // Without its end a pack is not finished: this task may be given up at any place above.
+    tokio::task::spawn_blocking(move || drop(queue.send(None))).await.ok();
+    writer.await.unwrap_or(Ok(()))
+}
+
+/// The chunks of which a pack is to be made; `None` if the one that is there will do.
+fn wanted_pack(options: &ProfileOptions) -> Result<Option<(ProfileFiles, Vec<PlannedChunk>)>, ProfileError> {
+    let files = options.files()?;
+    let Some(profile) = files.read()? else { return Ok(None) };
+    let chunks: Vec<PlannedChunk> = profile.wanted().into_iter().map(PlannedChunk::from).collect();
+    let places = files.open_pack().ok().flatten().map(|pack| super::plan::places(pack.index())).unwrap_or_default();
+    let bytes = |chunk: &PlannedChunk| chunk_bytes(chunk.generation.size_bytes, chunk.index) as u64;
+    let all: u64 = chunks.iter().map(bytes).sum();
+    let lacking: u64 = chunks.iter().filter(|chunk| !places.contains_key(chunk)).map(bytes).sum();
+    Ok((lacking * PACK_LACKS > all).then_some((files, chunks)))
+}
+
+fn write_pack(files: &ProfileFiles, pieces: &Receiver<Option<(Piece, Bytes)>>) -> Result<(), ProfileError> {
+    let mut pack = files.begin_pack(LEVEL_DEFAULT)?;
+    while let Ok(piece) = pieces.recv() {
+        let Some((piece, bytes)) = piece else {
+            let written = pack.finish()?;
+            tracing::info!(bytes = written.file_bytes, contents = written.contents_bytes, "a pack is written");
+            return Ok(());
+        };
+        pack.add(piece, &bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Where a process is: what decides which namespace it can enter, and what it finds there.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use forebay_fuse::MountedAt;
+use forebay_types::NodeRank;
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::{Deserialize, Serialize};
+
+/// The namespaces of a process, by the numbers that the kernel gives them, and its root directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The mount namespace.
+    pub mount: u64,
+    /// The user namespace.
+    pub user: u64,
+    /// Device and inode number of the root directory.
+    pub root: (u64, u64),
+    /// Whether it may mount there. One that may must not end up in a user namespace that takes its other rights.
+    pub may_mount: bool,
+}
+
+impl Place {
+    /// That of this process.
+    ///
+    /// # Errors
+    /// Without `/proc`.
+    pub fn of_this() -> io::Result<Self> {
+        let number = |name: &str| Ok::<_, io::Error>(std::fs::metadata(Path::new("/proc/self/ns").join(name))?.ino());
+        let root = std::fs::metadata("/")?;
+        let may_mount = capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
+        Ok(Self { mount: number("mnt")?, user: number("user")?, root: (root.dev(), root.ino()), may_mount })
+    }
+}
+
+/// A node, as its keeper describes it to programs that want to see its exports at their own paths.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// Its rank.
+    pub rank: NodeRank,
+    /// Its host, as the job lists it.
+    pub host: String,
+    /// Its view.
+    pub view: PathBuf,
+    /// The view's device number.
+    pub device: Option<(u32, u32)>,
+    /// What it shows, as given.
+    pub exports: Vec<PathBuf>,
+    /// Whether links are shown as links inside the view.
+    pub links_lead_into_view: bool,
+    /// Where its keeper is.
+    pub place: Place,
+}
+
+impl Node {
+    /// Whether the view is seen from `place`, which is where this process is.
+    pub fn view_from(&self, place: Place) -> bool {
+        if self.place.mount == place.mount && self.place.root == place.root {
+            return true;
+        }
+        // Another view may be at the same path; without a number it cannot be told apart.
+        let mounted = MountedAt::find(&self.view).ok().flatten();
+        self.device.is_some() && mounted.map(|mounted| mounted.device) == self.device
+    }
+}

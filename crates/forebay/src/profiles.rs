@@ -1,0 +1,106 @@
+//! Which profile a job uses: of what command, and where it lies.
+//!
+//! `up` decides for all nodes: it alone was called by the job's script, and it runs in the user's own environment. A job
+//! never fails for want of a profile; what keeps one from being used is told in the log.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use forebay_profile::{ProfileDirectory, command_of};
+use forebay_types::ViewPath;
+
+use crate::jobs::variable;
+use crate::options::{ProfileOptions, ProfilePlace};
+use crate::settings::Settings;
+use crate::settings::values::ProfileChoice;
+
+/// Programs that may stand between a script and `forebay up`.
+const WRAPPERS_MAX: usize = 4;
+
+/// The settings that `up` decides for the nodes, as text, where the user has not: the command and the directory.
+pub fn decided(settings: &Settings) -> Vec<(&'static str, String)> {
+    if settings.profile == ProfileChoice::Off {
+        return Vec::new();
+    }
+    let mut decided = Vec::new();
+    if settings.profile_command.is_none() {
+        decided.push(("profile-command", command_of(&variable, &caller_command_line())));
+    }
+    if settings.profile_dir.is_none() {
+        let default = ProfileDirectory::default_path(&variable).ok();
+        decided.extend(default.and_then(|path| Some(("profile-dir", path.to_str()?.to_owned()))));
+    }
+    decided.retain(|(_, text)| !text.is_empty());
+    decided
+}
+
+/// The profile of a job with these settings and exports; `None` when it uses none.
+pub fn options(settings: &Settings, exports: &[PathBuf]) -> Option<ProfileOptions> {
+    let place = match &settings.profile {
+        ProfileChoice::Off => return None,
+        ProfileChoice::File(path) => ProfilePlace::File(path.clone()),
+        ProfileChoice::Auto => {
+            let directory = settings.profile_dir.clone().map_or_else(|| ProfileDirectory::default_path(&variable), Ok);
+            let warned = directory.inspect_err(|error| tracing::warn!(%error, "no profile is used"));
+            ProfilePlace::Directory(warned.ok()?)
+        }
+    };
+    let exports = exports.iter().map(|path| ViewPath::from_absolute(path.as_os_str().as_bytes()));
+    let command = settings.profile_command.clone();
+    Some(ProfileOptions {
+        place,
+        command: command.unwrap_or_else(|| command_of(&variable, &caller_command_line())),
+        exports: exports.collect::<Result<_, _>>().ok()?,
+        budget_bytes: settings.profile_budget,
+        pack: settings.pack,
+    })
+}
+
+/// The words of the process that called this one, each ended by a NUL byte. One that does nothing but run the command
+/// (`timeout 60 forebay up ...`) is not the script: its own caller is.
+fn caller_command_line() -> Vec<u8> {
+    let mut caller = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let mut line = command_line(caller);
+    for _ in 0..WRAPPERS_MAX {
+        match parent(caller).filter(|_| is_wrapper(&line)) {
+            Some(next) => (caller, line) = (next, command_line(next)),
+            None => break,
+        }
+    }
+    line
+}
+
+fn command_line(pid: i32) -> Vec<u8> {
+    std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// Whether a process was given this program, and `up`, among its own arguments.
+fn is_wrapper(line: &[u8]) -> bool {
+    let words: Vec<&[u8]> = line.split(|byte| *byte == 0).skip(1).collect();
+    let is_this = |word: &[u8]| word.rsplit(|byte| *byte == b'/').next() == Some(b"forebay");
+    words.windows(2).any(|pair| is_this(pair[0]) && pair[1] == b"up")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_runs_the_command_is_no_script() {
+        assert!(is_wrapper(b"timeout\x0060\0/opt/bin/forebay\0up\0--local\x002\0"));
+        for script in [&b"bash\0train.sh\0"[..], b"forebay\0up\0", b"bash\0-c\0forebay up\0", b"", b"vi\0forebay\0"] {
+            assert!(!is_wrapper(script), "{script:?}");
+        }
+    }
+
+    #[test]
+    fn the_caller_is_found() {
+        assert!(!caller_command_line().is_empty());
+        assert_eq!(parent(std::process::id() as i32), rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()));
+    }
+}

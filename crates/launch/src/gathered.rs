@@ -1,0 +1,100 @@
+//! What a launcher hears while a job starts: lines of JSON, most of them from the one node that speaks for all.
+
+use std::collections::BTreeMap;
+
+use forebay_types::NodeRank;
+use serde::{Deserialize, Serialize};
+
+/// The lines that count on a starter's standard output.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Line {
+    /// How far the job is.
+    Gathered(Gathered),
+    /// A node will not come up.
+    Failed { rank: NodeRank, message: String },
+    /// A node found something worth telling.
+    Note { rank: NodeRank, message: String },
+}
+
+/// How far a job is, as the node knows that nobody stands above.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Gathered {
+    /// Who says so: the root, or the node that stands in for it.
+    pub by: NodeRank,
+    /// How many nodes are ready.
+    #[serde(rename = "ready")]
+    pub ready_count: usize,
+    /// Whether nothing follows: the job is up, without those that are missing.
+    pub is_last: bool,
+    /// The first and the last of each run of nodes that are not ready.
+    pub missing: Vec<(NodeRank, NodeRank)>,
+    /// Whether there are more.
+    pub is_cut: bool,
+    /// What nodes have found out about those that they cannot reach.
+    pub troubles: Vec<Trouble>,
+    /// The ready node that took longest to start.
+    pub slowest: Option<Slowest>,
+}
+
+/// A node that another cannot reach.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Trouble {
+    /// The node that cannot be reached.
+    pub rank: NodeRank,
+    /// The one that tried.
+    pub by: NodeRank,
+    /// Why.
+    pub why: String,
+}
+
+/// A node and how long it took from the start of its process until its view answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Slowest {
+    /// Which.
+    pub rank: NodeRank,
+    /// Milliseconds.
+    pub took_ms: u32,
+}
+
+impl Gathered {
+    /// Whether all nodes are ready.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty() && !self.is_cut
+    }
+
+    /// The nodes that are known not to be ready.
+    pub fn missing_ranks(&self) -> impl Iterator<Item = NodeRank> + '_ {
+        self.missing.iter().flat_map(|(first, last)| (first.0..=last.0).map(NodeRank))
+    }
+
+    /// Whether `later` tells more: a node that stood in for a late root falls silent when the root speaks.
+    pub(crate) fn gives_way_to(&self, later: &Self) -> bool {
+        later.by == self.by || later.is_last || later.ready_count >= self.ready_count
+    }
+
+    /// What others say of the nodes that are missing.
+    pub(crate) fn reasons(&self) -> BTreeMap<NodeRank, String> {
+        let missing: std::collections::BTreeSet<NodeRank> = self.missing_ranks().collect();
+        let told = self.troubles.iter().filter(|trouble| missing.contains(&trouble.rank));
+        told.map(|Trouble { rank, by, why }| (*rank, format!("node {by} cannot reach it: {why}"))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_daemon_is_understood() {
+        let line = r#"{"gathered":{"by":0,"ready":5,"is_last":false,"missing":[[2,3],[7,7]],"is_cut":false,
+            "troubles":[{"rank":3,"by":9,"why":"refused"},{"rank":1,"by":5,"why":"late"}],
+            "slowest":{"rank":4,"took_ms":12}}}"#;
+        let Line::Gathered(gathered) = serde_json::from_str(line).unwrap() else { panic!("another line") };
+        assert_eq!(gathered.missing_ranks().map(|rank| rank.0).collect::<Vec<_>>(), [2, 3, 7]);
+        assert!(!gathered.is_complete());
+        let reasons = BTreeMap::from([(NodeRank(3), "node 9 cannot reach it: refused".to_owned())]);
+        assert_eq!(gathered.reasons(), reasons, "of those that are missing");
+    }
+}

@@ -1,0 +1,227 @@
+//! Parcels: a start-up's contents come ahead of the programs, numbered, a few at a time.
+//!
+//! A parcel is asked for like anything else, so it is joined, forwarded while it arrives and asked for elsewhere when it
+//! gets lost. Whoever asks has no program waiting for it: one that does not come is left out, and its contents come when
+//! they are wanted. What a parcel says about names holds for the job's first snapshot only, so a refresh ends them.
+
+use std::collections::BTreeSet;
+
+use forebay_cache::{CallId, Key, Object};
+use forebay_types::{ChunkIndex, Errno, Generation, Time, ViewPath, limits};
+use forebay_wire::{Listing, Request};
+
+use super::chunks::Chunk;
+use super::entries::Known;
+use super::{ReadPath, Waiter};
+use crate::{Effect, InodeId, PeerAnswer};
+
+/// How far a node has come with them.
+#[derive(Default)]
+pub(super) struct Parcels {
+    is_wanted: bool,
+    /// The next to ask for.
+    next: u32,
+    /// How many there are, once it is known.
+    count: Option<u32>,
+    /// Those that are asked for or being stored.
+    under_way: BTreeSet<u32>,
+    failed_in_a_row: u32,
+}
+
+/// One chunk of a parcel, whole and checked.
+#[derive(Clone, Debug)]
+pub struct ParcelChunk<B> {
+    /// The file.
+    pub file: ViewPath,
+    /// The version.
+    pub generation: Generation,
+    /// Which chunk.
+    pub index: ChunkIndex,
+    /// Its bytes.
+    pub body: B,
+}
+
+impl<B> ParcelChunk<B> {
+    fn key(&self) -> Key {
+        Key::Chunk { file: self.file.clone(), generation: self.generation, index: self.index }
+    }
+}
+
+impl<B: Clone> ReadPath<B> {
+    /// Begins to ask for the start-up's contents.
+    pub fn start_prefill(&mut self, now: Time) {
+        self.ways.now = now;
+        if self.epoch.to_tell() == 0 && self.options.names_last.is_none() {
+            self.parcels.is_wanted = true;
+            self.ask_parcels();
+        }
+    }
+
+    /// Whether this node reads some of the backing file system for others.
+    #[must_use]
+    pub fn is_reader(&self) -> bool {
+        self.options.forest.is_root(self.options.rank)
+    }
+
+    /// Whether this node reads the listing of `dir` for others.
+    #[must_use]
+    pub fn reads_listing(&self, dir: &ViewPath) -> bool {
+        self.reads_for_others(&Key::Listing { dir: dir.clone() })
+    }
+
+    /// Whether parcels are still to come or to be stored here.
+    #[must_use]
+    pub fn is_prefilling(&self) -> bool {
+        self.parcels.is_wanted && !self.parcels.under_way.is_empty()
+    }
+
+    /// Keeps what a parcel brought. `false` if parcels have ended: nothing of it may be used.
+    pub fn handle_parcel_opened(
+        &mut self,
+        now: Time,
+        count: u32,
+        listings: Vec<(ViewPath, Listing)>,
+        chunks: &[ParcelChunk<B>],
+    ) -> bool {
+        self.ways.now = now;
+        if !self.parcels.is_wanted {
+            return false;
+        }
+        self.parcels.count = Some(self.parcels.count.map_or(count, |known| known.min(count)));
+        for (dir, listing) in listings {
+            self.keep_prefilled_listing(dir, listing);
+        }
+        for chunk in chunks {
+            let key = chunk.key();
+            if !self.has_chunk(&key) {
+                let kept = Chunk::whole(chunk.body.clone(), &key);
+                self.keep_whole_chunk(key, kept);
+            }
+        }
+        true
+    }
+
+    /// The files of a parcel that the kernel does not know: their directories come in another parcel, or came without
+    /// attributes.
+    #[must_use]
+    pub fn unknown_files(&self, chunks: &[ParcelChunk<B>]) -> Vec<ViewPath> {
+        let mut files: Vec<ViewPath> = chunks.iter().map(|chunk| chunk.file.clone()).collect();
+        files.dedup();
+        files.retain(|file| self.inodes.id_of(file).is_none());
+        files
+    }
+
+    /// The inodes whose pages a parcel's chunks belong to: `None` for what the kernel does not know, or has read already.
+    #[must_use]
+    pub fn inodes_to_fill(&self, chunks: &[ParcelChunk<B>]) -> Vec<Option<InodeId>> {
+        let inode = |chunk: &ParcelChunk<B>| {
+            let inode = self.inodes.id_of(&chunk.file)?;
+            let is_same = self.inodes.get(inode)?.generation == chunk.generation;
+            let was_read = match self.objects.peek(&chunk.key()) {
+                Some(Object::Chunk(kept)) => kept.was_read(),
+                _ => false,
+            };
+            (is_same && !was_read).then_some(inode)
+        };
+        chunks.iter().map(inode).collect()
+    }
+
+    /// A parcel has been dealt with; these chunks are in the kernel's cache now.
+    pub fn handle_parcel_stored(&mut self, now: Time, index: u32, filled: &[ParcelChunk<B>]) {
+        self.ways.now = now;
+        for chunk in filled {
+            let key = chunk.key();
+            if self.is_own(&key) {
+                self.objects.remove(&key);
+            }
+        }
+        self.counters.parcels += 1;
+        self.counters.prefilled += filled.len() as u64;
+        self.parcels.failed_in_a_row = 0;
+        self.parcels.under_way.remove(&index);
+        self.ask_parcels();
+    }
+
+    /// A parcel came whole, but not as it was sent: it is asked for once more, among the next.
+    pub fn handle_parcel_spoilt(&mut self, now: Time, index: u32) {
+        self.ways.now = now;
+        self.objects.remove(&Key::Parcel { index });
+        self.parcel_failed(index, Errno::WAY_LOST);
+    }
+
+    /// The kernel is not filled any more.
+    pub(super) fn end_parcels(&mut self) {
+        self.parcels.is_wanted = false;
+        self.parcels.under_way.clear();
+        self.objects.remove_where(|key| matches!(key, Key::Parcel { .. }));
+        let is_parcel =
+            |flight: &CallId| self.in_flight.get(*flight).is_some_and(|known| matches!(known.key, Key::Parcel { .. }));
+        let flights: Vec<CallId> = self.in_flight.calls().into_iter().filter(is_parcel).collect();
+        flights.into_iter().for_each(|flight| self.end_flight(flight, Errno::ENODATA));
+    }
+
+    /// A parcel's body is whole here, for this node or one that asked for it.
+    pub(super) fn parcel_arrived(&mut self, index: u32, body: B) {
+        if self.parcels.is_wanted && self.parcels.under_way.contains(&index) {
+            self.effects.push_back(Effect::OpenParcel { index, body });
+        }
+    }
+
+    /// A parcel did not come.
+    pub(super) fn parcel_failed(&mut self, index: u32, errno: Errno) {
+        if !self.parcels.is_wanted || !self.parcels.under_way.remove(&index) {
+            return;
+        }
+        if errno == Errno::ENODATA {
+            self.parcels.count = Some(self.parcels.count.map_or(index, |known| known.min(index)));
+            return;
+        }
+        self.counters.parcels_failed += 1;
+        self.parcels.failed_in_a_row += 1;
+        if self.parcels.failed_in_a_row > limits::PARCELS_FAILED_MAX {
+            return self.end_parcels();
+        }
+        match errno {
+            // Its bytes got lost, and may be had elsewhere.
+            Errno::WAY_LOST => self.ask_parcel(index),
+            _ => self.ask_parcels(),
+        }
+    }
+
+    fn ask_parcels(&mut self) {
+        while self.parcels.is_wanted
+            && self.parcels.next < self.parcels.count.unwrap_or(limits::PARCELS_MAX)
+            && self.parcels.under_way.len() < limits::PARCELS_AHEAD as usize
+        {
+            let index = self.parcels.next;
+            self.parcels.next += 1;
+            self.ask_parcel(index);
+        }
+    }
+
+    fn ask_parcel(&mut self, index: u32) {
+        let key = Key::Parcel { index };
+        self.parcels.under_way.insert(index);
+        if let Some(Object::Chunk(chunk)) = self.objects.peek(&key) {
+            let body = chunk.body.clone();
+            return self.effects.push_back(Effect::OpenParcel { index, body });
+        }
+        if !self.growing.contains_key(&key) {
+            let deadline = self.ways.now.after(self.options.deadline);
+            self.ask(key, Request::Parcel { index, epoch: 0 }, deadline, Some(Waiter::Prefill(index)));
+        }
+    }
+
+    /// Whoever waits for the listing gets it now.
+    fn keep_prefilled_listing(&mut self, dir: ViewPath, listing: Listing) {
+        let key = Key::Listing { dir };
+        if self.objects.contains(&key) {
+            return;
+        }
+        self.keep(&key, Object::Listing(listing.clone()));
+        if let Some(flight) = self.in_flight.call_of(&key) {
+            let known = Known { listing: Some(listing.clone()), ..Known::default() };
+            self.deliver(flight, known, PeerAnswer::Listing(listing));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What a start-up used comes ahead at the next one: into the kernel, as the files are now, whatever happened to the
+//! profile meanwhile.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_tests::program::wait_until;
+use forebay_tests::{Job, Sandbox, compare, require, tree};
+
+const DIRECTORIES: usize = 12;
+const FILES: usize = 15;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An environment that programs start from, and the profile of that.
+struct Environment {
+    place: tempfile::TempDir,
+}
+
+impl Environment {
+    fn new() -> Self {
+        let environment = Self { place: tempfile::tempdir().unwrap() };
+        for (number, file) in environment.files().iter().enumerate() {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            let length = if number == 7 { (3 << 20) + 5 } else { 100 + 997 * number };
+            tree::write(file, &vec![number as u8; length]);
+        }
+        environment
+    }
+
+    fn source(&self) -> PathBuf {
+        self.place.path().join("env")
+    }
+
+    fn directory(&self, number: usize) -> PathBuf {
+        self.source().join(format!("lib/package{number}"))
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let files_in = |number| (0..FILES).map(move |file| (number, file));
+        let path = |(number, file)| self.directory(number).join(format!("module{file}"));
+        (0..DIRECTORIES).flat_map(files_in).map(path).collect()
+    }
+
+    fn profile(&self) -> PathBuf {
+        self.place.path().join("start.profile")
+    }
+
+    fn pack(&self) -> PathBuf {
+        self.place.path().join("start.pack")
+    }
+
+    fn up(&self, nodes: u32, options: &[&str]) -> Job {
+        let profile = self.profile();
+        let given = ["--fanout", "2", "--profile", profile.to_str().unwrap()];
+        Job::up_local(Sandbox::new(), nodes, &self.source(), &[&given, options].concat())
+    }
+
+    /// A job that has its start-up recorded, and a pack of it if there is to be one.
+    fn record(&self, options: &[&str]) {
+        let job = self.up(1, options);
+        self.start(&job, 0);
+        if !options.contains(&"off") {
+            wait_until("a pack is there", PATIENCE, || self.pack().exists());
+        }
+        job.down();
+        assert!(self.profile().exists());
+    }
+
+    /// What a program does that starts on a node.
+    fn start(&self, job: &Job, node: usize) {
+        for number in 0..DIRECTORIES {
+            let dir = job.path(node, &self.directory(number));
+            assert!(fs::metadata(dir.join("missing")).is_err());
+            assert_eq!(fs::read_dir(&dir).unwrap().count(), fs::read_dir(self.directory(number)).unwrap().count());
+        }
+        for file in self.files().iter().filter(|file| file.exists()) {
+            assert_eq!(fs::read(job.path(node, file)).unwrap(), fs::read(file).unwrap(), "{}", file.display());
+        }
+    }
+}
+
+/// Waits until nothing more comes ahead to any node.
+fn wait_until_filled(job: &Job) {
+    wait_until("all nodes are filled", PATIENCE, || {
+        let status = job.status();
+        status["nodes"].as_array().unwrap().iter().all(|node| node["prefill"]["state"] == "filled")
+    });
+}
+
+fn messages(job: &Job, node: usize, kind: &str) -> u64 {
+    job.status()["nodes"][node]["kernel"]["messages"][kind].as_u64().unwrap()
+}
+
+fn log_of(job: &Job, node: usize) -> String {
+    let logs = job.sandbox.runtime().join("forebay").join(&job.sandbox.name).join("logs");
+    let of_node =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&format!("{node}")));
+    let files = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().path()).filter(of_node);
+    files.map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
+fn a_second_start_asks_for_nothing(nodes: u32, options: &[&str]) {
+    let environment = Environment::new();
+    environment.record(options);
+    let job = environment.up(nodes, options);
+    wait_until_filled(&job);
+    for node in 0..nodes as usize {
+        let before = messages(&job, node, "lookup");
+        environment.start(&job, node);
+        compare::trees(&environment.source(), &job.path(node, &environment.source()));
+        // What leads to the export is looked up by whoever comes first.
+        let lookups = messages(&job, node, "lookup") - before;
+        assert!(lookups <= 12, "node {node} looked {lookups} names up");
+        // Reads and listings are not counted: a kernel may drop their pages at any time. The recording node is left a part to ask for, so
+        // that it is seen what is used.
+        let stored = job.status()["nodes"][node]["prefill"]["chunks"].as_u64().unwrap();
+        let chunks = (DIRECTORIES * FILES + 3) as u64;
+        assert!(if node == 0 { (chunks / 2..chunks).contains(&stored) } else { stored == chunks }, "{stored}");
+    }
+    let status = job.status();
+    let backing = &status["totals"]["backing"];
+    assert!(backing["listings"].as_u64().unwrap() <= DIRECTORIES as u64 + 4, "{backing}");
+    job.down();
+}
+
+#[test]
+fn a_second_start_asks_its_own_kernel_alone() {
+    require!(Fuse, Root);
+    a_second_start_asks_for_nothing(1, &["--pack", "off"]);
+}
+
+#[test]
+fn a_second_start_on_seven_nodes_does_so_too_from_a_pack() {
+    require!(Fuse, Root);
+    a_second_start_asks_for_nothing(7, &[]);
+}
+
+#[test]
+fn a_pack_serves_for_the_files_it_holds() {
+    require!(Fuse, Root);
+    let environment = Environment::new();
+    environment.record(&[]);
+    let job = environment.up(3, &[]);
+    wait_until_filled(&job);
+    (0..3).for_each(|node| environment.start(&job, node));
+    let reads = job.status()["totals"]["backing"]["reads"].as_u64().unwrap();
+    assert_eq!(reads, 0, "no file was read but the pack");
+    job.down();
+}
+
+/// Whatever was recorded: programs see the files as they are when the job starts.
+#[test]
+fn what_has_changed_since_is_seen_as_it_is() {
+    require!(Fuse, Root);
+    for options in [&["--pack", "off"][..], &[]] {
+        let environment = Environment::new();
+        environment.record(options);
+        let files = environment.files();
+        let length = fs::metadata(&files[20]).unwrap().len() as usize;
+        tree::write(&files[20], &vec![0xee; length]);
+        tree::write(&files[7], b"much shorter now");
+        fs::remove_file(&files[30]).unwrap();
+        tree::write(&environment.directory(3).join("missing"), b"is there now");
+        fs::rename(environment.directory(5), environment.source().join("lib/moved")).unwrap();
+        let job = environment.up(3, options);
+        wait_until_filled(&job);
+        for node in 0..3 {
+            compare::trees(&environment.source(), &job.path(node, &environment.source()));
+            assert_eq!(fs::read(job.path(node, &environment.directory(3).join("missing"))).unwrap(), b"is there now");
+            assert!(!job.path(node, &environment.directory(5)).exists());
+        }
+        job.down();
+    }
+}
+
+#[test]
+fn a_refresh_holds_for_what_came_ahead() {
+    require!(Fuse, Root);
+    let environment = Environment::new();
+    environment.record(&[]);
+    let job = environment.up(3, &[]);
+    wait_until_filled(&job);
+    let (file, absent) = (&environment.files()[20], environment.directory(2).join("missing"));
+    (0..3).for_each(|node| environment.start(&job, node));
+    tree::write(file, b"written while the job runs");
+    tree::write(&absent, b"is there now");
+    let _ = job.command("refresh", &[environment.source().as_os_str()]).good();
+    for node in 0..3 {
+        assert_eq!(fs::read(job.path(node, file)).unwrap(), b"written while the job runs");
+        assert_eq!(fs::read(job.path(node, &absent)).unwrap(), b"is there now");
+    }
+    job.down();
+}
+
+/// A profile or pack that is spoilt, or that somebody else might have made, is named in the log and left alone.
+#[test]
+fn what_cannot_be_trusted_is_not_used() {
+    require!(Fuse, Root);
+    let spoil = |path: &Path, at: u64| {
+        let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    };
+    type Spoil<'a> = &'a dyn Fn(&Environment);
+    let cases: [(&str, Spoil<'_>); 4] = [
+        ("a block of the pack", &|environment| spoil(&environment.pack(), 100)),
+        ("no pack", &|environment| {
+            let length = fs::metadata(environment.pack()).unwrap().len();
+            fs::File::options().write(true).open(environment.pack()).unwrap().set_len(length - 1).unwrap();
+        }),
+        ("no profile", &|environment| spoil(&environment.profile(), 60)),
+        ("no profile", &|environment| chown(environment.profile(), Some(65534), Some(65534)).unwrap()),
+    ];
+    for (named, spoil) in cases {
+        let environment = Environment::new();
+        environment.record(&[]);
+        spoil(&environment);
+        let job = environment.up(3, &[]);
+        wait_until("the log tells what is wrong", PATIENCE, || log_of(&job, 0).contains(named));
+        (0..3).for_each(|node| environment.start(&job, node));
+        job.down();
+    }
+}
+
+/// Who is filling a kernel may die at any time; programs are answered all the same.
+#[test]
+fn a_daemon_that_dies_while_it_fills_is_followed_by_another() {
+    require!(Fuse, Root);
+    let environment = Environment::new();
+    environment.record(&[]);
+    for node in [0, 2] {
+        let job = environment.up(3, &[]);
+        job.kill_daemon(node);
+        (0..3).for_each(|node| environment.start(&job, node));
+        job.down();
+    }
+}
