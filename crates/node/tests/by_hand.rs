@@ -224,12 +224,12 @@ fn two_silent_nodes_make_a_node_look_up_its_line() {
 #[test]
 fn a_parent_that_is_late_is_bypassed_and_nobody_else_is_asked_for_that() {
     let mut node = node_of(22, 31, false);
-    node.handle_absent(Time(0), NodeRank(10));
-    assert_eq!(node.suspects(), [NodeRank(10)]);
+    node.handle_absent(Time(0), NodeRank(18));
+    assert_eq!(node.suspects(), [NodeRank(18)]);
     assert!(node.poll_effect().is_none());
     assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
     let asked = node.poll_effect();
-    assert!(matches!(asked, Some(Effect::Fetch { source: Source::Peer(NodeRank(4)), .. })), "{asked:?}");
-    node.handle_ping(Time(1), NodeRank(10), Some(0));
+    assert!(matches!(asked, Some(Effect::Fetch { source: Source::Peer(NodeRank(16)), .. })), "{asked:?}");
+    node.handle_ping(Time(1), NodeRank(18), Some(0));
     assert!(node.suspects().is_empty());
 }
