@@ -50,6 +50,8 @@ pub enum Command {
     Profile(ProfileArguments),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
+    /// Show what a model says of this and other ways to start a job, at any number of nodes
+    Simulate(SimulateArguments),
     /// Show the settings that hold, and where each comes from
     Config(ConfigArguments),
     /// Print the completions of a shell
@@ -257,6 +259,34 @@ pub struct DoctorArguments {
     /// Try one thing that can only be tried in a process of its own.
     #[arg(long, hide = true, value_name = "WHAT")]
     pub probe: Option<String>,
+}
+
+/// `simulate`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Without NAME the scenarios are listed. Nothing is measured: docs/scale.md says what the models are made \
+                        of and how far they were checked. 100,000 nodes take minutes and some 8 GiB.\n\nExamples:\n  \
+                        forebay simulate\n  forebay simulate cold --nodes 32,512,2048 --plot cold.svg\n  \
+                        forebay simulate start --json | jq .bars"
+)]
+pub struct SimulateArguments {
+    /// The scenario
+    pub name: Option<String>,
+    /// Numbers of nodes [default: the scenario's own]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub nodes: Vec<usize>,
+    /// Where chance begins: the same number gives the same result
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the plot to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Print a JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Say only of each bar whether it is met; exit status 3 if one is not
+    #[arg(long, conflicts_with_all = ["nodes", "plot", "json"])]
+    pub check: bool,
 }
 
 /// `config`.

@@ -1,5 +1,8 @@
 //! Whole jobs in virtual time: the cores that the daemon runs, and a world around them that does what worlds do.
 //!
+//! There are two worlds. The one of this file's modules moves named contents, breaks things, and checks every answer;
+//! `scale` only counts bytes and time, for jobs of any size.
+//!
 //! `model` is the backing file system, whose every byte, attribute and absence is known; `world` delivers messages, or
 //! does not; `job` holds the nodes and plays the daemon's shell; `program` is what asks; `faults` is what goes wrong;
 //! `scenario` makes all of it from a seed, runs it, and says what was not as it must be. Nothing here has a clock, a
@@ -18,6 +21,7 @@ mod parcels;
 pub mod program;
 pub mod random;
 mod refresh;
+pub mod scale;
 pub mod scenario;
 mod shell;
 mod world;

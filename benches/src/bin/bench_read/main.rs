@@ -12,6 +12,7 @@ mod memory;
 mod prefill;
 mod round_trip;
 mod run;
+mod scale_model;
 mod second_import;
 mod security;
 mod show;
@@ -70,7 +71,7 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 13] = [
+const MEASUREMENTS: [(&str, Measure); 14] = [
     ("start", start::measure),
     ("run", run::measure),
     ("fan-out", fan_out::measure),
@@ -81,6 +82,7 @@ const MEASUREMENTS: [(&str, Measure); 13] = [
     ("listing", listing::measure),
     ("memory", memory::measure),
     ("large-file", large_file::measure),
+    ("scale-model", scale_model::measure),
     ("prefill", prefill::measure),
     ("storm-1", storm::measure_one),
     ("storm-16", storm::measure_sixteen),

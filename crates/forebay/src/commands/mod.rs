@@ -17,6 +17,7 @@ mod refresh;
 mod replace;
 mod run;
 mod selection;
+mod simulate;
 mod status;
 mod up;
 mod up_report;
@@ -39,6 +40,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Refresh(arguments) => refresh::run(arguments),
         Command::Profile(arguments) => profile::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Walk(arguments) => walk::run(&arguments),

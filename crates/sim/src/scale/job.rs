@@ -1,0 +1,335 @@
+//! A job of real cores over the model's network, file system and programs.
+//!
+//! Every node has the core that its daemon has (`forebay_node::ReadPath`); what the daemon does around it (questions
+//! carried, bodies forwarded piece by piece while they arrive, the kernel answered) is in `shell`. Nothing is said about
+//! contents: a body is a number of bytes. `crate::job` is the other simulator, which checks contents under faults; this
+//! one asks how long things take and what passes over which link.
+
+use std::time::Duration;
+
+use forebay_cache::CallId;
+use forebay_node::{Answered, Options, ReadPath};
+use forebay_overlay::Forest;
+use forebay_types::{NodeRank, Time};
+use forebay_wire::Request;
+
+use super::backing::Backing;
+use super::bodies::{Growing, Handle};
+use super::files::{Files, Script};
+use super::network::{Network, NodeIndex};
+use super::pack::Pack;
+use super::parameters::Machine;
+use super::program::Program;
+use super::servers::{Fifo, Nanos, Pool, Queue, SECOND, nanos};
+use crate::random::Random;
+
+/// The time limit of a question, as the daemon has it.
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Memory for caches at each node: more than a start-up needs, and tables of the least size.
+const BUDGET_BYTES: u64 = 256 << 20;
+
+/// A core is told the time so much late at most: less than it looks for slow questions itself.
+const TIMER_GRAIN: Nanos = SECOND / 20;
+
+/// How a job is set up.
+pub(super) struct Setup<'a> {
+    pub machine: &'a Machine,
+    pub files: &'a Files,
+    pub script: &'a Script,
+    /// What is sent ahead, if the start-up is known.
+    pub pack: Option<&'a Pack>,
+    pub forest: Forest,
+    pub nodes: usize,
+    pub seed: u64,
+    /// Programs begin within this time.
+    pub starts_within: Nanos,
+    /// Nodes that are lost, and when.
+    pub lost: Vec<(Nanos, Vec<NodeIndex>)>,
+}
+
+/// What happens.
+pub(super) enum Event {
+    /// A program goes on.
+    Next(NodeIndex),
+    /// A node is asked.
+    Ask { to: NodeIndex, from: NodeIndex, call: CallId, request: Request },
+    /// The backing file system has answered.
+    Told { to: NodeIndex, call: CallId, answered: Answered },
+    /// An answer that comes whole arrives.
+    Answer { to: NodeIndex, call: CallId, answered: Answered, bytes: u64 },
+    /// A piece comes to the links between groups.
+    Cross { from: NodeIndex, piece: Piece },
+    /// A piece of a body arrives.
+    Arrive(Piece),
+    /// It has passed the node's link.
+    Piece(Piece),
+    /// A body will not be whole.
+    Lost { to: NodeIndex, call: CallId },
+    /// Nobody wants an answer any more.
+    Cancel { to: NodeIndex, from: NodeIndex, call: CallId },
+    /// A node is asked whether it is there.
+    Ping { to: NodeIndex, from: NodeIndex, epoch: u64 },
+    /// It says so.
+    Pong { to: NodeIndex, peer: NodeIndex, epoch: u64 },
+    /// The time for that is over.
+    Silent { to: NodeIndex, peer: NodeIndex, number: u32 },
+    /// A core wants to be told the time.
+    Timer(NodeIndex),
+    /// A parcel is in a kernel's caches.
+    Stored { node: NodeIndex, index: u32 },
+    /// Nodes are lost.
+    Lose(usize),
+}
+
+/// A piece of a body.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    pub to: NodeIndex,
+    pub call: CallId,
+    /// Its bytes and those of the whole body, as the model counts them; each stands for `weight` real ones.
+    pub bytes: u32,
+    pub total: u32,
+    pub weight: u32,
+}
+
+/// A node.
+pub(super) struct Node {
+    pub core: ReadPath<Handle>,
+    pub program: Program,
+    pub growing: Vec<Growing>,
+    /// Who was asked, by the number of the question.
+    pub asked: Vec<(CallId, NodeIndex)>,
+    /// The sizes of the files of the bundles that were asked for.
+    pub bundles: Vec<(CallId, Vec<u32>)>,
+    /// The daemon's processor.
+    pub processor: Fifo,
+    /// Its threads that store into the kernel.
+    pub storing: Fifo,
+    /// When the core will be told the time next.
+    pub timer: Nanos,
+    /// Nodes that were asked whether they are there: the number of the question.
+    pub pinged: Vec<(NodeIndex, u32)>,
+    pub is_lost: bool,
+    pub messages: u64,
+}
+
+/// A job.
+pub(super) struct Job<'a> {
+    pub machine: &'a Machine,
+    pub files: &'a Files,
+    pub script: &'a Script,
+    pub pack: Option<&'a Pack>,
+    pub queue: Queue<Event>,
+    pub network: Network,
+    pub backing: Backing,
+    pub nodes: Vec<Node>,
+    /// The processors that all nodes share, if they do.
+    pub processors: Option<Pool>,
+    pub next_body: u32,
+    pub next_ping: u32,
+    /// Files that readers of the backing file system have open.
+    pub open: std::collections::BTreeSet<(NodeIndex, u64)>,
+    pub lost: Vec<(Nanos, Vec<NodeIndex>)>,
+    pub running: usize,
+}
+
+impl<'a> Job<'a> {
+    pub fn new(setup: Setup<'a>) -> Self {
+        let Setup { machine, files, script, pack, forest, nodes, seed, starts_within, lost } = setup;
+        let mut random = Random::new(seed);
+        let mut queue = Queue::new();
+        for node in 0..nodes as NodeIndex {
+            queue.at(random.below(starts_within.max(1)), Event::Next(node));
+        }
+        lost.iter().enumerate().for_each(|(index, (at, _))| queue.at(*at, Event::Lose(index)));
+        let shared = machine.daemon.shared_processors.count();
+        let mut job = Self {
+            machine,
+            files,
+            script,
+            pack,
+            queue,
+            network: Network::new(machine.network, nodes),
+            backing: Backing::new(machine.file_system),
+            nodes: (0..nodes as u32).map(|rank| Node::new(rank, &forest, files.count())).collect(),
+            processors: (shared > 0).then(|| Pool::new(shared)),
+            next_body: 0,
+            next_ping: 0,
+            open: Default::default(),
+            lost,
+            running: nodes,
+        };
+        (0..nodes as NodeIndex).for_each(|node| job.note_timer(node));
+        if pack.is_some() {
+            (0..nodes as NodeIndex).for_each(|node| job.decide(node, 0, |core, now| core.start_prefill(now)));
+        }
+        job
+    }
+
+    /// Runs until every program has ended, or was lost with its node.
+    pub fn run(&mut self) {
+        while self.running > 0 {
+            let Some(event) = self.queue.next() else { return };
+            self.happen(event);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        if event.place().is_some_and(|node| self.nodes[node as usize].is_lost) {
+            return;
+        }
+        match event {
+            Event::Next(node) => self.go_on(node),
+            Event::Ask { to, from, call, request } => self.be_asked(to, from, call, request),
+            Event::Told { to, call, answered } => {
+                self.decide(to, 0, |core, now| core.handle_answer(now, call, answered));
+            }
+            Event::Answer { to, call, answered, bytes } => {
+                self.nodes[to as usize].asked.retain(|(other, _)| *other != call);
+                let work = self.cost_of_message(1, bytes);
+                self.decide(to, work, |core, now| core.handle_answer(now, call, answered));
+            }
+            Event::Cross { from, piece } => self.cross(from, piece),
+            Event::Arrive(piece) => {
+                let now = self.queue.now();
+                let done = self.network.arrive(piece.to, now, u64::from(piece.bytes) * u64::from(piece.weight));
+                if done > now { self.queue.at(done, Event::Piece(piece)) } else { self.take_piece(piece) }
+            }
+            Event::Piece(piece) => self.take_piece(piece),
+            Event::Lost { to, call } => self.lose_body(to, call),
+            Event::Cancel { to, from, call } => self.be_cancelled(to, from, call),
+            Event::Ping { to, from, epoch } => self.be_pinged(to, from, epoch),
+            Event::Pong { to, peer, epoch } => self.hear_of(to, peer, Some(epoch)),
+            Event::Silent { to, peer, number } => {
+                if self.nodes[to as usize].pinged.contains(&(peer, number)) {
+                    self.hear_of(to, peer, None);
+                }
+            }
+            Event::Stored { node, index } => self.parcel_stored(node, index),
+            Event::Timer(node) => self.pass_time(node),
+            Event::Lose(index) => self.lose_nodes(index),
+        }
+    }
+
+    /// Lets a node's core decide, which takes its processor so long, and carries its decisions out after that.
+    pub fn decide<T>(
+        &mut self,
+        node: NodeIndex,
+        work: Nanos,
+        decide: impl FnOnce(&mut ReadPath<Handle>, Time) -> T,
+    ) -> T {
+        let now = self.queue.now();
+        let outcome = decide(&mut self.nodes[node as usize].core, Time(now));
+        let done = self.work(node, work);
+        while let Some(effect) = self.nodes[node as usize].core.poll_effect() {
+            self.carry_out(node, done, effect);
+        }
+        self.note_timer(node);
+        outcome
+    }
+
+    /// Takes a processor of a node so long: when it is done.
+    pub fn work(&mut self, node: NodeIndex, work: Nanos) -> Nanos {
+        let now = self.queue.now();
+        if work == 0 {
+            return now;
+        }
+        match &mut self.processors {
+            Some(shared) => shared.serve(now, work),
+            None => self.nodes[node as usize].processor.serve(now, work),
+        }
+    }
+
+    /// What one end of so many messages costs, with bytes in all.
+    pub fn cost_of_message(&self, messages: u32, bytes: u64) -> Nanos {
+        let daemon = &self.machine.daemon;
+        nanos(daemon.message.value * f64::from(messages) + daemon.gigabyte.value * bytes as f64 / 1e9)
+    }
+
+    /// Notes when a core wants to be told the time.
+    fn note_timer(&mut self, node: NodeIndex) {
+        let now = self.queue.now();
+        let place = &mut self.nodes[node as usize];
+        if (now..now + TIMER_GRAIN).contains(&place.timer) {
+            // It will be told the time soon anyway, and asked then.
+            return;
+        }
+        let Some(Time(next)) = place.core.poll_timeout() else { return };
+        if next < place.timer {
+            place.timer = next;
+            self.queue.at(next, Event::Timer(node));
+        }
+    }
+
+    fn pass_time(&mut self, node: NodeIndex) {
+        let now = self.queue.now();
+        let place = &mut self.nodes[node as usize];
+        if place.timer > now {
+            // One that was put off: an earlier one has been asked for meanwhile, and has passed.
+            return;
+        }
+        place.timer = Nanos::MAX;
+        if place.core.poll_timeout().is_some_and(|Time(next)| next <= now) {
+            self.decide(node, 0, |core, now| core.handle_timeout(now));
+        }
+        self.note_timer(node);
+    }
+
+    fn lose_nodes(&mut self, index: usize) {
+        for node in std::mem::take(&mut self.lost[index].1) {
+            let place = &mut self.nodes[node as usize];
+            if !std::mem::replace(&mut place.is_lost, true) && place.program.ended.is_none() {
+                self.running -= 1;
+            }
+        }
+    }
+}
+
+impl Node {
+    fn new(rank: NodeIndex, forest: &Forest, paths: usize) -> Self {
+        let options = Options {
+            rank: NodeRank(rank),
+            forest: forest.clone(),
+            budget_bytes: BUDGET_BYTES,
+            deadline: DEADLINE,
+            direct_above_bytes: None,
+            anticipate: true,
+            names_last: None,
+            links: None,
+        };
+        Self {
+            core: ReadPath::new(options),
+            program: Program::new(paths),
+            growing: Vec::new(),
+            asked: Vec::new(),
+            bundles: Vec::new(),
+            processor: Fifo::default(),
+            storing: Fifo::default(),
+            timer: Nanos::MAX,
+            pinged: Vec::new(),
+            is_lost: false,
+            messages: 0,
+        }
+    }
+}
+
+impl Event {
+    /// At which node it happens.
+    fn place(&self) -> Option<NodeIndex> {
+        match self {
+            Self::Next(node) | Self::Timer(node) | Self::Stored { node, .. } => Some(*node),
+            Self::Ask { to, .. }
+            | Self::Told { to, .. }
+            | Self::Answer { to, .. }
+            | Self::Lost { to, .. }
+            | Self::Cancel { to, .. }
+            | Self::Ping { to, .. }
+            | Self::Pong { to, .. }
+            | Self::Silent { to, .. } => Some(*to),
+            Self::Arrive(piece) | Self::Piece(piece) => Some(piece.to),
+            // What is on its way travels on; nodes are lost by name.
+            Self::Cross { .. } | Self::Lose(_) => None,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The scale model: how long a job's start takes on machines that we do not have.
+//!
+//! The cores are the daemon's (`forebay_node::ReadPath`, `forebay_node::Readiness`, `forebay_overlay::Forest`); what they
+//! run on is a model made of queues: links (`network`), the backing file system (`backing`), processors, programs that
+//! ask one thing after the other (`program`, with the script from `synthetic` or `trace`). `job` and `shell` bring the
+//! two together. What Forebay is compared with (`baselines`, `copper`) runs on the same network and file system.
+//!
+//! Every number that goes in is in `parameters` and `published`, with its source; every number that comes out is called
+//! a model's. docs/scale.md says how far it was checked against real runs, and where it cannot be trusted.
+//!
+//! All nodes are there, each with a whole core. What keeps 100,000 of them small is the script: one file or chunk of the
+//! model stands for several (`Grain`), the same at every number of nodes.
+
+mod backing;
+pub mod baselines;
+mod bodies;
+pub mod copper;
+mod files;
+mod job;
+pub mod launch;
+mod network;
+mod pack;
+pub mod packages;
+pub mod parameters;
+mod plot;
+mod program;
+mod published;
+mod replay;
+mod scenarios;
+mod servers;
+mod shell;
+pub mod storm;
+mod synthetic;
+mod table;
+
+pub use plot::svg;
+pub use replay::Replay;
+pub use scenarios::{GRAIN, Question, SCENARIOS, Scenario, find, for_bars};
+pub use synthetic::Grain;
+pub use table::{Bar, Curve, Outcome};

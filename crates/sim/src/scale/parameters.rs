@@ -1,0 +1,405 @@
+//! Every number that the scale model is given, each with where it comes from.
+//!
+//! Three kinds of source: published (the paper or document is named), measured (docs/performance.md and the notes
+//! behind it, on the test bed), and assumed. A number that was fitted to a published point says to which one; what the
+//! model says of that point proves nothing then, only the others do. `Stated::source` is printed with every result.
+
+/// A number with its unit and its source.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stated {
+    /// What it is.
+    pub name: &'static str,
+    /// How much.
+    pub value: f64,
+    /// Of what; empty for a count.
+    pub unit: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+}
+
+const fn stated(name: &'static str, value: f64, unit: &'static str, source: &'static str) -> Stated {
+    Stated { name, value, unit, source }
+}
+
+impl Stated {
+    /// The same with another value.
+    #[must_use]
+    pub const fn but(self, value: f64, source: &'static str) -> Self {
+        Self { value, source, ..self }
+    }
+
+    /// As a count.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.value as usize
+    }
+}
+
+/// The nodes' network: each node has one link in and one out; nodes of a group share the group's links to the others.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct NetworkParameters {
+    /// One way between two nodes, beside what daemons and links take.
+    pub latency: Stated,
+    /// More of it between groups.
+    pub latency_between_groups: Stated,
+    /// Each way of a node's link.
+    pub node_link: Stated,
+    /// Nodes of a group: a switch, a rack, a dragonfly group.
+    pub group_nodes: Stated,
+    /// Each way between a group and all others.
+    pub group_link: Stated,
+}
+
+/// The backing file system.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FileSystemParameters {
+    /// To a server and back.
+    pub round_trip: Stated,
+    /// Metadata requests that are worked on at once.
+    pub metadata_at_once: Stated,
+    /// How long each of them takes.
+    pub metadata_request: Stated,
+    /// How long a read request keeps the same workers; 0 where others do it.
+    pub read_request: Stated,
+    /// Servers of contents.
+    pub object_servers: Stated,
+    /// What each of them gives.
+    pub object_server: Stated,
+    /// Metadata requests for a directory's listing, whatever its size.
+    pub listing_requests: Stated,
+    /// Metadata requests for each entry's attributes with a listing.
+    pub entry_requests: Stated,
+}
+
+/// What daemons cost.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DaemonParameters {
+    /// Each end of a message between nodes.
+    pub message: Stated,
+    /// Each end of a gigabyte between nodes.
+    pub gigabyte: Stated,
+    /// A message of the kernel: the daemon's part.
+    pub kernel_daemon: Stated,
+    /// A message of the kernel: the program's part, waking included.
+    pub kernel_program: Stated,
+    /// Taking a gigabyte of parcels apart and storing it into the kernel's caches.
+    pub store_gigabyte: Stated,
+    /// The client's part in a request to the backing file system.
+    pub backing_request: Stated,
+    /// Processors that all nodes share; 0 where each node has its own.
+    pub shared_processors: Stated,
+}
+
+/// What a program loads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Workload {
+    /// What is imported.
+    pub name: &'static str,
+    /// Small files that are read whole.
+    pub small_files: Stated,
+    /// Their bytes in all.
+    pub small: Stated,
+    /// Directories they lie in.
+    pub directories: Stated,
+    /// Names that are looked for in vain.
+    pub absent_names: Stated,
+    /// Large files.
+    pub large_files: Stated,
+    /// Bytes that are read of them, in all.
+    pub large: Stated,
+    /// Processes of a node, each of which opens every file.
+    pub processes: Stated,
+    /// From the start of the program to its end when all files are in memory.
+    pub computing: Stated,
+    /// Bytes of the files in a compressed image, as a part of the whole.
+    pub image_share: Stated,
+}
+
+/// Copper's design.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CopperParameters {
+    /// The most levels of its tree.
+    pub levels: Stated,
+    /// Questions of a node that travel up: entries, names that do not exist, files.
+    pub questions: Stated,
+    /// What a question costs the root.
+    pub root_question: Stated,
+    /// Each end of a call between nodes.
+    pub call: Stated,
+    /// Calls that a node serves at once.
+    pub calls_at_once: Stated,
+    /// Files above this size are read from the file system by each node.
+    pub largest: Stated,
+    /// A second run: requests of the kernel that the node's own cache answers, with the program's computing.
+    pub second_run: Stated,
+}
+
+/// The start of a job.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StartParameters {
+    /// The launcher has started the last daemon so long after the first.
+    pub spread: Stated,
+    /// From its start until a daemon listens and its view answers.
+    pub daemon: Stated,
+    /// Taking a connection, with the proof of the key.
+    pub handshake: Stated,
+    /// What a report costs beside being a message.
+    pub report: Stated,
+}
+
+/// A machine.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Machine {
+    /// Its name.
+    pub name: &'static str,
+    /// Its network.
+    pub network: NetworkParameters,
+    /// Its backing file system.
+    pub file_system: FileSystemParameters,
+    /// Its daemons.
+    pub daemon: DaemonParameters,
+}
+
+const PAPER: &str = "Copper paper (PDSW 2024), section V";
+const MEASURED: &str = "measured: docs/performance.md, docs/scale.md";
+const ASSUMED: &str = "assumed";
+
+/// What daemons were measured to cost on the test bed, on processors of their own.
+const DAEMON: DaemonParameters = DaemonParameters {
+    message: stated(
+        "daemon, each end of a message",
+        2e-6,
+        "s",
+        "measured: 8 us a request with --security auth, four ends",
+    ),
+    gigabyte: stated("daemon, each end of a GB", 0.215, "s", "measured: 0.43 CPU s a GB, both ends"),
+    kernel_daemon: stated("daemon, a kernel message", 14e-6, "s", "measured: 70 ms for 4,973"),
+    kernel_program: stated("program, a kernel message", 24e-6, "s", MEASURED),
+    store_gigabyte: stated(
+        "daemon, a GB of parcels into the kernel",
+        0.7,
+        "s",
+        "measured: storing 0.44; assumed: zstd on four threads 0.25",
+    ),
+    backing_request: stated("daemon, a request to the file system", 20e-6, "s", ASSUMED),
+    shared_processors: stated("processors that nodes share", 0.0, "", "each node has its own"),
+};
+
+/// Aurora, where the paper's figures were measured.
+pub const AURORA: Machine = Machine {
+    name: "Aurora (as in the Copper paper)",
+    network: NetworkParameters {
+        latency: stated("network, one way", 5e-6, "s", "assumed: TCP over Slingshot-11"),
+        latency_between_groups: stated("more between groups", 1e-6, "s", ASSUMED),
+        node_link: stated(
+            "a node's link, each way",
+            25e9,
+            "B/s",
+            "Slingshot-11: 200 Gbit/s; one of 8 used, as Copper does",
+        ),
+        group_nodes: stated("nodes of a group", 64.0, "", "10,624 nodes in 166 racks; the paper, section V"),
+        group_link: stated(
+            "a group's links to the others, each way",
+            800e9,
+            "B/s",
+            "assumed: half of its nodes' links",
+        ),
+    },
+    file_system: FileSystemParameters {
+        round_trip: stated("file system, round trip", 100e-6, "s", ASSUMED),
+        metadata_at_once: stated("metadata requests at once", 16.0, "", "assumed: one tree lies on one of 40 servers"),
+        metadata_request: stated("a metadata request", 160e-6, "s", "fitted: Fig. 5, direct, 2,048 nodes: 180 s"),
+        read_request: stated("a read request, of the same workers", 0.0, "s", "object servers do it"),
+        object_servers: stated("object servers", 160.0, "", PAPER),
+        object_server: stated("an object server", 650e9 / 160.0, "B/s", "650 GB/s in all; the paper, section V"),
+        listing_requests: stated("requests of a listing", 2.0, "", "open and read"),
+        entry_requests: stated("requests of an entry's attributes", 1.0, "", "assumed: Lustre asks for each"),
+    },
+    daemon: DAEMON,
+};
+
+/// The test bed of tests/testbed/pfs-testbed.sh: all nodes, daemons and the server on two processors.
+pub const TEST_BED: Machine = Machine {
+    name: "GlusterFS test bed, 1 Gbit/s, -d 2000 -t 2",
+    network: NetworkParameters {
+        latency: stated("network, one way", 15e-6, "s", "measured: round trip 94 us at 64 B over 3 hops"),
+        latency_between_groups: stated("more between groups", 0.0, "s", "one switch"),
+        node_link: stated("a node's link, each way", 4e9, "B/s", "assumed: virtual Ethernet, not limited"),
+        group_nodes: stated("nodes of a group", 1e6, "", "one switch"),
+        group_link: stated("a group's links to the others, each way", 4e9, "B/s", "one switch"),
+    },
+    file_system: FileSystemParameters {
+        round_trip: stated(
+            "file system, round trip",
+            150e-6,
+            "s",
+            "assumed: two user-space processes and a virtual wire",
+        ),
+        metadata_at_once: stated("metadata requests at once", 2.0, "", "-t 2"),
+        metadata_request: stated("a metadata request", 2.1e-3, "s", "-d 2000, and the sleep's own grain"),
+        read_request: stated("a read request, of the same workers", 0.15e-3, "s", "assumed"),
+        object_servers: stated("object servers", 1.0, "", "one brick"),
+        object_server: stated("an object server", 118e6, "B/s", "1 Gbit/s less its framing"),
+        listing_requests: stated("requests of a listing", 3.0, "", "measured: OPENDIR and two READDIRP"),
+        entry_requests: stated("requests of an entry's attributes", 0.0, "", "READDIRP brings them"),
+    },
+    daemon: DaemonParameters {
+        message: DAEMON
+            .message
+            .but(10e-6, "measured: four ends and two wake-ups on shared processors, see docs/scale.md"),
+        backing_request: DAEMON
+            .backing_request
+            .but(0.5e-3, "measured: 2.7 CPU s for one node's GlusterFS client and server"),
+        shared_processors: DAEMON.shared_processors.but(2.0, "the machine has two"),
+        ..DAEMON
+    },
+};
+
+/// `import torch` by 12 processes a node.
+pub const TORCH: Workload = Workload {
+    name: "import torch",
+    small_files: stated("small files", 728.0, "", "the paper, section V: 690 byte code, 27 libraries, 11 sources"),
+    small: stated("their bytes", 36.3e6, "B", "the paper, section V"),
+    directories: stated("directories", 60.0, "", "assumed: one for 12 files"),
+    absent_names: stated("absent names", 690.0, "", "Copper docs, profiling: 560 to 824 absences a rank"),
+    large_files: stated("files above 10 MB", 12.0, "", ASSUMED),
+    large: stated("bytes read of them", 1.5e9, "B", "assumed; Fig. 5, Copper at 8,300 nodes, would need 2.1 GB"),
+    processes: stated("processes a node", 12.0, "", PAPER),
+    computing: stated("computing and launch", 1.0, "s", "Fig. 5: direct, 32 nodes"),
+    image_share: stated("compressed to", 0.45, "", "assumed; measured for numpy, scipy and others: 124 of 449 MB"),
+};
+
+/// `import horovod` with torch, as of Fig. 1.
+pub const HOROVOD: Workload = Workload {
+    name: "import horovod",
+    small_files: TORCH.small_files.but(1830.0, "assumed; with mpi4py's count fitted to the ratio in Fig. 1"),
+    small: TORCH.small.but(91e6, "assumed: 50 kB a file"),
+    directories: TORCH.directories.but(150.0, "assumed: one for 12 files"),
+    absent_names: TORCH.absent_names.but(1700.0, ASSUMED),
+    computing: TORCH.computing.but(8.0, "Fig. 1: the least times, at few nodes"),
+    ..TORCH
+};
+
+/// `import mpi4py`, as of Fig. 1.
+pub const MPI4PY: Workload = Workload {
+    name: "import mpi4py",
+    small_files: TORCH.small_files.but(290.0, "assumed: the interpreter's own and a few"),
+    small: TORCH.small.but(9e6, ASSUMED),
+    directories: TORCH.directories.but(20.0, ASSUMED),
+    absent_names: TORCH.absent_names.but(200.0, ASSUMED),
+    large_files: TORCH.large_files.but(1.0, ASSUMED),
+    large: TORCH.large.but(30e6, ASSUMED),
+    computing: TORCH.computing.but(8.0, "Fig. 1: the least times, at few nodes"),
+    ..TORCH
+};
+
+/// The file system on the day of Fig. 1.
+pub const AURORA_FIG_1: Machine = Machine {
+    name: "Aurora on the day of Fig. 1",
+    file_system: FileSystemParameters {
+        metadata_request: AURORA.file_system.metadata_request.but(726e-6, "fitted: Fig. 1, horovod, 512 nodes: 603 s"),
+        ..AURORA.file_system
+    },
+    ..AURORA
+};
+
+/// Copper 1.0 as the paper and its documents describe it.
+pub const COPPER: CopperParameters = CopperParameters {
+    levels: stated("Copper, levels of the tree", 5.0, "", "Copper's sources: at most 5, fan-out as needed"),
+    questions: stated(
+        "Copper, questions that travel up",
+        1740.0,
+        "",
+        "Copper docs, profiling: 948 to 1,165 misses, 560 to 824 absences",
+    ),
+    root_question: stated(
+        "Copper, a question at the root",
+        24e-3,
+        "s",
+        "fitted: Fig. 4, mean of 32 to 2,048 nodes: 45 s",
+    ),
+    call: stated("Copper, each end of a call", 0.12e-3, "s", "Fig. 3: below 1 ms there and back over 4 hops"),
+    calls_at_once: stated("Copper, calls at once", 4.0, "", "the paper: 4 cores a node"),
+    largest: stated("Copper, largest file that is cached", 10e6, "B", PAPER),
+    second_run: stated("Copper, a second run", 2.0, "s", "Fig. 5: 32 to 2,048 nodes"),
+};
+
+/// The start of daemons by mpiexec or srun.
+pub const START: StartParameters = StartParameters {
+    spread: stated("launcher, first to last daemon", 0.3, "s", "the paper, section V: mpiexec takes 0.1 to 0.3 s"),
+    daemon: stated(
+        "daemon, until its view answers",
+        30e-3,
+        "s",
+        "measured: up of 16 nodes on two processors, 31 to 45 ms",
+    ),
+    handshake: stated("daemon, taking a connection", 100e-6, "s", "assumed; its proof alone 2.6 us of processor time"),
+    report: stated("daemon, a report", 10e-6, "s", ASSUMED),
+};
+
+/// A list of what was stated, for the tables.
+pub trait List {
+    /// All of it.
+    fn list(&self) -> Vec<Stated>;
+}
+
+impl List for Machine {
+    fn list(&self) -> Vec<Stated> {
+        let NetworkParameters { latency, latency_between_groups, node_link, group_nodes, group_link } = self.network;
+        let file_system = self.file_system;
+        let daemon = self.daemon;
+        vec![
+            latency,
+            latency_between_groups,
+            node_link,
+            group_nodes,
+            group_link,
+            file_system.round_trip,
+            file_system.metadata_at_once,
+            file_system.metadata_request,
+            file_system.read_request,
+            file_system.object_servers,
+            file_system.object_server,
+            file_system.listing_requests,
+            file_system.entry_requests,
+            daemon.message,
+            daemon.gigabyte,
+            daemon.kernel_daemon,
+            daemon.kernel_program,
+            daemon.store_gigabyte,
+            daemon.backing_request,
+            daemon.shared_processors,
+        ]
+    }
+}
+
+impl List for StartParameters {
+    fn list(&self) -> Vec<Stated> {
+        vec![self.spread, self.daemon, self.handshake, self.report]
+    }
+}
+
+impl List for Workload {
+    fn list(&self) -> Vec<Stated> {
+        let Self {
+            small_files,
+            small,
+            directories,
+            absent_names,
+            large_files,
+            large,
+            processes,
+            computing,
+            image_share,
+            ..
+        } = *self;
+        vec![small_files, small, directories, absent_names, large_files, large, processes, computing, image_share]
+    }
+}
+
+impl List for CopperParameters {
+    fn list(&self) -> Vec<Stated> {
+        let Self { levels, questions, root_question, call, calls_at_once, largest, second_run } = *self;
+        vec![levels, questions, root_question, call, calls_at_once, largest, second_run]
+    }
+}

@@ -1,0 +1,378 @@
+//! What the daemon does around its core, with bytes counted instead of moved.
+
+use forebay_cache::CallId;
+use forebay_node::{Answered, Effect, Part, PeerAnswer, PeerTicket, Source};
+use forebay_types::{Errno, NodeRank, chunk_bytes};
+use forebay_wire::{EntryRecord, Listing, Request};
+
+use super::bodies::{Growing, Handle, Watcher};
+use super::files::Weight;
+use super::job::{DEADLINE, Event, Job, Piece};
+use super::network::NodeIndex;
+use super::servers::{Nanos, nanos};
+
+/// The unit in which bodies are forwarded, bytes: between 64 and 256 KiB all are alike (docs/performance.md), so the
+/// model takes the largest.
+const PIECE_BYTES: u32 = 256 << 10;
+
+/// The pack among the files that are open.
+const PACK: u64 = 0;
+
+/// A head, or a message without a body, bytes.
+const HEAD_BYTES: u64 = 128;
+
+/// A peer's ticket names its question: who asked, and under which number.
+fn ticket(from: NodeIndex, call: CallId) -> PeerTicket {
+    PeerTicket(u64::from(from) << 40 | call.0)
+}
+
+fn asker(ticket: PeerTicket) -> (NodeIndex, CallId) {
+    ((ticket.0 >> 40) as NodeIndex, CallId(ticket.0 & ((1 << 40) - 1)))
+}
+
+impl Job<'_> {
+    /// Carries out what a core decided, at the time at which its processor has come to it.
+    pub(super) fn carry_out(&mut self, node: NodeIndex, at: Nanos, effect: Effect<Handle>) {
+        match effect {
+            Effect::Fetch { call, source: Source::Backing, request, .. } => self.ask_backing(node, at, call, &request),
+            Effect::Fetch { call, source: Source::Peer(NodeRank(to)), request, .. } => {
+                let weight = self.weight_of(&request);
+                self.nodes[node as usize].asked.push((call, to));
+                if let Request::Bundle { files, .. } = &request {
+                    let sizes = files.iter().map(|(_, generation)| generation.size_bytes as u32).collect();
+                    self.nodes[node as usize].bundles.push((call, sizes));
+                }
+                let sent = self.work(node, self.cost_of_message(weight.things, 0)).max(at);
+                let left = self.network.leave(node, sent, HEAD_BYTES * u64::from(weight.things));
+                let arrives = left + self.network.latency(node, to) * u64::from(weight.in_turn);
+                self.queue.at(arrives, Event::Ask { to, from: node, call, request });
+            }
+            Effect::Cancel { call } => self.cancel(node, call),
+            Effect::Ping { peer: NodeRank(peer), epoch, deadline } => {
+                self.next_ping += 1;
+                let number = self.next_ping;
+                self.nodes[node as usize].pinged.push((peer, number));
+                let sent = self.work(node, self.cost_of_message(1, 0)).max(at);
+                let arrives = sent + self.network.latency(node, peer);
+                self.queue.at(arrives, Event::Ping { to: peer, from: node, epoch });
+                self.queue.at(deadline.0, Event::Silent { to: node, peer, number });
+            }
+            Effect::Stale(_) => {}
+            Effect::OpenParcel { index, .. } => self.open_parcel(node, at, index),
+            Effect::AnswerPeer { ticket, answer } => self.answer_peer(node, at, ticket, answer),
+            Effect::AnswerKernel { answer, .. } => self.answer_kernel(node, at, answer),
+        }
+    }
+
+    pub(super) fn be_asked(&mut self, to: NodeIndex, from: NodeIndex, call: CallId, request: Request) {
+        let weight = self.weight_of(&request);
+        self.nodes[to as usize].messages += u64::from(weight.things);
+        let work = self.cost_of_message(weight.things, 0);
+        self.decide(to, work, |core, now| core.handle_peer(now, ticket(from, call), request, DEADLINE));
+    }
+
+    fn weight_of(&self, request: &Request) -> Weight {
+        match request {
+            Request::Chunk { generation, .. } => self.files.weight(generation),
+            Request::Bundle { files, .. } => {
+                files.first().map_or(Weight::ONE, |(_, generation)| self.files.weight(generation))
+            }
+            Request::Listing { dir, .. } => self.files.weight_of(dir),
+            Request::Parcel { .. } => self.pack.map_or(Weight::ONE, |pack| pack.weight),
+            _ => Weight::ONE,
+        }
+    }
+
+    fn ask_backing(&mut self, node: NodeIndex, at: Nanos, call: CallId, request: &Request) {
+        let weight = self.weight_of(request);
+        let cost = nanos(self.machine.daemon.backing_request.value * f64::from(weight.things));
+        match request {
+            Request::Listing { dir, .. } => {
+                let sent = self.work(node, 3 * cost).max(at);
+                let Some(listing) = self.files.listing(dir).cloned() else {
+                    return self
+                        .queue
+                        .at(at, Event::Told { to: node, call, answered: Answered::Failed(Errno::ENOENT) });
+                };
+                let done = self.backing.list(sent, listing.len(), weight);
+                self.queue.at(done, Event::Told { to: node, call, answered: Answered::Listing(listing) });
+            }
+            Request::Chunk { generation, index, .. } => {
+                let mut sent = self.work(node, cost).max(at);
+                if self.open.insert((node, generation.ino)) {
+                    // Opening and closing.
+                    sent = self.work(node, 2 * cost).max(sent);
+                    sent = self.backing.open(sent, weight);
+                }
+                let bytes = chunk_bytes(generation.size_bytes, *index) as u32;
+                let place = generation.ino << 20 | index.0;
+                let total = u64::from(bytes) * u64::from(weight.things);
+                let (done, took) = self.backing.read(sent, place, total, u64::from(weight.things));
+                self.fill_from_backing(
+                    Piece { to: node, call, bytes, total: bytes, weight: weight.things },
+                    done,
+                    took,
+                );
+            }
+            Request::Parcel { index, .. } => self.read_parcel(node, at, call, *index),
+            _ => {
+                let records: Vec<Option<EntryRecord>> = Vec::new();
+                self.queue.at(at, Event::Told { to: node, call, answered: Answered::Entries(records) });
+            }
+        }
+    }
+
+    /// A root reads a parcel from the pack, having checked that its files are as they were.
+    fn read_parcel(&mut self, node: NodeIndex, at: Nanos, call: CallId, index: u32) {
+        let Some((parcel, pack)) = self.pack.and_then(|pack| Some((pack.parcels.get(index as usize)?, pack))) else {
+            return self.queue.at(at, Event::Told { to: node, call, answered: Answered::Failed(Errno::ENODATA) });
+        };
+        let mut begins = at;
+        if self.open.insert((node, PACK)) {
+            begins = self.backing.open(begins, Weight::ONE);
+        }
+        for dir in &parcel.dirs {
+            let entries = self.files.listing(dir).map_or(0, Listing::len);
+            // Directories are listed beside each other, so a root waits for one of them.
+            let weight = Weight { in_turn: 1, ..self.files.weight_of(dir) };
+            begins = begins.max(self.backing.list(at, entries, weight));
+        }
+        let (bytes, weight) = (parcel.packed_bytes, pack.weight.things);
+        let all = u64::from(bytes) * u64::from(weight);
+        let (done, took) = self.backing.read(begins, u64::from(index), all, 1);
+        self.fill_from_backing(Piece { to: node, call, bytes, total: bytes, weight }, done, took);
+    }
+
+    /// The pieces of a body that the file system sends, one after the other until `done`.
+    fn fill_from_backing(&mut self, body: Piece, done: Nanos, took: Nanos) {
+        let pieces = u64::from(body.total.div_ceil(PIECE_BYTES)).max(1);
+        for piece in 0..pieces {
+            let first = piece as u32 * PIECE_BYTES;
+            let bytes = (body.total - first).min(PIECE_BYTES);
+            let at = done.saturating_sub(took * (pieces - 1 - piece) / pieces);
+            self.queue.at(at, Event::Arrive(Piece { bytes, ..body }));
+        }
+    }
+
+    fn answer_peer(&mut self, node: NodeIndex, at: Nanos, ticket: PeerTicket, answer: PeerAnswer<Handle>) {
+        let (to, call) = asker(ticket);
+        let (answered, bytes, weight) = match answer {
+            PeerAnswer::Body(handle) => return self.send_on(node, at, to, call, handle),
+            PeerAnswer::Parts(parts) => return self.send_parts(node, at, ticket, parts),
+            PeerAnswer::Listing(listing) => {
+                let weight = self.files.weight(&listing.generation());
+                let bytes = listing.bytes().len() as u64;
+                (Answered::Listing(listing), bytes, weight)
+            }
+            PeerAnswer::Entries(records) => (Answered::Entries(records.to_vec()), HEAD_BYTES, Weight::ONE),
+            PeerAnswer::FileSystem(sizes) => (Answered::FileSystem(sizes), HEAD_BYTES, Weight::ONE),
+            PeerAnswer::Failed(errno) => (Answered::Failed(errno), HEAD_BYTES, Weight::ONE),
+            PeerAnswer::Fenced(epoch) => (Answered::Fenced(epoch), HEAD_BYTES, Weight::ONE),
+        };
+        let bytes = (bytes + HEAD_BYTES) * u64::from(weight.things);
+        let sent = self.work(node, self.cost_of_message(weight.things, bytes)).max(at);
+        let left = self.network.leave(node, sent, bytes);
+        let arrives = left + self.network.latency(node, to) * u64::from(weight.in_turn);
+        let arrives = self.network.arrive(to, arrives, bytes);
+        self.queue.at(arrives, Event::Answer { to, call, answered, bytes });
+    }
+
+    /// Sends a body on while it arrives.
+    fn send_on(&mut self, node: NodeIndex, at: Nanos, to: NodeIndex, call: CallId, handle: Handle) {
+        let Handle { bytes: total, weight, .. } = handle;
+        let arrived = match self.growing(node, handle) {
+            Some(growing) => {
+                growing.watchers.push(Watcher::Peer { to, call });
+                growing.arrived
+            }
+            None => total,
+        };
+        let mut first = 0;
+        while first < arrived {
+            let bytes = (arrived - first).min(PIECE_BYTES);
+            self.send_piece(node, at, Piece { to, call, bytes, total, weight }, first == 0);
+            first += bytes;
+        }
+    }
+
+    fn growing(&mut self, node: NodeIndex, handle: Handle) -> Option<&mut Growing> {
+        self.nodes[node as usize].growing.iter_mut().find(|growing| growing.handle.body == handle.body)
+    }
+
+    /// Sends the bytes of all parts in one when they are there.
+    fn send_parts(&mut self, node: NodeIndex, at: Nanos, ticket: PeerTicket, parts: Vec<Part<Handle>>) {
+        if let Some(missing) = parts.iter().map(|part| part.body).find(|body| self.growing(node, *body).is_some()) {
+            if let Some(growing) = self.growing(node, missing) {
+                growing.watchers.push(Watcher::Parts { ticket, parts });
+            }
+            return;
+        }
+        let bytes = parts.iter().map(|part| part.len_bytes as u32).sum();
+        let weight = parts.first().map_or(1, |part| part.body.weight);
+        let whole = Handle { body: u32::MAX, bytes, weight };
+        let (to, call) = asker(ticket);
+        self.send_on(node, at, to, call, whole);
+    }
+
+    fn send_piece(&mut self, node: NodeIndex, at: Nanos, piece: Piece, is_first: bool) {
+        let bytes = u64::from(piece.bytes) * u64::from(piece.weight);
+        let messages = if is_first { piece.weight } else { 0 };
+        let sent = self.work(node, self.cost_of_message(messages, bytes)).max(at);
+        let left = self.network.leave(node, sent, bytes);
+        if self.network.is_shared(node, piece.to) {
+            return self.queue.at(left, Event::Cross { from: node, piece });
+        }
+        self.queue.at(left + self.network.latency(node, piece.to), Event::Arrive(piece));
+    }
+
+    pub(super) fn cross(&mut self, from: NodeIndex, piece: Piece) {
+        let bytes = u64::from(piece.bytes) * u64::from(piece.weight);
+        let passed = self.network.cross(from, piece.to, self.queue.now(), bytes);
+        self.queue.at(passed + self.network.latency(from, piece.to), Event::Arrive(piece));
+    }
+
+    /// A piece is there: the first begins its body, each goes on to who waits, the last ends it.
+    pub(super) fn take_piece(&mut self, piece: Piece) {
+        let Piece { to, call, bytes, total, weight } = piece;
+        let place = self.nodes[to as usize].growing.iter().position(|growing| growing.call == call);
+        let messages = if place.is_none() { weight } else { 0 };
+        let work = self.cost_of_message(messages, u64::from(bytes) * u64::from(weight));
+        if place.is_none() && !self.begin_body(piece, work) {
+            return;
+        }
+        let done = if place.is_none() { self.queue.now() } else { self.work(to, work) };
+        let Some(place) = self.nodes[to as usize].growing.iter().position(|growing| growing.call == call) else {
+            return;
+        };
+        let growing = &mut self.nodes[to as usize].growing[place];
+        growing.arrived += bytes;
+        if growing.arrived >= total {
+            return self.end_body(to, place, bytes, done);
+        }
+        let (arrived, is_first) = (growing.arrived, growing.arrived == bytes);
+        let next: Vec<(NodeIndex, CallId)> = growing.watchers.iter().filter_map(Watcher::peer).collect();
+        let wakes =
+            growing.watchers.iter().any(|watcher| matches!(watcher, Watcher::Read { until } if *until <= arrived));
+        if wakes {
+            growing.watchers.retain(|watcher| !matches!(watcher, Watcher::Read { until } if *until <= arrived));
+        }
+        for (peer, call) in next {
+            self.send_piece(to, done, Piece { to: peer, call, bytes, total, weight }, is_first);
+        }
+        if wakes {
+            self.look_at_read(to);
+        }
+    }
+
+    /// The first piece: the core learns of the body. Whether it wants it.
+    fn begin_body(&mut self, piece: Piece, work: Nanos) -> bool {
+        let Piece { to, call, total, weight, .. } = piece;
+        self.next_body += 1;
+        let handle = Handle { body: self.next_body, bytes: total, weight };
+        let place = &mut self.nodes[to as usize];
+        if piece.bytes >= total {
+            place.asked.retain(|(other, _)| *other != call);
+        }
+        let members =
+            place.bundles.iter().position(|(other, _)| *other == call).map(|at| place.bundles.swap_remove(at).1);
+        place.growing.push(Growing { handle, call, arrived: 0, members, watchers: Vec::new() });
+        let wanted = self.decide(to, work, |core, now| core.handle_body_started(now, call, handle, total as usize));
+        if !wanted {
+            self.nodes[to as usize].growing.retain(|growing| growing.call != call);
+        }
+        wanted
+    }
+
+    fn end_body(&mut self, node: NodeIndex, place: usize, last: u32, at: Nanos) {
+        let Growing { handle, call, members, watchers, .. } = self.nodes[node as usize].growing.swap_remove(place);
+        self.nodes[node as usize].asked.retain(|(other, _)| *other != call);
+        let Handle { bytes: total, weight, .. } = handle;
+        match members {
+            None => self.decide(node, 0, |core, _| core.handle_body_ended(call, Ok(()))),
+            Some(sizes) => {
+                let own = |bytes: &u32| Handle { body: u32::MAX, bytes: *bytes, weight };
+                let files = sizes.iter().map(own).collect();
+                self.decide(node, 0, |core, _| core.handle_bundle_ended(call, Ok(files)));
+            }
+        }
+        for watcher in watchers {
+            match watcher {
+                Watcher::Peer { to, call } => {
+                    self.send_piece(node, at, Piece { to, call, bytes: last, total, weight }, last == total);
+                }
+                Watcher::Parts { ticket, parts } => self.send_parts(node, at, ticket, parts),
+                Watcher::Read { .. } => self.look_at_read(node),
+            }
+        }
+    }
+
+    /// A body will not be whole: those who wait for it are told, and ask elsewhere.
+    pub(super) fn lose_body(&mut self, node: NodeIndex, call: CallId) {
+        let growing = &mut self.nodes[node as usize].growing;
+        let Some(place) = growing.iter().position(|growing| growing.call == call) else {
+            return self.decide(node, 0, |core, now| {
+                core.handle_answer(now, call, Answered::Failed(Errno::WAY_LOST));
+            });
+        };
+        let lost = growing.swap_remove(place);
+        match lost.members {
+            None => self.decide(node, 0, |core, _| core.handle_body_ended(call, Err(Errno::WAY_LOST))),
+            Some(_) => self.decide(node, 0, |core, _| core.handle_bundle_ended(call, Err(Errno::WAY_LOST))),
+        }
+        let now = self.queue.now();
+        for watcher in lost.watchers {
+            match watcher {
+                Watcher::Peer { to, call } => {
+                    let arrives = now + self.network.latency(node, to);
+                    self.queue.at(arrives, Event::Lost { to, call });
+                }
+                Watcher::Parts { ticket, .. } => {
+                    self.answer_peer(node, now, ticket, PeerAnswer::Failed(Errno::WAY_LOST));
+                }
+                Watcher::Read { .. } => self.read_again(node),
+            }
+        }
+    }
+
+    fn cancel(&mut self, node: NodeIndex, call: CallId) {
+        let place = &mut self.nodes[node as usize];
+        place.bundles.retain(|(other, _)| *other != call);
+        if let Some(at) = place.asked.iter().position(|(other, _)| *other == call) {
+            let (_, to) = place.asked.swap_remove(at);
+            let arrives = self.queue.now() + self.network.latency(node, to);
+            self.queue.at(arrives, Event::Cancel { to, from: node, call });
+        }
+        if self.nodes[node as usize].growing.iter().any(|growing| growing.call == call) {
+            self.queue.at(self.queue.now(), Event::Lost { to: node, call });
+        }
+    }
+
+    /// Nobody wants an answer any more: the question is taken back, or no more of the body is sent.
+    pub(super) fn be_cancelled(&mut self, node: NodeIndex, by: NodeIndex, call: CallId) {
+        for growing in &mut self.nodes[node as usize].growing {
+            growing.watchers.retain(|watcher| watcher.peer() != Some((by, call)));
+        }
+        self.decide(node, 0, |core, _| core.handle_peer_cancel(ticket(by, call)));
+    }
+
+    pub(super) fn be_pinged(&mut self, to: NodeIndex, from: NodeIndex, epoch: u64) {
+        let work = self.cost_of_message(2, 0);
+        let epoch = self.decide(to, work, |core, now| core.handle_epoch(now, epoch));
+        let arrives = self.queue.now() + work + self.network.latency(to, from);
+        self.queue.at(arrives, Event::Pong { to: from, peer: to, epoch });
+    }
+
+    pub(super) fn hear_of(&mut self, node: NodeIndex, peer: NodeIndex, alive_in: Option<u64>) {
+        self.nodes[node as usize].pinged.retain(|(other, _)| *other != peer);
+        self.decide(node, 0, |core, now| core.handle_ping(now, NodeRank(peer), alive_in));
+    }
+}
+
+impl Watcher {
+    fn peer(&self) -> Option<(NodeIndex, CallId)> {
+        match self {
+            Self::Peer { to, call } => Some((*to, *call)),
+            _ => None,
+        }
+    }
+}

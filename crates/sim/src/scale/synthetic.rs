@@ -1,0 +1,96 @@
+//! A workload told as files and a script: packages of small files, absent names, and some large files.
+
+use forebay_types::{CHUNK_BYTES, Kind, ViewPath};
+
+use super::files::{Files, Script, Weight, Writer};
+use super::parameters::Workload;
+
+/// A large file of the model has so many chunks at least: what is read ahead grows with what was read in order, and a file
+/// of few chunks would be read as if that were not so.
+const CHUNKS_MIN: u64 = 90;
+
+/// How coarsely the model tells a workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grain {
+    /// Small files and directories that one of the model stands for.
+    pub small: u32,
+    /// Chunks of large files that one of the model stands for.
+    pub large: u32,
+}
+
+impl Grain {
+    /// Each file, directory and chunk by itself.
+    pub const FINE: Self = Self { small: 1, large: 1 };
+}
+
+/// Files below `export`, and what a program does with them. Names of one kind (`__pycache__`, `pyc`) are there for the
+/// cores to learn from, as they learn from Python's.
+pub(super) fn files_and_script(workload: &Workload, grain: Grain, read_bytes: u64) -> (Files, Script) {
+    let directories = (workload.directories.count() / grain.small as usize).max(3);
+    let small_files = (workload.small_files.count() / grain.small as usize).max(directories);
+    let small = Weight {
+        things: (workload.small_files.count() / small_files) as u32,
+        in_turn: (workload.small_files.count() / small_files) as u32,
+    };
+    let large = Weight { things: grain.large, in_turn: 1 };
+    let file_bytes = (workload.small.value / workload.small_files.value) as u64;
+    let large_bytes = workload.large.value / f64::from(grain.large);
+    let large_files =
+        ((large_bytes / (CHUNKS_MIN * CHUNK_BYTES) as f64) as usize).clamp(1, workload.large_files.count());
+    let large_bytes = large_bytes as u64 / large_files as u64;
+    let mut files = Files::new();
+    let dir = |number: usize| format!("env/p{number:03}/__pycache__");
+    for number in 0..small_files {
+        // Sizes from a half to three halves of the mean, in turns.
+        let size_bytes = file_bytes / 2 + file_bytes * (number as u64 % 11) / 10;
+        let path = format!("{}/m{number:04}.pyc", dir(number % directories));
+        files.add(path_of(&path), Kind::File, size_bytes.max(1), small);
+    }
+    for number in 0..large_files {
+        files.add(path_of(&format!("env/lib/lib{number:02}.so")), Kind::File, large_bytes, large);
+    }
+    files.finish();
+    let mut writer = Writer::new(&files, read_bytes);
+    let absent = workload.absent_names.count() / grain.small as usize;
+    let large = (0..large_files).map(|number| path_of(&format!("env/lib/lib{number:02}.so")));
+    let mut large = large.enumerate().peekable();
+    // Packages one after the other, and of each its files; large files in between, evenly.
+    let in_order = (0..directories)
+        .flat_map(|package| (package..small_files).step_by(directories).map(move |file| (package, file)));
+    for (number, (package, file)) in in_order.enumerate() {
+        let dir = dir(package);
+        writer.list(&path_of(&dir));
+        for name in number * absent / small_files..(number + 1) * absent / small_files {
+            writer.find(&path_of(&format!("{dir}/no{name:04}.so")));
+        }
+        writer.read(&path_of(&format!("{dir}/m{file:04}.pyc")), 1.0);
+        while large.peek().is_some_and(|(index, _)| index * small_files < number * large_files) {
+            large.next().iter().for_each(|(_, path)| writer.read(path, 1.0));
+        }
+    }
+    large.for_each(|(_, path)| writer.read(&path, 1.0));
+    let script = writer.finish(workload.computing.value);
+    (files, script)
+}
+
+fn path_of(text: &str) -> ViewPath {
+    ViewPath::new(text.as_bytes()).expect("the model's own paths are paths")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scale::parameters::TORCH;
+
+    #[test]
+    fn a_coarser_script_stands_for_the_same_files_and_bytes() {
+        let (_, fine) = files_and_script(&TORCH, Grain::FINE, 1 << 20);
+        let (_, coarse) = files_and_script(&TORCH, Grain { small: 4, large: 16 }, 1 << 20);
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.05;
+        assert!(near(fine.files as f64, TORCH.small_files.value + TORCH.large_files.value), "{}", fine.files);
+        assert!(near(fine.bytes as f64, TORCH.small.value + TORCH.large.value), "{}", fine.bytes);
+        assert!(near(fine.bytes as f64, coarse.bytes as f64), "{} and {}", fine.bytes, coarse.bytes);
+        assert!(near(fine.messages as f64, coarse.messages as f64), "{} and {}", fine.messages, coarse.messages);
+        assert!(coarse.steps.len() * 4 < fine.steps.len());
+    }
+}
