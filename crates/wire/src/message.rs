@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::report::{Missing, Report};
 
 /// Version of the protocol; daemons of one job are of one build, so any difference is refused.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// First bytes of a `Greeting`: tells a stranger's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";

@@ -4,19 +4,21 @@
 //! a job, whoever else wants them. A piece of the pack is used only for a file whose listing still says the version that
 //! the pack holds.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_cache::CallId;
 use forebay_node::PeerAnswer;
+use forebay_profile::BlockEntry;
 use forebay_types::{Errno, Generation, Kind, ViewPath};
 use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
 use forebay_wire::{Listing, Parcel, Request};
 use tokio::task::JoinSet;
 
 use super::Source;
-use super::plan::{PlannedChunk, PlannedParcel};
+use super::plan::PlannedChunk;
 use crate::daemon::fetch::{answer_whole, fail};
 use crate::daemon::peers::ask_own;
 use crate::daemon::service::Service;
@@ -57,32 +59,56 @@ pub(super) async fn list_ahead(service: &Arc<Service>) {
 
 async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Result<Parcel, Errno> {
     let planned = source.parcels.get(index as usize).ok_or(Errno::ENODATA)?;
-    let dirs = listings_of(service, planned).await;
-    let mut parcel = Parcel {
-        count: source.parcels.len() as u32,
-        listings: dirs.into_iter().filter_map(|(dir, listing)| Some((dir, listing?))).collect(),
-        absent: planned.absent.clone(),
-        blocks: Vec::new(),
-    };
-    let mut unpacked = current(service, &planned.chunks).await;
-    if let Some(block) = planned.block {
-        let (packed, changed) = pack_block(service, source, block).await;
-        parcel.blocks.extend(packed);
+    let entry = planned.block.zip(source.pack.as_ref()).map(|(block, pack)| &pack.index().blocks()[block]);
+    let files = planned.chunks.iter().map(|chunk| &chunk.file);
+    let files = files.chain(entry.iter().flat_map(|entry| &entry.pieces).map(|piece| &piece.path));
+    let dirs = files.filter_map(|file| file.split().map(|(dir, _)| dir)).chain(planned.dirs.iter().cloned());
+    let listings = Listings::all(service, dirs.collect()).await;
+    let mut unpacked = listings.current(&planned.chunks);
+    let mut blocks = Vec::new();
+    if let (Some(block), Some(entry)) = (planned.block, entry) {
+        let (packed, changed) = pack_block(source, block, entry, &listings).await;
+        blocks.extend(packed);
         unpacked.extend(changed);
     }
-    parcel.blocks.extend(stored(service, unpacked).await);
-    Ok(parcel)
+    blocks.extend(stored(service, unpacked).await);
+    let count = source.parcels.len() as u32;
+    Ok(Parcel { count, listings: listings.of(&planned.dirs), absent: planned.absent.clone(), blocks })
 }
 
-async fn listings_of(service: &Arc<Service>, planned: &PlannedParcel) -> Vec<(ViewPath, Option<Listing>)> {
-    let mut asked = JoinSet::new();
-    for (place, dir) in planned.dirs.iter().cloned().enumerate() {
-        let service = Arc::clone(service);
-        asked.spawn(async move { (place, dir.clone(), listing(&service, dir).await) });
+/// The listings that a parcel needs, as they are in the job.
+struct Listings(HashMap<ViewPath, Listing>);
+
+impl Listings {
+    /// Asks for all at once: one after the other, each would cost the backing file system's latency. What cannot be listed
+    /// is left out.
+    async fn all(service: &Arc<Service>, dirs: HashSet<ViewPath>) -> Self {
+        let mut asked = JoinSet::new();
+        for dir in dirs {
+            let service = Arc::clone(service);
+            asked.spawn(async move { Some((dir.clone(), listing(&service, dir).await?)) });
+        }
+        Self(asked.join_all().await.into_iter().flatten().collect())
     }
-    let mut listed = asked.join_all().await;
-    listed.sort_unstable_by_key(|(place, ..)| *place);
-    listed.into_iter().map(|(_, dir, listing)| (dir, listing)).collect()
+
+    fn of(&self, dirs: &[ViewPath]) -> Vec<(ViewPath, Listing)> {
+        dirs.iter().filter_map(|dir| Some((dir.clone(), self.0.get(dir)?.clone()))).collect()
+    }
+
+    /// The version that a file has now; `None` if it is gone.
+    fn generation_of(&self, file: &ViewPath) -> Option<Generation> {
+        let (dir, name) = file.split()?;
+        let listing = self.0.get(&dir)?;
+        let attributes = listing.entry(listing.find(name)?).attributes?;
+        (attributes.kind() == Kind::File).then(|| attributes.generation())
+    }
+
+    /// The same chunks of the files as they are now.
+    fn current(&self, chunks: &[PlannedChunk]) -> Vec<PlannedChunk> {
+        let now =
+            |chunk: &PlannedChunk| Some(PlannedChunk { generation: self.generation_of(&chunk.file)?, ..chunk.clone() });
+        chunks.iter().filter_map(now).collect()
+    }
 }
 
 async fn listing(service: &Arc<Service>, dir: ViewPath) -> Option<Listing> {
@@ -92,37 +118,17 @@ async fn listing(service: &Arc<Service>, dir: ViewPath) -> Option<Listing> {
     }
 }
 
-/// The version that a file has now; `None` if it is gone.
-async fn generation_of(service: &Arc<Service>, file: &ViewPath) -> Option<Generation> {
-    let (dir, name) = file.split()?;
-    let listing = listing(service, dir).await?;
-    let attributes = listing.entry(listing.find(name)?).attributes?;
-    (attributes.kind() == Kind::File).then(|| attributes.generation())
-}
-
-/// The same chunks of the files as they are now.
-async fn current(service: &Arc<Service>, chunks: &[PlannedChunk]) -> Vec<PlannedChunk> {
-    let mut now = Vec::with_capacity(chunks.len());
-    for chunk in chunks {
-        if let Some(generation) = generation_of(service, &chunk.file).await {
-            now.push(PlannedChunk { generation, ..chunk.clone() });
-        }
-    }
-    now
-}
-
 /// A block of the pack with what of it is current, and the chunks whose files have changed.
 async fn pack_block(
-    service: &Arc<Service>,
     source: &Arc<Source>,
     block: usize,
+    entry: &BlockEntry,
+    listings: &Listings,
 ) -> (Option<(ParcelBlock, Bytes)>, Vec<PlannedChunk>) {
-    let Some(pack) = &source.pack else { return (None, Vec::new()) };
-    let entry = &pack.index().blocks()[block];
     let mut changed = Vec::new();
     let mut pieces = Vec::with_capacity(entry.pieces.len());
     for piece in &entry.pieces {
-        let now = generation_of(service, &piece.path).await;
+        let now = listings.generation_of(&piece.path);
         let is_current = now == Some(piece.generation);
         if let Some(generation) = now.filter(|_| !is_current) {
             changed.push(PlannedChunk { file: piece.path.clone(), generation, index: piece.index });
