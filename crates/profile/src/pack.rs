@@ -117,6 +117,9 @@ impl PackReader {
         if file_bytes < (HEAD.len() + TAIL_BYTES) as u64 {
             return Err(broken(FormatError::Length));
         }
+        // Several nodes read a pack, each its blocks: what a kernel read ahead would be others'. Where that cannot be told,
+        // more is read.
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
         let (mut head, mut tail) = ([0; HEAD.len()], [0; TAIL_BYTES]);
         file.read_exact_at(&mut head, 0).map_err(failed)?;
         file.read_exact_at(&mut tail, file_bytes - TAIL_BYTES as u64).map_err(failed)?;

@@ -381,3 +381,6 @@ pub const START_UP_BYTES_MAX: u64 = 4 << 30;
 
 /// How long nothing new must have been used before a start-up counts as over and is written down.
 pub const START_UP_QUIET: Duration = Duration::from_secs(3);
+
+/// How much of a pack is read before it is asked for, bytes: what one node holds of it for a moment.
+pub const PACK_AHEAD_BYTES: u64 = 256 << 20;

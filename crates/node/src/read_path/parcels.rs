@@ -63,6 +63,12 @@ impl<B: Clone> ReadPath<B> {
         self.options.forest.is_root(self.options.rank)
     }
 
+    /// Whether this node makes a parcel for others.
+    #[must_use]
+    pub fn makes_parcel(&self, index: u32) -> bool {
+        self.reads_for_others(&Key::Parcel { index })
+    }
+
     /// Whether this node reads the listing of `dir` for others.
     #[must_use]
     pub fn reads_listing(&self, dir: &ViewPath) -> bool {

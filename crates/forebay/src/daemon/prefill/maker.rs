@@ -44,6 +44,7 @@ pub(super) async fn list_ahead(service: &Arc<Service>) {
         return;
     }
     let Some(source) = service.prefill().source(service).await else { return };
+    source.read_ahead(service).await;
     let mut asked = JoinSet::new();
     for dir in source.parcels.iter().flat_map(|parcel| &parcel.dirs) {
         if asked.len() >= LISTINGS_AHEAD {
@@ -63,6 +64,7 @@ async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Resul
     let files = planned.chunks.iter().map(|chunk| &chunk.file);
     let files = files.chain(entry.iter().flat_map(|entry| &entry.pieces).map(|piece| &piece.path));
     let dirs = files.filter_map(|file| file.split().map(|(dir, _)| dir)).chain(planned.dirs.iter().cloned());
+    source.read_ahead(service).await;
     let listings = Listings::all(service, dirs.collect()).await;
     let mut unpacked = listings.current(&planned.chunks);
     let mut blocks = Vec::new();

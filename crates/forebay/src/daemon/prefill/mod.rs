@@ -10,15 +10,16 @@ mod plan;
 mod record;
 mod walker;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_profile::{PackReader, Profile, ProfileError};
-use forebay_types::{ChunkIndex, Generation, ViewPath};
+use forebay_types::{ChunkIndex, Generation, ViewPath, limits};
 use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::service::Service;
 use crate::options::ProfileOptions;
@@ -27,6 +28,9 @@ use plan::{Places, PlannedChunk, PlannedParcel};
 
 pub(super) use maker::answer;
 pub(super) use record::record_now;
+
+/// Parts of a pack that are read at the same time.
+const READERS: usize = 4;
 
 /// What a daemon has of it.
 #[derive(Default)]
@@ -43,6 +47,8 @@ pub(super) struct Source {
     parcels: Vec<PlannedParcel>,
     pack: Option<PackReader>,
     places: Places,
+    /// Blocks of the parcels that this node makes, from when they are read until they are used.
+    read: OnceCell<Mutex<HashMap<usize, Bytes>>>,
     /// The block that was opened last: whoever asks for one file of a block soon asks for the next.
     opened: Mutex<Option<(usize, Vec<Bytes>)>>,
 }
@@ -136,11 +142,55 @@ impl Source {
         let places = pack.as_ref().map(|pack| plan::places(pack.index())).unwrap_or_default();
         let parcels = plan::cut(&profile, &places);
         tracing::info!(parcels = parcels.len(), pack = pack.is_some(), "a profile is used");
-        Ok(Some(Self { path: files.profile_path(), profile, parcels, pack, places, opened: Mutex::default() }))
+        Ok(Some(Self {
+            path: files.profile_path(),
+            profile,
+            parcels,
+            pack,
+            places,
+            read: OnceCell::new(),
+            opened: Mutex::default(),
+        }))
+    }
+
+    /// Reads the blocks of the parcels that this node makes, before anything is asked about files: a file system that
+    /// serves names before contents would keep them waiting until the last listing. Bounded.
+    async fn read_ahead(self: &Arc<Self>, service: &Arc<Service>) {
+        let read = || async {
+            let blocks = self.own_blocks(service);
+            let mut reading = JoinSet::new();
+            for some in blocks.chunks(blocks.len().div_ceil(READERS).max(1)) {
+                let (source, some) = (Arc::clone(self), some.to_vec());
+                let read = move || some.into_iter().map_while(|block| source.read_within(block)).collect::<Vec<_>>();
+                reading.spawn_blocking(read);
+            }
+            Mutex::new(reading.join_all().await.into_iter().flatten().collect())
+        };
+        self.read.get_or_init(read).await;
+    }
+
+    fn own_blocks(&self, service: &Service) -> Vec<usize> {
+        let core = service.core();
+        let made_here = |(index, _): &(usize, &PlannedParcel)| core.makes_parcel(*index as u32);
+        self.parcels.iter().enumerate().filter(made_here).filter_map(|(_, parcel)| parcel.block).collect()
+    }
+
+    /// One block, while there is room for what is read ahead.
+    fn read_within(&self, block: usize) -> Option<(usize, Bytes)> {
+        let pack = self.pack.as_ref()?;
+        let end = pack.index().block_range(block..block + 1).end;
+        if end > limits::PACK_AHEAD_BYTES {
+            return None;
+        }
+        pack.read_block(block).ok().map(|bytes| (block, bytes))
     }
 
     /// A block of the pack as it lies there; `None`, and a warning, if it is not what the index says.
     async fn read_block(self: &Arc<Self>, block: usize) -> Option<Bytes> {
+        let ahead = self.read.get().and_then(|read| read.lock().unwrap_or_else(PoisonError::into_inner).remove(&block));
+        if ahead.is_some() {
+            return ahead;
+        }
         let source = Arc::clone(self);
         let read = move || source.pack.as_ref().map(|pack| pack.read_block(block));
         let read = tokio::task::spawn_blocking(read).await.ok()??;
