@@ -103,7 +103,7 @@ fn one_job(bench: &Bench, testbed: &Testbed, forms: &Forms, figures: &mut Figure
 /// What the requests and bytes that the file system saw take at the least.
 fn ideal_seconds(traffic: &Traffic) -> f64 {
     // These are the requests that the test bed delays.
-    let delayed = ["LOOKUP", "OPEN", "OPENDIR", "READDIRP", "STAT"];
+    let delayed = ["lookup", "open", "opendir", "readdirp", "stat"];
     let requests: u64 = delayed.iter().filter_map(|kind| traffic.requests.get(*kind)).sum();
     let each = f64::from(BUSY.metadata_us) / 1e6 / f64::from(BUSY.at_once);
     traffic.sent_bytes as f64 / LINK_BYTES_PER_SECOND + requests as f64 * each
