@@ -99,5 +99,6 @@ fn a_sequential_read_takes_one_message_a_mebibyte() {
     }
     assert_eq!(fs::read(mounted.path("large")).unwrap(), vec![1; 16 << 20]);
     let reads = mounted.count("read");
-    assert!(reads <= 24, "{reads} reads for 16 MiB");
+    // In windows of 128 KiB there would be 128. A kernel may drop what it has read ahead, and read it again.
+    assert!(reads <= 48, "{reads} reads for 16 MiB");
 }
