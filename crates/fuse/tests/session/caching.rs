@@ -88,17 +88,21 @@ fn read_ahead_is_raised_where_permitted() {
     assert_eq!(fs::read_to_string(path).unwrap().trim(), "1024");
 }
 
+/// A kernel may drop what it has read ahead, and read it again in smaller parts; that is not what is looked at here, so
+/// one reading of several must be undisturbed. In windows of 128 KiB each takes 128 messages.
 #[test]
 fn a_sequential_read_takes_one_message_a_mebibyte() {
     let _alone = crate::fixture::alone();
-    let tree = Tree::new();
-    tree.file(ROOT_NODE, "large", 0o644, vec![1; 16 << 20]);
-    let Some(mounted) = Mounted::new(tree) else { return };
     if !rustix::process::geteuid().is_root() {
         return crate::fixture::skip("reads of 1 MiB need root to raise the read-ahead window");
     }
-    assert_eq!(fs::read(mounted.path("large")).unwrap(), vec![1; 16 << 20]);
-    let reads = mounted.count("read");
-    // In windows of 128 KiB there would be 128. A kernel may drop what it has read ahead, and read it again.
-    assert!(reads <= 48, "{reads} reads for 16 MiB");
+    let mut seen = Vec::new();
+    while seen.len() < 5 && seen.last().is_none_or(|reads| *reads > 24) {
+        let tree = Tree::new();
+        tree.file(ROOT_NODE, "large", 0o644, vec![1; 16 << 20]);
+        let Some(mounted) = Mounted::new(tree) else { return };
+        assert_eq!(fs::read(mounted.path("large")).unwrap(), vec![1; 16 << 20]);
+        seen.push(mounted.count("read"));
+    }
+    assert!(seen.last().is_some_and(|reads| *reads <= 24), "{seen:?} reads for 16 MiB");
 }
