@@ -13,6 +13,7 @@ mod walker;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
@@ -31,6 +32,9 @@ pub(super) use record::record_now;
 
 /// Parts of a pack that are read at the same time.
 const READERS: usize = 4;
+
+/// How long the end of a job may wait until what was recorded is written.
+const END_DEADLINE: Duration = Duration::from_secs(2);
 
 /// What a daemon has of it.
 #[derive(Default)]
@@ -81,8 +85,9 @@ pub(super) async fn end(service: &Arc<Service>, is_over: bool) {
     if let Some(opener) = service.prefill().opener.get() {
         opener.end();
     }
-    if is_over {
-        record::keep_now(service).await;
+    // Nobody tells the core the time any more, and what is written may lie on a file system that hangs.
+    if is_over && tokio::time::timeout(END_DEADLINE, record::keep_now(service)).await.is_err() {
+        tracing::warn!("the start-up is not written down: it took longer than {END_DEADLINE:?}");
     }
 }
 

@@ -159,7 +159,7 @@ async fn pack(service: &Arc<Service>) -> Result<(), ProfileError> {
     let Ok(Some((files, chunks))) = read.unwrap_or(Ok(None)) else { return Ok(()) };
     let (queue, pieces) = sync_channel(limits::PARCELS_AHEAD as usize);
     let writer = tokio::task::spawn_blocking(move || write_pack(&files, &pieces));
-    for chunk in chunks {
+    'reading: for chunk in chunks {
         // A file that cannot be read any more is left out.
         let Some(bytes) = contents(service, &chunk).await else { continue };
         let PlannedChunk { file, generation, index } = chunk;
@@ -172,7 +172,8 @@ async fn pack(service: &Arc<Service>) -> Result<(), ProfileError> {
                     piece = back;
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
-                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => break,
+                // The writer has failed: what it says is told below.
+                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => break 'reading,
             }
         }
     }
