@@ -131,7 +131,9 @@ impl Parcel {
         let length = take(LENGTH_BYTES)?;
         let length = u32::from_le_bytes(length[..].try_into().map_err(|_| WireError::Message)?);
         let head: ParcelHead = decode(&take(length as usize)?)?;
-        let listing = |(dir, len): (ViewPath, u32)| Ok((dir, Listing::parse(take(len as usize)?)?));
+        // Listings are kept when the parcel is long gone: in memory of their own.
+        let mut copied = |len: u32| take(len as usize).map(|bytes| Bytes::copy_from_slice(&bytes));
+        let listing = |(dir, len): (ViewPath, u32)| Ok((dir, Listing::parse(copied(len)?)?));
         let listings = head.listings.into_iter().map(listing).collect::<Result<_, WireError>>()?;
         let block = |block: ParcelBlock| take(block.encoded_bytes as usize).map(|bytes| (block, bytes));
         let blocks = head.blocks.into_iter().map(block).collect::<Result<_, WireError>>()?;
