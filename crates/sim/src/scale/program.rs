@@ -171,7 +171,7 @@ impl Job<'_> {
         let listings = pack.parcels[index as usize].dirs.iter().filter_map(listing).collect();
         self.nodes[node as usize].program.parcels.insert(index);
         self.decide(node, 0, |core, now| {
-            if core.handle_parcel_opened(now, pack.parcels.len() as u32, listings, &[]) {
+            if core.handle_parcel_opened(now, index, pack.parcels.len() as u32, listings, &[]) {
                 core.handle_parcel_stored(now, index, &[]);
             }
         });

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_profile::{BlockOpener, PackReader, Profile, ProfileError};
 use forebay_types::{ChunkIndex, Generation, ViewPath, limits};
+use forebay_wire::ParcelPlace;
 use tokio::sync::OnceCell;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -179,6 +180,10 @@ impl Source {
             Mutex::new(reading.join_all().await.into_iter().flatten().collect())
         };
         self.read.get_or_init(read).await;
+    }
+
+    fn parcel_places(&self) -> Vec<ParcelPlace> {
+        plan::parcel_places(&self.parcels, self.pack.as_ref().map(PackReader::index))
     }
 
     fn own_blocks(&self, service: &Service) -> Vec<usize> {

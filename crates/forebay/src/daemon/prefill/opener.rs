@@ -92,7 +92,11 @@ fn open(service: &Arc<Service>, index: u32, body: &Body, tools: &mut Tools) -> b
     };
     let dirs: Vec<ViewPath> = parcel.listings.iter().map(|(dir, _)| dir.clone()).collect();
     let now = service.now();
-    if !service.with_core(|core| core.handle_parcel_opened(now, parcel.count, parcel.listings, &chunks)) {
+    let is_wanted = service.with_core(|core| {
+        core.handle_parcel_places(&parcel.places);
+        core.handle_parcel_opened(now, index, parcel.count, parcel.listings, &chunks)
+    });
+    if !is_wanted {
         return false;
     }
     let filled = match service.session().map(|session| session.notifier()) {
