@@ -134,7 +134,7 @@ impl<B: Clone> ReadPath<B> {
                 Some(Object::Chunk(kept)) => kept.is_taken(),
                 _ => false,
             };
-            (is_same && !is_taken).then_some(inode)
+            (is_same && !is_taken && !self.is_locked(&chunk.key())).then_some(inode)
         };
         chunks.iter().map(inode).collect()
     }
@@ -225,17 +225,17 @@ impl<B: Clone> ReadPath<B> {
         *is_wanted && (is_unasked || unopened.contains(&index))
     }
 
-    /// Asks for a parcel to come if that has not been done. `false` when too many are under way.
-    pub(super) fn ask_out_of_turn(&mut self, index: u32) -> bool {
-        if self.parcels.unopened.contains(&index) {
-            return true;
-        }
-        let has_room = self.parcels.under_way.len() < limits::PARCELS_UNDER_WAY_MAX as usize;
-        if has_room {
+    /// Whether so many more parcels may be under way.
+    pub(super) fn has_room_for_parcels(&self, count: usize) -> bool {
+        self.parcels.under_way.len() + count <= limits::PARCELS_UNDER_WAY_MAX as usize
+    }
+
+    /// Asks for a parcel to come if that has not been done.
+    pub(super) fn ask_out_of_turn(&mut self, index: u32) {
+        if !self.parcels.unopened.contains(&index) {
             self.parcels.out_of_turn.insert(index);
             self.ask_parcel(index);
         }
-        has_room
     }
 
     fn ask_parcel(&mut self, index: u32) {

@@ -76,11 +76,9 @@ impl<B: Clone> ReadPath<B> {
         } else {
             let (reader, slots) = (Reader::Kernel(ticket), read.parts.len());
             self.pending_reads.insert(reader, read);
-            let is_of_one = wanted.len() == 1 && slots == 1;
-            for (key, slot) in wanted {
-                if !is_of_one || !self.wait_for_parcel(&key, deadline, reader, slot) {
-                    self.ask_chunk(key, deadline, reader, slot);
-                }
+            let is_here = wanted.len() < slots;
+            if is_here || !self.wait_for_parcels(&wanted, deadline, reader) {
+                wanted.into_iter().for_each(|(key, slot)| self.ask_chunk(key, deadline, reader, slot));
             }
             None
         };
