@@ -34,6 +34,9 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 /// would not help a job that lost so many at once, and each is asked in vain when the network is cut.
 pub const ROOT_CANDIDATES: usize = 8;
 
+/// How much later than its neighbours a node may start to listen without being taken for lost.
+pub const START_SKEW: Duration = Duration::from_millis(500);
+
 /// How long nothing may be heard of a node that is asked something before it is asked whether it is there.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -52,6 +55,9 @@ pub const SUSPICION_LONGEST: Duration = Duration::from_secs(15);
 
 /// A question that has waited so long at one node is asked of the next in line too, if the budget allows.
 pub const HEDGE_AFTER: Duration = Duration::from_millis(250);
+
+/// The same for a parcel, which is made of many answers; whoever is asked second reads for it all that it reads ahead.
+pub const PARCEL_HEDGE_AFTER: Duration = Duration::from_secs(4);
 
 /// The budget of such second questions: one for so many questions, and so many at once after a quiet time.
 pub const QUESTIONS_PER_HEDGE: u32 = 50;

@@ -326,7 +326,11 @@ impl<B: Clone> ReadPath<B> {
     /// Asks slow questions of the next in the line too.
     fn hedge(&mut self) {
         let now = self.ways.now;
-        let is_slow = |attempt: &Attempt| now.since(attempt.since) >= limits::HEDGE_AFTER;
+        let patience = |attempt: &Attempt| match self.in_flight.get(attempt.flight).map(|flight| &flight.key) {
+            Some(Key::Parcel { .. }) => limits::PARCEL_HEDGE_AFTER,
+            _ => limits::HEDGE_AFTER,
+        };
+        let is_slow = |attempt: &Attempt| now.since(attempt.since) >= patience(attempt);
         let slow: Vec<Attempt> = self.ways.attempts.values().filter(|attempt| is_slow(attempt)).copied().collect();
         for attempt in slow {
             let (Source::Peer(peer), Some(question)) = (attempt.source, self.ways.questions.get(&attempt.flight))
