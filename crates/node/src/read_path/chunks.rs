@@ -170,7 +170,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     pub(super) fn pin_if_wanted(&mut self, key: &Key) {
-        if self.pins.iter().any(|pin| key.path().is_within(pin)) {
+        if self.is_pinned(key) {
             self.objects.pin(key);
         }
     }
@@ -183,7 +183,11 @@ impl<B: Clone> ReadPath<B> {
     /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
     pub(super) fn is_own(&self, key: &Key) -> bool {
         let alone = self.is_direct(key) || self.tree_of(key).is_leaf(self.options.rank);
-        alone && !self.pins.iter().any(|pin| key.path().is_within(pin))
+        alone && !self.is_pinned(key)
+    }
+
+    pub(super) fn is_pinned(&self, key: &Key) -> bool {
+        self.pins.iter().any(|pin| key.path().is_within(pin))
     }
 
     /// Keeps the newest of what the kernel has not read whole: much of it was read ahead in vain.

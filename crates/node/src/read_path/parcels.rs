@@ -139,12 +139,13 @@ impl<B: Clone> ReadPath<B> {
         chunks.iter().map(inode).collect()
     }
 
-    /// A parcel has been dealt with; these chunks are in the kernel's cache now.
+    /// A parcel has been dealt with; these chunks are in the kernel's cache now. Only who reads for others keeps them: the
+    /// others get the same parcel, and seldom ask.
     pub fn handle_parcel_stored(&mut self, now: Time, index: u32, filled: &[ParcelChunk<B>]) {
         self.ways.now = now;
         for chunk in filled {
             let key = chunk.key();
-            if self.is_own(&key) {
+            if !self.reads_for_others(&key) && !self.is_pinned(&key) {
                 self.objects.remove(&key);
             }
         }
