@@ -195,7 +195,11 @@ impl Node {
             }
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
             // Nobody is lost here and nothing changes.
-            Effect::Cancel { .. } | Effect::Ping { .. } | Effect::Stale(_) | Effect::OpenParcel { .. } => {}
+            Effect::Promote { .. }
+            | Effect::Cancel { .. }
+            | Effect::Ping { .. }
+            | Effect::Stale(_)
+            | Effect::OpenParcel { .. } => {}
         }
     }
 

@@ -3,9 +3,10 @@
 use std::fs::{self, File, Permissions};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::time::Duration;
 
 use forebay_tests::job::as_nobody;
-use forebay_tests::program::run;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Job, Sandbox, require, tree};
 
 const ENOENT: Option<i32> = Some(2);
@@ -124,6 +125,24 @@ fn an_error_is_not_kept() {
         }
         job.down();
     }
+}
+
+/// A daemon that follows one that died serves whatever its exports do at that moment, and finds them when they are back.
+#[test]
+fn an_export_that_was_away_when_a_daemon_came_back() {
+    require!(Fuse, Root);
+    let job = job(1);
+    let (source, aside) = (job.sandbox.source(), job.sandbox.base().join("aside"));
+    let file = job.path(0, &source.join("file"));
+    fs::rename(&source, &aside).unwrap();
+    let killed = job.kill_daemon(0);
+    wait_until("another daemon is there", Duration::from_secs(20), || {
+        job.daemon(0).is_some_and(|daemon| daemon != killed)
+    });
+    assert!(fs::read(&file).is_err(), "nothing is known of its contents");
+    fs::rename(&aside, &source).unwrap();
+    assert!(fs::read(&file).unwrap() == tree::contents(3 << 20));
+    job.down();
 }
 
 #[test]

@@ -138,6 +138,13 @@ fn a_second_start_on_seven_nodes_does_so_too_from_a_pack() {
     a_second_start_asks_for_nothing(7, &[]);
 }
 
+/// What writes a pack waits for what reads the files, and must not hold their place.
+#[test]
+fn a_pack_is_made_where_only_one_thing_is_read_at_a_time() {
+    require!(Fuse, Root);
+    Environment::new().record(&["--backing-concurrency", "1"]);
+}
+
 #[test]
 fn a_pack_serves_for_the_files_it_holds() {
     require!(Fuse, Root);

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use forebay_cache::CallId;
 use forebay_node::{
-    Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, ROOT_INODE, ReadPath, Source,
-    StaleInode,
+    Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, PeerTicket, ROOT_INODE,
+    ReadPath, Source, StaleInode,
 };
 use forebay_overlay::Forest;
-use forebay_types::{Attributes, Errno, Extent, Kind, NodeRank, Time};
+use forebay_types::{Attributes, Errno, Extent, Kind, NodeRank, Time, Urgency, ViewPath};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, Request};
 
 type Node = ReadPath<&'static str>;
@@ -232,4 +232,50 @@ fn a_parent_that_is_late_is_bypassed_and_nobody_else_is_asked_for_that() {
     assert!(matches!(asked, Some(Effect::Fetch { source: Source::Peer(NodeRank(16)), .. })), "{asked:?}");
     node.handle_ping(Time(1), NodeRank(18), Some(0));
     assert!(node.suspects().is_empty());
+}
+
+/// The listing of the view's root, for prefill.
+fn list_ahead(node: &mut Node) -> (CallId, Source, Urgency) {
+    node.handle_own(Time(0), PeerTicket(1), Request::Listing { dir: ViewPath::root(), epoch: 0 });
+    match node.poll_effect() {
+        Some(Effect::Fetch { call, source, urgency, .. }) => (call, source, urgency),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_was_asked_ahead_is_promoted_once_when_a_program_wants_it() {
+    let mut node = node();
+    let (listed, source, urgency) = list_ahead(&mut node);
+    assert_eq!((source, urgency), (Source::Backing, Urgency::Ahead));
+    for _ in 0..2 {
+        assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    }
+    let promoted = node.poll_effect();
+    assert!(matches!(promoted, Some(Effect::Promote { call }) if call == listed), "{promoted:?}");
+    assert!(node.poll_effect().is_none());
+}
+
+#[test]
+fn what_another_node_was_asked_ahead_is_not_promoted() {
+    let mut leaf = node_of(1, 2, false);
+    assert_eq!(list_ahead(&mut leaf).1, Source::Peer(NodeRank(0)));
+    assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    assert!(leaf.poll_effect().is_none());
+}
+
+#[test]
+fn what_programs_want_here_and_elsewhere_is_asked_as_such() {
+    let mut node = node_of(0, 2, false);
+    let urgency = |node: &mut Node| match node.poll_effect() {
+        Some(Effect::Fetch { urgency, .. }) => urgency,
+        other => panic!("{other:?}"),
+    };
+    assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    assert_eq!(urgency(&mut node), Urgency::Demand);
+    let elsewhere = Request::Listing { dir: ViewPath::new(b"elsewhere").unwrap(), epoch: 0 };
+    node.handle_peer(Time(0), PeerTicket(2), elsewhere, Duration::from_secs(9));
+    assert_eq!(urgency(&mut node), Urgency::Demand);
+    node.handle_peer(Time(0), PeerTicket(3), Request::Parcel { index: 0, epoch: 0 }, Duration::from_secs(9));
+    assert_eq!(urgency(&mut node), Urgency::Ahead);
 }

@@ -5,7 +5,7 @@
 //! root (a directory in one of its own); then it is asked of that one, who reads it early.
 
 use forebay_cache::{CallId, Key, Object};
-use forebay_types::{ChunkIndex, Time, ViewPath};
+use forebay_types::{ChunkIndex, Time, Urgency, ViewPath};
 use forebay_wire::{Listing, Request};
 
 use super::ReadPath;
@@ -79,7 +79,7 @@ impl<B: Clone> ReadPath<B> {
             if is_coming || self.has_chunk(&key) || self.is_direct(&key) {
                 continue;
             }
-            if let Some(call) = self.ask(key, request, deadline, None) {
+            if let Some(call) = self.ask(key, request, Urgency::Ahead, deadline, None) {
                 self.early.insert(call);
                 self.counters.asked_early += 1;
             }

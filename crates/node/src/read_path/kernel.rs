@@ -4,7 +4,7 @@
 //! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
 
 use forebay_cache::Key;
-use forebay_types::{Errno, Kind, Name, Time, ViewPath};
+use forebay_types::{Errno, Kind, Name, Time, Urgency, ViewPath};
 use forebay_wire::{ListingEntry, Request};
 
 use super::entries::{Known, Search};
@@ -91,7 +91,8 @@ impl<B: Clone> ReadPath<B> {
         match self.step(&operation, &mut known) {
             Step::Answer(answer) => Some(answer),
             Step::Wants(key, request) => {
-                self.ask(key, request, deadline, Some(Waiter::Kernel { ticket, operation, known }));
+                let waiter = Waiter::Kernel { ticket, operation, known };
+                self.ask(key, request, Urgency::Demand, deadline, Some(waiter));
                 None
             }
         }

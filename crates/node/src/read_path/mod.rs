@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use forebay_cache::{CallId, Flight, InFlight, Joined, Key, KindCounters, ObjectKind, Objects};
 use forebay_overlay::{Class, Forest};
-use forebay_types::{Errno, Map, NodeRank, Time, ViewPath};
+use forebay_types::{Errno, Map, NodeRank, Time, Urgency, ViewPath};
 use forebay_wire::Request;
 
 pub use explain::Explanation;
@@ -324,15 +324,25 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// Asks for `key` by `request`, or joins who did; `waiter` is told. The number of the question if it is new.
-    fn ask(&mut self, key: Key, request: Request, deadline: Time, waiter: Option<Waiter>) -> Option<CallId> {
+    fn ask(
+        &mut self,
+        key: Key,
+        request: Request,
+        urgency: Urgency,
+        deadline: Time,
+        waiter: Option<Waiter>,
+    ) -> Option<CallId> {
         let waits = waiter.is_some();
         match self.in_flight.join(key.clone(), deadline, waiter) {
-            Joined::Coalesced(_) => {
+            Joined::Coalesced(flight) => {
                 self.counters.coalesced += u64::from(waits);
+                if urgency == Urgency::Demand {
+                    self.promote(flight);
+                }
                 None
             }
             Joined::First(flight) => {
-                self.set_out(flight, &key, request);
+                self.set_out(flight, &key, request, urgency);
                 Some(flight)
             }
         }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use forebay_cache::{CallId, Key, Object};
-use forebay_types::{ChunkIndex, Errno, Generation, Time, ViewPath, limits};
+use forebay_types::{ChunkIndex, Errno, Generation, Time, Urgency, ViewPath, limits};
 use forebay_wire::{Listing, Request};
 
 use super::chunks::Chunk;
@@ -249,7 +249,8 @@ impl<B: Clone> ReadPath<B> {
         }
         if !self.growing.contains_key(&key) {
             let deadline = self.ways.now.after(self.options.deadline);
-            self.ask(key, Request::Parcel { index, epoch: 0 }, deadline, Some(Waiter::Prefill(index)));
+            let request = Request::Parcel { index, epoch: 0 };
+            self.ask(key, request, Urgency::Ahead, deadline, Some(Waiter::Prefill(index)));
         }
     }
 

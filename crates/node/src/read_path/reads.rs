@@ -4,7 +4,7 @@
 //! way of asking: its files are kept, found and counted as chunks, and where it fails they are asked for one by one.
 
 use forebay_cache::{Key, Object};
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Time, limits};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Time, Urgency, limits};
 use forebay_wire::Request;
 
 use super::chunks::{Chunk, chunk_bytes_of};
@@ -129,12 +129,13 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn ask_alone(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
         if let Key::Chunk { file, generation, index } = key.clone() {
             let request = Request::Chunk { file, generation, index };
-            self.ask(key, request, deadline, Some(Waiter::ReadPart { reader, slot, member: 0 }));
+            let waiter = Waiter::ReadPart { reader, slot, member: 0 };
+            self.ask(key, request, Urgency::Demand, deadline, Some(waiter));
         }
     }
 
     fn ask_bundle(&mut self, bundle: &Bundle, deadline: Time, waiter: Waiter) {
-        let call = self.ask(bundle.key(), bundle.request(), deadline, Some(waiter));
+        let call = self.ask(bundle.key(), bundle.request(), Urgency::Demand, deadline, Some(waiter));
         if let (Some(call), Some(members)) = (call, bundle.members()) {
             self.bundles.insert(call, members);
         }
@@ -192,8 +193,10 @@ impl<B: Clone> ReadPath<B> {
                 return;
             }
             let key = Key::Chunk { file: file.clone(), generation, index };
-            if !self.has_chunk(&key) && !self.in_flight.contains(&key) && self.parcel_to_come(&key).is_none() {
-                self.ask(key, Request::Chunk { file: file.clone(), generation, index }, deadline, None);
+            let is_coming = self.in_flight.contains(&key) || self.parcel_to_come(&key).is_some();
+            if !is_coming && !self.has_chunk(&key) {
+                let request = Request::Chunk { file: file.clone(), generation, index };
+                self.ask(key, request, Urgency::Ahead, deadline, None);
             }
         }
     }

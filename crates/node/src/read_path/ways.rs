@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_cache::{CallId, Key};
 use forebay_overlay::{Suspects, Tree};
-use forebay_types::{Errno, Map, NodeRank, Time, limits};
+use forebay_types::{Errno, Map, NodeRank, Time, Urgency, limits};
 use forebay_wire::Request;
 
 use super::{ReadPath, Waiter};
@@ -44,6 +44,7 @@ pub(super) struct Ways {
 #[derive(Debug)]
 struct Question {
     request: Request,
+    urgency: Urgency,
     since: Time,
     /// Nodes that did not bring an answer.
     tried: Vec<NodeRank>,
@@ -199,13 +200,28 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// Asks the question of a new flight.
-    pub(super) fn set_out(&mut self, flight: CallId, key: &Key, request: Request) {
-        let question =
-            Question { request, since: self.ways.now, tried: Vec::new(), attempts: Vec::new(), is_hedged: false };
+    pub(super) fn set_out(&mut self, flight: CallId, key: &Key, request: Request, urgency: Urgency) {
+        let (since, tried, attempts) = (self.ways.now, Vec::new(), Vec::new());
+        let question = Question { request, urgency, since, tried, attempts, is_hedged: false };
         self.ways.questions.insert(flight, question);
         if !self.is_held(flight, key) && !self.waits_for_recheck(flight, key) {
             let source = self.source_of(key);
             self.send(flight, source);
+        }
+    }
+
+    /// A program waits for a question that may have been asked ahead. Another node that was asked has taken it for a
+    /// program's from the beginning: urgency does not travel.
+    pub(super) fn promote(&mut self, flight: CallId) {
+        let Some(question) = self.ways.questions.get_mut(&flight).filter(|known| known.urgency < Urgency::Demand)
+        else {
+            return;
+        };
+        question.urgency = Urgency::Demand;
+        for call in question.attempts.clone() {
+            if self.ways.attempt(call).is_some_and(|attempt| attempt.source == Source::Backing) {
+                self.effects.push_back(Effect::Promote { call });
+            }
         }
     }
 
@@ -398,7 +414,7 @@ impl<B: Clone> ReadPath<B> {
         let (Some(question), Some(known)) = (self.ways.questions.get_mut(&flight), self.in_flight.get(flight)) else {
             return;
         };
-        let (request, deadline) = (question.request.clone(), known.deadline);
+        let (request, urgency, deadline) = (question.request.clone(), question.urgency, known.deadline);
         let epoch = self.epoch.to_tell();
         let call = if question.attempts.is_empty() { flight } else { self.in_flight.next_call() };
         question.attempts.push(call);
@@ -411,7 +427,7 @@ impl<B: Clone> ReadPath<B> {
             Source::Backing => self.counters.asked_backing += 1,
         }
         self.ways.attempts.insert(call, Attempt { flight, source, since: self.ways.now });
-        self.effects.push_back(Effect::Fetch { call, source, request: request.in_epoch(epoch), deadline });
+        self.effects.push_back(Effect::Fetch { call, source, request: request.in_epoch(epoch), urgency, deadline });
     }
 
     /// A bundle has nobody left to be asked of: its files are read one by one.
