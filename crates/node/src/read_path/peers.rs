@@ -18,7 +18,7 @@ impl<B: Clone> ReadPath<B> {
         self.counters.served_peers += 1;
         let deadline = now.after(remaining.min(self.options.deadline));
         if let Some(key) = self.serve(now, ticket, request, deadline) {
-            self.note_wanted(deadline, &key);
+            self.note_wanted(&key);
         }
     }
 

@@ -13,9 +13,8 @@ use forebay_overlay::{Suspects, Tree};
 use forebay_types::{Errno, Map, NodeRank, Time, limits};
 use forebay_wire::Request;
 
-use super::{ReadPath, Waiter};
+use super::ReadPath;
 use crate::allowance::Allowance;
-use crate::bundle::Bundle;
 use crate::placement::placement;
 use crate::{Effect, Source};
 
@@ -103,6 +102,11 @@ impl Ways {
     /// Whether a flight waits for leave to read for itself, having nobody to ask.
     pub fn is_cut_off(&self, flight: CallId) -> bool {
         self.waiting.contains(&flight)
+    }
+
+    /// Whether a flight has an attempt under way, or waits for leave to make one.
+    pub fn is_under_way(&self, flight: CallId) -> bool {
+        self.attempts_of(flight).next().is_some() || self.is_cut_off(flight)
     }
 
     /// The attempts of a flight that are under way.
@@ -218,12 +222,26 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// Takes the attempts of a flight back.
-    pub(super) fn cancel_attempts(&mut self, flight: CallId) {
+    /// A flight goes on beyond the time that its attempts were given. What this node reads itself it waits for; else it
+    /// asks as if nobody had been asked.
+    pub(super) fn ask_longer(&mut self, flight: CallId) {
+        let now = self.ways.now;
+        let Some(question) = self.ways.questions.get_mut(&flight) else { return };
+        (question.since, question.is_hedged) = (now, false);
+        question.tried.clear();
+        self.cancel_attempts(flight, |attempt| attempt.source != Source::Backing);
+        if !self.ways.is_under_way(flight) {
+            self.send_anew(flight);
+        }
+    }
+
+    /// Takes attempts of a flight back.
+    pub(super) fn cancel_attempts(&mut self, flight: CallId, which: impl Fn(&Attempt) -> bool) {
         self.ways.waiting.retain(|waiting| *waiting != flight);
         let calls = self.ways.questions.get(&flight).map(|question| question.attempts.clone()).unwrap_or_default();
         for call in calls {
-            if self.ways.end_attempt(call).is_some() {
+            if self.ways.attempt(call).as_ref().is_some_and(&which) {
+                self.ways.end_attempt(call);
                 self.effects.push_back(Effect::Cancel { call });
             }
         }
@@ -367,7 +385,8 @@ impl<B: Clone> ReadPath<B> {
         late.sort_unstable();
         for flight in late {
             let reads_itself = |attempt: Attempt| attempt.source == Source::Backing;
-            if self.ways.attempts_of(flight).any(reads_itself) || self.ways.is_cut_off(flight) {
+            let is_put_off = self.ways.is_cut_off(flight) || self.holds(flight);
+            if is_put_off || self.ways.attempts_of(flight).any(reads_itself) {
                 continue;
             }
             match self.bundles.contains_key(&flight) {
@@ -410,20 +429,11 @@ impl<B: Clone> ReadPath<B> {
         self.effects.push_back(Effect::Fetch { call, source, request: request.in_epoch(epoch), deadline });
     }
 
-    /// A bundle has nobody left to be asked of: its files are read one by one.
+    /// A bundle has nobody left to be asked of: its files are asked for one by one.
     fn take_apart(&mut self, flight: CallId) {
-        let bundle = self.ways.questions.get(&flight).and_then(|question| Bundle::of(&question.request));
-        let members = self.bundles.remove(&flight);
-        let (Some(bundle), Some(members), Some(ended)) = (bundle, members, self.end(flight, None)) else { return };
-        for waiter in ended.waiters {
-            match waiter {
-                Waiter::ReadPart { reader, slot, member } => match members.get(member) {
-                    Some(key) => self.ask_alone(key.clone(), ended.deadline, reader, slot),
-                    None => self.fail_read(reader, Errno::EPROTO),
-                },
-                Waiter::Peer(ticket) => self.read_bundle(ended.deadline, ticket, bundle.clone()),
-                Waiter::Kernel { .. } | Waiter::Prefill(_) => {}
-            }
+        let Some(members) = self.bundles.remove(&flight) else { return };
+        if let Some(ended) = self.end(flight, None) {
+            self.ask_one_by_one(&members, ended.waiters);
         }
     }
 }
