@@ -165,6 +165,40 @@ fn node_that_has_read_five(mut node: Node) -> (Node, InodeId) {
     (node, inode)
 }
 
+/// `--anticipate false`: neither bundles nor anything that nobody has asked for.
+#[test]
+fn without_anticipation_nothing_is_asked_for_but_what_is_wanted() {
+    for (rank, nodes) in [(0, 1), (1, 2)] {
+        let (mut node, inode) = node_that_has_read_five(node_of(rank, nodes, false));
+        assert!(read(&mut node, inode).is_none());
+        let (_, request) = fetched(&mut node);
+        assert!(matches!(request, Request::Chunk { .. }), "{request:?}");
+        assert!(node.poll_effect().is_none());
+        assert_eq!((node.counters().asked_early, node.counters().asked_backing + node.counters().asked_peers), (0, 7));
+    }
+}
+
+/// Nobody is left who could be asked for a bundle when its first time is over: its files are read one by one.
+#[test]
+fn a_bundle_that_outlives_its_nodes_is_taken_apart() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
+    assert!(read(&mut node, inode).is_none());
+    let (_, bundle) = fetched(&mut node);
+    node.handle_peer(at(5_000), PeerTicket(1), bundle, Duration::from_secs(30));
+    node.handle_absent(at(29_000), NodeRank(0));
+    node.handle_timeout(at(30_000));
+    let effects: Vec<Effect<&str>> = std::iter::from_fn(|| node.poll_effect()).collect();
+    let told = |effect: &Effect<&str>| match effect {
+        Effect::AnswerKernel { answer: KernelAnswer::Failed(errno), .. } => Some(*errno),
+        Effect::AnswerPeer { answer: PeerAnswer::Failed(errno), .. } => Some(*errno),
+        _ => None,
+    };
+    let told: Vec<Errno> = effects.iter().filter_map(told).collect();
+    assert_eq!(told, [Errno::ETIMEDOUT, Errno::ESTALE], "the program, then the child, which asks for them one by one");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Fetch { .. })), "{effects:?}");
+}
+
 /// The bundle that a node asks for, as one asks for it that knows two of its files in other versions.
 fn cut_differently(request: &Request) -> Request {
     let Request::Bundle { dir, generation, first, files } = request.clone() else { panic!("{request:?}") };

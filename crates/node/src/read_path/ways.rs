@@ -275,10 +275,8 @@ impl<B: Clone> ReadPath<B> {
             return;
         }
         self.counters.reparented += 1;
-        match self.next_source(&key, &tried) {
-            Source::Backing if self.bundles.contains_key(&flight) => self.take_apart(flight),
-            source => self.send(flight, source),
-        }
+        let source = self.next_source(&key, &tried);
+        self.send(flight, source);
     }
 
     /// A node cannot be reached: what was asked of it is asked elsewhere, and bodies that it was sending end.
@@ -399,6 +397,9 @@ impl<B: Clone> ReadPath<B> {
 
     /// Sends a question to a source, or lets it wait for leave.
     fn send(&mut self, flight: CallId, source: Source) {
+        if source == Source::Backing && self.bundles.contains_key(&flight) {
+            return self.take_apart(flight);
+        }
         let Some(known) = self.in_flight.get(flight) else { return };
         let is_own_read = source == Source::Backing
             && !self.is_direct(&known.key)
