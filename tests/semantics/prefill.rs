@@ -151,6 +151,8 @@ fn a_start_up_that_the_first_node_takes_no_part_in_is_recorded() {
         assert_eq!(job.status()["nodes"][0]["prefill"]["recorded"], 0, "nothing runs on the first node");
         if waits {
             wait_until("the start-up is written down", PATIENCE, || environment.profile().exists());
+            // What the first node uses after that is added to it, and does not take its place.
+            assert!(job.path(0, &environment.files()[0]).exists());
         }
         job.down();
         assert!(environment.profile().exists());

@@ -108,7 +108,10 @@ impl<B: Clone> ReadPath<B> {
         let generation = attributes.generation();
         let count = generation.size_bytes.div_ceil(CHUNK_BYTES);
         // Counted among what is kept: a sparse file may have more chunks than could be looked for one by one.
-        let is_of_file = |key: &Key| matches!(key, Key::Chunk { file, generation: other, .. } if file == path && *other == generation);
+        let is_of_file = |key: &Key| match key {
+            Key::Chunk { file, generation: other, .. } => file == path && *other == generation,
+            _ => false,
+        };
         let growing = self.growing.keys().filter(|key| is_of_file(key) && !self.objects.contains(key)).count();
         let here = (self.objects.count_where(is_of_file) + growing) as u64;
         kept.push(format!("{here} of {count} chunks"));

@@ -16,10 +16,10 @@ use forebay_types::{Errno, NodeRank, Time, limits};
 use forebay_wire::recording::{decode_uses, encode_uses};
 use forebay_wire::{Outcome, Request, Use};
 
-use crate::daemon::gather;
 use crate::daemon::service::Service;
+use crate::daemon::{gather, readiness};
 
-/// How often nodes are asked of which none has used anything, at least.
+/// How long nodes are left alone at most of which none has used anything.
 const INTERVAL_LONGEST: Duration = Duration::from_secs(60);
 
 /// How long the other nodes may take.
@@ -47,12 +47,15 @@ impl Elsewhere {
         self.state().uses.clone()
     }
 
-    /// Asks the other nodes if it is time to, and tells how many uses are known of.
-    pub async fn look(&self, service: &Arc<Service>) -> usize {
-        if self.state().next <= service.now() {
+    pub fn count(&self) -> usize {
+        self.state().uses.len()
+    }
+
+    /// Asks the other nodes if they are there and it is time to.
+    pub async fn look(&self, service: &Arc<Service>) {
+        if readiness::is_job_up(service) && self.state().next <= service.now() {
             self.ask(service, DEADLINE).await;
         }
-        self.state().uses.len()
     }
 
     async fn ask(&self, service: &Arc<Service>, left: Duration) {

@@ -54,9 +54,11 @@ pub(super) async fn keep(service: &Arc<Service>) {
     let (mut seen, mut since, mut written) = (0, Time(0), 0);
     loop {
         ticks.tick().await;
-        let own = service.core().recorded_count();
-        let count = if own > 0 { own } else { service.prefill().elsewhere.look(service).await };
-        let now = service.now();
+        let (own, elsewhere) = (service.core().recorded_count(), &service.prefill().elsewhere);
+        if own == 0 {
+            elsewhere.look(service).await;
+        }
+        let (now, count) = (service.now(), own + elsewhere.count());
         if count != seen {
             (seen, since) = (count, now);
         } else if count != written && now.since(since) >= limits::START_UP_QUIET {
@@ -96,9 +98,10 @@ pub(in crate::daemon) async fn record_now(service: &Arc<Service>) -> Result<Valu
 
 async fn write(service: &Arc<Service>) -> Result<Option<Learned>, ProfileError> {
     let Some(options) = service.options.profile.clone().filter(|_| is_recorder(service)) else { return Ok(None) };
-    let own = service.core().recorded();
-    let is_own = !own.is_empty();
-    let used = if is_own { own } else { service.prefill().elsewhere.uses() };
+    let (own, mut used) = (service.core().recorded(), service.prefill().elsewhere.uses());
+    let is_own = used.is_empty();
+    let known: HashSet<Used> = used.iter().cloned().collect();
+    used.extend(own.into_iter().filter(|each| !known.contains(each)));
     if used.is_empty() {
         return Ok(None);
     }
