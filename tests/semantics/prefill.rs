@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_tests::program::wait_until;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Job, Sandbox, compare, require, tree};
 
 const DIRECTORIES: usize = 12;
@@ -143,6 +143,38 @@ fn a_second_start_on_seven_nodes_does_so_too_from_a_pack() {
 fn a_pack_is_made_where_only_one_thing_is_read_at_a_time() {
     require!(Fuse, Root);
     Environment::new().record(&["--backing-concurrency", "1"]);
+}
+
+/// The first node writes down what was used, also where it was not used there: by a node below another one that uses
+/// nothing either, found while the job runs or only when it ends.
+#[test]
+fn a_start_up_that_the_first_node_takes_no_part_in_is_recorded() {
+    require!(Fuse, Root);
+    let nodes = 7;
+    for waits in [true, false] {
+        let environment = Environment::new();
+        let job = environment.up(nodes, &["--pack", "off"]);
+        environment.start(&job, 3);
+        assert_eq!(job.status()["nodes"][0]["prefill"]["recorded"], 0, "nothing runs on the first node");
+        if waits {
+            wait_until("the start-up is written down", PATIENCE, || environment.profile().exists());
+            // What the first node uses after that is added to it, and does not take its place.
+            assert!(job.path(0, &environment.files()[0]).exists());
+        }
+        job.down();
+        assert!(environment.profile().exists());
+        let job = environment.up(nodes, &["--pack", "off"]);
+        wait_until_filled(&job);
+        let chunks = (DIRECTORIES * FILES + 3) as u64;
+        assert_eq!(job.status()["nodes"][5]["prefill"]["chunks"], chunks, "all that was used comes to all nodes");
+        environment.start(&job, 3);
+        // What the first node is left to ask for is not in vain for others, though it asks for none of it.
+        let record = ["profile", "record", "--json", "--job", &job.sandbox.name];
+        let recorded = run(job.sandbox.command().args(record)).good();
+        let recorded: serde_json::Value = serde_json::from_slice(&recorded.stdout).unwrap();
+        assert_eq!(recorded["dropped"], 0, "{recorded}");
+        job.down();
+    }
 }
 
 #[test]

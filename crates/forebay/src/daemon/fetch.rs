@@ -172,7 +172,8 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         | Request::Ping { .. }
         | Request::Parcel { .. }
         | Request::Refresh { .. }
-        | Request::Report { .. } => Err(Errno::EINVAL),
+        | Request::Report { .. }
+        | Request::Recording => Err(Errno::EINVAL),
     };
     answer(service, call, answered.unwrap_or_else(Answered::Failed));
 }

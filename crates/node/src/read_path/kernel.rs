@@ -5,10 +5,10 @@
 
 use forebay_cache::Key;
 use forebay_types::{Errno, Kind, Name, Time, Urgency, ViewPath};
-use forebay_wire::{ListingEntry, Request};
+use forebay_wire::{ListingEntry, Request, Use};
 
 use super::entries::{Known, Search};
-use super::{ReadPath, Use, Waiter};
+use super::{ReadPath, Waiter};
 use crate::links::{shown_attributes, shown_target};
 use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket};
 
@@ -76,7 +76,7 @@ impl<B: Clone> ReadPath<B> {
         };
         let answer = self.attempt_until(deadline, ticket, operation, known);
         if let Some(key) = wanted {
-            self.note_wanted(deadline, &key);
+            self.note_wanted(&key);
         }
         answer
     }

@@ -21,7 +21,7 @@ impl<B: Clone> ReadPath<B> {
         let is_parcel = matches!(request, Request::Parcel { .. });
         let urgency = if is_parcel { Urgency::Ahead } else { Urgency::Demand };
         if let Some(key) = self.serve(now, ticket, request, urgency, deadline) {
-            self.note_wanted(deadline, &key);
+            self.note_wanted(&key);
         }
     }
 

@@ -1,4 +1,5 @@
-//! Writing down what a start-up used, at the first node of a job, and keeping a pack of it.
+//! Writing down what a start-up used, at the first node of a job, and keeping a pack of it. All nodes record; what another
+//! one has used is written where the first one uses nothing (`elsewhere`).
 //!
 //! The kernel does not say what it answers from pages that it was given, so a sixteenth of the profile's contents, another
 //! one at each start, is not given to the recording node's kernel: what of it is not asked for was not used, and leaves
@@ -11,12 +12,13 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use forebay_node::{PeerAnswer, Use as Used};
+use forebay_node::PeerAnswer;
 use forebay_profile::{LEVEL_DEFAULT, Learned, Piece, Profile, ProfileError, ProfileFiles, Start, Use};
 use forebay_types::{ChunkIndex, Generation, Hasher, NodeRank, Time, ViewPath, chunk_bytes, limits};
-use forebay_wire::Request;
+use forebay_wire::{Request, Use as Used};
 use serde_json::{Value, json};
 
+use super::elsewhere::look_before_end;
 use super::maker::contents;
 use super::plan::PlannedChunk;
 use crate::daemon::peers::ask_own;
@@ -32,7 +34,7 @@ const SAMPLE: u64 = 16;
 /// A pack is made anew when more than one in so many bytes of the profile are not in it.
 const PACK_LACKS: u64 = 16;
 
-/// Whether this node records what the job uses.
+/// Whether this node writes down what the job uses.
 pub(super) fn is_recorder(service: &Service) -> bool {
     service.options.rank == NodeRank(0) && service.options.profile.is_some()
 }
@@ -52,7 +54,11 @@ pub(super) async fn keep(service: &Arc<Service>) {
     let (mut seen, mut since, mut written) = (0, Time(0), 0);
     loop {
         ticks.tick().await;
-        let (now, count) = (service.now(), service.core().recorded_count());
+        let (own, elsewhere) = (service.core().recorded_count(), &service.prefill().elsewhere);
+        if own == 0 {
+            elsewhere.look(service).await;
+        }
+        let (now, count) = (service.now(), own + elsewhere.count());
         if count != seen {
             (seen, since) = (count, now);
         } else if count != written && now.since(since) >= limits::START_UP_QUIET {
@@ -80,8 +86,9 @@ pub(in crate::daemon) async fn record_now(service: &Arc<Service>) -> Result<Valu
         return Err("the job keeps no profile (--profile off)".to_owned());
     };
     if !is_recorder(service) {
-        return Err("the job's first node records; ask there".to_owned());
+        return Err("the job's first node writes it down; ask there".to_owned());
     }
+    look_before_end(service).await;
     let learned = write(service).await.map_err(|error| error.to_string())?;
     let path = options.files().map_err(|error| error.to_string())?.profile_path();
     pack(service).await.map_err(|error| error.to_string())?;
@@ -91,7 +98,10 @@ pub(in crate::daemon) async fn record_now(service: &Arc<Service>) -> Result<Valu
 
 async fn write(service: &Arc<Service>) -> Result<Option<Learned>, ProfileError> {
     let Some(options) = service.options.profile.clone().filter(|_| is_recorder(service)) else { return Ok(None) };
-    let used = service.core().recorded();
+    let (own, mut used) = (service.core().recorded(), service.prefill().elsewhere.uses());
+    let is_own = used.is_empty();
+    let known: HashSet<Used> = used.iter().cloned().collect();
+    used.extend(own.into_iter().filter(|each| !known.contains(each)));
     if used.is_empty() {
         return Ok(None);
     }
@@ -101,7 +111,9 @@ async fn write(service: &Arc<Service>) -> Result<Option<Learned>, ProfileError> 
         None => Profile::new(options.command.clone(), options.exports.clone(), now_unix_s()),
     };
     let used = describe(service, used).await;
-    let learned = profile.merge(&Start { unused: unused(&profile, &used), used });
+    // Other nodes' kernels are left nothing to ask for.
+    let unused = if is_own { unused(&profile, &used) } else { Vec::new() };
+    let learned = profile.merge(&Start { used, unused });
     let write = move || options.files().and_then(|files| files.write(&profile));
     // Fails only when the daemon ends.
     tokio::task::spawn_blocking(write).await.unwrap_or(Ok(())).map(|()| Some(learned))
