@@ -1,16 +1,21 @@
 //! The test bed: GlusterFS and client nodes in namespaces of their own, by `tests/testbed/pfs-testbed.sh`.
 //!
-//! The link and the metadata server are slowed only after the files are in place, so that filling takes seconds.
+//! The link and the metadata server are slowed only after the files are in place, so that filling takes seconds. A child
+//! brings it up, waits for the end of its input, and takes it down: so none stays of a process that is killed, either.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 
 use anyhow::{Context, ensure};
 
 use crate::place::Place;
 use crate::run;
+use crate::stop;
 
 /// Requests and bytes at the backing file system, by the server's own counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -62,7 +67,17 @@ pub struct Testbed {
     state: PathBuf,
     prefix: String,
     nodes: usize,
+    /// What holds it up for as long as its input is open.
+    holder: Child,
 }
+
+/// Brings a test bed up, says so, and takes it down when its input ends. Its own and the script's outputs are apart, because
+/// servers keep the script's.
+const HOLD: &str = r#"
+script=$1; shift
+"$script" up "$@" </dev/null >/dev/null && echo up && cat >/dev/null
+exec "$script" down </dev/null >/dev/null
+"#;
 
 impl Testbed {
     /// Brings up a server and `nodes` clients, not slowed yet. The server's files live in memory, below `/dev/shm`.
@@ -73,25 +88,54 @@ impl Testbed {
         let pid = std::process::id();
         let state = PathBuf::from(format!("/dev/shm/forebay-testbed-{pid}"));
         let prefix = format!("fb{}-", pid % 100_000);
-        let testbed = Self { script: script.canonicalize()?, state, prefix, nodes };
-        let (nodes, at_once) = (nodes.to_string(), at_once.to_string());
-        run::output(&mut testbed.command(&["up", "-n", &nodes, "-r", "none", "-t", &at_once]))?;
+        let script = script.canonicalize().with_context(|| format!("there is no {}", script.display()))?;
+        let mut hold = Place::here().command(&["sh", "-c", HOLD, "sh"]);
+        hold.arg(&script).args(["-n", &nodes.to_string(), "-r", "none", "-t", &at_once.to_string()]);
+        hold.envs(variables(&state, &prefix)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let holder = hold.spawn().context("cannot start sh")?;
+        let mut testbed = Self { script, state, prefix, nodes, holder };
+        testbed.wait_until_up()?;
         Ok(testbed)
     }
 
+    fn wait_until_up(&mut self) -> anyhow::Result<()> {
+        let mut said = self.holder.stdout.take().context("a piped child has its pipe")?;
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut text = [0; 3];
+            // The receiver is gone only when the user asked for an end.
+            let _ = sender.send(said.read_exact(&mut text).is_ok());
+        });
+        loop {
+            match receiver.recv_timeout(stop::LOOK_EVERY) {
+                Ok(is_up) => return is_up.then_some(()).context("the test bed does not come up"),
+                Err(RecvTimeoutError::Timeout) => stop::check()?,
+                Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the thread that waits for the test bed is gone"),
+            }
+        }
+    }
+
     /// The script with `words`.
-    fn command(&self, words: &[&str]) -> Command {
+    #[must_use]
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut argv = vec![self.script.as_os_str()];
         argv.extend(words.iter().map(std::ffi::OsStr::new));
         let mut command = Place::here().command(&argv);
-        command.envs(self.environment());
+        // A working directory need not be there on a node.
+        command.envs(self.environment()).current_dir("/");
         command
+    }
+
+    /// Where it is, with its logs; nothing of it is left when the test bed is down.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        &self.state
     }
 
     /// The variables that tell the script which test bed is meant.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, OsString); 2] {
-        [("PFS_STATE", self.state.clone().into()), ("PFS_PREFIX", self.prefix.clone().into())]
+        variables(&self.state, &self.prefix)
     }
 
     /// From now on slow.
@@ -175,6 +219,10 @@ impl Testbed {
     }
 }
 
+fn variables(state: &Path, prefix: &str) -> [(&'static str, OsString); 2] {
+    [("PFS_STATE", state.into()), ("PFS_PREFIX", prefix.into())]
+}
+
 fn parse_traffic(text: &str) -> anyhow::Result<Traffic> {
     let mut traffic = Traffic::default();
     for line in text.lines() {
@@ -192,7 +240,11 @@ fn parse_traffic(text: &str) -> anyhow::Result<Traffic> {
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        run::cleanup(&mut self.command(&["down"]));
+        drop(self.holder.stdin.take());
+        match self.holder.wait() {
+            Ok(status) if status.success() => {}
+            outcome => eprintln!("cleaning up: the test bed in {} is not down: {outcome:?}", self.state.display()),
+        }
     }
 }
 
