@@ -71,11 +71,11 @@ pub struct Testbed {
     holder: Child,
 }
 
-/// Brings a test bed up, says so, and takes it down when its input ends. Its own and the script's outputs are apart, because
-/// servers keep the script's.
+/// Brings a test bed up, says so, and takes it down when its input ends, or when there is nobody to be told. Its own and the
+/// script's outputs are apart, because servers keep the script's.
 const HOLD: &str = r#"
 script=$1; shift
-"$script" up "$@" </dev/null >/dev/null && echo up && cat >/dev/null
+"$script" up "$@" </dev/null >/dev/null && (trap '' PIPE; echo up 2>/dev/null) && cat >/dev/null
 exec "$script" down </dev/null >/dev/null
 "#;
 
@@ -89,10 +89,8 @@ impl Testbed {
         let state = PathBuf::from(format!("/dev/shm/forebay-testbed-{pid}"));
         let prefix = format!("fb{}-", pid % 100_000);
         let script = script.canonicalize().with_context(|| format!("there is no {}", script.display()))?;
-        let mut hold = Place::here().command(&["sh", "-c", HOLD, "sh"]);
-        hold.arg(&script).args(["-n", &nodes.to_string(), "-r", "none", "-t", &at_once.to_string()]);
-        hold.envs(variables(&state, &prefix)).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let holder = hold.spawn().context("cannot start sh")?;
+        let options = ["-n", &nodes.to_string(), "-r", "none", "-t", &at_once.to_string()];
+        let holder = hold(&script).args(options).envs(variables(&state, &prefix)).spawn().context("cannot start sh")?;
         let mut testbed = Self { script, state, prefix, nodes, holder };
         testbed.wait_until_up()?;
         Ok(testbed)
@@ -219,6 +217,12 @@ impl Testbed {
     }
 }
 
+fn hold(script: &Path) -> Command {
+    let mut command = Place::here().command(&["sh", "-c", HOLD, "sh"]);
+    command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
 fn variables(state: &Path, prefix: &str) -> [(&'static str, OsString); 2] {
     [("PFS_STATE", state.into()), ("PFS_PREFIX", prefix.into())]
 }
@@ -251,6 +255,33 @@ impl Drop for Testbed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
+
+    /// A script that writes down how it is called, and where it does.
+    fn noting() -> (Scratch, PathBuf) {
+        let scratch = Scratch::new(&std::env::temp_dir(), "forebay-holder-test").unwrap();
+        let script = scratch.path().join("script");
+        // Another process writes it: what this one has open for writing, a child of another test may hold for a moment.
+        let write = r#"printf '#!/bin/sh\necho "$*" >>"${0%%/*}/calls"\n' >"$0" && chmod 755 "$0""#;
+        run::output(&mut Place::here().command(&["sh".as_ref(), "-c".as_ref(), write.as_ref(), script.as_os_str()]))
+            .unwrap();
+        (scratch, script)
+    }
+
+    #[test]
+    fn who_is_gone_leaves_no_test_bed() {
+        for is_heard in [true, false] {
+            let (scratch, script) = noting();
+            let mut holder = hold(&script).arg("-n").spawn().unwrap();
+            let mut said = holder.stdout.take().unwrap();
+            if is_heard {
+                said.read_exact(&mut [0; 3]).unwrap();
+            }
+            drop((said, holder.stdin.take()));
+            assert!(holder.wait().unwrap().success());
+            assert_eq!(std::fs::read_to_string(scratch.path().join("calls")).unwrap(), "up -n\ndown\n");
+        }
+    }
 
     #[test]
     fn only_what_grew_is_reported() {
