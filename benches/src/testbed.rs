@@ -13,6 +13,7 @@ use std::thread;
 
 use anyhow::{Context, ensure};
 
+use crate::job::grown;
 use crate::place::Place;
 use crate::run;
 use crate::stop;
@@ -36,12 +37,8 @@ impl Traffic {
     /// What came on top of `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let grown = |(kind, count): (&String, &u64)| {
-            let more = count.saturating_sub(before.requests.get(kind).copied().unwrap_or(0));
-            (more > 0).then(|| (kind.clone(), more))
-        };
         Self {
-            requests: self.requests.iter().filter_map(grown).collect(),
+            requests: grown(&before.requests, &self.requests),
             sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
         }
     }

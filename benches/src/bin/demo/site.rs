@@ -25,15 +25,21 @@ pub struct Site {
     job: Option<Job>,
     backing: Backing,
     forebay: Forebay,
-    /// The tree, as every node sees it on the backing file system.
     nodes: usize,
     ups: Vec<f64>,
     scratch: Scratch,
 }
 
 enum Backing {
-    Model { mounts: Vec<ClientMount>, model: Arc<Model> },
-    Gluster { testbed: Testbed, tree: PathBuf },
+    Model {
+        mounts: Vec<ClientMount>,
+        model: Arc<Model>,
+    },
+    /// With the tree, as every node sees it.
+    Gluster {
+        testbed: Testbed,
+        tree: PathBuf,
+    },
 }
 
 impl Site {
