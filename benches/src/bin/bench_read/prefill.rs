@@ -37,7 +37,7 @@ struct Figures {
 
 /// Measures jobs of 8 nodes whose contents come ahead, and replays on them in turn with replays on the local file system.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
-    let (testbed, forms) = set_up(bench, NODES)?;
+    let (testbed, forms) = set_up(bench, NODES, &[Way::Profile])?;
     let unique_bytes = forms.recorded_bytes(&testbed)?;
     let mut figures = Figures::default();
     bench.replayed(&testbed.place(0), &bench.tree)?;

@@ -42,7 +42,7 @@ impl Compared {
 /// Runs both.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let counts: &[usize] = if bench.quick { &[4] } else { &[4, 8, 16] };
-    let (testbed, forms) = set_up(bench, counts[counts.len() - 1])?;
+    let (testbed, forms) = set_up(bench, counts[counts.len() - 1], &[Way::Forebay])?;
     let replay = Replay::read(&bench.tree, Path::new("benches/import-replay.txt"), REPLAY_SECONDS)?;
     let mut measurement = Measurement::under(format!(
         "storms of the replay, cold, on the test bed and in the scale model: link {}, {} us a metadata request, {} at once",

@@ -47,7 +47,7 @@ type ByWay = BTreeMap<Way, Figures>;
 
 /// One node.
 pub fn measure_one(bench: &Bench) -> anyhow::Result<Measurement> {
-    let (testbed, forms) = set_up(bench, 1)?;
+    let (testbed, forms) = set_up(bench, 1, &WAYS)?;
     let plan = WAYS.map(|way| (1, way));
     let ways = in_turn(bench, &testbed, &forms, bench.runs(5), &plan)?.remove(&1).unwrap_or_default();
     let mut measurement = described(1, &ways, &forms);
@@ -66,7 +66,7 @@ const FEW: usize = 4;
 pub fn measure_sixteen(bench: &Bench) -> anyhow::Result<Measurement> {
     const NODES: usize = 16;
     let touched = bench.python.touched(&bench.tree)?;
-    let (testbed, forms) = set_up(bench, NODES)?;
+    let (testbed, forms) = set_up(bench, NODES, &WAYS)?;
     let single = in_turn(bench, &testbed, &forms, 1, &[(1, Way::Direct)])?;
     let single = &single[&1][&Way::Direct];
     let runs = if bench.quick { 1 } else { 3 };

@@ -45,7 +45,7 @@ const RECORD_DEADLINE: Duration = Duration::from_secs(120);
 /// All of them.
 pub const WAYS: [Way; 6] = [Way::Direct, Way::Squashfs, Way::Tar, Way::Forebay, Way::Profile, Way::Image];
 
-/// The tree on the test bed in every form a way needs.
+/// The tree on the test bed in every form that is needed.
 pub struct Forms {
     /// The tree itself.
     pub tree: PathBuf,
@@ -62,26 +62,46 @@ pub struct Forms {
 }
 
 impl Forms {
-    /// Packs the tree and copies all forms to the test bed.
-    pub fn make(bench: &Bench, testbed: &Testbed) -> anyhow::Result<Self> {
+    /// Copies the tree to the test bed, packed or recorded as well where one of the `ways` needs it.
+    fn make(bench: &Bench, testbed: &Testbed, ways: &[Way]) -> anyhow::Result<Self> {
+        let mut forms = Self {
+            tree: testbed.copy_in(&bench.tree, "tree")?,
+            image: testbed.files().join("tree.squashfs"),
+            archive: testbed.files().join("tree.tar.zst"),
+            profile: testbed.files().join("start.profile"),
+            local: bench.scratch.dir("local")?,
+            view: bench.scratch.dir("view")?,
+            loop_mounts: true,
+        };
+        if ways.iter().any(|way| matches!(way, Way::Squashfs | Way::Image)) {
+            forms.pack_image(bench, testbed)?;
+        }
+        if ways.contains(&Way::Tar) {
+            forms.pack_archive(bench, testbed)?;
+        }
+        if ways.contains(&Way::Profile) {
+            forms.record(bench, testbed)?;
+        }
+        Ok(forms)
+    }
+
+    fn pack_image(&mut self, bench: &Bench, testbed: &Testbed) -> anyhow::Result<()> {
         let image = pack(bench, "tree.squashfs", &|image| {
             let options = ["-comp", "zstd", "-no-progress", "-quiet", "-noappend"].map(OsString::from);
             [vec!["mksquashfs".into(), bench.tree.clone().into(), image.into()], options.to_vec()].concat()
         })?;
+        testbed.copy_in(&image, "tree.squashfs")?;
+        let script = format!("{} && {}", self.prepare(Way::Squashfs), self.finish(Way::Squashfs));
+        self.loop_mounts = run::output(&mut testbed.place(0).command(&["sh", "-c", &script])).is_ok();
+        Ok(())
+    }
+
+    fn pack_archive(&self, bench: &Bench, testbed: &Testbed) -> anyhow::Result<()> {
         let archive = pack(bench, "tree.tar.zst", &|archive| {
             let options = ["tar", "--create", "--zstd", "--file"].map(OsString::from);
             [options.to_vec(), vec![archive.into(), "-C".into(), bench.tree.clone().into(), ".".into()]].concat()
         })?;
-        let (local, view) = (bench.scratch.dir("local")?, bench.scratch.dir("view")?);
-        let (image, archive) = (testbed.copy_in(&image, "tree.squashfs")?, testbed.copy_in(&archive, "tree.tar.zst")?);
-        let tree = testbed.copy_in(&bench.tree, "tree")?;
-        let profile = testbed.files().join("start.profile");
-        let mut forms = Self { tree, image, archive, profile, local, view, loop_mounts: true };
-        let place = testbed.place(0);
-        let script = format!("{} && {}", forms.prepare(Way::Squashfs), forms.finish(Way::Squashfs));
-        forms.loop_mounts = run::output(&mut place.command(&["sh", "-c", &script])).is_ok();
-        forms.record(bench, testbed)?;
-        Ok(forms)
+        testbed.copy_in(&archive, "tree.tar.zst").map(drop)
     }
 
     /// Has a start-up recorded by a job of one node, and waits for its pack.
@@ -159,11 +179,11 @@ fn pack(bench: &Bench, name: &str, command: &dyn Fn(&Path) -> Vec<OsString>) -> 
     Ok(path)
 }
 
-/// A busy test bed of `nodes` nodes with the tree in every form.
-pub fn set_up(bench: &Bench, nodes: usize) -> anyhow::Result<(Testbed, Forms)> {
+/// A busy test bed of `nodes` nodes with the tree in every form that these ways need.
+pub fn set_up(bench: &Bench, nodes: usize, ways: &[Way]) -> anyhow::Result<(Testbed, Forms)> {
     println!("  building the test bed and packing the tree");
     let testbed = Testbed::up(&bench.testbed, nodes, BUSY.at_once)?;
-    let forms = Forms::make(bench, &testbed)?;
+    let forms = Forms::make(bench, &testbed, ways)?;
     testbed.slow_down(BUSY)?;
     Ok((testbed, forms))
 }
