@@ -107,19 +107,23 @@ fn a_second_start_asks_for_nothing(nodes: u32, options: &[&str]) {
     environment.record(options);
     let job = environment.up(nodes, options);
     wait_until_filled(&job);
+    let chunks = (DIRECTORIES * FILES + 3) as u64;
+    let mut reads = 0;
     for node in 0..nodes as usize {
-        let before = messages(&job, node, "lookup");
+        let (before, reads_before) = (messages(&job, node, "lookup"), messages(&job, node, "read"));
         environment.start(&job, node);
+        reads += messages(&job, node, "read") - reads_before;
         compare::trees(&environment.source(), &job.path(node, &environment.source()));
         // What leads to the export is looked up by whoever comes first.
         let lookups = messages(&job, node, "lookup") - before;
         assert!(lookups <= 12, "node {node} looked {lookups} names up");
-        // Reads and listings are not counted: a kernel may drop their pages at any time. The recording node is left a part to ask for, so
-        // that it is seen what is used.
+        // The recording node is left a part to ask for, so that it is seen what is used.
         let stored = job.status()["nodes"][node]["prefill"]["chunks"].as_u64().unwrap();
-        let chunks = (DIRECTORIES * FILES + 3) as u64;
         assert!(if node == 0 { (chunks / 2..chunks).contains(&stored) } else { stored == chunks }, "{stored}");
     }
+    // A kernel may drop pages at any time, and ask for some again.
+    let given = chunks * u64::from(nodes);
+    assert!(reads * 4 < given * 3, "of {given} chunks, which the kernels were given, they asked {reads} times");
     let status = job.status();
     let backing = &status["totals"]["backing"];
     assert!(backing["listings"].as_u64().unwrap() <= DIRECTORIES as u64 + 4, "{backing}");
@@ -213,6 +217,28 @@ fn what_has_changed_since_is_seen_as_it_is() {
         }
         job.down();
     }
+}
+
+/// At the most this many starts go by until all that was foreseen has been asked for again.
+const STARTS_MAX: usize = 17;
+
+#[test]
+fn what_has_changed_is_replaced_in_the_pack() {
+    require!(Fuse, Root);
+    let environment = Environment::new();
+    environment.record(&[]);
+    tree::write(&environment.files()[7], &vec![0xee; (3 << 20) + 5]);
+    let reads_of_a_start = || {
+        let job = environment.up(1, &[]);
+        wait_until_filled(&job);
+        environment.start(&job, 0);
+        let reads = job.status()["totals"]["backing"]["reads"].as_u64().unwrap();
+        let _ = run(job.sandbox.command().args(["profile", "record", "--job", &job.sandbox.name])).good();
+        job.down();
+        reads
+    };
+    assert!(reads_of_a_start() > 0, "what has changed is read from its own file");
+    assert!((0..STARTS_MAX).any(|_| reads_of_a_start() == 0), "the pack still lacks what has changed");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use bytes::Bytes;
 use forebay_wire::message::{Checked, TimedRequest, decode, decode_entries, encode, encode_entries};
 use forebay_wire::recording::{decode_uses, encode_uses};
-use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello, Listing};
+use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello, Listing, Parcel};
 
 /// Decodes bytes, checks what must hold then, and tells whether they were well formed.
 type Exercise = fn(&[u8]) -> bool;
@@ -93,7 +93,25 @@ fn each_request_of_the_corpus_is_what_its_name_says() {
             found += 1;
         }
     }
-    assert_eq!(found, 13, "one of each");
+    assert_eq!(found, 16, "one of each");
+}
+
+fn parcel_comes_back(bytes: &[u8]) -> bool {
+    let Ok(parcel) = Parcel::parse(Bytes::copy_from_slice(bytes)) else { return false };
+    let again = Parcel::parse(parcel.encode().concat().into()).unwrap();
+    assert_eq!((again.count, again.absent, again.blocks), (parcel.count, parcel.absent, parcel.blocks));
+    assert_eq!(again.places, parcel.places);
+    let listings = parcel.listings.iter().zip(&again.listings);
+    assert_eq!(again.listings.len(), parcel.listings.len());
+    assert!(listings.map(|(one, other)| (one.1.bytes(), other.1.bytes())).all(|(one, other)| one == other));
+    true
+}
+
+#[test]
+fn parcels_come_back_as_they_were_or_are_refused() {
+    let found = well_formed("wire_parcel", parcel_comes_back);
+    println!("parcels: {found}");
+    assert!(found > 0, "no file of the corpus is a well-formed parcel");
 }
 
 #[test]

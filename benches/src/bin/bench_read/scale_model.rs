@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use forebay_bench::results::Measurement;
-use forebay_bench::storm;
+use forebay_bench::storm::Gate;
 use forebay_bench::testbed::{BUSY, Testbed, Traffic};
 use forebay_overlay::{Forest, Shape, default_roots};
 use forebay_sim::scale::Replay;
@@ -16,7 +16,7 @@ use forebay_sim::scale::storm::Figures;
 use serde::Serialize;
 
 use crate::bench::Bench;
-use crate::ways::{Forms, Way, up_on};
+use crate::ways::{Forms, Way, set_up, up_on};
 
 /// What a program computes in the replay, seconds: as on a local file system.
 const REPLAY_SECONDS: f64 = 0.05;
@@ -42,9 +42,7 @@ impl Compared {
 /// Runs both.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let counts: &[usize] = if bench.quick { &[4] } else { &[4, 8, 16] };
-    let testbed = Testbed::up(&bench.testbed, counts[counts.len() - 1], BUSY.at_once)?;
-    let forms = Forms::make(bench, &testbed)?;
-    testbed.slow_down(BUSY)?;
+    let (testbed, forms) = set_up(bench, counts[counts.len() - 1], &[Way::Forebay])?;
     let replay = Replay::read(&bench.tree, Path::new("benches/import-replay.txt"), REPLAY_SECONDS)?;
     let mut measurement = Measurement::under(format!(
         "storms of the replay, cold, on the test bed and in the scale model: link {}, {} us a metadata request, {} at once",
@@ -64,12 +62,11 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
 
 fn real(bench: &Bench, testbed: &Testbed, forms: &Forms, nodes: usize) -> anyhow::Result<(f64, f64, Traffic)> {
     testbed.remount(nodes)?;
+    let replay = bench.python.replay(&forms.seen(Way::Forebay));
+    let gate = Gate::start((0..nodes).map(|node| testbed.place(node).gated("", &replay)).collect())?;
     let job = up_on(bench, testbed, nodes, &[])?;
     let before = testbed.traffic()?;
-    let trees = (0..nodes).map(|rank| forms.seen(Way::Forebay, Some(&job), rank)).collect::<Result<Vec<_>, _>>()?;
-    let programs = trees.iter().enumerate();
-    let programs = programs.map(|(node, tree)| testbed.place(node).gated("", &bench.python.replay(tree)));
-    let storm = storm::at_once(programs.collect())?;
+    let storm = gate.open()?;
     let traffic = testbed.traffic()?.since(&before);
     let contents = job.status()?.backing_bytes() as f64;
     job.down()?;

@@ -8,6 +8,7 @@
 mod elsewhere;
 mod maker;
 mod opener;
+mod packing;
 mod plan;
 mod record;
 mod walker;

@@ -8,31 +8,24 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use forebay_node::PeerAnswer;
-use forebay_profile::{LEVEL_DEFAULT, Learned, Piece, Profile, ProfileError, ProfileFiles, Start, Use};
-use forebay_types::{ChunkIndex, Generation, Hasher, NodeRank, Time, ViewPath, chunk_bytes, limits};
+use forebay_profile::{Learned, Profile, ProfileError, Start, Use};
+use forebay_types::{ChunkIndex, Generation, Hasher, NodeRank, Time, ViewPath, limits};
 use forebay_wire::{Request, Use as Used};
 use serde_json::{Value, json};
 
 use super::elsewhere::look_before_end;
-use super::maker::contents;
-use super::plan::PlannedChunk;
+use super::packing::pack;
 use crate::daemon::peers::ask_own;
 use crate::daemon::service::Service;
-use crate::options::ProfileOptions;
 
 /// How often it is looked whether a start-up is over.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Of the profile's contents, one in so many is left for the kernel to ask for.
 const SAMPLE: u64 = 16;
-
-/// A pack is made anew when more than one in so many bytes of the profile are not in it.
-const PACK_LACKS: u64 = 16;
 
 /// Whether this node writes down what the job uses.
 pub(super) fn is_recorder(service: &Service) -> bool {
@@ -162,59 +155,4 @@ fn unused(before: &Profile, used: &[Use]) -> Vec<Use> {
         _ => None,
     };
     before.uses.iter().filter_map(left).collect()
-}
-
-/// Makes the pack anew if it is missing or lacks too much.
-async fn pack(service: &Arc<Service>) -> Result<(), ProfileError> {
-    let Some(options) = service.options.profile.clone().filter(|options| options.pack) else { return Ok(()) };
-    let read = tokio::task::spawn_blocking(move || wanted_pack(&options)).await;
-    let Ok(Some((files, chunks))) = read.unwrap_or(Ok(None)) else { return Ok(()) };
-    let (queue, pieces) = sync_channel(limits::PARCELS_AHEAD as usize);
-    let writer = tokio::task::spawn_blocking(move || write_pack(&files, &pieces));
-    'reading: for chunk in chunks {
-        // A file that cannot be read any more is left out.
-        let Some(bytes) = contents(service, &chunk).await else { continue };
-        let PlannedChunk { file, generation, index } = chunk;
-        let Ok(piece) = Piece::of(file, generation, index, &bytes) else { continue };
-        let mut piece = Some((piece, bytes));
-        while let Some(waiting) = piece.take() {
-            match queue.try_send(Some(waiting)) {
-                Ok(()) => {}
-                Err(std::sync::mpsc::TrySendError::Full(back)) => {
-                    piece = back;
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-                // The writer has failed: what it says is told below.
-                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => break 'reading,
-            }
-        }
-    }
-    // Without its end a pack is not finished: this task may be given up at any place above.
-    tokio::task::spawn_blocking(move || drop(queue.send(None))).await.ok();
-    writer.await.unwrap_or(Ok(()))
-}
-
-/// The chunks of which a pack is to be made; `None` if the one that is there will do.
-fn wanted_pack(options: &ProfileOptions) -> Result<Option<(ProfileFiles, Vec<PlannedChunk>)>, ProfileError> {
-    let files = options.files()?;
-    let Some(profile) = files.read()? else { return Ok(None) };
-    let chunks: Vec<PlannedChunk> = profile.wanted().into_iter().map(PlannedChunk::from).collect();
-    let places = files.open_pack().ok().flatten().map(|pack| super::plan::places(pack.index())).unwrap_or_default();
-    let bytes = |chunk: &PlannedChunk| chunk_bytes(chunk.generation.size_bytes, chunk.index) as u64;
-    let all: u64 = chunks.iter().map(bytes).sum();
-    let lacking: u64 = chunks.iter().filter(|chunk| !places.contains_key(chunk)).map(bytes).sum();
-    Ok((lacking * PACK_LACKS > all).then_some((files, chunks)))
-}
-
-fn write_pack(files: &ProfileFiles, pieces: &Receiver<Option<(Piece, Bytes)>>) -> Result<(), ProfileError> {
-    let mut pack = files.begin_pack(LEVEL_DEFAULT)?;
-    while let Ok(piece) = pieces.recv() {
-        let Some((piece, bytes)) = piece else {
-            let written = pack.finish()?;
-            tracing::info!(bytes = written.file_bytes, contents = written.contents_bytes, "a pack is written");
-            return Ok(());
-        };
-        pack.add(piece, &bytes)?;
-    }
-    Ok(())
 }
