@@ -3,6 +3,7 @@
 //! `up` decides for all nodes: it alone was called by the job's script, and it runs in the user's own environment. A job
 //! never fails for want of a profile; what keeps one from being used is told in the log.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -32,6 +33,15 @@ pub fn decided(settings: &Settings) -> Vec<(&'static str, String)> {
     }
     decided.retain(|(_, text)| !text.is_empty());
     decided
+}
+
+/// What a person is told of it, `decided` being what the nodes are told: the command, or the file.
+pub fn shown(settings: &Settings, decided: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    match &settings.profile {
+        ProfileChoice::Off => None,
+        ProfileChoice::File(path) => Some(path.display().to_string()),
+        ProfileChoice::Auto => decided.get("profile-command")?.last().cloned(),
+    }
 }
 
 /// The profile of a job with these settings and exports; `None` when it uses none.

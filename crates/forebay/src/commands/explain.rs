@@ -1,23 +1,21 @@
 //! `explain PATH`: where an answer comes from, node by node up to the root, and why; and what in the file leads out of
 //! the view.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
 use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
-use crate::commands::paths::{views, within_view};
+use crate::commands::paths::{is_shown, views, within_view};
 use crate::commands::ways_out::{self, WayOut};
 use crate::jobs::{self, variable};
 use crate::output::say;
-use crate::own_paths;
+use crate::own_paths::{self, Node};
 use crate::settings::{Effective, UsageError};
 
 /// How long the nodes on the way to the root may take.
@@ -33,9 +31,13 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
         return Err(UsageError(format!("{}: only paths that are valid UTF-8 can be explained", path.display())).into());
     }
     let rank = arguments.rank.map(NodeRank).or(found);
-    let question = json!({"command": "explain", "path": path});
-    let mut steps = ask_any(&directory, rank, &question, EXPLAIN_TIMEOUT)?;
-    let ways = ways_out(&directory, rank, &path);
+    // None where no view of the job is on this host.
+    let node = own_paths::find_node(&directory, rank).ok();
+    let mut steps = match node.as_ref().filter(|node| !is_shown(&node.exports, &path)) {
+        Some(node) => outside(node),
+        None => ask_any(&directory, rank, &json!({"command": "explain", "path": path}), EXPLAIN_TIMEOUT)?,
+    };
+    let ways = node.map_or_else(Vec::new, |node| ways_out::find(&node.view, &node.exports, &path).unwrap_or_default());
     if arguments.json {
         // Beside the first step: it is the node that was asked whose view has them.
         steps[0]["ways_out"] = ways.iter().map(WayOut::json).collect();
@@ -50,10 +52,10 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What in the file leads out of the view; nothing where there is no such file, or no view of the job on this host.
-fn ways_out(directory: &JobDirectory, rank: Option<NodeRank>, path: &Path) -> Vec<WayOut> {
-    let Ok(node) = own_paths::find_node(directory, rank) else { return Vec::new() };
-    ways_out::find(&node.view, &node.exports, path).unwrap_or_default()
+/// The one step for a path that no view of the job has.
+fn outside(node: &Node) -> Value {
+    let why = "it is in no export of the job: programs read it from its file system themselves";
+    json!([{"rank": node.rank, "host": node.host, "answer": "outside", "why": why}])
 }
 
 fn row(step: &Value) -> Vec<String> {

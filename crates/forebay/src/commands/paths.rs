@@ -25,6 +25,14 @@ pub(super) fn within_view(path: &Path, views: &[(NodeRank, PathBuf)]) -> (Option
     (None, path.to_owned())
 }
 
+/// Whether a view of these exports has `path`: in one of them, or on the way to one.
+pub(super) fn is_shown(exports: &[PathBuf], path: &Path) -> bool {
+    let canonical = path.canonicalize();
+    let paths: Vec<&Path> = std::iter::once(path).chain(canonical.as_deref().ok()).collect();
+    let has = |export: &Path| paths.iter().any(|path| path.starts_with(export) || export.starts_with(path));
+    exports.iter().any(|export| has(export) || export.canonicalize().is_ok_and(|export| has(&export)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +45,21 @@ mod tests {
         assert_eq!(found("/v/0"), (Some(NodeRank(0)), "/".into()));
         assert_eq!(found("/v/55/x"), (None, "/v/55/x".into()));
         assert_eq!(found("/soft/x"), (None, "/soft/x".into()));
+    }
+
+    #[test]
+    fn what_is_in_no_export_is_not_shown() {
+        let temporary = tempfile::tempdir().unwrap();
+        let base = temporary.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("soft/a")).unwrap();
+        std::fs::create_dir(base.join("other")).unwrap();
+        std::os::unix::fs::symlink("soft", base.join("link")).unwrap();
+        for export in ["soft", "link"] {
+            let shown = |path: &str| is_shown(&[base.join(export)], &base.join(path));
+            for path in ["", "soft", "soft/a", "link/a"] {
+                assert!(shown(path), "{export}: {path}");
+            }
+            assert!(!shown("other") && !shown("softer"), "{export}");
+        }
     }
 }

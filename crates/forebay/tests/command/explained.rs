@@ -18,6 +18,13 @@ fn the_way_of_an_answer() {
     assert_eq!(ranks(&["explain", "--rank", "1", &file])[0], 1);
     let text = place.succeeds(&["explain", &in_view]);
     assert!(text.starts_with(&file) && text.contains("why"), "{text}");
+    assert_eq!(place.json(&["explain", "/etc/hosts"])[0]["answer"], "outside");
+    let refreshed = place.run(&["refresh", "/etc/hosts", &file]);
+    let note = String::from_utf8(refreshed.stderr).unwrap();
+    assert_eq!(note, "forebay: note: /etc/hosts is in no export of the job, which knows nothing of it\n");
+    for command in [&["explain", "--rank", "7", &file][..], &["run", "--rank", "7", "--", "true"]] {
+        assert!(place.fails(1, command).contains("no node 7"), "{command:?}");
+    }
     place.succeeds(&["down"]);
     place.assert_clean();
 }
