@@ -152,7 +152,7 @@ impl Up {
             let nodes = &self.record.nodes;
             let failed = failure.reasons.keys().filter_map(|rank| nodes.get(rank.0 as usize));
             self.failed_hosts = failed.map(|node| node.host.clone()).collect();
-            if failure.interrupted && std::io::stderr().is_terminal() && self.record.remote_call().is_some() {
+            if std::io::stderr().is_terminal() && self.record.remote_call().is_some() {
                 eprintln!("forebay: what runs on other hosts is ended, which takes {END_TIMEOUT:?} at most");
             }
             anyhow!(message(&failure, nodes))

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::hosts::{free_ports, remote_shell_that};
-use crate::place::{Place, signal, wait_until};
+use crate::place::{Place, is_running, signal, wait_until};
 
 #[test]
 fn down_cleans_up_after_daemons_that_died() {
@@ -115,12 +115,12 @@ fn a_start_that_was_killed_is_not_in_the_way_of_the_next() {
     let hosts: String = free_ports(2).iter().map(|port| format!("127.0.0.1:{port}\n")).collect();
     fs::write(place.path("hosts"), hosts).unwrap();
     // As a host that does not answer.
-    let waits = "case \"$*\" in *'--rank 1'*) until [ -e over ]; do sleep 0.05; done; exit 1;; esac";
+    let waits = "case \"$*\" in *'--rank 1'*) echo $$ >waiting; until [ -e over ]; do sleep 0.05; done; exit 1;; esac";
     let shell = remote_shell_that(&place, &format!("{waits}\nexec \"$@\""));
     let source = place.source();
     let arguments = ["up", "--hostfile", "hosts", "--remote-shell", &shell, "--job", "killed", "--export", &source];
     let mut up = place.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
-    wait_until("one node has its view", || place.mounts().len() == 1);
+    wait_until("one node has its view", || place.mounts().len() == 1 && place.path("waiting").exists());
     signal(up.id().into(), Signal::KILL);
     up.wait().unwrap();
     wait_until("it has ended", || place.mounts().is_empty());
@@ -128,6 +128,8 @@ fn a_start_that_was_killed_is_not_in_the_way_of_the_next() {
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("cleaned up after a dead job killed"), "{output:?}");
     place.succeeds(&["down", "--job", "killed"]);
-    place.assert_clean();
     fs::write(place.path("over"), "").unwrap();
+    let shell = fs::read_to_string(place.path("waiting")).unwrap().trim().parse().unwrap();
+    wait_until("the remote shell has ended", || !is_running(shell));
+    place.assert_clean();
 }
