@@ -153,7 +153,7 @@ impl Up {
             let failed = failure.reasons.keys().filter_map(|rank| nodes.get(rank.0 as usize));
             self.failed_hosts = failed.map(|node| node.host.clone()).collect();
             if std::io::stderr().is_terminal() && self.record.remote_call().is_some() {
-                eprintln!("forebay: what runs on other hosts is ended, which takes {END_TIMEOUT:?} at most");
+                eprintln!("forebay: what runs on other hosts is ended; one that is silent takes {END_TIMEOUT:?}");
             }
             anyhow!(message(&failure, nodes))
         })?;

@@ -10,6 +10,7 @@ use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
 use crate::output::say;
+use crate::profiles;
 use crate::settings::Settings;
 use crate::settings::values::show_duration;
 
@@ -57,7 +58,9 @@ impl Report<'_> {
         }
         say!("views:   {}", shown_views(&record.views));
         say!("logs:    {}", directory.logs().display());
-        self.profile.iter().for_each(|profile| say!("profile: {profile}"));
+        for profile in &self.profile {
+            say!("profile: {profile}{}", profiles::advice(settings, profile));
+        }
         let export = settings.export.first();
         let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());
         let first = record.views.iter().zip(0..).find(|(_, rank)| !started.missing.contains_key(&NodeRank(*rank)));
