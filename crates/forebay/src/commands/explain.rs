@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
-use crate::commands::paths::{is_shown, views, within_view};
+use crate::commands::paths::{is_shown, place_of, views, within_view};
 use crate::commands::ways_out::{self, WayOut};
 use crate::jobs::{self, variable};
 use crate::output::say;
@@ -26,7 +26,8 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let directory = jobs::find(&effective)?;
     let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
-    let (found, path) = within_view(&path, &views(&directory));
+    let (found, given) = within_view(&path, &views(&directory));
+    let path = place_of(&given);
     if path.to_str().is_none() {
         return Err(UsageError(format!("{}: only paths that are valid UTF-8 can be explained", path.display())).into());
     }
@@ -37,7 +38,11 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
         Some(node) => outside(node),
         None => ask_any(&directory, rank, &json!({"command": "explain", "path": path}), EXPLAIN_TIMEOUT)?,
     };
-    let ways = node.map_or_else(Vec::new, |node| ways_out::find(&node.view, &node.exports, &path).unwrap_or_default());
+    let ways = |node: &Node| {
+        let found = ways_out::find(&node.view, &node.exports, &given);
+        found.or_else(|_| ways_out::find(&node.view, &node.exports, &path)).unwrap_or_default()
+    };
+    let ways = node.as_ref().map(ways).unwrap_or_default();
     if arguments.json {
         // Beside the first step: it is the node that was asked whose view has them.
         steps[0]["ways_out"] = ways.iter().map(WayOut::json).collect();

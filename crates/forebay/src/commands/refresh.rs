@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::DONE_IN_PART;
 use crate::cli::RefreshArguments;
 use crate::commands::ask::ask_any;
-use crate::commands::paths::{is_shown, views, within_view};
+use crate::commands::paths::{is_shown, place_of, resolved, views, within_view};
 use crate::jobs::{self, variable};
 use crate::output::say;
 use crate::own_paths;
@@ -27,14 +27,19 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
     let mut paths = Vec::new();
     for path in &arguments.paths {
         let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
-        match within_view(&absolute, &views).1.to_str() {
-            Some(path) => paths.push(path.to_owned()),
-            None => {
-                let message = "only paths that are valid UTF-8 can be named; refresh the directory they are in";
-                return Err(UsageError(format!("{}: {message}", path.display())).into());
+        let (_, given) = within_view(&absolute, &views);
+        // Of a link, both itself and what it leads to.
+        for meant in [place_of(&given), resolved(&given)] {
+            match meant.to_str() {
+                Some(meant) => paths.push(meant.to_owned()),
+                None => {
+                    let message = "only paths that are valid UTF-8 can be named; refresh the directory they are in";
+                    return Err(UsageError(format!("{}: {message}", path.display())).into());
+                }
             }
         }
     }
+    paths.dedup();
     let exports = own_paths::find_node(&directory, None).map(|node| node.exports).unwrap_or_default();
     for path in paths.iter().filter(|path| !exports.is_empty() && !is_shown(&exports, Path::new(path))) {
         eprintln!("forebay: note: {path} is in no export of the job, which knows nothing of it");

@@ -58,7 +58,7 @@ impl Report<'_> {
         }
         say!("views:   {}", shown_views(&record.views));
         say!("logs:    {}", directory.logs().display());
-        for profile in &self.profile {
+        if let Some(profile) = &self.profile {
             say!("profile: {profile}{}", profiles::advice(settings, profile));
         }
         let export = settings.export.first();

@@ -28,3 +28,23 @@ fn the_way_of_an_answer() {
     place.succeeds(&["down"]);
     place.assert_clean();
 }
+
+/// A site's `/soft` is often a link.
+#[test]
+fn a_path_through_a_link_is_refreshed_and_explained() {
+    let Some(place) = Place::with_views() else { return };
+    let link = place.path("link").display().to_string();
+    std::os::unix::fs::symlink("source", &link).unwrap();
+    place.succeeds(&["up", "--export", &place.source()]);
+    let in_view = format!("{}/view{}/file", place.job("default").display(), place.source());
+    let read = || std::fs::read_to_string(&in_view).unwrap();
+    assert_eq!(read(), "contents of file\n");
+    std::fs::write(place.path("source/file"), "other\n").unwrap();
+    assert_eq!(read(), "contents of file\n", "a job sees one snapshot");
+    place.succeeds(&["refresh", &format!("{link}/below/../file")]);
+    assert_eq!(read(), "other\n");
+    let text = place.succeeds(&["explain", &format!("{link}/file")]);
+    assert!(text.starts_with(&format!("{}/file\n", place.source())), "{text}");
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
