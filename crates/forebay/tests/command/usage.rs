@@ -9,6 +9,10 @@ fn wrong_options_are_wrong_usage() {
     let place = Place::new();
     for (arguments, part) in [
         (&["up", "--fanout", "0"][..], "'0' is not a number from 1 to 1024"),
+        (&["run"], "COMMAND"),
+        (&["run", "--"], "COMMAND"),
+        // Not taken for the command.
+        (&["run", "--veiw", "--", "true"], "a similar argument exists: '--view'"),
         (&["up", "--budget", "64"], "16MiB is the least"),
         (&["up", "--deadline", "5"], "write for example 500ms"),
         (&["up", "--export", "relative"], "not an absolute path"),
@@ -18,10 +22,6 @@ fn wrong_options_are_wrong_usage() {
         (&["up", "--local", "2", "--nodes", "a"], "choose one way"),
         (&["up", "--burst", "x"], "unexpected argument"),
         (&["explain"], "PATH"),
-        (&["run"], "COMMAND"),
-        (&["run", "--"], "COMMAND"),
-        // Not taken for the command.
-        (&["run", "--veiw", "--", "true"], "a similar argument exists: '--view'"),
         (&["nonsense"], "unrecognized subcommand"),
         (&["completions", "tcl"], "possible values"),
     ] {
