@@ -236,6 +236,15 @@ pub const REPORT_RETRY_PASSED_OVER: Duration = Duration::from_secs(1);
 /// How long a node above may be out of reach before it is passed over and the next in the line hears the report.
 pub const REPORT_PATIENCE: Duration = Duration::from_millis(500);
 
+/// Hosts on which a program is run at once by the remote shell, where nothing waits for all of them: each takes a process
+/// here and a login there, and `srun` a place in the queue of its controller.
+pub const REMOTE_CALLS_AT_ONCE: usize = 64;
+
+/// How much longer than `--wait-timeout` a node counts before it takes the job to be up without the missing: its own time
+/// began when it was started, that of `forebay up` when the last node was, a login of thousands of hosts later. So `up`
+/// decides.
+pub const SETTLE_MARGIN: Duration = Duration::from_secs(10);
+
 /// Fan-out of a tree (options `--fanout`, `--stripe-fanout`).
 pub const FAN_OUT_MAX: u32 = 1024;
 
