@@ -2,7 +2,7 @@
 //! prefill asks it for a thousand files.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_bench::model::{Model, Parameters};
@@ -20,9 +20,13 @@ const FAST: Parameters =
 /// One that needs ten seconds for opening the files, with all that it can do at once.
 const SLOW: Parameters = Parameters { metadata_us: 20_000, at_once: 2, ..FAST };
 
-/// A job of one node over `model`'s mount, with a profile beside it.
+fn profile(place: &Path) -> PathBuf {
+    place.join("start.profile")
+}
+
+/// A job of one node over a model's mount, with a profile beside it.
 fn up(place: &Path, export: &Path) -> Job {
-    let profile = place.join("start.profile");
+    let profile = profile(place);
     let options = ["--profile", profile.to_str().unwrap(), "--pack", "off", "--backing-concurrency", "8"];
     Job::up_local(Sandbox::new(), 1, export, &options)
 }
@@ -47,6 +51,7 @@ fn a_program_does_not_wait_for_what_prefill_asks() {
     for number in 0..FILES {
         assert_eq!(fs::read(job.path(0, &export.join(format!("used/{number}")))).unwrap(), [7; 100]);
     }
+    wait_until("the start-up is written down", PATIENCE, || profile(place.path()).exists());
     job.down();
     drop(mount);
 
