@@ -3,9 +3,9 @@
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
 //! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `ways` finds whom to
 //! ask and whom to ask instead, `refresh` forgets, `recheck` what a file has turned out not to be. `early` asks before
-//! anybody does, `parcels` for what an earlier start used, `record` notes what this one uses; `explain` tells where an
-//! answer would come from. This file holds the state they share and the beginning of a question: joined if it is under
-//! way, else sent out; and its end when its time is over.
+//! anybody does, `parcels` for what an earlier start used, and reads wait for that in `awaited`; `record` notes what this
+//! start uses, `explain` tells where an answer would come from. This file holds the state they share and the beginning of a
+//! question: joined if it is under way, else sent out; and its end when its time is over.
 
 mod answers;
 mod awaited;
