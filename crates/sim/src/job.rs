@@ -400,16 +400,30 @@ impl<'a> Job<'a> {
 
     fn happen_next(&mut self) {
         let Some(event) = self.world.next_event() else { return };
+        if let Some(stopped) = self.node_of(&event).filter(|node| self.nodes[*node].is_paused) {
+            return self.nodes[stopped].inbox.push(event);
+        }
         if let Some((node, life)) = event.place() {
-            let place = &mut self.nodes[node];
-            if place.is_paused {
-                return place.inbox.push(event);
-            }
+            let place = &self.nodes[node];
             if place.core.is_none() || life.is_some_and(|life| life != place.life) {
                 return self.refuse(event);
             }
         }
         self.happen(event);
+    }
+
+    /// At which node something happens, which waits while that node is stopped: its programs' doings and the ends of
+    /// bodies too, or a stopped node would still ask, answer and hand on.
+    fn node_of(&self, event: &Event) -> Option<NodeIndex> {
+        match event {
+            Event::Start(program)
+            | Event::ReadAgain { program, .. }
+            | Event::TooLate { program, .. }
+            | Event::Interrupt(program) => Some(self.programs[*program].node),
+            Event::BodyEnd { body, .. } => Some(self.bodies[*body].at.node),
+            Event::Backing { by, .. } => Some(by.node),
+            _ => event.place().map(|(node, _)| node),
+        }
     }
 
     /// What becomes of a message to a node that does not run any more.
