@@ -273,16 +273,16 @@ pub struct SimulateArguments {
     /// The scenario
     pub name: Option<String>,
     /// Numbers of nodes [default: the scenario's own]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "name")]
     pub nodes: Vec<usize>,
     /// Where chance begins: the same number gives the same result
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Write the plot to this file, as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "name")]
     pub plot: Option<PathBuf>,
     /// Print a JSON object instead of text
-    #[arg(long)]
+    #[arg(long, requires = "name")]
     pub json: bool,
     /// Say only of each bar whether it is met; exit status 3 if one is not
     #[arg(long, conflicts_with_all = ["nodes", "plot", "json"])]

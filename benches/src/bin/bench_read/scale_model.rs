@@ -9,10 +9,8 @@ use std::path::Path;
 use forebay_bench::results::Measurement;
 use forebay_bench::storm;
 use forebay_bench::testbed::{BUSY, Testbed, Traffic};
-use forebay_overlay::{Forest, Shape, default_roots};
-use forebay_sim::scale::Replay;
-use forebay_sim::scale::parameters::TEST_BED;
-use forebay_sim::scale::storm::Figures;
+use forebay_scale::parameters::TEST_BED;
+use forebay_scale::{Figures, Replay, default_forest};
 use serde::Serialize;
 
 use crate::bench::Bench;
@@ -20,9 +18,6 @@ use crate::ways::{Forms, Way, up_on};
 
 /// What a program computes in the replay, seconds: as on a local file system.
 const REPLAY_SECONDS: f64 = 0.05;
-
-/// Fan-outs as the daemon has them by default.
-const FAN_OUTS: (u32, u32) = (8, 4);
 
 /// A quantity, for real and by the model.
 #[derive(Clone, Copy, Serialize)]
@@ -45,14 +40,14 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let testbed = Testbed::up(&bench.testbed, counts[counts.len() - 1], BUSY.at_once)?;
     let forms = Forms::make(bench, &testbed)?;
     testbed.slow_down(BUSY)?;
-    let replay = Replay::read(&bench.tree, Path::new("benches/import-replay.txt"), REPLAY_SECONDS)?;
+    let replay = Replay::read(&bench.tree, Path::new("benches/import-replay.txt"), &TEST_BED, REPLAY_SECONDS)?;
     let mut measurement = Measurement::under(format!(
         "storms of the replay, cold, on the test bed and in the scale model: link {}, {} us a metadata request, {} at once",
         BUSY.link, BUSY.metadata_us, BUSY.at_once
     ));
     for nodes in counts {
         let (seconds, contents, traffic) = real(bench, &testbed, &forms, *nodes)?;
-        let model = modelled(&replay, *nodes)?;
+        let model = replay.run(&TEST_BED, default_forest(*nodes), *nodes, 1);
         let compared = compare(seconds, contents, &traffic, &model);
         for (what, Compared { real, model, error }) in &compared {
             println!("  {nodes} nodes, {what}: {real:.1} real, {model:.1} by the model, {:+.0} %", error * 100.0);
@@ -74,13 +69,6 @@ fn real(bench: &Bench, testbed: &Testbed, forms: &Forms, nodes: usize) -> anyhow
     let contents = job.status()?.backing_bytes() as f64;
     job.down()?;
     Ok((storm.wall.as_secs_f64(), contents, traffic))
-}
-
-fn modelled(replay: &Replay, nodes: usize) -> anyhow::Result<Figures> {
-    let node_count = nodes as u32;
-    let (fan_out, stripe_fan_out) = FAN_OUTS;
-    let forest = Forest::new(Shape { node_count, roots: default_roots(node_count), fan_out, stripe_fan_out })?;
-    Ok(replay.run(&TEST_BED, forest, nodes, 1))
 }
 
 fn compare(seconds: f64, contents: f64, traffic: &Traffic, model: &Figures) -> BTreeMap<&'static str, Compared> {

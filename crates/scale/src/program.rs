@@ -80,9 +80,10 @@ impl Job<'_> {
             // What it lies in could not be found.
             return self.fail(node, self.queue.now());
         };
-        let done = self.work(node, nanos(self.machine.daemon.kernel_daemon.value * f64::from(messages)));
+        let work = nanos(self.machine.daemon.kernel_daemon.value * f64::from(messages));
         let ticket = KernelTicket(u64::from(node));
-        if let Some(answer) = self.decide(node, 0, |core, now| core.handle_kernel(now, ticket, request)) {
+        let (answer, done) = self.decide_after(node, work, |core, now| core.handle_kernel(now, ticket, request));
+        if let Some(answer) = answer {
             self.answer_kernel(node, done, answer);
         }
     }
@@ -106,15 +107,15 @@ impl Job<'_> {
             }
             (KernelAnswer::Read(parts), Ask::Read { .. }) => {
                 program.waits = Some(parts);
-                return self.look_at_read(node);
+                return self.look_at_read(node, at);
             }
             _ => return self.fail(node, at),
         }
         self.finish_step(node, at);
     }
 
-    /// Looks whether all bytes of a read are there.
-    pub(super) fn look_at_read(&mut self, node: NodeIndex) {
+    /// Looks whether all bytes of a read are there, which the daemon can say at a time.
+    pub(super) fn look_at_read(&mut self, node: NodeIndex, at: Nanos) {
         let place = &mut self.nodes[node as usize];
         for part in place.program.waits.iter().flatten() {
             let until = (part.offset_bytes + part.len_bytes) as u32;
@@ -124,23 +125,28 @@ impl Job<'_> {
             }
         }
         if place.program.waits.take().is_some() {
-            self.finish_step(node, self.queue.now());
+            self.finish_step(node, at);
         }
     }
 
-    /// Bytes that a read waits for got lost: it is asked again.
+    /// Bytes that a read waits for got lost.
+    pub(super) fn lose_read(&mut self, node: NodeIndex) {
+        if self.nodes[node as usize].program.waits.take().is_some() {
+            self.queue.at(self.queue.now() + AGAIN_AFTER, Event::Again(node));
+        }
+    }
+
+    /// A read whose bytes got lost is asked for again.
     pub(super) fn read_again(&mut self, node: NodeIndex) {
-        let program = &mut self.nodes[node as usize].program;
+        let program = &self.nodes[node as usize].program;
         let Some(Ask::Read { file, extent, .. }) = self.script.steps.get(program.done).map(|step| &step.ask) else {
             return;
         };
-        let (Some(inode), Some(_)) = (program.inode(*file), program.waits.take()) else { return };
+        let Some(inode) = program.inode(*file) else { return };
         let (ticket, deadline) = (KernelTicket(u64::from(node)), Time(program.asked).after(DEADLINE));
-        let again = |now: Time| Time(now.0 + AGAIN_AFTER);
-        let answer =
-            self.decide(node, 0, |core, now| core.handle_read_again(again(now), deadline, ticket, inode, *extent));
+        let answer = self.decide(node, |core, now| core.handle_read_again(now, deadline, ticket, inode, *extent));
         if let Some(answer) = answer {
-            self.answer_kernel(node, self.queue.now() + AGAIN_AFTER, answer);
+            self.answer_kernel(node, self.queue.now(), answer);
         }
     }
 
@@ -170,7 +176,7 @@ impl Job<'_> {
         let listing = |dir: &ViewPath| Some((dir.clone(), self.files.listing(dir)?.clone()));
         let listings = pack.parcels[index as usize].dirs.iter().filter_map(listing).collect();
         self.nodes[node as usize].program.parcels.insert(index);
-        self.decide(node, 0, |core, now| {
+        self.decide(node, |core, now| {
             if core.handle_parcel_opened(now, pack.parcels.len() as u32, listings, &[]) {
                 core.handle_parcel_stored(now, index, &[]);
             }

@@ -6,8 +6,8 @@
 
 use forebay_types::{ViewPath, limits};
 
-use super::files::{Ask, Files, Script, Weight};
-use super::parameters::Workload;
+use super::files::{Ask, Script, Weight};
+use super::stated::Workload;
 
 /// What the parcels of a script are.
 pub(super) struct Pack {
@@ -25,15 +25,13 @@ pub(super) struct Parcel {
     pub bytes: u64,
     /// The same, compressed.
     pub packed_bytes: u32,
-    /// Directories whose listings it brings.
+    /// Directories whose listings it brings, by which the reader of the pack checks that it is current.
     pub dirs: Vec<ViewPath>,
-    /// Their entries, by which the reader of the pack checks that it is current.
-    pub entries: u64,
 }
 
 impl Pack {
     /// Cuts what a script asks for.
-    pub fn of(workload: &Workload, files: &Files, script: &Script, things: u32) -> Self {
+    pub fn of(workload: &Workload, script: &Script, things: u32) -> Self {
         let mut pack =
             Self { parcels: vec![Parcel::default()], of_step: Vec::new(), weight: Weight { things, in_turn: 1 } };
         for step in &script.steps {
@@ -47,10 +45,8 @@ impl Pack {
             pack.of_step.push(pack.parcels.len() as u32 - 1);
             let Some(parcel) = pack.parcels.last_mut() else { continue };
             parcel.bytes += bytes;
-            if let Ask::Directory { path, entries, .. } = &step.ask {
-                let weight = u64::from(files.weight_of(path).things);
+            if let Ask::Directory { path, .. } = &step.ask {
                 parcel.dirs.push(path.clone());
-                parcel.entries += entries.len() as u64 * weight;
             }
         }
         for parcel in &mut pack.parcels {
@@ -63,14 +59,14 @@ impl Pack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::parameters::TORCH;
-    use crate::scale::synthetic::{Grain, files_and_script};
+    use crate::parameters::{AURORA, TORCH};
+    use crate::synthetic::{Grain, files_and_script};
 
     #[test]
     fn parcels_hold_all_that_is_read_once() {
         for grain in [Grain::FINE, Grain { small: 16, large: 16 }] {
-            let (files, script) = files_and_script(&TORCH, grain, 1 << 20);
-            let pack = Pack::of(&TORCH, &files, &script, grain.large);
+            let (_, script) = files_and_script(&TORCH, grain, AURORA.daemon.kernel_read);
+            let pack = Pack::of(&TORCH, &script, grain.large);
             let bytes: u64 = pack.parcels.iter().map(|parcel| parcel.bytes * u64::from(grain.large)).sum();
             assert!((0.99..1.01).contains(&(bytes as f64 / script.bytes as f64)), "{bytes} of {}", script.bytes);
             assert_eq!(pack.of_step.len(), script.steps.len());

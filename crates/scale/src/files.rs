@@ -12,6 +12,8 @@
 use forebay_types::{Attributes, CHUNK_BYTES, Extent, Generation, Kind, Map, ViewPath, chunk_bytes};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry};
 
+use super::stated::Stated;
+
 /// What one thing of the model stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Weight {
@@ -179,12 +181,13 @@ pub(super) struct Writer<'a> {
     is_known: Map<ViewPath, bool>,
     is_listed: Map<ViewPath, ()>,
     is_read: Map<(ViewPath, u64), ()>,
-    /// The kernel's read size: messages of a chunk.
-    pub read_bytes: u64,
+    /// The kernel's read size, bytes.
+    read_bytes: u64,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(files: &'a Files, read_bytes: u64) -> Self {
+    pub fn new(files: &'a Files, kernel_read: Stated) -> Self {
+        let read_bytes = kernel_read.count() as u64;
         let is_known = [(ViewPath::root(), true)].into_iter().collect();
         let (is_listed, is_read) = (Map::default(), Map::default());
         Self { files, script: Script::default(), is_known, is_listed, is_read, read_bytes }

@@ -3,7 +3,8 @@
 use forebay_types::{CHUNK_BYTES, Kind, ViewPath};
 
 use super::files::{Files, Script, Weight, Writer};
-use super::parameters::Workload;
+use super::parameters::MODEL;
+use super::stated::{Stated, Workload};
 
 /// A large file of the model has so many chunks at least: what is read ahead grows with what was read in order, and a file
 /// of few chunks would be read as if that were not so.
@@ -21,11 +22,15 @@ pub struct Grain {
 impl Grain {
     /// Each file, directory and chunk by itself.
     pub const FINE: Self = Self { small: 1, large: 1 };
+
+    /// What the scenarios are told with.
+    pub const OF_SCENARIOS: Self =
+        Self { small: MODEL.small_grain.count() as u32, large: MODEL.large_grain.count() as u32 };
 }
 
 /// Files below `export`, and what a program does with them. Names of one kind (`__pycache__`, `pyc`) are there for the
 /// cores to learn from, as they learn from Python's.
-pub(super) fn files_and_script(workload: &Workload, grain: Grain, read_bytes: u64) -> (Files, Script) {
+pub(super) fn files_and_script(workload: &Workload, grain: Grain, kernel_read: Stated) -> (Files, Script) {
     let directories = (workload.directories.count() / grain.small as usize).max(3);
     let small_files = (workload.small_files.count() / grain.small as usize).max(directories);
     let small = Weight {
@@ -50,7 +55,7 @@ pub(super) fn files_and_script(workload: &Workload, grain: Grain, read_bytes: u6
         files.add(path_of(&format!("env/lib/lib{number:02}.so")), Kind::File, large_bytes, large);
     }
     files.finish();
-    let mut writer = Writer::new(&files, read_bytes);
+    let mut writer = Writer::new(&files, kernel_read);
     let absent = workload.absent_names.count() / grain.small as usize;
     let large = (0..large_files).map(|number| path_of(&format!("env/lib/lib{number:02}.so")));
     let mut large = large.enumerate().peekable();
@@ -80,12 +85,12 @@ fn path_of(text: &str) -> ViewPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::parameters::TORCH;
+    use crate::parameters::{AURORA, TORCH};
 
     #[test]
     fn a_coarser_script_stands_for_the_same_files_and_bytes() {
-        let (_, fine) = files_and_script(&TORCH, Grain::FINE, 1 << 20);
-        let (_, coarse) = files_and_script(&TORCH, Grain { small: 4, large: 16 }, 1 << 20);
+        let (_, fine) = files_and_script(&TORCH, Grain::FINE, AURORA.daemon.kernel_read);
+        let (_, coarse) = files_and_script(&TORCH, Grain { small: 4, large: 16 }, AURORA.daemon.kernel_read);
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.05;
         assert!(near(fine.files as f64, TORCH.small_files.value + TORCH.large_files.value), "{}", fine.files);
         assert!(near(fine.bytes as f64, TORCH.small.value + TORCH.large.value), "{}", fine.bytes);
