@@ -37,6 +37,8 @@ pub(super) type PathIndex = u32;
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub ask: Ask,
+    /// Names, listings and chunks that this stands for.
+    things: u32,
     /// Messages between kernel and daemon that this takes.
     pub messages: u32,
     /// Computing that follows, seconds.
@@ -207,7 +209,7 @@ impl<'a> Writer<'a> {
         // What a name that does not exist stands for is what its neighbours do.
         let weight = if finds.is_some() { self.files.weight_of(path) } else { self.files.weight_of(&dir) };
         let Some(parent) = self.files.index(&dir) else { return false };
-        self.push(Ask::Lookup { parent, name, finds }, weight.things);
+        self.push(Ask::Lookup { parent, name, finds }, weight.things, 1);
         self.is_known.insert(path.clone(), finds.is_some());
         finds.is_some()
     }
@@ -226,7 +228,7 @@ impl<'a> Writer<'a> {
             self.is_known.insert(path.clone(), true);
         }
         let ask = Ask::Directory { dir: index, path: dir.clone(), entries };
-        self.push(ask, messages * self.files.weight_of(dir).things);
+        self.push(ask, self.files.weight_of(dir).things, messages);
     }
 
     /// The beginning of a file is read.
@@ -247,20 +249,24 @@ impl<'a> Writer<'a> {
             let extent = Extent { offset_bytes: chunk.0 * CHUNK_BYTES + within.offset_bytes, len_bytes };
             let messages = len_bytes.div_ceil(self.read_bytes) as u32;
             self.script.bytes += len_bytes * u64::from(weight.things);
-            self.push(Ask::Read { file: index, extent, weight: weight.things }, messages * weight.things);
+            self.push(Ask::Read { file: index, extent, weight: weight.things }, weight.things, messages);
         }
         self.script.files += u64::from(is_first) * u64::from(weight.in_turn);
     }
 
-    fn push(&mut self, ask: Ask, messages: u32) {
+    /// Something is asked that stands for so many things, each of which takes so many messages.
+    fn push(&mut self, ask: Ask, things: u32, messages: u32) {
+        let messages = messages * things;
         self.script.messages += u64::from(messages);
-        self.script.steps.push(Step { ask, messages, think_seconds: 0.0 });
+        self.script.steps.push(Step { ask, things, messages, think_seconds: 0.0 });
     }
 
-    /// The script, in which a program computes so long in all: as much after each message as after any other.
+    /// The script, in which a program computes so long in all: as much after each name, listing and chunk as after any
+    /// other, however many messages the kernel makes of them.
     pub fn finish(mut self, think_seconds: f64) -> Script {
-        let share = think_seconds / self.script.messages.max(1) as f64;
-        self.script.steps.iter_mut().for_each(|step| step.think_seconds = share * f64::from(step.messages));
+        let things: u64 = self.script.steps.iter().map(|step| u64::from(step.things)).sum();
+        let share = think_seconds / things.max(1) as f64;
+        self.script.steps.iter_mut().for_each(|step| step.think_seconds = share * f64::from(step.things));
         self.script
     }
 }

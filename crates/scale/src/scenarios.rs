@@ -53,7 +53,7 @@ pub const SCENARIOS: [Scenario; 7] = [
     Scenario {
         name: "cold",
         about: "cold import of torch, all ways, to 100,000 nodes",
-        nodes: &[32, 128, 512, 2048, 8300, 32_768, 100_000],
+        nodes: &[32, 128, 512, 2048, 8300, 100_000],
         bars_at: &[32, 100_000],
         run: predictions::cold,
     },
