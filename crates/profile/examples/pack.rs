@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use forebay_profile::{LEVEL_DEFAULT, Piece, Profile, ProfileDirectory, Use};
+use forebay_profile::{BlockOpener, LEVEL_DEFAULT, Piece, Profile, ProfileDirectory, Use};
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Generation, ViewPath, limits};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -84,9 +84,9 @@ fn measure(profile: &Profile, pieces: &[(Piece, Vec<u8>)], level: i32) -> Result
     })?;
     let (pack, blocks) = opened;
     let (count, unpacking) = timed(|| {
-        let mut count = 0;
+        let (mut count, mut opener) = (0, BlockOpener::new());
         for (entry, block) in pack.index().blocks().iter().zip(&blocks) {
-            count += forebay_profile::open_block(block, &entry.pieces)?.len();
+            count += opener.open(block, &entry.pieces)?.len();
         }
         Ok(count)
     })?;

@@ -3,7 +3,7 @@
 
 use forebay_types::{ChunkIndex, Generation, ViewPath};
 
-use crate::{FormatError, PackIndex, Piece, Profile, Start, index, open_block, profile};
+use crate::{BlockOpener, FormatError, PackIndex, Piece, Profile, Start, index, profile};
 
 /// Reads `body` as that of a profile, without its frame, and checks what must hold then; whether it is one.
 ///
@@ -43,7 +43,7 @@ pub fn read_block(frame: &[u8]) -> bool {
     let Some((len, frame)) = frame.split_first_chunk::<2>() else { return false };
     let generation = Generation { size_bytes: u16::from_le_bytes(*len).into(), ..Generation::default() };
     let piece = Piece { path: ViewPath::root(), generation, index: ChunkIndex(0), checksum: 0 };
-    matches!(open_block(frame, &[piece]), Ok(_) | Err(FormatError::Checksum))
+    matches!(BlockOpener::new().open(frame, &[piece]), Ok(_) | Err(FormatError::Checksum))
 }
 
 fn again(encoded: Result<Vec<u8>, FormatError>) -> Vec<u8> {

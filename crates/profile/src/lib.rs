@@ -25,7 +25,7 @@ mod sealed;
 mod trusted;
 mod unfinished;
 
-pub use block::{Block, BlockBuilder, LEVEL_DEFAULT, Piece, compress, decompress, open_block};
+pub use block::{Block, BlockBuilder, BlockOpener, LEVEL_DEFAULT, Piece, compress};
 pub use command::command_of;
 pub use directory::{KeptProfile, ProfileDirectory};
 pub use error::{FormatError, ProfileError};

@@ -9,7 +9,10 @@ use bytes::Bytes;
 
 use crate::index::{HEAD, TAIL_BYTES};
 use crate::unfinished::Unfinished;
-use crate::{Block, BlockBuilder, BlockEntry, FormatError, PackIndex, Piece, ProfileError, ProfileFiles, index_range};
+use crate::{
+    Block, BlockBuilder, BlockEntry, BlockOpener, FormatError, PackIndex, Piece, ProfileError, ProfileFiles,
+    index_range,
+};
 
 /// A pack that is being written. It is there, whole, when it is finished; dropped before, nothing is.
 pub struct PackWriter {
@@ -188,9 +191,8 @@ impl PackReader {
     ///
     /// # Panics
     /// When there is no such block.
-    pub fn read_pieces(&self, number: usize) -> Result<Vec<Bytes>, ProfileError> {
+    pub fn read_pieces(&self, number: usize, opener: &mut BlockOpener) -> Result<Vec<Bytes>, ProfileError> {
         let pieces = &self.index.blocks()[number].pieces;
-        crate::open_block(&self.read_block(number)?, pieces)
-            .map_err(|problem| ProfileError::broken(&self.path, problem))
+        opener.open(&self.read_block(number)?, pieces).map_err(|problem| ProfileError::broken(&self.path, problem))
     }
 }

@@ -53,7 +53,7 @@ pub(super) enum Ask {
     /// A directory's contents, whose entries the kernel then knows.
     Directory { dir: PathIndex, path: ViewPath, entries: Vec<PathIndex> },
     /// Bytes of one chunk of a file, each of which stands for so many.
-    Read { file: PathIndex, extent: Extent, weight: u32 },
+    Read { file: PathIndex, path: ViewPath, extent: Extent, weight: u32 },
 }
 
 /// A file or directory of the model.
@@ -129,6 +129,10 @@ impl Files {
 
     pub fn index(&self, path: &ViewPath) -> Option<PathIndex> {
         self.known.get(path).map(|known| known.index)
+    }
+
+    pub fn generation(&self, path: &ViewPath) -> Option<Generation> {
+        self.known.get(path).map(|known| known.attributes.generation())
     }
 
     pub fn size_bytes(&self, path: &ViewPath) -> u64 {
@@ -231,13 +235,18 @@ impl<'a> Writer<'a> {
         self.push(ask, self.files.weight_of(dir).things, messages);
     }
 
-    /// The beginning of a file is read.
-    pub fn read(&mut self, file: &ViewPath, share: f64) {
+    /// A file is read to its end.
+    pub fn read(&mut self, file: &ViewPath) {
+        self.read_until(file, u64::MAX);
+    }
+
+    /// A file is read up to here, as far as that has not been done.
+    pub fn read_until(&mut self, file: &ViewPath, end_bytes: u64) {
         if !self.find(file) {
             return;
         }
         let (Some(index), size_bytes) = (self.files.index(file), self.files.size_bytes(file)) else { return };
-        let wanted = ((size_bytes as f64 * share) as u64).min(size_bytes);
+        let wanted = size_bytes.min(end_bytes);
         let weight = self.files.weight_of(file);
         let mut is_first = false;
         for (chunk, within) in (Extent { offset_bytes: 0, len_bytes: wanted }).chunks() {
@@ -249,7 +258,8 @@ impl<'a> Writer<'a> {
             let extent = Extent { offset_bytes: chunk.0 * CHUNK_BYTES + within.offset_bytes, len_bytes };
             let messages = len_bytes.div_ceil(self.read_bytes) as u32;
             self.script.bytes += len_bytes * u64::from(weight.things);
-            self.push(Ask::Read { file: index, extent, weight: weight.things }, weight.things, messages);
+            let ask = Ask::Read { file: index, path: file.clone(), extent, weight: weight.things };
+            self.push(ask, weight.things, messages);
         }
         self.script.files += u64::from(is_first) * u64::from(weight.in_turn);
     }

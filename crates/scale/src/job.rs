@@ -79,6 +79,8 @@ pub(super) enum Event {
     Silent { to: NodeIndex, peer: NodeIndex, number: u32 },
     /// A core wants to be told the time.
     Timer(NodeIndex),
+    /// A parcel is unpacked.
+    Opened { node: NodeIndex, index: u32 },
     /// A parcel is in a kernel's caches.
     Stored { node: NodeIndex, index: u32 },
     /// Nodes are lost.
@@ -209,6 +211,7 @@ impl<'a> Job<'a> {
                     self.hear_of(to, peer, None);
                 }
             }
+            Event::Opened { node, index } => self.parcel_opened(node, index),
             Event::Stored { node, index } => self.parcel_stored(node, index),
             Event::Timer(node) => self.pass_time(node),
             Event::Lose(index) => self.lose_nodes(index),
@@ -325,7 +328,11 @@ impl Event {
     /// At which node it happens.
     fn place(&self) -> Option<NodeIndex> {
         match self {
-            Self::Next(node) | Self::Again(node) | Self::Timer(node) | Self::Stored { node, .. } => Some(*node),
+            Self::Next(node)
+            | Self::Again(node)
+            | Self::Timer(node)
+            | Self::Opened { node, .. }
+            | Self::Stored { node, .. } => Some(*node),
             Self::Ask { to, .. }
             | Self::Told { to, .. }
             | Self::Answer { to, .. }

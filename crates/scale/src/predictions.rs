@@ -28,7 +28,10 @@ pub(super) fn cold(nodes: &[usize], seed: u64) -> Outcome {
         source: PREDICTION,
         parameters: [of_torch(), COPPER.list()].concat(),
         rows: of_curves(&curves),
-        notes: vec!["The image is striped over all object servers, which few users do; that nodes unpack it is not counted.".to_owned()],
+        notes: vec![
+            "The image is striped over all object servers, which few users do; that nodes unpack it is not counted."
+                .to_owned(),
+        ],
         curves,
         bars,
     }

@@ -49,8 +49,8 @@ impl Replay {
         for (operation, path) in &operations {
             match operation {
                 'd' => writer.list(path),
-                'r' => writer.read(path, 1.0),
-                'm' => writer.read(path, MAPPED_SHARE),
+                'r' => writer.read(path),
+                'm' => writer.read_until(path, (files.size_bytes(path) as f64 * MAPPED_SHARE) as u64),
                 _ => drop(writer.find(path)),
             }
         }
@@ -70,7 +70,7 @@ impl Replay {
         }
         files.finish();
         let mut writer = Writer::new(&files, machine.daemon.kernel_read);
-        read.into_iter().for_each(|path| writer.read(path, 1.0));
+        read.into_iter().for_each(|path| writer.read(path));
         let script = writer.finish(0.0);
         Self { files, script }
     }

@@ -99,7 +99,9 @@ stated_numbers! {
         kernel_daemon,
         /// A message of the kernel: the program's part, waking included.
         kernel_program,
-        /// Taking a gigabyte of parcels apart and storing it into the kernel's caches.
+        /// Unpacking a gigabyte of parcels.
+        unpack_gigabyte,
+        /// Storing a gigabyte of them into the kernel's caches.
         store_gigabyte,
         /// The client's part in a request to the backing file system.
         backing_request,

@@ -83,7 +83,7 @@ impl Storm<'_> {
     pub fn run(self) -> Figures {
         let Self { machine, workload, grain, forest, nodes, seed, is_known, losses } = self;
         let (files, script) = files_and_script(workload, grain, machine.daemon.kernel_read);
-        let pack = is_known.then(|| Pack::of(workload, &script, grain.large));
+        let pack = is_known.then(|| Pack::of(workload, &files, &script, grain.large));
         run(Setup { machine, files: &files, script: &script, pack: pack.as_ref(), forest, nodes, seed, losses })
     }
 }

@@ -57,9 +57,15 @@ pub(super) fn files_and_script(workload: &Workload, grain: Grain, kernel_read: S
     files.finish();
     let mut writer = Writer::new(&files, kernel_read);
     let absent = workload.absent_names.count() / grain.small as usize;
-    let large = (0..large_files).map(|number| path_of(&format!("env/lib/lib{number:02}.so")));
-    let mut large = large.enumerate().peekable();
-    // Packages one after the other, and of each its files; large files in between, evenly.
+    // Large files are read in between, evenly: in as many goes as there are for real.
+    let goes = workload.large_files.count();
+    let mut large = (0..goes).map(|go| go_of(go, goes, large_files, large_bytes)).enumerate().peekable();
+    let mut read_large = |writer: &mut Writer<'_>, until: usize| {
+        while let Some((_, (path, end_bytes))) = large.next_if(|(go, _)| go * small_files < until * goes) {
+            writer.read_until(&path, end_bytes);
+        }
+    };
+    // Packages one after the other, and of each its files.
     let in_order = (0..directories)
         .flat_map(|package| (package..small_files).step_by(directories).map(move |file| (package, file)));
     for (number, (package, file)) in in_order.enumerate() {
@@ -68,14 +74,19 @@ pub(super) fn files_and_script(workload: &Workload, grain: Grain, kernel_read: S
         for name in number * absent / small_files..(number + 1) * absent / small_files {
             writer.find(&path_of(&format!("{dir}/no{name:04}.so")));
         }
-        writer.read(&path_of(&format!("{dir}/m{file:04}.pyc")), 1.0);
-        while large.peek().is_some_and(|(index, _)| index * small_files < number * large_files) {
-            large.next().iter().for_each(|(_, path)| writer.read(path, 1.0));
-        }
+        writer.read(&path_of(&format!("{dir}/m{file:04}.pyc")));
+        read_large(&mut writer, number);
     }
-    large.for_each(|(_, path)| writer.read(&path, 1.0));
+    read_large(&mut writer, small_files);
     let script = writer.finish(workload.computing.value);
     (files, script)
+}
+
+/// A go at large files: which one, and until where. A file of the model stands for several, each read in goes of its own.
+fn go_of(go: usize, goes: usize, large_files: usize, large_bytes: u64) -> (ViewPath, u64) {
+    let (file, of_file) = (go * large_files / goes, go * large_files % goes);
+    let part = ((of_file + large_files) as u64 * large_bytes / goes as u64).next_multiple_of(CHUNK_BYTES);
+    (path_of(&format!("env/lib/lib{file:02}.so")), part)
 }
 
 fn path_of(text: &str) -> ViewPath {
@@ -85,7 +96,15 @@ fn path_of(text: &str) -> ViewPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::{Ask, Step};
     use crate::parameters::{AURORA, TORCH};
+
+    fn large_bytes_of(step: &Step) -> u64 {
+        match &step.ask {
+            Ask::Read { path, extent, .. } if path.as_bytes().ends_with(b".so") => extent.len_bytes,
+            _ => 0,
+        }
+    }
 
     #[test]
     fn a_coarser_script_stands_for_the_same_files_and_bytes() {
@@ -97,5 +116,11 @@ mod tests {
         assert!(near(fine.bytes as f64, coarse.bytes as f64), "{} and {}", fine.bytes, coarse.bytes);
         assert!(near(fine.messages as f64, coarse.messages as f64), "{} and {}", fine.messages, coarse.messages);
         assert!(coarse.steps.len() * 4 < fine.steps.len());
+        // In either, half of the large files' bytes come in the first half of all.
+        for script in [&fine, &coarse] {
+            let bytes = |steps: &[Step]| steps.iter().map(large_bytes_of).sum::<u64>() as f64;
+            let half = bytes(&script.steps[..script.steps.len() / 2]) / bytes(&script.steps);
+            assert!((0.4..0.6).contains(&half), "{half}");
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Parcels: a root makes one of each directory, with the beginnings of some files in it, by asking its own core as the
-//! daemon does; every node takes them apart as they arrive.
+//! daemon does; every node takes them apart as they arrive. The first one says of the beginnings of all files that they
+//! come with their directories, which is not true of all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_node::{Answered, ParcelChunk, PeerAnswer, PeerTicket};
 use forebay_types::{ChunkIndex, Errno, Extent, Generation, Kind, ViewPath, chunk_bytes};
-use forebay_wire::{Listing, Request};
+use forebay_wire::{Listing, ParcelPlace, Request};
 
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State};
@@ -61,6 +62,15 @@ impl Job<'_> {
         let is_dir = |kind: Kind| kind == Kind::Directory;
         let dirs = self.model.nodes.iter().filter(|(_, node)| is_dir(node.attributes.kind()) && node.listable);
         dirs.map(|(path, _)| path.clone()).collect()
+    }
+
+    fn parcel_places(&self) -> Vec<ParcelPlace> {
+        let dirs = self.parcel_dirs();
+        let place = |file: &ViewPath| {
+            let dir = dirs.iter().position(|dir| file.split().is_some_and(|(of_file, _)| of_file == *dir))?;
+            Some(ParcelPlace::new(file, ChunkIndex(0), dir as u32))
+        };
+        self.model.nodes.keys().filter_map(place).collect()
     }
 
     /// A node that reads the backing file system is to make a parcel.
@@ -146,8 +156,10 @@ impl Job<'_> {
                 ParcelChunk { file, generation, index: ChunkIndex(0), body }
             })
             .collect();
+        let places = if index == 0 { self.parcel_places() } else { Vec::new() };
         self.with_core(node, |core, now| {
-            if core.handle_parcel_opened(now, count, vec![(dir, listing)], &chunks) {
+            core.handle_parcel_places(&places);
+            if core.handle_parcel_opened(now, index, count, vec![(dir, listing)], &chunks) {
                 core.handle_parcel_stored(now, index, &chunks);
             }
         });

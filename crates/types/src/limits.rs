@@ -332,6 +332,15 @@ pub const PARCEL_BYTES: u64 = 1 << 20;
 /// Parcels that a node asks for ahead of the one it is storing: enough for the network to be busy meanwhile.
 pub const PARCELS_AHEAD: u32 = 6;
 
+/// Parcels that a node has under way at most, with those that a program waits for before their turn.
+pub const PARCELS_UNDER_WAY_MAX: u32 = PARCELS_AHEAD * 2;
+
+/// Time that a read waits for its parcel before it asks for itself: some times what a parcel takes in a storm.
+pub const PARCEL_WAIT: Duration = Duration::from_secs(1);
+
+/// Chunks of a start-up of which it is said where they come from. Of more, reads do not wait.
+pub const PARCEL_PLACES_MAX: usize = 64 << 10;
+
 /// Parcels that fail one after the other before a node gives the others up.
 pub const PARCELS_FAILED_MAX: u32 = 8;
 

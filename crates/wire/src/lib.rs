@@ -14,5 +14,5 @@ pub use listing::{Listing, ListingBuilder, ListingEntry};
 pub use message::{
     Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, RefreshStep, Request, WireError,
 };
-pub use parcel::Parcel;
+pub use parcel::{Parcel, ParcelPlace};
 pub use report::{Missing, Report, Slowest, Trouble};

@@ -11,8 +11,10 @@
 //! blocks               one after the other
 //! ```
 
+use std::hash::BuildHasher;
+
 use bytes::Bytes;
-use forebay_types::{ChunkIndex, Generation, ViewPath, limits};
+use forebay_types::{ChunkIndex, Generation, Hasher, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Checked, decode, encode};
@@ -29,8 +31,33 @@ pub struct ParcelHead {
     pub listings: Vec<(ViewPath, u32)>,
     /// Names that programs look for in vain.
     pub absent: Vec<ViewPath>,
+    /// Which parcels bring which chunks, in the first parcel.
+    pub places: Vec<ParcelPlace>,
     /// The blocks.
     pub blocks: Vec<ParcelBlock>,
+}
+
+/// Where a chunk comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ParcelPlace {
+    /// The number that stands for the chunk. Another chunk may have the same one: then its readers wait in vain, once.
+    pub chunk: u64,
+    /// The parcel.
+    pub parcel: u32,
+}
+
+impl ParcelPlace {
+    /// The place of a chunk.
+    #[must_use]
+    pub fn new(file: &ViewPath, index: ChunkIndex, parcel: u32) -> Self {
+        Self { chunk: Self::chunk_number(file, index), parcel }
+    }
+
+    /// The number that stands for a chunk of a file, whichever version: the same at every node.
+    #[must_use]
+    pub fn chunk_number(file: &ViewPath, index: ChunkIndex) -> u64 {
+        Hasher::default().hash_one((file.as_bytes(), index.0))
+    }
 }
 
 /// How a block's bytes are encoded.
@@ -93,6 +120,8 @@ pub struct Parcel {
     pub listings: Vec<(ViewPath, Listing)>,
     /// Names that programs look for in vain.
     pub absent: Vec<ViewPath>,
+    /// Which parcels bring which chunks, in the first parcel.
+    pub places: Vec<ParcelPlace>,
     /// The blocks with their encoded bytes.
     pub blocks: Vec<(ParcelBlock, Bytes)>,
 }
@@ -106,6 +135,7 @@ impl Parcel {
             count: self.count,
             listings: self.listings.iter().map(|(dir, listing)| (dir.clone(), length(listing.bytes()))).collect(),
             absent: self.absent.clone(),
+            places: self.places.clone(),
             blocks: self
                 .blocks
                 .iter()
@@ -131,12 +161,14 @@ impl Parcel {
         let length = take(LENGTH_BYTES)?;
         let length = u32::from_le_bytes(length[..].try_into().map_err(|_| WireError::Message)?);
         let head: ParcelHead = decode(&take(length as usize)?)?;
-        let listing = |(dir, len): (ViewPath, u32)| Ok((dir, Listing::parse(take(len as usize)?)?));
+        // Listings are kept when the parcel is long gone: in memory of their own.
+        let mut copied = |len: u32| take(len as usize).map(|bytes| Bytes::copy_from_slice(&bytes));
+        let listing = |(dir, len): (ViewPath, u32)| Ok((dir, Listing::parse(copied(len)?)?));
         let listings = head.listings.into_iter().map(listing).collect::<Result<_, WireError>>()?;
         let block = |block: ParcelBlock| take(block.encoded_bytes as usize).map(|bytes| (block, bytes));
         let blocks = head.blocks.into_iter().map(block).collect::<Result<_, WireError>>()?;
         match bytes.is_empty() {
-            true => Ok(Self { count: head.count, listings, absent: head.absent, blocks }),
+            true => Ok(Self { count: head.count, listings, absent: head.absent, places: head.places, blocks }),
             false => Err(WireError::Message),
         }
     }
@@ -150,7 +182,8 @@ impl Checked for ParcelHead {
                 && (block.codec != Codec::Stored || block.plain_bytes() == block.encoded_bytes as usize)
                 && block.pieces.iter().all(|piece| piece.len_bytes() > 0)
         };
-        self.count <= limits::PARCELS_MAX && self.blocks.iter().all(is_block)
+        let Self { count, places, blocks, .. } = self;
+        *count <= limits::PARCELS_MAX && places.len() <= limits::PARCEL_PLACES_MAX && blocks.iter().all(is_block)
     }
 }
 
@@ -173,6 +206,7 @@ mod tests {
             count: 3,
             listings: Vec::new(),
             absent: vec![path("lib/b.so")],
+            places: vec![ParcelPlace::new(&path("lib/a.so"), ChunkIndex(0), 2)],
             blocks: vec![(block, Bytes::from_static(b"hello"))],
         }
     }
@@ -186,6 +220,7 @@ mod tests {
         let sent = parcel();
         let back = Parcel::parse(body(&sent).into()).unwrap();
         assert_eq!((back.count, &back.absent, &back.blocks), (3, &sent.absent, &sent.blocks));
+        assert_eq!(back.places, sent.places);
     }
 
     #[test]

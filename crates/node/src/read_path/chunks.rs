@@ -177,7 +177,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// Whether the kernel has read all of a chunk that nobody else will ask this node for.
     fn is_kept_by_kernel(&self, key: &Key, chunk: &Chunk<B>) -> bool {
-        chunk.taken_bytes.load(Ordering::Relaxed) >= chunk.bytes && self.is_own(key)
+        chunk.is_taken() && self.is_own(key)
     }
 
     /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
@@ -210,9 +210,9 @@ impl<B> Chunk<B> {
         Self { body, start_bytes: 0, bytes, is_in_bundle: false, taken_bytes: Arc::default() }
     }
 
-    /// Whether the kernel has read some of it.
-    pub fn was_read(&self) -> bool {
-        self.taken_bytes.load(Ordering::Relaxed) > 0
+    /// Whether the kernel has read as much as there is.
+    pub fn is_taken(&self) -> bool {
+        self.taken_bytes.load(Ordering::Relaxed) >= self.bytes
     }
 
     /// What a peer is told that wants this chunk.

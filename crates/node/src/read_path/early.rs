@@ -75,7 +75,8 @@ impl<B: Clone> ReadPath<B> {
                     (Key::Chunk { file: file.clone(), generation, index }, Request::Chunk { file, generation, index })
                 }
             };
-            if self.has_chunk(&key) || self.in_flight.contains(&key) || self.is_direct(&key) {
+            let is_coming = self.in_flight.contains(&key) || self.parcel_to_come(&key).is_some();
+            if is_coming || self.has_chunk(&key) || self.is_direct(&key) {
                 continue;
             }
             if let Some(call) = self.ask(key, request, deadline, None) {

@@ -6,6 +6,7 @@
 //! they share and the beginning of a question: joined if it is under way, else sent out.
 
 mod answers;
+mod awaited;
 mod chunks;
 mod early;
 mod entries;
@@ -37,6 +38,7 @@ use crate::ledger::{InodeLedger, LedgerContents};
 use crate::links::Links;
 use crate::placement::placement;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
+use awaited::Awaited;
 use chunks::{Chunk, Growing};
 use entries::Known;
 use kernel::Operation;
@@ -151,6 +153,7 @@ pub struct ReadPath<B> {
     anticipation: Anticipation,
     early: BTreeSet<CallId>,
     parcels: Parcels,
+    awaited: Awaited,
     recording: Recording,
     effects: VecDeque<Effect<B>>,
     counters: Counters,
@@ -180,6 +183,7 @@ impl<B: Clone> ReadPath<B> {
             anticipation: Anticipation::default(),
             early: BTreeSet::new(),
             parcels: Parcels::default(),
+            awaited: Awaited::default(),
             recording: Recording::default(),
             effects: VecDeque::new(),
             counters: Counters::default(),
@@ -200,7 +204,8 @@ impl<B: Clone> ReadPath<B> {
     /// When `handle_timeout` has something to do next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.in_flight.next_deadline().into_iter().chain(self.next_check()).chain(self.hold_ends()).min()
+        let flights = self.in_flight.next_deadline().into_iter().chain(self.next_check());
+        flights.chain(self.hold_ends()).chain(self.first_wait_end()).min()
     }
 
     /// Gives up what has passed its deadline: who waits is told `ETIMEDOUT`, or `EHOSTUNREACH` if there was nobody to
@@ -215,6 +220,7 @@ impl<B: Clone> ReadPath<B> {
             self.end_flight(flight, errno);
         }
         self.end_late_hold();
+        self.end_long_waits();
         self.check_ways();
     }
 

@@ -25,6 +25,10 @@ pub(super) struct Parcels {
     count: Option<u32>,
     /// Those that are asked for or being stored.
     under_way: BTreeSet<u32>,
+    /// Those of them that are not open yet.
+    unopened: BTreeSet<u32>,
+    /// Those that were asked for before their turn.
+    out_of_turn: BTreeSet<u32>,
     failed_in_a_row: u32,
 }
 
@@ -85,6 +89,7 @@ impl<B: Clone> ReadPath<B> {
     pub fn handle_parcel_opened(
         &mut self,
         now: Time,
+        index: u32,
         count: u32,
         listings: Vec<(ViewPath, Listing)>,
         chunks: &[ParcelChunk<B>],
@@ -104,6 +109,8 @@ impl<B: Clone> ReadPath<B> {
                 self.keep_whole_chunk(key, kept);
             }
         }
+        self.parcels.unopened.remove(&index);
+        self.end_wait_for(index);
         true
     }
 
@@ -123,11 +130,11 @@ impl<B: Clone> ReadPath<B> {
         let inode = |chunk: &ParcelChunk<B>| {
             let inode = self.inodes.id_of(&chunk.file)?;
             let is_same = self.inodes.get(inode)?.generation == chunk.generation;
-            let was_read = match self.objects.peek(&chunk.key()) {
-                Some(Object::Chunk(kept)) => kept.was_read(),
+            let is_taken = match self.objects.peek(&chunk.key()) {
+                Some(Object::Chunk(kept)) => kept.is_taken(),
                 _ => false,
             };
-            (is_same && !was_read).then_some(inode)
+            (is_same && !is_taken).then_some(inode)
         };
         chunks.iter().map(inode).collect()
     }
@@ -159,6 +166,8 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn end_parcels(&mut self) {
         self.parcels.is_wanted = false;
         self.parcels.under_way.clear();
+        self.parcels.unopened.clear();
+        self.end_waits();
         self.objects.remove_where(|key| matches!(key, Key::Parcel { .. }));
         let is_parcel =
             |flight: &CallId| self.in_flight.get(*flight).is_some_and(|known| matches!(known.key, Key::Parcel { .. }));
@@ -178,6 +187,8 @@ impl<B: Clone> ReadPath<B> {
         if !self.parcels.is_wanted || !self.parcels.under_way.remove(&index) {
             return;
         }
+        self.parcels.unopened.remove(&index);
+        self.end_wait_for(index);
         if errno == Errno::ENODATA {
             self.parcels.count = Some(self.parcels.count.map_or(index, |known| known.min(index)));
             return;
@@ -201,13 +212,36 @@ impl<B: Clone> ReadPath<B> {
         {
             let index = self.parcels.next;
             self.parcels.next += 1;
+            if !self.parcels.out_of_turn.remove(&index) {
+                self.ask_parcel(index);
+            }
+        }
+    }
+
+    /// Whether a parcel may still bring something.
+    pub(super) fn is_parcel_to_come(&self, index: u32) -> bool {
+        let Parcels { is_wanted, next, count, unopened, out_of_turn, .. } = &self.parcels;
+        let is_unasked = index >= *next && index < count.unwrap_or(0) && !out_of_turn.contains(&index);
+        *is_wanted && (is_unasked || unopened.contains(&index))
+    }
+
+    /// Asks for a parcel to come if that has not been done. `false` when too many are under way.
+    pub(super) fn ask_out_of_turn(&mut self, index: u32) -> bool {
+        if self.parcels.unopened.contains(&index) {
+            return true;
+        }
+        let has_room = self.parcels.under_way.len() < limits::PARCELS_UNDER_WAY_MAX as usize;
+        if has_room {
+            self.parcels.out_of_turn.insert(index);
             self.ask_parcel(index);
         }
+        has_room
     }
 
     fn ask_parcel(&mut self, index: u32) {
         let key = Key::Parcel { index };
         self.parcels.under_way.insert(index);
+        self.parcels.unopened.insert(index);
         if let Some(Object::Chunk(chunk)) = self.objects.peek(&key) {
             let body = chunk.body.clone();
             return self.effects.push_back(Effect::OpenParcel { index, body });

@@ -74,9 +74,14 @@ impl<B: Clone> ReadPath<B> {
         let answer = if wanted.is_empty() {
             Some(KernelAnswer::Read(read.into_parts()))
         } else {
-            let reader = Reader::Kernel(ticket);
+            let (reader, slots) = (Reader::Kernel(ticket), read.parts.len());
             self.pending_reads.insert(reader, read);
-            wanted.into_iter().for_each(|(key, slot)| self.ask_chunk(key, deadline, reader, slot));
+            let is_of_one = wanted.len() == 1 && slots == 1;
+            for (key, slot) in wanted {
+                if !is_of_one || !self.wait_for_parcel(&key, deadline, reader, slot) {
+                    self.ask_chunk(key, deadline, reader, slot);
+                }
+            }
             None
         };
         if extent.offset_bytes < CHUNK_BYTES {
@@ -114,7 +119,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// Asks for a chunk that a read lacks, with the files beside it where that is usual.
-    fn ask_chunk(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
+    pub(super) fn ask_chunk(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
         match self.bundle_with(&key) {
             Some((bundle, member)) => {
                 self.ask_bundle(&bundle, deadline, Waiter::ReadPart { reader, slot, member });
@@ -189,10 +194,15 @@ impl<B: Clone> ReadPath<B> {
                 return;
             }
             let key = Key::Chunk { file: file.clone(), generation, index };
-            if !self.has_chunk(&key) && !self.in_flight.contains(&key) {
+            if !self.has_chunk(&key) && !self.in_flight.contains(&key) && self.parcel_to_come(&key).is_none() {
                 self.ask(key, Request::Chunk { file: file.clone(), generation, index }, deadline, None);
             }
         }
+    }
+
+    /// Whether a read still waits for something.
+    pub(super) fn is_pending(&self, reader: Reader) -> bool {
+        self.pending_reads.contains_key(&reader)
     }
 
     /// A chunk that a parked read waits for is here, or at least its first bytes.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_profile::{Profile, ProfileDirectory, ProfileError};
+use forebay_profile::{BlockOpener, Profile, ProfileDirectory, ProfileError};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::Errno;
@@ -100,7 +100,8 @@ fn read_all(directory: &ProfileDirectory) {
             assert_eq!(found.uses, profile(command).uses);
         }
         if let Some(pack) = files.open_pack().unwrap() {
-            (0..pack.index().blocks().len()).for_each(|number| drop(pack.read_pieces(number).unwrap()));
+            (0..pack.index().blocks().len())
+                .for_each(|number| drop(pack.read_pieces(number, &mut BlockOpener::new()).unwrap()));
         }
     }
 }

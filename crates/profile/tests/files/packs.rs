@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use forebay_profile::{Block, PackReader, Piece, ProfileError, ProfileFiles};
+use forebay_profile::{Block, BlockOpener, PackReader, Piece, ProfileError, ProfileFiles};
 use forebay_types::{CHUNK_BYTES, ChunkIndex};
 
 use crate::place::{Place, contents, generation, pieces, profile, view, write_whole_pack};
@@ -15,7 +15,7 @@ fn files(place: &Place) -> ProfileFiles {
 fn all(pack: &PackReader) -> Result<Vec<(Piece, Vec<u8>)>, ProfileError> {
     let mut found = Vec::new();
     for (number, block) in pack.index().blocks().iter().enumerate() {
-        let bytes = pack.read_pieces(number)?;
+        let bytes = pack.read_pieces(number, &mut BlockOpener::new())?;
         found.extend(block.pieces.iter().cloned().zip(bytes.iter().map(|bytes| bytes.to_vec())));
     }
     Ok(found)
@@ -132,7 +132,7 @@ fn a_spoiled_block_leaves_the_others_as_they_are() {
     assert!(error.contains("do not have their checksum") && error.contains(".pack is not used"), "{error}");
     assert!(pack.read_blocks(0..4).is_err());
     for number in [0, 2, 3] {
-        pack.read_pieces(number).unwrap();
+        pack.read_pieces(number, &mut BlockOpener::new()).unwrap();
     }
 }
 

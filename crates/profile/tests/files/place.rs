@@ -41,14 +41,20 @@ pub fn view(text: &str) -> ViewPath {
     ViewPath::new(text.as_bytes()).unwrap()
 }
 
-/// Bytes that compress by half, different ones for every seed.
+/// Bytes that compress by half, because what is in them is repeated; different ones for every seed.
 pub fn contents(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 60) as u8
+        (state >> 56) as u8
     };
-    (0..len).map(|_| next()).collect()
+    let mut contents = Vec::new();
+    while contents.len() < len {
+        let stretch: Vec<u8> = (0..64).map(|_| next()).collect();
+        contents.extend(stretch.repeat(2));
+    }
+    contents.truncate(len);
+    contents
 }
 
 /// A file's size and its chunks.

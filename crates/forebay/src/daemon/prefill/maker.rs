@@ -64,7 +64,9 @@ async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Resul
     let files = planned.chunks.iter().map(|chunk| &chunk.file);
     let files = files.chain(entry.iter().flat_map(|entry| &entry.pieces).map(|piece| &piece.path));
     let dirs = files.filter_map(|file| file.split().map(|(dir, _)| dir)).chain(planned.dirs.iter().cloned());
-    source.read_ahead(service).await;
+    if entry.is_some() {
+        source.read_ahead(service).await;
+    }
     let listings = Listings::all(service, dirs.collect()).await;
     let mut unpacked = listings.current(&planned.chunks);
     let mut blocks = Vec::new();
@@ -75,7 +77,8 @@ async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Resul
     }
     blocks.extend(stored(service, unpacked).await);
     let count = source.parcels.len() as u32;
-    Ok(Parcel { count, listings: listings.of(&planned.dirs), absent: planned.absent.clone(), blocks })
+    let places = if index == 0 { source.parcel_places() } else { Vec::new() };
+    Ok(Parcel { count, listings: listings.of(&planned.dirs), absent: planned.absent.clone(), places, blocks })
 }
 
 /// The listings that a parcel needs, as they are in the job.

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_profile::{PackReader, Profile, ProfileError};
+use forebay_profile::{BlockOpener, PackReader, Profile, ProfileError};
 use forebay_types::{ChunkIndex, Generation, ViewPath, limits};
+use forebay_wire::ParcelPlace;
 use tokio::sync::OnceCell;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -54,11 +55,18 @@ pub(super) struct Source {
     /// Blocks of the parcels that this node makes, from when they are read until they are used.
     read: OnceCell<Mutex<HashMap<usize, Bytes>>>,
     /// The block that was opened last: whoever asks for one file of a block soon asks for the next.
-    opened: Mutex<Option<(usize, Vec<Bytes>)>>,
+    opened: Mutex<Opened>,
 }
 
-/// Begins to fill this node's kernel, and to read ahead where this node reads for others.
-/// and to record. What goes on is to be aborted before `end`.
+/// A block that is open, by its number.
+#[derive(Default)]
+struct Opened {
+    opener: BlockOpener,
+    pieces: Option<(usize, Vec<Bytes>)>,
+}
+
+/// Begins to fill this node's kernel, to read ahead where this node reads for others, and to record where it records.
+/// What goes on is to be aborted before `end`.
 pub(super) fn start(service: &Arc<Service>) -> JoinHandle<()> {
     let service = Arc::clone(service);
     tokio::spawn(async move {
@@ -174,6 +182,10 @@ impl Source {
         self.read.get_or_init(read).await;
     }
 
+    fn parcel_places(&self) -> Vec<ParcelPlace> {
+        plan::parcel_places(&self.parcels, self.pack.as_ref().map(PackReader::index))
+    }
+
     fn own_blocks(&self, service: &Service) -> Vec<usize> {
         let core = service.core();
         let made_here = |(index, _): &(usize, &PlannedParcel)| core.makes_parcel(*index as u32);
@@ -207,10 +219,13 @@ impl Source {
         let chunk = PlannedChunk { file: file.clone(), generation: *generation, index };
         let (block, place) = *self.places.get(&chunk)?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.as_ref().is_none_or(|(number, _)| *number != block) {
-            let pieces = self.pack.as_ref()?.read_pieces(block);
-            *opened = Some((block, pieces.inspect_err(|error| tracing::warn!(%error, "a block is not used")).ok()?));
+        if opened.pieces.as_ref().is_none_or(|(number, _)| *number != block) {
+            opened.pieces = None;
+            let pieces = self.pack.as_ref()?.read_pieces(block, &mut opened.opener);
+            let pieces = pieces.inspect_err(|error| tracing::warn!(%error, "a block is not used")).ok()?;
+            opened.pieces = Some((block, pieces));
         }
-        opened.as_ref().and_then(|(_, pieces)| pieces.get(place).cloned())
+        // It may be kept for long, and the block's memory is wanted for the next one.
+        opened.pieces.as_ref().and_then(|(_, pieces)| pieces.get(place)).map(|bytes| Bytes::copy_from_slice(bytes))
     }
 }

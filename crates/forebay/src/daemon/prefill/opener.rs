@@ -10,7 +10,7 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_fuse::Notifier;
 use forebay_node::ParcelChunk;
-use forebay_profile::{FormatError, decompress};
+use forebay_profile::{BlockOpener, FormatError};
 use forebay_types::{ViewPath, limits};
 use forebay_wire::Parcel;
 use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
@@ -41,8 +41,8 @@ impl Opener {
         let (walker, end) = started.unzip();
         let service = Arc::downgrade(service);
         std::thread::Builder::new().name("prefill".to_owned()).spawn(move || {
-            open_all(&arrived, walker, |index, body, walker| {
-                service.upgrade().is_some_and(|service| open(&service, index, body, walker))
+            open_all(&arrived, walker, |index, body, tools| {
+                service.upgrade().is_some_and(|service| open(&service, index, body, tools))
             });
         })?;
         Ok(Self { queue, walker: end })
@@ -64,21 +64,24 @@ impl Opener {
     }
 }
 
-fn open_all(
-    arrived: &Receiver<Arrived>,
-    mut walker: Option<Walker>,
-    open: impl Fn(u32, &Body, &mut Option<Walker>) -> bool,
-) {
+/// What the thread works with.
+struct Tools {
+    blocks: BlockOpener,
+    walker: Option<Walker>,
+}
+
+fn open_all(arrived: &Receiver<Arrived>, walker: Option<Walker>, open: impl Fn(u32, &Body, &mut Tools) -> bool) {
+    let mut tools = Tools { blocks: BlockOpener::new(), walker };
     while let Ok((index, body)) = arrived.recv() {
-        if !open(index, &body, &mut walker) {
+        if !open(index, &body, &mut tools) {
             return;
         }
     }
 }
 
 /// Opens one parcel. `false` when there will be no more.
-fn open(service: &Arc<Service>, index: u32, body: &Body, walker: &mut Option<Walker>) -> bool {
-    let (parcel, chunks) = match take_apart(body) {
+fn open(service: &Arc<Service>, index: u32, body: &Body, tools: &mut Tools) -> bool {
+    let (parcel, chunks) = match take_apart(body, &mut tools.blocks) {
         Ok(parts) => parts,
         Err(error) => {
             tracing::warn!(index, %error, "a parcel is not as it was sent");
@@ -89,11 +92,16 @@ fn open(service: &Arc<Service>, index: u32, body: &Body, walker: &mut Option<Wal
     };
     let dirs: Vec<ViewPath> = parcel.listings.iter().map(|(dir, _)| dir.clone()).collect();
     let now = service.now();
-    if !service.with_core(|core| core.handle_parcel_opened(now, parcel.count, parcel.listings, &chunks)) {
+    let is_wanted = service.with_core(|core| {
+        core.handle_parcel_places(&parcel.places);
+        core.handle_parcel_opened(now, index, parcel.count, parcel.listings, &chunks)
+    });
+    if !is_wanted {
         return false;
     }
     let filled = match service.session().map(|session| session.notifier()) {
         Some(notifier) => {
+            let walker = &mut tools.walker;
             walk(walker, &dirs, &parcel.absent);
             let unknown = service.core().unknown_files(&chunks);
             walk(walker, &[], &unknown);
@@ -134,20 +142,20 @@ fn fill(service: &Arc<Service>, notifier: &Notifier, chunks: Vec<Chunk>) -> Vec<
 }
 
 /// A parcel and its chunks, decoded and checked.
-fn take_apart(body: &Body) -> Result<(Parcel, Vec<Chunk>), FormatError> {
+fn take_apart(body: &Body, opener: &mut BlockOpener) -> Result<(Parcel, Vec<Chunk>), FormatError> {
     let bytes = body.contiguous().unwrap_or_else(|| body.slices(0, body.expected_bytes()).concat().into());
     let mut parcel = Parcel::parse(bytes).map_err(|_| FormatError::Content("it is no parcel"))?;
     let mut chunks = Vec::new();
     for (block, encoded) in std::mem::take(&mut parcel.blocks) {
-        chunks.append(&mut open_block(block, encoded)?);
+        chunks.append(&mut open_block(block, encoded, opener)?);
     }
     Ok((parcel, chunks))
 }
 
-fn open_block(block: ParcelBlock, encoded: Bytes) -> Result<Vec<Chunk>, FormatError> {
+fn open_block(block: ParcelBlock, encoded: Bytes, opener: &mut BlockOpener) -> Result<Vec<Chunk>, FormatError> {
     let contents = match block.codec {
         Codec::Stored => encoded,
-        Codec::Zstd => decompress(&encoded, block.plain_bytes())?,
+        Codec::Zstd => opener.decompress(&encoded, block.plain_bytes())?,
     };
     let mut at = 0;
     let mut chunks = Vec::with_capacity(block.pieces.len());

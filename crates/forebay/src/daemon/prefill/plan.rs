@@ -2,12 +2,13 @@
 //!
 //! Every node that reads the backing file system makes the same plan from the same files, so a parcel's number means the
 //! same to all. A parcel is one block of the pack where there is one, so that it can be handed on compressed; what the
-//! pack lacks comes from its own files.
+//! pack lacks comes from its own files. The first parcel is empty but for where each chunk is to be found.
 
 use std::collections::{HashMap, HashSet};
 
 use forebay_profile::{PackIndex, Profile, Use, Wanted};
 use forebay_types::{ChunkIndex, Generation, ViewPath, chunk_bytes, limits};
+use forebay_wire::ParcelPlace;
 
 /// One parcel as it is to be made.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -49,7 +50,8 @@ pub(super) fn places(pack: &PackIndex) -> Places {
 
 /// Cuts a profile into parcels: names in the order of first use, contents in the order in which packs hold them.
 pub(super) fn cut(profile: &Profile, places: &Places) -> Vec<PlannedParcel> {
-    let mut cutter = Cutter { places, parcels: Vec::new(), parcel: PlannedParcel::default(), blocks: HashSet::new() };
+    let parcels = vec![PlannedParcel::default()];
+    let mut cutter = Cutter { places, parcels, parcel: PlannedParcel::default(), blocks: HashSet::new() };
     let mut wanted = profile.wanted().into_iter();
     let mut done = HashSet::new();
     for used in &profile.uses {
@@ -69,6 +71,17 @@ pub(super) fn cut(profile: &Profile, places: &Places) -> Vec<PlannedParcel> {
     // The chunks of the last file after its first.
     wanted.for_each(|next| cutter.add_chunk(next.into()));
     cutter.end()
+}
+
+/// Which parcels bring which chunks, in the order of the parcels.
+pub(super) fn parcel_places(parcels: &[PlannedParcel], pack: Option<&PackIndex>) -> Vec<ParcelPlace> {
+    let places = (0..).zip(parcels).flat_map(|(number, parcel)| {
+        let block = parcel.block.zip(pack).map(|(block, pack)| &pack.blocks()[block]);
+        let packed = block.into_iter().flat_map(|block| &block.pieces).map(|piece| (&piece.path, piece.index));
+        let chunks = parcel.chunks.iter().map(|chunk| (&chunk.file, chunk.index));
+        packed.chain(chunks).map(move |(file, index)| ParcelPlace::new(file, index, number))
+    });
+    places.take(limits::PARCEL_PLACES_MAX).collect()
 }
 
 struct Cutter<'a> {
@@ -173,7 +186,9 @@ mod tests {
         let profile = profile(&[700 << 10, 200 << 10, 200 << 10, 3 << 20, 1]);
         let parcels = cut(&profile, &Places::new());
         let sizes: Vec<usize> = parcels.iter().map(|parcel| parcel.chunks.len()).collect();
-        assert_eq!(sizes, [2, 1, 1, 1, 1, 1]);
+        assert_eq!(sizes, [0, 2, 1, 1, 1, 1, 1]);
+        let brought_by: Vec<u32> = parcel_places(&parcels, None).iter().map(|place| place.parcel).collect();
+        assert_eq!(brought_by, [1, 1, 2, 3, 4, 5, 6]);
         assert_eq!(parcels.iter().map(|parcel| parcel.dirs.len()).sum::<usize>(), 5);
         assert!(parcels.iter().all(|parcel| parcel.bytes <= limits::PARCEL_BYTES));
     }
@@ -193,7 +208,11 @@ mod tests {
             pack.push(BlockEntry::of(&block.finish(1).unwrap())).unwrap();
         }
         let parcels = cut(&profile, &places(&pack));
-        assert_eq!(parcels.iter().map(|parcel| parcel.block).collect::<Vec<_>>(), [Some(0), Some(1)]);
+        assert_eq!(parcels.iter().map(|parcel| parcel.block).collect::<Vec<_>>(), [None, Some(0), Some(1)]);
+        let file = |number| path(&format!("d{number}/f"));
+        let expected =
+            [(0, 1), (1, 2), (2, 2)].map(|(number, parcel)| ParcelPlace::new(&file(number), ChunkIndex(0), parcel));
+        assert_eq!(parcel_places(&parcels, Some(&pack)), expected);
         assert!(parcels.iter().all(|parcel| parcel.chunks.is_empty()));
     }
 }
