@@ -38,7 +38,8 @@ fn a_model_says_what_it_is_and_whether_its_bars_are_met() {
     let place = Place::new();
     let plot = place.path("start.svg");
     let said = place.succeeds(&["simulate", "start", "--nodes", "16,2,16", "--plot", plot.to_str().unwrap()]);
-    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit())).collect();
+    let numbered = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit());
+    let rows: Vec<&str> = said.lines().map(str::trim_start).filter(numbered).collect();
     assert!(said.contains("a model, nothing is measured") && rows.len() == 2 && rows[0].starts_with("2 "), "{said}");
     assert!(fs::read_to_string(plot).unwrap().starts_with("<svg "));
     let checked = place.succeeds(&["simulate", "start", "--check"]);
