@@ -265,7 +265,7 @@ pub struct DoctorArguments {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Without NAME the scenarios are listed. Nothing is measured: docs/scale.md says what the models are made \
-                        of and how far they were checked. 100,000 nodes take minutes and some 8 GiB.\n\nExamples:\n  \
+                        of and how far they were checked. 100,000 nodes take minutes and some 6 GiB.\n\nExamples:\n  \
                         forebay simulate\n  forebay simulate cold --nodes 32,512,2048 --plot cold.svg\n  \
                         forebay simulate start --json | jq .bars"
 )]
