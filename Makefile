@@ -27,7 +27,7 @@ demo: ## Python on 8 nodes, direct and through Forebay, in 5 minutes (BACKING=gl
 	@echo 'glusterfs-server, glusterfs-client and iproute2; says so before it does.'
 	@BACKING=$(BACKING) benches/demo.sh
 
-bench-read: ## the read path's figures, to target/bench/ (needs root and half an hour)
+bench-read: ## the read path's figures, to target/bench/ (needs root and an hour)
 	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, zstd, glusterfs-server,'
 	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does.'
 	@benches/bench-read.sh

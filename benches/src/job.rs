@@ -140,18 +140,12 @@ impl Forebay {
         let mut words: Vec<OsString> = ["up", "--json", "--job", name, "--view"].map(OsString::from).to_vec();
         words.push(view.into());
         words.extend_from_slice(options);
-        let mut job = Job {
-            forebay: self.clone(),
-            name: name.to_owned(),
-            ready: Duration::ZERO,
-            told: Told::default(),
-            pids: Vec::new(),
-        };
+        let mut job =
+            Job { forebay: self.clone(), name: name.to_owned(), ready: Duration::ZERO, told: Told::default() };
         let start = Instant::now();
         let printed = job.printed(&words)?;
         job.ready = start.elapsed();
         job.told = serde_json::from_str(&printed).context("forebay up --json")?;
-        job.pids = job.status()?.nodes.iter().map(|node| node.pid).collect();
         Ok(job)
     }
 }
@@ -162,7 +156,6 @@ pub struct Job {
     name: String,
     ready: Duration,
     told: Told,
-    pids: Vec<u32>,
 }
 
 /// What of `up --json` is used here.
@@ -173,6 +166,15 @@ pub struct Told {
     pub lines_heard: u64,
     /// The node that took longest from the start of its process until its view answered.
     pub slowest: Option<Slowest>,
+    /// One entry a node, by rank.
+    pub nodes: Vec<ToldNode>,
+}
+
+/// A node that came up.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ToldNode {
+    /// Where its view is mounted.
+    pub view: PathBuf,
 }
 
 /// A node and how long it took to start.
@@ -215,10 +217,19 @@ impl Job {
         &self.told
     }
 
-    /// The job's name.
+    /// Where node `rank` shows `path`, an absolute path of the backing file system.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn in_view(&self, rank: usize, path: &Path) -> anyhow::Result<PathBuf> {
+        let view = self.view(rank).with_context(|| format!("there is no node {rank}"))?;
+        Ok(shown(view, path))
+    }
+
+    /// Where node `rank` has its view.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn view(&self, rank: usize) -> Option<&Path> {
+        self.told.nodes.get(rank).map(|node| node.view.as_path())
     }
 
     /// `forebay status --json`.
@@ -238,15 +249,21 @@ impl Job {
     /// # Errors
     /// When it fails or leaves a daemon behind.
     pub fn down(mut self) -> anyhow::Result<Duration> {
+        let pids: Vec<u32> = self.status()?.nodes.iter().map(|node| node.pid).collect();
         let start = Instant::now();
         self.printed(&["down", "--job", &self.name].map(OsString::from))?;
         let took = start.elapsed();
-        let pids = std::mem::take(&mut self.pids);
         self.name.clear();
         let left: Vec<u32> = pids.into_iter().filter(|pid| is_forebay(*pid)).collect();
         ensure!(left.is_empty(), "forebay down left daemons behind: {left:?}");
         Ok(took)
     }
+}
+
+/// Where a view shows `path`, an absolute path of the backing file system.
+#[must_use]
+pub fn shown(view: &Path, path: &Path) -> PathBuf {
+    view.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Whether `pid` is still a daemon of Forebay (process ids are used again, and zombies do no harm).

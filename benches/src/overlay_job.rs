@@ -108,12 +108,6 @@ impl OverlayJob {
         Ok(took)
     }
 
-    /// Questions to the backing file system, over all nodes.
-    #[must_use]
-    pub fn asked_backing(&self) -> u64 {
-        self.nodes.iter().map(|node| lock(&node.core).counters().asked_backing).sum()
-    }
-
     /// Bytes that each node has sent.
     #[must_use]
     pub fn sent_bytes(&self) -> Vec<u64> {
@@ -195,7 +189,11 @@ impl Node {
             }
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
             // Nobody is lost here and nothing changes.
-            Effect::Cancel { .. } | Effect::Ping { .. } | Effect::Stale(_) | Effect::OpenParcel { .. } => {}
+            Effect::Promote { .. }
+            | Effect::Cancel { .. }
+            | Effect::Ping { .. }
+            | Effect::Stale(_)
+            | Effect::OpenParcel { .. } => {}
         }
     }
 

@@ -6,7 +6,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -111,10 +110,4 @@ pub fn slowest(outputs: &[String]) -> anyhow::Result<Replayed> {
         .collect::<Result<Vec<_>, _>>()?;
     all.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     all.pop().context("no replay ran")
-}
-
-/// A duration in seconds, for JSON.
-#[must_use]
-pub fn seconds(duration: Duration) -> f64 {
-    duration.as_secs_f64()
 }

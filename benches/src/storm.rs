@@ -23,37 +23,58 @@ pub struct Storm {
     pub outputs: Vec<String>,
 }
 
+/// Programs that stand ready to be let go at one moment; ended when dropped before.
+pub struct Gate {
+    gates: Vec<ChildStdin>,
+    waiting: Vec<(Group, BufReader<ChildStdout>)>,
+}
+
 struct Done {
     index: usize,
     at: Instant,
     result: anyhow::Result<String>,
 }
 
-/// Starts the commands (made by [`crate::Place::gated`]), waits until all of them stand at the gate, lets them go and
-/// waits for the last one.
+/// Starts the commands, lets them go together and waits for the last one.
 ///
 /// # Errors
 /// When one of them fails, or the user asks for an end; all are ended then.
 pub fn at_once(commands: Vec<Command>) -> anyhow::Result<Storm> {
-    let count = commands.len();
-    let mut gates = Vec::with_capacity(count);
-    let mut waiting = Vec::with_capacity(count);
-    for mut command in commands {
-        let mut group = Group::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
-        gates.push(group.child().stdin.take().context("a piped child has its pipe")?);
-        let stdout = group.child().stdout.take().context("a piped child has its pipe")?;
-        waiting.push((group, BufReader::new(stdout)));
+    Gate::start(commands)?.open()
+}
+
+impl Gate {
+    /// Starts the commands (made by [`crate::Place::gated`]) and waits until all of them stand at the gate.
+    ///
+    /// # Errors
+    /// When one of them does not start; all are ended then.
+    pub fn start(commands: Vec<Command>) -> anyhow::Result<Self> {
+        let mut gate = Self { gates: Vec::new(), waiting: Vec::new() };
+        for mut command in commands {
+            let mut group = Group::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+            gate.gates.push(group.child().stdin.take().context("a piped child has its pipe")?);
+            let stdout = group.child().stdout.take().context("a piped child has its pipe")?;
+            gate.waiting.push((group, BufReader::new(stdout)));
+        }
+        for (_, stdout) in &mut gate.waiting {
+            let mut line = String::new();
+            stdout.read_line(&mut line)?;
+            ensure!(line == "ready\n", "a node's program did not start");
+        }
+        Ok(gate)
     }
-    for (_, stdout) in &mut waiting {
-        let mut line = String::new();
-        stdout.read_line(&mut line)?;
-        ensure!(line == "ready\n", "a node's program did not start");
+
+    /// Lets all go and waits for the last one.
+    ///
+    /// # Errors
+    /// As of [`at_once`].
+    pub fn open(self) -> anyhow::Result<Storm> {
+        let cpu_before = cpu::of_children()?;
+        let start = Instant::now();
+        open_gates(self.gates)?;
+        let (last, outputs) = collect(self.waiting)?;
+        Ok(Storm { wall: last - start, cpu: cpu::of_children()?.saturating_sub(cpu_before), outputs })
     }
-    let cpu_before = cpu::of_children()?;
-    let start = Instant::now();
-    open_gates(gates)?;
-    let (last, outputs) = collect(waiting)?;
-    Ok(Storm { wall: last - start, cpu: cpu::of_children()?.saturating_sub(cpu_before), outputs })
 }
 
 fn open_gates(gates: Vec<ChildStdin>) -> anyhow::Result<()> {

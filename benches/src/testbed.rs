@@ -1,16 +1,22 @@
 //! The test bed: GlusterFS and client nodes in namespaces of their own, by `tests/testbed/pfs-testbed.sh`.
 //!
-//! The link and the metadata server are slowed only after the files are in place, so that filling takes seconds.
+//! The link and the metadata server are slowed only after the files are in place, so that filling takes seconds. A child
+//! brings it up, waits for the end of its input, and takes it down: so none stays of a process that is killed, either.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 
 use anyhow::{Context, ensure};
 
+use crate::job::grown;
 use crate::place::Place;
 use crate::run;
+use crate::stop;
 
 /// Requests and bytes at the backing file system, by the server's own counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -31,12 +37,8 @@ impl Traffic {
     /// What came on top of `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let grown = |(kind, count): (&String, &u64)| {
-            let more = count.saturating_sub(before.requests.get(kind).copied().unwrap_or(0));
-            (more > 0).then(|| (kind.clone(), more))
-        };
         Self {
-            requests: self.requests.iter().filter_map(grown).collect(),
+            requests: grown(&before.requests, &self.requests),
             sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
         }
     }
@@ -62,7 +64,17 @@ pub struct Testbed {
     state: PathBuf,
     prefix: String,
     nodes: usize,
+    /// What holds it up for as long as its input is open.
+    holder: Child,
 }
+
+/// Brings a test bed up, says so, and takes it down when its input ends, or when there is nobody to be told. Its own and the
+/// script's outputs are apart, because servers keep the script's.
+const HOLD: &str = r#"
+script=$1; shift
+"$script" up "$@" </dev/null >/dev/null && (trap '' PIPE; echo up 2>/dev/null) && cat >/dev/null
+exec "$script" down </dev/null >/dev/null
+"#;
 
 impl Testbed {
     /// Brings up a server and `nodes` clients, not slowed yet. The server's files live in memory, below `/dev/shm`.
@@ -73,25 +85,52 @@ impl Testbed {
         let pid = std::process::id();
         let state = PathBuf::from(format!("/dev/shm/forebay-testbed-{pid}"));
         let prefix = format!("fb{}-", pid % 100_000);
-        let testbed = Self { script: script.canonicalize()?, state, prefix, nodes };
-        let (nodes, at_once) = (nodes.to_string(), at_once.to_string());
-        run::output(&mut testbed.command(&["up", "-n", &nodes, "-r", "none", "-t", &at_once]))?;
+        let script = script.canonicalize().with_context(|| format!("there is no {}", script.display()))?;
+        let options = ["-n", &nodes.to_string(), "-r", "none", "-t", &at_once.to_string()];
+        let holder = hold(&script).args(options).envs(variables(&state, &prefix)).spawn().context("cannot start sh")?;
+        let mut testbed = Self { script, state, prefix, nodes, holder };
+        testbed.wait_until_up()?;
         Ok(testbed)
     }
 
+    fn wait_until_up(&mut self) -> anyhow::Result<()> {
+        let mut said = self.holder.stdout.take().context("a piped child has its pipe")?;
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut text = [0; 3];
+            // The receiver is gone only when the user asked for an end.
+            let _ = sender.send(said.read_exact(&mut text).is_ok());
+        });
+        loop {
+            match receiver.recv_timeout(stop::LOOK_EVERY) {
+                Ok(is_up) => return is_up.then_some(()).context("the test bed does not come up"),
+                Err(RecvTimeoutError::Timeout) => stop::check()?,
+                Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the thread that waits for the test bed is gone"),
+            }
+        }
+    }
+
     /// The script with `words`.
-    fn command(&self, words: &[&str]) -> Command {
+    #[must_use]
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut argv = vec![self.script.as_os_str()];
         argv.extend(words.iter().map(std::ffi::OsStr::new));
         let mut command = Place::here().command(&argv);
-        command.envs(self.environment());
+        // A working directory need not be there on a node.
+        command.envs(self.environment()).current_dir("/");
         command
+    }
+
+    /// Where it is, with its logs; nothing of it is left when the test bed is down.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        &self.state
     }
 
     /// The variables that tell the script which test bed is meant.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, OsString); 2] {
-        [("PFS_STATE", self.state.clone().into()), ("PFS_PREFIX", self.prefix.clone().into())]
+        variables(&self.state, &self.prefix)
     }
 
     /// From now on slow.
@@ -175,6 +214,16 @@ impl Testbed {
     }
 }
 
+fn hold(script: &Path) -> Command {
+    let mut command = Place::here().command(&["sh", "-c", HOLD, "sh"]);
+    command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+fn variables(state: &Path, prefix: &str) -> [(&'static str, OsString); 2] {
+    [("PFS_STATE", state.into()), ("PFS_PREFIX", prefix.into())]
+}
+
 fn parse_traffic(text: &str) -> anyhow::Result<Traffic> {
     let mut traffic = Traffic::default();
     for line in text.lines() {
@@ -192,13 +241,44 @@ fn parse_traffic(text: &str) -> anyhow::Result<Traffic> {
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        run::cleanup(&mut self.command(&["down"]));
+        drop(self.holder.stdin.take());
+        match self.holder.wait() {
+            Ok(status) if status.success() => {}
+            outcome => eprintln!("cleaning up: the test bed in {} is not down: {outcome:?}", self.state.display()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
+
+    /// A script that writes down how it is called, and where it does.
+    fn noting() -> (Scratch, PathBuf) {
+        let scratch = Scratch::new(&std::env::temp_dir(), "forebay-holder-test").unwrap();
+        let script = scratch.path().join("script");
+        // Another process writes it: what this one has open for writing, a child of another test may hold for a moment.
+        let write = r#"printf '#!/bin/sh\necho "$*" >>"${0%%/*}/calls"\n' >"$0" && chmod 755 "$0""#;
+        run::output(&mut Place::here().command(&["sh".as_ref(), "-c".as_ref(), write.as_ref(), script.as_os_str()]))
+            .unwrap();
+        (scratch, script)
+    }
+
+    #[test]
+    fn who_is_gone_leaves_no_test_bed() {
+        for is_heard in [true, false] {
+            let (scratch, script) = noting();
+            let mut holder = hold(&script).arg("-n").spawn().unwrap();
+            let mut said = holder.stdout.take().unwrap();
+            if is_heard {
+                said.read_exact(&mut [0; 3]).unwrap();
+            }
+            drop((said, holder.stdin.take()));
+            assert!(holder.wait().unwrap().success());
+            assert_eq!(std::fs::read_to_string(scratch.path().join("calls")).unwrap(), "up -n\ndown\n");
+        }
+    }
 
     #[test]
     fn only_what_grew_is_reported() {

@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 
 use forebay_wire::message::{Checked, TimedRequest, decode, decode_entries, encode, encode_entries};
+use forebay_wire::recording::{decode_uses, encode_uses};
 use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello};
 use libfuzzer_sys::fuzz_target;
 
@@ -19,6 +20,9 @@ fuzz_target!(|bytes: &[u8]| {
     round_trip::<Answer>(bytes);
     if let Ok(records) = decode_entries(bytes) {
         assert_eq!(decode_entries(&encode_entries(&records)).as_ref(), Ok(&records));
+    }
+    if let Ok(uses) = decode_uses(bytes) {
+        assert_eq!(decode_uses(&encode_uses(&uses)).as_ref(), Ok(&uses));
     }
 });
 

@@ -2,11 +2,15 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::time::Duration;
 
 use forebay_tests::job::as_nobody;
-use forebay_tests::program::run;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Job, Sandbox, require, tree};
+use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::io::Errno;
 
 const ENOENT: Option<i32> = Some(2);
 const EACCES: Option<i32> = Some(13);
@@ -126,19 +130,44 @@ fn an_error_is_not_kept() {
     }
 }
 
+/// A daemon that follows one that died serves whatever its exports do at that moment, and finds them when they are back.
 #[test]
-fn a_directory_that_may_not_be_listed() {
+fn an_export_that_was_away_when_a_daemon_came_back() {
     require!(Fuse, Root);
-    let sandbox = Sandbox::new();
-    let source = sandbox.source();
-    let directory = source.join("closed");
-    fs::create_dir(&directory).unwrap();
-    let job = Job::up_local(sandbox, 1, &source, &[]);
-    fs::remove_dir(&directory).unwrap();
-    let error = fs::read_dir(job.path(0, &directory)).map(|entries| entries.count()).map_err(|e| e.raw_os_error());
-    match error {
-        Err(number) => assert!([ENOENT, ESTALE, EACCES].contains(&number), "{number:?}"),
-        Ok(count) => assert_eq!(count, 0, "listed before it was removed"),
-    }
+    let job = job(1);
+    let (source, aside) = (job.sandbox.source(), job.sandbox.base().join("aside"));
+    let file = job.path(0, &source.join("file"));
+    fs::rename(&source, &aside).unwrap();
+    let killed = job.kill_daemon(0);
+    wait_until("another daemon is there", Duration::from_secs(20), || {
+        job.daemon(0).is_some_and(|daemon| daemon != killed)
+    });
+    assert!(fs::read(&file).is_err(), "nothing is known of its contents");
+    fs::rename(&aside, &source).unwrap();
+    assert!(fs::read(&file).unwrap() == tree::contents(3 << 20));
     job.down();
+}
+
+/// Its name is known, and nothing in it.
+#[test]
+fn a_directory_that_is_gone_when_it_is_listed() {
+    require!(Fuse, Root);
+    for nodes in [1, 7] {
+        let sandbox = Sandbox::new();
+        let source = sandbox.source();
+        let directory = source.join("gone");
+        fs::create_dir(&directory).unwrap();
+        // What is asked for early could have been listed before.
+        let job = Job::up_local(sandbox, nodes, &source, &["--fanout", "2", "--anticipate", "false"]);
+        let view = job.path(job.nodes() - 1, &directory);
+        assert!(fs::metadata(&view).unwrap().is_dir());
+        fs::remove_dir(&directory).unwrap();
+        let opened = rustix::fs::open(&view, OFlags::DIRECTORY, Mode::empty()).unwrap();
+        // As the kernel says it: the C library takes ENOENT for the end of the directory.
+        let mut space = [MaybeUninit::uninit(); 1024];
+        let mut entries = RawDir::new(&opened, &mut space);
+        let first = entries.next().map(|entry| entry.map(|entry| entry.file_name().to_owned()));
+        assert!(matches!(first, Some(Err(Errno::NOENT | Errno::STALE))), "{first:?}");
+        job.down();
+    }
 }

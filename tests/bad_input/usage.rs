@@ -81,8 +81,12 @@ fn settings_are_checked_wherever_they_come_from() {
 
 #[test]
 fn help_has_examples() {
-    for command in ["up", "node", "status", "down", "explain", "doctor", "config"] {
-        let sandbox = Sandbox::new();
+    let sandbox = Sandbox::new();
+    let all = call(&sandbox, &["--help"]).good().text();
+    let commands = all.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let named: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(["up", "run", "profile", "simulate", "down"].iter().all(|command| named.contains(command)), "{all}");
+    for command in named.into_iter().filter(|command| *command != "help") {
         let printed = call(&sandbox, &[command, "--help"]).good().text();
         assert!(printed.contains("Examples:") && printed.contains(&format!("forebay {command}")), "{printed}");
     }

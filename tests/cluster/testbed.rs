@@ -1,15 +1,15 @@
 //! The test bed and a job on it.
 //!
 //! Every node has a `/tmp` of its own, as real hosts have, so that the daemons' records and views do not meet. The
-//! command, the host file and the remote shell lie beside the test bed, where all nodes see them.
+//! command, the host file and the remote shell lie in the test bed's own directory, where all nodes see them, and go with it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use forebay_bench::testbed::{Testbed as Bed, Traffic};
 use forebay_tests::job::{binary, running};
 use forebay_tests::program::{Finished, file_of_tests, run};
 use forebay_tests::{Sandbox, tree};
@@ -21,12 +21,16 @@ static ONE: Mutex<()> = Mutex::new(());
 /// The first node's address; the others follow.
 const FIRST_ADDRESS: usize = 10;
 
+/// Requests that the server works on at once.
+const AT_ONCE: u32 = 16;
+
 /// A file server and client nodes, up until dropped.
 pub struct Testbed {
+    /// There until it is dropped.
+    bed: Option<Bed>,
     sandbox: Sandbox,
-    /// In memory, so that taking it down is quick.
+    /// What all nodes see.
     shared: PathBuf,
-    nodes: usize,
     name: String,
     _one: MutexGuard<'static, ()>,
 }
@@ -35,13 +39,12 @@ impl Testbed {
     /// `nodes` clients over a file system that holds, as directory `name`, what `build` puts into a directory.
     pub fn up(nodes: usize, name: &str, build: impl FnOnce(&Path)) -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let sandbox = Sandbox::new();
-        let shared = PathBuf::from(format!("/dev/shm/forebay-testbed-{}", std::process::id()));
+        let bed = Bed::up(&file_of_tests("testbed/pfs-testbed.sh"), nodes, AT_ONCE).unwrap();
+        let shared = bed.state().join("shared");
         std::fs::create_dir(&shared).unwrap();
-        let testbed = Self { sandbox, shared, nodes, name: name.to_owned(), _one: one };
+        let testbed = Self { bed: Some(bed), sandbox: Sandbox::new(), shared, name: name.to_owned(), _one: one };
         forebay_tests::program::copy_program(&binary(), &testbed.command());
         testbed.write_shell();
-        testbed.script(&["up", "--clients", &nodes.to_string(), "--rate", "none"]);
         build(&testbed.sandbox.source());
         let (from, to) = (testbed.sandbox.source(), testbed.source());
         let _ = testbed.on(0, &["cp".as_ref(), "-aT".as_ref(), from.as_ref(), to.as_ref()]).good();
@@ -56,29 +59,22 @@ impl Testbed {
 
     /// A remote shell as `up --remote-shell` wants it, from a node's address to its namespaces.
     fn write_shell(&self) {
-        let hosts: String = (0..self.nodes).map(|node| format!("10.66.0.{}\n", FIRST_ADDRESS + node)).collect();
+        let hosts: String = (0..self.bed().nodes()).map(|node| format!("10.66.0.{}\n", FIRST_ADDRESS + node)).collect();
         tree::write(&self.shared.join("hosts"), hosts.as_bytes());
+        let variables = self.bed().environment().map(|(name, value)| format!("{name}='{}'", value.to_string_lossy()));
         let text = format!(
-            "#!/bin/sh\naddress=$1; shift 2; cd /\nexport PFS_STATE='{}' PFS_PREFIX='{}'\n\
-             exec '{}' exec \"n$((${{address##*.}} - {FIRST_ADDRESS}))\" -- sh -c \"$*\"\n",
-            self.state().display(),
-            self.prefix(),
-            self.shared.join("pfs-testbed.sh").display(),
+            "#!/bin/sh\naddress=$1; shift 2; cd /\nexport {}\n\
+             exec {} \"n$((${{address##*.}} - {FIRST_ADDRESS}))\" -- sh -c \"$*\"\n",
+            variables.join(" "),
+            self.bed().shell(),
         );
-        let script = file_of_tests("testbed/pfs-testbed.sh");
-        forebay_tests::program::copy_program(&script, &self.shared.join("pfs-testbed.sh"));
-        tree::write(&self.shared.join("shell"), text.as_bytes());
-        for name in ["shell", "pfs-testbed.sh"] {
-            std::fs::set_permissions(self.shared.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
-        }
+        let shell = self.shared.join("shell");
+        tree::write(&shell, text.as_bytes());
+        std::fs::set_permissions(shell, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn state(&self) -> PathBuf {
-        self.shared.join("state")
-    }
-
-    fn prefix(&self) -> String {
-        format!("t{}-", std::process::id() % 100_000)
+    fn bed(&self) -> &Bed {
+        self.bed.as_ref().unwrap()
     }
 
     fn command(&self) -> PathBuf {
@@ -87,51 +83,41 @@ impl Testbed {
 
     /// The exported directory, on every node.
     pub fn source(&self) -> PathBuf {
-        self.state().join("pfs").join(&self.name)
+        self.bed().files().join(&self.name)
     }
 
-    fn scripted(&self, arguments: &[&OsStr]) -> Finished {
-        let mut script = Command::new(self.shared.join("pfs-testbed.sh"));
-        self.sandbox.surround(&mut script);
-        script.env("PFS_STATE", self.state()).env("PFS_PREFIX", self.prefix()).env_remove("XDG_RUNTIME_DIR");
-        run(script.current_dir("/").args(arguments))
+    fn run(&self, mut command: Command) -> Finished {
+        self.sandbox.surround(&mut command);
+        run(command.env_remove("XDG_RUNTIME_DIR").current_dir("/"))
     }
 
     /// Runs the test bed's script.
     #[track_caller]
     pub fn script(&self, arguments: &[&str]) -> String {
-        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-        self.scripted(&arguments).good().text()
+        self.run(self.bed().command(arguments)).good().text()
     }
 
     /// Runs a command on a node.
     pub fn on(&self, node: usize, command: &[&OsStr]) -> Finished {
-        let node = format!("n{node}");
-        let fixed: [&OsStr; 3] = ["exec".as_ref(), node.as_ref(), "--".as_ref()];
-        self.scripted(&[&fixed, command].concat())
+        self.run(self.bed().place(node).command(command))
     }
 
     /// A file that stands for the mount namespace of a node.
     pub fn namespace(&self, node: usize) -> PathBuf {
-        self.state().join(format!("ns/n{node}.mnt"))
+        self.bed().state().join(format!("ns/n{node}.mnt"))
     }
 
-    /// Requests at the server by kind, since it started.
-    pub fn requests(&self) -> BTreeMap<String, u64> {
-        let printed = self.script(&["metrics"]);
-        let counts = printed.lines().filter_map(|line| line.split_once(' '));
-        let kinds = counts.filter(|(kind, _)| !["TOTAL", "SENT_BYTES"].contains(kind));
-        kinds.map(|(kind, count)| (kind.to_owned(), count.parse().unwrap())).collect()
+    /// What the server counted since it started.
+    pub fn traffic(&self) -> Traffic {
+        self.bed().traffic().unwrap()
     }
 }
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        let ended = self.scripted(&["down".as_ref()]);
-        let _ = std::fs::remove_dir_all(&self.shared);
-        if !ended.status.success() && !std::thread::panicking() {
-            panic!("the test bed does not go down: {}", ended.stderr);
-        }
+        let state = self.bed().state().to_owned();
+        drop(self.bed.take());
+        assert!(!state.exists() || std::thread::panicking(), "the test bed in {} does not go down", state.display());
     }
 }
 
@@ -201,7 +187,7 @@ impl Cluster {
     pub fn down(mut self) -> Testbed {
         let _ = self.forebay("down", &[]).good();
         let testbed = self.testbed.take().unwrap();
-        for node in 0..testbed.nodes {
+        for node in 0..testbed.bed().nodes() {
             let look = format!("grep '^forebay:{} ' /proc/self/mounts; ls -A /tmp", testbed.sandbox.name);
             let left = testbed.on(node, &["sh".as_ref(), "-c".as_ref(), look.as_ref()]).text();
             assert_eq!(left, "", "left on node {node}");

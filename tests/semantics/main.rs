@@ -23,4 +23,5 @@ mod reading;
 mod refresh;
 mod refusals;
 mod striped;
+mod urgency;
 mod whole;

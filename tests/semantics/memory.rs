@@ -1,7 +1,7 @@
 //! Memory maps of every kind, which is how programs are run and libraries loaded.
 
 use forebay_tests::program::python;
-use forebay_tests::{on_both, require};
+use forebay_tests::{on_both, require, tree};
 
 const SIGBUS: i32 = 7;
 
@@ -79,20 +79,28 @@ with open(sys.argv[1], 'rb') as view:
     }
 });
 
-/// A program keeps its memory whatever the daemon has dropped: what it has mapped can be read again.
+/// A program keeps its memory whatever daemon and kernel have dropped: what it has mapped is read again.
 #[test]
 fn maps_outlive_what_the_node_keeps() {
     require!(Fuse, Root, Command("python3"));
-    let site = forebay_tests::Site::new(1, |_| {});
+    // The others are more than the budget, so that the daemon has to ask again for what the kernel has dropped.
+    let site = forebay_tests::Site::with_options(1, &["--budget", "64MiB"], |source| {
+        (0..5).for_each(|index| tree::write(&source.join(format!("other{index}")), &vec![index; 16 << 20]));
+    });
     let code = "
-import mmap, sys
+import mmap, os, sys
 with open(sys.argv[1], 'rb') as view:
     shown = mmap.mmap(view.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
     first = shown[:]
     for other in sys.argv[2:]:
         open(other, 'rb').read()
+    shown.madvise(mmap.MADV_DONTNEED)
+    os.posix_fadvise(view.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     assert shown[:] == first
 ";
-    let paths = ["plain/3145745", "plain/9437184", "sparse/holes"].map(|name| site.view(name));
-    let _ = python(code, &paths.each_ref().map(std::path::PathBuf::as_path)).good();
+    let others = (0..5).map(|index| site.view(format!("other{index}")));
+    let paths: Vec<_> = std::iter::once(site.view("plain/3145745")).chain(others).collect();
+    let read = || site.job().status()["totals"]["backing"]["bytes"].as_u64().unwrap();
+    let _ = python(code, &paths.iter().map(std::path::PathBuf::as_path).collect::<Vec<_>>()).good();
+    assert!(read() > 3_145_745 * 2 + (80 << 20), "the file was read a second time: {}", read());
 }

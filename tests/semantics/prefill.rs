@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_tests::program::wait_until;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Job, Sandbox, compare, require, tree};
 
 const DIRECTORIES: usize = 12;
@@ -107,19 +107,23 @@ fn a_second_start_asks_for_nothing(nodes: u32, options: &[&str]) {
     environment.record(options);
     let job = environment.up(nodes, options);
     wait_until_filled(&job);
+    let chunks = (DIRECTORIES * FILES + 3) as u64;
+    let mut reads = 0;
     for node in 0..nodes as usize {
-        let before = messages(&job, node, "lookup");
+        let (before, reads_before) = (messages(&job, node, "lookup"), messages(&job, node, "read"));
         environment.start(&job, node);
+        reads += messages(&job, node, "read") - reads_before;
         compare::trees(&environment.source(), &job.path(node, &environment.source()));
         // What leads to the export is looked up by whoever comes first.
         let lookups = messages(&job, node, "lookup") - before;
         assert!(lookups <= 12, "node {node} looked {lookups} names up");
-        // Reads and listings are not counted: a kernel may drop their pages at any time. The recording node is left a part to ask for, so
-        // that it is seen what is used.
+        // The recording node is left a part to ask for, so that it is seen what is used.
         let stored = job.status()["nodes"][node]["prefill"]["chunks"].as_u64().unwrap();
-        let chunks = (DIRECTORIES * FILES + 3) as u64;
         assert!(if node == 0 { (chunks / 2..chunks).contains(&stored) } else { stored == chunks }, "{stored}");
     }
+    // A kernel may drop pages at any time, and ask for some again.
+    let given = chunks * u64::from(nodes);
+    assert!(reads * 4 < given * 3, "of {given} chunks, which the kernels were given, they asked {reads} times");
     let status = job.status();
     let backing = &status["totals"]["backing"];
     assert!(backing["listings"].as_u64().unwrap() <= DIRECTORIES as u64 + 4, "{backing}");
@@ -136,6 +140,45 @@ fn a_second_start_asks_its_own_kernel_alone() {
 fn a_second_start_on_seven_nodes_does_so_too_from_a_pack() {
     require!(Fuse, Root);
     a_second_start_asks_for_nothing(7, &[]);
+}
+
+/// What writes a pack waits for what reads the files, and must not hold their place.
+#[test]
+fn a_pack_is_made_where_only_one_thing_is_read_at_a_time() {
+    require!(Fuse, Root);
+    Environment::new().record(&["--backing-concurrency", "1"]);
+}
+
+/// The first node writes down what was used, also where it was not used there: by a node below another one that uses
+/// nothing either, found while the job runs or only when it ends.
+#[test]
+fn a_start_up_that_the_first_node_takes_no_part_in_is_recorded() {
+    require!(Fuse, Root);
+    let nodes = 7;
+    for waits in [true, false] {
+        let environment = Environment::new();
+        let job = environment.up(nodes, &["--pack", "off"]);
+        environment.start(&job, 3);
+        assert_eq!(job.status()["nodes"][0]["prefill"]["recorded"], 0, "nothing runs on the first node");
+        if waits {
+            wait_until("the start-up is written down", PATIENCE, || environment.profile().exists());
+            // What the first node uses after that is added to it, and does not take its place.
+            assert!(job.path(0, &environment.files()[0]).exists());
+        }
+        job.down();
+        assert!(environment.profile().exists());
+        let job = environment.up(nodes, &["--pack", "off"]);
+        wait_until_filled(&job);
+        let chunks = (DIRECTORIES * FILES + 3) as u64;
+        assert_eq!(job.status()["nodes"][5]["prefill"]["chunks"], chunks, "all that was used comes to all nodes");
+        environment.start(&job, 3);
+        // What the first node is left to ask for is not in vain for others, though it asks for none of it.
+        let record = ["profile", "record", "--json", "--job", &job.sandbox.name];
+        let recorded = run(job.sandbox.command().args(record)).good();
+        let recorded: serde_json::Value = serde_json::from_slice(&recorded.stdout).unwrap();
+        assert_eq!(recorded["dropped"], 0, "{recorded}");
+        job.down();
+    }
 }
 
 #[test]
@@ -174,6 +217,28 @@ fn what_has_changed_since_is_seen_as_it_is() {
         }
         job.down();
     }
+}
+
+/// At the most this many starts go by until all that was foreseen has been asked for again.
+const STARTS_MAX: usize = 17;
+
+#[test]
+fn what_has_changed_is_replaced_in_the_pack() {
+    require!(Fuse, Root);
+    let environment = Environment::new();
+    environment.record(&[]);
+    tree::write(&environment.files()[7], &vec![0xee; (3 << 20) + 5]);
+    let reads_of_a_start = || {
+        let job = environment.up(1, &[]);
+        wait_until_filled(&job);
+        environment.start(&job, 0);
+        let reads = job.status()["totals"]["backing"]["reads"].as_u64().unwrap();
+        let _ = run(job.sandbox.command().args(["profile", "record", "--job", &job.sandbox.name])).good();
+        job.down();
+        reads
+    };
+    assert!(reads_of_a_start() > 0, "what has changed is read from its own file");
+    assert!((0..STARTS_MAX).any(|_| reads_of_a_start() == 0), "the pack still lacks what has changed");
 }
 
 #[test]

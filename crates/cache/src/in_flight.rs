@@ -1,7 +1,7 @@
 //! Questions that are under way, each asked once.
 //!
-//! A flight has a key, a deadline and those who wait for its answer. All flights of a node have the same time limit,
-//! but a child's request brings less time with it, so deadlines are kept in order of their instants.
+//! A flight has a key, a deadline and those who wait for its answer, each until a time of its own: a child's request
+//! brings less time with it than one of this node's, and whoever joins it has as much time as it would have had alone.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,19 @@ pub struct CallId(pub u64);
 pub struct Flight<W> {
     /// What was asked for.
     pub key: Key,
-    /// When it is given up.
+    /// When it is given up, or when the first who wait for it are.
     pub deadline: Time,
     /// Who waits, in the order they came.
-    pub waiters: Vec<W>,
+    pub waiters: Vec<Waiting<W>>,
+}
+
+/// Somebody who waits for a flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting<W> {
+    /// Who.
+    pub who: W,
+    /// Until when.
+    pub until: Time,
 }
 
 /// Whether a question must be asked.
@@ -49,8 +58,9 @@ impl<W> Default for InFlight<W> {
 }
 
 impl<W> InFlight<W> {
-    /// Joins the flight for `key`, or starts one that is given up at `deadline`.
+    /// Joins the flight for `key`, or starts one, until `deadline`.
     pub fn join(&mut self, key: Key, deadline: Time, waiter: Option<W>) -> Joined {
+        let waiter = waiter.map(|who| Waiting { who, until: deadline });
         if let Some(call) = self.calls.get(&key) {
             if let Some(flight) = self.flights.get_mut(call) {
                 flight.waiters.extend(waiter);
@@ -85,9 +95,7 @@ impl<W> InFlight<W> {
         let mut empty = Vec::new();
         for (call, flight) in &mut self.flights {
             let before = flight.waiters.len();
-            let (gone, stay) = std::mem::take(&mut flight.waiters).into_iter().partition(|waiter| leaves(waiter));
-            flight.waiters = stay;
-            withdrawn.extend::<Vec<W>>(gone);
+            withdrawn.extend(flight.waiters.extract_if(.., |waiting| leaves(&waiting.who)).map(|waiting| waiting.who));
             if before > 0 && flight.waiters.is_empty() {
                 empty.push(*call);
             }
@@ -117,7 +125,18 @@ impl<W> InFlight<W> {
 
     /// Those who wait for a flight.
     pub fn waiters_mut(&mut self, call: CallId) -> impl Iterator<Item = &mut W> {
-        self.flights.get_mut(&call).into_iter().flat_map(|flight| &mut flight.waiters)
+        self.flights.get_mut(&call).into_iter().flat_map(|flight| &mut flight.waiters).map(|waiting| &mut waiting.who)
+    }
+
+    /// Takes those out of a flight whose time is over, if others have more: the flight goes on until theirs is.
+    pub fn part(&mut self, call: CallId, now: Time) -> Option<Vec<W>> {
+        let flight = self.flights.get_mut(&call)?;
+        let latest = flight.waiters.iter().map(|waiting| waiting.until).max().filter(|latest| *latest > now)?;
+        let late = flight.waiters.extract_if(.., |waiting| waiting.until <= now).map(|waiting| waiting.who).collect();
+        self.deadlines.remove(&(flight.deadline, call));
+        flight.deadline = latest;
+        self.deadlines.insert((latest, call));
+        Some(late)
     }
 
     /// The earliest deadline.
@@ -177,7 +196,7 @@ mod tests {
                         Joined::Coalesced(call) => prop_assert_eq!(open.get(&number), Some(&call)),
                     },
                     2 => if let Some(call) = open.remove(&number) {
-                        left.extend(table.end(call).unwrap().waiters);
+                        left.extend(table.end(call).unwrap().waiters.into_iter().map(|waiting| waiting.who));
                         prop_assert!(table.end(call).is_none());
                     },
                     3 => {
@@ -185,16 +204,24 @@ mod tests {
                         left.extend(gone);
                         open.retain(|_, call| !empty.contains(call));
                     }
-                    _ => for call in table.expired(Time(time)) {
-                        left.extend(table.end(call).unwrap().waiters);
-                        open.retain(|_, other| *other != call);
-                    },
+                    _ => {
+                        for call in table.expired(Time(time)) {
+                            if let Some(late) = table.part(call, Time(time)) {
+                                prop_assert!(table.get(call).unwrap().waiters.iter().all(|waiting| waiting.until > Time(time)));
+                                left.extend(late);
+                                continue;
+                            }
+                            left.extend(table.end(call).unwrap().waiters.into_iter().map(|waiting| waiting.who));
+                            open.retain(|_, other| *other != call);
+                        }
+                        prop_assert!(table.next_deadline().is_none_or(|deadline| deadline > Time(time)));
+                    }
                 }
                 prop_assert_eq!(table.len(), open.len());
                 prop_assert_eq!(table.next_deadline().is_some(), !table.is_empty());
             }
             for call in table.calls() {
-                left.extend(table.end(call).unwrap().waiters);
+                left.extend(table.end(call).unwrap().waiters.into_iter().map(|waiting| waiting.who));
             }
             left.sort_unstable();
             let joined = steps.iter().enumerate().filter(|(_, step)| step.0 < 2).map(|(waiter, _)| waiter);

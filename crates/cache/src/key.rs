@@ -46,7 +46,8 @@ impl Key {
             | Request::Shutdown
             | Request::Ping { .. }
             | Request::Refresh { .. }
-            | Request::Report { .. } => {
+            | Request::Report { .. }
+            | Request::Recording => {
                 return None;
             }
         })

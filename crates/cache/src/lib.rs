@@ -8,6 +8,6 @@ mod in_flight;
 mod key;
 mod objects;
 
-pub use in_flight::{CallId, Flight, InFlight, Joined};
+pub use in_flight::{CallId, Flight, InFlight, Joined, Waiting};
 pub use key::{Key, Object, ObjectKind};
 pub use objects::{KindCounters, Objects};

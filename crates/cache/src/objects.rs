@@ -157,6 +157,12 @@ impl<B: Clone> Objects<B> {
         }
     }
 
+    /// How many have such a key; not counted as uses.
+    #[must_use]
+    pub fn count_where(&self, counts: impl Fn(&Key) -> bool) -> usize {
+        self.slots.iter().filter(|(key, _)| counts(key)).count()
+    }
+
     /// Drops what has such a key, pinned or not.
     pub fn remove_where(&mut self, drops: impl Fn(&Key) -> bool) {
         let keys: Vec<Key> = self.slots.iter().map(|(key, _)| key).filter(|key| drops(key)).cloned().collect();

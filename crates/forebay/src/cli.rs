@@ -145,7 +145,11 @@ pub struct NodeArguments {
 /// `run`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The command takes the place of forebay: its exit status is the command's. What the job exports is                   read-only there; nothing else changes, and nothing for other programs. Exit status without a command:                   126 it cannot be run, 127 there is none, 1 there is no job or the exports cannot be shown.\n\n                  Examples:\n  forebay run -- python3 train.py\n                    srun --ntasks-per-node=12 forebay run -- python3 train.py\n                    mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py"
+    after_help = "The command takes the place of forebay: its exit status is the command's. What the job exports is read-only \
+                  there; nothing else changes, and nothing for other programs. Exit status without a command: 126 it cannot \
+                  be run, 127 there is none, 1 there is no job or the exports cannot be shown.\n\nExamples:\n  \
+                  forebay run -- python3 train.py\n  srun --ntasks-per-node=12 forebay run -- python3 train.py\n  \
+                  mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py"
 )]
 pub struct RunArguments {
     /// Run the command from the view instead, if it lies in an export; its environment has FOREBAY_PREFIX, the view's path
@@ -161,7 +165,7 @@ pub struct RunArguments {
     #[command(flatten)]
     pub given: GivenForJob,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -339,7 +343,8 @@ mod tests {
         command.clone().debug_assert();
         for sub in command.get_subcommands() {
             let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Examples:\n  "), "{}", sub.get_name());
+            assert!(help.contains("\n\nExamples:\n  ") || help.starts_with("Examples:\n  "), "{}", sub.get_name());
+            assert!(!help.contains("   "), "{}: blanks of the source", sub.get_name());
         }
     }
 }

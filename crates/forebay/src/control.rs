@@ -1,6 +1,6 @@
 //! The client of a daemon's control socket: one line of JSON there, one back, with a deadline on everything.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -71,7 +71,15 @@ impl Read for Bounded<'_> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         // Zero would mean no timeout at all.
         self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        self.stream.read(buffer)
+        self.stream.read(buffer).map_err(silent)
+    }
+}
+
+/// A timeout has another name, which tells nobody anything.
+fn silent(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => Error::new(ErrorKind::TimedOut, "does not answer"),
+        _ => error,
     }
 }
 
@@ -107,7 +115,9 @@ mod tests {
         assert_eq!(asked(b"{\"ok\":{\"nodes\":[]}}\n", long).unwrap(), json!({"nodes": []}));
         assert_eq!(asked(b"{\"error\":\"no such path\"}\n", long).unwrap_err().to_string(), "no such path");
         assert!(asked(b"hello\n", long).unwrap_err().to_string().contains("another version"));
-        assert!(asked(b"{\"ok\"", Duration::from_millis(50)).unwrap_err().to_string().contains("within 50ms"));
+        let silence = asked(b"{\"ok\"", Duration::from_millis(50)).unwrap_err();
+        let told = crate::output::causes(&silence);
+        assert!(told.len() == 1 && told[0].ends_with("does not answer within 50ms"), "{told:?}");
     }
 
     #[test]

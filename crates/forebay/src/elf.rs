@@ -140,7 +140,8 @@ impl<'a> Elf<'a> {
             let text = self.text(strings.saturating_add(*value))?;
             let is_search = matches!(usage, Use::Rpath | Use::Runpath);
             let parts = text.split(|byte| is_search && *byte == b':');
-            paths.extend(parts.filter(|part| !part.is_empty()).map(|part| (usage, part.to_vec())));
+            let room = TEXTS_MAX.saturating_sub(paths.len());
+            paths.extend(parts.filter(|part| !part.is_empty()).take(room).map(|part| (usage, part.to_vec())));
         }
         Ok(paths)
     }
@@ -239,6 +240,16 @@ mod tests {
             ];
             assert_eq!(found, expected.map(|(usage, path)| (usage, path.to_vec())));
         }
+    }
+
+    #[test]
+    fn a_search_path_of_thousands_of_parts_is_cut_short() {
+        let mut bytes = program(true, true);
+        bytes.extend(b"a:".repeat(TEXTS_MAX + 9));
+        bytes.push(0);
+        // Where the text of RUNPATH begins, from the strings at 0x280: the second entry's value.
+        bytes[0x318..0x320].copy_from_slice(&(0x400_u64 - 0x280).to_le_bytes());
+        assert_eq!(paths(&file(&bytes)).unwrap().len(), TEXTS_MAX);
     }
 
     #[test]

@@ -75,19 +75,65 @@ pub fn find(effective: &Effective) -> anyhow::Result<JobDirectory> {
         return Ok(directory);
     }
     let jobs = JobDirectory::jobs(&bases);
-    let allocated = variable("SLURM_JOB_ID").or_else(|| NodeFile::job_of(&variable)).filter(|id| jobs.contains(id));
-    let job = match (allocated, jobs.as_slice()) {
-        (Some(job), _) => job,
-        (None, [job]) => job.clone(),
-        (None, []) => bail!("no job {NOT_UP}; forebay up starts one"),
-        (None, jobs) => bail!("several jobs are up on this host: {}; choose one with --job NAME", jobs.join(", ")),
-    };
+    let slurm = variable("SLURM_JOB_ID").filter(|id| !id.is_empty());
+    let job = choose(slurm.or_else(|| NodeFile::job_of(&variable)), &jobs)?;
     JobDirectory::find(&bases, &job)?.ok_or_else(|| anyhow!("the job {job} has just ended"))
+}
+
+/// Which of the jobs of this host is meant within the allocation of that name. The job of another allocation, which may
+/// share the host, is not: it ends when it likes.
+fn choose(allocated: Option<String>, jobs: &[String]) -> anyhow::Result<String> {
+    let is_other = |job: &&String| allocated.is_none() || !is_of_allocation(job);
+    match (&allocated, jobs) {
+        (Some(job), jobs) if jobs.contains(job) => return Ok(job.clone()),
+        (None, []) => bail!("no job {NOT_UP}; forebay up starts one"),
+        _ => {}
+    }
+    let own: Vec<&String> = jobs.iter().filter(is_other).collect();
+    match (own.as_slice(), &allocated) {
+        ([job], _) => Ok((*job).clone()),
+        ([], Some(allocated)) => bail!("no job {allocated} {NOT_UP}{}", others(jobs)),
+        _ => bail!("several jobs are up on this host: {}; choose one with --job NAME", jobs.join(", ")),
+    }
+}
+
+/// Whether a scheduler gave the name: `17`, `17-2` of an array.
+fn is_of_allocation(job: &str) -> bool {
+    job.split('-').next().is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn others(jobs: &[String]) -> String {
     match jobs {
         [] => "; forebay up starts one".to_owned(),
-        jobs => format!("; these are: {}", jobs.join(", ")),
+        jobs => format!("; these are: {}; choose with --job NAME", jobs.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(allocated: Option<&str>, jobs: &[&str]) -> Result<String, String> {
+        let jobs: Vec<String> = jobs.iter().map(|job| (*job).to_owned()).collect();
+        choose(allocated.map(str::to_owned), &jobs).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_allocations_job_else_the_only_one() {
+        assert_eq!(chosen(Some("77"), &["77", "78", "train"]).unwrap(), "77");
+        assert_eq!(chosen(Some("77"), &["78", "train"]).unwrap(), "train", "started with --job in the allocation");
+        assert_eq!(chosen(None, &["78"]).unwrap(), "78");
+        assert!(chosen(None, &["78", "a"]).unwrap_err().contains("several jobs are up on this host: 78, a"));
+        assert!(chosen(Some("77"), &["a", "b"]).unwrap_err().contains("several jobs"));
+        assert_eq!(chosen(None, &[]).unwrap_err(), "no job is up on this host; forebay up starts one");
+    }
+
+    #[test]
+    fn another_allocations_job_is_not_taken_for_ones_own() {
+        for other in ["78", "78-2", "78-2-"] {
+            let message = chosen(Some("77"), &[other]).unwrap_err();
+            assert!(message.starts_with("no job 77 is up on this host; these are: 78"), "{message}");
+        }
+        assert_eq!(chosen(Some("77"), &[]).unwrap_err(), "no job 77 is up on this host; forebay up starts one");
     }
 }

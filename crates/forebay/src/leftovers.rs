@@ -64,10 +64,11 @@ pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
     if !directory.record_ranks().is_empty() {
         return;
     }
-    match JobRecord::read(directory).ok().flatten().map(|job| job.progress) {
-        // `up` has yet to see how the others fare, and cleans up itself.
-        Some(Progress::Starting) => {}
-        Some(Progress::Ready) => {
+    match JobRecord::read(directory).ok().flatten() {
+        // `up` has yet to see how the others fare, and cleans up itself. One that is dead does not, and then nodes on other
+        // hosts are found by the record.
+        Some(job) if job.progress == Progress::Starting && !(job.is_abandoned() && job.remote_call().is_none()) => {}
+        Some(_) => {
             if let Err(error) = clean(directory) {
                 tracing::warn!(%error, "the job's directory stays");
             }

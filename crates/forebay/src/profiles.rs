@@ -3,6 +3,7 @@
 //! `up` decides for all nodes: it alone was called by the job's script, and it runs in the user's own environment. A job
 //! never fails for want of a profile; what keeps one from being used is told in the log.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -32,6 +33,36 @@ pub fn decided(settings: &Settings) -> Vec<(&'static str, String)> {
     }
     decided.retain(|(_, text)| !text.is_empty());
     decided
+}
+
+/// Programs that run whatever a person types.
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish"];
+
+/// What a person is told of it, `decided` being what the nodes are told: the command, or the file.
+pub fn shown(settings: &Settings, decided: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    match &settings.profile {
+        ProfileChoice::Off => None,
+        ProfileChoice::File(path) => Some(path.display().to_string()),
+        ProfileChoice::Auto => decided.get("profile-command")?.last().cloned(),
+    }
+}
+
+/// What to say about a profile that is `shown`.
+pub fn advice(settings: &Settings, shown: &str) -> &'static str {
+    let is_guessed = settings.profile == ProfileChoice::Auto && settings.profile_command.is_none();
+    if is_guessed && is_interactive(shown) {
+        " (the shell's, whatever it runs; --profile-command names another)"
+    } else {
+        ""
+    }
+}
+
+/// Whether a command, as `command_of` tells it, is a shell without a script.
+fn is_interactive(command: &str) -> bool {
+    // Under Slurm the job's name stands before it.
+    let mut words = command.split_once(": ").map_or(command, |(_, words)| words).split(' ');
+    let program = words.next().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    SHELLS.contains(&program.trim_start_matches('-')) && words.all(|word| word.starts_with('-') && word != "-c")
 }
 
 /// The profile of a job with these settings and exports; `None` when it uses none.
@@ -95,6 +126,16 @@ mod tests {
         assert!(is_wrapper(b"timeout\x0060\0/opt/bin/forebay\0up\0--local\x002\0"));
         for script in [&b"bash\0train.sh\0"[..], b"forebay\0up\0", b"bash\0-c\0forebay up\0", b"", b"vi\0forebay\0"] {
             assert!(!is_wrapper(script), "{script:?}");
+        }
+    }
+
+    #[test]
+    fn a_shell_without_a_script_says_nothing_of_what_runs() {
+        for shell in ["-bash", "bash", "/usr/bin/zsh -l", "sh -i", "interactive: -bash"] {
+            assert!(is_interactive(shell), "{shell}");
+        }
+        for script in ["bash train.sh", "sh -c forebay up", "train: sh job.sh", "python3", "./bash.py", "train 7"] {
+            assert!(!is_interactive(script), "{script}");
         }
     }
 

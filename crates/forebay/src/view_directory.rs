@@ -32,7 +32,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<ViewDirectory> {
     let created = match fs::create_dir(path) {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-        Err(error) => return Err(error).with_context(failed),
+        Err(error) => bail!("{}: {error}; choose another directory with --view", failed()),
     };
     if !created {
         check_empty(path).with_context(failed)?;

@@ -69,9 +69,10 @@ impl Gathered {
         self.missing.iter().flat_map(|(first, last)| (first.0..=last.0).map(NodeRank))
     }
 
-    /// Whether `later` tells more: a node that stood in for a late root falls silent when the root speaks.
+    /// Whether `later` tells more: a node that stood in for a late root falls silent when the root speaks. One that is cut
+    /// off from all others speaks for itself alone, and its last word is not the job's.
     pub(crate) fn gives_way_to(&self, later: &Self) -> bool {
-        later.by == self.by || later.is_last || later.ready_count >= self.ready_count
+        later.by == self.by || later.ready_count >= self.ready_count
     }
 
     /// What others say of the nodes that are missing.

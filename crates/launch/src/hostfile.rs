@@ -68,7 +68,7 @@ fn parse_entry(text: &str, default: u16) -> Result<NodeAddress, String> {
 ///
 /// # Errors
 /// `Host` with what is wrong.
-pub fn check_host(host: &str) -> Result<(), LaunchError> {
+pub(crate) fn check_host(host: &str) -> Result<(), LaunchError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
     let problem = match host.as_bytes() {
         [] => "it is empty",

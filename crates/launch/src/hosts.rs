@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use forebay_types::NodeRank;
+use forebay_types::{NodeRank, limits};
 
 use crate::local::append_to;
 use crate::{JobDirectory, LaunchError, MemoryFile, NodeAddress, Process, Starter, end_all};
@@ -56,33 +56,66 @@ impl RemoteCall {
         })
     }
 
-    /// Runs the program with `arguments` on all `hosts` at once, each for `timeout` at most. Returns the hosts where it
-    /// did not end well, with what it said.
+    /// Runs the program with `arguments` on all `hosts`, `limits::REMOTE_CALLS_AT_ONCE` at once, on each for `timeout` at
+    /// most. Returns the hosts where it did not end well, with what it said.
     #[must_use]
     pub fn run_on_all(&self, hosts: &[&str], arguments: &[&str], timeout: Duration) -> Vec<(String, String)> {
         let (sender, ended) = channel();
-        let mut failed = Vec::new();
-        let mut running: BTreeMap<String, Process> = BTreeMap::new();
-        for host in hosts {
-            let mut command = self.command(host, arguments);
-            match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn() {
-                Ok(child) => {
-                    running.extend(Process::of(child.id()).map(|process| ((*host).to_owned(), process)));
-                    let (host, sender) = ((*host).to_owned(), sender.clone());
-                    std::thread::spawn(move || sender.send((host, child.wait_with_output())));
-                }
-                Err(error) => failed.push(((*host).to_owned(), error.to_string())),
+        let mut calls = Calls { timeout, sender, running: BTreeMap::new(), failed: Vec::new() };
+        let mut hosts = hosts.iter();
+        loop {
+            let room = limits::REMOTE_CALLS_AT_ONCE - calls.running.len();
+            hosts.by_ref().take(room).for_each(|host| calls.begin(host, self.command(host, arguments)));
+            let Some(deadline) = calls.running.values().map(|call| call.deadline).min() else { return calls.failed };
+            match ended.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok((host, output)) => calls.on_end(host, output),
+                Err(_) => calls.give_up_late(Instant::now()),
             }
         }
-        drop(sender);
-        let deadline = Instant::now() + timeout;
-        while let Ok((host, output)) = ended.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            running.remove(&host);
-            failed.extend(failure(output).map(|reason| (host, reason)));
+    }
+}
+
+/// Calls under way, and what came of those that are over.
+struct Calls {
+    timeout: Duration,
+    sender: Sender<(String, std::io::Result<Output>)>,
+    running: BTreeMap<String, Call>,
+    failed: Vec<(String, String)>,
+}
+
+struct Call {
+    /// `None` when it had ended as soon as it was looked at.
+    process: Option<Process>,
+    deadline: Instant,
+}
+
+impl Calls {
+    fn begin(&mut self, host: &str, mut command: Command) {
+        match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn() {
+            Ok(child) => {
+                let call = Call { process: Process::of(child.id()), deadline: Instant::now() + self.timeout };
+                self.running.insert(host.to_owned(), call);
+                let (host, sender) = (host.to_owned(), self.sender.clone());
+                std::thread::spawn(move || sender.send((host, child.wait_with_output())));
+            }
+            Err(error) => self.failed.push((host.to_owned(), error.to_string())),
         }
-        end_all(&running.values().copied().collect::<Vec<_>>(), Duration::ZERO);
-        failed.extend(running.into_keys().map(|host| (host, format!("no answer within {timeout:?}"))));
-        failed
+    }
+
+    fn on_end(&mut self, host: String, output: std::io::Result<Output>) {
+        // One that was given up is not heard any more.
+        if self.running.remove(&host).is_some() {
+            self.failed.extend(failure(output).map(|reason| (host, reason)));
+        }
+    }
+
+    fn give_up_late(&mut self, now: Instant) {
+        let (late, running) = std::mem::take(&mut self.running).into_iter().partition(|(_, call)| call.deadline <= now);
+        self.running = running;
+        let late: BTreeMap<String, Call> = late;
+        end_all(&late.values().filter_map(|call| call.process).collect::<Vec<_>>(), Duration::ZERO);
+        let timeout = self.timeout;
+        self.failed.extend(late.into_keys().map(|host| (host, format!("no answer within {timeout:?}"))));
     }
 }
 
@@ -153,6 +186,34 @@ mod tests {
         assert_eq!(failed.len(), 2);
         let missing = RemoteCall { shell: vec!["/nonexistent/rsh".into()], program: "x".into() };
         assert_eq!(missing.run_on_all(&["a", "b"], &[], Duration::from_secs(1)).len(), 2);
+    }
+
+    #[test]
+    fn so_many_hosts_are_called_at_once_and_no_more() {
+        let temporary = tempfile::tempdir().unwrap();
+        let gate = temporary.path().join("gate");
+        assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+        // Opening the gate waits until it is open at its other end. The last of the first is slow, so that one too many would
+        // be there before it.
+        let slow = format!("h{}", limits::REMOTE_CALLS_AT_ONCE - 1);
+        let script = format!(r#"cd "$2"; [ "$0" != {slow} ] || seq 50 | xargs -n 1 true; : >"$0"; : <gate"#);
+        let shell = ["sh", "-c", &script].map(str::to_owned).to_vec();
+        let call = RemoteCall { shell, program: temporary.path().to_owned() };
+        let hosts: Vec<String> = (0..2 * limits::REMOTE_CALLS_AT_ONCE).map(|host| format!("h{host}")).collect();
+        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let called = || hosts.iter().filter(|host| temporary.path().join(host).exists()).count();
+        let (first, deadline) = (&hosts[..limits::REMOTE_CALLS_AT_ONCE], Instant::now() + Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| call.run_on_all(&hosts, &[], Duration::from_secs(120)));
+            while !first.iter().all(|host| temporary.path().join(host).exists()) {
+                assert!(Instant::now() < deadline, "{} hosts were called", called());
+                std::thread::yield_now();
+            }
+            let at_once = called();
+            let _open = std::fs::OpenOptions::new().write(true).open(&gate).unwrap();
+            assert_eq!(run.join().unwrap(), []);
+            assert_eq!((at_once, called()), (limits::REMOTE_CALLS_AT_ONCE, hosts.len()));
+        });
     }
 
     #[test]

@@ -366,7 +366,7 @@ fn check_private(path: &Path) -> Result<(), LaunchError> {
     let problem = if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
         "it is not a directory; remove it".to_owned()
     } else if stat.st_uid != uid() {
-        format!("it belongs to user {}, not to you (user {})", stat.st_uid, uid())
+        format!("it belongs to user {}, not to you (user {}); choose another with --directory", stat.st_uid, uid())
     } else if stat.st_mode & 0o077 != 0 {
         format!("others may enter it (mode {:04o}); chmod 700 it or remove it", stat.st_mode & 0o7777)
     } else {
@@ -381,7 +381,10 @@ fn check_socket_path(directory: &Path) -> Result<(), LaunchError> {
     if len <= SOCKET_PATH_BYTES_MAX {
         return Ok(());
     }
-    let problem = format!("a socket in it would have a path of {len} bytes, {SOCKET_PATH_BYTES_MAX} are possible");
+    let problem = format!(
+        "a socket in it would have a path of {len} bytes, {SOCKET_PATH_BYTES_MAX} are possible; choose a \
+                           shorter one with --directory, or a shorter --job"
+    );
     Err(LaunchError::Unsafe { path: directory.to_owned(), problem })
 }
 

@@ -8,9 +8,30 @@ use std::path::{Path, PathBuf};
 
 use crate::{LaunchError, check_host};
 
-/// A scheduler: its name, the variable with the job's number, that with the file.
-const SCHEDULERS: [(&str, &str, &str); 2] =
-    [("PBS", "PBS_JOBID", "PBS_NODEFILE"), ("LSF", "LSB_JOBID", "LSB_DJOB_HOSTFILE")];
+/// A scheduler, by the variables that it sets.
+struct Scheduler {
+    name: &'static str,
+    /// The job's number.
+    job: &'static str,
+    /// Where the jobs of an array share a number: which of them it is, 0 for a job of its own.
+    index: Option<&'static str>,
+    /// The file.
+    hosts: &'static str,
+}
+
+const SCHEDULERS: [Scheduler; 2] = [
+    Scheduler { name: "PBS", job: "PBS_JOBID", index: None, hosts: "PBS_NODEFILE" },
+    Scheduler { name: "LSF", job: "LSB_JOBID", index: Some("LSB_JOBINDEX"), hosts: "LSB_DJOB_HOSTFILE" },
+];
+
+impl Scheduler {
+    /// The name of the job that `variable`, the environment, tells of.
+    fn job(&self, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+        let set = |name| variable(name).filter(|value| !value.is_empty());
+        let index = self.index.and_then(set).filter(|index| index != "0");
+        set(self.job).map(|number| job_name(&number, index.as_deref()))
+    }
+}
 
 /// The largest file that is read, bytes: a slot a core of the largest machines.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -32,11 +53,10 @@ impl NodeFile {
     /// # Errors
     /// `Io` when the file cannot be read, `HostFile` and `NoHosts` when it does not list hosts.
     pub fn from_environment(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, LaunchError> {
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        for (scheduler, job, file) in SCHEDULERS {
-            if let (Some(job), Some(file)) = (set(job), set(file)) {
-                let hosts = read(&PathBuf::from(file))?;
-                return Ok(Some(Self { scheduler, job: job_name(&job), hosts }));
+        for scheduler in &SCHEDULERS {
+            let file = variable(scheduler.hosts).filter(|file| !file.is_empty());
+            if let (Some(job), Some(file)) = (scheduler.job(variable), file) {
+                return Ok(Some(Self { scheduler: scheduler.name, job, hosts: read(&PathBuf::from(file))? }));
             }
         }
         Ok(None)
@@ -45,15 +65,17 @@ impl NodeFile {
     /// The name of the job that the environment tells of, without a look at its hosts.
     #[must_use]
     pub fn job_of(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
-        let job = SCHEDULERS.iter().find_map(|(_, job, _)| variable(job).filter(|job| !job.is_empty()));
-        job.map(|job| job_name(&job))
+        SCHEDULERS.iter().find_map(|scheduler| scheduler.job(variable))
     }
 }
 
-/// `123[4].server` is no name of a directory that needs no quoting.
-fn job_name(number: &str) -> String {
-    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_');
-    number.chars().map(|letter| if allowed(letter) { letter } else { '-' }).collect()
+/// `123-4-` of `123[4].server.site.org`: a directory's name that needs no quoting. The server is left out, because its
+/// name may be longer than a job's.
+fn job_name(number: &str, index: Option<&str>) -> String {
+    let number = number.split('.').next().unwrap_or(number);
+    let name = index.map_or_else(|| number.to_owned(), |index| format!("{number}-{index}"));
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    name.chars().map(|letter| if allowed(letter) { letter } else { '-' }).collect()
 }
 
 fn read(path: &Path) -> Result<Vec<String>, LaunchError> {
@@ -83,21 +105,43 @@ mod tests {
     use super::*;
 
     fn found(job: &str, text: &str) -> Result<Option<NodeFile>, LaunchError> {
+        found_in(&[("PBS_JOBID", job)], "PBS_NODEFILE", text)
+    }
+
+    fn found_in(environment: &[(&str, &str)], hosts: &str, text: &str) -> Result<Option<NodeFile>, LaunchError> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        NodeFile::from_environment(&|name| match name {
-            "PBS_JOBID" => Some(job.to_owned()),
-            "PBS_NODEFILE" => Some(file.path().display().to_string()),
-            _ => None,
-        })
+        let variable = |name: &str| match environment.iter().find(|(key, _)| *key == name) {
+            Some((_, value)) => Some((*value).to_owned()),
+            None => (name == hosts).then(|| file.path().display().to_string()),
+        };
+        let found = NodeFile::from_environment(&variable);
+        if let Ok(Some(found)) = &found {
+            assert_eq!(NodeFile::job_of(&variable).as_ref(), Some(&found.job), "other commands find it");
+            assert!(crate::check_job_name(&found.job).is_ok());
+        }
+        found
     }
 
     #[test]
     fn a_host_is_taken_once_however_many_slots_it_has() {
         let job = found("12[3].pbs01", "n2\nn2\nn1\n\nN2\nn1.cluster\n").unwrap().unwrap();
-        assert_eq!((job.scheduler, job.job.as_str()), ("PBS", "12-3-.pbs01"));
+        assert_eq!((job.scheduler, job.job.as_str()), ("PBS", "12-3-"));
         assert_eq!(job.hosts, ["n2", "n1", "n1.cluster"]);
-        assert!(crate::check_job_name(&job.job).is_ok());
+    }
+
+    #[test]
+    fn the_server_of_a_job_may_have_a_long_name() {
+        let job = found("2011234.polaris-pbs-01.hsn.cm.polaris.alcf.anl.gov", "n1\n").unwrap().unwrap();
+        assert_eq!(job.job, "2011234");
+    }
+
+    #[test]
+    fn a_job_of_lsf_and_one_of_an_array() {
+        let found = |index| found_in(&[("LSB_JOBID", "88"), ("LSB_JOBINDEX", index)], "LSB_DJOB_HOSTFILE", "a\na\nb\n");
+        let job = found("0").unwrap().unwrap();
+        assert_eq!((job.scheduler, job.job.as_str(), job.hosts.len()), ("LSF", "88", 2));
+        assert_eq!(found("7").unwrap().unwrap().job, "88-7", "the jobs of an array share their number");
     }
 
     #[test]

@@ -23,6 +23,20 @@ pub struct Process {
     pub start_ticks: u64,
 }
 
+/// Where the numbers of processes mean the same: a host since it was started, or a container on it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct ProcessSpace(String);
+
+impl ProcessSpace {
+    /// That of this process.
+    #[must_use]
+    pub fn of_this() -> Self {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        Self(format!("{} {}", boot.trim(), space.display()))
+    }
+}
+
 impl Process {
     /// The process with that number now; `None` when there is none, or only a zombie.
     #[must_use]

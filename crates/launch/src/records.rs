@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::slurm::srun_shell;
-use crate::{JobDirectory, LaunchError, NodeAddress, Process, RemoteCall};
+use crate::{JobDirectory, LaunchError, NodeAddress, Process, ProcessSpace, RemoteCall};
 
 /// How far `up` has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -54,6 +54,9 @@ pub struct JobRecord {
     pub progress: Progress,
     /// The `up` that started it.
     pub started_by: Process,
+    /// Where that is.
+    #[serde(default)]
+    pub started_in: ProcessSpace,
     /// When, milliseconds since 1970.
     pub started_unix_ms: u64,
     /// How.
@@ -97,6 +100,19 @@ impl JobRecord {
             Launcher::Slurm { job_id, .. } => srun_shell(job_id),
         };
         Some(RemoteCall { shell, program: self.program.clone() })
+    }
+
+    /// Whether the `up` that is starting it runs; `None` when none is, or it cannot be seen from here.
+    #[must_use]
+    pub fn starter_is_alive(&self) -> Option<bool> {
+        let is_seen = self.progress == Progress::Starting && self.started_in == ProcessSpace::of_this();
+        is_seen.then(|| self.started_by.is_alive())
+    }
+
+    /// Whether its start will never come to an end: the `up` that began it is dead.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.starter_is_alive() == Some(false)
     }
 
     /// Writes it into the job's directory.
@@ -173,6 +189,7 @@ mod tests {
             job: "job".into(),
             progress: Progress::Ready,
             started_by: Process::this(),
+            started_in: ProcessSpace::of_this(),
             started_unix_ms: 5,
             launcher: Launcher::Slurm { job_id: "7".into(), srun: None },
             program: "/bin/forebay".into(),
@@ -182,7 +199,16 @@ mod tests {
             settings: serde_json::json!({"fanout": ["4"]}),
         };
         record.write(&directory).unwrap();
-        assert_eq!(JobRecord::read(&directory).unwrap(), Some(record));
+        assert_eq!(JobRecord::read(&directory).unwrap().as_ref(), Some(&record));
+        let abandoned = |progress, start_ticks, started_in: &ProcessSpace| {
+            let started_by = Process { start_ticks, ..Process::this() };
+            JobRecord { progress, started_by, started_in: started_in.clone(), ..record.clone() }.is_abandoned()
+        };
+        let (own, other) = (ProcessSpace::of_this(), ProcessSpace::default());
+        assert!(abandoned(Progress::Starting, 0, &own));
+        assert!(!abandoned(Progress::Ready, 0, &own));
+        assert!(!abandoned(Progress::Starting, Process::this().start_ticks, &own));
+        assert!(!abandoned(Progress::Starting, 0, &other), "on another host it may be alive");
 
         let node = NodeRecord {
             rank: NodeRank(3),

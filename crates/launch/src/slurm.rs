@@ -21,6 +21,8 @@ pub struct Allocation {
     pub job_id: String,
     /// Its nodes.
     pub hosts: Vec<String>,
+    /// The same as Slurm writes it, `n[1-9]`: short, where one argument holds at most 128 KiB of names.
+    pub list: String,
 }
 
 impl Allocation {
@@ -36,7 +38,7 @@ impl Allocation {
         let list = list.ok_or_else(|| {
             LaunchError::Allocation(format!("SLURM_JOB_ID is {job_id}, but SLURM_JOB_NODELIST is not set"))
         })?;
-        Ok(Some(Self { hosts: expand_hostlist(&list)?, job_id }))
+        Ok(Some(Self { hosts: expand_hostlist(&list)?, list, job_id }))
     }
 }
 
@@ -58,7 +60,7 @@ pub fn slurm_starter(
         .args(["--overlap", "--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--job-name=forebay"])
         .arg(format!("--nodes={count}"))
         .arg(format!("--ntasks={count}"))
-        .arg(format!("--nodelist={}", allocation.hosts.join(",")))
+        .arg(format!("--nodelist={}", allocation.list))
         // The tier outlives a node: neither the loss of one nor the end of one daemon ends the others.
         .args(["--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--unbuffered"])
         .arg(program)
@@ -97,5 +99,24 @@ mod tests {
         assert_eq!(allocation.hosts, ["n1", "n2"]);
         assert!(read("77", "").unwrap_err().to_string().contains("SLURM_JOB_NODELIST"));
         assert!(read("77", "n[1").is_err());
+    }
+
+    /// What `execve(2)` takes of one argument (`MAX_ARG_STRLEN`).
+    const ARGUMENT_BYTES_MAX: usize = 128 << 10;
+
+    #[test]
+    fn the_nodes_of_a_large_allocation_are_named_briefly() {
+        let list = "x[1000-1099]c0s[0-7]b0n[0-15]";
+        let allocation =
+            Allocation { job_id: "7".into(), hosts: expand_hostlist(list).unwrap(), list: list.to_owned() };
+        assert!(allocation.hosts.join(",").len() > ARGUMENT_BYTES_MAX);
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = JobDirectory::create(&temporary.path().join("base"), "7").unwrap().unwrap();
+        directory.make_logs().unwrap();
+        let order = MemoryFile::new("order", b"{}").unwrap();
+        let starter = slurm_starter(&allocation, Path::new("/bin/forebay"), &directory, &order).unwrap();
+        let longest = starter.command.get_args().map(std::ffi::OsStr::len).max();
+        assert!(longest < Some(ARGUMENT_BYTES_MAX), "{longest:?}");
+        assert_eq!(starter.ranks.len(), 12_800);
     }
 }

@@ -27,6 +27,9 @@ const COLLECT: Duration = Duration::from_millis(300);
 /// How long a daemon may take to end after SIGTERM when the start has failed: it unmounts and leaves.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
+/// How often whoever waits is told how many are ready, also when nothing new is heard.
+const TELL_INTERVAL: Duration = Duration::from_millis(500);
+
 /// One line of a starter, bytes; a longer one is not ours.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
@@ -116,7 +119,7 @@ pub struct StartFailure {
 }
 
 /// Starts everything and waits until all nodes are ready, for `timeout` at most. `with_interrupt` gets the means to
-/// interrupt it; `on_wait` is told how many are ready whenever that is heard.
+/// interrupt it; `on_wait` is told how many are ready whenever that is heard, and twice a second.
 ///
 /// # Errors
 /// `StartFailure` when nodes fail or the time is up and the job does not go on without them, when no node is left, and
@@ -231,13 +234,19 @@ impl Start {
             if !self.reasons.is_empty() && self.when_missing == WhenMissing::Fail {
                 deadline = deadline.min(Instant::now() + COLLECT);
             }
-            match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match events.recv_timeout(left.min(TELL_INTERVAL)) {
                 Ok(Event::Line(line)) => self.hear(line, on_wait),
                 Ok(Event::Closed(index)) => self.closed(index),
                 Ok(Event::Interrupted) => return End::Interrupted,
+                Err(RecvTimeoutError::Timeout) if left > TELL_INTERVAL => on_wait(self.ready_count()),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return self.time_is_up(timeout),
             }
         }
+    }
+
+    fn ready_count(&self) -> usize {
+        self.gathered.as_ref().map_or(0, |gathered| gathered.ready_count)
     }
 
     fn hear(&mut self, line: Line, on_wait: &mut dyn FnMut(usize)) {
@@ -319,7 +328,7 @@ impl Start {
             // All have ended by now; this only removes them from the process table.
             child.try_wait().ok();
         }
-        let ready_count = self.gathered.map_or(0, |gathered| gathered.ready_count);
+        let ready_count = self.ready_count();
         let interrupted = end == End::Interrupted;
         Err(StartFailure { reasons: self.reasons, ready_count, notes: self.notes, interrupted })
     }

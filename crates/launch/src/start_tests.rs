@@ -60,6 +60,8 @@ fn one_speaks_for_all() {
     let mut counts = Vec::new();
     let started = start(starters, LONG, WhenMissing::Fail, drop, &mut |count| counts.push(count)).unwrap();
     assert!(started.missing.is_empty());
+    counts.dedup();
+    counts.retain(|count| *count > 0);
     assert_eq!(started.notes, [(NodeRank(1), "recovered".to_owned())]);
     assert_eq!((counts, started.lines_count), (vec![1, 2], 3));
     assert_eq!(started.running.len(), 2);
@@ -149,6 +151,38 @@ fn a_job_goes_on_without_silent_nodes_when_the_time_is_up() {
     assert_eq!(failure.ready_count, 2);
 }
 
+/// A node that reaches nobody gives up waiting for the others, and speaks for itself alone.
+#[test]
+fn a_node_that_is_cut_off_does_not_end_the_start_of_the_others() {
+    let temporary = tempfile::tempdir().unwrap();
+    let spoken = temporary.path().join("spoken");
+    let waits = format!("until [ -e {} ]; do sleep 0.01; done; ", spoken.display());
+    let runs = says_but(2, "[2,2]") + &waits + &says_all_ready(3) + "exec sleep 60";
+    let alone = says(1, "[0,1]", r#""is_last":true"#).replace(r#""by":0"#, r#""by":2"#);
+    let until_heard = format!("until [ -e {} ]; do sleep 0.01; done; ", temporary.path().join("heard").display());
+    let cut_off = format!("{until_heard}{alone}touch {}; exec sleep 60", spoken.display());
+    let starters = vec![
+        shell(0, &runs, temporary.path()),
+        shell(1, "exec sleep 60", temporary.path()),
+        shell(2, &cut_off, temporary.path()),
+    ];
+    let heard = temporary.path().join("heard");
+    let on_wait = &mut |ready| drop((ready == 2).then(|| File::create(&heard)));
+    let started = start(starters, LONG, WhenMissing::GoOn, drop, on_wait).unwrap();
+    assert_eq!(started.missing, BTreeMap::new());
+    end_all(&started.running, STOP_GRACE);
+}
+
+#[test]
+fn a_person_who_waits_is_told_again_though_nothing_is_heard() {
+    let temporary = tempfile::tempdir().unwrap();
+    let runs = shell(0, &(says_but(1, "[1,1]") + "exec sleep 60"), temporary.path());
+    let (mut told, deadline) = (Vec::new(), 3 * TELL_INTERVAL);
+    let silent = shell(1, "exec sleep 60", temporary.path());
+    start(vec![runs, silent], deadline, WhenMissing::Fail, drop, &mut |count| told.push(count)).unwrap_err();
+    assert!(told.len() >= 3 && told.last() == Some(&1), "{told:?}");
+}
+
 #[test]
 fn a_job_without_any_node_does_not_go_on() {
     let temporary = tempfile::tempdir().unwrap();
@@ -187,7 +221,10 @@ fn an_interrupt_stops_everything() {
     let mut interrupt = None;
     let failure = {
         let (sender, receiver) = channel();
-        let on_ready = &mut |_| {
+        let on_ready = &mut |ready| {
+            if ready == 0 {
+                return;
+            }
             let interrupt: Interrupt = receiver.recv().unwrap();
             interrupt.now();
         };

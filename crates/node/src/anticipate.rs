@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use forebay_cache::Key;
 use forebay_types::{Kind, Map, ViewPath, limits};
 use forebay_wire::{Listing, ListingEntry};
 
@@ -27,6 +28,12 @@ const MET_MIN: usize = 8;
 
 /// Directories, names and queued wishes remembered; beyond that all is forgotten and learned anew.
 const REMEMBERED_MAX: usize = 8192;
+
+/// Files remembered, in all directories.
+const FILES_REMEMBERED_MAX: usize = 1 << 17;
+
+/// Entries of a listing that are looked at for one thing: a directory may have millions, and each file read asks again.
+const LOOKED_AT_MAX: usize = 1024;
 
 type Bytes = Box<[u8]>;
 
@@ -49,6 +56,10 @@ pub(crate) struct Anticipation {
     frequent: Vec<Bytes>,
     entered: Map<ViewPath, ()>,
     wishes: VecDeque<Wish>,
+    /// Files in `kinds`.
+    files_count: usize,
+    /// What was asked for early and is not wanted yet.
+    unused: Map<Key, ()>,
 }
 
 /// The files of one kind in one directory: by their place in the listing, whether they were read.
@@ -56,6 +67,7 @@ pub(crate) struct Anticipation {
 struct Siblings {
     was_read: Map<usize, bool>,
     read_count: usize,
+    unread_count: usize,
 }
 
 /// Of the files of one kind in all directories of one name that were read from: how many there were, how many were read.
@@ -74,13 +86,17 @@ struct Places {
 
 impl Anticipation {
     /// Learns that the beginning of the file at `index` of `listing` is wanted. How many of its siblings may be next, if
-    /// that is news.
+    /// that is news. Without attributes, in a large directory, no sibling can be asked for: nothing is to be learned.
     pub fn on_file_wanted(&mut self, dir: &ViewPath, listing: &Listing, index: usize) -> Option<usize> {
         self.bound();
-        let suffix = suffix_of(listing.entry(index).name);
+        let entry = listing.entry(index);
+        entry.attributes?;
+        let suffix = suffix_of(entry.name);
         let siblings = self.kinds.entry((dir.clone(), suffix.into())).or_default();
-        if siblings.was_read.insert(index, true) == Some(true) {
-            return None;
+        match siblings.was_read.insert(index, true) {
+            Some(true) => return None,
+            Some(false) => siblings.unread_count -= 1,
+            None => self.files_count += 1,
         }
         siblings.read_count += 1;
         let read_count = siblings.read_count;
@@ -136,7 +152,7 @@ impl Anticipation {
     /// The listing of a directory that was entered has arrived: its directories follow that are always entered, and its
     /// files that are always read, if `may_wish`.
     pub fn on_listing_arrived(&mut self, dir: &ViewPath, listing: &Listing, may_wish: bool) {
-        for entry in listing.entries().filter(|entry| entry.kind == Kind::Directory) {
+        for entry in listing.entries().filter(|entry| entry.kind == Kind::Directory).take(LOOKED_AT_MAX) {
             let places = self.names.entry(entry.name.into()).or_default();
             places.seen += 1;
             let is_trusted = places.entered >= ENTERED_MIN && 4 * (places.entered + 1) >= 3 * places.seen;
@@ -162,6 +178,16 @@ impl Anticipation {
         self.wishes.pop_front()
     }
 
+    /// It is asked for early.
+    pub fn on_asked_early(&mut self, key: Key) {
+        self.unused.insert(key, ());
+    }
+
+    /// It is wanted; whether it was asked for early and is wanted for the first time.
+    pub fn on_used(&mut self, key: &Key) -> bool {
+        self.unused.remove(key).is_some()
+    }
+
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -169,14 +195,16 @@ impl Anticipation {
     /// Wishes for files of a kind, in the listing's order from `first` on and round, until `room` of them are unread.
     fn wish_siblings(&mut self, dir: &ViewPath, listing: &Listing, suffix: &[u8], first: usize, room: usize) {
         let siblings = self.kinds.entry((dir.clone(), suffix.into())).or_default();
-        let unread = siblings.was_read.values().filter(|was_read| !**was_read).count();
         let wanted: Vec<usize> = (first..listing.len())
             .chain(0..first.min(listing.len()))
+            .take(LOOKED_AT_MAX)
             .filter(|index| !siblings.was_read.contains_key(index) && is_sibling(&listing.entry(*index), suffix))
-            .take(room.saturating_sub(unread))
+            .take(room.saturating_sub(siblings.unread_count))
             .collect();
         for index in wanted {
             siblings.was_read.insert(index, false);
+            siblings.unread_count += 1;
+            self.files_count += 1;
             let entry = listing.entry(index);
             if let (Some(attributes), Ok(path)) = (entry.attributes, dir.join(entry.name)) {
                 self.wishes.push_back(Wish::File(path, attributes.generation()));
@@ -185,8 +213,12 @@ impl Anticipation {
     }
 
     fn bound(&mut self) {
-        let lens = [self.kinds.len(), self.habits.len(), self.names.len(), self.entered.len(), self.wishes.len()];
-        if lens.into_iter().any(|len| len > REMEMBERED_MAX) {
+        if self.names.len() > REMEMBERED_MAX {
+            self.names.retain(|_, places| places.entered > 0);
+        }
+        let learned = [self.kinds.len(), self.habits.len(), self.names.len(), self.entered.len()];
+        let lens = learned.into_iter().chain([self.wishes.len(), self.unused.len()]);
+        if lens.into_iter().any(|len| len > REMEMBERED_MAX) || self.files_count > FILES_REMEMBERED_MAX {
             self.clear();
         }
     }
@@ -209,10 +241,6 @@ fn is_sibling(entry: &ListingEntry<'_>, suffix: &[u8]) -> bool {
 fn name_of(dir: &ViewPath) -> &[u8] {
     dir.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
-
-/// How many early questions may be under way: enough to keep two servers busy, few enough that a question somebody
-/// waits for finds its turn soon.
-pub(crate) const UNDER_WAY_MAX: usize = limits::ANTICIPATED_UNDER_WAY;
 
 #[cfg(test)]
 mod tests {
@@ -318,6 +346,45 @@ mod tests {
         assert_eq!(wishes(&mut anticipation), expected);
         anticipation.on_listing_arrived(&path("b/store"), &listing, true);
         assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "another name");
+    }
+
+    #[test]
+    fn a_directory_of_a_million_files_costs_no_more_than_others() {
+        let names: Vec<String> = (0..2 * LOOKED_AT_MAX).map(|number| format!("image{number:05}.jpg")).collect();
+        let all: Vec<(&str, Kind)> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
+        let full = listing(&all);
+        let mut builder = ListingBuilder::new();
+        for entry in full.entries() {
+            builder.push(ListingEntry { attributes: None, ..entry }).unwrap();
+        }
+        let names_only = builder.finish(&Attributes::default()).unwrap();
+        let mut anticipation = Anticipation::default();
+        for number in 0..2 * FILES_REMEMBERED_MAX / names.len() {
+            for index in 0..full.len() {
+                assert_eq!(anticipation.on_file_wanted(&path("large"), &names_only, index), None);
+                anticipation.on_file_wanted(&path(&format!("d{number}")), &full, index);
+            }
+        }
+        let remembered: usize = anticipation.kinds.values().map(|siblings| siblings.was_read.len()).sum();
+        assert_eq!(remembered, anticipation.files_count);
+        assert!(remembered <= FILES_REMEMBERED_MAX + 1);
+    }
+
+    #[test]
+    fn a_directory_of_many_directories_does_not_drive_out_what_was_learned() {
+        let mut anticipation = Anticipation::default();
+        for number in 0..4 {
+            anticipation.on_directory_entered(&path(&format!("p{number}/__pycache__")), true);
+        }
+        for number in 0..20 {
+            let names: Vec<String> = (0..3000).map(|user| format!("user{number}-{user}")).collect();
+            let homes: Vec<(&str, Kind)> = names.iter().map(|name| (name.as_str(), Kind::Directory)).collect();
+            anticipation.on_listing_arrived(&path(&format!("home{number}")), &listing(&homes), true);
+            anticipation.on_directory_entered(&path(&format!("home{number}")), false);
+        }
+        wishes(&mut anticipation);
+        anticipation.on_listing_arrived(&path("p4"), &listing(&[("__pycache__", Kind::Directory)]), true);
+        assert_eq!(wishes(&mut anticipation), ["/p4/__pycache__"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_cache::CallId;
-use forebay_types::{Attributes, Errno, Extent, FileSystem, NodeRank, Time};
+use forebay_types::{Attributes, Errno, Extent, FileSystem, NodeRank, Time, Urgency};
 use forebay_wire::{EntryRecord, Listing, Request};
 
 use crate::{InodeId, StaleInode};
@@ -152,8 +152,15 @@ pub enum Effect<B> {
         source: Source,
         /// What to ask.
         request: Request,
+        /// What goes first at the backing file system.
+        urgency: Urgency,
         /// When the answer is of no use any more.
         deadline: Time,
+    },
+    /// A program waits for `call` now, which was asked of the backing file system ahead of any.
+    Promote {
+        /// Number of the question.
+        call: CallId,
     },
     /// Nobody waits for `call` any more; a body that it was filling ends by `Errno::WAY_LOST`.
     Cancel {

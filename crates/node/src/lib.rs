@@ -4,9 +4,9 @@
 //! `poll_effect`. Bytes of files never pass through here: a chunk is a handle of the caller's type `B`, which may still
 //! be filling while it is handed on. The same core runs in the daemon and in virtual time.
 //!
-//! The way of a read miss: the kernel's request finds no chunk (`read_path::kernel`), joins or starts a flight
+//! The way of a read miss: the kernel's request finds no chunk (`read_path::reads`), joins or starts a flight
 //! (`InFlight`), whose `Effect::Fetch` the shell carries to the parent or to the backing file system; the answer's
-//! first bytes come back through `handle_body_started` (`read_path::answers`), and everybody who waits gets the handle.
+//! first bytes come back through `handle_body_started` (`read_path::chunks`), and everybody who waits gets the handle.
 
 mod allowance;
 mod anticipate;
@@ -27,5 +27,5 @@ pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use links::Links;
 pub use placement::placement;
-pub use read_path::{Counters, Explanation, Options, ParcelChunk, ReadPath, StaleInode, Use};
+pub use read_path::{Counters, Explanation, Options, ParcelChunk, ReadPath, StaleInode};
 pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};

@@ -35,6 +35,11 @@ impl ReadAhead {
         self.asked = from.max(to);
         from..self.asked
     }
+
+    /// The chunks from this one on are not asked for now, but with the next read.
+    pub fn put_off(&mut self, index: u64) {
+        self.asked = self.asked.min(index);
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +81,15 @@ mod tests {
         let windows: Vec<u64> = (1..41).map(|end| ahead(&mut state, end)).collect();
         assert_eq!(windows[..10], [0, 1, 1, 1, 2, 2, 2, 2, 3, 3]);
         assert_eq!(windows[38..], [8, 8]);
+    }
+
+    #[test]
+    fn what_is_put_off_is_asked_for_with_the_next_read() {
+        let mut state = ReadAhead::default();
+        let ahead: Vec<Range<u64>> = (1..=8).map(|end| state.on_read(end * CHUNK_BYTES, u64::MAX / 2)).collect();
+        assert_eq!(ahead[7], 9..10);
+        state.put_off(9);
+        assert_eq!(state.on_read(9 * CHUNK_BYTES, u64::MAX / 2), 9..12);
     }
 
     #[test]

@@ -9,15 +9,17 @@ use forebay_node::{
     Answered, Effect, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, ParcelChunk, ROOT_INODE, ReadPath,
 };
 use forebay_overlay::Forest;
-use forebay_types::{Attributes, ChunkIndex, Errno, Extent, Generation, Kind, NodeRank, Time, ViewPath, limits};
+use forebay_types::{Attributes, CHUNK_BYTES, ChunkIndex, Errno, Extent, Kind, NodeRank, Time, ViewPath, limits};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, ParcelPlace, Request};
 
 const START: Time = Time(0);
-const FILES: [&str; 3] = ["a", "b", "c"];
+/// The last one has two chunks.
+const FILES: [&str; 4] = ["a", "b", "c", "large"];
+const LARGE: usize = 3;
 /// More than a node asks for ahead.
 const PARCELS: u32 = 30;
 
-/// A node whose kernel knows three files of 100 bytes; all of its parcels are still to come.
+/// A node whose kernel knows the files; all of its parcels are still to come.
 struct Node {
     core: ReadPath<&'static str>,
     inodes: Vec<InodeId>,
@@ -55,7 +57,9 @@ impl Node {
             node.inodes.push(entry.inode);
         }
         let place = |(parcel, name): (u32, &str)| ParcelPlace::new(&file(name), ChunkIndex(0), parcel);
-        node.core.handle_parcel_places(&[place((1, "a")), place((20, "b")), place((PARCELS, "c"))]);
+        let second = ParcelPlace::new(&file("large"), ChunkIndex(1), 4);
+        let places = [place((1, "a")), place((20, "b")), place((PARCELS, "c")), place((3, "large")), second];
+        node.core.handle_parcel_places(&places);
         node.open(0, &[]);
         node
     }
@@ -83,21 +87,19 @@ impl Node {
     }
 
     fn open(&mut self, parcel: u32, names: &[&str]) {
-        let chunk = |name: &&str| ParcelChunk {
-            file: file(name),
-            generation: generation(),
-            index: ChunkIndex(0),
-            body: "of a parcel",
-        };
-        let chunks: Vec<_> = names.iter().map(chunk).collect();
-        assert!(self.core.handle_parcel_opened(START, parcel, PARCELS, Vec::new(), &chunks));
+        let chunks: Vec<_> = names.iter().map(|name| chunk(name, 0)).collect();
+        self.open_chunks(parcel, &chunks);
+    }
+
+    fn open_chunks(&mut self, parcel: u32, chunks: &[ParcelChunk<&'static str>]) {
+        assert!(self.core.handle_parcel_opened(START, parcel, PARCELS, Vec::new(), chunks));
         self.settle();
     }
 
     /// Reads a file; the ticket is its number.
     fn read(&mut self, number: usize) {
-        let request =
-            KernelRequest::Read { inode: self.inodes[number], extent: Extent { offset_bytes: 0, len_bytes: 100 } };
+        let extent = Extent { offset_bytes: 0, len_bytes: attributes(FILES[number]).size_bytes };
+        let request = KernelRequest::Read { inode: self.inodes[number], extent };
         let answer = self.core.handle_kernel(START, KernelTicket(number as u64), request);
         assert!(answer.is_none(), "{answer:?}");
         self.settle();
@@ -121,12 +123,14 @@ fn file(name: &str) -> ViewPath {
     ViewPath::new(name.as_bytes()).unwrap()
 }
 
-fn attributes() -> Attributes {
-    Attributes { ino: 7, mode: 0o100_644, size_bytes: 100, ..Attributes::default() }
+fn attributes(name: &str) -> Attributes {
+    let size_bytes = if name == FILES[LARGE] { CHUNK_BYTES + 100 } else { 100 };
+    Attributes { ino: 7, mode: 0o100_644, size_bytes, ..Attributes::default() }
 }
 
-fn generation() -> Generation {
-    attributes().generation()
+fn chunk(name: &str, index: u64) -> ParcelChunk<&'static str> {
+    let generation = attributes(name).generation();
+    ParcelChunk { file: file(name), generation, index: ChunkIndex(index), body: "of a parcel" }
 }
 
 fn listing() -> Listing {
@@ -136,7 +140,7 @@ fn listing() -> Listing {
             name: name.as_bytes(),
             kind: Kind::File,
             ino: 7,
-            attributes: Some(attributes()),
+            attributes: Some(attributes(name)),
             target: &[],
         };
         builder.push(entry).unwrap();
@@ -222,4 +226,25 @@ fn a_reader_that_is_gone_asks_for_nothing() {
     assert_eq!(node.answered, [(0, Err(Errno::EINTR))]);
     node.open(1, &[]);
     assert_eq!(node.asked_for_chunks(), []);
+}
+
+#[test]
+fn a_read_of_two_chunks_waits_for_two_parcels_and_nothing_is_stored_below_it() {
+    let mut node = Node::new();
+    node.read(LARGE);
+    let (first, second) = (chunk(FILES[LARGE], 0), chunk(FILES[LARGE], 1));
+    node.open_chunks(3, std::slice::from_ref(&first));
+    assert!(node.answered.is_empty());
+    assert_eq!(node.core.inodes_to_fill(&[first]), [None], "the read that waits has its pages locked");
+    node.open_chunks(4, &[second]);
+    assert_eq!(node.answered, [(LARGE as u64, Ok("of a parcel"))]);
+    assert_eq!(node.asked_for_chunks(), []);
+}
+
+#[test]
+fn a_read_of_which_some_is_here_does_not_wait() {
+    let mut node = Node::new();
+    node.open_chunks(3, &[chunk(FILES[LARGE], 0)]);
+    node.read(LARGE);
+    assert_eq!(node.asked_for_chunks().len(), 1);
 }

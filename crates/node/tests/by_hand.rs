@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use forebay_cache::CallId;
 use forebay_node::{
-    Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, ROOT_INODE, ReadPath, Source,
-    StaleInode,
+    Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket,
+    ROOT_INODE, ReadPath, Source, StaleInode,
 };
 use forebay_overlay::Forest;
-use forebay_types::{Attributes, Errno, Extent, Kind, NodeRank, Time};
+use forebay_types::{Attributes, Errno, Extent, Kind, NodeRank, Time, Urgency, ViewPath};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, Request};
 
 type Node = ReadPath<&'static str>;
@@ -107,44 +107,215 @@ fn a_listing_that_has_the_new_version_stays() {
 
 /// A leaf that has read five of ten small files, looks up the sixth, and reads it.
 fn leaf_that_asks_for_a_bundle() -> (Node, CallId) {
-    let mut leaf = node_of(1, 2, true);
+    let (mut leaf, inode) = node_that_has_read_five(node_of(1, 2, true));
+    assert!(read(&mut leaf, inode).is_none());
+    match fetched(&mut leaf) {
+        (call, Request::Bundle { files, .. }) if files.len() == 10 => (leaf, call),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read(node: &mut Node, inode: InodeId) -> Option<KernelAnswer<&'static str>> {
+    ask(node, KernelRequest::Read { inode, extent: Extent { offset_bytes: 0, len_bytes: 100 } })
+}
+
+/// A directory of ten small files.
+fn ten_files() -> Listing {
     let mut builder = ListingBuilder::new();
-    let names: Vec<String> = (0..10).map(|number| format!("m{number}.pyc")).collect();
-    for (ino, name) in (2..).zip(&names) {
-        let attributes = Some(Attributes { ino, mode: 0o100_644, size_bytes: 100, ..Attributes::default() });
-        let entry = ListingEntry { name: name.as_bytes(), kind: Kind::File, ino, attributes, target: &[] };
+    for number in 0..10 {
+        let name = format!("m{number}.pyc");
+        let attributes =
+            Some(Attributes { ino: 2 + number, mode: 0o100_644, size_bytes: 100, ..Attributes::default() });
+        let entry = ListingEntry { name: name.as_bytes(), kind: Kind::File, ino: 2 + number, attributes, target: &[] };
         builder.push(entry).unwrap();
     }
-    let mut listing = Some(builder.finish(&Attributes::default()).unwrap());
-    for name in &names[..6] {
-        let request = KernelRequest::Lookup { parent: ROOT_INODE, name: name.as_bytes() };
-        let mut answer = ask(&mut leaf, request);
-        if answer.is_none() {
-            let (call, _) = fetched(&mut leaf);
-            leaf.handle_answer(Time(0), call, Answered::Listing(listing.take().unwrap()));
-            answer = match leaf.poll_effect() {
-                Some(Effect::AnswerKernel { answer, .. }) => Some(answer),
-                other => panic!("{other:?}"),
-            };
-        }
-        let Some(KernelAnswer::Entry(Entry { inode, .. })) = answer else { panic!("{answer:?}") };
-        let extent = Extent { offset_bytes: 0, len_bytes: 100 };
-        assert!(ask(&mut leaf, KernelRequest::Read { inode, extent }).is_none());
-        let (call, request) = fetched(&mut leaf);
-        match request {
-            Request::Chunk { .. } => {
-                assert!(leaf.handle_body_started(Time(0), call, "bytes", 100));
-                leaf.handle_body_ended(call, Ok(()));
-                while leaf.poll_effect().is_some() {}
-            }
-            Request::Bundle { files, .. } => {
-                assert_eq!((name, files.len()), (&names[5], 10));
-                return (leaf, call);
-            }
+    builder.finish(&Attributes::default()).unwrap()
+}
+
+/// Looks one of the ten files up.
+fn look_up_one(node: &mut Node, number: usize) -> InodeId {
+    let name = format!("m{number}.pyc");
+    let mut answer = ask(node, KernelRequest::Lookup { parent: ROOT_INODE, name: name.as_bytes() });
+    if answer.is_none() {
+        let (call, _) = fetched(node);
+        node.handle_answer(Time(0), call, Answered::Listing(ten_files()));
+        answer = match node.poll_effect() {
+            Some(Effect::AnswerKernel { answer, .. }) => Some(answer),
             other => panic!("{other:?}"),
-        }
+        };
     }
-    panic!("no bundle was asked for");
+    match answer {
+        Some(KernelAnswer::Entry(Entry { inode, .. })) => inode,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A node that has read five of ten small files and looked up the sixth.
+fn node_that_has_read_five(mut node: Node) -> (Node, InodeId) {
+    for number in 0..5 {
+        let inode = look_up_one(&mut node, number);
+        assert!(read(&mut node, inode).is_none());
+        let (call, request) = fetched(&mut node);
+        assert!(matches!(request, Request::Chunk { .. }), "{request:?}");
+        assert!(node.handle_body_started(Time(0), call, "bytes", 100));
+        node.handle_body_ended(call, Ok(()));
+        while node.poll_effect().is_some() {}
+    }
+    let inode = look_up_one(&mut node, 5);
+    (node, inode)
+}
+
+/// `--anticipate false`: neither bundles nor anything that nobody has asked for.
+#[test]
+fn without_anticipation_nothing_is_asked_for_but_what_is_wanted() {
+    for (rank, nodes) in [(0, 1), (1, 2)] {
+        let (mut node, inode) = node_that_has_read_five(node_of(rank, nodes, false));
+        assert!(read(&mut node, inode).is_none());
+        let (_, request) = fetched(&mut node);
+        assert!(matches!(request, Request::Chunk { .. }), "{request:?}");
+        assert!(node.poll_effect().is_none());
+        assert_eq!((node.counters().asked_early, node.counters().asked_backing + node.counters().asked_peers), (0, 7));
+    }
+}
+
+/// Nobody is left who could be asked for a bundle when its first time is over: its files are read one by one.
+#[test]
+fn a_bundle_that_outlives_its_nodes_is_taken_apart() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
+    assert!(read(&mut node, inode).is_none());
+    let (_, bundle) = fetched(&mut node);
+    node.handle_peer(at(5_000), PeerTicket(1), bundle, Duration::from_secs(30));
+    node.handle_absent(at(29_000), NodeRank(0));
+    node.handle_timeout(at(30_000));
+    let effects: Vec<Effect<&str>> = std::iter::from_fn(|| node.poll_effect()).collect();
+    let told = |effect: &Effect<&str>| match effect {
+        Effect::AnswerKernel { answer: KernelAnswer::Failed(errno), .. } => Some(*errno),
+        Effect::AnswerPeer { answer: PeerAnswer::Failed(errno), .. } => Some(*errno),
+        _ => None,
+    };
+    let told: Vec<Errno> = effects.iter().filter_map(told).collect();
+    assert_eq!(told, [Errno::ETIMEDOUT, Errno::ESTALE], "the program, then the child, which asks for them one by one");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Fetch { .. })), "{effects:?}");
+}
+
+/// The bundle that a node asks for, as one asks for it that knows two of its files in other versions.
+fn cut_differently(request: &Request) -> Request {
+    let Request::Bundle { dir, generation, first, files } = request.clone() else { panic!("{request:?}") };
+    let files = files.into_iter().take(8).skip(1).collect();
+    Request::Bundle { dir, generation, first, files }
+}
+
+/// A file may change and its directory keep its generation: two nodes then call different files by one bundle's name.
+#[test]
+fn a_bundle_of_other_files_is_not_joined() {
+    let peer_asks =
+        |node: &mut Node, request| node.handle_peer(Time(0), PeerTicket(1), request, Duration::from_secs(9));
+    let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
+    assert!(read(&mut node, inode).is_none());
+    let (call, bundle) = fetched(&mut node);
+    peer_asks(&mut node, cut_differently(&bundle));
+    let answer = node.poll_effect();
+    let is_refused = matches!(answer, Some(Effect::AnswerPeer { answer: PeerAnswer::Failed(Errno::ESTALE), .. }));
+    assert!(is_refused, "it is to ask for its files one by one: {answer:?}");
+    assert!(node.handle_body_started(Time(0), call, "bytes", 1000));
+    assert!(matches!(node.poll_effect(), Some(Effect::AnswerKernel { answer: KernelAnswer::Read(_), .. })));
+
+    let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
+    peer_asks(&mut node, cut_differently(&bundle));
+    let (call, _) = fetched(&mut node);
+    assert!(read(&mut node, inode).is_none());
+    let (_, request) = fetched(&mut node);
+    assert!(matches!(request, Request::Chunk { .. }), "{request:?}");
+    assert!(node.handle_body_started(Time(0), call, "bytes", 700));
+    let answer = node.poll_effect();
+    assert!(matches!(answer, Some(Effect::AnswerPeer { answer: PeerAnswer::Body("bytes"), .. })), "{answer:?}");
+    assert!(node.poll_effect().is_none(), "the bytes of another file");
+}
+
+/// A child may have little time left. Who joins its question has all of his own.
+#[test]
+fn whoever_joins_a_question_has_his_own_time() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    for shell_is_first in [true, false] {
+        let mut node = node_of(2, 7, false);
+        let request = Request::Listing { dir: ViewPath::root(), epoch: 0 };
+        node.handle_peer(at(0), PeerTicket(1), request, Duration::from_millis(100));
+        let (call, _) = fetched(&mut node);
+        let lookup = KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" };
+        assert!(node.handle_kernel(at(50), KernelTicket(1), lookup).is_none());
+        match shell_is_first {
+            true => node.handle_answer(at(100), call, Answered::Failed(Errno::ETIMEDOUT)),
+            false => node.handle_timeout(at(100)),
+        }
+        let told = node.poll_effect();
+        let is_told = matches!(told, Some(Effect::AnswerPeer { answer: PeerAnswer::Failed(Errno::ETIMEDOUT), .. }));
+        assert!(is_told, "the child's time is over: {told:?}");
+        let asked = std::iter::from_fn(|| node.poll_effect()).find_map(|effect| match effect {
+            Effect::Fetch { call, deadline, .. } => Some((call, deadline)),
+            Effect::Cancel { .. } => None,
+            other => panic!("{other:?}"),
+        });
+        let (call, deadline) = asked.expect("it is asked for the one who has time");
+        assert_eq!(deadline, at(30_050));
+        node.handle_answer(at(200), call, Answered::Listing(listing(10)));
+        let answer = node.poll_effect();
+        assert!(matches!(answer, Some(Effect::AnswerKernel { answer: KernelAnswer::Entry(_), .. })), "{answer:?}");
+    }
+}
+
+/// Whoever has missed a refresh makes up for it and asks again, once.
+#[test]
+fn a_question_that_is_fenced_is_asked_again_once() {
+    let mut leaf = node_of(3, 7, false);
+    assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    let (call, _) = fetched(&mut leaf);
+    leaf.handle_answer(Time(0), call, Answered::Fenced(3));
+    let asked: Vec<Request> = std::iter::from_fn(|| leaf.poll_effect())
+        .filter_map(|effect| match effect {
+            Effect::Fetch { request, .. } => Some(request),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(asked, [Request::Listing { dir: ViewPath::root(), epoch: 3 }]);
+}
+
+/// A sparse file may have more chunks than could be counted one by one.
+#[test]
+fn the_largest_file_is_explained() {
+    let mut root = node_of(0, 1, false);
+    let inode = look_up_anew(&mut root, u64::MAX);
+    assert!(read(&mut root, inode).is_none());
+    let (call, _) = fetched(&mut root);
+    assert!(root.handle_body_started(Time(0), call, "bytes", 1 << 20));
+    let explained = |root: &Node| root.explain(&ViewPath::new(b"file").unwrap()).kept[1].clone();
+    assert_eq!(explained(&root), "1 of 17592186044416 chunks");
+    root.handle_body_ended(call, Ok(()));
+    assert_eq!(explained(&root), "1 of 17592186044416 chunks");
+}
+
+/// What is asked early has the time that any question has, whatever was left to the one before it.
+#[test]
+fn what_is_asked_early_has_time() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    let mut root = node_of(0, 1, true);
+    let asked = |node: &mut Node| -> Vec<(CallId, Time)> {
+        let fetch = |effect| match effect {
+            Effect::Fetch { call, deadline, .. } => Some((call, deadline)),
+            _ => None,
+        };
+        std::iter::from_fn(|| node.poll_effect()).filter_map(fetch).collect()
+    };
+    let mut calls = Vec::new();
+    for number in [0, 4, 8] {
+        let inode = look_up_one(&mut root, number);
+        assert!(read(&mut root, inode).is_none());
+        calls.push(asked(&mut root));
+    }
+    assert_eq!(calls.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 1], "four siblings, and two that wait");
+    root.handle_answer(at(29_000), calls[0][1].0, Answered::Failed(Errno::EIO));
+    let next: Vec<Time> = asked(&mut root).into_iter().map(|(_, deadline)| deadline).collect();
+    assert_eq!(next, [at(59_000)]);
 }
 
 /// Whatever one file of a bundle failed with, a reader of another gets its bytes: also when the backing file system
@@ -232,4 +403,50 @@ fn a_parent_that_is_late_is_bypassed_and_nobody_else_is_asked_for_that() {
     assert!(matches!(asked, Some(Effect::Fetch { source: Source::Peer(NodeRank(16)), .. })), "{asked:?}");
     node.handle_ping(Time(1), NodeRank(18), Some(0));
     assert!(node.suspects().is_empty());
+}
+
+/// The listing of the view's root, for prefill.
+fn list_ahead(node: &mut Node) -> (CallId, Source, Urgency) {
+    node.handle_own(Time(0), PeerTicket(1), Request::Listing { dir: ViewPath::root(), epoch: 0 });
+    match node.poll_effect() {
+        Some(Effect::Fetch { call, source, urgency, .. }) => (call, source, urgency),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_was_asked_ahead_is_promoted_once_when_a_program_wants_it() {
+    let mut node = node();
+    let (listed, source, urgency) = list_ahead(&mut node);
+    assert_eq!((source, urgency), (Source::Backing, Urgency::Ahead));
+    for _ in 0..2 {
+        assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    }
+    let promoted = node.poll_effect();
+    assert!(matches!(promoted, Some(Effect::Promote { call }) if call == listed), "{promoted:?}");
+    assert!(node.poll_effect().is_none());
+}
+
+#[test]
+fn what_another_node_was_asked_ahead_is_not_promoted() {
+    let mut leaf = node_of(1, 2, false);
+    assert_eq!(list_ahead(&mut leaf).1, Source::Peer(NodeRank(0)));
+    assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    assert!(leaf.poll_effect().is_none());
+}
+
+#[test]
+fn what_programs_want_here_and_elsewhere_is_asked_as_such() {
+    let mut node = node_of(0, 2, false);
+    let urgency = |node: &mut Node| match node.poll_effect() {
+        Some(Effect::Fetch { urgency, .. }) => urgency,
+        other => panic!("{other:?}"),
+    };
+    assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    assert_eq!(urgency(&mut node), Urgency::Demand);
+    let elsewhere = Request::Listing { dir: ViewPath::new(b"elsewhere").unwrap(), epoch: 0 };
+    node.handle_peer(Time(0), PeerTicket(2), elsewhere, Duration::from_secs(9));
+    assert_eq!(urgency(&mut node), Urgency::Demand);
+    node.handle_peer(Time(0), PeerTicket(3), Request::Parcel { index: 0, epoch: 0 }, Duration::from_secs(9));
+    assert_eq!(urgency(&mut node), Urgency::Ahead);
 }

@@ -140,7 +140,7 @@ impl PackIndex {
         Ok(bytes)
     }
 
-    /// The index in these bytes, whatever they are: those that `PackEnds` tells the place of.
+    /// The index in these bytes, whatever they are: those that `index_range` tells the place of.
     ///
     /// # Errors
     /// What is wrong with them.

@@ -1,9 +1,10 @@
 //! A profile: what a start-up used, in the order of first use, and how that is written down.
 //!
 //! Names that exist are not recorded one by one: a listing is complete, so the directories that were used answer every
-//! name in them. Names that do not exist are, for a kernel must be told of each that it shall know as absent. Contents are recorded as chunks, which is how they are asked for. Every directory and file
-//! has the generation that was seen; whoever uses a profile compares it with the present one, file by file, so that a
-//! profile can be old but never makes anybody see what was.
+//! name in them. Names that do not exist are, for a kernel must be told of each that it shall know as absent. Contents are
+//! recorded as chunks, which is how they are asked for. Every directory and file has the generation that was seen;
+//! whoever uses a profile compares it with the present one, file by file, so that a profile can be old but never makes
+//! anybody see what was.
 
 use forebay_types::{ChunkIndex, Generation, ViewPath, chunk_bytes, limits};
 use ring::digest;

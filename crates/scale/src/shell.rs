@@ -60,7 +60,8 @@ impl Job<'_> {
                 self.queue.at(arrives, Event::Ping { to: peer, from: node, epoch });
                 self.queue.at(deadline.0, Event::Silent { to: node, peer, number });
             }
-            Effect::Stale(_) => {}
+            // The model of a backing file system serves in the order of asking.
+            Effect::Stale(_) | Effect::Promote { .. } => {}
             Effect::OpenParcel { index, .. } => self.open_parcel(node, at, index),
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(node, at, ticket, answer),
             Effect::AnswerKernel { answer, .. } => self.answer_kernel(node, at, answer),

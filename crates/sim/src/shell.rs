@@ -70,6 +70,8 @@ impl Job<'_> {
                     }
                 }
             }
+            // Its backing file system has no queue.
+            Effect::Promote { .. } => {}
             Effect::Cancel { call } => self.cancel(Caller { node, life, call }),
             Effect::Ping { peer, epoch, deadline } => {
                 let to = peer.0 as usize;

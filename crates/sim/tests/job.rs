@@ -108,6 +108,37 @@ fn files_that_are_all_read_come_in_bundles_and_are_right() {
     }
 }
 
+/// What one node has used costs the others nothing, whether they follow or run beside it; and much of what it uses is asked
+/// for before it is wanted, so that it does not wait for the backing file system each time. Nodes that run beside each
+/// other ask for bundles, whose ten files are read at once, for one wait.
+#[test]
+fn the_first_nodes_accesses_lead_the_others() {
+    let model = Model::packages(1);
+    let run = |job: &mut Job<'_>, number, nodes: std::ops::Range<usize>| {
+        job.run(nodes.map(|node| read(&model, node, number)).collect());
+    };
+    let waits = |job: &Job<'_>| job.sum(|core| core.counters().asked_backing - core.counters().asked_early);
+    let (mut first, mut together) =
+        (Job::new(&model, setup(7, 2, 512 * MIB), 1), Job::new(&model, setup(7, 2, 512 * MIB), 1));
+    for number in 0..80 {
+        run(&mut first, number, 6..7);
+        run(&mut together, number, 0..7);
+    }
+    let (asked, waited) = (first.sum(|core| core.counters().asked_backing), waits(&first));
+    for number in 0..80 {
+        run(&mut first, number, 0..6);
+    }
+    assert_eq!(first.sum(|core| core.counters().asked_backing), asked, "the others find all of it");
+    for (job, name, share) in [(&first, "one after the other", 4), (&together, "together", 2)] {
+        let early = (job.sum(|core| core.counters().asked_early), job.sum(|core| core.counters().early_used));
+        println!("{name}: {asked} questions, waited for {}, early and used {early:?}", waits(job));
+        assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
+        assert!(share * waits(job) <= asked, "{} of {asked} questions were waited for", waits(job));
+        assert_eq!(early.0, early.1, "each program reads everything");
+    }
+    assert!(waited > 0 && first.wrong().is_empty() && together.wrong().is_empty());
+}
+
 /// The chunks of a large file come another way than its listing. Whoever finds that it has changed tells those who would
 /// tell the old version again, so that it is found as it is by who opens it next.
 #[test]

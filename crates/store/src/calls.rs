@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use forebay_types::{Errno, FileSystem, PIECE_BYTES};
+use forebay_types::{Errno, FileSystem, PIECE_BYTES, limits};
 use rustix::fs::{self, Advice, AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::retry_on_intr;
 
@@ -89,7 +89,9 @@ impl Calls {
     /// The target of symbolic link `name` of directory `base`.
     pub(crate) fn read_link(&self, base: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
         Tally::one(&self.tally.stats);
-        let target = retry_on_intr(|| fs::readlinkat(base, name, Vec::new())).map_err(errno)?;
+        // Room for any target: a buffer that is too small would cost another question.
+        let room = || Vec::with_capacity(limits::TARGET_BYTES_MAX + 1);
+        let target = retry_on_intr(|| fs::readlinkat(base, name, room())).map_err(errno)?;
         Ok(target.into_bytes())
     }
 

@@ -94,10 +94,9 @@ impl Descriptors {
         drop(dropped);
     }
 
-    /// Drops all.
-    pub(crate) fn forget(&self) {
-        let state = std::mem::take(&mut *self.lock());
-        drop(state);
+    /// Takes all out; they are closed when what is returned is dropped.
+    pub(crate) fn forget(&self) -> impl Send + use<> {
+        std::mem::take(&mut *self.lock())
     }
 
     /// The slot of `path`, made if need be; what must go for it is closed after the lock is given back.
@@ -233,7 +232,7 @@ mod tests {
         descriptors.forget_line(&path("top/a/b"));
         assert_eq!(deepest("top/a/b/c/d"), None);
         assert!(is_kept(&descriptors, "topmost"));
-        descriptors.forget();
+        drop(descriptors.forget());
         assert!(!is_kept(&descriptors, "topmost"));
     }
 

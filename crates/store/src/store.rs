@@ -1,4 +1,4 @@
-//! The store's calls: each takes its turn, finds its place in the view, and asks the backing file system.
+//! The store's calls: each finds its place in the view and asks the backing file system.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::inode_numbers::InodeNumbers;
 use crate::mounts::{Mounts, Table, absolute};
 use crate::namespace::{Namespace, Place};
-use crate::permits::Permits;
+use crate::turns::Turns;
 use crate::{ancestors, chunk, listing};
 
 /// What a store serves and how much it may use.
@@ -29,18 +29,18 @@ pub struct StoreOptions {
     /// Descriptors kept open, directories and files each (`limits::BACKING_DESCRIPTORS`); fewer where the process may
     /// not open as many.
     pub descriptors: usize,
-    /// Operations on the backing file system at once (`limits::BACKING_CONCURRENCY`).
-    pub concurrency: usize,
+    /// In which the calls are made.
+    pub turns: Arc<Turns>,
     /// Where the buffers of chunks come from.
     pub pool: Pool,
     /// Forebay's own view mount points and state directories: never shown and never touched.
     pub hidden: Vec<PathBuf>,
 }
 
-/// The reader of the backing file system. Calls block; share it among as many threads as wanted.
+/// The reader of the backing file system. Calls block: they are made in turns, on any thread.
 pub struct Store {
     backing: Backing,
-    permits: Permits,
+    turns: Arc<Turns>,
     listing_entries_full: usize,
 }
 
@@ -56,14 +56,10 @@ impl Store {
         let calls = Calls::new();
         let namespace = Namespace::open(&options.exports, &calls, &table)?;
         let numbers = InodeNumbers::new(namespace.exports().iter().map(|export| (export.device, &export.path)));
-        let bound = affordable(options.descriptors, options.concurrency);
+        let bound = affordable(options.descriptors, options.turns.limit());
         let (directories, files) = (Descriptors::new(bound), Descriptors::new(bound));
         let backing = Backing { calls, mounts, numbers, namespace, directories, files, pool: options.pool };
-        Ok(Self {
-            backing,
-            permits: Permits::new(options.concurrency),
-            listing_entries_full: options.listing_entries_full,
-        })
+        Ok(Self { backing, turns: options.turns, listing_entries_full: options.listing_entries_full })
     }
 
     /// The complete listing of `dir`: with attributes and link targets up to the limit, above it with names, kinds and
@@ -149,16 +145,17 @@ impl Store {
         })
     }
 
-    /// Closes all descriptors that are kept for later use.
-    pub fn forget(&self) {
-        self.backing.files.forget();
-        self.backing.directories.forget();
+    /// Forgets all descriptors that are kept for later use: what is asked from now on is opened anew. Dropping what is
+    /// returned closes them, which may block as long as the backing file system hangs.
+    #[must_use = "closing may block"]
+    pub fn forget(&self) -> impl Send + use<> {
+        (self.backing.files.forget(), self.backing.directories.forget())
     }
 
     /// What the backing file system was asked so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.permits.complete(self.backing.calls.tally.snapshot())
+        self.turns.complete(self.backing.calls.tally.snapshot())
     }
 
     /// The exports, symbolic links resolved, those within others left out.
@@ -167,9 +164,8 @@ impl Store {
         self.backing.namespace.paths()
     }
 
-    /// One operation: waits for its turn and counts its error.
+    /// One operation: counts its error.
     fn operation<T>(&self, act: impl FnOnce(&Table) -> Result<T, Errno>) -> Result<T, Errno> {
-        let _permit = self.permits.take();
         let outcome = self.backing.mounts.table().and_then(|table| act(&table));
         self.backing.calls.tally.outcome(outcome)
     }

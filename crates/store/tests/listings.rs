@@ -281,7 +281,7 @@ fn a_directory_put_in_the_place_of_another_is_found() {
     tree.make_dir("c");
     fs::rename(tree.path("a"), tree.path("c/a")).unwrap();
     tree.make_dir("a/b");
-    store.forget();
+    drop(store.forget());
     assert!(store.listing(&tree.view("a/b")).unwrap().is_empty());
 }
 

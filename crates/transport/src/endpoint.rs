@@ -26,7 +26,7 @@ use crate::lock;
 use crate::memory::Network;
 use crate::options::{EndpointOptions, Peers};
 use crate::replier::Service;
-use crate::stream::{Connector, Listener};
+use crate::stream::{Connector, Listener, Stream};
 
 /// A call's deadline is cut to this; the protocol counts milliseconds in 32 bits, and nobody waits for a day.
 const CALL_DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -52,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     connector: Connector,
     links: Mutex<HashMap<NodeRank, Slot>>,
+    started: Instant,
     next_session: AtomicU64,
 }
 
@@ -107,6 +108,7 @@ impl Endpoint {
             pool: options.pool,
             connector,
             links: Mutex::default(),
+            started: Instant::now(),
             // A daemon that comes back must not tie its connections to those of its earlier life.
             next_session: AtomicU64::new(RandomState::new().hash_one(options.rank)),
         });
@@ -251,10 +253,26 @@ impl Shared {
     }
 
     async fn open(&self, to: NodeRank, class: Class, session: u64) -> Result<Greeted, CallError> {
-        let stream = self.connector.connect(&self.peers, to).await.map_err(|error| self.unreachable(to, error))?;
+        let stream = self.connect_early(to).await.map_err(|error| self.unreachable(to, error))?;
         let greeted = greet(stream, &self.identity, (to, class, session), &self.pool, &self.counts).await;
         let refused = |refusal| CallError::Refused { to, address: self.address(to), source: Arc::new(refusal) };
         greeted.map_err(refused)
+    }
+
+    /// Connects. Where nobody listens yet it tries again while this node is young: the nodes of a job start side by side,
+    /// and one that is a moment later than its neighbour is not lost.
+    async fn connect_early(&self, to: NodeRank) -> io::Result<Stream> {
+        loop {
+            match self.connector.connect(&self.peers, to).await {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionRefused
+                        && self.started.elapsed() < limits::START_SKEW =>
+                {
+                    tokio::time::sleep(limits::START_SKEW / 50).await;
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     fn unreachable(&self, to: NodeRank, error: io::Error) -> CallError {

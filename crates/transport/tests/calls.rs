@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use forebay_body::Body;
+use forebay_transport::memory::Network;
 use forebay_transport::{Address, CallError, Endpoint, IncomingCall, Replier, Service};
 use forebay_types::{Errno, FileSystem, NodeRank, limits};
 use forebay_wire::{Outcome, Request};
@@ -222,6 +223,18 @@ async fn an_unreachable_node_is_named_with_its_reason() {
     }
     let error = leaf.call(NodeRank(0), Request::Status, PATIENCE).await.unwrap_err();
     assert_eq!(error.to_string(), format!("node 0 cannot be reached at {dead}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_starts_a_moment_later_is_not_lost() {
+    let network = Network::new(2);
+    let leaf = Endpoint::start_memory(options(1, Vec::new()), &network, mute());
+    let start_late = async {
+        tokio::time::sleep(limits::START_SKEW / 2).await;
+        Endpoint::start_memory(options(0, Vec::new()), &network, sized())
+    };
+    let (bytes, _root) = tokio::join!(ask(&leaf, 7), start_late);
+    assert_eq!(bytes.len(), 7);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod map;
 mod path;
 mod rank;
 mod time;
+mod urgency;
 
 pub use attributes::{Attributes, Generation, Kind, Timestamp};
 pub use chunk::{CHUNK_BYTES, ChunkIndex, Extent, PIECE_BYTES, chunk_bytes};
@@ -23,3 +24,4 @@ pub use map::{Hasher, Map};
 pub use path::{Name, NameError, PathError, ViewPath};
 pub use rank::NodeRank;
 pub use time::Time;
+pub use urgency::Urgency;

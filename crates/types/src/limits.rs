@@ -34,6 +34,9 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 /// would not help a job that lost so many at once, and each is asked in vain when the network is cut.
 pub const ROOT_CANDIDATES: usize = 8;
 
+/// How much later than its neighbours a node may start to listen without being taken for lost.
+pub const START_SKEW: Duration = Duration::from_millis(500);
+
 /// How long nothing may be heard of a node that is asked something before it is asked whether it is there.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -52,6 +55,9 @@ pub const SUSPICION_LONGEST: Duration = Duration::from_secs(15);
 
 /// A question that has waited so long at one node is asked of the next in line too, if the budget allows.
 pub const HEDGE_AFTER: Duration = Duration::from_millis(250);
+
+/// The same for a parcel, which is made of many answers; whoever is asked second reads for it all that it reads ahead.
+pub const PARCEL_HEDGE_AFTER: Duration = Duration::from_secs(4);
 
 /// The budget of such second questions: one for so many questions, and so many at once after a quiet time.
 pub const QUESTIONS_PER_HEDGE: u32 = 50;
@@ -144,6 +150,14 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Reads of the backing file system at once on one node (option `--backing-concurrency`).
 pub const BACKING_CONCURRENCY: usize = 64;
 
+/// Of so many reads of the backing file system at once, one may have been asked ahead: 16 of 64 keep a server of several
+/// threads busy, and leave 48 to what programs want even while it hangs.
+pub const BACKING_TURNS_PER_AHEAD: usize = 4;
+
+/// Questions of programs that go, one after the other, before one that was asked ahead: prefill goes on, at a seventeenth
+/// of the speed at least, beside a program that never stops asking.
+pub const DEMANDS_PER_AHEAD: usize = 16;
+
 /// Descriptors a node keeps open on the backing file system, directories and files each. RLIMIT_NOFILE is 1,024 by
 /// default, and a daemon that kept one a file died of it.
 pub const BACKING_DESCRIPTORS: usize = 256;
@@ -221,6 +235,15 @@ pub const REPORT_RETRY_PASSED_OVER: Duration = Duration::from_secs(1);
 
 /// How long a node above may be out of reach before it is passed over and the next in the line hears the report.
 pub const REPORT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Hosts on which a program is run at once by the remote shell, where nothing waits for all of them: each takes a process
+/// here and a login there, and `srun` a place in the queue of its controller.
+pub const REMOTE_CALLS_AT_ONCE: usize = 64;
+
+/// How much longer than `--wait-timeout` a node counts before it takes the job to be up without the missing: its own time
+/// began when it was started, that of `forebay up` when the last node was, a login of thousands of hosts later. So `up`
+/// decides.
+pub const SETTLE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Fan-out of a tree (options `--fanout`, `--stripe-fanout`).
 pub const FAN_OUT_MAX: u32 = 1024;

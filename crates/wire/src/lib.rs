@@ -7,6 +7,7 @@ pub mod frame;
 pub mod listing;
 pub mod message;
 pub mod parcel;
+pub mod recording;
 pub mod report;
 
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
@@ -15,4 +16,5 @@ pub use message::{
     Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, RefreshStep, Request, WireError,
 };
 pub use parcel::{Parcel, ParcelPlace};
+pub use recording::Use;
 pub use report::{Missing, Report, Slowest, Trouble};

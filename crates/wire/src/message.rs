@@ -209,6 +209,9 @@ pub enum Request {
         /// Who is.
         report: Report,
     },
+    /// What programs of the asked node have used while they started, or those of the first node below it that has
+    /// something. Answer: `Body`; body: the uses (see `recording`). `ENODATA` where nothing was used.
+    Recording,
 }
 
 /// The steps of a refresh; each is taken by all nodes before the next.
@@ -274,6 +277,7 @@ impl Request {
             Self::Refresh { .. } => "refresh",
             Self::Recheck { .. } => "recheck",
             Self::Report { .. } => "report",
+            Self::Recording => "recording",
         }
     }
 }

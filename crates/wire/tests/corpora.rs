@@ -10,7 +10,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use forebay_wire::message::{Checked, TimedRequest, decode, decode_entries, encode, encode_entries};
-use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello, Listing};
+use forebay_wire::recording::{decode_uses, encode_uses};
+use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello, Listing, Parcel};
 
 /// Decodes bytes, checks what must hold then, and tells whether they were well formed.
 type Exercise = fn(&[u8]) -> bool;
@@ -38,6 +39,12 @@ fn entries_round_trip(bytes: &[u8]) -> bool {
     true
 }
 
+fn uses_round_trip(bytes: &[u8]) -> bool {
+    let Ok(uses) = decode_uses(bytes) else { return false };
+    assert_eq!(decode_uses(&encode_uses(&uses)).as_ref(), Ok(&uses));
+    true
+}
+
 fn head_round_trip(bytes: &[u8]) -> bool {
     let Some(Ok(head)) = bytes.first_chunk::<FRAME_HEAD_BYTES>().map(FrameHead::decode) else { return false };
     assert_eq!(FrameHead::decode(&head.encode()), Ok(head));
@@ -57,13 +64,14 @@ fn listing_is_searchable(bytes: &[u8]) -> bool {
 
 #[test]
 fn messages_decode_to_themselves_or_are_refused() {
-    let kinds: [(&str, Exercise); 6] = [
+    let kinds: [(&str, Exercise); 7] = [
         ("frame head", head_round_trip),
         ("greeting", round_trip::<Greeting>),
         ("hello", round_trip::<Hello>),
         ("request", round_trip::<TimedRequest>),
         ("answer", round_trip::<Answer>),
         ("entries", entries_round_trip),
+        ("uses", uses_round_trip),
     ];
     for (kind, exercise) in kinds {
         let found = well_formed("wire_message", exercise);
@@ -85,7 +93,25 @@ fn each_request_of_the_corpus_is_what_its_name_says() {
             found += 1;
         }
     }
-    assert_eq!(found, 12, "one of each");
+    assert_eq!(found, 16, "one of each");
+}
+
+fn parcel_comes_back(bytes: &[u8]) -> bool {
+    let Ok(parcel) = Parcel::parse(Bytes::copy_from_slice(bytes)) else { return false };
+    let again = Parcel::parse(parcel.encode().concat().into()).unwrap();
+    assert_eq!((again.count, again.absent, again.blocks), (parcel.count, parcel.absent, parcel.blocks));
+    assert_eq!(again.places, parcel.places);
+    let listings = parcel.listings.iter().zip(&again.listings);
+    assert_eq!(again.listings.len(), parcel.listings.len());
+    assert!(listings.map(|(one, other)| (one.1.bytes(), other.1.bytes())).all(|(one, other)| one == other));
+    true
+}
+
+#[test]
+fn parcels_come_back_as_they_were_or_are_refused() {
+    let found = well_formed("wire_parcel", parcel_comes_back);
+    println!("parcels: {found}");
+    assert!(found > 0, "no file of the corpus is a well-formed parcel");
 }
 
 #[test]

@@ -75,7 +75,7 @@ struct Trial {
 impl Trial {
     fn mark(&self) -> Mark {
         let files = (0..NODES).map(|node| self.readers.of(node).files()).sum();
-        let requests = self.cluster.testbed().requests().values().sum();
+        let requests = self.cluster.testbed().traffic().total();
         Mark { time: Instant::now(), files, requests }
     }
 

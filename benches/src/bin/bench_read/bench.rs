@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_bench::job::{Forebay, Job, Status};
-use forebay_bench::python::Python;
+use forebay_bench::job::{Forebay, Job};
+use forebay_bench::python::{Python, Replayed, slowest};
+use forebay_bench::results::{Bar, Samples, Side};
 use forebay_bench::scratch::Scratch;
 use forebay_bench::{Place, storm};
 
@@ -70,6 +71,11 @@ impl Bench {
         storm::at_once(vec![Place::here().gated("", argv)])
     }
 
+    /// The replay over `tree` on one node, alone.
+    pub fn replayed(&self, place: &Place, tree: &Path) -> anyhow::Result<Replayed> {
+        slowest(&storm::at_once(vec![place.gated("", &self.python.replay(tree))])?.outputs)
+    }
+
     /// A file of `len` bytes that do not compress and do not repeat.
     pub fn random_file(&self, name: &str, len: u64) -> anyhow::Result<PathBuf> {
         let path = self.files.path().join(name);
@@ -96,17 +102,17 @@ impl Bench {
     }
 }
 
-/// Where `export`, a path of the backing file system, is in the view of node `rank`.
-pub fn in_view(status: &Status, rank: usize, path: &Path) -> anyhow::Result<PathBuf> {
-    let node = status.nodes.get(rank).with_context(|| format!("there is no node {rank}"))?;
-    Ok(node.view.join(path.strip_prefix("/").unwrap_or(path)))
-}
-
 /// `dd` that reads a file whole, 1 MiB at a time.
 pub fn read_whole(path: &Path) -> Vec<OsString> {
     let mut input = OsString::from("if=");
     input.push(path);
     ["dd".into(), input, "of=/dev/null".into(), "bs=1M".into(), "status=none".into()].to_vec()
+}
+
+/// The bar of the first replay's cost to the programs, against the same on a local file system.
+pub fn client_cpu_bar(what: &str, through: &Samples, local: &Samples) -> Bar {
+    let what = format!("{what}, client CPU against the local file system");
+    Bar::new(what, through.median() / local.median(), Side::AtMost, 1.7, "x")
 }
 
 /// Milliseconds, for figures.

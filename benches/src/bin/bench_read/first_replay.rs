@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use forebay_bench::Place;
 use forebay_bench::job::grown;
-use forebay_bench::python::{Replayed, slowest};
 use forebay_bench::results::{Bar, Measurement, Samples, Side};
 
-use crate::bench::{Bench, in_view, ms};
+use crate::bench::{Bench, client_cpu_bar, ms};
 
 #[derive(Default)]
 struct Figures {
@@ -22,20 +22,19 @@ struct Figures {
 /// Measures replays through fresh jobs and, in turn, on the local file system.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let mut figures = Figures::default();
-    replayed(bench, &bench.tree)?;
+    bench.replayed(&Place::here(), &bench.tree)?;
     for _ in 0..bench.runs(11) {
-        figures.local_cpu.add(replayed(bench, &bench.tree)?.cpu_seconds * 1000.0);
+        figures.local_cpu.add(bench.replayed(&Place::here(), &bench.tree)?.cpu_seconds * 1000.0);
         one_job(bench, &mut figures)?;
     }
     let runs = figures.local_cpu.len();
-    let ratio = figures.first_cpu.median() / figures.local_cpu.median();
     let mut measurement = Measurement::under(format!(
         "one node over a local file system in the page cache; a new job for each of {runs} runs, in turn with the same \
          replay on the local file system; processor time of the import's file operations alone, medians"
     ));
     measurement
         .bar(Bar::new("first replay, kernel messages", figures.messages.median(), Side::AtMost, 5000.0, ""))
-        .bar(Bar::new("first replay, client CPU against the local file system", ratio, Side::AtMost, 1.7, "x"))
+        .bar(client_cpu_bar("first replay", &figures.first_cpu, &figures.local_cpu))
         .figure("messages", figures.messages)
         .figure("messages_by_kind_last_run", figures.kinds)
         .figure("second_replay_messages", figures.second_messages)
@@ -50,11 +49,11 @@ fn one_job(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let job = bench.up_local(1, &bench.tree, &[])?;
     let before = job.status()?;
     let daemon_before = before.cpu_now();
-    let tree = in_view(&before, 0, &bench.tree)?;
-    let first = replayed(bench, &tree)?;
+    let tree = job.in_view(0, &bench.tree)?;
+    let first = bench.replayed(&Place::here(), &tree)?;
     let between = job.status()?;
     let daemon_cpu = between.cpu_now().saturating_sub(daemon_before);
-    let second = replayed(bench, &tree)?;
+    let second = bench.replayed(&Place::here(), &tree)?;
     let after = job.status()?;
     figures.kinds = grown(&before.messages(), &between.messages());
     figures.messages.add(figures.kinds.values().sum::<u64>() as f64);
@@ -63,8 +62,4 @@ fn one_job(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     figures.second_cpu.add(second.cpu_seconds * 1000.0);
     figures.daemon_cpu.add(ms(daemon_cpu));
     job.down().map(drop)
-}
-
-fn replayed(bench: &Bench, tree: &std::path::Path) -> anyhow::Result<Replayed> {
-    slowest(&bench.timed(&bench.python.replay(tree))?.outputs)
 }

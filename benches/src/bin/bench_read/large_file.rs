@@ -7,7 +7,7 @@ use forebay_bench::results::{Bar, Measurement, Samples, Side};
 use forebay_bench::storm;
 use forebay_bench::testbed::{BUSY, Testbed};
 
-use crate::bench::{Bench, in_view, read_whole};
+use crate::bench::{Bench, read_whole};
 use crate::ways::up_on;
 
 const BYTES: u64 = 200_000_000;
@@ -31,7 +31,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         let status = job.status()?;
         let parent = status.nodes.get(LEAF).and_then(|node| node.parents.first()).and_then(serde_json::Value::as_u64);
         ensure!(parent == Some(LEAFS_PARENT), "node {LEAF} is not a leaf at depth 3: its parent is {parent:?}");
-        through.add(rate(&testbed, &in_view(&status, LEAF, &file)?)?);
+        through.add(rate(&testbed, &job.in_view(LEAF, &file)?)?);
         job.down()?;
     }
     let ratio = through.median() / direct.median();

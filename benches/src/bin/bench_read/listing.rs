@@ -5,7 +5,7 @@ use std::path::Path;
 
 use forebay_bench::results::{Bar, Measurement, Samples, Side};
 
-use crate::bench::{Bench, in_view};
+use crate::bench::Bench;
 
 const ENTRIES: usize = 10_000;
 
@@ -20,7 +20,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     listed(bench, &directory)?;
     for _ in 0..bench.runs(3) {
         let job = bench.up_local(NODES, bench.files.path(), &["--fanout", "2"])?;
-        let view = in_view(&job.status()?, LEAF, &directory)?;
+        let view = job.in_view(LEAF, &directory)?;
         cold.add(listed(bench, &view)?);
         for run in 0..bench.runs(9) {
             for side in [run % 2, 1 - run % 2] {

@@ -16,6 +16,7 @@ mod scale_model;
 mod second_import;
 mod security;
 mod show;
+mod simulated;
 mod start;
 mod storm;
 mod ways;
@@ -71,7 +72,7 @@ pub struct Options {
 type Measure = fn(&Bench) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name, the short ones first.
-const MEASUREMENTS: [(&str, Measure); 14] = [
+const MEASUREMENTS: [(&str, Measure); 15] = [
     ("start", start::measure),
     ("run", run::measure),
     ("fan-out", fan_out::measure),
@@ -82,6 +83,7 @@ const MEASUREMENTS: [(&str, Measure); 14] = [
     ("listing", listing::measure),
     ("memory", memory::measure),
     ("large-file", large_file::measure),
+    ("simulated", simulated::measure),
     ("scale-model", scale_model::measure),
     ("prefill", prefill::measure),
     ("storm-1", storm::measure_one),

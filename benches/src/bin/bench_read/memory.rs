@@ -10,7 +10,7 @@ use forebay_bench::job::Status;
 use forebay_bench::results::{Bar, Measurement, Side};
 use forebay_bench::{Place, storm};
 
-use crate::bench::{Bench, in_view, read_whole};
+use crate::bench::{Bench, read_whole};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -47,7 +47,7 @@ fn after_import(bench: &Bench, measurement: &mut Measurement) -> anyhow::Result<
     let job = bench.up_local(IMPORT_NODES, &bench.tree, &["--fanout", "2", "--roots", "1"])?;
     let status = job.status()?;
     let idle = resident(&status, "VmRSS");
-    let views = (0..IMPORT_NODES).map(|rank| in_view(&status, rank, &bench.tree));
+    let views = (0..IMPORT_NODES).map(|rank| job.in_view(rank, &bench.tree));
     let commands = views.map(|view| Ok(Place::here().gated("", &bench.python.import(&view?))));
     storm::at_once(commands.collect::<anyhow::Result<_>>()?)?;
     let after = resident(&status, "VmRSS");
@@ -67,7 +67,7 @@ fn while_passing(bench: &Bench, bytes: u64, measurement: &mut Measurement) -> an
     let budget = format!("{BUDGET_MIB}MiB");
     let job = bench.up_local(ROW_NODES, bench.files.path(), &["--fanout", "1", "--budget", &budget])?;
     let status = job.status()?;
-    let argv = read_whole(&in_view(&status, ROW_NODES - 1, &large)?);
+    let argv = read_whole(&job.in_view(ROW_NODES - 1, &large)?);
     let (done, status) = (AtomicBool::new(false), &status);
     let (read, highest) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(status, &done));
@@ -79,9 +79,10 @@ fn while_passing(bench: &Bench, bytes: u64, measurement: &mut Measurement) -> an
     let highest = highest.map_err(|_| anyhow::anyhow!("the thread that watched memory is gone"))?;
     let highest = highest.into_iter().zip(resident(status, "VmHWM")).map(|(seen, told)| seen.max(told));
     let highest: Vec<f64> = highest.collect();
+    let what = format!("any daemon above its budget while {:.0} GB pass", bytes as f64 / 1e9);
     let over = highest.iter().copied().fold(0.0, f64::max) - BUDGET_MIB;
     measurement
-        .bar(Bar::new("any daemon above its budget while 20 GB pass", over, Side::AtMost, BESIDE_BUDGET_MIB, "MiB"))
+        .bar(Bar::new(what, over, Side::AtMost, BESIDE_BUDGET_MIB, "MiB"))
         .figure("passing_highest_rss_mib_by_rank", highest)
         .figure("passing_bytes", bytes)
         .figure("passing_mb_per_second", bytes as f64 / 1e6 / read.wall.as_secs_f64());

@@ -6,14 +6,14 @@
 use std::path::Path;
 
 use forebay_bench::results::{Measurement, Samples};
-use forebay_bench::storm;
+use forebay_bench::storm::Gate;
 use forebay_bench::testbed::{BUSY, Testbed};
 use forebay_scale::parameters::TEST_BED;
 use forebay_scale::{Figures, Replay, default_forest};
 use serde::Serialize;
 
-use crate::bench::{Bench, in_view};
-use crate::ways::up_on;
+use crate::bench::Bench;
+use crate::ways::{Forms, Way, set_up, up_on};
 
 /// What a program computes in the replay, seconds: as on a local file system.
 const REPLAY_SECONDS: f64 = 0.05;
@@ -43,9 +43,7 @@ struct Compared {
 /// Runs both.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let counts: &[usize] = if bench.quick { &[4] } else { &[4, 8, 16] };
-    let testbed = Testbed::up(&bench.testbed, counts[counts.len() - 1], BUSY.at_once)?;
-    let tree = testbed.copy_in(&bench.tree, "tree")?;
-    testbed.slow_down(BUSY)?;
+    let (testbed, forms) = set_up(bench, counts[counts.len() - 1], &[Way::Forebay])?;
     let operations = Path::new("benches/import-replay.txt");
     let replay = Replay::read(&bench.tree, operations, &TEST_BED, REPLAY_SECONDS)?;
     let runs = if bench.quick { 1 } else { 3 };
@@ -56,7 +54,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     ));
     let mut columns = Vec::new();
     for nodes in counts {
-        let real = (0..runs).map(|_| of_real(bench, &testbed, &tree, *nodes)).collect::<Result<Vec<_>, _>>()?;
+        let real = (0..runs).map(|_| of_real(bench, &testbed, &forms, *nodes)).collect::<Result<Vec<_>, _>>()?;
         let model = of_model(&replay.run(&TEST_BED, default_forest(*nodes), *nodes, 1));
         let compared = compare(&real, model);
         measurement.figure(&format!("{nodes}_nodes"), &compared);
@@ -66,15 +64,13 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     Ok(measurement)
 }
 
-fn of_real(bench: &Bench, testbed: &Testbed, tree: &Path, nodes: usize) -> anyhow::Result<Quantities> {
+fn of_real(bench: &Bench, testbed: &Testbed, forms: &Forms, nodes: usize) -> anyhow::Result<Quantities> {
     testbed.remount(nodes)?;
+    let replay = bench.python.replay(&forms.seen(Way::Forebay));
+    let gate = Gate::start((0..nodes).map(|node| testbed.place(node).gated("", &replay)).collect())?;
     let job = up_on(bench, testbed, nodes, &[])?;
     let (before, traffic_before) = (job.status()?, testbed.traffic()?);
-    let programs = (0..nodes).map(|node| {
-        let tree = in_view(&before, node, tree)?;
-        Ok(testbed.place(node).gated("", &bench.python.replay(&tree)))
-    });
-    let storm = storm::at_once(programs.collect::<anyhow::Result<_>>()?)?;
+    let storm = gate.open()?;
     let (traffic, status) = (testbed.traffic()?.since(&traffic_before), job.status()?);
     job.down()?;
     let requests = |kind: &str| traffic.requests.get(kind).copied().unwrap_or(0) as f64;

@@ -11,12 +11,12 @@ use anyhow::Context;
 use forebay_bench::job::grown;
 use forebay_bench::results::{Bar, Measurement, Samples, Side};
 
-use crate::bench::{Bench, in_view};
+use crate::bench::Bench;
 
 /// Measures real imports, in turn from the local file system and through a view that has served one before.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let job = bench.up_local(1, &bench.tree, &[])?;
-    let view = in_view(&job.status()?, 0, &bench.tree)?;
+    let view = job.in_view(0, &bench.tree)?;
     let (local, through) = (bench.python.import(&bench.tree), bench.python.import(&view));
     bench.timed(&local)?;
     let first = bench.timed(&through)?;

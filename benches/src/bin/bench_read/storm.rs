@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use forebay_bench::job::Job;
 use forebay_bench::python::{Touched, slowest};
 use forebay_bench::results::{Bar, Measurement, Samples, Side};
+use forebay_bench::storm::{self, Gate};
 use forebay_bench::testbed::{BUSY, Testbed, Traffic};
-use forebay_bench::{cpu, run, stop, storm};
+use forebay_bench::{cpu, run, stop};
 use serde::Serialize;
 
 use crate::bench::Bench;
-use crate::ways::{Forms, WAYS, Way, up_on};
+use crate::ways::{Forms, WAYS, Way, set_up, up_on};
 
 /// What is measured of one way.
 #[derive(Default, Serialize)]
@@ -38,7 +38,7 @@ struct Figures {
     /// Forebay only: bytes of file contents that its roots read.
     #[serde(skip_serializing_if = "Samples::is_empty")]
     contents_bytes: Samples,
-    /// Forebay only: processor time of all the daemons, cold.
+    /// Forebay only: processor time of all the daemons since they began, cold.
     #[serde(skip_serializing_if = "Samples::is_empty")]
     daemons_cpu_seconds: Samples,
 }
@@ -47,8 +47,9 @@ type ByWay = BTreeMap<Way, Figures>;
 
 /// One node.
 pub fn measure_one(bench: &Bench) -> anyhow::Result<Measurement> {
-    let (testbed, forms) = set_up(bench, 1)?;
-    let ways = all_ways(bench, &testbed, &forms, 1, bench.runs(5), &WAYS)?;
+    let (testbed, forms) = set_up(bench, 1, &WAYS)?;
+    let plan = WAYS.map(|way| (1, way));
+    let ways = in_turn(bench, &testbed, &forms, bench.runs(5), &plan)?.remove(&1).unwrap_or_default();
     let mut measurement = described(1, &ways, &forms);
     let (image, profile) = (&ways[&Way::Squashfs].cold_seconds, &ways[&Way::Profile].cold_seconds);
     let share = profile.median() / image.median();
@@ -58,32 +59,32 @@ pub fn measure_one(bench: &Bench) -> anyhow::Result<Measurement> {
     Ok(measurement)
 }
 
+/// What the growth with the nodes is counted from.
+const FEW: usize = 4;
+
 /// Sixteen nodes, and one direct client to compare the requests with.
 pub fn measure_sixteen(bench: &Bench) -> anyhow::Result<Measurement> {
     const NODES: usize = 16;
     let touched = bench.python.touched(&bench.tree)?;
-    let (testbed, forms) = set_up(bench, NODES)?;
-    let single = all_ways(bench, &testbed, &forms, 1, 1, &[Way::Direct])?;
+    let (testbed, forms) = set_up(bench, NODES, &WAYS)?;
+    let single = in_turn(bench, &testbed, &forms, 1, &[(1, Way::Direct)])?;
+    let single = &single[&1][&Way::Direct];
     let runs = if bench.quick { 1 } else { 3 };
-    let ways = all_ways(bench, &testbed, &forms, NODES, runs, &WAYS)?;
-    let of_four = all_ways(bench, &testbed, &forms, 4, bench.runs(3), &[Way::Profile])?;
-    let mut measurement = described(NODES, &ways, &forms);
-    add_profile_bars(&mut measurement, &ways, &of_four[&Way::Profile]);
-    add_bars(&mut measurement, &ways, &single[&Way::Direct], &touched);
+    let plan = [&WAYS.map(|way| (NODES, way))[..], &[(FEW, Way::Forebay), (FEW, Way::Profile)]].concat();
+    let all = in_turn(bench, &testbed, &forms, runs, &plan)?;
+    let (ways, of_few) = (&all[&NODES], &all[&FEW]);
+    let mut measurement = described(NODES, ways, &forms);
+    add_bars(&mut measurement, ways, single, &touched);
+    add_profile_bars(&mut measurement, ways, single);
+    for way in [Way::Forebay, Way::Profile] {
+        measurement.bar(growth(way, &of_few[&way], &ways[&way]));
+    }
     measurement
-        .figure("by_way", &ways)
-        .figure("one_direct_client", &single[&Way::Direct])
+        .figure("by_way", ways)
+        .figure("one_direct_client", single)
         .figure("touched", &touched)
-        .figure("four_nodes", &of_four);
+        .figure("four_nodes", of_few);
     Ok(measurement)
-}
-
-fn set_up(bench: &Bench, nodes: usize) -> anyhow::Result<(Testbed, Forms)> {
-    println!("  building the test bed and packing the tree");
-    let testbed = Testbed::up(&bench.testbed, nodes, BUSY.at_once)?;
-    let forms = Forms::make(bench, &testbed)?;
-    testbed.slow_down(BUSY)?;
-    Ok((testbed, forms))
 }
 
 fn described(nodes: usize, ways: &ByWay, forms: &Forms) -> Measurement {
@@ -133,43 +134,45 @@ fn add_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures, touch
         .figure("sent_bytes_against_one_direct_client", forebay.sent_bytes.median() / single.sent_bytes.median());
 }
 
+/// From 4 to 16 nodes the time may grow by what the processors need for more nodes.
+fn growth(way: Way, few: &Figures, many: &Figures) -> Bar {
+    let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
+    let more_cpu = many.machine_cpu_seconds.median() - few.machine_cpu_seconds.median();
+    let more_time = many.cold_seconds.median() - few.cold_seconds.median();
+    let what = format!(
+        "{way:?} from {FEW} to 16 nodes: {more_time:.1} s more, over the {more_cpu:.1} CPU s more on {processors} processors"
+    );
+    Bar::new(what, more_time / (more_cpu / processors), Side::AtMost, 1.0, "x")
+}
+
 /// With a profile and its pack, and with the image through Forebay.
-fn add_profile_bars(measurement: &mut Measurement, ways: &ByWay, of_four: &Figures) {
+fn add_profile_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures) {
     let seconds = |way: Way| ways[&way].cold_seconds.median();
     let (direct, image, profile) = (seconds(Way::Direct), seconds(Way::Squashfs), seconds(Way::Profile));
-    let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
-    let more_cpu = ways[&Way::Profile].machine_cpu_seconds.median() - of_four.machine_cpu_seconds.median();
-    let more_time = profile - of_four.cold_seconds.median();
+    let requests = ways[&Way::Profile].requests.median() / single.requests.median();
     let at_most = |what: &str, figure: f64, bar: f64| Bar::new(what, figure, Side::AtMost, bar, "x");
     measurement
         .bar(at_most("storm of 16 with profile and pack, against direct", profile / direct, 1.0 / 25.0))
         .bar(at_most("the same, against the SquashFS image", profile / image, 1.0 / 3.0))
         .bar(at_most("the image through Forebay, against it mounted directly", seconds(Way::Image) / image, 0.25))
-        .bar(at_most(
-            "from 4 to 16 nodes: more time against more processor time a processor",
-            more_time / (more_cpu / processors),
-            1.0,
-        ))
-        .figure("seconds_of_four", &of_four.cold_seconds)
-        .figure("machine_cpu_seconds_of_four", &of_four.machine_cpu_seconds)
-        .figure("requests_with_profile_against_one_direct_client", ways[&Way::Profile].requests.median());
+        .bar(at_most("requests with profile and pack, against one direct client's", requests, 1.1));
 }
 
-fn all_ways(
+/// Runs each way on its number of nodes, in turn; by that number.
+fn in_turn(
     bench: &Bench,
     testbed: &Testbed,
     forms: &Forms,
-    nodes: usize,
     runs: usize,
-    ways: &[Way],
-) -> anyhow::Result<ByWay> {
-    let mut figures = ByWay::new();
+    plan: &[(usize, Way)],
+) -> anyhow::Result<BTreeMap<usize, ByWay>> {
+    let mut figures = BTreeMap::<usize, ByWay>::new();
     for run in 0..runs {
-        // Each run begins with another way.
-        for index in 0..ways.len() {
-            let way = ways[(run + index) % ways.len()];
+        // Each run begins with another one.
+        for index in 0..plan.len() {
+            let (nodes, way) = plan[(run + index) % plan.len()];
             stop::check()?;
-            let of_way = figures.entry(way).or_default();
+            let of_way = figures.entry(nodes).or_default().entry(way).or_default();
             one_run(&Run { bench, testbed, forms, nodes, way, is_first: run == 0 }, of_way)?;
             let cold = of_way.cold_seconds.last().unwrap_or(0.0);
             println!("  {nodes} node(s), {way:?}, run {}: {cold:.2} s", run + 1);
@@ -192,32 +195,27 @@ fn one_run(one: &Run<'_>, figures: &mut Figures) -> anyhow::Result<()> {
     let Run { bench, testbed, forms, nodes, way, is_first } = *one;
     testbed.remount(nodes)?;
     let before = testbed.traffic()?;
+    let replay = bench.python.replay(&forms.seen(way));
+    let commands = |prepare: &str| (0..nodes).map(|node| testbed.place(node).gated(prepare, &replay)).collect();
     let profile = forms.profile.to_string_lossy();
     let options: &[&str] = if way == Way::Profile { &["--profile", &profile] } else { &[] };
+    // What comes ahead begins with the job: the programs stand ready before, so that it gains nothing by their start.
+    let gate = Gate::start(commands(&forms.prepare(way)))?;
     let job = way.needs_job().then(|| up_on(bench, testbed, nodes, options)).transpose()?;
-    let seen = (0..nodes).map(|rank| forms.seen(way, job.as_ref(), rank)).collect::<Result<Vec<_>, _>>()?;
-    let at_once = |is_prepared: bool| {
-        let commands = seen.iter().enumerate().map(|(node, seen)| {
-            let prepare = if is_prepared { String::new() } else { forms.prepare(way, seen) };
-            testbed.place(node).gated(&prepare, &bench.python.replay(&forms.used(way, seen)))
-        });
-        storm::at_once(commands.collect())
-    };
-    let daemons_before = job.as_ref().map(Job::status).transpose()?.map(|status| status.cpu_now());
     let machine_before = cpu::of_machine()?;
-    let cold = at_once(false)?;
+    let cold = gate.open()?;
     figures.machine_cpu_seconds.add(cpu::of_machine()?.saturating_sub(machine_before).as_secs_f64());
     let traffic = testbed.traffic()?.since(&before);
     figures.add_cold(&cold, traffic)?;
-    if let (Some(job), Some(before)) = (&job, daemons_before) {
+    if let Some(job) = &job {
         let status = job.status()?;
         figures.up_seconds.add(job.ready().as_secs_f64());
         figures.contents_bytes.add(status.backing_bytes() as f64);
-        figures.daemons_cpu_seconds.add(status.cpu_now().saturating_sub(before).as_secs_f64());
+        figures.daemons_cpu_seconds.add(status.cpu_now().as_secs_f64());
     }
     // Slow ways are slow again: once tells enough.
     if is_first || way.needs_job() {
-        figures.warm_seconds.add(at_once(true)?.wall.as_secs_f64());
+        figures.warm_seconds.add(storm::at_once(commands(""))?.wall.as_secs_f64());
     }
     for node in 0..nodes {
         run::output(&mut testbed.place(node).command(&["sh", "-c", &forms.finish(way)]))?;

@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use forebay_bench::job::{Forebay, Job};
-use forebay_bench::testbed::Testbed;
+use forebay_bench::job::{Forebay, Job, shown};
+use forebay_bench::testbed::{BUSY, Testbed};
 use forebay_bench::{Place, run, stop};
 use serde::Serialize;
 
-use crate::bench::{Bench, in_view};
+use crate::bench::Bench;
 
 /// One way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -45,7 +45,7 @@ const RECORD_DEADLINE: Duration = Duration::from_secs(120);
 /// All of them.
 pub const WAYS: [Way; 6] = [Way::Direct, Way::Squashfs, Way::Tar, Way::Forebay, Way::Profile, Way::Image];
 
-/// The tree on the test bed in every form a way needs.
+/// The tree on the test bed in every form that is needed.
 pub struct Forms {
     /// The tree itself.
     pub tree: PathBuf,
@@ -55,38 +55,59 @@ pub struct Forms {
     pub profile: PathBuf,
     /// Where a node mounts the image or unpacks the archive.
     local: PathBuf,
+    /// Where a node's view is.
+    view: PathBuf,
     /// Whether the kernel mounts images here; else squashfuse does.
     loop_mounts: bool,
 }
 
 impl Forms {
-    /// Packs the tree and copies all forms to the test bed.
-    pub fn make(bench: &Bench, testbed: &Testbed) -> anyhow::Result<Self> {
+    /// Copies the tree to the test bed, packed or recorded as well where one of the `ways` needs it.
+    fn make(bench: &Bench, testbed: &Testbed, ways: &[Way]) -> anyhow::Result<Self> {
+        let mut forms = Self {
+            tree: testbed.copy_in(&bench.tree, "tree")?,
+            image: testbed.files().join("tree.squashfs"),
+            archive: testbed.files().join("tree.tar.zst"),
+            profile: testbed.files().join("start.profile"),
+            local: bench.scratch.dir("local")?,
+            view: bench.scratch.dir("view")?,
+            loop_mounts: true,
+        };
+        if ways.iter().any(|way| matches!(way, Way::Squashfs | Way::Image)) {
+            forms.pack_image(bench, testbed)?;
+        }
+        if ways.contains(&Way::Tar) {
+            forms.pack_archive(bench, testbed)?;
+        }
+        if ways.contains(&Way::Profile) {
+            forms.record(bench, testbed)?;
+        }
+        Ok(forms)
+    }
+
+    fn pack_image(&mut self, bench: &Bench, testbed: &Testbed) -> anyhow::Result<()> {
         let image = pack(bench, "tree.squashfs", &|image| {
             let options = ["-comp", "zstd", "-no-progress", "-quiet", "-noappend"].map(OsString::from);
             [vec!["mksquashfs".into(), bench.tree.clone().into(), image.into()], options.to_vec()].concat()
         })?;
+        testbed.copy_in(&image, "tree.squashfs")?;
+        let script = format!("{} && {}", self.prepare(Way::Squashfs), self.finish(Way::Squashfs));
+        self.loop_mounts = run::output(&mut testbed.place(0).command(&["sh", "-c", &script])).is_ok();
+        Ok(())
+    }
+
+    fn pack_archive(&self, bench: &Bench, testbed: &Testbed) -> anyhow::Result<()> {
         let archive = pack(bench, "tree.tar.zst", &|archive| {
             let options = ["tar", "--create", "--zstd", "--file"].map(OsString::from);
             [options.to_vec(), vec![archive.into(), "-C".into(), bench.tree.clone().into(), ".".into()]].concat()
         })?;
-        let local = bench.scratch.dir("local")?;
-        let (image, archive) = (testbed.copy_in(&image, "tree.squashfs")?, testbed.copy_in(&archive, "tree.tar.zst")?);
-        let tree = testbed.copy_in(&bench.tree, "tree")?;
-        let profile = testbed.files().join("start.profile");
-        let mut forms = Self { tree, image, archive, profile, local, loop_mounts: true };
-        let place = testbed.place(0);
-        let script = format!("{} && {}", forms.prepare(Way::Squashfs, &forms.image), forms.finish(Way::Squashfs));
-        forms.loop_mounts = run::output(&mut place.command(&["sh", "-c", &script])).is_ok();
-        forms.record(bench, testbed)?;
-        Ok(forms)
+        testbed.copy_in(&archive, "tree.tar.zst").map(drop)
     }
 
     /// Has a start-up recorded by a job of one node, and waits for its pack.
     fn record(&self, bench: &Bench, testbed: &Testbed) -> anyhow::Result<()> {
         let job = up_on(bench, testbed, 1, &["--profile", &self.profile.to_string_lossy()])?;
-        let tree = self.seen(Way::Profile, Some(&job), 0)?;
-        run::output(&mut testbed.place(0).command(&bench.python.replay(&tree)))?;
+        run::output(&mut testbed.place(0).command(&bench.python.replay(&self.seen(Way::Profile))))?;
         let pack = self.profile.with_extension("pack");
         let deadline = Instant::now() + RECORD_DEADLINE;
         while run::output(&mut testbed.place(0).command(&["test".as_ref(), "-e".as_ref(), pack.as_os_str()])).is_err() {
@@ -97,18 +118,25 @@ impl Forms {
         job.down().map(drop)
     }
 
+    /// The bytes of the profile and its pack.
+    pub fn recorded_bytes(&self, testbed: &Testbed) -> anyhow::Result<u64> {
+        let (profile, pack) = (&self.profile, self.profile.with_extension("pack"));
+        let stat = ["stat".as_ref(), "-c".as_ref(), "%s".as_ref(), profile.as_os_str(), pack.as_os_str()];
+        let sizes = run::output(&mut testbed.place(0).command(&stat))?;
+        Ok(sizes.lines().map(str::parse::<u64>).sum::<Result<u64, _>>()?)
+    }
+
     /// How images are mounted.
     pub fn mounted_by(&self) -> &'static str {
         if self.loop_mounts { "the kernel, through a loop device" } else { "squashfuse" }
     }
 
     /// The shell line that brings the tree to a node before the work; part of the time.
-    pub fn prepare(&self, way: Way, tree: &Path) -> String {
+    pub fn prepare(&self, way: Way) -> String {
         let (archive, local) = (self.archive.display(), self.local.display());
         match way {
             Way::Direct | Way::Forebay | Way::Profile => String::new(),
-            // There, what is seen is the image.
-            Way::Image => self.mount(tree),
+            Way::Image => self.mount(&shown(&self.view, &self.image)),
             Way::Squashfs => self.mount(&self.image),
             Way::Tar => {
                 format!("mount -t tmpfs tmpfs '{local}' && zstd -dcq '{archive}' | tar -x -C '{local}'")
@@ -132,20 +160,13 @@ impl Forms {
         }
     }
 
-    /// Where a node's programs find the tree, or the image that they mount.
-    pub fn seen(&self, way: Way, job: Option<&Job>, rank: usize) -> anyhow::Result<PathBuf> {
-        let in_view = |path: &Path| in_view(&job.context("Forebay is up in its own runs")?.status()?, rank, path);
+    /// Where the programs of every node find the tree after `prepare`.
+    pub fn seen(&self, way: Way) -> PathBuf {
         match way {
-            Way::Direct => Ok(self.tree.clone()),
-            Way::Squashfs | Way::Tar => Ok(self.local.clone()),
-            Way::Forebay | Way::Profile => in_view(&self.tree),
-            Way::Image => in_view(&self.image),
+            Way::Direct => self.tree.clone(),
+            Way::Squashfs | Way::Tar | Way::Image => self.local.clone(),
+            Way::Forebay | Way::Profile => shown(&self.view, &self.tree),
         }
-    }
-
-    /// Where a node's programs find the tree after `prepare`.
-    pub fn used(&self, way: Way, seen: &Path) -> PathBuf {
-        if way == Way::Image { self.local.clone() } else { seen.to_owned() }
     }
 }
 
@@ -158,6 +179,15 @@ fn pack(bench: &Bench, name: &str, command: &dyn Fn(&Path) -> Vec<OsString>) -> 
     Ok(path)
 }
 
+/// A busy test bed of `nodes` nodes with the tree in every form that these ways need.
+pub fn set_up(bench: &Bench, nodes: usize, ways: &[Way]) -> anyhow::Result<(Testbed, Forms)> {
+    println!("  building the test bed and packing the tree");
+    let testbed = Testbed::up(&bench.testbed, nodes, BUSY.at_once)?;
+    let forms = Forms::make(bench, &testbed, ways)?;
+    testbed.slow_down(BUSY)?;
+    Ok((testbed, forms))
+}
+
 /// A Forebay job on the first `nodes` nodes of the test bed, exporting its file system.
 pub fn up_on(bench: &Bench, testbed: &Testbed, nodes: usize, more: &[&str]) -> anyhow::Result<Job> {
     let hosts = bench.scratch.path().join("hosts");
@@ -166,5 +196,9 @@ pub fn up_on(bench: &Bench, testbed: &Testbed, nodes: usize, more: &[&str]) -> a
     options.extend(["--remote-shell", &testbed.shell(), "--interface", "eth0"].map(OsString::from));
     options.extend(more.iter().map(OsString::from));
     let forebay = Forebay { environment: testbed.environment().to_vec(), ..bench.forebay.clone() };
-    forebay.up(&format!("b{}", std::process::id()), &bench.scratch.dir("view")?, &options)
+    let view = bench.scratch.dir("view")?;
+    let job = forebay.up(&format!("b{}", std::process::id()), &view, &options)?;
+    // Programs that were started before rely on it.
+    ensure!((0..nodes).all(|rank| job.view(rank) == Some(&view)), "the views are not at {}", view.display());
+    Ok(job)
 }

@@ -5,11 +5,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use forebay_bench::job::{Forebay, Job};
 use forebay_bench::model::{BUSY as MODEL_BUSY, ClientMount, Model};
 use forebay_bench::results::median;
@@ -25,15 +25,21 @@ pub struct Site {
     job: Option<Job>,
     backing: Backing,
     forebay: Forebay,
-    /// The tree, as every node sees it on the backing file system.
     nodes: usize,
     ups: Vec<f64>,
     scratch: Scratch,
 }
 
 enum Backing {
-    Model { mounts: Vec<ClientMount>, model: Arc<Model> },
-    Gluster { testbed: Testbed, tree: PathBuf },
+    Model {
+        mounts: Vec<ClientMount>,
+        model: Arc<Model>,
+    },
+    /// With the tree, as every node sees it.
+    Gluster {
+        testbed: Testbed,
+        tree: PathBuf,
+    },
 }
 
 impl Site {
@@ -145,12 +151,8 @@ impl Site {
         if way == Way::Direct {
             return (0..self.nodes).map(|node| Ok((self.place(node), self.direct(node)))).collect();
         }
-        let status = self.job.as_ref().context("Forebay runs in this run")?.status()?;
-        ensure!(status.nodes.len() == self.nodes, "{} of {} nodes are up", status.nodes.len(), self.nodes);
-        let export = self.export()?;
-        let seen = |view: &Path| view.join(export.strip_prefix("/").unwrap_or(&export));
-        let nodes = status.nodes.iter().enumerate();
-        Ok(nodes.map(|(node, status)| (self.place(node), seen(&status.view))).collect())
+        let (job, export) = (self.job.as_ref().context("Forebay runs in this run")?, self.export()?);
+        (0..self.nodes).map(|node| Ok((self.place(node), job.in_view(node, &export)?))).collect()
     }
 
     fn place(&self, node: usize) -> Place {

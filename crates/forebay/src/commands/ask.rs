@@ -23,19 +23,22 @@ pub fn ask_any(
     question: &Value,
     timeout: Duration,
 ) -> anyhow::Result<Value> {
-    let ranks = rank.map_or_else(|| directory.socket_ranks(), |rank| vec![rank]);
+    let (job, here) = (directory.job(), directory.socket_ranks());
+    if let Some(rank) = rank.filter(|rank| !here.contains(rank)) {
+        bail!("no node {rank} of the job {job} runs on this host; ask on its own, which forebay status names");
+    }
+    let ranks = rank.map_or(here, |rank| vec![rank]);
     let mut failure = None;
     for rank in ranks {
         let socket = directory.socket(rank);
         match control::ask_if_there(&socket, question, timeout) {
             Ok(answer) => return Ok(answer),
-            // A dead daemon's socket refuses at once, a stopped one's says nothing; the next may be alive. One that answers and fails has spoken
-            // for all.
+            // A dead daemon's socket refuses at once, a stopped one's says nothing; the next may be alive. One that answers
+            // and fails has spoken for all.
             Err(error) if error.downcast_ref::<std::io::Error>().is_some() => failure = Some(error),
             Err(error) => return Err(error),
         }
     }
-    let job = directory.job();
     match failure {
         Some(error) => {
             Err(error.context(format!("no daemon of the job {job} answers; forebay down --job {job} cleans up")))

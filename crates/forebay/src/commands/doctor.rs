@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::new_key;
+use forebay_launch::{Allocation, NodeFile, new_key};
 use rustix::process::Resource;
 use serde::Serialize;
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::DONE_IN_PART;
 use crate::carried_key::munge;
 use crate::cli::DoctorArguments;
 use crate::commands::doctor_probe;
-use crate::jobs::{job_bases, variable};
+use crate::jobs::{Allocated, job_bases, variable};
 use crate::output::{causes, say};
 use crate::settings::values::{self, show_size};
 use crate::{machine, network};
@@ -240,17 +240,30 @@ fn directory() -> Check {
 }
 
 fn scheduler() -> Check {
-    match (variable("SLURM_JOB_ID"), in_path("srun")) {
-        (Some(job), Some(_)) => {
-            Check::ok("scheduler", format!("in the Slurm allocation {job}; forebay up uses its nodes"))
-        }
-        (Some(job), None) => Check::limited(
+    let srun = in_path("srun");
+    match Allocated::from_environment() {
+        Err(error) => Check::limited(
             "scheduler",
-            format!("in the Slurm allocation {job}, but srun is not in PATH"),
+            causes(&error).join(": "),
+            "forebay up fails unless the nodes are named: --local, --nodes or --hostfile",
+        ),
+        Ok(Some(Allocated::Slurm(Allocation { job_id, .. }))) if srun.is_none() => Check::limited(
+            "scheduler",
+            format!("in the Slurm allocation {job_id}, but srun is not in PATH"),
             "name the nodes yourself: forebay up --nodes \"$SLURM_JOB_NODELIST\"",
         ),
-        (None, Some(_)) => Check::ok("scheduler", "Slurm is installed; not in an allocation now"),
-        (None, None) => Check::ok("scheduler", "none; name the nodes with --nodes or --hostfile"),
+        Ok(Some(Allocated::Slurm(Allocation { job_id, .. }))) => {
+            Check::ok("scheduler", format!("in the Slurm allocation {job_id}; forebay up uses its nodes"))
+        }
+        Ok(Some(Allocated::Hosts(NodeFile { scheduler, job, hosts }))) => {
+            let count = hosts.len();
+            Check::ok(
+                "scheduler",
+                format!("in the {scheduler} job {job} of {count} hosts; forebay up uses them by ssh"),
+            )
+        }
+        Ok(None) if srun.is_some() => Check::ok("scheduler", "Slurm is installed; not in an allocation now"),
+        Ok(None) => Check::ok("scheduler", "in no job; name the nodes with --nodes or --hostfile"),
     }
 }
 

@@ -2,37 +2,36 @@
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::output::say;
 use anyhow::{Context, bail};
 use forebay_fuse::MountOptions;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountPropagationFlags, mount_change};
-use rustix::process::{getegid, geteuid};
+
+use crate::output::say;
+use crate::own_paths;
 
 /// Tries it; says on standard output how it went.
 pub fn run(what: &str) -> anyhow::Result<ExitCode> {
     match what {
-        "view" => try_mount(None),
-        "namespaces" => try_mount(Some(CloneFlags::CLONE_NEWUSER)),
+        "view" => try_mount(false),
+        "namespaces" => try_mount(true),
         _ => bail!("nothing is called '{what}' here"),
     }
     .map(|()| ExitCode::SUCCESS)
 }
 
 /// A view on a directory of its own, gone at once.
-fn try_mount(namespace: Option<CloneFlags>) -> anyhow::Result<()> {
+fn try_mount(has_own_user: bool) -> anyhow::Result<()> {
     let directory = Directory::make()?;
-    match namespace {
-        Some(namespace) => {
-            enter_user_namespace(namespace)?;
-            hide_mounts().context("mounts of the namespace cannot be kept in it")?;
-        }
+    if has_own_user {
+        own_paths::make_user_namespace()?;
+        hide_mounts().context("mounts of the namespace cannot be kept in it")?;
+    } else if unshare(CloneFlags::CLONE_NEWNS).is_ok() {
         // Where a mount namespace is permitted, nobody else sees the trial.
-        None if unshare(CloneFlags::CLONE_NEWNS).is_ok() => hide_mounts()?,
-        None => {}
+        hide_mounts()?;
     }
     let mount = forebay_fuse::mount(&directory.0, &MountOptions::default())?;
     say!("{}", mount.how());
@@ -42,18 +41,6 @@ fn try_mount(namespace: Option<CloneFlags>) -> anyhow::Result<()> {
 
 fn hide_mounts() -> anyhow::Result<()> {
     Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
-}
-
-fn enter_user_namespace(namespace: CloneFlags) -> anyhow::Result<()> {
-    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
-    unshare(namespace | CloneFlags::CLONE_NEWNS).context("the kernel refuses one")?;
-    for (file, text) in
-        [("setgroups", "deny".to_owned()), ("uid_map", format!("{uid} {uid} 1")), ("gid_map", format!("{gid} {gid} 1"))]
-    {
-        let path = Path::new("/proc/self").join(file);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
 }
 
 /// A private directory that goes when this does.

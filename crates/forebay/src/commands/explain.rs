@@ -1,23 +1,21 @@
 //! `explain PATH`: where an answer comes from, node by node up to the root, and why; and what in the file leads out of
 //! the view.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
 use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
-use crate::commands::paths::{views, within_view};
+use crate::commands::paths::{is_shown, place_of, views, within_view};
 use crate::commands::ways_out::{self, WayOut};
 use crate::jobs::{self, variable};
 use crate::output::say;
-use crate::own_paths;
+use crate::own_paths::{self, Node};
 use crate::settings::{Effective, UsageError};
 
 /// How long the nodes on the way to the root may take.
@@ -28,14 +26,23 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let directory = jobs::find(&effective)?;
     let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
-    let (found, path) = within_view(&path, &views(&directory));
+    let (found, given) = within_view(&path, &views(&directory));
+    let path = place_of(&given);
     if path.to_str().is_none() {
         return Err(UsageError(format!("{}: only paths that are valid UTF-8 can be explained", path.display())).into());
     }
     let rank = arguments.rank.map(NodeRank).or(found);
-    let question = json!({"command": "explain", "path": path});
-    let mut steps = ask_any(&directory, rank, &question, EXPLAIN_TIMEOUT)?;
-    let ways = ways_out(&directory, rank, &path);
+    // None where no view of the job is on this host.
+    let node = own_paths::find_node(&directory, rank).ok();
+    let mut steps = match node.as_ref().filter(|node| !is_shown(&node.exports, &path)) {
+        Some(node) => outside(node),
+        None => ask_any(&directory, rank, &json!({"command": "explain", "path": path}), EXPLAIN_TIMEOUT)?,
+    };
+    let ways = |node: &Node| {
+        let found = ways_out::find(&node.view, &node.exports, &given);
+        found.or_else(|_| ways_out::find(&node.view, &node.exports, &path)).unwrap_or_default()
+    };
+    let ways = node.as_ref().map(ways).unwrap_or_default();
     if arguments.json {
         // Beside the first step: it is the node that was asked whose view has them.
         steps[0]["ways_out"] = ways.iter().map(WayOut::json).collect();
@@ -50,10 +57,10 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What in the file leads out of the view; nothing where there is no such file, or no view of the job on this host.
-fn ways_out(directory: &JobDirectory, rank: Option<NodeRank>, path: &Path) -> Vec<WayOut> {
-    let Ok(node) = own_paths::find_node(directory, rank) else { return Vec::new() };
-    ways_out::find(&node.view, &node.exports, path).unwrap_or_default()
+/// The one step for a path that no view of the job has.
+fn outside(node: &Node) -> Value {
+    let why = "it is in no export of the job: programs read it from its file system themselves";
+    json!([{"rank": node.rank, "host": node.host, "answer": "outside", "why": why}])
 }
 
 fn row(step: &Value) -> Vec<String> {

@@ -15,7 +15,7 @@ use anyhow::{Context, bail, ensure};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_transport::Security;
-use forebay_types::{JobKey, NodeRank, ViewPath};
+use forebay_types::{JobKey, NodeRank, ViewPath, limits};
 use forebay_wire::Level;
 use serde_json::json;
 
@@ -239,7 +239,8 @@ impl Plan {
         let nodes_here = self.nodes.iter().filter(|node| node.host == own.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
-        let settle_after = (settings.missing == WhenMissing::GoOn).then_some(settings.wait_timeout);
+        let settle_after =
+            (settings.missing == WhenMissing::GoOn).then(|| settings.wait_timeout + limits::SETTLE_MARGIN);
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
         let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() };
         let profile = profiles::options(&settings, &exports);

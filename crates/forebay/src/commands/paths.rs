@@ -1,4 +1,5 @@
-//! Paths that users give: those in a view mean what they show.
+//! Paths that users give: those in a view mean what they show, and links and `..` on the way mean where they lead, because
+//! daemons know files by their places.
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,33 @@ pub(super) fn within_view(path: &Path, views: &[(NodeRank, PathBuf)]) -> (Option
     (None, path.to_owned())
 }
 
+/// The place of what `path` names: with links on the way to it followed, but not the one that it may be itself. What is
+/// not there stays as it is.
+pub(super) fn place_of(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => resolved(parent).join(name),
+        _ => resolved(path),
+    }
+}
+
+/// Where `path` leads, as far as it exists.
+pub(super) fn resolved(path: &Path) -> PathBuf {
+    for ancestor in path.ancestors() {
+        if let (Ok(found), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
+            return found.components().chain(rest.components()).collect();
+        }
+    }
+    path.to_owned()
+}
+
+/// Whether a view of these exports has `path`: in one of them, or on the way to one.
+pub(super) fn is_shown(exports: &[PathBuf], path: &Path) -> bool {
+    let canonical = path.canonicalize();
+    let paths: Vec<&Path> = std::iter::once(path).chain(canonical.as_deref().ok()).collect();
+    let has = |export: &Path| paths.iter().any(|path| path.starts_with(export) || export.starts_with(path));
+    exports.iter().any(|export| has(export) || export.canonicalize().is_ok_and(|export| has(&export)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +65,41 @@ mod tests {
         assert_eq!(found("/v/0"), (Some(NodeRank(0)), "/".into()));
         assert_eq!(found("/v/55/x"), (None, "/v/55/x".into()));
         assert_eq!(found("/soft/x"), (None, "/soft/x".into()));
+    }
+
+    #[test]
+    fn links_on_the_way_are_followed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let base = temporary.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("real/below")).unwrap();
+        std::fs::write(base.join("real/file"), "x").unwrap();
+        std::os::unix::fs::symlink("real", base.join("link")).unwrap();
+        std::os::unix::fs::symlink("file", base.join("real/alias")).unwrap();
+        for (path, place, end) in [
+            ("link/alias", "real/alias", "real/file"),
+            ("link/below/../file", "real/file", "real/file"),
+            ("link/none/x", "real/none/x", "real/none/x"),
+            ("link", "link", "real"),
+            ("real/below/..", "real", "real"),
+        ] {
+            assert_eq!((place_of(&base.join(path)), resolved(&base.join(path))), (base.join(place), base.join(end)));
+        }
+        assert_eq!(place_of(Path::new("/")), Path::new("/"));
+    }
+
+    #[test]
+    fn what_is_in_no_export_is_not_shown() {
+        let temporary = tempfile::tempdir().unwrap();
+        let base = temporary.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("soft/a")).unwrap();
+        std::fs::create_dir(base.join("other")).unwrap();
+        std::os::unix::fs::symlink("soft", base.join("link")).unwrap();
+        for export in ["soft", "link"] {
+            let shown = |path: &str| is_shown(&[base.join(export)], &base.join(path));
+            for path in ["", "soft", "soft/a", "link/a"] {
+                assert!(shown(path), "{export}: {path}");
+            }
+            assert!(!shown("other") && !shown("softer"), "{export}");
+        }
     }
 }

@@ -147,7 +147,7 @@ fn record(arguments: ProfileRecordArguments) -> anyhow::Result<()> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let directory = jobs::find(&effective)?;
     let recorded = ask_any(&directory, Some(RECORDER), &json!({"command": "record"}), RECORD_TIMEOUT)
-        .context("nothing was recorded; ask on the host of the job's node 0")?;
+        .context("nothing was recorded")?;
     if arguments.json {
         say!("{recorded:#}");
         return Ok(());

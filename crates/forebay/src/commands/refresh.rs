@@ -1,23 +1,23 @@
 //! `refresh PATH...`: lets the whole job forget what it knows of paths, at once.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
+use crate::DONE_IN_PART;
 use crate::cli::RefreshArguments;
 use crate::commands::ask::ask_any;
-use crate::commands::paths::{views, within_view};
+use crate::commands::paths::{is_shown, place_of, resolved, views, within_view};
 use crate::jobs::{self, variable};
 use crate::output::say;
+use crate::own_paths;
 use crate::settings::{Effective, UsageError};
 
 /// Three steps over the whole job, each with its time limit.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(40);
-
-/// The exit status when some nodes were not reached.
-const IN_PART: u8 = 3;
 
 /// Refreshes, and says which nodes have not heard of it.
 pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
@@ -27,13 +27,22 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
     let mut paths = Vec::new();
     for path in &arguments.paths {
         let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
-        match within_view(&absolute, &views).1.to_str() {
-            Some(path) => paths.push(path.to_owned()),
-            None => {
-                let message = "only paths that are valid UTF-8 can be named; refresh the directory they are in";
-                return Err(UsageError(format!("{}: {message}", path.display())).into());
+        let (_, given) = within_view(&absolute, &views);
+        // Of a link, both itself and what it leads to.
+        for meant in [place_of(&given), resolved(&given)] {
+            match meant.to_str() {
+                Some(meant) => paths.push(meant.to_owned()),
+                None => {
+                    let message = "only paths that are valid UTF-8 can be named; refresh the directory they are in";
+                    return Err(UsageError(format!("{}: {message}", path.display())).into());
+                }
             }
         }
+    }
+    paths.dedup();
+    let exports = own_paths::find_node(&directory, None).map(|node| node.exports).unwrap_or_default();
+    for path in paths.iter().filter(|path| !exports.is_empty() && !is_shown(&exports, Path::new(path))) {
+        eprintln!("forebay: note: {path} is in no export of the job, which knows nothing of it");
     }
     let outcome = ask_any(&directory, None, &json!({"command": "refresh", "paths": paths}), REFRESH_TIMEOUT)?;
     if arguments.json {
@@ -42,7 +51,7 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
         say!("{}", told(&outcome)?);
     }
     let missed = outcome["unreached"].as_array().is_some_and(|missed| !missed.is_empty());
-    Ok(if missed { ExitCode::from(IN_PART) } else { ExitCode::SUCCESS })
+    Ok(if missed { ExitCode::from(DONE_IN_PART) } else { ExitCode::SUCCESS })
 }
 
 fn told(outcome: &Value) -> anyhow::Result<String> {
@@ -51,7 +60,8 @@ fn told(outcome: &Value) -> anyhow::Result<String> {
     else {
         bail!("the daemon answered what is no outcome of a refresh: {outcome}");
     };
-    let mut text = format!("refreshed on {reached} nodes in {:.3} s", took_ms / 1e3);
+    let plural = if reached == 1 { "" } else { "s" };
+    let mut text = format!("refreshed on {reached} node{plural} in {:.3} s", took_ms / 1e3);
     if !missed.is_empty() {
         let ranks: Vec<String> = missed.iter().map(Value::to_string).collect();
         text += &format!(

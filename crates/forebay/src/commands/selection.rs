@@ -47,6 +47,9 @@ impl Selection {
             Topology::File(path) => topology_file(path).context("cannot use --topology")?,
         };
         let note = match &mut selection {
+            Self::Local(..) if matches!(source, TopologySource::File { .. }) => {
+                Some("--topology is passed over: all nodes are on this machine".to_owned())
+            }
             Self::Local(..) => None,
             Self::Hosts(nodes) => in_order(nodes, &source, false).context("cannot use --topology")?,
             Self::Slurm(_, nodes) => in_order(nodes, &source, true).context("cannot use --topology")?,
@@ -159,7 +162,7 @@ mod tests {
         let given: BTreeMap<_, _> = given.iter().map(|(key, text)| (*key, vec![(*text).to_owned()])).collect();
         let variable = |name: &str| (name == "FOREBAY_LOCAL").then(|| environment.map(str::to_owned)).flatten();
         let effective = Effective::merge(given, None, &variable)?;
-        let allocation = Allocation { job_id: "7".into(), hosts: vec!["a".into(), "b".into()] };
+        let allocation = Allocation { job_id: "7".into(), hosts: vec!["a".into(), "b".into()], list: "a,b".into() };
         Selection::choose(&effective, &effective.settings()?, "job", Some(Allocated::Slurm(allocation)))
     }
 

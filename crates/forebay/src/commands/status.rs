@@ -52,7 +52,8 @@ fn print(directory: &JobDirectory, status: &Value) {
     columns::lines(&rows).iter().for_each(|line| say!("{line}"));
     for node in nodes.iter().filter(|node| !is_ready(node)) {
         let why = node["why"].as_str().or(node["error"].as_str()).unwrap_or("no reason is known");
-        say!("node {}: {why}", number(node, "/rank"));
+        let rank = number(node, "/rank");
+        say!("node {rank}: {}", why.strip_prefix(&format!("node {rank} ")).unwrap_or(why));
     }
     for node in nodes.iter().filter(|node| number(node, "/restarts") > 0) {
         let restarts = number(node, "/restarts");

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_launch::{
-    JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, Progress, RemoteCall, Started, Starter,
-    ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
+    JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, ProcessSpace, Progress, RemoteCall, Started,
+    Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
 };
 use forebay_types::{JobKey, NodeRank};
 use forebay_wire::Level;
@@ -21,7 +22,7 @@ use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
 use crate::commands::replace;
 use crate::commands::selection::Selection;
-use crate::commands::up_report::{Report, Shown, message};
+use crate::commands::up_report::{Report, Shown, message, named};
 use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
 use crate::leftovers;
 use crate::order::Order;
@@ -49,8 +50,9 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let result = up.start(selection, &signals, began);
     match result {
         Ok((started, prepare)) => {
+            let (profile, took) = (profiles::shown(&up.settings, &up.given), began.elapsed());
             let Up { record, directory, settings, .. } = &up;
-            let report = Report { record, directory, settings, started: &started, prepare, took: began.elapsed() };
+            let report = Report { record, directory, settings, started: &started, profile, prepare, took };
             report.print(arguments.json);
             Ok(if started.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
         }
@@ -68,6 +70,8 @@ struct Up {
     /// Where the views are, for the order.
     layout: ViewLayout,
     given: BTreeMap<String, Vec<String>>,
+    /// Hosts of nodes that failed to start, for which the reason has been told.
+    failed_hosts: BTreeSet<String>,
 }
 
 impl Up {
@@ -94,6 +98,7 @@ impl Up {
             job,
             progress: Progress::Starting,
             started_by: Process::this(),
+            started_in: ProcessSpace::of_this(),
             started_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
             launcher,
             program: std::env::current_exe().context("cannot find this program")?,
@@ -103,7 +108,15 @@ impl Up {
             settings: json!(given),
         };
         let key = key_for(settings.security)?;
-        let up = Self { directory, record, settings, key, layout: selection.view_layout(), given };
+        let up = Self {
+            directory,
+            record,
+            settings,
+            key,
+            layout: selection.view_layout(),
+            given,
+            failed_hosts: BTreeSet::new(),
+        };
         up.write_down().map_err(|error| up.undo(error))?;
         Ok(up)
     }
@@ -135,7 +148,15 @@ impl Up {
         let tell = |interrupt| signals.tell(interrupt);
         let result = start(starters, wait_timeout, missing, tell, &mut |ready| progress.show(ready));
         progress.end();
-        let started = result.map_err(|failure| anyhow!(message(&failure, &self.record.nodes)))?;
+        let started = result.map_err(|failure| {
+            let nodes = &self.record.nodes;
+            let failed = failure.reasons.keys().filter_map(|rank| nodes.get(rank.0 as usize));
+            self.failed_hosts = failed.map(|node| node.host.clone()).collect();
+            if std::io::stderr().is_terminal() && self.record.remote_call().is_some() {
+                eprintln!("forebay: what runs on other hosts is ended; one that is silent takes {END_TIMEOUT:?}");
+            }
+            anyhow!(message(&failure, nodes))
+        })?;
         self.record.progress = Progress::Ready;
         self.record.missing.clone_from(&started.missing);
         if let Launcher::Slurm { srun, .. } = &mut self.record.launcher {
@@ -190,23 +211,25 @@ impl Up {
 
     /// Takes back what was begun; the error says so when something stays.
     fn undo(&self, error: anyhow::Error) -> anyhow::Error {
-        let mut stays = Vec::new();
-        if let Some(call) = self.record.remote_call() {
-            stays.extend(
-                end_on_hosts(&call, &self.record, &self.directory, END_TIMEOUT)
-                    .into_iter()
-                    .map(|(host, why)| format!("{host}: {why}")),
-            );
-        }
+        let call = self.record.remote_call();
+        let on_hosts = call.map(|call| end_on_hosts(&call, &self.record, &self.directory, END_TIMEOUT));
+        // Where no node could be started none can be ended, and why has been said.
+        let (told, others): (Vec<_>, Vec<_>) =
+            on_hosts.into_iter().flatten().partition(|(host, _)| self.failed_hosts.contains(host));
+        let mut stays: Vec<String> = others.into_iter().map(|(host, why)| format!("{host}: {why}")).collect();
         stays.extend(leftovers::clean(&self.directory).err().map(|why| causes(&why).join(": ")));
-        if stays.is_empty() {
+        if told.is_empty() && stays.is_empty() {
             return error;
         }
-        anyhow!(
-            "{}\n  it is not known whether all is cleaned up:\n    {}",
-            causes(&error).join(": "),
-            stays.join("\n    ")
-        )
+        let mut text = causes(&error).join(": ");
+        if !told.is_empty() {
+            let hosts: Vec<String> = told.into_iter().map(|(host, _)| host).collect();
+            text += &format!("\n  what may run there could not be ended: {}", named(&hosts));
+        }
+        if !stays.is_empty() {
+            text += &format!("\n  it is not known whether all is cleaned up:\n    {}", stays.join("\n    "));
+        }
+        anyhow!(text)
     }
 }
 
@@ -226,12 +249,18 @@ fn key_for(level: Level) -> anyhow::Result<Option<JobKey>> {
 fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyhow::Result<JobDirectory> {
     let bases = job_bases(settings.directory.as_deref());
     if let Some(found) = JobDirectory::find(&bases, job)? {
-        if let [first, ..] = leftovers::alive(&found).as_slice() {
+        let abandoned = JobRecord::read(&found).ok().flatten().filter(JobRecord::is_abandoned);
+        if let ([first, ..], None) = (leftovers::alive(&found).as_slice(), &abandoned) {
             bail!(
                 "the job {job} is already up (process {}); end it with forebay down --job {job}, or choose another \
                  name with --job NAME",
                 first.pid
             );
+        }
+        if let Some((record, call)) = abandoned.as_ref().and_then(|record| Some((record, record.remote_call()?))) {
+            for (host, why) in end_on_hosts(&call, record, &found, END_TIMEOUT) {
+                eprintln!("forebay: note: what a dead job {job} left on {host} could not be ended: {why}");
+            }
         }
         let done = leftovers::clean(&found).with_context(|| format!("a dead job {job} has left things behind"))?;
         let done = if done.is_empty() { String::new() } else { format!(": {}", done.join("; ")) };

@@ -10,6 +10,7 @@ use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
 use crate::output::say;
+use crate::profiles;
 use crate::settings::Settings;
 use crate::settings::values::show_duration;
 
@@ -29,6 +30,8 @@ pub struct Report<'a> {
     pub settings: &'a Settings,
     /// What was heard.
     pub started: &'a Started,
+    /// The command whose profile it uses, or the file that is its profile.
+    pub profile: Option<String>,
     /// How long it took before anything was started.
     pub prepare: Duration,
     /// How long it took in all.
@@ -53,15 +56,18 @@ impl Report<'_> {
         if missing > 0 {
             eprintln!("forebay: the job goes on without {missing}:{}", lines(&started.missing, &record.nodes));
         }
-        say!("views:  {}", shown_views(&record.views));
-        say!("logs:   {}", directory.logs().display());
+        say!("views:   {}", shown_views(&record.views));
+        say!("logs:    {}", directory.logs().display());
+        if let Some(profile) = &self.profile {
+            say!("profile: {profile}{}", profiles::advice(settings, profile));
+        }
         let export = settings.export.first();
         let export = export.map_or_else(|| "/usr/bin".to_owned(), |export| export.display().to_string());
         let first = record.views.iter().zip(0..).find(|(_, rank)| !started.missing.contains_key(&NodeRank(*rank)));
-        say!("try:    ls {}{export}", first.map_or(&record.views[0], |(view, _)| view).display());
-        say!("        forebay run --job {job} -- ls {export}");
-        say!("        forebay status --job {job}");
-        say!("        forebay down --job {job}");
+        say!("try:     ls {}{export}", first.map_or(&record.views[0], |(view, _)| view).display());
+        say!("         forebay run --job {job} -- ls {export}");
+        say!("         forebay status --job {job}");
+        say!("         forebay down --job {job}");
     }
 
     fn json(&self) -> Value {
@@ -82,6 +88,7 @@ impl Report<'_> {
         json!({
             "job": record.job, "took_ms": self.took.as_millis() as u64, "job_directory": directory.path(),
             "nodes": nodes, "missing": missing, "notes": notes, "lines_heard": started.lines_count,
+            "profile": self.profile,
             "phases": {"prepare_ms": ms(self.prepare), "launch_ms": ms(started.launch), "gather_ms": ms(started.gather)},
             "slowest": started.slowest,
         })
@@ -122,6 +129,7 @@ pub fn message(failure: &StartFailure, nodes: &[NodeAddress]) -> String {
     let text = match (failure.interrupted, failure.ready_count) {
         (true, _) => "interrupted; everything that was started is stopped".to_owned(),
         (false, 0) => format!("{count} of {all} nodes did not start; everything is stopped"),
+        (false, 1) => format!("{count} of {all} nodes did not start; 1 was ready; everything is stopped"),
         (false, ready) => format!("{count} of {all} nodes did not start; {ready} were ready; everything is stopped"),
     };
     text + &lines(&failure.reasons, nodes)
@@ -146,10 +154,17 @@ fn lines(reasons: &BTreeMap<NodeRank, String>, nodes: &[NodeAddress]) -> String 
 
 /// ` (n1, n2 and 7 more)`.
 fn shown_hosts(ranks: &[NodeRank], nodes: &[NodeAddress]) -> String {
-    let named: Vec<&str> = ranks.iter().take(HOSTS_NAMED_MAX).map(|rank| host(nodes, *rank)).collect();
-    let more = ranks.len() - named.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!(" ({}{more})", named.join(", "))
+    let hosts: Vec<&str> = ranks.iter().map(|rank| host(nodes, *rank)).collect();
+    format!(" ({})", named(&hosts))
+}
+
+/// `n1, n2 and 7 more`.
+pub fn named(hosts: &[impl AsRef<str>]) -> String {
+    let first: Vec<&str> = hosts.iter().take(HOSTS_NAMED_MAX).map(AsRef::as_ref).collect();
+    match hosts.len() - first.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// `0-3,7`.

@@ -5,34 +5,29 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_cache::CallId;
-use forebay_node::{Answered, Source};
+use forebay_node::Answered;
 use forebay_store::Store;
 use forebay_transport::{CallError, Reply};
-use forebay_types::{ChunkIndex, Errno, Generation, Name, NodeRank, Time, ViewPath};
+use forebay_types::{ChunkIndex, Errno, Generation, Name, NodeRank, Time, Urgency, ViewPath};
 use forebay_wire::message::decode_entries;
 use forebay_wire::{Listing, Outcome, Request};
 
 use super::service::Service;
 use super::{prefill, pressure};
 
-/// Starts a fetch; returns at once.
-pub(super) fn start(service: &Arc<Service>, call: CallId, source: Source, request: Request, deadline: Time) {
+/// Starts a fetch from a peer; returns at once.
+pub(super) fn from_peer(service: &Arc<Service>, call: CallId, peer: NodeRank, request: Request, deadline: Time) {
     let at = Arc::clone(service);
-    let task = match source {
-        Source::Peer(to) => service.runtime.spawn(async move {
-            ask_peer(&at, call, to, request, deadline).await;
-            at.fetch_ended(call);
-        }),
-        Source::Backing if let Request::Parcel { index, .. } = request => service.runtime.spawn(async move {
-            prefill::answer(Arc::clone(&at), call, index).await;
-            at.fetch_ended(call);
-        }),
-        Source::Backing => service.runtime.spawn_blocking(move || {
-            ask_backing(&at, call, request);
-            at.fetch_ended(call);
-        }),
-    };
-    service.fetch_started(call, task.abort_handle());
+    service.start_fetch(call, async move { ask_peer(&at, call, peer, request, deadline).await });
+}
+
+/// Starts a fetch from the backing file system; returns at once.
+pub(super) fn from_backing(service: &Arc<Service>, call: CallId, request: Request, urgency: Urgency) {
+    let at = Arc::clone(service);
+    match request {
+        Request::Parcel { index, .. } => service.start_fetch(call, prefill::answer(at, call, index)),
+        request => service.turns.queue(call.0, urgency, move || ask_backing(&at, call, request)),
+    }
 }
 
 async fn ask_peer(service: &Arc<Service>, call: CallId, to: NodeRank, request: Request, deadline: Time) {
@@ -161,12 +156,12 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
     };
     let answered = match request {
         Request::Chunk { file, generation, index } => {
-            return read_chunk(service, &store, call, &file, &generation, index);
+            return read_chunk(service, store, call, &file, &generation, index);
         }
         Request::Listing { dir, .. } => store.listing(&dir).map(Answered::Listing),
         Request::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
         Request::Lookup { dir, name, .. } => store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record])),
-        Request::Recheck { file, .. } => look_up(&store, &file),
+        Request::Recheck { file, .. } => look_up(store, &file),
         Request::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
         // A bundle is read file by file.
         Request::Bundle { .. } => Err(Errno::EINVAL),
@@ -177,7 +172,8 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
         | Request::Ping { .. }
         | Request::Parcel { .. }
         | Request::Refresh { .. }
-        | Request::Report { .. } => Err(Errno::EINVAL),
+        | Request::Report { .. }
+        | Request::Recording => Err(Errno::EINVAL),
     };
     answer(service, call, answered.unwrap_or_else(Answered::Failed));
 }
@@ -202,19 +198,19 @@ fn read_chunk(
     }
     let mut wanted = false;
     let outcome = store.read_chunk(file, generation, index, |body| {
-        let expected = body.expected_bytes();
-        let now = service.now();
-        wanted = service.with_core(|core| core.handle_body_started(now, call, body, expected));
-    });
-    match outcome {
-        Ok(body) if wanted => {
-            let outcome = body.failure().map_or(Ok(()), Err);
-            service.with_core(|core| core.handle_body_ended(call, outcome));
-            pressure::on_arrival(service, body.expected_bytes());
+        let (now, bytes, handle) = (service.now(), body.expected_bytes(), Arc::clone(&body));
+        wanted = service.with_core(|core| core.handle_body_started(now, call, handle, bytes));
+        if wanted {
+            // With the last byte, and not when the file is closed: that is one more request to the backing file system.
+            let at = Arc::clone(service);
+            body.when_filled(bytes, move |outcome| {
+                at.with_core(|core| core.handle_body_ended(call, outcome));
+                pressure::on_arrival(&at, bytes);
+            });
         }
-        Err(errno) if wanted => service.with_core(|core| core.handle_body_ended(call, Err(errno))),
-        Err(errno) => fail(service, call, errno),
-        Ok(_) => {}
+    });
+    if let (Err(errno), false) = (outcome, wanted) {
+        fail(service, call, errno);
     }
 }
 

@@ -83,10 +83,8 @@ fn clear(service: &Arc<Service>, reply: Reply) {
     let Some(session) = service.session() else {
         return reply.error(Errno::EBUSY);
     };
-    let stale = service.core().clear();
-    if let Some(store) = service.opened_store() {
-        store.forget();
-    }
+    let stale = service.with_core(|core| core.clear());
+    service.forget_descriptors();
     let notifier = session.notifier();
     service.runtime.spawn_blocking(move || {
         stale.iter().for_each(|stale| invalidate(&notifier, stale));

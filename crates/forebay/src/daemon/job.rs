@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::gather::{Gathered, ask_children, ask_from, ask_if_there, call, text};
 use super::service::Service;
-use super::{metrics, readiness};
+use super::{metrics, prefill, readiness};
 
 /// How long a whole job may take to answer.
 const JOB_DEADLINE: Duration = Duration::from_secs(10);
@@ -113,6 +113,7 @@ async fn shutdown_from(service: &Arc<Service>, top: NodeRank, left: Duration) ->
 }
 
 async fn shutdown_below(service: &Arc<Service>, left: Duration) -> Vec<Value> {
+    prefill::look_before_end(service).await;
     let below = ask_children(service, service.options.rank, &Request::Shutdown, left).await;
     [without_unreachable(below), vec![json!(service.options.rank.0)]].concat()
 }

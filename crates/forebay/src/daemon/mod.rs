@@ -4,8 +4,7 @@
 //! out, `peers` other nodes'; `fetch` carries questions to a parent or to the backing file system; `job` is what
 //! concerns the job as a whole (status, shutdown, explain, probe), `control` the socket by which the command asks for
 //! it, `ioctl` the same for programs on the view. Hits are answered on the thread that reads the kernel's request;
-//! everything else runs on one network thread and on a bounded number of threads that may block in the backing file
-//! system.
+//! everything else runs on one network thread, and what may block on threads that are bounded in number.
 //!
 //! A daemon has a keeper (`crate::keeper`), which gives it the mount and the sockets, and starts another when it dies.
 
@@ -48,6 +47,10 @@ use service::Service;
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Threads for what may block but for reading the exports, which has its own (`forebay_store::Turns`): the kernel is told
+/// what is stale and the view is taken away also while the backing file system hangs.
+const BLOCKING_THREADS: usize = 32;
+
 /// Runs the daemon until it is told to end, by its keeper or otherwise.
 ///
 /// # Errors
@@ -56,7 +59,7 @@ pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<Told> {
     bind_to_cores(&options.cores)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(options.backing_concurrency.max(1))
+        .max_blocking_threads(BLOCKING_THREADS)
         .thread_keep_alive(Duration::from_secs(2))
         .build()
         .context("starting the network runtime")?;

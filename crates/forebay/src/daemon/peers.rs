@@ -11,7 +11,7 @@ use forebay_wire::message::encode_entries;
 use forebay_wire::{Outcome, Request};
 
 use super::service::Service;
-use super::{job, readiness, refresh};
+use super::{job, prefill, readiness, refresh};
 
 /// Takes peers' requests.
 pub(super) struct PeerService(pub Arc<Service>);
@@ -29,6 +29,7 @@ impl forebay_transport::Service for PeerService {
             }
             Request::Report { report } => readiness::answer(&self.0, call.from, report, call.reply),
             Request::Refresh { .. } => drop(self.0.runtime.spawn(refresh::answer(Arc::clone(&self.0), call))),
+            Request::Recording => drop(self.0.runtime.spawn(prefill::tell(Arc::clone(&self.0), call))),
             Request::Status | Request::Shutdown | Request::Explain { .. } | Request::Probe { .. } => {
                 self.0.runtime.spawn(job::answer(Arc::clone(&self.0), call));
             }

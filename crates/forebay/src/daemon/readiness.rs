@@ -74,6 +74,11 @@ pub(super) fn answer(service: &Arc<Service>, from: NodeRank, report: Report, rep
     with_core(service, |core, now| core.handle_report(now, from, report));
 }
 
+/// Whether the job is up.
+pub(super) fn is_job_up(service: &Service) -> bool {
+    service.starting.as_ref().is_none_or(|starting| lock(&starting.core).settled().is_some())
+}
+
 /// Whether the job is up without that node.
 pub(super) fn is_missing(service: &Service, rank: NodeRank) -> bool {
     let Some(starting) = &service.starting else { return false };

@@ -110,9 +110,7 @@ async fn take_step(
 }
 
 async fn step_here(service: &Arc<Service>, epoch: u64, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
-    if let Some(store) = service.opened_store() {
-        store.forget();
-    }
+    service.forget_descriptors();
     match step {
         RefreshStep::Quiet => return make_quiet(service, paths).await,
         RefreshStep::Hold => {

@@ -14,7 +14,7 @@ use forebay_cache::CallId;
 use forebay_fuse::Session;
 use forebay_node::{Effect, KernelTicket, Options, PeerAnswer, PeerTicket, ReadPath};
 use forebay_overlay::Forest;
-use forebay_store::{Store, StoreOptions};
+use forebay_store::{Store, StoreOptions, Turns};
 use forebay_transport::{Endpoint, Replier};
 use forebay_types::{Errno, Time, limits};
 use tokio::runtime::Handle;
@@ -52,7 +52,11 @@ pub(super) struct Service {
     pub runtime: Handle,
     core: Mutex<Core>,
     carry_out: CarryOut,
-    store: OnceLock<Result<Arc<Store>, String>>,
+    /// Whose turn it is to read the backing file system.
+    pub turns: Arc<Turns>,
+    store: OnceLock<Arc<Store>>,
+    /// Why the exports could not be opened the last time. Held by whoever opens them.
+    not_opened: Mutex<String>,
     pool: Pool,
     endpoint: OnceLock<Endpoint>,
     session: OnceLock<Arc<Session>>,
@@ -101,7 +105,9 @@ impl Service {
             runtime: Handle::current(),
             core: Mutex::new(core),
             carry_out,
+            turns: Turns::new(options.backing_concurrency),
             store: OnceLock::new(),
+            not_opened: Mutex::default(),
             pool: Pool::new(POOL_PIECES),
             endpoint: OnceLock::new(),
             session: OnceLock::new(),
@@ -120,7 +126,7 @@ impl Service {
         // A daemon that goes on where another ended must answer, and within its deadlines, whatever its exports do now.
         if is_root && options.kept.is_first() {
             let store = service.open_store()?;
-            let _ = service.store.set(Ok(Arc::new(store)));
+            let _ = service.store.set(Arc::new(store));
         }
         Ok(service)
     }
@@ -130,28 +136,45 @@ impl Service {
             exports: self.options.exports.clone(),
             listing_entries_full: self.options.listing_entries_full,
             descriptors: forebay_types::limits::BACKING_DESCRIPTORS,
-            concurrency: self.options.backing_concurrency,
+            turns: Arc::clone(&self.turns),
             pool: self.pool.clone(),
             hidden: vec![self.options.view.clone(), self.options.job_directory.clone()],
         })
         .context("opening the exports")
     }
 
-    /// The reader of the backing file system, opened at its first use. May block.
-    pub fn store(&self) -> Option<Arc<Store>> {
-        let opened = self.store.get_or_init(|| match self.open_store() {
-            Ok(store) => Ok(Arc::new(store)),
-            Err(error) => {
-                tracing::error!("{error:#}");
-                Err(format!("{error:#}"))
+    /// The reader of the backing file system, opened at its first use. Exports that are not there now may be at the next.
+    /// May block.
+    pub fn store(&self) -> Option<&Arc<Store>> {
+        if self.store.get().is_some() {
+            return self.store.get();
+        }
+        let mut not_opened = lock(&self.not_opened);
+        if self.store.get().is_none() {
+            match self.open_store().map_err(|error| format!("{error:#}")) {
+                Ok(store) => drop(self.store.set(Arc::new(store))),
+                // Once for each reason, not for each question.
+                Err(why) if why != *not_opened => {
+                    tracing::error!("{why}");
+                    *not_opened = why;
+                }
+                Err(_) => {}
             }
-        });
-        opened.as_ref().ok().map(Arc::clone)
+        }
+        self.store.get()
     }
 
     /// The reader of the backing file system, if this node has one already.
     pub fn opened_store(&self) -> Option<&Arc<Store>> {
-        self.store.get().and_then(|opened| opened.as_ref().ok())
+        self.store.get()
+    }
+
+    /// Lets the reader of the backing file system find every path anew. Closing blocks where that hangs.
+    pub fn forget_descriptors(&self) {
+        if let Some(store) = self.opened_store() {
+            let forgotten = store.forget();
+            self.runtime.spawn_blocking(move || drop(forgotten));
+        }
     }
 
     pub fn pool(&self) -> &Pool {
@@ -249,22 +272,23 @@ impl Service {
         &self.prefill
     }
 
-    /// Remembers how to cancel a fetch.
-    pub fn fetch_started(&self, call: CallId, task: AbortHandle) {
-        if !task.is_finished() {
-            lock(&self.fetches).insert(call, task);
-        }
+    /// Starts a fetch that can be cancelled. The lock is held until it is in the table, which it leaves when it ends.
+    pub fn start_fetch(self: &Arc<Self>, call: CallId, fetch: impl Future<Output = ()> + Send + 'static) {
+        let at = Arc::clone(self);
+        let mut fetches = lock(&self.fetches);
+        let task = self.runtime.spawn(async move {
+            fetch.await;
+            lock(&at.fetches).remove(&call);
+        });
+        fetches.insert(call, task.abort_handle());
     }
 
-    /// Ends a fetch that nobody waits for any more.
+    /// Ends a fetch that nobody waits for any more. One that reads the backing file system already goes on, for nobody.
     pub fn cancel_fetch(&self, call: CallId) {
+        self.turns.withdraw(call.0);
         if let Some(task) = lock(&self.fetches).remove(&call) {
             task.abort();
         }
-    }
-
-    pub fn fetch_ended(&self, call: CallId) {
-        lock(&self.fetches).remove(&call);
     }
 
     /// Lets the core decide by `decide`, then carries its decisions out.
@@ -304,10 +328,8 @@ pub(super) async fn tell_the_time(service: Arc<Service>) {
         let now = service.now();
         service.give_up_late_replies(now);
         // Directories may have been replaced by others of their names.
-        if service.names_last.is_some_and(|last| now.since(looked_up) >= last)
-            && let Some(store) = service.opened_store()
-        {
-            store.forget();
+        if service.names_last.is_some_and(|last| now.since(looked_up) >= last) {
+            service.forget_descriptors();
             looked_up = now;
         }
         if service.core().poll_timeout().is_some_and(|deadline| deadline <= now) {

@@ -18,6 +18,7 @@ mod messages;
 mod namespaces;
 mod restarts;
 mod signals;
+mod starter;
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -44,6 +45,7 @@ use messages::{ToDaemon, ToKeeper};
 use namespaces::Namespaces;
 use restarts::{Restarts, Verdict};
 use signals::Signals;
+use starter::Starter;
 
 /// Keeps the view of one node until the job ends: returns when it is unmounted and no daemon runs.
 ///
@@ -82,6 +84,7 @@ pub fn keep(
         directory: directory.clone(),
         ready: plan.says_ready.then(|| ready_line(plan)),
         job_is_up: false,
+        starter: Starter::new(plan.options.report.is_some()),
         current: Some(daemon),
         next: None,
         next_program: None,
@@ -137,6 +140,7 @@ struct Keeper {
     ready: Option<Value>,
     /// Whether the job has been up.
     job_is_up: bool,
+    starter: Starter,
     /// The daemon that serves, or will; none between a death and a start that has to wait.
     current: Option<Daemon>,
     /// The one that is to replace it.
@@ -160,6 +164,7 @@ struct Keeper {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Signals,
+    Starter,
     Asking,
     Entrance,
     Says,
@@ -175,6 +180,7 @@ impl Keeper {
             for source in self.wait(signals)? {
                 match source {
                     Source::Signals => self.on_signal(signals),
+                    Source::Starter => self.starter.reads_no_more(),
                     Source::Asking => self.on_question(),
                     Source::Entrance => self.namespaces.take(&self.launch.program),
                     Source::Says => self.on_word(),
@@ -199,6 +205,7 @@ impl Keeper {
     /// Waits until something has happened or is due.
     fn wait(&self, signals: &Signals) -> anyhow::Result<Vec<Source>> {
         let mut sources = vec![(Source::Signals, signals.as_fd()), (Source::Asking, self.asking.waits_for())];
+        sources.extend(self.starter.waits_for().map(|waited| (Source::Starter, waited)));
         sources.extend(self.namespaces.wait_for().into_iter().map(|waited| (Source::Entrance, waited)));
         // What a daemon has said comes before its end.
         for (daemon, says, ended) in
@@ -208,8 +215,9 @@ impl Keeper {
             sources.extend(daemon.link().map(|link| (says, link)));
             sources.push((ended, daemon.ended()));
         }
+        let flags = |source| if source == Source::Starter { PollFlags::empty() } else { PollFlags::IN };
         let mut polled: Vec<PollFd<'_>> =
-            sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+            sources.iter().map(|(source, fd)| PollFd::from_borrowed_fd(*fd, flags(*source))).collect();
         let timeout = self
             .due_in(Instant::now())
             .map(|left| Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() });
@@ -222,7 +230,8 @@ impl Keeper {
     }
 
     fn due_in(&self, now: Instant) -> Option<Duration> {
-        let start = self.start_at.map(|at| at.saturating_duration_since(now));
+        let at = [self.start_at, self.starter.due()].into_iter().flatten().min();
+        let start = at.map(|at| at.saturating_duration_since(now));
         let daemons = [&self.current, &self.next].into_iter().flatten().filter_map(|daemon| daemon.left(now));
         daemons.chain(start).min()
     }
@@ -231,6 +240,9 @@ impl Keeper {
     fn on_time(&mut self) -> Option<anyhow::Result<()>> {
         let now = Instant::now();
         self.namespaces.reap();
+        if self.starter.has_died(&self.directory, now) {
+            self.end_in_order("forebay up has died before the job was up");
+        }
         [&mut self.current, &mut self.next].into_iter().flatten().for_each(|daemon| daemon.kill_if_late(now));
         self.start_at.take_if(|at| *at <= now)?;
         match self.launch.start(self.life()) {
@@ -243,11 +255,16 @@ impl Keeper {
     }
 
     fn on_signal(&mut self, signals: &Signals) {
-        if !signals.take() || self.is_ending {
+        if signals.take() {
+            self.end_in_order("told to end by a signal");
+        }
+    }
+
+    fn end_in_order(&mut self, why: &str) {
+        if std::mem::replace(&mut self.is_ending, true) {
             return;
         }
-        tracing::info!("told to end by a signal");
-        self.is_ending = true;
+        tracing::info!(why, "the node ends");
         self.next = None;
         self.start_at = None;
         if let Some(daemon) = &mut self.current {

@@ -23,7 +23,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use tracing::debug;
 
 pub use entrance::{AnswerText, QuestionText};
-pub use namespaces::{Namespace, lend};
+pub use namespaces::{Namespace, lend, make_user_namespace};
 pub use place::{Node, Place};
 
 use attach::Trees;
@@ -36,7 +36,12 @@ use entrance::{Answer, Question};
 pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>) -> anyhow::Result<Node> {
     let place = Place::of_this().context("cannot tell where this process is")?;
     let names = crate::machine::host_names();
-    let ranks = rank.map_or_else(|| directory.record_ranks(), |rank| vec![rank]);
+    let here = directory.record_ranks();
+    if let Some(rank) = rank.filter(|rank| !here.contains(rank)) {
+        let here: Vec<String> = here.iter().map(ToString::to_string).collect();
+        bail!("the job {} has no node {rank} on this host; here are: {}", directory.job(), here.join(", "));
+    }
+    let ranks = rank.map_or(here, |rank| vec![rank]);
     let (mut others, mut failure) = (Vec::new(), None);
     for rank in ranks {
         match entrance::ask(&directory.entrance(rank), &Question::Node) {
@@ -44,7 +49,10 @@ pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>) -> anyhow::Re
             Ok(Answer::Node(node)) => others.push(node),
             Ok(_) => failure = Some(anyhow!("node {rank} says something strange; it may be of another version")),
             Err(error) => {
-                failure = Some(error.context(format!("node {rank} of job {} does not answer", directory.job())));
+                let job = directory.job();
+                let what =
+                    format!("node {rank} of the job {job} does not answer; forebay status --job {job} shows its state");
+                failure = Some(error.context(what));
             }
         }
     }

@@ -92,7 +92,11 @@ pub fn make() -> anyhow::Result<Namespace> {
     Namespace::of_this(has_own_user).context("cannot name the namespace that was made")
 }
 
-fn make_user_namespace() -> anyhow::Result<()> {
+/// Moves this process, which has one thread, into a user namespace in which it is who it was, and a mount namespace.
+///
+/// # Errors
+/// Where the kernel lets users make none, with what to do.
+pub fn make_user_namespace() -> anyhow::Result<()> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .map_err(|errno| refused("the kernel lets this user make no user namespace", errno.into()))?;

@@ -137,13 +137,13 @@ settings! {
         Node Optional(text) interface: Option<String> = "interface" "NAME|CIDR";
         /// TCP port of every node [default: from 20000 up, by the job's name and the user]
         Node Optional(port) port: Option<u16> = "port" "PORT";
-        // Ample for a login on a busy host; a local start takes a fraction of a second.
         /// How connections between nodes are protected: auth proves that both ends are this job's, seal encrypts too,
         /// off lets in whoever reaches the port
         Node One(security) security: Level = "security" "LEVEL", Level::Auth.word();
         /// Seal the job's key on its way through Slurm by MUNGE: auto if munged answers on this host, off, or always by
         /// the munged that listens at SOCKET
         Up One(key_sealing) munge: KeySealing = "munge" "auto|off|SOCKET", "auto";
+        // Ample for a login on a busy host; a local start takes a fraction of a second.
         /// How long all nodes may take to be ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
         /// What a node that does not come up means: fail ends the start, go-on lets the job go on without it (exit

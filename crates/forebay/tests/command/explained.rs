@@ -18,6 +18,33 @@ fn the_way_of_an_answer() {
     assert_eq!(ranks(&["explain", "--rank", "1", &file])[0], 1);
     let text = place.succeeds(&["explain", &in_view]);
     assert!(text.starts_with(&file) && text.contains("why"), "{text}");
+    assert_eq!(place.json(&["explain", "/etc/hosts"])[0]["answer"], "outside");
+    let refreshed = place.run(&["refresh", "/etc/hosts", &file]);
+    let note = String::from_utf8(refreshed.stderr).unwrap();
+    assert_eq!(note, "forebay: note: /etc/hosts is in no export of the job, which knows nothing of it\n");
+    for command in [&["explain", "--rank", "7", &file][..], &["run", "--rank", "7", "--", "true"]] {
+        assert!(place.fails(1, command).contains("no node 7"), "{command:?}");
+    }
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+/// A site's `/soft` is often a link.
+#[test]
+fn a_path_through_a_link_is_refreshed_and_explained() {
+    let Some(place) = Place::with_views() else { return };
+    let link = place.path("link").display().to_string();
+    std::os::unix::fs::symlink("source", &link).unwrap();
+    place.succeeds(&["up", "--export", &place.source()]);
+    let in_view = format!("{}/view{}/file", place.job("default").display(), place.source());
+    let read = || std::fs::read_to_string(&in_view).unwrap();
+    assert_eq!(read(), "contents of file\n");
+    std::fs::write(place.path("source/file"), "other\n").unwrap();
+    assert_eq!(read(), "contents of file\n", "a job sees one snapshot");
+    place.succeeds(&["refresh", &format!("{link}/below/../file")]);
+    assert_eq!(read(), "other\n");
+    let text = place.succeeds(&["explain", &format!("{link}/file")]);
+    assert!(text.starts_with(&format!("{}/file\n", place.source())), "{text}");
     place.succeeds(&["down"]);
     place.assert_clean();
 }

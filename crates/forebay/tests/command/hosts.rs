@@ -77,6 +77,8 @@ fn a_host_that_cannot_be_reached_ends_the_start() {
     let message = place.fails(1, &[&arguments[..], &["--export", &place.source()]].concat());
     assert!(message.contains("1 of 2 nodes did not start"), "{message}");
     assert!(message.contains("to bad failed with exit status 255") && message.contains("no route to bad"), "{message}");
+    assert_eq!(message.matches("no route to bad").count(), 1, "a reason is told once: {message}");
+    assert!(message.contains("what may run there could not be ended: bad"), "{message}");
     place.assert_clean();
     assert!(!place.path("view").exists());
 }
@@ -145,31 +147,47 @@ fn a_node_that_cannot_know_its_place() {
 }
 
 /// Each host has mounts of its own, so that all may have their view at one place.
-#[test]
-fn a_job_of_pbs_takes_each_of_its_hosts_once() {
+fn takes_each_host_of_its_job_once(scheduler: &str, environment: &[(&str, &str)], hosts: &str, job: &str) {
     let Some(place) = Place::with_views() else { return };
     let shell = remote_shell_that(&place, "exec unshare --mount \"$@\"");
     fs::write(place.path("nodes"), "127.0.0.2\n127.0.0.2\n127.0.0.3\n127.0.0.2\n").unwrap();
     let (source, port) = (place.source(), free_ports(1)[0].to_string());
     let in_job = |arguments: &[&str]| {
         let mut command = place.command(arguments);
-        command.env("PBS_JOBID", "17[2].server").env("PBS_NODEFILE", place.path("nodes"));
-        let output = command.output().unwrap();
+        command.envs(environment.iter().copied()).env(hosts, place.path("nodes"));
+        command.output().unwrap()
+    };
+    let doctor = String::from_utf8(in_job(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains(&format!("in the {scheduler} job {job} of 2 hosts")), "{doctor}");
+    let in_job = |arguments: &[&str]| {
+        let output = in_job(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let view = place.path("view").display().to_string();
     let arguments = ["up", "--json", "--remote-shell", &shell, "--port", &port, "--view", &view, "--export", &source];
     let up = in_job(&arguments);
-    assert_eq!(up["job"], "17-2-.server");
+    assert_eq!(up["job"], job);
     let hosts: Vec<&str> = up["nodes"].as_array().unwrap().iter().map(|node| node["host"].as_str().unwrap()).collect();
     assert_eq!(hosts, ["127.0.0.2", "127.0.0.3"]);
     for rank in 0..2 {
-        let keeper = &place.daemon("17-2-.server", rank)["process"]["pid"];
+        let keeper = &place.daemon(job, rank)["process"]["pid"];
         let file = format!("/proc/{keeper}/root{view}{source}/file");
         assert_eq!(fs::read_to_string(file).unwrap(), "contents of file\n");
     }
     assert_eq!(in_job(&["status", "--json"])["nodes"].as_array().unwrap().len(), 2, "the job is found by its number");
     assert_eq!(in_job(&["down", "--json"])["ended"], serde_json::json!([0, 1]));
     place.assert_clean();
+}
+
+#[test]
+fn a_job_of_pbs_takes_each_of_its_hosts_once() {
+    let environment = [("PBS_JOBID", "17[2].a-server.with-a-long.name.in-a-large.site.example.org")];
+    takes_each_host_of_its_job_once("PBS", &environment, "PBS_NODEFILE", "17-2-");
+}
+
+#[test]
+fn a_job_of_lsf_takes_each_of_its_hosts_once() {
+    let environment = [("LSB_JOBID", "18"), ("LSB_JOBINDEX", "3")];
+    takes_each_host_of_its_job_once("LSF", &environment, "LSB_DJOB_HOSTFILE", "18-3");
 }

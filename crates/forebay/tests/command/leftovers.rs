@@ -2,7 +2,13 @@
 
 use std::fs;
 
-use crate::place::Place;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::hosts::{free_ports, remote_shell_that};
+use crate::place::{Place, is_running, signal, wait_until};
 
 #[test]
 fn down_cleans_up_after_daemons_that_died() {
@@ -72,5 +78,58 @@ fn an_empty_directory_of_a_job_is_a_dead_job() {
     }
     place.succeeds(&["up", "--job", "a", "--export", &place.source()]);
     place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+/// How far the start of a job is, by its record.
+fn progress(place: &Place, job: &str) -> Option<String> {
+    let record = fs::read(place.job(job).join("job.json")).ok()?;
+    Some(serde_json::from_slice::<Value>(&record).ok()?["progress"].as_str()?.to_owned())
+}
+
+#[test]
+fn nothing_stays_of_a_local_start_that_was_killed() {
+    let Some(place) = Place::with_views() else { return };
+    let source = place.source();
+    loop {
+        let mut up = place.command(&["up", "--local", "3", "--job", "killed", "--export", &source]);
+        let mut up = up.stdout(Stdio::null()).spawn().unwrap();
+        let last = place.job("killed").join("node-2.json");
+        wait_until("the last node has a record", || last.exists());
+        signal(up.id().into(), Signal::STOP);
+        let is_early = progress(&place, "killed").as_deref() == Some("starting");
+        signal(up.id().into(), if is_early { Signal::KILL } else { Signal::CONT });
+        up.wait().unwrap();
+        if is_early {
+            break;
+        }
+        place.succeeds(&["down", "--job", "killed"]);
+    }
+    wait_until("its nodes have ended", || !place.path("run").exists());
+    place.assert_clean();
+}
+
+#[test]
+fn a_start_that_was_killed_is_not_in_the_way_of_the_next() {
+    let Some(place) = Place::with_views() else { return };
+    let hosts: String = free_ports(2).iter().map(|port| format!("127.0.0.1:{port}\n")).collect();
+    fs::write(place.path("hosts"), hosts).unwrap();
+    // As a host that does not answer.
+    let waits = "case \"$*\" in *'--rank 1'*) echo $$ >waiting; until [ -e over ]; do sleep 0.05; done; exit 1;; esac";
+    let shell = remote_shell_that(&place, &format!("{waits}\nexec \"$@\""));
+    let source = place.source();
+    let arguments = ["up", "--hostfile", "hosts", "--remote-shell", &shell, "--job", "killed", "--export", &source];
+    let mut up = place.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("one node has its view", || place.mounts().len() == 1 && place.path("waiting").exists());
+    signal(up.id().into(), Signal::KILL);
+    up.wait().unwrap();
+    wait_until("it has ended", || place.mounts().is_empty());
+    let output = place.run(&["up", "--job", "killed", "--export", &source]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cleaned up after a dead job killed"), "{output:?}");
+    place.succeeds(&["down", "--job", "killed"]);
+    fs::write(place.path("over"), "").unwrap();
+    let shell = fs::read_to_string(place.path("waiting")).unwrap().trim().parse().unwrap();
+    wait_until("the remote shell has ended", || !is_running(shell));
     place.assert_clean();
 }

@@ -163,6 +163,42 @@ fn a_start_up_is_recorded_and_the_next_one_learns() {
     place.assert_clean();
 }
 
+/// One in so many of the known contents is left to be asked for at each start, another one each time.
+const SAMPLE: u64 = 16;
+
+/// So many that of any sixteenth some are used.
+const FILES: usize = 640;
+
+/// Starts a job whose programs read the first `count` files of `many`; how many known uses were not used and left.
+fn use_files(place: &Place, count: usize, is_known: bool) -> u64 {
+    let (source, view) = (place.source(), place.path("view"));
+    let options = ["--local", "1", "--job", "p", "--export", &source, "--view", view.to_str().unwrap()];
+    place.succeeds(&[&["up", "--profile", "auto", "--profile-command", "train"], &options[..]].concat());
+    let prefill = || place.json(&["status", "--job", "p"])["nodes"][0]["prefill"]["state"].clone();
+    wait_until("what is known has come", || !is_known || prefill() == "filled");
+    (0..count).for_each(|file| drop(fs::read(view.join(format!("0{source}/many/{file}"))).unwrap()));
+    let told = place.json(&["profile", "record", "--job", "p"]);
+    place.succeeds(&["down", "--job", "p"]);
+    told["dropped"].as_u64().unwrap()
+}
+
+#[test]
+fn what_is_not_used_any_more_is_told_and_leaves() {
+    let Some(place) = Place::with_views() else { return };
+    fs::create_dir(place.path("source/many")).unwrap();
+    (0..FILES).for_each(|file| fs::write(place.path(&format!("source/many/{file}")), [7; 100]).unwrap());
+    assert_eq!(use_files(&place, FILES, false), 0);
+    let told: u64 = (0..SAMPLE).map(|_| use_files(&place, FILES / 2, true)).sum();
+    assert_eq!(told, FILES as u64 / 2);
+    let shown = place.json(&["profile", "show", "train"]);
+    let paths = shown["uses"].as_array().unwrap().iter().filter(|each| each["kind"] == "file");
+    let mut left: Vec<usize> =
+        paths.map(|each| each["path"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, (0..FILES / 2).collect::<Vec<_>>());
+    place.assert_clean();
+}
+
 #[test]
 fn a_job_goes_on_without_a_profile_that_cannot_be_used() {
     let Some(place) = Place::with_views() else { return };

@@ -9,6 +9,10 @@ fn wrong_options_are_wrong_usage() {
     let place = Place::new();
     for (arguments, part) in [
         (&["up", "--fanout", "0"][..], "'0' is not a number from 1 to 1024"),
+        (&["run"], "COMMAND"),
+        (&["run", "--"], "COMMAND"),
+        // Not taken for the command.
+        (&["run", "--veiw", "--", "true"], "a similar argument exists: '--view'"),
         (&["up", "--budget", "64"], "16MiB is the least"),
         (&["up", "--deadline", "5"], "write for example 500ms"),
         (&["up", "--export", "relative"], "not an absolute path"),
@@ -53,7 +57,21 @@ fn a_model_says_what_it_is_and_whether_its_bars_are_met() {
 fn every_command_explains_itself() {
     let place = Place::new();
     let help = place.succeeds(&["--help"]);
-    for command in ["up", "node", "status", "down", "explain", "profile", "doctor", "config", "completions", "man"] {
+    for command in [
+        "up",
+        "node",
+        "run",
+        "status",
+        "down",
+        "explain",
+        "refresh",
+        "profile",
+        "doctor",
+        "simulate",
+        "config",
+        "completions",
+        "man",
+    ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(place.succeeds(&[command, "--help"]).contains("Examples:"), "{command}");
     }
@@ -62,10 +80,12 @@ fn every_command_explains_itself() {
 #[test]
 fn without_a_job_there_is_nothing_to_ask() {
     let place = Place::new();
-    for command in [&["status"][..], &["down"], &["explain", "/usr"]] {
+    for command in [&["status"][..], &["down"], &["explain", "/usr"], &["refresh", "/usr"], &["profile", "record"]] {
         let arguments = [command, &["--job", "none-such"]].concat();
         assert!(place.fails(1, &arguments).contains("no job none-such is up on this host"), "{command:?}");
     }
+    let message = place.fails(1, &["run", "--job", "none-such", "--", "true"]);
+    assert_eq!(message, "forebay: no job none-such is up on this host; forebay up starts one\n");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use forebay_cache::{CallId, Key, Object};
+use forebay_cache::{CallId, Flight, Key, Object, Waiting};
 use forebay_types::{Errno, FileSystem, Time};
 
 use super::entries::Known;
@@ -25,14 +25,14 @@ impl<B: Clone> ReadPath<B> {
             (source, _) => self.ways.heard_of(source),
         }
         let flight = attempt.flight;
-        let Some(key) = self.in_flight.get(flight).map(|flight| flight.key.clone()) else {
+        let Some(Flight { key, deadline, .. }) = self.in_flight.get(flight) else {
             return;
         };
+        let (key, is_over) = (key.clone(), *deadline <= now);
         match (&key, answered) {
             (Key::Listing { .. }, Answered::Listing(listing)) => {
                 self.keep(&key, Object::Listing(listing.clone()));
-                let deadline = self.deadline_of(flight).unwrap_or_default();
-                self.note_listing(deadline, key.path(), &listing);
+                self.note_listing(key.path(), &listing);
                 let known = Known { listing: Some(listing.clone()), ..Known::default() };
                 self.deliver(flight, known, PeerAnswer::Listing(listing));
             }
@@ -49,6 +49,8 @@ impl<B: Clone> ReadPath<B> {
             (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(flight, sizes),
             (_, Answered::Lost | Answered::Failed(Errno::WAY_LOST)) => self.try_elsewhere(attempt),
             (_, Answered::Fenced(epoch)) => self.fenced(attempt, epoch),
+            // The shell keeps the time too, and may be first.
+            (_, Answered::Failed(Errno::ETIMEDOUT)) if is_over => self.give_up(flight),
             (_, Answered::Failed(errno)) => self.end_flight(flight, errno),
             // A source that answers something else than it was asked is broken; its answer is not used.
             _ => self.try_elsewhere(attempt),
@@ -59,24 +61,22 @@ impl<B: Clone> ReadPath<B> {
     /// searched, so its lookups go on by name.
     pub(super) fn end_flight(&mut self, call: CallId, errno: Errno) {
         let Some(flight) = self.end(call, None) else { return };
-        self.note_ended(flight.deadline, call);
+        self.note_ended(call);
         if errno == Errno::ESTALE {
             self.start_over(&flight.key);
         }
         // One file's error is not the others'.
         if let Some(members) = self.bundles.remove(&call) {
-            return self.ask_one_by_one(flight.key, &members, flight.deadline, flight.waiters);
+            self.note_broken(flight.key);
+            return self.ask_one_by_one(&members, flight.waiters);
         }
         let try_by_name = errno == Errno::EACCES && matches!(flight.key, Key::Listing { .. });
-        for waiter in flight.waiters {
-            match waiter {
+        for Waiting { who, until } in flight.waiters {
+            match who {
                 Waiter::Kernel { ticket, operation, known } if try_by_name && operation.can_go_by_name() => {
-                    self.resume(flight.deadline, ticket, operation, Known { unlistable: true, ..known });
+                    self.resume(until, ticket, operation, Known { unlistable: true, ..known });
                 }
-                Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
-                Waiter::ReadPart { reader, .. } => self.fail_read(reader, errno),
-                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
-                Waiter::Prefill(index) => self.parcel_failed(index, errno),
+                waiter => self.tell_failed(waiter, errno),
             }
         }
     }
@@ -88,34 +88,27 @@ impl<B: Clone> ReadPath<B> {
 
     pub(super) fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
         let Some(flight) = self.end(call, None) else { return };
-        self.note_ended(flight.deadline, call);
-        for waiter in flight.waiters {
-            match waiter {
+        self.note_ended(call);
+        for Waiting { who, until } in flight.waiters {
+            match who {
                 Waiter::Kernel { ticket, operation, known } => {
-                    let known = known.with(&arrived);
-                    self.resume(flight.deadline, ticket, operation, known);
+                    self.resume(until, ticket, operation, known.with(&arrived));
                 }
-                Waiter::ReadPart { reader, .. } => self.fail_read(reader, Errno::EPROTO),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
-                Waiter::Prefill(index) => self.parcel_failed(index, Errno::EPROTO),
+                waiter => self.tell_failed(waiter, Errno::EPROTO),
             }
         }
     }
 
     fn deliver_file_system(&mut self, call: CallId, sizes: FileSystem) {
         let Some(flight) = self.end(call, None) else { return };
-        for waiter in flight.waiters {
-            match waiter {
+        for Waiting { who, .. } in flight.waiters {
+            match who {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::FileSystem(sizes)),
-                Waiter::ReadPart { reader, .. } => self.fail_read(reader, Errno::EPROTO),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::FileSystem(sizes)),
-                Waiter::Prefill(index) => self.parcel_failed(index, Errno::EPROTO),
+                waiter => self.tell_failed(waiter, Errno::EPROTO),
             }
         }
-    }
-
-    fn deadline_of(&self, call: CallId) -> Option<Time> {
-        self.in_flight.get(call).map(|flight| flight.deadline)
     }
 }
 

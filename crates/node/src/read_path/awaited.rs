@@ -4,8 +4,9 @@
 //! for at once, before those whose turn it is, and the read waits for it, but not for long: a parcel has to wait for more
 //! than a chunk has. What its parcel did not bring is asked for like anything else.
 //!
-//! Only what kernels read waits, and only reads of one chunk. A parcel is made of what peers ask for, and storing one
-//! waits for pages that a read has locked: so nothing waits for itself.
+//! Only what kernels read waits: a parcel is made of what peers ask for. Storing a parcel waits for pages that a read has
+//! locked, so nothing of a chunk is stored while a read of it waits for another parcel, and a read waits for parcels alone
+//! or not at all: so nothing waits for itself.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ pub(super) struct Awaited {
     places: Map<u64, u32>,
     /// By their parcels.
     reads: BTreeMap<u32, Vec<AwaitingRead>>,
+    /// Chunks that have come for a read that waits for another one.
+    locked: Map<Key, ()>,
 }
 
 /// A part of a read that waits.
@@ -49,16 +52,23 @@ impl<B: Clone> ReadPath<B> {
         self.is_parcel_to_come(parcel).then_some(parcel)
     }
 
-    /// Lets a part of a read wait for its parcel. `false` if the read has to ask for itself.
-    pub(super) fn wait_for_parcel(&mut self, key: &Key, deadline: Time, reader: Reader, slot: usize) -> bool {
-        let Some(parcel) = self.parcel_to_come(key) else { return false };
-        if !self.ask_out_of_turn(parcel) {
-            return false;
-        }
+    /// Lets a read, of which these chunks and places in it are all, wait for their parcels. `false` if it has to ask for
+    /// itself.
+    pub(super) fn wait_for_parcels(&mut self, wanted: &[(Key, usize)], deadline: Time, reader: Reader) -> bool {
+        let parcels: Option<Vec<u32>> = wanted.iter().map(|(key, _)| self.parcel_to_come(key)).collect();
+        let Some(parcels) = parcels.filter(|parcels| self.has_room_for_parcels(parcels.len())) else { return false };
         let until = self.ways.now.after(limits::PARCEL_WAIT).min(deadline);
-        let read = AwaitingRead { key: key.clone(), deadline, until, reader, slot };
-        self.awaited.reads.entry(parcel).or_default().push(read);
+        for ((key, slot), parcel) in wanted.iter().zip(parcels) {
+            self.ask_out_of_turn(parcel);
+            let read = AwaitingRead { key: key.clone(), deadline, until, reader, slot: *slot };
+            self.awaited.reads.entry(parcel).or_default().push(read);
+        }
         true
+    }
+
+    /// Whether a read that waits for another parcel has pages of this chunk locked, or had.
+    pub(super) fn is_locked(&self, key: &Key) -> bool {
+        self.awaited.locked.contains_key(key)
     }
 
     /// A parcel has come, or will not.
@@ -70,6 +80,7 @@ impl<B: Clone> ReadPath<B> {
     /// There will be no more parcels.
     pub(super) fn end_waits(&mut self) {
         self.awaited.places.clear();
+        self.awaited.locked.clear();
         let reads = std::mem::take(&mut self.awaited.reads);
         reads.into_values().flatten().for_each(|read| self.go_on_reading(read));
     }
@@ -94,7 +105,12 @@ impl<B: Clone> ReadPath<B> {
             return;
         }
         match self.find_chunk_for_peer(&key) {
-            Some(chunk) => self.fill_read(reader, slot, &chunk),
+            Some(chunk) => {
+                self.fill_read(reader, slot, &chunk);
+                if self.is_pending(reader) {
+                    self.awaited.locked.insert(key, ());
+                }
+            }
             None => self.ask_chunk(key, deadline, reader, slot),
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_cache::{CallId, Key, Object, ObjectKind};
+use forebay_cache::{CallId, Key, Object, ObjectKind, Waiting};
 use forebay_types::{Errno, Time, limits};
 
 use super::{ReadPath, Waiter};
@@ -23,13 +23,6 @@ pub(super) struct Chunk<B> {
     is_in_bundle: bool,
     /// Bytes that the kernel has read of it.
     taken_bytes: Arc<AtomicU64>,
-}
-
-/// A chunk that is filling.
-#[derive(Debug)]
-pub(super) struct Growing<B> {
-    chunk: Chunk<B>,
-    deadline: Time,
 }
 
 impl<B: Clone> ReadPath<B> {
@@ -65,23 +58,23 @@ impl<B: Clone> ReadPath<B> {
             self.early.insert(call);
         }
         let chunks = cut(&body, &lengths, is_in_bundle);
-        for waiter in flight.waiters {
-            match waiter {
+        for Waiting { who, .. } in flight.waiters {
+            match who {
                 Waiter::ReadPart { reader, slot, member } => self.fill_read(reader, slot, &chunks[member]),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Body(body.clone())),
                 Waiter::Prefill(_) => {}
-                Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, crate::KernelAnswer::Failed(Errno::EPROTO)),
+                Waiter::Kernel { .. } => self.tell_failed(who, Errno::EPROTO),
             }
         }
         let mut grown = Vec::new();
         for (member, (key, chunk)) in members.into_iter().zip(chunks).enumerate() {
             if !self.has_chunk(&key) {
-                self.growing.insert(key.clone(), Growing { chunk, deadline: flight.deadline });
+                self.growing.insert(key.clone(), chunk);
                 grown.push((member, key));
             }
         }
         if grown.is_empty() {
-            self.note_ended(flight.deadline, call);
+            self.note_ended(call);
         }
         self.growing_calls.insert(call, grown);
         true
@@ -112,8 +105,8 @@ impl<B: Clone> ReadPath<B> {
     fn end_growing(&mut self, call: CallId, whole: impl Fn(usize, Chunk<B>) -> Option<Chunk<B>>) {
         self.ways.end_attempt(call);
         for (member, key) in self.growing_calls.remove(&call).unwrap_or_default() {
-            let Some(Growing { chunk, deadline }) = self.growing.remove(&key) else { continue };
-            self.note_ended(deadline, call);
+            let Some(chunk) = self.growing.remove(&key) else { continue };
+            self.note_ended(call);
             match (whole(member, chunk), &key) {
                 (Some(chunk), Key::Parcel { index }) => {
                     let (index, body) = (*index, chunk.body.clone());
@@ -140,7 +133,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// The chunk for a kernel read of `len_bytes` of it.
     pub(super) fn find_chunk(&mut self, key: &Key, len_bytes: usize) -> Option<Chunk<B>> {
-        if let Some(Growing { chunk, .. }) = self.growing.get(key) {
+        if let Some(chunk) = self.growing.get(key) {
             chunk.take(len_bytes);
             return Some(chunk.clone());
         }
@@ -156,7 +149,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// The chunk for another node, which takes all of it.
     pub(super) fn find_chunk_for_peer(&mut self, key: &Key) -> Option<Chunk<B>> {
-        if let Some(Growing { chunk, .. }) = self.growing.get(key) {
+        if let Some(chunk) = self.growing.get(key) {
             return Some(chunk.clone());
         }
         match self.objects.get(key, ObjectKind::Chunks) {
@@ -170,7 +163,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     pub(super) fn pin_if_wanted(&mut self, key: &Key) {
-        if self.pins.iter().any(|pin| key.path().is_within(pin)) {
+        if self.is_pinned(key) {
             self.objects.pin(key);
         }
     }
@@ -183,7 +176,11 @@ impl<B: Clone> ReadPath<B> {
     /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
     pub(super) fn is_own(&self, key: &Key) -> bool {
         let alone = self.is_direct(key) || self.tree_of(key).is_leaf(self.options.rank);
-        alone && !self.pins.iter().any(|pin| key.path().is_within(pin))
+        alone && !self.is_pinned(key)
+    }
+
+    pub(super) fn is_pinned(&self, key: &Key) -> bool {
+        self.pins.iter().any(|pin| key.path().is_within(pin))
     }
 
     /// Keeps the newest of what the kernel has not read whole: much of it was read ahead in vain.

@@ -5,18 +5,19 @@
 //! root (a directory in one of its own); then it is asked of that one, who reads it early.
 
 use forebay_cache::{CallId, Key, Object};
-use forebay_types::{ChunkIndex, Time, ViewPath};
+use forebay_types::{ChunkIndex, Urgency, ViewPath, limits};
 use forebay_wire::{Listing, Request};
 
 use super::ReadPath;
-use crate::anticipate::{UNDER_WAY_MAX, Wish};
+use crate::anticipate::Wish;
 
 impl<B: Clone> ReadPath<B> {
     /// Somebody wants `key`, whether it is here or not.
-    pub(super) fn note_wanted(&mut self, deadline: Time, key: &Key) {
+    pub(super) fn note_wanted(&mut self, key: &Key) {
         if !self.options.anticipate {
             return;
         }
+        self.note_used(key);
         let is_reader = self.reads_for_others(key);
         match key {
             Key::Listing { dir } => {
@@ -32,23 +33,28 @@ impl<B: Clone> ReadPath<B> {
             _ => return,
         }
         if is_reader {
-            self.ask_early(deadline);
+            self.ask_early();
         }
     }
 
+    /// Somebody wants `key`: if it was asked for early, that was not in vain.
+    pub(super) fn note_used(&mut self, key: &Key) {
+        self.counters.early_used += u64::from(self.anticipation.on_used(key));
+    }
+
     /// A listing has arrived; if something in it was wanted, those that usually follow it are asked for.
-    pub(super) fn note_listing(&mut self, deadline: Time, dir: &ViewPath, listing: &Listing) {
+    pub(super) fn note_listing(&mut self, dir: &ViewPath, listing: &Listing) {
         if self.options.anticipate && self.anticipation.is_entered(dir) {
             let is_reader = self.reads_for_others(&Key::Listing { dir: dir.clone() });
             self.anticipation.on_listing_arrived(dir, listing, is_reader);
-            self.ask_early(deadline);
+            self.ask_early();
         }
     }
 
     /// An early question has ended: the next may be asked.
-    pub(super) fn note_ended(&mut self, deadline: Time, call: CallId) {
+    pub(super) fn note_ended(&mut self, call: CallId) {
         if self.early.remove(&call) {
-            self.ask_early(deadline);
+            self.ask_early();
         }
     }
 
@@ -65,8 +71,9 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    fn ask_early(&mut self, deadline: Time) {
-        while self.early.len() < UNDER_WAY_MAX {
+    fn ask_early(&mut self) {
+        let deadline = self.ways.now.after(self.options.deadline);
+        while self.early.len() < limits::ANTICIPATED_UNDER_WAY {
             let Some(wish) = self.anticipation.next_wish() else { return };
             let (key, request) = match wish {
                 Wish::Listing(dir) => (Key::Listing { dir: dir.clone() }, Request::Listing { dir, epoch: 0 }),
@@ -79,8 +86,9 @@ impl<B: Clone> ReadPath<B> {
             if is_coming || self.has_chunk(&key) || self.is_direct(&key) {
                 continue;
             }
-            if let Some(call) = self.ask(key, request, deadline, None) {
+            if let Some(call) = self.ask(key.clone(), request, Urgency::Ahead, deadline, None) {
                 self.early.insert(call);
+                self.anticipation.on_asked_early(key);
                 self.counters.asked_early += 1;
             }
         }

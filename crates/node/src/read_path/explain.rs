@@ -1,7 +1,7 @@
 //! Where an answer would come from, told without asking anybody.
 
 use forebay_cache::{Key, Object};
-use forebay_types::{ChunkIndex, Kind, NodeRank, ViewPath, chunk_bytes};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Kind, NodeRank, ViewPath};
 
 use super::ReadPath;
 use crate::Source;
@@ -38,7 +38,7 @@ impl<B: Clone> ReadPath<B> {
             (true, _) => state,
             (false, source) => format!("{state}; {}", self.explain_source(&key, source)),
         };
-        let is_open = |peer: &NodeRank| !self.suspects().contains(peer);
+        let is_open = |peer: &NodeRank| !self.ways.suspects.contains(*peer);
         let line = match source {
             Source::Peer(_) => self.tree_of(&key).line(self.options.rank).filter(is_open).collect(),
             Source::Backing => Vec::new(),
@@ -106,12 +106,14 @@ impl<B: Clone> ReadPath<B> {
         kept: &mut Vec<String>,
     ) -> (String, bool) {
         let generation = attributes.generation();
-        let indexes = (0..).map(ChunkIndex).take_while(|index| chunk_bytes(generation.size_bytes, *index) > 0);
-        let (mut count, mut here) = (0u64, 0u64);
-        for index in indexes {
-            count += 1;
-            here += u64::from(self.has_chunk(&Key::Chunk { file: path.clone(), generation, index }));
-        }
+        let count = generation.size_bytes.div_ceil(CHUNK_BYTES);
+        // Counted among what is kept: a sparse file may have more chunks than could be looked for one by one.
+        let is_of_file = |key: &Key| match key {
+            Key::Chunk { file, generation: other, .. } => file == path && *other == generation,
+            _ => false,
+        };
+        let growing = self.growing.keys().filter(|key| is_of_file(key) && !self.objects.contains(key)).count();
+        let here = (self.objects.count_where(is_of_file) + growing) as u64;
         kept.push(format!("{here} of {count} chunks"));
         let key = Key::Chunk { file: path.clone(), generation, index: ChunkIndex(0) };
         if self.is_direct(&key) {

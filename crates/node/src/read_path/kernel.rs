@@ -4,11 +4,11 @@
 //! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
 
 use forebay_cache::Key;
-use forebay_types::{Errno, Kind, Name, Time, ViewPath};
-use forebay_wire::{ListingEntry, Request};
+use forebay_types::{Errno, Kind, Name, Time, Urgency, ViewPath};
+use forebay_wire::{ListingEntry, Request, Use};
 
 use super::entries::{Known, Search};
-use super::{ReadPath, Use, Waiter};
+use super::{ReadPath, Waiter};
 use crate::links::{shown_attributes, shown_target};
 use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket};
 
@@ -76,7 +76,7 @@ impl<B: Clone> ReadPath<B> {
         };
         let answer = self.attempt_until(deadline, ticket, operation, known);
         if let Some(key) = wanted {
-            self.note_wanted(deadline, &key);
+            self.note_wanted(&key);
         }
         answer
     }
@@ -91,7 +91,8 @@ impl<B: Clone> ReadPath<B> {
         match self.step(&operation, &mut known) {
             Step::Answer(answer) => Some(answer),
             Step::Wants(key, request) => {
-                self.ask(key, request, deadline, Some(Waiter::Kernel { ticket, operation, known }));
+                let waiter = Waiter::Kernel { ticket, operation, known };
+                self.ask(key, request, Urgency::Demand, deadline, Some(waiter));
                 None
             }
         }

@@ -2,8 +2,10 @@
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
 //! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `ways` finds whom to
-//! ask and whom to ask instead, `refresh` forgets, `recheck` what a file has turned out not to be. This file holds the state
-//! they share and the beginning of a question: joined if it is under way, else sent out.
+//! ask and whom to ask instead, `refresh` forgets, `recheck` what a file has turned out not to be. `early` asks before
+//! anybody does, `parcels` for what an earlier start used, `record` notes what this one uses; `explain` tells where an
+//! answer would come from. This file holds the state they share and the beginning of a question: joined if it is under
+//! way, else sent out; and its end when its time is over.
 
 mod answers;
 mod awaited;
@@ -25,12 +27,11 @@ use std::time::Duration;
 
 use forebay_cache::{CallId, Flight, InFlight, Joined, Key, KindCounters, ObjectKind, Objects};
 use forebay_overlay::{Class, Forest};
-use forebay_types::{Errno, Map, NodeRank, Time, ViewPath};
+use forebay_types::{Errno, Map, NodeRank, Time, Urgency, ViewPath};
 use forebay_wire::Request;
 
 pub use explain::Explanation;
 pub use parcels::ParcelChunk;
-pub use record::Use;
 
 use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
@@ -39,7 +40,7 @@ use crate::links::Links;
 use crate::placement::placement;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
 use awaited::Awaited;
-use chunks::{Chunk, Growing};
+use chunks::Chunk;
 use entries::Known;
 use kernel::Operation;
 use parcels::Parcels;
@@ -80,6 +81,8 @@ pub struct Counters {
     pub asked_backing: u64,
     /// Questions asked before anybody did, of these.
     pub asked_early: u64,
+    /// Of these, those whose answers somebody wanted then.
+    pub early_used: u64,
     /// Requests of peers taken.
     pub served_peers: u64,
     /// Requests that joined one under way.
@@ -136,7 +139,8 @@ pub struct ReadPath<B> {
     in_flight: InFlight<Waiter>,
     ways: Ways,
     epoch: Epoch,
-    growing: Map<Key, Growing<B>>,
+    /// The chunks that are filling.
+    growing: Map<Key, Chunk<B>>,
     /// The chunks that a call fills, by their places in its body.
     growing_calls: Map<CallId, Vec<(usize, Key)>>,
     pending_reads: Map<Reader, PendingRead<B>>,
@@ -212,16 +216,27 @@ impl<B: Clone> ReadPath<B> {
     /// ask. Looks for nodes that are silent and for questions that are slow.
     pub fn handle_timeout(&mut self, now: Time) {
         self.ways.now = now;
-        for flight in self.in_flight.expired(now) {
-            self.counters.timed_out += 1;
-            // Whoever's time is over has none for asking one by one.
-            self.bundles.remove(&flight);
-            let errno = if self.ways.is_cut_off(flight) { Errno::EHOSTUNREACH } else { Errno::ETIMEDOUT };
-            self.end_flight(flight, errno);
-        }
+        self.in_flight.expired(now).into_iter().for_each(|flight| self.give_up(flight));
         self.end_late_hold();
         self.end_long_waits();
         self.check_ways();
+    }
+
+    /// A flight's time is over, at least for those who wait longest.
+    fn give_up(&mut self, flight: CallId) {
+        self.counters.timed_out += 1;
+        let errno = if self.ways.is_cut_off(flight) { Errno::EHOSTUNREACH } else { Errno::ETIMEDOUT };
+        match self.in_flight.part(flight, self.ways.now) {
+            Some(late) => {
+                late.into_iter().for_each(|waiter| self.tell_failed(waiter, errno));
+                self.ask_longer(flight);
+            }
+            None => {
+                // Whoever's time is over has none for asking one by one.
+                self.bundles.remove(&flight);
+                self.end_flight(flight, errno);
+            }
+        }
     }
 
     /// The kernel's caller was interrupted: answers `EINTR` if the request still waits here. `false` if it does not.
@@ -257,16 +272,18 @@ impl<B: Clone> ReadPath<B> {
         self.name_stale(stale)
     }
 
-    /// Keeps what is read at or below `path` from now on, and what is kept of it now, until `clear`.
+    /// Keeps what is read at or below `path` from now on, and what is kept of it now, until `clear`. Once more it pins
+    /// what has come since.
     ///
     /// # Errors
     /// `ENOSPC` when `PINS_MAX` paths are pinned.
     pub fn pin(&mut self, path: ViewPath) -> Result<(), Errno> {
-        if self.pins.len() >= PINS_MAX {
+        let is_pinned = self.pins.contains(&path);
+        if !is_pinned && self.pins.len() >= PINS_MAX {
             return Err(Errno::ENOSPC);
         }
         self.objects.pin_within(&path);
-        self.pins.push(path);
+        self.pins.extend((!is_pinned).then_some(path));
         Ok(())
     }
 
@@ -324,15 +341,25 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// Asks for `key` by `request`, or joins who did; `waiter` is told. The number of the question if it is new.
-    fn ask(&mut self, key: Key, request: Request, deadline: Time, waiter: Option<Waiter>) -> Option<CallId> {
+    fn ask(
+        &mut self,
+        key: Key,
+        request: Request,
+        urgency: Urgency,
+        deadline: Time,
+        waiter: Option<Waiter>,
+    ) -> Option<CallId> {
         let waits = waiter.is_some();
         match self.in_flight.join(key.clone(), deadline, waiter) {
-            Joined::Coalesced(_) => {
+            Joined::Coalesced(flight) => {
                 self.counters.coalesced += u64::from(waits);
+                if urgency == Urgency::Demand {
+                    self.promote(flight);
+                }
                 None
             }
             Joined::First(flight) => {
-                self.set_out(flight, &key, request);
+                self.set_out(flight, &key, request, urgency);
                 Some(flight)
             }
         }
@@ -360,6 +387,15 @@ impl<B: Clone> ReadPath<B> {
         self.bundles.retain(|call, _| !empty.contains(call));
         empty.into_iter().for_each(|flight| self.arrive(flight, None));
         !withdrawn.is_empty()
+    }
+
+    fn tell_failed(&mut self, waiter: Waiter, errno: Errno) {
+        match waiter {
+            Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
+            Waiter::ReadPart { reader, .. } => self.fail_read(reader, errno),
+            Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+            Waiter::Prefill(index) => self.parcel_failed(index, errno),
+        }
     }
 
     fn tell_kernel(&mut self, ticket: KernelTicket, answer: KernelAnswer<B>) {

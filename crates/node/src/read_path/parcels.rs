@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use forebay_cache::{CallId, Key, Object};
-use forebay_types::{ChunkIndex, Errno, Generation, Time, ViewPath, limits};
+use forebay_types::{ChunkIndex, Errno, Generation, Time, Urgency, ViewPath, limits};
 use forebay_wire::{Listing, Request};
 
 use super::chunks::Chunk;
@@ -134,17 +134,18 @@ impl<B: Clone> ReadPath<B> {
                 Some(Object::Chunk(kept)) => kept.is_taken(),
                 _ => false,
             };
-            (is_same && !is_taken).then_some(inode)
+            (is_same && !is_taken && !self.is_locked(&chunk.key())).then_some(inode)
         };
         chunks.iter().map(inode).collect()
     }
 
-    /// A parcel has been dealt with; these chunks are in the kernel's cache now.
+    /// A parcel has been dealt with; these chunks are in the kernel's cache now. Only who reads for others keeps them: the
+    /// others get the same parcel, and seldom ask.
     pub fn handle_parcel_stored(&mut self, now: Time, index: u32, filled: &[ParcelChunk<B>]) {
         self.ways.now = now;
         for chunk in filled {
             let key = chunk.key();
-            if self.is_own(&key) {
+            if !self.reads_for_others(&key) && !self.is_pinned(&key) {
                 self.objects.remove(&key);
             }
         }
@@ -225,17 +226,17 @@ impl<B: Clone> ReadPath<B> {
         *is_wanted && (is_unasked || unopened.contains(&index))
     }
 
-    /// Asks for a parcel to come if that has not been done. `false` when too many are under way.
-    pub(super) fn ask_out_of_turn(&mut self, index: u32) -> bool {
-        if self.parcels.unopened.contains(&index) {
-            return true;
-        }
-        let has_room = self.parcels.under_way.len() < limits::PARCELS_UNDER_WAY_MAX as usize;
-        if has_room {
+    /// Whether so many more parcels may be under way.
+    pub(super) fn has_room_for_parcels(&self, count: usize) -> bool {
+        self.parcels.under_way.len() + count <= limits::PARCELS_UNDER_WAY_MAX as usize
+    }
+
+    /// Asks for a parcel to come if that has not been done.
+    pub(super) fn ask_out_of_turn(&mut self, index: u32) {
+        if !self.parcels.unopened.contains(&index) {
             self.parcels.out_of_turn.insert(index);
             self.ask_parcel(index);
         }
-        has_room
     }
 
     fn ask_parcel(&mut self, index: u32) {
@@ -248,7 +249,8 @@ impl<B: Clone> ReadPath<B> {
         }
         if !self.growing.contains_key(&key) {
             let deadline = self.ways.now.after(self.options.deadline);
-            self.ask(key, Request::Parcel { index, epoch: 0 }, deadline, Some(Waiter::Prefill(index)));
+            let request = Request::Parcel { index, epoch: 0 };
+            self.ask(key, request, Urgency::Ahead, deadline, Some(Waiter::Prefill(index)));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_cache::{Key, Object, ObjectKind};
-use forebay_types::{Errno, Time};
+use forebay_types::{Errno, Time, Urgency};
 use forebay_wire::Request;
 
 use super::chunks::Chunk;
@@ -17,19 +17,29 @@ impl<B: Clone> ReadPath<B> {
     pub fn handle_peer(&mut self, now: Time, ticket: PeerTicket, request: Request, remaining: Duration) {
         self.counters.served_peers += 1;
         let deadline = now.after(remaining.min(self.options.deadline));
-        if let Some(key) = self.serve(now, ticket, request, deadline) {
-            self.note_wanted(deadline, &key);
+        // Nobody's program waits for a parcel. Of anything else that cannot be told, and somebody's may.
+        let is_parcel = matches!(request, Request::Parcel { .. });
+        let urgency = if is_parcel { Urgency::Ahead } else { Urgency::Demand };
+        if let Some(key) = self.serve(now, ticket, request, urgency, deadline) {
+            self.note_wanted(&key);
         }
     }
 
     /// Takes a request of this node's shell, answered like a peer's; no program wants it yet.
     pub fn handle_own(&mut self, now: Time, ticket: PeerTicket, request: Request) {
         let request = request.in_epoch(self.epoch.to_tell());
-        self.serve(now, ticket, request, now.after(self.options.deadline));
+        self.serve(now, ticket, request, Urgency::Ahead, now.after(self.options.deadline));
     }
 
     /// Answers from what is kept, or asks. What was wanted, for a request that wants one thing.
-    fn serve(&mut self, now: Time, ticket: PeerTicket, request: Request, deadline: Time) -> Option<Key> {
+    fn serve(
+        &mut self,
+        now: Time,
+        ticket: PeerTicket,
+        request: Request,
+        urgency: Urgency,
+        deadline: Time,
+    ) -> Option<Key> {
         self.ways.now = now;
         let Some(key) = Key::of(&request) else {
             self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
@@ -48,7 +58,7 @@ impl<B: Clone> ReadPath<B> {
         }
         match self.kept_for_peer(&key) {
             Some(answer) => self.tell_peer(ticket, answer),
-            None => drop(self.ask(key.clone(), request, deadline, Some(Waiter::Peer(ticket)))),
+            None => drop(self.ask(key.clone(), request, urgency, deadline, Some(Waiter::Peer(ticket)))),
         }
         Some(key)
     }

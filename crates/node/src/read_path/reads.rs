@@ -3,12 +3,12 @@
 //! A small file that programs usually read with its neighbours is asked for with them, in one bundle. A bundle is only a
 //! way of asking: its files are kept, found and counted as chunks, and where it fails they are asked for one by one.
 
-use forebay_cache::{Key, Object};
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Time, limits};
-use forebay_wire::Request;
+use forebay_cache::{Key, Object, Waiting};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Time, Urgency, limits};
+use forebay_wire::{Request, Use};
 
 use super::chunks::{Chunk, chunk_bytes_of};
-use super::{ReadPath, Use, Waiter};
+use super::{ReadPath, Waiter};
 use crate::bundle::{Bundle, suffix_of};
 use crate::{InodeId, KernelAnswer, KernelTicket, Part, PeerAnswer, PeerTicket, ROOT_INODE, Source};
 
@@ -76,16 +76,14 @@ impl<B: Clone> ReadPath<B> {
         } else {
             let (reader, slots) = (Reader::Kernel(ticket), read.parts.len());
             self.pending_reads.insert(reader, read);
-            let is_of_one = wanted.len() == 1 && slots == 1;
-            for (key, slot) in wanted {
-                if !is_of_one || !self.wait_for_parcel(&key, deadline, reader, slot) {
-                    self.ask_chunk(key, deadline, reader, slot);
-                }
+            let is_here = wanted.len() < slots;
+            if is_here || !self.wait_for_parcels(&wanted, deadline, reader) {
+                wanted.into_iter().for_each(|(key, slot)| self.ask_chunk(key, deadline, reader, slot));
             }
             None
         };
         if extent.offset_bytes < CHUNK_BYTES {
-            self.note_wanted(deadline, &Key::Chunk { file, generation, index: ChunkIndex(0) });
+            self.note_wanted(&Key::Chunk { file, generation, index: ChunkIndex(0) });
         }
         self.read_ahead(deadline, id, extent);
         answer
@@ -101,6 +99,7 @@ impl<B: Clone> ReadPath<B> {
         let mut wanted = Vec::new();
         for key in members {
             let chunk = self.find_chunk_for_peer(&key);
+            self.note_used(&key);
             let len_bytes = chunk_bytes_of(&key);
             if chunk.is_none() {
                 wanted.push((key, read.parts.len()));
@@ -131,13 +130,20 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn ask_alone(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
         if let Key::Chunk { file, generation, index } = key.clone() {
             let request = Request::Chunk { file, generation, index };
-            self.ask(key, request, deadline, Some(Waiter::ReadPart { reader, slot, member: 0 }));
+            let waiter = Waiter::ReadPart { reader, slot, member: 0 };
+            self.ask(key, request, Urgency::Demand, deadline, Some(waiter));
         }
     }
 
+    /// Asks for a bundle, or joins who does. A directory keeps its generation when a file in it changes, so others may cut
+    /// its bundles differently: one of other files is no answer to this question.
     fn ask_bundle(&mut self, bundle: &Bundle, deadline: Time, waiter: Waiter) {
-        let call = self.ask(bundle.key(), bundle.request(), deadline, Some(waiter));
-        if let (Some(call), Some(members)) = (call, bundle.members()) {
+        let Some(members) = bundle.members() else { return self.tell_failed(waiter, Errno::ENAMETOOLONG) };
+        let under_way = self.in_flight.call_of(&bundle.key()).and_then(|call| self.bundles.get(&call));
+        if under_way.is_some_and(|others| *others != members) {
+            return self.ask_one_by_one(&members, vec![Waiting { who: waiter, until: deadline }]);
+        }
+        if let Some(call) = self.ask(bundle.key(), bundle.request(), Urgency::Demand, deadline, Some(waiter)) {
             self.bundles.insert(call, members);
         }
     }
@@ -161,21 +167,24 @@ impl<B: Clone> ReadPath<B> {
         Bundle::around(&dir, listing, at).filter(|(bundle, _)| !self.broken_bundles.contains_key(&bundle.key()))
     }
 
-    /// A bundle did not come: it is not tried again, and who waits for one of its files asks for that alone.
-    pub(super) fn ask_one_by_one(&mut self, bundle: Key, members: &[Key], deadline: Time, waiters: Vec<Waiter>) {
+    /// A bundle did not come, and is not tried again.
+    pub(super) fn note_broken(&mut self, bundle: Key) {
         if self.broken_bundles.len() >= limits::BROKEN_BUNDLES_MAX {
             self.broken_bundles.clear();
         }
         self.broken_bundles.insert(bundle, ());
-        for waiter in waiters {
-            match waiter {
+    }
+
+    /// Who waits for a bundle's file asks for that alone; a peer that waits for all of them is told to do so.
+    pub(super) fn ask_one_by_one(&mut self, members: &[Key], waiters: Vec<Waiting<Waiter>>) {
+        for Waiting { who, until } in waiters {
+            match who {
                 Waiter::ReadPart { reader, slot, member } => match members.get(member) {
-                    Some(key) => self.ask_alone(key.clone(), deadline, reader, slot),
+                    Some(key) => self.ask_alone(key.clone(), until, reader, slot),
                     None => self.fail_read(reader, Errno::EPROTO),
                 },
-                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(Errno::ESTALE)),
-                Waiter::Prefill(_) => {}
-                Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EPROTO)),
+                Waiter::Peer(_) => self.tell_failed(who, Errno::ESTALE),
+                Waiter::Kernel { .. } | Waiter::Prefill(_) => self.tell_failed(who, Errno::EPROTO),
             }
         }
     }
@@ -191,11 +200,13 @@ impl<B: Clone> ReadPath<B> {
         let (file, generation) = (inode.path.clone(), inode.generation);
         for index in ahead.map(ChunkIndex) {
             if self.growing.len() + self.in_flight.len() >= limits::READ_AHEAD_CHUNKS_UNDER_WAY {
-                return;
+                return self.inodes.get_mut(id).into_iter().for_each(|inode| inode.read_ahead.put_off(index.0));
             }
             let key = Key::Chunk { file: file.clone(), generation, index };
-            if !self.has_chunk(&key) && !self.in_flight.contains(&key) && self.parcel_to_come(&key).is_none() {
-                self.ask(key, Request::Chunk { file: file.clone(), generation, index }, deadline, None);
+            let is_coming = self.in_flight.contains(&key) || self.parcel_to_come(&key).is_some();
+            if !is_coming && !self.has_chunk(&key) {
+                let request = Request::Chunk { file: file.clone(), generation, index };
+                self.ask(key, request, Urgency::Ahead, deadline, None);
             }
         }
     }
@@ -212,7 +223,9 @@ impl<B: Clone> ReadPath<B> {
         if matches!(reader, Reader::Kernel(_)) {
             chunk.take(part.len_bytes);
         }
-        if part.body.replace(chunk.body.clone()).is_none() {
+        // It may have come already, in another body and at another place there.
+        if part.body.is_none() {
+            part.body = Some(chunk.body.clone());
             part.offset_bytes += chunk.start_bytes;
             read.missing -= 1;
         }

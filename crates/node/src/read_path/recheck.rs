@@ -6,7 +6,7 @@
 //! before the others, and until then nothing about the directory is asked from here.
 
 use forebay_cache::{CallId, Key, Object};
-use forebay_types::{Generation, ViewPath, limits};
+use forebay_types::{Generation, Urgency, ViewPath, limits};
 use forebay_wire::Request;
 
 use super::{ReadPath, StaleInode};
@@ -61,7 +61,7 @@ impl<B: Clone> ReadPath<B> {
         }
         let request = Request::Recheck { file: file.clone(), generation: *generation, epoch: 0 };
         let deadline = self.ways.now.after(self.options.deadline);
-        if let Some(flight) = self.ask(key, request, deadline, None) {
+        if let Some(flight) = self.ask(key, request, Urgency::Demand, deadline, None) {
             let held = self.flights_about(&dir);
             held.iter().for_each(|flight| self.call_back(*flight));
             self.rechecks.insert(flight, Recheck { dir, held });

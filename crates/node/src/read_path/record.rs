@@ -1,30 +1,15 @@
-//! Recording: what the programs of a job use while they start, in the order of first use, at one node of it.
+//! Recording: what the programs of a node use while they start, in the order of first use.
 //!
 //! It ends by itself, after a time and with a number of bytes: what a program reads for hours is its input, and not its
 //! start-up.
 
-use forebay_types::{ChunkIndex, Generation, Map, Time, ViewPath, chunk_bytes, limits};
+use std::hash::BuildHasher;
+
+use forebay_types::{Hasher, Map, Time, chunk_bytes, limits};
+use forebay_wire::Use;
 
 use super::ReadPath;
 use crate::{KernelAnswer, KernelRequest, KernelTicket};
-
-/// One thing that a start-up uses.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Use {
-    /// A directory, listed or looked into.
-    Directory(ViewPath),
-    /// A name that was looked for and does not exist.
-    Absent(ViewPath),
-    /// Some of a chunk of a file.
-    Chunk {
-        /// The file.
-        file: ViewPath,
-        /// The version.
-        generation: Generation,
-        /// Which chunk.
-        index: ChunkIndex,
-    },
-}
 
 /// What was used so far.
 #[derive(Default)]
@@ -34,7 +19,8 @@ pub(super) struct Recording {
     is_paused: bool,
     since: Option<Time>,
     uses: Vec<Use>,
-    known: Map<Use, ()>,
+    /// The hashes of all uses, which every node keeps: two that share one are taken for the same, once in an age.
+    known: Map<u64, ()>,
     bytes: u64,
 }
 
@@ -45,6 +31,8 @@ impl Recording {
         }
         let since = *self.since.get_or_insert(now);
         if now.since(since) > limits::START_UP_LONGEST || self.uses.len() >= limits::PROFILE_USES_MAX {
+            self.is_on = false;
+            self.known = Map::default();
             return;
         }
         let used = used();
@@ -52,7 +40,8 @@ impl Recording {
             Use::Chunk { generation, index, .. } => chunk_bytes(generation.size_bytes, *index) as u64,
             _ => 0,
         };
-        if self.bytes + bytes <= limits::START_UP_BYTES_MAX && self.known.insert(used.clone(), ()).is_none() {
+        let hash = Hasher::default().hash_one(&used);
+        if self.bytes + bytes <= limits::START_UP_BYTES_MAX && self.known.insert(hash, ()).is_none() {
             self.bytes += bytes;
             self.uses.push(used);
         }

@@ -129,6 +129,11 @@ impl<B: Clone> ReadPath<B> {
         true
     }
 
+    /// Whether a flight waits for the end of a refresh.
+    pub(super) fn holds(&self, flight: CallId) -> bool {
+        self.epoch.hold.as_ref().is_some_and(|hold| hold.flights.contains(&flight))
+    }
+
     /// Checks the number that a peer's question carries. `false`: the peer has been told to make up for a refresh.
     pub(super) fn is_in_epoch(&mut self, ticket: PeerTicket, number: Option<u64>) -> bool {
         let Some(number) = number else { return true };
@@ -143,7 +148,10 @@ impl<B: Clone> ReadPath<B> {
     /// A node that was asked has come further: what was missed is made up for, and the question asked again.
     pub(super) fn fenced(&mut self, attempt: Attempt, number: u64) {
         self.handle_epoch(self.ways.now, number);
-        self.send_anew(attempt.flight);
+        // What has been missed may just have been made up for, and all asked again.
+        if !self.ways.is_under_way(attempt.flight) {
+            self.send_anew(attempt.flight);
+        }
     }
 
     /// Forgets all names, because it is not known which of them were refreshed.
@@ -177,7 +185,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// Takes a flight's attempts back; who waits for it forgets what it had found before.
     pub(super) fn call_back(&mut self, flight: CallId) {
-        self.cancel_attempts(flight);
+        self.cancel_attempts(flight, |_| true);
         for waiter in self.in_flight.waiters_mut(flight) {
             if let Waiter::Kernel { known, .. } = waiter {
                 *known = Known { unlistable: known.unlistable, ..Known::default() };

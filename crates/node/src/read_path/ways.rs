@@ -10,12 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_cache::{CallId, Key};
 use forebay_overlay::{Suspects, Tree};
-use forebay_types::{Errno, Map, NodeRank, Time, limits};
+use forebay_types::{Errno, Map, NodeRank, Time, Urgency, limits};
 use forebay_wire::Request;
 
-use super::{ReadPath, Waiter};
+use super::ReadPath;
 use crate::allowance::Allowance;
-use crate::bundle::Bundle;
 use crate::placement::placement;
 use crate::{Effect, Source};
 
@@ -44,6 +43,7 @@ pub(super) struct Ways {
 #[derive(Debug)]
 struct Question {
     request: Request,
+    urgency: Urgency,
     since: Time,
     /// Nodes that did not bring an answer.
     tried: Vec<NodeRank>,
@@ -103,6 +103,11 @@ impl Ways {
     /// Whether a flight waits for leave to read for itself, having nobody to ask.
     pub fn is_cut_off(&self, flight: CallId) -> bool {
         self.waiting.contains(&flight)
+    }
+
+    /// Whether a flight has an attempt under way, or waits for leave to make one.
+    pub fn is_under_way(&self, flight: CallId) -> bool {
+        self.attempts_of(flight).next().is_some() || self.is_cut_off(flight)
     }
 
     /// The attempts of a flight that are under way.
@@ -199,13 +204,28 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// Asks the question of a new flight.
-    pub(super) fn set_out(&mut self, flight: CallId, key: &Key, request: Request) {
-        let question =
-            Question { request, since: self.ways.now, tried: Vec::new(), attempts: Vec::new(), is_hedged: false };
+    pub(super) fn set_out(&mut self, flight: CallId, key: &Key, request: Request, urgency: Urgency) {
+        let (since, tried, attempts) = (self.ways.now, Vec::new(), Vec::new());
+        let question = Question { request, urgency, since, tried, attempts, is_hedged: false };
         self.ways.questions.insert(flight, question);
         if !self.is_held(flight, key) && !self.waits_for_recheck(flight, key) {
             let source = self.source_of(key);
             self.send(flight, source);
+        }
+    }
+
+    /// A program waits for a question that may have been asked ahead. Another node that was asked has taken it for a
+    /// program's from the beginning: urgency does not travel.
+    pub(super) fn promote(&mut self, flight: CallId) {
+        let Some(question) = self.ways.questions.get_mut(&flight).filter(|known| known.urgency < Urgency::Demand)
+        else {
+            return;
+        };
+        question.urgency = Urgency::Demand;
+        for call in question.attempts.clone() {
+            if self.ways.attempt(call).is_some_and(|attempt| attempt.source == Source::Backing) {
+                self.effects.push_back(Effect::Promote { call });
+            }
         }
     }
 
@@ -218,12 +238,26 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// Takes the attempts of a flight back.
-    pub(super) fn cancel_attempts(&mut self, flight: CallId) {
+    /// A flight goes on beyond the time that its attempts were given. What this node reads itself it waits for; else it
+    /// asks as if nobody had been asked.
+    pub(super) fn ask_longer(&mut self, flight: CallId) {
+        let now = self.ways.now;
+        let Some(question) = self.ways.questions.get_mut(&flight) else { return };
+        (question.since, question.is_hedged) = (now, false);
+        question.tried.clear();
+        self.cancel_attempts(flight, |attempt| attempt.source != Source::Backing);
+        if !self.ways.is_under_way(flight) {
+            self.send_anew(flight);
+        }
+    }
+
+    /// Takes attempts of a flight back.
+    pub(super) fn cancel_attempts(&mut self, flight: CallId, which: impl Fn(&Attempt) -> bool) {
         self.ways.waiting.retain(|waiting| *waiting != flight);
         let calls = self.ways.questions.get(&flight).map(|question| question.attempts.clone()).unwrap_or_default();
         for call in calls {
-            if self.ways.end_attempt(call).is_some() {
+            if self.ways.attempt(call).as_ref().is_some_and(&which) {
+                self.ways.end_attempt(call);
                 self.effects.push_back(Effect::Cancel { call });
             }
         }
@@ -257,10 +291,8 @@ impl<B: Clone> ReadPath<B> {
             return;
         }
         self.counters.reparented += 1;
-        match self.next_source(&key, &tried) {
-            Source::Backing if self.bundles.contains_key(&flight) => self.take_apart(flight),
-            source => self.send(flight, source),
-        }
+        let source = self.next_source(&key, &tried);
+        self.send(flight, source);
     }
 
     /// A node cannot be reached: what was asked of it is asked elsewhere, and bodies that it was sending end.
@@ -326,7 +358,11 @@ impl<B: Clone> ReadPath<B> {
     /// Asks slow questions of the next in the line too.
     fn hedge(&mut self) {
         let now = self.ways.now;
-        let is_slow = |attempt: &Attempt| now.since(attempt.since) >= limits::HEDGE_AFTER;
+        let patience = |attempt: &Attempt| match self.in_flight.get(attempt.flight).map(|flight| &flight.key) {
+            Some(Key::Parcel { .. }) => limits::PARCEL_HEDGE_AFTER,
+            _ => limits::HEDGE_AFTER,
+        };
+        let is_slow = |attempt: &Attempt| now.since(attempt.since) >= patience(attempt);
         let slow: Vec<Attempt> = self.ways.attempts.values().filter(|attempt| is_slow(attempt)).copied().collect();
         for attempt in slow {
             let (Source::Peer(peer), Some(question)) = (attempt.source, self.ways.questions.get(&attempt.flight))
@@ -367,7 +403,8 @@ impl<B: Clone> ReadPath<B> {
         late.sort_unstable();
         for flight in late {
             let reads_itself = |attempt: Attempt| attempt.source == Source::Backing;
-            if self.ways.attempts_of(flight).any(reads_itself) || self.ways.is_cut_off(flight) {
+            let is_put_off = self.ways.is_cut_off(flight) || self.holds(flight);
+            if is_put_off || self.ways.attempts_of(flight).any(reads_itself) {
                 continue;
             }
             match self.bundles.contains_key(&flight) {
@@ -380,6 +417,9 @@ impl<B: Clone> ReadPath<B> {
 
     /// Sends a question to a source, or lets it wait for leave.
     fn send(&mut self, flight: CallId, source: Source) {
+        if source == Source::Backing && self.bundles.contains_key(&flight) {
+            return self.take_apart(flight);
+        }
         let Some(known) = self.in_flight.get(flight) else { return };
         let is_own_read = source == Source::Backing
             && !self.is_direct(&known.key)
@@ -394,7 +434,7 @@ impl<B: Clone> ReadPath<B> {
         let (Some(question), Some(known)) = (self.ways.questions.get_mut(&flight), self.in_flight.get(flight)) else {
             return;
         };
-        let (request, deadline) = (question.request.clone(), known.deadline);
+        let (request, urgency, deadline) = (question.request.clone(), question.urgency, known.deadline);
         let epoch = self.epoch.to_tell();
         let call = if question.attempts.is_empty() { flight } else { self.in_flight.next_call() };
         question.attempts.push(call);
@@ -407,23 +447,14 @@ impl<B: Clone> ReadPath<B> {
             Source::Backing => self.counters.asked_backing += 1,
         }
         self.ways.attempts.insert(call, Attempt { flight, source, since: self.ways.now });
-        self.effects.push_back(Effect::Fetch { call, source, request: request.in_epoch(epoch), deadline });
+        self.effects.push_back(Effect::Fetch { call, source, request: request.in_epoch(epoch), urgency, deadline });
     }
 
-    /// A bundle has nobody left to be asked of: its files are read one by one.
+    /// A bundle has nobody left to be asked of: its files are asked for one by one.
     fn take_apart(&mut self, flight: CallId) {
-        let bundle = self.ways.questions.get(&flight).and_then(|question| Bundle::of(&question.request));
-        let members = self.bundles.remove(&flight);
-        let (Some(bundle), Some(members), Some(ended)) = (bundle, members, self.end(flight, None)) else { return };
-        for waiter in ended.waiters {
-            match waiter {
-                Waiter::ReadPart { reader, slot, member } => match members.get(member) {
-                    Some(key) => self.ask_alone(key.clone(), ended.deadline, reader, slot),
-                    None => self.fail_read(reader, Errno::EPROTO),
-                },
-                Waiter::Peer(ticket) => self.read_bundle(ended.deadline, ticket, bundle.clone()),
-                Waiter::Kernel { .. } | Waiter::Prefill(_) => {}
-            }
+        let Some(members) = self.bundles.remove(&flight) else { return };
+        if let Some(ended) = self.end(flight, None) {
+            self.ask_one_by_one(&members, ended.waiters);
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Prefill: a start-up's contents come to every node before its programs ask, from what an earlier start-up used.
 //!
-//! `record` writes down what a start-up uses, and keeps a pack of it. At the next start every node asks for its
-//! contents in parcels (`forebay_node`, `read_path::parcels`); nodes that read the backing file system make them by a
-//! `plan` (`maker`), and every node takes them apart and fills its kernel's caches (`opener`, `walker`).
+//! `record` writes down what a start-up uses, and keeps a pack of it; `elsewhere` is where the programs of some jobs run. At
+//! the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes that read the
+//! backing file system make them by a `plan` (`maker`), and every node takes them apart and fills its kernel's caches
+//! (`opener`, `walker`).
 
+mod elsewhere;
 mod maker;
 mod opener;
+mod packing;
 mod plan;
 mod record;
 mod walker;
@@ -25,9 +28,11 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::service::Service;
 use crate::options::ProfileOptions;
+use elsewhere::Elsewhere;
 use opener::Opener;
 use plan::{Places, PlannedChunk, PlannedParcel};
 
+pub(super) use elsewhere::{look_before_end, tell};
 pub(super) use maker::answer;
 pub(super) use record::record_now;
 
@@ -42,6 +47,7 @@ const END_DEADLINE: Duration = Duration::from_secs(2);
 pub(super) struct Prefill {
     opener: OnceLock<Opener>,
     source: OnceCell<Option<Arc<Source>>>,
+    elsewhere: Elsewhere,
 }
 
 /// What parcels are made from.
@@ -65,16 +71,16 @@ struct Opened {
     pieces: Option<(usize, Vec<Bytes>)>,
 }
 
-/// Begins to fill this node's kernel, to read ahead where this node reads for others, and to record where it records.
-/// What goes on is to be aborted before `end`.
+/// Begins to record, to fill this node's kernel, and to read ahead where this node reads for others. What goes on is to be
+/// aborted before `end`.
 pub(super) fn start(service: &Arc<Service>) -> JoinHandle<()> {
     let service = Arc::clone(service);
     tokio::spawn(async move {
         if service.options.profile.is_none() || !service.options.kept.is_first() {
             return;
         }
+        service.core().start_recording();
         if record::is_recorder(&service) {
-            service.core().start_recording();
             // What is left for the kernel to ask for is known before the first parcel comes.
             service.prefill().source(&service).await;
         }

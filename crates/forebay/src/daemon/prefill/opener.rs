@@ -66,12 +66,14 @@ impl Opener {
 
 /// What the thread works with.
 struct Tools {
+    /// The last parcel, whose memory is used again.
+    parcel: Bytes,
     blocks: BlockOpener,
     walker: Option<Walker>,
 }
 
 fn open_all(arrived: &Receiver<Arrived>, walker: Option<Walker>, open: impl Fn(u32, &Body, &mut Tools) -> bool) {
-    let mut tools = Tools { blocks: BlockOpener::new(), walker };
+    let mut tools = Tools { parcel: Bytes::new(), blocks: BlockOpener::new(), walker };
     while let Ok((index, body)) = arrived.recv() {
         if !open(index, &body, &mut tools) {
             return;
@@ -81,7 +83,7 @@ fn open_all(arrived: &Receiver<Arrived>, walker: Option<Walker>, open: impl Fn(u
 
 /// Opens one parcel. `false` when there will be no more.
 fn open(service: &Arc<Service>, index: u32, body: &Body, tools: &mut Tools) -> bool {
-    let (parcel, chunks) = match take_apart(body, &mut tools.blocks) {
+    let (parcel, chunks) = match take_apart(body, tools) {
         Ok(parts) => parts,
         Err(error) => {
             tracing::warn!(index, %error, "a parcel is not as it was sent");
@@ -142,12 +144,15 @@ fn fill(service: &Arc<Service>, notifier: &Notifier, chunks: Vec<Chunk>) -> Vec<
 }
 
 /// A parcel and its chunks, decoded and checked.
-fn take_apart(body: &Body, opener: &mut BlockOpener) -> Result<(Parcel, Vec<Chunk>), FormatError> {
-    let bytes = body.contiguous().unwrap_or_else(|| body.slices(0, body.expected_bytes()).concat().into());
-    let mut parcel = Parcel::parse(bytes).map_err(|_| FormatError::Content("it is no parcel"))?;
+fn take_apart(body: &Body, tools: &mut Tools) -> Result<(Parcel, Vec<Chunk>), FormatError> {
+    let mut memory = std::mem::take(&mut tools.parcel).try_into_mut().unwrap_or_default();
+    memory.clear();
+    body.slices(0, body.expected_bytes()).iter().for_each(|piece| memory.extend_from_slice(piece));
+    tools.parcel = memory.freeze();
+    let mut parcel = Parcel::parse(tools.parcel.clone()).map_err(|_| FormatError::Content("it is no parcel"))?;
     let mut chunks = Vec::new();
     for (block, encoded) in std::mem::take(&mut parcel.blocks) {
-        chunks.append(&mut open_block(block, encoded, opener)?);
+        chunks.append(&mut open_block(block, encoded, &mut tools.blocks)?);
     }
     Ok((parcel, chunks))
 }

@@ -1,4 +1,5 @@
-//! Writing down what a start-up used, at the first node of a job, and keeping a pack of it.
+//! Writing down what a start-up used, at the first node of a job, and keeping a pack of it. All nodes record; what another
+//! one has used is written where the first one uses nothing (`elsewhere`).
 //!
 //! The kernel does not say what it answers from pages that it was given, so a sixteenth of the profile's contents, another
 //! one at each start, is not given to the recording node's kernel: what of it is not asked for was not used, and leaves
@@ -7,21 +8,18 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use forebay_node::{PeerAnswer, Use as Used};
-use forebay_profile::{LEVEL_DEFAULT, Learned, Piece, Profile, ProfileError, ProfileFiles, Start, Use};
-use forebay_types::{ChunkIndex, Generation, Hasher, NodeRank, Time, ViewPath, chunk_bytes, limits};
-use forebay_wire::Request;
+use forebay_node::PeerAnswer;
+use forebay_profile::{Learned, Profile, ProfileError, Start, Use};
+use forebay_types::{ChunkIndex, Generation, Hasher, NodeRank, Time, ViewPath, limits};
+use forebay_wire::{Request, Use as Used};
 use serde_json::{Value, json};
 
-use super::maker::contents;
-use super::plan::PlannedChunk;
+use super::elsewhere::look_before_end;
+use super::packing::pack;
 use crate::daemon::peers::ask_own;
 use crate::daemon::service::Service;
-use crate::options::ProfileOptions;
 
 /// How often it is looked whether a start-up is over.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -29,10 +27,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Of the profile's contents, one in so many is left for the kernel to ask for.
 const SAMPLE: u64 = 16;
 
-/// A pack is made anew when more than one in so many bytes of the profile are not in it.
-const PACK_LACKS: u64 = 16;
-
-/// Whether this node records what the job uses.
+/// Whether this node writes down what the job uses.
 pub(super) fn is_recorder(service: &Service) -> bool {
     service.options.rank == NodeRank(0) && service.options.profile.is_some()
 }
@@ -52,7 +47,11 @@ pub(super) async fn keep(service: &Arc<Service>) {
     let (mut seen, mut since, mut written) = (0, Time(0), 0);
     loop {
         ticks.tick().await;
-        let (now, count) = (service.now(), service.core().recorded_count());
+        let (own, elsewhere) = (service.core().recorded_count(), &service.prefill().elsewhere);
+        if own == 0 {
+            elsewhere.look(service).await;
+        }
+        let (now, count) = (service.now(), own + elsewhere.count());
         if count != seen {
             (seen, since) = (count, now);
         } else if count != written && now.since(since) >= limits::START_UP_QUIET {
@@ -80,8 +79,9 @@ pub(in crate::daemon) async fn record_now(service: &Arc<Service>) -> Result<Valu
         return Err("the job keeps no profile (--profile off)".to_owned());
     };
     if !is_recorder(service) {
-        return Err("the job's first node records; ask there".to_owned());
+        return Err("the job's first node writes it down; ask there".to_owned());
     }
+    look_before_end(service).await;
     let learned = write(service).await.map_err(|error| error.to_string())?;
     let path = options.files().map_err(|error| error.to_string())?.profile_path();
     pack(service).await.map_err(|error| error.to_string())?;
@@ -91,7 +91,10 @@ pub(in crate::daemon) async fn record_now(service: &Arc<Service>) -> Result<Valu
 
 async fn write(service: &Arc<Service>) -> Result<Option<Learned>, ProfileError> {
     let Some(options) = service.options.profile.clone().filter(|_| is_recorder(service)) else { return Ok(None) };
-    let used = service.core().recorded();
+    let (own, mut used) = (service.core().recorded(), service.prefill().elsewhere.uses());
+    let is_own = used.is_empty();
+    let known: HashSet<Used> = used.iter().cloned().collect();
+    used.extend(own.into_iter().filter(|each| !known.contains(each)));
     if used.is_empty() {
         return Ok(None);
     }
@@ -101,7 +104,9 @@ async fn write(service: &Arc<Service>) -> Result<Option<Learned>, ProfileError> 
         None => Profile::new(options.command.clone(), options.exports.clone(), now_unix_s()),
     };
     let used = describe(service, used).await;
-    let learned = profile.merge(&Start { unused: unused(&profile, &used), used });
+    // Other nodes' kernels are left nothing to ask for.
+    let unused = if is_own { unused(&profile, &used) } else { Vec::new() };
+    let learned = profile.merge(&Start { used, unused });
     let write = move || options.files().and_then(|files| files.write(&profile));
     // Fails only when the daemon ends.
     tokio::task::spawn_blocking(write).await.unwrap_or(Ok(())).map(|()| Some(learned))
@@ -150,59 +155,4 @@ fn unused(before: &Profile, used: &[Use]) -> Vec<Use> {
         _ => None,
     };
     before.uses.iter().filter_map(left).collect()
-}
-
-/// Makes the pack anew if it is missing or lacks too much.
-async fn pack(service: &Arc<Service>) -> Result<(), ProfileError> {
-    let Some(options) = service.options.profile.clone().filter(|options| options.pack) else { return Ok(()) };
-    let read = tokio::task::spawn_blocking(move || wanted_pack(&options)).await;
-    let Ok(Some((files, chunks))) = read.unwrap_or(Ok(None)) else { return Ok(()) };
-    let (queue, pieces) = sync_channel(limits::PARCELS_AHEAD as usize);
-    let writer = tokio::task::spawn_blocking(move || write_pack(&files, &pieces));
-    'reading: for chunk in chunks {
-        // A file that cannot be read any more is left out.
-        let Some(bytes) = contents(service, &chunk).await else { continue };
-        let PlannedChunk { file, generation, index } = chunk;
-        let Ok(piece) = Piece::of(file, generation, index, &bytes) else { continue };
-        let mut piece = Some((piece, bytes));
-        while let Some(waiting) = piece.take() {
-            match queue.try_send(Some(waiting)) {
-                Ok(()) => {}
-                Err(std::sync::mpsc::TrySendError::Full(back)) => {
-                    piece = back;
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-                // The writer has failed: what it says is told below.
-                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => break 'reading,
-            }
-        }
-    }
-    // Without its end a pack is not finished: this task may be given up at any place above.
-    tokio::task::spawn_blocking(move || drop(queue.send(None))).await.ok();
-    writer.await.unwrap_or(Ok(()))
-}
-
-/// The chunks of which a pack is to be made; `None` if the one that is there will do.
-fn wanted_pack(options: &ProfileOptions) -> Result<Option<(ProfileFiles, Vec<PlannedChunk>)>, ProfileError> {
-    let files = options.files()?;
-    let Some(profile) = files.read()? else { return Ok(None) };
-    let chunks: Vec<PlannedChunk> = profile.wanted().into_iter().map(PlannedChunk::from).collect();
-    let places = files.open_pack().ok().flatten().map(|pack| super::plan::places(pack.index())).unwrap_or_default();
-    let bytes = |chunk: &PlannedChunk| chunk_bytes(chunk.generation.size_bytes, chunk.index) as u64;
-    let all: u64 = chunks.iter().map(bytes).sum();
-    let lacking: u64 = chunks.iter().filter(|chunk| !places.contains_key(chunk)).map(bytes).sum();
-    Ok((lacking * PACK_LACKS > all).then_some((files, chunks)))
-}
-
-fn write_pack(files: &ProfileFiles, pieces: &Receiver<Option<(Piece, Bytes)>>) -> Result<(), ProfileError> {
-    let mut pack = files.begin_pack(LEVEL_DEFAULT)?;
-    while let Ok(piece) = pieces.recv() {
-        let Some((piece, bytes)) = piece else {
-            let written = pack.finish()?;
-            tracing::info!(bytes = written.file_bytes, contents = written.contents_bytes, "a pack is written");
-            return Ok(());
-        };
-        pack.add(piece, &bytes)?;
-    }
-    Ok(())
 }

@@ -1,0 +1,58 @@
+//! Whoever started the job, as a keeper sees it: the reader of its standard output, who leaves when the job is up.
+//!
+//! A `forebay up` that is killed cannot take back what it began. When the reader is gone, and the job's record on this
+//! host says that the start has not ended and `up` does not run any more, nobody knows of the job, and the node ends. On
+//! other hosts there is no record, and nothing is concluded.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use forebay_launch::{JobDirectory, JobRecord};
+
+/// How long after a look that showed `up` alive the next one comes: it writes its record right after it stops reading,
+/// and a process that is killed lives a moment longer than its descriptors.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How it is with whoever started the job.
+#[derive(Debug)]
+pub enum Starter {
+    /// It reads.
+    Reads,
+    /// It reads no more; why not is looked up then.
+    Gone(Instant),
+    /// It does not matter any more.
+    Over,
+}
+
+impl Starter {
+    /// Whether the start is waited for.
+    pub fn new(is_waited_for: bool) -> Self {
+        if is_waited_for { Self::Reads } else { Self::Over }
+    }
+
+    /// What to wait for, without any event asked for: that nobody reads comes unasked.
+    pub fn waits_for(&self) -> Option<BorrowedFd<'static>> {
+        matches!(self, Self::Reads).then(rustix::stdio::stdout)
+    }
+
+    /// Nobody reads any more.
+    pub fn reads_no_more(&mut self) {
+        *self = Self::Gone(Instant::now());
+    }
+
+    /// When there is something to look up.
+    pub fn due(&self) -> Option<Instant> {
+        if let Self::Gone(at) = self { Some(*at) } else { None }
+    }
+
+    /// Looks, if it is time to. Whether it has died without an end to what it began.
+    pub fn has_died(&mut self, directory: &JobDirectory, now: Instant) -> bool {
+        if self.due().is_none_or(|at| at > now) {
+            return false;
+        }
+        let record = JobRecord::read(directory).ok().flatten();
+        let is_alive = record.and_then(|record| record.starter_is_alive());
+        *self = if is_alive == Some(true) { Self::Gone(now + LOOK_INTERVAL) } else { Self::Over };
+        is_alive == Some(false)
+    }
+}
