@@ -38,6 +38,8 @@ pub struct NodeStatus {
     pub kernel: KernelStatus,
     /// What came ahead.
     pub prefill: PrefillStatus,
+    /// Messages between nodes.
+    pub overlay: BTreeMap<String, u64>,
     /// Requests to the backing file system.
     pub backing: BTreeMap<String, u64>,
 }
@@ -77,6 +79,12 @@ impl Status {
             *sum.entry(kind.clone()).or_insert(0) += count;
         }
         sum
+    }
+
+    /// Requests that nodes sent to each other.
+    #[must_use]
+    pub fn requests_sent(&self) -> u64 {
+        self.nodes.iter().filter_map(|node| node.overlay.get("requests_sent")).sum()
     }
 
     /// Bytes of file contents that the roots read from the backing file system.

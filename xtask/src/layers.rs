@@ -26,7 +26,7 @@ const fn shell(krate: &'static str) -> Place {
     Place { krate, knows: &["types", "wire", "body"], core: false }
 }
 
-const PLACES: [Place; 12] = [
+const PLACES: [Place; 13] = [
     core("types", &[]),
     core("wire", &["types"]),
     // Not core: it holds the one lock that readers and writers of a body share.
@@ -34,8 +34,9 @@ const PLACES: [Place; 12] = [
     core("overlay", &["types", "wire"]),
     core("cache", &["types", "wire"]),
     core("node", &["types", "wire", "overlay", "cache"]),
-    // Not core: its command reads arguments and prints.
+    // Not core: the command of one reads arguments and prints, the other reads traced operations from a file.
     Place { krate: "sim", knows: &["types", "wire", "overlay", "cache", "node"], core: false },
+    Place { krate: "scale", knows: &["types", "wire", "overlay", "cache", "node"], core: false },
     shell("fuse"),
     shell("transport"),
     shell("store"),

@@ -269,7 +269,7 @@ pub struct DoctorArguments {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Without NAME the scenarios are listed. Nothing is measured: docs/scale.md says what the models are made \
-                        of and how far they were checked. 100,000 nodes take minutes and some 8 GiB.\n\nExamples:\n  \
+                        of and how far they were checked. 100,000 nodes take minutes and some 6 GiB.\n\nExamples:\n  \
                         forebay simulate\n  forebay simulate cold --nodes 32,512,2048 --plot cold.svg\n  \
                         forebay simulate start --json | jq .bars"
 )]
@@ -277,16 +277,16 @@ pub struct SimulateArguments {
     /// The scenario
     pub name: Option<String>,
     /// Numbers of nodes [default: the scenario's own]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "name")]
     pub nodes: Vec<usize>,
     /// Where chance begins: the same number gives the same result
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Write the plot to this file, as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "name")]
     pub plot: Option<PathBuf>,
     /// Print a JSON object instead of text
-    #[arg(long)]
+    #[arg(long, requires = "name")]
     pub json: bool,
     /// Say only of each bar whether it is met; exit status 3 if one is not
     #[arg(long, conflicts_with_all = ["nodes", "plot", "json"])]

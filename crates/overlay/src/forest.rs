@@ -60,6 +60,13 @@ pub fn default_fan_out(roots: u32) -> u32 {
     roots.clamp(4, 8)
 }
 
+/// Children of a node in a tree of stripes, for a job that does not say how many it wants: 4, unless it has less in the
+/// others. Each level narrower halves what a node has to send before the next can begin, and adds a hop.
+#[must_use]
+pub fn default_stripe_fan_out(fan_out: u32) -> u32 {
+    fan_out.min(4)
+}
+
 impl Forest {
     /// A forest of this shape.
     ///
@@ -260,6 +267,7 @@ mod tests {
         let defaults: Vec<u32> = [1, 7, 8, 16, 32, 100_000].map(default_roots).to_vec();
         assert_eq!(defaults, [1, 1, 2, 4, 8, 8]);
         assert_eq!([1, 3, 5, 8, 64].map(default_fan_out), [4, 4, 5, 8, 8]);
+        assert_eq!([1, 4, 8].map(default_stripe_fan_out), [1, 4, 4]);
         assert_eq!(forest(3, 8, 8, 4).roots().count(), 3);
         let no_roots = Shape { node_count: 3, roots: 0, fan_out: 8, stripe_fan_out: 4 };
         assert_eq!(Forest::new(no_roots), Err(OverlayError::Roots(0)));

@@ -13,6 +13,6 @@ mod forest;
 mod suspects;
 mod tree;
 
-pub use forest::{Class, Forest, Shape, TreeIndex, default_fan_out, default_roots};
+pub use forest::{Class, Forest, Shape, TreeIndex, default_fan_out, default_roots, default_stripe_fan_out};
 pub use suspects::Suspects;
 pub use tree::{OverlayError, Tree};

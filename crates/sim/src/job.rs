@@ -7,11 +7,11 @@ use forebay_cache::{CallId, ObjectKind};
 use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
 use forebay_overlay::{Forest, Shape};
 use forebay_types::{NodeRank, Time};
-use forebay_wire::{RefreshStep, Request};
 
 use crate::NodeIndex;
 use crate::asked::Asked;
-use crate::body::{Handle, State};
+use crate::body::Handle;
+use crate::event::Event;
 use crate::faults::Fault;
 use crate::model::{Model, Versions};
 use crate::parcels::Parcels;
@@ -54,59 +54,6 @@ pub(crate) struct Caller {
     pub life: u32,
     /// Its number of the question.
     pub call: CallId,
-}
-
-/// What happens.
-#[derive(Clone, Debug)]
-pub(crate) enum Event {
-    /// A program begins.
-    Start(usize),
-    /// Something goes wrong, or is mended.
-    Fault(Fault),
-    /// A node is asked.
-    Ask { to: NodeIndex, from: Caller, request: Request },
-    /// The backing file system is asked.
-    Backing { by: Caller, request: Request },
-    /// An answer arrives.
-    Answer { to: Caller, answered: Answered },
-    /// The head of an answer with a body arrives.
-    BodyStart { to: Caller, handle: Handle },
-    /// The last byte of a body arrives, or it becomes clear that it will not.
-    BodyEnd { body: usize, state: State },
-    /// Nobody wants an answer any more.
-    PeerCancel { to: NodeIndex, from: Caller },
-    /// A node is asked whether it is there.
-    Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: u64 },
-    /// It says so, or the time for it is over.
-    Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, alive_in: Option<u64> },
-    /// A node takes a whole parcel apart.
-    OpenParcel { at: NodeIndex, life: u32, index: u32, body: Handle },
-    /// A read whose bytes got lost is asked for again.
-    ReadAgain { program: usize, request: u32 },
-    /// The shell answers a request that nobody answered.
-    TooLate { program: usize, request: u32 },
-    /// A node takes a step of a refresh.
-    Step { to: NodeIndex, number: u64, step: RefreshStep },
-    /// The leader hears that a node has taken it.
-    Taken { number: u64, step: RefreshStep, by: NodeIndex },
-    /// The leader waits no longer for the others.
-    StepOver { number: u64, step: RefreshStep },
-    /// A program's caller loses patience.
-    Interrupt(usize),
-}
-
-impl Event {
-    /// At which node it happens, and in which of its lives, if that matters.
-    fn place(&self) -> Option<(NodeIndex, Option<u32>)> {
-        match self {
-            Self::Ask { to, .. } | Self::PeerCancel { to, .. } | Self::Ping { to, .. } | Self::Step { to, .. } => {
-                Some((*to, None))
-            }
-            Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
-            Self::Pong { to, life, .. } | Self::OpenParcel { at: to, life, .. } => Some((*to, Some(*life))),
-            _ => None,
-        }
-    }
 }
 
 /// A node.
@@ -400,11 +347,11 @@ impl<'a> Job<'a> {
 
     fn happen_next(&mut self) {
         let Some(event) = self.world.next_event() else { return };
+        if let Some(stopped) = self.node_of(&event).filter(|node| self.nodes[*node].is_paused) {
+            return self.nodes[stopped].inbox.push(event);
+        }
         if let Some((node, life)) = event.place() {
-            let place = &mut self.nodes[node];
-            if place.is_paused {
-                return place.inbox.push(event);
-            }
+            let place = &self.nodes[node];
             if place.core.is_none() || life.is_some_and(|life| life != place.life) {
                 return self.refuse(event);
             }

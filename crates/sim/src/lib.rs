@@ -1,7 +1,7 @@
 //! Whole jobs in virtual time: the cores that the daemon runs, and a world around them that does what worlds do.
 //!
-//! There are two worlds. The one of this file's modules moves named contents, breaks things, and checks every answer;
-//! `scale` only counts bytes and time, for jobs of any size.
+//! It moves named contents, breaks things, and checks every answer. How long a start takes is asked elsewhere, by a model
+//! that only counts bytes and time (`crates/scale`).
 //!
 //! `model` is the backing file system, whose every byte, attribute and absence is known; `world` delivers messages, or
 //! does not; `job` holds the nodes and plays the daemon's shell; `program` is what asks; `faults` is what goes wrong;
@@ -13,6 +13,7 @@
 
 mod asked;
 pub mod body;
+mod event;
 pub mod faults;
 pub mod job;
 mod mishaps;
@@ -21,7 +22,6 @@ mod parcels;
 pub mod program;
 pub mod random;
 mod refresh;
-pub mod scale;
 pub mod scenario;
 mod shell;
 mod world;

@@ -1,6 +1,7 @@
 //! Runs seeds of the simulated job: many, or one with a log of what happens.
 
 use std::io::Write;
+use std::ops::Range;
 use std::process::ExitCode;
 
 use forebay_sim::scenario::run;
@@ -20,14 +21,17 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let seeds = match words[..] {
-        ["--seed", seed] | ["--seed", seed, "--log"] => seed.parse().ok().map(|seed: u64| seed..seed.saturating_add(1)),
+        ["--seed", seed] | ["--seed", seed, "--log"] => {
+            seed.parse().ok().and_then(|seed: u64| Some(seed..seed.checked_add(1)?))
+        }
         ["--seeds", range] => {
             range.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?))
         }
         [] => Some(0..200),
         _ => None,
     };
-    let Some(seeds) = seeds else {
+    // No seed at all would be a run in which nothing can fail.
+    let Some(seeds) = seeds.filter(|seeds: &Range<u64>| !seeds.is_empty()) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };

@@ -5,8 +5,9 @@ use forebay_types::{Errno, NodeRank};
 
 use crate::NodeIndex;
 use crate::body::State;
+use crate::event::Event;
 use crate::faults::Fault;
-use crate::job::{Caller, Event, Job, Node};
+use crate::job::{Caller, Job, Node};
 use crate::shell::Body;
 
 impl Job<'_> {

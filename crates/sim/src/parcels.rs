@@ -11,7 +11,8 @@ use forebay_wire::{Listing, ParcelPlace, Request};
 
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State};
-use crate::job::{Caller, Event, Job};
+use crate::event::Event;
+use crate::job::{Caller, Job};
 
 /// Files of each directory that travel with its listing.
 const FILES: usize = 3;

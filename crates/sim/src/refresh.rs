@@ -7,7 +7,8 @@ use forebay_types::{ViewPath, limits};
 use forebay_wire::RefreshStep;
 
 use crate::NodeIndex;
-use crate::job::{Event, Job};
+use crate::event::Event;
+use crate::job::Job;
 use crate::model::Versions;
 
 /// A refresh under way.

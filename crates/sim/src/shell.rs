@@ -10,7 +10,8 @@ use forebay_wire::Request;
 
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State, pieces_of};
-use crate::job::{Caller, DEADLINE, Event, GRACE, Job};
+use crate::event::Event;
+use crate::job::{Caller, DEADLINE, GRACE, Job};
 use crate::model::Said;
 
 /// How long after a loss its bytes are asked for again.

@@ -79,6 +79,21 @@ fn a_stopped_node_is_bypassed_and_used_again_when_it_goes_on() {
     assert!(!job.is_suspected(2), "a node that is back is used again");
 }
 
+/// Nothing happens at a node while it is stopped: its programs are not heard, and it hands nothing on.
+#[test]
+fn a_stopped_node_does_nothing() {
+    let model = Model::new(11);
+    let mut job = Job::new(&model, Setup { log: true, ..setup(15) }, 5);
+    job.plan(Time(0), Fault::Pause(2));
+    job.plan(Time(5 * SECOND), Fault::Resume(2));
+    job.run((0..40).map(|number| Program { starts: Time(SECOND), ..Program::whole_file(&model, 2, number) }).collect());
+    assert_eq!(job.wrong(), &[] as &[String]);
+    let of_it = |line: &&String| line.contains(" node 2 asks ") || line.contains(" is told ");
+    let done: Vec<&String> = job.log().iter().filter(of_it).collect();
+    let seconds = |line: &&String| line.split_whitespace().next().unwrap().parse::<f64>().unwrap();
+    assert!(done.len() >= 40 && done.iter().all(|line| seconds(line) >= 5.0), "{:?}", done.first());
+}
+
 /// While the backing file system hangs, nobody suspects the nodes that wait for it.
 #[test]
 fn a_backing_file_system_that_hangs_costs_no_node_its_name() {

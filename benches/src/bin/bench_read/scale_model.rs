@@ -1,18 +1,15 @@
 //! The scale model against real runs: the same storm of 4, 8 and 16 nodes on the test bed and in the model.
 //!
 //! Counts (requests, bytes, messages) are what the model is judged by; wall times are those of a machine whose two
-//! processors all nodes share, in the model too.
+//! processors all nodes share, in the model too. It ends with the table that docs/scale.md shows.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use forebay_bench::results::Measurement;
+use forebay_bench::results::{Measurement, Samples};
 use forebay_bench::storm::Gate;
-use forebay_bench::testbed::{BUSY, Testbed, Traffic};
-use forebay_overlay::{Forest, Shape, default_roots};
-use forebay_sim::scale::Replay;
-use forebay_sim::scale::parameters::TEST_BED;
-use forebay_sim::scale::storm::Figures;
+use forebay_bench::testbed::{BUSY, Testbed};
+use forebay_scale::parameters::TEST_BED;
+use forebay_scale::{Figures, Replay, default_forest};
 use serde::Serialize;
 
 use crate::bench::Bench;
@@ -21,71 +18,106 @@ use crate::ways::{Forms, Way, set_up, up_on};
 /// What a program computes in the replay, seconds: as on a local file system.
 const REPLAY_SECONDS: f64 = 0.05;
 
-/// Fan-outs as the daemon has them by default.
-const FAN_OUTS: (u32, u32) = (8, 4);
+/// What is compared, in the order of `of_real` and `of_model`.
+const QUANTITIES: [&str; 6] = [
+    "questions between nodes",
+    "directories listed",
+    "files opened at the file system",
+    "contents read there, MB",
+    "kernel messages a node",
+    "seconds",
+];
+
+type Quantities = [f64; QUANTITIES.len()];
 
 /// A quantity, for real and by the model.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Serialize)]
 struct Compared {
-    real: f64,
+    what: &'static str,
+    real: Samples,
     model: f64,
-    /// The model's over the real one, less 1.
+    /// The model's over the real median, less 1.
     error: f64,
-}
-
-impl Compared {
-    fn new(real: f64, model: f64) -> Self {
-        Self { real, model, error: model / real - 1.0 }
-    }
 }
 
 /// Runs both.
 pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let counts: &[usize] = if bench.quick { &[4] } else { &[4, 8, 16] };
     let (testbed, forms) = set_up(bench, counts[counts.len() - 1], &[Way::Forebay])?;
-    let replay = Replay::read(&bench.tree, Path::new("benches/import-replay.txt"), REPLAY_SECONDS)?;
+    let operations = Path::new("benches/import-replay.txt");
+    let replay = Replay::read(&bench.tree, operations, &TEST_BED, REPLAY_SECONDS)?;
+    let runs = if bench.quick { 1 } else { 3 };
     let mut measurement = Measurement::under(format!(
-        "storms of the replay, cold, on the test bed and in the scale model: link {}, {} us a metadata request, {} at once",
+        "storms of the replay, cold, on the test bed (medians of {runs}) and in the scale model: link {}, {} us a \
+         metadata request, {} at once",
         BUSY.link, BUSY.metadata_us, BUSY.at_once
     ));
+    let mut columns = Vec::new();
     for nodes in counts {
-        let (seconds, contents, traffic) = real(bench, &testbed, &forms, *nodes)?;
-        let model = modelled(&replay, *nodes)?;
-        let compared = compare(seconds, contents, &traffic, &model);
-        for (what, Compared { real, model, error }) in &compared {
-            println!("  {nodes} nodes, {what}: {real:.1} real, {model:.1} by the model, {:+.0} %", error * 100.0);
-        }
+        let real = (0..runs).map(|_| of_real(bench, &testbed, &forms, *nodes)).collect::<Result<Vec<_>, _>>()?;
+        let model = of_model(&replay.run(&TEST_BED, default_forest(*nodes), *nodes, 1));
+        let compared = compare(&real, model);
         measurement.figure(&format!("{nodes}_nodes"), &compared);
+        columns.push((*nodes, compared));
     }
+    table(&columns).iter().for_each(|line| println!("{line}"));
     Ok(measurement)
 }
 
-fn real(bench: &Bench, testbed: &Testbed, forms: &Forms, nodes: usize) -> anyhow::Result<(f64, f64, Traffic)> {
+fn of_real(bench: &Bench, testbed: &Testbed, forms: &Forms, nodes: usize) -> anyhow::Result<Quantities> {
     testbed.remount(nodes)?;
     let replay = bench.python.replay(&forms.seen(Way::Forebay));
     let gate = Gate::start((0..nodes).map(|node| testbed.place(node).gated("", &replay)).collect())?;
     let job = up_on(bench, testbed, nodes, &[])?;
-    let before = testbed.traffic()?;
+    let (before, traffic_before) = (job.status()?, testbed.traffic()?);
     let storm = gate.open()?;
-    let traffic = testbed.traffic()?.since(&before);
-    let contents = job.status()?.backing_bytes() as f64;
+    let (traffic, status) = (testbed.traffic()?.since(&traffic_before), job.status()?);
     job.down()?;
-    Ok((storm.wall.as_secs_f64(), contents, traffic))
-}
-
-fn modelled(replay: &Replay, nodes: usize) -> anyhow::Result<Figures> {
-    let node_count = nodes as u32;
-    let (fan_out, stripe_fan_out) = FAN_OUTS;
-    let forest = Forest::new(Shape { node_count, roots: default_roots(node_count), fan_out, stripe_fan_out })?;
-    Ok(replay.run(&TEST_BED, forest, nodes, 1))
-}
-
-fn compare(seconds: f64, contents: f64, traffic: &Traffic, model: &Figures) -> BTreeMap<&'static str, Compared> {
-    let kind = |name: &str| traffic.requests.get(name).copied().unwrap_or(0) as f64;
-    BTreeMap::from([
-        ("seconds", Compared::new(seconds, model.last_seconds)),
-        ("directories listed", Compared::new(kind("opendir"), model.listings as f64)),
-        ("files opened", Compared::new(kind("open"), model.opens as f64)),
-        ("bytes of contents, MB", Compared::new(contents / 1e6, model.backing_bytes as f64 / 1e6)),
+    let requests = |kind: &str| traffic.requests.get(kind).copied().unwrap_or(0) as f64;
+    let messages = status.messages().values().sum::<u64>() - before.messages().values().sum::<u64>();
+    Ok([
+        (status.requests_sent() - before.requests_sent()) as f64,
+        requests("opendir"),
+        requests("open"),
+        status.backing_bytes() as f64 / 1e6,
+        messages as f64 / nodes as f64,
+        storm.wall.as_secs_f64(),
     ])
+}
+
+fn of_model(figures: &Figures) -> Quantities {
+    [
+        figures.questions as f64,
+        figures.listings as f64,
+        figures.opens as f64,
+        figures.backing_bytes as f64 / 1e6,
+        figures.kernel_messages as f64,
+        // A time that does not stand for all is none.
+        figures.all_seconds().unwrap_or(f64::NAN),
+    ]
+}
+
+fn compare(real: &[Quantities], model: Quantities) -> Vec<Compared> {
+    let one = |(index, what)| {
+        let mut samples = Samples::default();
+        real.iter().for_each(|run: &Quantities| samples.add(run[index]));
+        let (median, model) = (samples.median(), model[index]);
+        Compared { what, real: samples, model, error: model / median - 1.0 }
+    };
+    QUANTITIES.into_iter().enumerate().map(one).collect()
+}
+
+/// The table in Markdown: a row a quantity, two columns a number of nodes, and the errors.
+fn table(columns: &[(usize, Vec<Compared>)]) -> Vec<String> {
+    let head = columns.iter().map(|(nodes, _)| format!(" {nodes} nodes, real | model |"));
+    let mut lines = vec![format!("| |{} error |", head.collect::<String>())];
+    lines.push(format!("|---|{}---|", "---|".repeat(2 * columns.len())));
+    for (row, what) in QUANTITIES.iter().enumerate() {
+        let of_row = || columns.iter().map(|(_, compared)| &compared[row]);
+        let digits = |value: f64| if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") };
+        let cells = of_row().map(|it| format!(" {} | {} |", digits(it.real.median()), digits(it.model)));
+        let errors: Vec<String> = of_row().map(|it| format!("{:+.0} %", it.error * 100.0)).collect();
+        lines.push(format!("| {what} |{} {} |", cells.collect::<String>(), errors.join(", ")));
+    }
+    lines
 }

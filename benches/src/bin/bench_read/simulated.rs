@@ -1,13 +1,14 @@
 //! The bars of the scale model. Nothing is measured: the same seed gives the same figures on every machine.
 
+use anyhow::Context;
 use forebay_bench::results::{Bar, Measurement, Side};
 use forebay_bench::stop;
-use forebay_sim::scale;
+use forebay_scale::SCENARIOS;
 
 use crate::bench::Bench;
 
-/// Scenarios with a bar; the first takes minutes.
-const SCENARIOS: [&str; 3] = ["cold", "start", "links"];
+/// The scenario that takes minutes.
+const LONG: &str = "cold";
 
 const SEED: u64 = 1;
 
@@ -16,12 +17,13 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
     let mut measurement = Measurement::under(format!(
         "figures of the scale model (`forebay simulate --check`), seed {SEED}, of no machine; docs/scale.md has its parameters"
     ));
-    for name in &SCENARIOS[usize::from(bench.quick)..] {
+    let has_bars = SCENARIOS.iter().filter(|scenario| !scenario.bars_at.is_empty());
+    for scenario in has_bars.filter(|scenario| !bench.quick || scenario.name != LONG) {
         stop::check()?;
-        let scenario = scale::find(name).ok_or_else(|| anyhow::anyhow!("there is no scenario {name}"))?;
-        for bar in (scenario.run)(&scale::for_bars(name, SEED)).bars {
+        for bar in scenario.run(scenario.bars_at, SEED).bars {
             let what = format!("by the model: {}", bar.what);
-            measurement.bar(Bar::new(what, bar.figure, Side::AtMost, bar.at_most, bar.unit));
+            let figure = bar.figure.with_context(|| format!("{what}: a start failed, so there is no figure"))?;
+            measurement.bar(Bar::new(what, figure, Side::AtMost, bar.at_most, bar.unit));
         }
     }
     Ok(measurement)

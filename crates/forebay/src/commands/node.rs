@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
-use forebay_overlay::{default_fan_out, default_roots};
+use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_transport::Security;
 use forebay_types::{JobKey, NodeRank, ViewPath, limits};
 use forebay_wire::Level;
@@ -35,10 +35,6 @@ use crate::profiles;
 use crate::settings::values::{LinksShown, WhenMissing};
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
-
-/// Children a node has in a tree of large files, unless it has less in the others. Each level narrower halves what a node
-/// has to send before the next can begin, and adds a hop.
-const STRIPE_FAN_OUT: u32 = 4;
 
 /// Runs the daemon until it is told to end.
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
@@ -263,7 +259,7 @@ impl Plan {
             exports,
             roots,
             fan_out,
-            stripe_fan_out: settings.stripe_fan_out.unwrap_or(fan_out.min(STRIPE_FAN_OUT)),
+            stripe_fan_out: settings.stripe_fan_out.unwrap_or_else(|| default_stripe_fan_out(fan_out)),
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
             anticipate: settings.anticipate,

@@ -2,12 +2,13 @@
 //!
 //! Nothing here is measured, and every line says so; what went into the model is printed with what came out.
 
-use std::fs;
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use forebay_sim::scale::{self, Outcome, Question, SCENARIOS, Scenario};
+use forebay_scale::{Bar, Curve, Outcome, SCENARIOS, Scenario, Stated, find, svg};
 use forebay_types::limits;
 use serde_json::{Value, json};
 
@@ -26,14 +27,19 @@ pub fn run(arguments: SimulateArguments) -> anyhow::Result<ExitCode> {
         list();
         return Ok(ExitCode::SUCCESS);
     };
-    let outcome = (find(name)?.run)(&question(&arguments)?);
+    let scenario = named(name)?;
+    let nodes = nodes(scenario, &arguments)?;
+    let not_written = |file: &PathBuf| format!("the plot cannot be written to {}", file.display());
+    let create = |file| File::create(file).with_context(|| not_written(file));
+    let plot = arguments.plot.as_ref().map(|file| create(file).map(|open| (file, open))).transpose()?;
+    let outcome = scenario.run(nodes, arguments.seed);
     if arguments.json {
-        say!("{}", in_json(&outcome));
+        say!("{}", in_json(name, &outcome));
     } else {
         print(&outcome);
     }
-    if let Some(file) = &arguments.plot {
-        write_plot(&outcome, file)?;
+    if let Some((file, mut open)) = plot {
+        open.write_all(svg(&outcome).as_bytes()).with_context(|| not_written(file))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -45,17 +51,25 @@ fn list() {
     columns::lines(&rows).iter().for_each(|line| say!("{line}"));
 }
 
-fn find(name: &str) -> anyhow::Result<&'static Scenario> {
+fn named(name: &str) -> anyhow::Result<&'static Scenario> {
     let names = || SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
-    scale::find(name).ok_or_else(|| UsageError(format!("there is no scenario {name}; there are {}", names())).into())
+    find(name).ok_or_else(|| UsageError(format!("there is no scenario {name}; there are {}", names())).into())
 }
 
-fn question(arguments: &SimulateArguments) -> anyhow::Result<Question> {
+/// The numbers of nodes that a scenario is asked for. What cannot be done is said before minutes have passed.
+fn nodes<'a>(scenario: &Scenario, arguments: &'a SimulateArguments) -> anyhow::Result<&'a [usize]> {
     let wrong = arguments.nodes.iter().find(|nodes| !(1..=limits::NODES_MAX).contains(*nodes));
-    if let Some(nodes) = wrong {
-        return Err(UsageError(format!("--nodes {nodes}: a job has 1 to {} nodes", limits::NODES_MAX)).into());
-    }
-    Ok(Question { nodes: arguments.nodes.clone(), seed: arguments.seed })
+    let what = match wrong {
+        Some(nodes) => format!("--nodes {nodes}: a job has 1 to {} nodes", limits::NODES_MAX),
+        None if scenario.takes_one() && arguments.nodes.len() > 1 => {
+            format!("--nodes: the scenario {} takes one number", scenario.name)
+        }
+        None if scenario.takes_one() && arguments.plot.is_some() => {
+            format!("--plot: the scenario {} is a table and has no plot", scenario.name)
+        }
+        None => return Ok(&arguments.nodes),
+    };
+    Err(UsageError(what).into())
 }
 
 fn print(outcome: &Outcome) {
@@ -65,7 +79,7 @@ fn print(outcome: &Outcome) {
     outcome.notes.iter().for_each(|note| say!("\n{note}"));
     outcome.bars.iter().for_each(|bar| say!("\n{}", bar.line()));
     let head = ["given to the model", "value", "unit", "source"].map(str::to_owned).to_vec();
-    let row = |stated: &scale::parameters::Stated| {
+    let row = |stated: &Stated| {
         [stated.name.to_owned(), stated.value.to_string(), stated.unit.to_owned(), stated.source.to_owned()].to_vec()
     };
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(outcome.parameters.iter().map(row)).collect();
@@ -73,14 +87,13 @@ fn print(outcome: &Outcome) {
     columns::lines(&rows).iter().for_each(|line| say!("{line}"));
 }
 
-fn in_json(outcome: &Outcome) -> Value {
-    let parameter = |stated: &scale::parameters::Stated| json!({"name": stated.name, "value": stated.value, "unit": stated.unit, "source": stated.source});
-    let curve =
-        |curve: &scale::Curve| json!({"label": curve.label, "published": curve.is_published, "points": curve.points});
-    let bar = |bar: &scale::Bar| json!({"what": bar.what, "figure": bar.figure, "at_most": bar.at_most, "unit": bar.unit, "met": bar.is_met()});
+fn in_json(name: &str, outcome: &Outcome) -> Value {
+    let parameter = |stated: &Stated| json!({"name": stated.name, "value": stated.value, "unit": stated.unit, "source": stated.source});
+    let curve = |curve: &Curve| json!({"label": curve.label, "published": curve.is_published, "points": curve.points});
+    let bar = |bar: &Bar| json!({"what": bar.what, "figure": bar.figure, "at_most": bar.at_most, "unit": bar.unit, "met": bar.is_met()});
     json!({
         "model": true,
-        "scenario": outcome.name,
+        "scenario": name,
         "title": outcome.title,
         "source": outcome.source,
         "table": outcome.rows,
@@ -91,20 +104,22 @@ fn in_json(outcome: &Outcome) -> Value {
     })
 }
 
-fn write_plot(outcome: &Outcome, file: &Path) -> anyhow::Result<()> {
-    if outcome.curves.is_empty() {
-        return Err(UsageError(format!("the scenario {} is a table and has no plot", outcome.name)).into());
-    }
-    fs::write(file, scale::svg(outcome)).with_context(|| format!("the plot cannot be written to {}", file.display()))
-}
-
 /// Every scenario with a bar; exit status 3 if one is not met.
 fn check(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
-    let names = arguments.name.as_deref().map_or(vec!["cold", "start", "links"], |name| vec![name]);
-    let mut bars = Vec::new();
-    for name in names {
-        bars.extend((find(name)?.run)(&scale::for_bars(name, arguments.seed)).bars);
+    let scenarios: Vec<&Scenario> = match &arguments.name {
+        Some(name) => match named(name)? {
+            scenario if scenario.bars_at.is_empty() => {
+                return Err(UsageError(format!("--check: the scenario {name} has no bar")).into());
+            }
+            scenario => vec![scenario],
+        },
+        None => SCENARIOS.iter().filter(|scenario| !scenario.bars_at.is_empty()).collect(),
+    };
+    let mut all_met = true;
+    for scenario in scenarios {
+        let bars = scenario.run(scenario.bars_at, arguments.seed).bars;
+        all_met &= bars.iter().all(Bar::is_met);
+        bars.iter().for_each(|bar| say!("{}", bar.line()));
     }
-    bars.iter().for_each(|bar| say!("{}", bar.line()));
-    Ok(if bars.iter().all(scale::Bar::is_met) { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+    Ok(if all_met { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }

@@ -22,6 +22,12 @@ fn wrong_options_are_wrong_usage() {
         (&["up", "--local", "2", "--nodes", "a"], "choose one way"),
         (&["up", "--burst", "x"], "unexpected argument"),
         (&["explain"], "PATH"),
+        (&["simulate", "nonsense"], "there is no scenario nonsense; there are import-direct"),
+        (&["simulate", "cold", "--nodes", "0"], "a job has 1 to"),
+        (&["simulate", "lost", "--nodes", "8,16"], "takes one number"),
+        (&["simulate", "links", "--plot", "x.svg"], "has no plot"),
+        (&["simulate", "--check", "lost"], "has no bar"),
+        (&["simulate", "--json"], "<NAME>"),
         (&["nonsense"], "unrecognized subcommand"),
         (&["completions", "tcl"], "possible values"),
     ] {
@@ -29,6 +35,22 @@ fn wrong_options_are_wrong_usage() {
         assert!(message.contains(part), "{arguments:?}: {message}");
     }
     place.assert_clean();
+}
+
+#[test]
+fn a_model_says_what_it_is_and_whether_its_bars_are_met() {
+    let place = Place::new();
+    let plot = place.path("start.svg");
+    let said = place.succeeds(&["simulate", "start", "--nodes", "16,2,16", "--plot", plot.to_str().unwrap()]);
+    let numbered = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit());
+    let rows: Vec<&str> = said.lines().map(str::trim_start).filter(numbered).collect();
+    assert!(said.contains("a model, nothing is measured") && rows.len() == 2 && rows[0].starts_with("2 "), "{said}");
+    assert!(fs::read_to_string(plot).unwrap().starts_with("<svg "));
+    let checked = place.succeeds(&["simulate", "start", "--check"]);
+    assert!(checked.starts_with("met: readiness of 10,000 daemons: "), "{checked}");
+    let nowhere = place.path("nowhere/x.svg");
+    let message = place.fails(1, &["simulate", "cold", "--plot", nowhere.to_str().unwrap()]);
+    assert!(message.contains("the plot cannot be written to"), "{message}");
 }
 
 #[test]

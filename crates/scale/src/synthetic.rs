@@ -3,7 +3,8 @@
 use forebay_types::{CHUNK_BYTES, Kind, ViewPath};
 
 use super::files::{Files, Script, Weight, Writer};
-use super::parameters::Workload;
+use super::parameters::MODEL;
+use super::stated::{Stated, Workload};
 
 /// A large file of the model has so many chunks at least: what is read ahead grows with what was read in order, and a file
 /// of few chunks would be read as if that were not so.
@@ -21,11 +22,15 @@ pub struct Grain {
 impl Grain {
     /// Each file, directory and chunk by itself.
     pub const FINE: Self = Self { small: 1, large: 1 };
+
+    /// What the scenarios are told with.
+    pub const OF_SCENARIOS: Self =
+        Self { small: MODEL.small_grain.count() as u32, large: MODEL.large_grain.count() as u32 };
 }
 
 /// Files below `export`, and what a program does with them. Names of one kind (`__pycache__`, `pyc`) are there for the
 /// cores to learn from, as they learn from Python's.
-pub(super) fn files_and_script(workload: &Workload, grain: Grain, read_bytes: u64) -> (Files, Script) {
+pub(super) fn files_and_script(workload: &Workload, grain: Grain, kernel_read: Stated) -> (Files, Script) {
     let directories = (workload.directories.count() / grain.small as usize).max(3);
     let small_files = (workload.small_files.count() / grain.small as usize).max(directories);
     let small = Weight {
@@ -50,11 +55,17 @@ pub(super) fn files_and_script(workload: &Workload, grain: Grain, read_bytes: u6
         files.add(path_of(&format!("env/lib/lib{number:02}.so")), Kind::File, large_bytes, large);
     }
     files.finish();
-    let mut writer = Writer::new(&files, read_bytes);
+    let mut writer = Writer::new(&files, kernel_read);
     let absent = workload.absent_names.count() / grain.small as usize;
-    let large = (0..large_files).map(|number| path_of(&format!("env/lib/lib{number:02}.so")));
-    let mut large = large.enumerate().peekable();
-    // Packages one after the other, and of each its files; large files in between, evenly.
+    // Large files are read in between, evenly: in as many goes as there are for real.
+    let goes = workload.large_files.count();
+    let mut large = (0..goes).map(|go| go_of(go, goes, large_files, large_bytes)).enumerate().peekable();
+    let mut read_large = |writer: &mut Writer<'_>, until: usize| {
+        while let Some((_, (path, end_bytes))) = large.next_if(|(go, _)| go * small_files < until * goes) {
+            writer.read_until(&path, end_bytes);
+        }
+    };
+    // Packages one after the other, and of each its files.
     let in_order = (0..directories)
         .flat_map(|package| (package..small_files).step_by(directories).map(move |file| (package, file)));
     for (number, (package, file)) in in_order.enumerate() {
@@ -63,14 +74,19 @@ pub(super) fn files_and_script(workload: &Workload, grain: Grain, read_bytes: u6
         for name in number * absent / small_files..(number + 1) * absent / small_files {
             writer.find(&path_of(&format!("{dir}/no{name:04}.so")));
         }
-        writer.read(&path_of(&format!("{dir}/m{file:04}.pyc")), 1.0);
-        while large.peek().is_some_and(|(index, _)| index * small_files < number * large_files) {
-            large.next().iter().for_each(|(_, path)| writer.read(path, 1.0));
-        }
+        writer.read(&path_of(&format!("{dir}/m{file:04}.pyc")));
+        read_large(&mut writer, number);
     }
-    large.for_each(|(_, path)| writer.read(&path, 1.0));
+    read_large(&mut writer, small_files);
     let script = writer.finish(workload.computing.value);
     (files, script)
+}
+
+/// A go at large files: which one, and until where. A file of the model stands for several, each read in goes of its own.
+fn go_of(go: usize, goes: usize, large_files: usize, large_bytes: u64) -> (ViewPath, u64) {
+    let (file, of_file) = (go * large_files / goes, go * large_files % goes);
+    let part = ((of_file + large_files) as u64 * large_bytes / goes as u64).next_multiple_of(CHUNK_BYTES);
+    (path_of(&format!("env/lib/lib{file:02}.so")), part)
 }
 
 fn path_of(text: &str) -> ViewPath {
@@ -80,17 +96,31 @@ fn path_of(text: &str) -> ViewPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::parameters::TORCH;
+    use crate::files::{Ask, Step};
+    use crate::parameters::{AURORA, TORCH};
+
+    fn large_bytes_of(step: &Step) -> u64 {
+        match &step.ask {
+            Ask::Read { path, extent, .. } if path.as_bytes().ends_with(b".so") => extent.len_bytes,
+            _ => 0,
+        }
+    }
 
     #[test]
     fn a_coarser_script_stands_for_the_same_files_and_bytes() {
-        let (_, fine) = files_and_script(&TORCH, Grain::FINE, 1 << 20);
-        let (_, coarse) = files_and_script(&TORCH, Grain { small: 4, large: 16 }, 1 << 20);
+        let (_, fine) = files_and_script(&TORCH, Grain::FINE, AURORA.daemon.kernel_read);
+        let (_, coarse) = files_and_script(&TORCH, Grain { small: 4, large: 16 }, AURORA.daemon.kernel_read);
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.05;
         assert!(near(fine.files as f64, TORCH.small_files.value + TORCH.large_files.value), "{}", fine.files);
         assert!(near(fine.bytes as f64, TORCH.small.value + TORCH.large.value), "{}", fine.bytes);
         assert!(near(fine.bytes as f64, coarse.bytes as f64), "{} and {}", fine.bytes, coarse.bytes);
         assert!(near(fine.messages as f64, coarse.messages as f64), "{} and {}", fine.messages, coarse.messages);
         assert!(coarse.steps.len() * 4 < fine.steps.len());
+        // In either, half of the large files' bytes come in the first half of all.
+        for script in [&fine, &coarse] {
+            let bytes = |steps: &[Step]| steps.iter().map(large_bytes_of).sum::<u64>() as f64;
+            let half = bytes(&script.steps[..script.steps.len() / 2]) / bytes(&script.steps);
+            assert!((0.4..0.6).contains(&half), "{half}");
+        }
     }
 }

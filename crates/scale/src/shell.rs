@@ -9,17 +9,20 @@ use super::bodies::{Growing, Handle, Watcher};
 use super::files::Weight;
 use super::job::{DEADLINE, Event, Job, Piece};
 use super::network::NodeIndex;
+use super::parameters::MODEL;
 use super::servers::{Nanos, nanos};
 
-/// The unit in which bodies are forwarded, bytes: between 64 and 256 KiB all are alike (docs/performance.md), so the
-/// model takes the largest.
-const PIECE_BYTES: u32 = 256 << 10;
+/// The unit in which bodies are forwarded, bytes.
+const PIECE_BYTES: u32 = MODEL.piece.count() as u32;
 
 /// The pack among the files that are open.
 const PACK: u64 = 0;
 
+/// Calls of a client for a listing: open, read, close.
+const LISTING_CALLS: u32 = 3;
+
 /// A head, or a message without a body, bytes.
-const HEAD_BYTES: u64 = 128;
+const HEAD_BYTES: u64 = MODEL.head.count() as u64;
 
 /// A peer's ticket names its question: who asked, and under which number.
 fn ticket(from: NodeIndex, call: CallId) -> PeerTicket {
@@ -67,9 +70,8 @@ impl Job<'_> {
 
     pub(super) fn be_asked(&mut self, to: NodeIndex, from: NodeIndex, call: CallId, request: Request) {
         let weight = self.weight_of(&request);
-        self.nodes[to as usize].messages += u64::from(weight.things);
         let work = self.cost_of_message(weight.things, 0);
-        self.decide(to, work, |core, now| core.handle_peer(now, ticket(from, call), request, DEADLINE));
+        self.decide_after(to, work, |core, now| core.handle_peer(now, ticket(from, call), request, DEADLINE));
     }
 
     fn weight_of(&self, request: &Request) -> Weight {
@@ -89,7 +91,7 @@ impl Job<'_> {
         let cost = nanos(self.machine.daemon.backing_request.value * f64::from(weight.things));
         match request {
             Request::Listing { dir, .. } => {
-                let sent = self.work(node, 3 * cost).max(at);
+                let sent = self.work(node, Nanos::from(LISTING_CALLS) * cost).max(at);
                 let Some(listing) = self.files.listing(dir).cloned() else {
                     return self
                         .queue
@@ -128,7 +130,9 @@ impl Job<'_> {
         let Some((parcel, pack)) = self.pack.and_then(|pack| Some((pack.parcels.get(index as usize)?, pack))) else {
             return self.queue.at(at, Event::Told { to: node, call, answered: Answered::Failed(Errno::ENODATA) });
         };
-        let mut begins = at;
+        let cost = |requests: u32| nanos(self.machine.daemon.backing_request.value * f64::from(requests));
+        let (listing, reading) = (cost(LISTING_CALLS), cost(pack.weight.things));
+        let mut begins = self.work(node, reading).max(at);
         if self.open.insert((node, PACK)) {
             begins = self.backing.open(begins, Weight::ONE);
         }
@@ -136,7 +140,8 @@ impl Job<'_> {
             let entries = self.files.listing(dir).map_or(0, Listing::len);
             // Directories are listed beside each other, so a root waits for one of them.
             let weight = Weight { in_turn: 1, ..self.files.weight_of(dir) };
-            begins = begins.max(self.backing.list(at, entries, weight));
+            let sent = self.work(node, listing * Nanos::from(weight.things)).max(at);
+            begins = begins.max(self.backing.list(sent, entries, weight));
         }
         let (bytes, weight) = (parcel.packed_bytes, pack.weight.things);
         let all = u64::from(bytes) * u64::from(weight);
@@ -238,10 +243,13 @@ impl Job<'_> {
         let place = self.nodes[to as usize].growing.iter().position(|growing| growing.call == call);
         let messages = if place.is_none() { weight } else { 0 };
         let work = self.cost_of_message(messages, u64::from(bytes) * u64::from(weight));
-        if place.is_none() && !self.begin_body(piece, work) {
-            return;
-        }
-        let done = if place.is_none() { self.queue.now() } else { self.work(to, work) };
+        let done = match place {
+            Some(_) => self.work(to, work),
+            None => match self.begin_body(piece, work) {
+                Some(done) => done,
+                None => return,
+            },
+        };
         let Some(place) = self.nodes[to as usize].growing.iter().position(|growing| growing.call == call) else {
             return;
         };
@@ -261,12 +269,12 @@ impl Job<'_> {
             self.send_piece(to, done, Piece { to: peer, call, bytes, total, weight }, is_first);
         }
         if wakes {
-            self.look_at_read(to);
+            self.look_at_read(to, done);
         }
     }
 
-    /// The first piece: the core learns of the body. Whether it wants it.
-    fn begin_body(&mut self, piece: Piece, work: Nanos) -> bool {
+    /// The first piece: the core learns of the body. When that is done, if it wants it.
+    fn begin_body(&mut self, piece: Piece, work: Nanos) -> Option<Nanos> {
         let Piece { to, call, total, weight, .. } = piece;
         self.next_body += 1;
         let handle = Handle { body: self.next_body, bytes: total, weight };
@@ -277,11 +285,12 @@ impl Job<'_> {
         let members =
             place.bundles.iter().position(|(other, _)| *other == call).map(|at| place.bundles.swap_remove(at).1);
         place.growing.push(Growing { handle, call, arrived: 0, members, watchers: Vec::new() });
-        let wanted = self.decide(to, work, |core, now| core.handle_body_started(now, call, handle, total as usize));
+        let (wanted, done) =
+            self.decide_after(to, work, |core, now| core.handle_body_started(now, call, handle, total as usize));
         if !wanted {
             self.nodes[to as usize].growing.retain(|growing| growing.call != call);
         }
-        wanted
+        wanted.then_some(done)
     }
 
     fn end_body(&mut self, node: NodeIndex, place: usize, last: u32, at: Nanos) {
@@ -289,11 +298,11 @@ impl Job<'_> {
         self.nodes[node as usize].asked.retain(|(other, _)| *other != call);
         let Handle { bytes: total, weight, .. } = handle;
         match members {
-            None => self.decide(node, 0, |core, _| core.handle_body_ended(call, Ok(()))),
+            None => self.decide(node, |core, _| core.handle_body_ended(call, Ok(()))),
             Some(sizes) => {
                 let own = |bytes: &u32| Handle { body: u32::MAX, bytes: *bytes, weight };
                 let files = sizes.iter().map(own).collect();
-                self.decide(node, 0, |core, _| core.handle_bundle_ended(call, Ok(files)));
+                self.decide(node, |core, _| core.handle_bundle_ended(call, Ok(files)));
             }
         }
         for watcher in watchers {
@@ -302,7 +311,7 @@ impl Job<'_> {
                     self.send_piece(node, at, Piece { to, call, bytes: last, total, weight }, last == total);
                 }
                 Watcher::Parts { ticket, parts } => self.send_parts(node, at, ticket, parts),
-                Watcher::Read { .. } => self.look_at_read(node),
+                Watcher::Read { .. } => self.look_at_read(node, at),
             }
         }
     }
@@ -311,14 +320,14 @@ impl Job<'_> {
     pub(super) fn lose_body(&mut self, node: NodeIndex, call: CallId) {
         let growing = &mut self.nodes[node as usize].growing;
         let Some(place) = growing.iter().position(|growing| growing.call == call) else {
-            return self.decide(node, 0, |core, now| {
+            return self.decide(node, |core, now| {
                 core.handle_answer(now, call, Answered::Failed(Errno::WAY_LOST));
             });
         };
         let lost = growing.swap_remove(place);
         match lost.members {
-            None => self.decide(node, 0, |core, _| core.handle_body_ended(call, Err(Errno::WAY_LOST))),
-            Some(_) => self.decide(node, 0, |core, _| core.handle_bundle_ended(call, Err(Errno::WAY_LOST))),
+            None => self.decide(node, |core, _| core.handle_body_ended(call, Err(Errno::WAY_LOST))),
+            Some(_) => self.decide(node, |core, _| core.handle_bundle_ended(call, Err(Errno::WAY_LOST))),
         }
         let now = self.queue.now();
         for watcher in lost.watchers {
@@ -330,7 +339,7 @@ impl Job<'_> {
                 Watcher::Parts { ticket, .. } => {
                     self.answer_peer(node, now, ticket, PeerAnswer::Failed(Errno::WAY_LOST));
                 }
-                Watcher::Read { .. } => self.read_again(node),
+                Watcher::Read { .. } => self.lose_read(node),
             }
         }
     }
@@ -353,19 +362,19 @@ impl Job<'_> {
         for growing in &mut self.nodes[node as usize].growing {
             growing.watchers.retain(|watcher| watcher.peer() != Some((by, call)));
         }
-        self.decide(node, 0, |core, _| core.handle_peer_cancel(ticket(by, call)));
+        self.decide(node, |core, _| core.handle_peer_cancel(ticket(by, call)));
     }
 
     pub(super) fn be_pinged(&mut self, to: NodeIndex, from: NodeIndex, epoch: u64) {
         let work = self.cost_of_message(2, 0);
-        let epoch = self.decide(to, work, |core, now| core.handle_epoch(now, epoch));
-        let arrives = self.queue.now() + work + self.network.latency(to, from);
+        let (epoch, done) = self.decide_after(to, work, |core, now| core.handle_epoch(now, epoch));
+        let arrives = done + self.network.latency(to, from);
         self.queue.at(arrives, Event::Pong { to: from, peer: to, epoch });
     }
 
     pub(super) fn hear_of(&mut self, node: NodeIndex, peer: NodeIndex, alive_in: Option<u64>) {
         self.nodes[node as usize].pinged.retain(|(other, _)| *other != peer);
-        self.decide(node, 0, |core, now| core.handle_ping(now, NodeRank(peer), alive_in));
+        self.decide(node, |core, now| core.handle_ping(now, NodeRank(peer), alive_in));
     }
 }
 

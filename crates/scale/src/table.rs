@@ -1,12 +1,10 @@
 //! What a scenario gives: a table, curves for a plot, bars that are met or not, and what it was told.
 
-use super::parameters::Stated;
+use super::stated::Stated;
 
 /// A scenario's outcome.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Its name on the command line.
-    pub name: &'static str,
     /// What it shows.
     pub title: String,
     /// Where what it is compared with was published.
@@ -39,8 +37,8 @@ pub struct Curve {
 pub struct Bar {
     /// What it is.
     pub what: String,
-    /// The figure.
-    pub figure: f64,
+    /// The figure; none if what it is made of did not come about.
+    pub figure: Option<f64>,
     /// The most it may be.
     pub at_most: f64,
     /// Of both.
@@ -51,7 +49,7 @@ impl Bar {
     /// Whether it is met.
     #[must_use]
     pub fn is_met(&self) -> bool {
-        self.figure <= self.at_most
+        self.figure.is_some_and(|figure| figure <= self.at_most)
     }
 
     /// One line that says so.
@@ -59,7 +57,8 @@ impl Bar {
     pub fn line(&self) -> String {
         let Self { what, figure, at_most, unit } = self;
         let verdict = if self.is_met() { "met" } else { "NOT MET" };
-        format!("{verdict}: {what}: {figure:.2} {unit}, at most {at_most} {unit} (a model's figure)")
+        let figure = figure.map_or("no figure".to_owned(), |figure| format!("{figure:.2} {unit}"));
+        format!("{verdict}: {what}: {figure}, at most {at_most} {unit} (a model's figure)")
     }
 }
 
@@ -128,8 +127,9 @@ mod tests {
 
     #[test]
     fn a_bar_says_whether_it_is_met() {
-        let bar = Bar { what: "x".to_owned(), figure: 1.31, at_most: 1.3, unit: "x" };
-        assert!(!bar.is_met());
-        assert!(bar.line().starts_with("NOT MET: x: 1.31"));
+        let bar = |figure| Bar { what: "x".to_owned(), figure, at_most: 1.3, unit: "x" };
+        assert!(bar(Some(1.3)).is_met() && !bar(Some(1.31)).is_met() && !bar(Some(f64::NAN)).is_met());
+        assert!(bar(Some(1.31)).line().starts_with("NOT MET: x: 1.31 x, at most"));
+        assert!(bar(None).line().starts_with("NOT MET: x: no figure, at most"), "what did not come about is not met");
     }
 }

@@ -1,33 +1,40 @@
 //! The scale model: that its curves have the shapes that were measured, that it counts what it moves, that a seed is a
-//! result, and that it asks what the other simulator asks.
+//! result, and that it asks what the simulator of faults asks.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use forebay_overlay::{Forest, Shape};
+use forebay_scale::baselines::{self, Run};
+use forebay_scale::parameters::{AURORA, COPPER, TORCH};
+use forebay_scale::{
+    Figures, FileSystemParameters, Grain, Loss, Machine, Replay, SCENARIOS, Storm, Workload, copper, default_forest,
+    find, svg,
+};
 use forebay_sim::job::{Job, Setup};
 use forebay_sim::model::Model;
 use forebay_sim::program::Program;
-use forebay_sim::scale::baselines::{self, Run};
-use forebay_sim::scale::parameters::{AURORA, COPPER, TORCH, Workload};
-use forebay_sim::scale::storm::{self, Figures, Loss};
-use forebay_sim::scale::{Grain, Question, SCENARIOS, copper, find, packages, svg};
+use forebay_types::Kind;
 
 /// Coarser than the scenarios: these tests run unoptimised.
 const COARSE: Grain = Grain { small: 16, large: 32 };
 
-fn forest(nodes: usize, roots: u32) -> Forest {
-    Forest::new(Shape { node_count: nodes as u32, roots, fan_out: 8, stripe_fan_out: 4 }).unwrap()
+fn storm(nodes: usize, roots: u32) -> Storm<'static> {
+    let forest = Forest::new(Shape { node_count: nodes as u32, roots, fan_out: 8, stripe_fan_out: 4 }).unwrap();
+    let (machine, workload, grain) = (&AURORA, &TORCH, COARSE);
+    Storm { machine, workload, grain, forest, nodes, seed: 1, is_known: false, losses: &[] }
 }
 
-fn cold(nodes: usize, roots: u32, seed: u64) -> Figures {
-    storm::start(&AURORA, &TORCH, COARSE, forest(nodes, roots), nodes, seed)
+fn cold(nodes: usize, roots: u32) -> Figures {
+    let figures = storm(nodes, roots).run();
+    assert_eq!((figures.ended, figures.failed, figures.stuck), (nodes, 0, 0));
+    figures
 }
 
 #[test]
 fn direct_grows_with_the_nodes_and_copper_s_design_and_forebay_do_not() {
     let direct = |nodes| baselines::direct(&AURORA, &TORCH, nodes, Run::Cold, 1);
     let copper = |nodes| copper::time(&AURORA, &COPPER, &TORCH, nodes, Run::Cold, 1);
-    let forebay = |nodes| cold(nodes, 8, 1).last_seconds;
+    let forebay = |nodes| cold(nodes, 8).last_seconds;
     assert!((1.8..2.2).contains(&(direct(2048) / direct(1024))));
     assert!(copper(2048) < 1.3 * copper(32));
     assert!(copper(100_000) > 2.0 * copper(2048), "large files, which every node reads for itself, limit it");
@@ -38,7 +45,10 @@ fn direct_grows_with_the_nodes_and_copper_s_design_and_forebay_do_not() {
 
 #[test]
 fn a_seed_is_a_result() {
-    let times = [7, 7, 8].map(|seed| (cold(40, 4, seed).last_seconds, cold(40, 4, seed).events));
+    let times = [7, 7, 8].map(|seed| {
+        let figures = Storm { seed, ..storm(40, 4) }.run();
+        (figures.last_seconds, figures.events)
+    });
     assert_eq!(times[0], times[1]);
     assert_ne!(times[1], times[2]);
 }
@@ -47,7 +57,7 @@ fn a_seed_is_a_result() {
 fn what_nodes_get_is_what_others_and_the_file_system_sent() {
     let workload = Workload { absent_names: TORCH.absent_names.but(0.0, "a test"), ..TORCH };
     for (nodes, roots) in [(1, 1), (24, 1), (24, 8)] {
-        let figures = storm::start(&AURORA, &workload, COARSE, forest(nodes, roots), nodes, 1);
+        let figures = Storm { workload: &workload, ..storm(nodes, roots) }.run();
         let contents = TORCH.small.value + TORCH.large.value;
         let (sent, received) = (figures.sent.iter().sum::<u64>() as f64, figures.received_bytes as f64);
         let backing = figures.backing_bytes as f64;
@@ -62,21 +72,40 @@ fn what_nodes_get_is_what_others_and_the_file_system_sent() {
 
 #[test]
 fn with_roots_for_all_stripes_every_link_carries_alike() {
-    assert!(cold(128, 1, 1).busiest_link() > 3.0, "one tree: its inner nodes carry all");
-    let figures = cold(128, 8, 1);
+    assert!(cold(128, 1).busiest_link() > 3.0, "one tree: its inner nodes carry all");
+    let figures = cold(128, 8);
     assert!(figures.busiest_link() < 1.5, "{}", figures.busiest_link());
 }
 
 #[test]
 fn programs_of_nodes_that_are_left_get_all() {
     let losses = [Loss { at_seconds: 0.4, nodes: vec![0, 5, 17] }];
-    let figures = storm::start_with_losses(&AURORA, &TORCH, COARSE, forest(40, 4), 40, 1, &losses);
-    assert_eq!((figures.ended, figures.failed), (37, 0));
+    let figures = Storm { losses: &losses, ..storm(40, 4) }.run();
+    assert_eq!((figures.ended, figures.failed, figures.stuck), (37, 0, 0));
     assert!(figures.asked_again > 0, "somebody asked a node that was lost");
-    assert!(figures.last_seconds > cold(40, 4, 1).last_seconds);
+    assert!(figures.last_seconds > cold(40, 4).last_seconds);
 }
 
-/// The other simulator moves contents and checks them; this one only counts. Over the same files, read in the same order,
+/// A time at which somebody was refused something is no figure of a start.
+#[test]
+fn a_start_that_fails_has_no_time() {
+    assert!(cold(4, 1).all_seconds().is_some());
+    let metadata_request = AURORA.file_system.metadata_request.but(1000.0, "a test: longer than any deadline");
+    let machine = Machine { file_system: FileSystemParameters { metadata_request, ..AURORA.file_system }, ..AURORA };
+    let figures = Storm { machine: &machine, ..storm(4, 1) }.run();
+    assert!(figures.failed > 0 && figures.all_seconds().is_none(), "{figures:?}");
+}
+
+/// The model's forest is the daemon's, which is narrower where there are few roots.
+#[test]
+fn a_model_s_job_has_the_forest_that_a_daemon_s_has() {
+    for (nodes, fan_out) in [(16, 4), (20, 5), (100, 8)] {
+        let forest = default_forest(nodes);
+        assert_eq!(forest.first().children(forest.first().root()).count(), fan_out, "{nodes} nodes");
+    }
+}
+
+/// The simulator of faults moves contents and checks them; this one only counts. Over the same files, read in the same order,
 /// both ask the file system for each listing and each file once, and ask each other about as often.
 #[test]
 fn it_asks_what_the_simulator_of_faults_asks() {
@@ -97,7 +126,10 @@ fn it_asks_what_the_simulator_of_faults_asks() {
     });
     assert_eq!(faultless.wrong(), &[] as &[String]);
     let forest = Forest::single(NODES as u32, 2).unwrap();
-    let scaled = packages::run(&AURORA, &model, forest, NODES);
+    let size = |kind, size_bytes| (kind == Kind::File).then_some(size_bytes);
+    let paths = model.nodes.iter().filter(|(path, _)| !path.is_root());
+    let files = paths.map(|(path, node)| (path, size(node.attributes.kind(), node.attributes.size_bytes)));
+    let scaled = Replay::of_files(files, &AURORA).run(&AURORA, forest, NODES, 1);
     assert_eq!(scaled.asked_backing, faultless.sum(|core| core.counters().asked_backing));
     let peers = faultless.sum(|core| core.counters().asked_peers) as f64;
     let ratio = scaled.questions as f64 / peers;
@@ -107,11 +139,15 @@ fn it_asks_what_the_simulator_of_faults_asks() {
 #[test]
 fn every_scenario_runs_and_can_be_drawn() {
     for scenario in &SCENARIOS {
-        let outcome = (scenario.run)(&Question { nodes: vec![24], seed: 1 });
-        assert_eq!(outcome.name, scenario.name);
+        let outcome = scenario.run(&[24], 1);
         assert!(outcome.rows.len() > 1, "{}", scenario.name);
         assert!(outcome.rows.iter().all(|row| row.len() == outcome.rows[0].len()), "{}", scenario.name);
         assert!(!outcome.parameters.is_empty() && outcome.parameters.iter().all(|stated| !stated.source.is_empty()));
+        assert!(
+            scenario.takes_one() == outcome.curves.is_empty(),
+            "{}: a plot is over numbers of nodes",
+            scenario.name
+        );
         assert!(outcome.curves.is_empty() || svg(&outcome).contains(&outcome.curves[0].label));
     }
     assert!(find("nonsense").is_none());
@@ -119,7 +155,7 @@ fn every_scenario_runs_and_can_be_drawn() {
 
 #[test]
 fn readiness_of_ten_thousand_daemons_is_known_within_a_second() {
-    let outcome = (find("start").unwrap().run)(&Question { nodes: vec![10_000], seed: 1 });
+    let outcome = find("start").unwrap().run(&[10_000], 1);
     assert_eq!(outcome.bars.len(), 1);
     assert!(outcome.bars[0].is_met(), "{}", outcome.bars[0].line());
 }

@@ -22,6 +22,17 @@ pub(super) fn seconds(time: Nanos) -> f64 {
     time as f64 / SECOND as f64
 }
 
+/// Chance: the same number for the same seed and the same thing (splitmix64; Steele, Lea and Flood, OOPSLA 2014).
+pub(super) fn scattered(seed: u64, thing: u64) -> u64 {
+    let mix = |number: u64| {
+        let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ (hash >> 31)
+    };
+    mix(mix(seed) ^ thing)
+}
+
 /// Things that are going to happen, in the order of time; of those at one time, in the order in which they were put in.
 /// The heap holds numbers only: what happens lies still in its slot.
 pub(super) struct Queue<E> {
@@ -74,15 +85,12 @@ impl<E> Queue<E> {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Fifo {
     free_at: Nanos,
-    /// How long it has worked in all.
-    pub busy: Nanos,
 }
 
 impl Fifo {
     /// Does work that arrives now; when it is done.
     pub fn serve(&mut self, now: Nanos, work: Nanos) -> Nanos {
         self.free_at = self.free_at.max(now) + work;
-        self.busy += work;
         self.free_at
     }
 }
@@ -91,16 +99,12 @@ impl Fifo {
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     free_at: BinaryHeap<Reverse<Nanos>>,
-    /// How long its units have worked in all.
-    pub busy: Nanos,
-    /// How many things it has done.
-    pub served: u64,
 }
 
 impl Pool {
     /// A server of so many units, at least one.
     pub fn new(units: usize) -> Self {
-        Self { free_at: (0..units.max(1)).map(|_| Reverse(0)).collect(), busy: 0, served: 0 }
+        Self { free_at: (0..units.max(1)).map(|_| Reverse(0)).collect() }
     }
 
     /// Does work that arrives now; when it is done.
@@ -108,8 +112,6 @@ impl Pool {
         let Reverse(free_at) = self.free_at.pop().unwrap_or_default();
         let done = free_at.max(now) + work;
         self.free_at.push(Reverse(done));
-        self.busy += work;
-        self.served += 1;
         done
     }
 }
@@ -152,12 +154,22 @@ mod tests {
     }
 
     #[test]
+    fn chance_is_the_seed_s_and_spreads_evenly() {
+        assert_eq!(scattered(1, 2), scattered(1, 2));
+        for seed in 0..4 {
+            let mut counts = [0; 16];
+            (0..16_000).for_each(|thing| counts[scattered(seed, thing) as usize % 16] += 1);
+            assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+            assert_ne!(scattered(seed, 0), scattered(seed + 1, 0));
+        }
+    }
+
+    #[test]
     fn work_waits_for_a_free_unit() {
         let mut one = Fifo::default();
         assert_eq!([one.serve(0, 10), one.serve(2, 10), one.serve(50, 10)], [10, 20, 60]);
         let mut two = Pool::new(2);
         assert_eq!([two.serve(0, 10), two.serve(0, 10), two.serve(0, 10), two.serve(40, 1)], [10, 10, 20, 41]);
-        assert_eq!((two.busy, two.served), (31, 4));
         let mut link = Link::default();
         assert_eq!(link.pass(0, 1000, 1e6), nanos(0.001));
         assert_eq!(link.pass(0, 1000, 1e6), nanos(0.002));

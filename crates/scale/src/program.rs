@@ -10,6 +10,7 @@ use super::files::{Ask, PathIndex};
 use super::job::{DEADLINE, Event, Job};
 use super::network::NodeIndex;
 use super::servers::{Nanos, SECOND, nanos};
+use super::stated::Stated;
 
 /// How long after a loss its bytes are asked for again, as the daemon has it.
 const AGAIN_AFTER: Nanos = SECOND / 100;
@@ -80,9 +81,10 @@ impl Job<'_> {
             // What it lies in could not be found.
             return self.fail(node, self.queue.now());
         };
-        let done = self.work(node, nanos(self.machine.daemon.kernel_daemon.value * f64::from(messages)));
+        let work = nanos(self.machine.daemon.kernel_daemon.value * f64::from(messages));
         let ticket = KernelTicket(u64::from(node));
-        if let Some(answer) = self.decide(node, 0, |core, now| core.handle_kernel(now, ticket, request)) {
+        let (answer, done) = self.decide_after(node, work, |core, now| core.handle_kernel(now, ticket, request));
+        if let Some(answer) = answer {
             self.answer_kernel(node, done, answer);
         }
     }
@@ -106,15 +108,15 @@ impl Job<'_> {
             }
             (KernelAnswer::Read(parts), Ask::Read { .. }) => {
                 program.waits = Some(parts);
-                return self.look_at_read(node);
+                return self.look_at_read(node, at);
             }
             _ => return self.fail(node, at),
         }
         self.finish_step(node, at);
     }
 
-    /// Looks whether all bytes of a read are there.
-    pub(super) fn look_at_read(&mut self, node: NodeIndex) {
+    /// Looks whether all bytes of a read are there, which the daemon can say at a time.
+    pub(super) fn look_at_read(&mut self, node: NodeIndex, at: Nanos) {
         let place = &mut self.nodes[node as usize];
         for part in place.program.waits.iter().flatten() {
             let until = (part.offset_bytes + part.len_bytes) as u32;
@@ -124,23 +126,28 @@ impl Job<'_> {
             }
         }
         if place.program.waits.take().is_some() {
-            self.finish_step(node, self.queue.now());
+            self.finish_step(node, at);
         }
     }
 
-    /// Bytes that a read waits for got lost: it is asked again.
+    /// Bytes that a read waits for got lost.
+    pub(super) fn lose_read(&mut self, node: NodeIndex) {
+        if self.nodes[node as usize].program.waits.take().is_some() {
+            self.queue.at(self.queue.now() + AGAIN_AFTER, Event::Again(node));
+        }
+    }
+
+    /// A read whose bytes got lost is asked for again.
     pub(super) fn read_again(&mut self, node: NodeIndex) {
-        let program = &mut self.nodes[node as usize].program;
+        let program = &self.nodes[node as usize].program;
         let Some(Ask::Read { file, extent, .. }) = self.script.steps.get(program.done).map(|step| &step.ask) else {
             return;
         };
-        let (Some(inode), Some(_)) = (program.inode(*file), program.waits.take()) else { return };
+        let Some(inode) = program.inode(*file) else { return };
         let (ticket, deadline) = (KernelTicket(u64::from(node)), Time(program.asked).after(DEADLINE));
-        let again = |now: Time| Time(now.0 + AGAIN_AFTER);
-        let answer =
-            self.decide(node, 0, |core, now| core.handle_read_again(again(now), deadline, ticket, inode, *extent));
+        let answer = self.decide(node, |core, now| core.handle_read_again(now, deadline, ticket, inode, *extent));
         if let Some(answer) = answer {
-            self.answer_kernel(node, self.queue.now() + AGAIN_AFTER, answer);
+            self.answer_kernel(node, self.queue.now(), answer);
         }
     }
 
@@ -151,30 +158,45 @@ impl Job<'_> {
         parcel.is_some_and(|parcel| program.parcels.contains(parcel))
     }
 
-    /// A parcel has arrived: it is taken apart and stored into the kernel's caches.
+    /// A parcel has arrived: it is unpacked, by threads that do nothing else.
     pub(super) fn open_parcel(&mut self, node: NodeIndex, at: Nanos, index: u32) {
-        let Some(parcel) = self.pack.and_then(|pack| pack.parcels.get(index as usize)) else { return };
-        let weight = self.pack.map_or(1, |pack| pack.weight.things);
-        let bytes = parcel.bytes as f64 * f64::from(weight);
-        let work = nanos(self.machine.daemon.store_gigabyte.value * bytes / 1e9);
-        let stored = match &mut self.processors {
-            Some(shared) => shared.serve(at, work),
-            None => self.nodes[node as usize].storing.serve(at, work),
-        };
-        self.queue.at(stored, Event::Stored { node, index });
+        let opened = self.prepare_parcel(node, at, index, self.machine.daemon.unpack_gigabyte);
+        self.queue.at(opened, Event::Opened { node, index });
     }
 
-    /// A parcel is in the kernel's caches.
+    /// It is unpacked: what waits for it goes on, and it is stored into the kernel's caches.
+    pub(super) fn parcel_opened(&mut self, node: NodeIndex, index: u32) {
+        let Some(pack) = self.pack else { return };
+        let parcel = &pack.parcels[index as usize];
+        let listing = |dir: &ViewPath| Some((dir.clone(), self.files.listing(dir)?.clone()));
+        let listings = parcel.dirs.iter().filter_map(listing).collect();
+        let is_wanted = self.decide(node, |core, now| {
+            core.handle_parcel_places(&parcel.places);
+            core.handle_parcel_opened(now, index, pack.parcels.len() as u32, listings, &parcel.chunks)
+        });
+        if is_wanted {
+            let stored = self.prepare_parcel(node, self.queue.now(), index, self.machine.daemon.store_gigabyte);
+            self.queue.at(stored, Event::Stored { node, index });
+        }
+    }
+
+    /// It is in the kernel's caches.
     pub(super) fn parcel_stored(&mut self, node: NodeIndex, index: u32) {
         let Some(pack) = self.pack else { return };
-        let listing = |dir: &ViewPath| Some((dir.clone(), self.files.listing(dir)?.clone()));
-        let listings = pack.parcels[index as usize].dirs.iter().filter_map(listing).collect();
         self.nodes[node as usize].program.parcels.insert(index);
-        self.decide(node, 0, |core, now| {
-            if core.handle_parcel_opened(now, index, pack.parcels.len() as u32, listings, &[]) {
-                core.handle_parcel_stored(now, index, &[]);
-            }
-        });
+        let chunks = &pack.parcels[index as usize].chunks;
+        self.decide(node, |core, now| core.handle_parcel_stored(now, index, chunks));
+    }
+
+    /// Work on a parcel that takes so long a gigabyte: when it is done.
+    fn prepare_parcel(&mut self, node: NodeIndex, at: Nanos, index: u32, gigabyte: Stated) -> Nanos {
+        let Some(pack) = self.pack else { return at };
+        let bytes = pack.parcels[index as usize].bytes as f64 * f64::from(pack.weight.things);
+        let work = nanos(gigabyte.value * bytes / 1e9);
+        match &mut self.processors {
+            Some(shared) => shared.serve(at, work),
+            None => self.nodes[node as usize].storing.serve(at, work),
+        }
     }
 
     fn fail(&mut self, node: NodeIndex, at: Nanos) {

@@ -1,167 +1,11 @@
-//! Every number that the scale model is given, each with where it comes from.
-//!
-//! Three kinds of source: published (the paper or document is named), measured (docs/performance.md and the notes
-//! behind it, on the test bed), and assumed. A number that was fitted to a published point says to which one; what the
-//! model says of that point proves nothing then, only the others do. `Stated::source` is printed with every result.
+//! What the scenarios are told: machines, workloads, Copper, the start of daemons, and the model's own grain.
 
-/// A number with its unit and its source.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Stated {
-    /// What it is.
-    pub name: &'static str,
-    /// How much.
-    pub value: f64,
-    /// Of what; empty for a count.
-    pub unit: &'static str,
-    /// Who says so.
-    pub source: &'static str,
-}
-
-const fn stated(name: &'static str, value: f64, unit: &'static str, source: &'static str) -> Stated {
-    Stated { name, value, unit, source }
-}
-
-impl Stated {
-    /// The same with another value.
-    #[must_use]
-    pub const fn but(self, value: f64, source: &'static str) -> Self {
-        Self { value, source, ..self }
-    }
-
-    /// As a count.
-    #[must_use]
-    pub fn count(self) -> usize {
-        self.value as usize
-    }
-}
-
-/// The nodes' network: each node has one link in and one out; nodes of a group share the group's links to the others.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct NetworkParameters {
-    /// One way between two nodes, beside what daemons and links take.
-    pub latency: Stated,
-    /// More of it between groups.
-    pub latency_between_groups: Stated,
-    /// Each way of a node's link.
-    pub node_link: Stated,
-    /// Nodes of a group: a switch, a rack, a dragonfly group.
-    pub group_nodes: Stated,
-    /// Each way between a group and all others.
-    pub group_link: Stated,
-}
-
-/// The backing file system.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct FileSystemParameters {
-    /// To a server and back.
-    pub round_trip: Stated,
-    /// Metadata requests that are worked on at once.
-    pub metadata_at_once: Stated,
-    /// How long each of them takes.
-    pub metadata_request: Stated,
-    /// How long a read request keeps the same workers; 0 where others do it.
-    pub read_request: Stated,
-    /// Servers of contents.
-    pub object_servers: Stated,
-    /// What each of them gives.
-    pub object_server: Stated,
-    /// Metadata requests for a directory's listing, whatever its size.
-    pub listing_requests: Stated,
-    /// Metadata requests for each entry's attributes with a listing.
-    pub entry_requests: Stated,
-}
-
-/// What daemons cost.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct DaemonParameters {
-    /// Each end of a message between nodes.
-    pub message: Stated,
-    /// Each end of a gigabyte between nodes.
-    pub gigabyte: Stated,
-    /// A message of the kernel: the daemon's part.
-    pub kernel_daemon: Stated,
-    /// A message of the kernel: the program's part, waking included.
-    pub kernel_program: Stated,
-    /// Taking a gigabyte of parcels apart and storing it into the kernel's caches.
-    pub store_gigabyte: Stated,
-    /// The client's part in a request to the backing file system.
-    pub backing_request: Stated,
-    /// Processors that all nodes share; 0 where each node has its own.
-    pub shared_processors: Stated,
-}
-
-/// What a program loads.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Workload {
-    /// What is imported.
-    pub name: &'static str,
-    /// Small files that are read whole.
-    pub small_files: Stated,
-    /// Their bytes in all.
-    pub small: Stated,
-    /// Directories they lie in.
-    pub directories: Stated,
-    /// Names that are looked for in vain.
-    pub absent_names: Stated,
-    /// Large files.
-    pub large_files: Stated,
-    /// Bytes that are read of them, in all.
-    pub large: Stated,
-    /// Processes of a node, each of which opens every file.
-    pub processes: Stated,
-    /// From the start of the program to its end when all files are in memory.
-    pub computing: Stated,
-    /// Bytes of the files in a compressed image, as a part of the whole.
-    pub image_share: Stated,
-}
-
-/// Copper's design.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct CopperParameters {
-    /// The most levels of its tree.
-    pub levels: Stated,
-    /// Questions of a node that travel up: entries, names that do not exist, files.
-    pub questions: Stated,
-    /// What a question costs the root.
-    pub root_question: Stated,
-    /// Each end of a call between nodes.
-    pub call: Stated,
-    /// Calls that a node serves at once.
-    pub calls_at_once: Stated,
-    /// Files above this size are read from the file system by each node.
-    pub largest: Stated,
-    /// A second run: requests of the kernel that the node's own cache answers, with the program's computing.
-    pub second_run: Stated,
-}
-
-/// The start of a job.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct StartParameters {
-    /// The launcher has started the last daemon so long after the first.
-    pub spread: Stated,
-    /// From its start until a daemon listens and its view answers.
-    pub daemon: Stated,
-    /// Taking a connection, with the proof of the key.
-    pub handshake: Stated,
-    /// What a report costs beside being a message.
-    pub report: Stated,
-}
-
-/// A machine.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Machine {
-    /// Its name.
-    pub name: &'static str,
-    /// Its network.
-    pub network: NetworkParameters,
-    /// Its backing file system.
-    pub file_system: FileSystemParameters,
-    /// Its daemons.
-    pub daemon: DaemonParameters,
-}
+use super::stated::{
+    CopperParameters, DaemonParameters, FileSystemParameters, Machine, ModelParameters, NetworkParameters,
+    StartParameters, Workload, stated,
+};
 
 const PAPER: &str = "Copper paper (PDSW 2024), section V";
-const MEASURED: &str = "measured: docs/performance.md, docs/scale.md";
 const ASSUMED: &str = "assumed";
 
 /// What daemons were measured to cost on the test bed, on processors of their own.
@@ -174,20 +18,26 @@ const DAEMON: DaemonParameters = DaemonParameters {
     ),
     gigabyte: stated("daemon, each end of a GB", 0.215, "s", "measured: 0.43 CPU s a GB, both ends"),
     kernel_daemon: stated("daemon, a kernel message", 14e-6, "s", "measured: 70 ms for 4,973"),
-    kernel_program: stated("program, a kernel message", 24e-6, "s", MEASURED),
-    store_gigabyte: stated(
-        "daemon, a GB of parcels into the kernel",
-        0.7,
+    kernel_program: stated(
+        "program, a kernel message",
+        24e-6,
         "s",
-        "measured: storing 0.44; assumed: zstd on four threads 0.25",
+        "measured: docs/performance.md, the first replay's processor time",
     ),
+    unpack_gigabyte: stated("daemon, unpacking a GB", 0.25, "s", "assumed: zstd on four threads"),
+    store_gigabyte: stated("daemon, storing a GB into the kernel", 0.44, "s", "measured: 1.28 GB in 0.56 s"),
     backing_request: stated("daemon, a request to the file system", 20e-6, "s", ASSUMED),
+    kernel_read: stated(
+        "kernel, a read of a view",
+        131_072.0,
+        "B",
+        "the kernel's read-ahead where a view is mounted without root",
+    ),
     shared_processors: stated("processors that nodes share", 0.0, "", "each node has its own"),
 };
 
 /// Aurora, where the paper's figures were measured.
 pub const AURORA: Machine = Machine {
-    name: "Aurora (as in the Copper paper)",
     network: NetworkParameters {
         latency: stated("network, one way", 5e-6, "s", "assumed: TCP over Slingshot-11"),
         latency_between_groups: stated("more between groups", 1e-6, "s", ASSUMED),
@@ -220,7 +70,6 @@ pub const AURORA: Machine = Machine {
 
 /// The test bed of tests/testbed/pfs-testbed.sh: all nodes, daemons and the server on two processors.
 pub const TEST_BED: Machine = Machine {
-    name: "GlusterFS test bed, 1 Gbit/s, -d 2000 -t 2",
     network: NetworkParameters {
         latency: stated("network, one way", 15e-6, "s", "measured: round trip 94 us at 64 B over 3 hops"),
         latency_between_groups: stated("more between groups", 0.0, "s", "one switch"),
@@ -250,6 +99,7 @@ pub const TEST_BED: Machine = Machine {
         backing_request: DAEMON
             .backing_request
             .but(0.5e-3, "measured: 2.7 CPU s for one node's GlusterFS client and server"),
+        kernel_read: DAEMON.kernel_read.but(1_048_576.0, "mounted by root, which may raise it"),
         shared_processors: DAEMON.shared_processors.but(2.0, "the machine has two"),
         ..DAEMON
     },
@@ -257,7 +107,6 @@ pub const TEST_BED: Machine = Machine {
 
 /// `import torch` by 12 processes a node.
 pub const TORCH: Workload = Workload {
-    name: "import torch",
     small_files: stated("small files", 728.0, "", "the paper, section V: 690 byte code, 27 libraries, 11 sources"),
     small: stated("their bytes", 36.3e6, "B", "the paper, section V"),
     directories: stated("directories", 60.0, "", "assumed: one for 12 files"),
@@ -271,7 +120,6 @@ pub const TORCH: Workload = Workload {
 
 /// `import horovod` with torch, as of Fig. 1.
 pub const HOROVOD: Workload = Workload {
-    name: "import horovod",
     small_files: TORCH.small_files.but(1830.0, "assumed; with mpi4py's count fitted to the ratio in Fig. 1"),
     small: TORCH.small.but(91e6, "assumed: 50 kB a file"),
     directories: TORCH.directories.but(150.0, "assumed: one for 12 files"),
@@ -282,7 +130,6 @@ pub const HOROVOD: Workload = Workload {
 
 /// `import mpi4py`, as of Fig. 1.
 pub const MPI4PY: Workload = Workload {
-    name: "import mpi4py",
     small_files: TORCH.small_files.but(290.0, "assumed: the interpreter's own and a few"),
     small: TORCH.small.but(9e6, ASSUMED),
     directories: TORCH.directories.but(20.0, ASSUMED),
@@ -295,7 +142,6 @@ pub const MPI4PY: Workload = Workload {
 
 /// The file system on the day of Fig. 1.
 pub const AURORA_FIG_1: Machine = Machine {
-    name: "Aurora on the day of Fig. 1",
     file_system: FileSystemParameters {
         metadata_request: AURORA.file_system.metadata_request.but(726e-6, "fitted: Fig. 1, horovod, 512 nodes: 603 s"),
         ..AURORA.file_system
@@ -324,6 +170,20 @@ pub const COPPER: CopperParameters = CopperParameters {
     second_run: stated("Copper, a second run", 2.0, "s", "Fig. 5: 32 to 2,048 nodes"),
 };
 
+/// How jobs of real cores are told, alike at every number of nodes, or they could not be compared.
+pub const MODEL: ModelParameters = ModelParameters {
+    starts_within: stated("programs, first to last", 0.1, "s", "the paper, section V: mpiexec takes 0.1 to 0.3 s"),
+    small_grain: stated("model, small files in one", 16.0, "", "chosen: docs/scale.md says what that costs"),
+    large_grain: stated("model, chunks of large files in one", 16.0, "", "chosen: docs/scale.md says what that costs"),
+    piece: stated(
+        "model, a piece of a body",
+        262_144.0,
+        "B",
+        "chosen; a daemon's have 128 KiB; a prototype took as long with 64 as with 256 KiB",
+    ),
+    head: stated("daemon, a message without a body", 128.0, "B", ASSUMED),
+};
+
 /// The start of daemons by mpiexec or srun.
 pub const START: StartParameters = StartParameters {
     spread: stated("launcher, first to last daemon", 0.3, "s", "the paper, section V: mpiexec takes 0.1 to 0.3 s"),
@@ -336,70 +196,3 @@ pub const START: StartParameters = StartParameters {
     handshake: stated("daemon, taking a connection", 100e-6, "s", "assumed; its proof alone 2.6 us of processor time"),
     report: stated("daemon, a report", 10e-6, "s", ASSUMED),
 };
-
-/// A list of what was stated, for the tables.
-pub trait List {
-    /// All of it.
-    fn list(&self) -> Vec<Stated>;
-}
-
-impl List for Machine {
-    fn list(&self) -> Vec<Stated> {
-        let NetworkParameters { latency, latency_between_groups, node_link, group_nodes, group_link } = self.network;
-        let file_system = self.file_system;
-        let daemon = self.daemon;
-        vec![
-            latency,
-            latency_between_groups,
-            node_link,
-            group_nodes,
-            group_link,
-            file_system.round_trip,
-            file_system.metadata_at_once,
-            file_system.metadata_request,
-            file_system.read_request,
-            file_system.object_servers,
-            file_system.object_server,
-            file_system.listing_requests,
-            file_system.entry_requests,
-            daemon.message,
-            daemon.gigabyte,
-            daemon.kernel_daemon,
-            daemon.kernel_program,
-            daemon.store_gigabyte,
-            daemon.backing_request,
-            daemon.shared_processors,
-        ]
-    }
-}
-
-impl List for StartParameters {
-    fn list(&self) -> Vec<Stated> {
-        vec![self.spread, self.daemon, self.handshake, self.report]
-    }
-}
-
-impl List for Workload {
-    fn list(&self) -> Vec<Stated> {
-        let Self {
-            small_files,
-            small,
-            directories,
-            absent_names,
-            large_files,
-            large,
-            processes,
-            computing,
-            image_share,
-            ..
-        } = *self;
-        vec![small_files, small, directories, absent_names, large_files, large, processes, computing, image_share]
-    }
-}
-
-impl List for CopperParameters {
-    fn list(&self) -> Vec<Stated> {
-        let Self { levels, questions, root_question, call, calls_at_once, largest, second_run } = *self;
-        vec![levels, questions, root_question, call, calls_at_once, largest, second_run]
-    }
-}

@@ -4,22 +4,18 @@
 //! workers' load are those of the n.
 
 use super::files::Weight;
-use super::parameters::FileSystemParameters;
-use super::servers::{Link, Nanos, Pool, nanos};
+use super::servers::{Link, Nanos, Pool, nanos, scattered};
+use super::stated::FileSystemParameters;
 
 /// The backing file system.
 pub(super) struct Backing {
     parameters: FileSystemParameters,
     metadata: Pool,
     objects: Vec<Link>,
-    /// Metadata requests that were made.
-    pub requests: u64,
-    /// Listings among them, as asked for by nodes.
+    /// Listings, as asked for by nodes.
     pub listings: u64,
     /// Files that were opened.
     pub opens: u64,
-    /// Reads of contents.
-    pub reads: u64,
     /// Bytes of contents.
     pub bytes: u64,
 }
@@ -28,7 +24,7 @@ impl Backing {
     pub fn new(parameters: FileSystemParameters) -> Self {
         let metadata = Pool::new(parameters.metadata_at_once.count());
         let objects = vec![Link::default(); parameters.object_servers.count().max(1)];
-        Self { parameters, metadata, objects, requests: 0, listings: 0, opens: 0, reads: 0, bytes: 0 }
+        Self { parameters, metadata, objects, listings: 0, opens: 0, bytes: 0 }
     }
 
     /// A directory of so many entries is listed: when the answer is there.
@@ -47,7 +43,6 @@ impl Backing {
     /// So many metadata requests, of which so many come one after the other: when the last is answered.
     pub fn ask(&mut self, now: Nanos, requests: f64, in_turn: f64, weight: Weight) -> Nanos {
         let requests = requests * f64::from(weight.things);
-        self.requests += requests.round() as u64;
         let round_trips = nanos(self.parameters.round_trip.value * in_turn * f64::from(weight.in_turn));
         let work = nanos(self.parameters.metadata_request.value * requests);
         self.metadata.serve(now + round_trips / 2, work) + round_trips.div_ceil(2)
@@ -56,7 +51,6 @@ impl Backing {
     /// Bytes of a file are read; `place` spreads files and chunks over the servers. When the last byte has left, with
     /// the time that they took to leave.
     pub fn read(&mut self, now: Nanos, place: u64, bytes: u64, requests: u64) -> (Nanos, Nanos) {
-        self.reads += requests;
         self.bytes += bytes;
         let half_way = nanos(self.parameters.round_trip.value / 2.0);
         let mut begins = now + half_way;
@@ -64,7 +58,7 @@ impl Backing {
             let work = nanos(self.parameters.read_request.value * requests as f64);
             begins = self.metadata.serve(begins, work);
         }
-        let server = (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % self.objects.len();
+        let server = scattered(0, place) as usize % self.objects.len();
         let rate = self.parameters.object_server.value;
         let done = self.objects[server].pass(begins, bytes, rate);
         (done + half_way, nanos(bytes as f64 / rate))

@@ -4,8 +4,8 @@
 //! sends over it; the links that nodes share are taken when a piece comes to them, or those that come later would take
 //! their turn before those that came first.
 
-use super::parameters::NetworkParameters;
 use super::servers::{Link, Nanos, nanos, span};
+use super::stated::NetworkParameters;
 
 /// Number of a node, as the overlay ranks it.
 pub(super) type NodeIndex = u32;

@@ -2,7 +2,7 @@
 //!
 //! Every node has the core that its daemon has (`forebay_node::ReadPath`); what the daemon does around it (questions
 //! carried, bodies forwarded piece by piece while they arrive, the kernel answered) is in `shell`. Nothing is said about
-//! contents: a body is a number of bytes. `crate::job` is the other simulator, which checks contents under faults; this
+//! contents: a body is a number of bytes. What is right under faults is checked by another simulator (`crates/sim`); this
 //! one asks how long things take and what passes over which link.
 
 use std::time::Duration;
@@ -18,10 +18,11 @@ use super::bodies::{Growing, Handle};
 use super::files::{Files, Script};
 use super::network::{Network, NodeIndex};
 use super::pack::Pack;
-use super::parameters::Machine;
+use super::parameters::MODEL;
 use super::program::Program;
-use super::servers::{Fifo, Nanos, Pool, Queue, SECOND, nanos};
-use crate::random::Random;
+use super::servers::{Fifo, Nanos, Pool, Queue, SECOND, nanos, scattered};
+use super::stated::Machine;
+use super::storm::Loss;
 
 /// The time limit of a question, as the daemon has it.
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
@@ -31,6 +32,9 @@ const BUDGET_BYTES: u64 = 256 << 20;
 
 /// A core is told the time so much late at most: less than it looks for slow questions itself.
 const TIMER_GRAIN: Nanos = SECOND / 20;
+
+/// A start-up that takes longer does not end: each of its requests is answered within the deadline.
+const ENDS_WITHIN: Nanos = 4 * 3600 * SECOND;
 
 /// How a job is set up.
 pub(super) struct Setup<'a> {
@@ -42,16 +46,15 @@ pub(super) struct Setup<'a> {
     pub forest: Forest,
     pub nodes: usize,
     pub seed: u64,
-    /// Programs begin within this time.
-    pub starts_within: Nanos,
-    /// Nodes that are lost, and when.
-    pub lost: Vec<(Nanos, Vec<NodeIndex>)>,
+    pub losses: &'a [Loss],
 }
 
 /// What happens.
 pub(super) enum Event {
     /// A program goes on.
     Next(NodeIndex),
+    /// Its read, whose bytes got lost, is asked for again.
+    Again(NodeIndex),
     /// A node is asked.
     Ask { to: NodeIndex, from: NodeIndex, call: CallId, request: Request },
     /// The backing file system has answered.
@@ -76,6 +79,8 @@ pub(super) enum Event {
     Silent { to: NodeIndex, peer: NodeIndex, number: u32 },
     /// A core wants to be told the time.
     Timer(NodeIndex),
+    /// A parcel is unpacked.
+    Opened { node: NodeIndex, index: u32 },
     /// A parcel is in a kernel's caches.
     Stored { node: NodeIndex, index: u32 },
     /// Nodes are lost.
@@ -111,7 +116,6 @@ pub(super) struct Node {
     /// Nodes that were asked whether they are there: the number of the question.
     pub pinged: Vec<(NodeIndex, u32)>,
     pub is_lost: bool,
-    pub messages: u64,
 }
 
 /// A job.
@@ -130,19 +134,19 @@ pub(super) struct Job<'a> {
     pub next_ping: u32,
     /// Files that readers of the backing file system have open.
     pub open: std::collections::BTreeSet<(NodeIndex, u64)>,
-    pub lost: Vec<(Nanos, Vec<NodeIndex>)>,
+    pub losses: &'a [Loss],
     pub running: usize,
 }
 
 impl<'a> Job<'a> {
     pub fn new(setup: Setup<'a>) -> Self {
-        let Setup { machine, files, script, pack, forest, nodes, seed, starts_within, lost } = setup;
-        let mut random = Random::new(seed);
+        let Setup { machine, files, script, pack, forest, nodes, seed, losses } = setup;
+        let starts_within = nanos(MODEL.starts_within.value).max(1);
         let mut queue = Queue::new();
         for node in 0..nodes as NodeIndex {
-            queue.at(random.below(starts_within.max(1)), Event::Next(node));
+            queue.at(scattered(seed, u64::from(node)) % starts_within, Event::Next(node));
         }
-        lost.iter().enumerate().for_each(|(index, (at, _))| queue.at(*at, Event::Lose(index)));
+        losses.iter().enumerate().for_each(|(index, loss)| queue.at(nanos(loss.at_seconds), Event::Lose(index)));
         let shared = machine.daemon.shared_processors.count();
         let mut job = Self {
             machine,
@@ -157,19 +161,19 @@ impl<'a> Job<'a> {
             next_body: 0,
             next_ping: 0,
             open: Default::default(),
-            lost,
+            losses,
             running: nodes,
         };
         (0..nodes as NodeIndex).for_each(|node| job.note_timer(node));
         if pack.is_some() {
-            (0..nodes as NodeIndex).for_each(|node| job.decide(node, 0, |core, now| core.start_prefill(now)));
+            (0..nodes as NodeIndex).for_each(|node| job.decide(node, |core, now| core.start_prefill(now)));
         }
         job
     }
 
-    /// Runs until every program has ended, or was lost with its node.
+    /// Runs until every program has ended or was lost with its node, or it is clear that one waits for ever.
     pub fn run(&mut self) {
-        while self.running > 0 {
+        while self.running > 0 && self.queue.now() < ENDS_WITHIN {
             let Some(event) = self.queue.next() else { return };
             self.happen(event);
         }
@@ -181,14 +185,15 @@ impl<'a> Job<'a> {
         }
         match event {
             Event::Next(node) => self.go_on(node),
+            Event::Again(node) => self.read_again(node),
             Event::Ask { to, from, call, request } => self.be_asked(to, from, call, request),
             Event::Told { to, call, answered } => {
-                self.decide(to, 0, |core, now| core.handle_answer(now, call, answered));
+                self.decide(to, |core, now| core.handle_answer(now, call, answered));
             }
             Event::Answer { to, call, answered, bytes } => {
                 self.nodes[to as usize].asked.retain(|(other, _)| *other != call);
                 let work = self.cost_of_message(1, bytes);
-                self.decide(to, work, |core, now| core.handle_answer(now, call, answered));
+                self.decide_after(to, work, |core, now| core.handle_answer(now, call, answered));
             }
             Event::Cross { from, piece } => self.cross(from, piece),
             Event::Arrive(piece) => {
@@ -206,19 +211,25 @@ impl<'a> Job<'a> {
                     self.hear_of(to, peer, None);
                 }
             }
+            Event::Opened { node, index } => self.parcel_opened(node, index),
             Event::Stored { node, index } => self.parcel_stored(node, index),
             Event::Timer(node) => self.pass_time(node),
             Event::Lose(index) => self.lose_nodes(index),
         }
     }
 
-    /// Lets a node's core decide, which takes its processor so long, and carries its decisions out after that.
-    pub fn decide<T>(
+    /// Lets a node's core decide.
+    pub fn decide<T>(&mut self, node: NodeIndex, decide: impl FnOnce(&mut ReadPath<Handle>, Time) -> T) -> T {
+        self.decide_after(node, 0, decide).0
+    }
+
+    /// Lets a node's core decide, which takes its processor so long, and carries its decisions out after that: when.
+    pub fn decide_after<T>(
         &mut self,
         node: NodeIndex,
         work: Nanos,
         decide: impl FnOnce(&mut ReadPath<Handle>, Time) -> T,
-    ) -> T {
+    ) -> (T, Nanos) {
         let now = self.queue.now();
         let outcome = decide(&mut self.nodes[node as usize].core, Time(now));
         let done = self.work(node, work);
@@ -226,7 +237,7 @@ impl<'a> Job<'a> {
             self.carry_out(node, done, effect);
         }
         self.note_timer(node);
-        outcome
+        (outcome, done)
     }
 
     /// Takes a processor of a node so long: when it is done.
@@ -271,14 +282,14 @@ impl<'a> Job<'a> {
         }
         place.timer = Nanos::MAX;
         if place.core.poll_timeout().is_some_and(|Time(next)| next <= now) {
-            self.decide(node, 0, |core, now| core.handle_timeout(now));
+            self.decide(node, |core, now| core.handle_timeout(now));
         }
         self.note_timer(node);
     }
 
     fn lose_nodes(&mut self, index: usize) {
-        for node in std::mem::take(&mut self.lost[index].1) {
-            let place = &mut self.nodes[node as usize];
+        for node in &self.losses[index].nodes {
+            let place = &mut self.nodes[*node as usize];
             if !std::mem::replace(&mut place.is_lost, true) && place.program.ended.is_none() {
                 self.running -= 1;
             }
@@ -309,7 +320,6 @@ impl Node {
             timer: Nanos::MAX,
             pinged: Vec::new(),
             is_lost: false,
-            messages: 0,
         }
     }
 }
@@ -318,7 +328,11 @@ impl Event {
     /// At which node it happens.
     fn place(&self) -> Option<NodeIndex> {
         match self {
-            Self::Next(node) | Self::Timer(node) | Self::Stored { node, .. } => Some(*node),
+            Self::Next(node)
+            | Self::Again(node)
+            | Self::Timer(node)
+            | Self::Opened { node, .. }
+            | Self::Stored { node, .. } => Some(*node),
             Self::Ask { to, .. }
             | Self::Told { to, .. }
             | Self::Answer { to, .. }

@@ -5,9 +5,9 @@
 
 use super::backing::Backing;
 use super::files::Weight;
-use super::parameters::{Machine, Workload};
-use super::servers::{Nanos, Queue, SECOND, nanos, seconds};
-use crate::random::Random;
+use super::parameters::MODEL;
+use super::servers::{Nanos, Queue, nanos, scattered, seconds};
+use super::stated::{Machine, Workload};
 
 /// Steps of a chain: enough that requests of all nodes mix.
 const STEPS: u32 = 24;
@@ -68,17 +68,17 @@ fn run_chains(machine: &Machine, chains: &[Chain], nodes: usize, chains_max: usi
     let count = nodes.div_ceil(together);
     let mut backing = Backing::new(machine.file_system);
     let mut queue: Queue<(usize, usize, u32)> = Queue::new();
-    let mut random = Random::new(seed);
+    let starts_within = nanos(MODEL.starts_within.value).max(1);
     for node in 0..count {
-        // Programs start within a tenth of a second, as mpiexec starts them (0.1 to 0.3 s in the paper).
-        let starts = random.below(SECOND / 10);
+        let starts = scattered(seed, node as u64) % starts_within;
         (0..chains.len()).for_each(|chain| queue.at(starts, (node, chain, 0)));
     }
     while let Some((node, chain, step)) = queue.next() {
         let now = queue.now();
         let alike = if node + 1 == count { nodes - together * (count - 1) } else { together };
         if step < STEPS {
-            let next = one_step(machine, &mut backing, now, chains[chain], alike, random.next());
+            let place = scattered(seed, (node as u64) << 32 | (chain as u64) << 16 | u64::from(step));
+            let next = one_step(machine, &mut backing, now, chains[chain], alike, place);
             queue.at(next, (node, chain, step + 1));
         }
     }
@@ -106,7 +106,7 @@ fn one_step(machine: &Machine, backing: &mut Backing, now: Nanos, chain: Chain, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::parameters::{AURORA, TORCH};
+    use crate::parameters::{AURORA, TORCH};
 
     #[test]
     fn one_node_waits_for_itself_and_many_for_each_other() {

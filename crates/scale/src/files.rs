@@ -12,6 +12,8 @@
 use forebay_types::{Attributes, CHUNK_BYTES, Extent, Generation, Kind, Map, ViewPath, chunk_bytes};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry};
 
+use super::stated::Stated;
+
 /// What one thing of the model stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Weight {
@@ -35,6 +37,8 @@ pub(super) type PathIndex = u32;
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub ask: Ask,
+    /// Names, listings and chunks that this stands for.
+    things: u32,
     /// Messages between kernel and daemon that this takes.
     pub messages: u32,
     /// Computing that follows, seconds.
@@ -49,7 +53,7 @@ pub(super) enum Ask {
     /// A directory's contents, whose entries the kernel then knows.
     Directory { dir: PathIndex, path: ViewPath, entries: Vec<PathIndex> },
     /// Bytes of one chunk of a file, each of which stands for so many.
-    Read { file: PathIndex, extent: Extent, weight: u32 },
+    Read { file: PathIndex, path: ViewPath, extent: Extent, weight: u32 },
 }
 
 /// A file or directory of the model.
@@ -127,6 +131,10 @@ impl Files {
         self.known.get(path).map(|known| known.index)
     }
 
+    pub fn generation(&self, path: &ViewPath) -> Option<Generation> {
+        self.known.get(path).map(|known| known.attributes.generation())
+    }
+
     pub fn size_bytes(&self, path: &ViewPath) -> u64 {
         self.known.get(path).map_or(0, |known| known.attributes.size_bytes)
     }
@@ -179,12 +187,13 @@ pub(super) struct Writer<'a> {
     is_known: Map<ViewPath, bool>,
     is_listed: Map<ViewPath, ()>,
     is_read: Map<(ViewPath, u64), ()>,
-    /// The kernel's read size: messages of a chunk.
-    pub read_bytes: u64,
+    /// The kernel's read size, bytes.
+    read_bytes: u64,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(files: &'a Files, read_bytes: u64) -> Self {
+    pub fn new(files: &'a Files, kernel_read: Stated) -> Self {
+        let read_bytes = kernel_read.count() as u64;
         let is_known = [(ViewPath::root(), true)].into_iter().collect();
         let (is_listed, is_read) = (Map::default(), Map::default());
         Self { files, script: Script::default(), is_known, is_listed, is_read, read_bytes }
@@ -204,7 +213,7 @@ impl<'a> Writer<'a> {
         // What a name that does not exist stands for is what its neighbours do.
         let weight = if finds.is_some() { self.files.weight_of(path) } else { self.files.weight_of(&dir) };
         let Some(parent) = self.files.index(&dir) else { return false };
-        self.push(Ask::Lookup { parent, name, finds }, weight.things);
+        self.push(Ask::Lookup { parent, name, finds }, weight.things, 1);
         self.is_known.insert(path.clone(), finds.is_some());
         finds.is_some()
     }
@@ -223,16 +232,21 @@ impl<'a> Writer<'a> {
             self.is_known.insert(path.clone(), true);
         }
         let ask = Ask::Directory { dir: index, path: dir.clone(), entries };
-        self.push(ask, messages * self.files.weight_of(dir).things);
+        self.push(ask, self.files.weight_of(dir).things, messages);
     }
 
-    /// The beginning of a file is read.
-    pub fn read(&mut self, file: &ViewPath, share: f64) {
+    /// A file is read to its end.
+    pub fn read(&mut self, file: &ViewPath) {
+        self.read_until(file, u64::MAX);
+    }
+
+    /// A file is read up to here, as far as that has not been done.
+    pub fn read_until(&mut self, file: &ViewPath, end_bytes: u64) {
         if !self.find(file) {
             return;
         }
         let (Some(index), size_bytes) = (self.files.index(file), self.files.size_bytes(file)) else { return };
-        let wanted = ((size_bytes as f64 * share) as u64).min(size_bytes);
+        let wanted = size_bytes.min(end_bytes);
         let weight = self.files.weight_of(file);
         let mut is_first = false;
         for (chunk, within) in (Extent { offset_bytes: 0, len_bytes: wanted }).chunks() {
@@ -244,20 +258,25 @@ impl<'a> Writer<'a> {
             let extent = Extent { offset_bytes: chunk.0 * CHUNK_BYTES + within.offset_bytes, len_bytes };
             let messages = len_bytes.div_ceil(self.read_bytes) as u32;
             self.script.bytes += len_bytes * u64::from(weight.things);
-            self.push(Ask::Read { file: index, extent, weight: weight.things }, messages * weight.things);
+            let ask = Ask::Read { file: index, path: file.clone(), extent, weight: weight.things };
+            self.push(ask, weight.things, messages);
         }
         self.script.files += u64::from(is_first) * u64::from(weight.in_turn);
     }
 
-    fn push(&mut self, ask: Ask, messages: u32) {
+    /// Something is asked that stands for so many things, each of which takes so many messages.
+    fn push(&mut self, ask: Ask, things: u32, messages: u32) {
+        let messages = messages * things;
         self.script.messages += u64::from(messages);
-        self.script.steps.push(Step { ask, messages, think_seconds: 0.0 });
+        self.script.steps.push(Step { ask, things, messages, think_seconds: 0.0 });
     }
 
-    /// The script, in which a program computes so long in all: as much after each message as after any other.
+    /// The script, in which a program computes so long in all: as much after each name, listing and chunk as after any
+    /// other, however many messages the kernel makes of them.
     pub fn finish(mut self, think_seconds: f64) -> Script {
-        let share = think_seconds / self.script.messages.max(1) as f64;
-        self.script.steps.iter_mut().for_each(|step| step.think_seconds = share * f64::from(step.messages));
+        let things: u64 = self.script.steps.iter().map(|step| u64::from(step.things)).sum();
+        let share = think_seconds / things.max(1) as f64;
+        self.script.steps.iter_mut().for_each(|step| step.think_seconds = share * f64::from(step.things));
         self.script
     }
 }

@@ -172,7 +172,6 @@ mod tests {
         let curves =
             vec![Curve::modelled("a < b", vec![(32.0, 1.0), (64.0, 2.0)]), Curve::published("c", &[(32.0, 1.5)])];
         let outcome = Outcome {
-            name: "x",
             title: "t & u".to_owned(),
             source: "s",
             parameters: vec![],

@@ -2,7 +2,7 @@
 //!
 //! The cores are the daemon's (`forebay_node::ReadPath`, `forebay_node::Readiness`, `forebay_overlay::Forest`); what they
 //! run on is a model made of queues: links (`network`), the backing file system (`backing`), processors, programs that
-//! ask one thing after the other (`program`, with the script from `synthetic` or `trace`). `job` and `shell` bring the
+//! ask one thing after the other (`program`, with the script from `synthetic` or `replay`). `job` and `shell` bring the
 //! two together. What Forebay is compared with (`baselines`, `copper`) runs on the same network and file system.
 //!
 //! Every number that goes in is in `parameters` and `published`, with its source; every number that comes out is called
@@ -17,24 +17,31 @@ mod bodies;
 pub mod copper;
 mod files;
 mod job;
-pub mod launch;
+mod launch;
 mod network;
 mod pack;
-pub mod packages;
 pub mod parameters;
 mod plot;
+mod predictions;
 mod program;
 mod published;
 mod replay;
+mod reproductions;
 mod scenarios;
 mod servers;
 mod shell;
-pub mod storm;
+mod stated;
+mod storm;
 mod synthetic;
 mod table;
 
 pub use plot::svg;
 pub use replay::Replay;
-pub use scenarios::{GRAIN, Question, SCENARIOS, Scenario, find, for_bars};
+pub use scenarios::{SCENARIOS, Scenario, default_forest, find};
+pub use stated::{
+    CopperParameters, DaemonParameters, FileSystemParameters, Machine, ModelParameters, NetworkParameters,
+    StartParameters, Stated, Workload,
+};
+pub use storm::{Figures, Loss, Storm};
 pub use synthetic::Grain;
 pub use table::{Bar, Curve, Outcome};

@@ -9,9 +9,8 @@ use forebay_types::{NodeRank, Time};
 use forebay_wire::{Missing, Report};
 
 use super::network::NodeIndex;
-use super::parameters::{Machine, StartParameters};
-use super::servers::{Fifo, Nanos, Queue, SECOND, nanos, seconds};
-use crate::random::Random;
+use super::servers::{Fifo, Nanos, Queue, SECOND, nanos, scattered, seconds};
+use super::stated::{Machine, StartParameters};
 
 /// The grain of a daemon's timer.
 const TIMER_GRAIN: Nanos = SECOND / 1000;
@@ -63,19 +62,17 @@ struct Start<'a> {
 /// Starts the daemons of so many nodes.
 #[must_use]
 pub fn start(machine: &Machine, parameters: &StartParameters, forest: &Forest, nodes: usize, seed: u64) -> Started {
-    let mut random = Random::new(seed);
     let mut queue = Queue::new();
-    let spread = nanos(parameters.spread.value);
-    let node = |rank: u32, queue: &mut Queue<Event>| {
-        let listens = random.below(spread.max(1)) + nanos(parameters.daemon.value);
+    let spread = nanos(parameters.spread.value).max(1);
+    let mut node = |rank: u32| {
+        let listens = scattered(seed, u64::from(rank)) % spread + nanos(parameters.daemon.value);
         queue.at(listens, Event::Ready(rank));
         let options = ReadinessOptions { rank: NodeRank(rank), forest: forest.clone(), settle_after: None };
         let core = Readiness::new(options);
         let (processor, waiting, connected) = (Fifo::default(), Vec::new(), Vec::new());
         Node { core, processor, listens, timer: Nanos::MAX, waiting, connected, messages: 0 }
     };
-    let mut node = node;
-    let nodes: Vec<Node> = (0..nodes as u32).map(|rank| node(rank, &mut queue)).collect();
+    let nodes: Vec<Node> = (0..nodes as u32).map(&mut node).collect();
     let ready = nodes.iter().map(|node| node.listens).max().unwrap_or(0);
     let mut start = Start { machine, parameters, queue, nodes, known: None, messages: 0 };
     while start.known.is_none() {
@@ -183,7 +180,7 @@ impl Start<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::parameters::{AURORA, START};
+    use crate::parameters::{AURORA, START};
 
     #[test]
     fn whoever_started_the_job_hears_of_all_and_each_node_says_it_once() {

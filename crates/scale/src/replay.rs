@@ -1,7 +1,7 @@
-//! The file operations of a real import as a script: the tree as it lies on a disk, the operations as they were traced.
+//! Operations told one by one: those of a real import, over the tree as it lies on a disk, or those of another simulator.
 //!
 //! This is what the model is checked with: the same operations run for real on the test bed
-//! (`forebay-bench-read --only scale-model`).
+//! (`forebay-bench-read --only scale-model`), and in `crates/sim`, where every answer is checked.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -11,16 +11,14 @@ use forebay_overlay::Forest;
 use forebay_types::{Kind, ViewPath};
 
 use super::files::{Files, Script, Weight, Writer};
-use super::parameters::Machine;
+use super::job::Setup;
+use super::stated::Machine;
 use super::storm::{self, Figures};
-
-/// The kernel's read size on a view that root has mounted, bytes.
-const KERNEL_READ_BYTES: u64 = 1 << 20;
 
 /// The part of a shared object that its loader maps, as the replay reads it.
 const MAPPED_SHARE: f64 = 0.6;
 
-/// A traced import.
+/// Operations, and the files that they are for.
 pub struct Replay {
     files: Files,
     script: Script,
@@ -28,11 +26,11 @@ pub struct Replay {
 
 impl Replay {
     /// The operations of `list` (`s PATH` stat, `d PATH` list, `r PATH` read, `m PATH` read what is mapped) over `tree`, in
-    /// which the programs compute so long.
+    /// which the programs compute so long, on machines like this one.
     ///
     /// # Errors
     /// When the tree or the list cannot be read.
-    pub fn read(tree: &Path, list: &Path, think_seconds: f64) -> io::Result<Self> {
+    pub fn read(tree: &Path, list: &Path, machine: &Machine, think_seconds: f64) -> io::Result<Self> {
         let text = std::fs::read_to_string(list)?;
         let operations: Vec<(char, ViewPath)> =
             text.lines().filter_map(|line| Some((line.chars().next()?, view_path(line.get(2..)?)?))).collect();
@@ -47,12 +45,12 @@ impl Replay {
             add_directory(&mut files, tree, path)?;
         }
         files.finish();
-        let mut writer = Writer::new(&files, KERNEL_READ_BYTES);
+        let mut writer = Writer::new(&files, machine.daemon.kernel_read);
         for (operation, path) in &operations {
             match operation {
                 'd' => writer.list(path),
-                'r' => writer.read(path, 1.0),
-                'm' => writer.read(path, MAPPED_SHARE),
+                'r' => writer.read(path),
+                'm' => writer.read_until(path, (files.size_bytes(path) as f64 * MAPPED_SHARE) as u64),
                 _ => drop(writer.find(path)),
             }
         }
@@ -60,28 +58,28 @@ impl Replay {
         Ok(Self { files, script })
     }
 
-    /// Messages between kernel and daemon on one node.
+    /// Files of these sizes, each read whole, in the order of their paths; and directories, where no size is given.
     #[must_use]
-    pub fn kernel_messages(&self) -> u64 {
-        self.script.messages
-    }
-
-    /// Files that are read.
-    #[must_use]
-    pub fn files_read(&self) -> u64 {
-        self.script.files
-    }
-
-    /// Bytes that are read, whole chunks counted as far as they are read.
-    #[must_use]
-    pub fn bytes_read(&self) -> u64 {
-        self.script.bytes
+    pub fn of_files<'f>(entries: impl Iterator<Item = (&'f ViewPath, Option<u64>)>, machine: &Machine) -> Self {
+        let mut files = Files::new();
+        let mut read = Vec::new();
+        for (path, size_bytes) in entries {
+            let kind = if size_bytes.is_some() { Kind::File } else { Kind::Directory };
+            files.add(path.clone(), kind, size_bytes.unwrap_or(0), Weight::ONE);
+            read.extend(size_bytes.map(|_| path));
+        }
+        files.finish();
+        let mut writer = Writer::new(&files, machine.daemon.kernel_read);
+        read.into_iter().for_each(|path| writer.read(path));
+        let script = writer.finish(0.0);
+        Self { files, script }
     }
 
     /// Runs it on so many nodes at once.
     #[must_use]
     pub fn run(&self, machine: &Machine, forest: Forest, nodes: usize, seed: u64) -> Figures {
-        storm::run(machine, &self.files, &self.script, None, forest, nodes, seed, &[])
+        let (files, script) = (&self.files, &self.script);
+        storm::run(Setup { machine, files, script, pack: None, forest, nodes, seed, losses: &[] })
     }
 }
 

@@ -5,7 +5,7 @@
 //! step: a question takes what it takes the slowest of them. That is a sum over the levels and needs no events.
 
 use super::baselines::{self, Run};
-use super::parameters::{CopperParameters, Machine, Workload};
+use super::stated::{CopperParameters, Machine, Workload};
 
 /// The least fan-out with which so many nodes fit into so many levels below the root.
 #[must_use]
@@ -60,7 +60,7 @@ fn questions(machine: &Machine, copper: &CopperParameters, workload: &Workload, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::parameters::{AURORA, COPPER, TORCH};
+    use crate::parameters::{AURORA, COPPER, TORCH};
 
     #[test]
     fn the_fan_out_is_the_least_that_fits() {

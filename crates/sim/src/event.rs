@@ -1,0 +1,78 @@
+//! What happens in a job, and at which node.
+
+use forebay_node::Answered;
+use forebay_wire::{RefreshStep, Request};
+
+use crate::NodeIndex;
+use crate::body::{Handle, State};
+use crate::faults::Fault;
+use crate::job::{Caller, Job};
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A program begins.
+    Start(usize),
+    /// Something goes wrong, or is mended.
+    Fault(Fault),
+    /// A node is asked.
+    Ask { to: NodeIndex, from: Caller, request: Request },
+    /// The backing file system is asked.
+    Backing { by: Caller, request: Request },
+    /// An answer arrives.
+    Answer { to: Caller, answered: Answered },
+    /// The head of an answer with a body arrives.
+    BodyStart { to: Caller, handle: Handle },
+    /// The last byte of a body arrives, or it becomes clear that it will not.
+    BodyEnd { body: usize, state: State },
+    /// Nobody wants an answer any more.
+    PeerCancel { to: NodeIndex, from: Caller },
+    /// A node is asked whether it is there.
+    Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: u64 },
+    /// It says so, or the time for it is over.
+    Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, alive_in: Option<u64> },
+    /// A node takes a whole parcel apart.
+    OpenParcel { at: NodeIndex, life: u32, index: u32, body: Handle },
+    /// A read whose bytes got lost is asked for again.
+    ReadAgain { program: usize, request: u32 },
+    /// The shell answers a request that nobody answered.
+    TooLate { program: usize, request: u32 },
+    /// A node takes a step of a refresh.
+    Step { to: NodeIndex, number: u64, step: RefreshStep },
+    /// The leader hears that a node has taken it.
+    Taken { number: u64, step: RefreshStep, by: NodeIndex },
+    /// The leader waits no longer for the others.
+    StepOver { number: u64, step: RefreshStep },
+    /// A program's caller loses patience.
+    Interrupt(usize),
+}
+
+impl Event {
+    /// At which node it happens, and in which of its lives, if that matters.
+    pub fn place(&self) -> Option<(NodeIndex, Option<u32>)> {
+        match self {
+            Self::Ask { to, .. } | Self::PeerCancel { to, .. } | Self::Ping { to, .. } | Self::Step { to, .. } => {
+                Some((*to, None))
+            }
+            Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
+            Self::Pong { to, life, .. } | Self::OpenParcel { at: to, life, .. } => Some((*to, Some(*life))),
+            _ => None,
+        }
+    }
+}
+
+impl Job<'_> {
+    /// At which node something happens, which waits while that node is stopped: its programs' doings and the ends of
+    /// bodies too, or a stopped node would still ask, answer and hand on.
+    pub(crate) fn node_of(&self, event: &Event) -> Option<NodeIndex> {
+        match event {
+            Event::Start(program)
+            | Event::ReadAgain { program, .. }
+            | Event::TooLate { program, .. }
+            | Event::Interrupt(program) => Some(self.programs[*program].node),
+            Event::BodyEnd { body, .. } => Some(self.bodies[*body].at.node),
+            Event::Backing { by, .. } => Some(by.node),
+            _ => event.place().map(|(node, _)| node),
+        }
+    }
+}
