@@ -58,6 +58,8 @@ pub(super) struct Source {
     parcels: Vec<PlannedParcel>,
     pack: Option<PackReader>,
     places: Places,
+    /// The versions that the profile has.
+    generations: HashMap<ViewPath, Generation>,
     /// Blocks of the parcels that this node makes, from when they are read until they are used.
     read: OnceCell<Mutex<HashMap<usize, Bytes>>>,
     /// The block that was opened last: whoever asks for one file of a block soon asks for the next.
@@ -133,9 +135,13 @@ impl Prefill {
         self.known_source()?.packed_chunk(file, generation, index)
     }
 
-    /// How many starts were before this one, at the node that records.
-    fn sampled_start(&self, service: &Service) -> Option<u32> {
-        self.known_source().filter(|_| record::is_recorder(service)).map(|source| source.profile.starts)
+    /// Whether a chunk is left for the kernel of this node to ask for, so that the record knows of it.
+    fn is_left(&self, service: &Service, file: &ViewPath, generation: &Generation, index: ChunkIndex) -> bool {
+        let source = self.known_source().filter(|_| record::is_recorder(service));
+        source.is_some_and(|source| {
+            let is_other = source.generations.get(file).is_some_and(|known| known != generation);
+            is_other || record::is_sampled(file, index, source.profile.starts)
+        })
     }
 
     /// Where the profile lies that this node uses.
@@ -160,6 +166,8 @@ impl Source {
         };
         let places = pack.as_ref().map(|pack| plan::places(pack.index())).unwrap_or_default();
         let parcels = plan::cut(&profile, &places);
+        let used_files = profile.uses.iter().filter(|each| !each.chunks().is_empty());
+        let generations = used_files.filter_map(|each| Some((each.path().clone(), *each.generation()?))).collect();
         tracing::info!(parcels = parcels.len(), pack = pack.is_some(), "a profile is used");
         Ok(Some(Self {
             path: files.profile_path(),
@@ -167,6 +175,7 @@ impl Source {
             parcels,
             pack,
             places,
+            generations,
             read: OnceCell::new(),
             opened: Mutex::default(),
         }))

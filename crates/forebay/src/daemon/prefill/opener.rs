@@ -15,7 +15,6 @@ use forebay_types::{ViewPath, limits};
 use forebay_wire::Parcel;
 use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
 
-use super::record::is_sampled;
 use super::walker::{Walker, WalkerEnd};
 use crate::daemon::service::Service;
 
@@ -130,14 +129,12 @@ fn walk(walker: &mut Option<Walker>, dirs: &[ViewPath], names: &[ViewPath]) {
 /// Stores chunks into the kernel's page cache, and returns those that it took.
 fn fill(service: &Arc<Service>, notifier: &Notifier, chunks: Vec<Chunk>) -> Vec<Chunk> {
     let inodes = service.core().inodes_to_fill(&chunks);
-    let starts = service.prefill().sampled_start(service);
     let is_filled = |(chunk, inode): &(Chunk, Option<forebay_node::InodeId>)| {
         let parts = chunk.body.slices(0, chunk.body.expected_bytes());
-        // A chunk that the kernel does not take is read like any other.
-        // The recording node leaves a part for its kernel to ask for, to see what is used.
-        if starts.is_some_and(|starts| is_sampled(&chunk.file, chunk.index, starts)) {
+        if service.prefill().is_left(service, &chunk.file, &chunk.generation, chunk.index) {
             return false;
         }
+        // A chunk that the kernel does not take is read like any other.
         inode.is_some_and(|inode| matches!(notifier.store(inode.0, chunk.index.start_bytes(), &parts), Ok(true)))
     };
     chunks.into_iter().zip(inodes).filter(is_filled).map(|(chunk, _)| chunk).collect()

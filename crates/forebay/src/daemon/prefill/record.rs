@@ -3,7 +3,8 @@
 //!
 //! The kernel does not say what it answers from pages that it was given, so a sixteenth of the profile's contents, another
 //! one at each start, is not given to the recording node's kernel: what of it is not asked for was not used, and leaves
-//! the profile. All the rest stays as it was, and what was not foreseen is added.
+//! the profile. Files that have changed are not given to it either, so that their new versions are learned at once. All the
+//! rest stays as it was, and what was not foreseen is added.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
@@ -95,17 +96,16 @@ async fn write(service: &Arc<Service>) -> Result<Option<Learned>, ProfileError> 
     let is_own = used.is_empty();
     let known: HashSet<Used> = used.iter().cloned().collect();
     used.extend(own.into_iter().filter(|each| !known.contains(each)));
-    if used.is_empty() {
-        return Ok(None);
-    }
     // One that is still being read must not be taken for none: it would be lost.
     let mut profile = match service.prefill().source(service).await {
+        // Where nothing was asked for it is not known whether anything ran; but another sixteenth is left the next time.
         Some(source) => source.profile.clone(),
+        None if used.is_empty() => return Ok(None),
         None => Profile::new(options.command.clone(), options.exports.clone(), now_unix_s()),
     };
     let used = describe(service, used).await;
     // Other nodes' kernels are left nothing to ask for.
-    let unused = if is_own { unused(&profile, &used) } else { Vec::new() };
+    let unused = if is_own && !used.is_empty() { unused(&profile, &used) } else { Vec::new() };
     let learned = profile.merge(&Start { used, unused });
     let write = move || options.files().and_then(|files| files.write(&profile));
     // Fails only when the daemon ends.
