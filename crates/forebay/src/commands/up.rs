@@ -249,7 +249,9 @@ fn key_for(level: Level) -> anyhow::Result<Option<JobKey>> {
 fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyhow::Result<JobDirectory> {
     let bases = job_bases(settings.directory.as_deref());
     if let Some(found) = JobDirectory::find(&bases, job)? {
-        let abandoned = JobRecord::read(&found).ok().flatten().filter(JobRecord::is_abandoned);
+        let read_abandoned = || JobRecord::read(&found).ok().flatten().filter(JobRecord::is_abandoned);
+        // Its `up` may have written its last word and ended between the two halves of a look; a dead one writes no more.
+        let abandoned = read_abandoned().and_then(|_| read_abandoned());
         if let ([first, ..], None) = (leftovers::alive(&found).as_slice(), &abandoned) {
             bail!(
                 "the job {job} is already up (process {}); end it with forebay down --job {job}, or choose another \

@@ -50,8 +50,13 @@ impl Starter {
         if self.due().is_none_or(|at| at > now) {
             return false;
         }
-        let record = JobRecord::read(directory).ok().flatten();
-        let is_alive = record.and_then(|record| record.starter_is_alive());
+        let look = || JobRecord::read(directory).ok().flatten().and_then(|record| record.starter_is_alive());
+        // It may have written its last word and ended between the two halves of a look. Once it is dead it writes no more:
+        // the second look has the last word.
+        let is_alive = match look() {
+            Some(false) => look(),
+            first => first,
+        };
         *self = if is_alive == Some(true) { Self::Gone(now + LOOK_INTERVAL) } else { Self::Over };
         is_alive == Some(false)
     }
