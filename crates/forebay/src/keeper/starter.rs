@@ -50,14 +50,34 @@ impl Starter {
         if self.due().is_none_or(|at| at > now) {
             return false;
         }
-        let look = || JobRecord::read(directory).ok().flatten().and_then(|record| record.starter_is_alive());
-        // It may have written its last word and ended between the two halves of a look. Once it is dead it writes no more:
-        // the second look has the last word.
-        let is_alive = match look() {
-            Some(false) => look(),
-            first => first,
-        };
+        let is_alive = look_twice(|| JobRecord::read(directory).ok().flatten()?.starter_is_alive());
         *self = if is_alive == Some(true) { Self::Gone(now + LOOK_INTERVAL) } else { Self::Over };
         is_alive == Some(false)
+    }
+}
+
+/// Whether it is alive, by looks that read the record and then look for its process. It may have written its last word and
+/// ended between these two; but once it is dead it writes no more, so a second look has the last word.
+fn look_twice(mut look: impl FnMut() -> Option<bool>) -> Option<bool> {
+    match look() {
+        Some(false) => look(),
+        first => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_during_a_look_has_not_died() {
+        let after = |looks: &[Option<bool>]| {
+            let mut looks = looks.iter().copied();
+            look_twice(|| looks.next().unwrap_or(None))
+        };
+        assert_eq!(after(&[Some(false), None]), None, "the start was over when it was looked again");
+        assert_eq!(after(&[Some(false), Some(false)]), Some(false));
+        assert_eq!(after(&[Some(true)]), Some(true));
+        assert_eq!(after(&[None, Some(false)]), None);
     }
 }
