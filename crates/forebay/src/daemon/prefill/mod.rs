@@ -1,9 +1,9 @@
 //! Prefill: a start-up's contents come to every node before its programs ask, from what an earlier start-up used.
 //!
-//! `record` writes down what a start-up uses, and keeps a pack of it; `elsewhere` is where the programs of some jobs run. At
-//! the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes that read the
-//! backing file system make them by a `plan` (`maker`), and every node takes them apart and fills its kernel's caches
-//! (`opener`, `walker`).
+//! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `elsewhere` is where the programs of some
+//! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
+//! that read the backing file system make them by a `plan` (`maker`), and every node takes them apart and fills its kernel's
+//! caches (`opener`, `walker`).
 
 mod elsewhere;
 mod maker;

@@ -33,7 +33,7 @@ pub(in crate::daemon) struct Opener {
 impl Opener {
     /// Starts the thread and the walker beside it.
     pub fn start(service: &Arc<Service>) -> std::io::Result<Self> {
-        let (queue, arrived) = sync_channel(limits::PARCELS_AHEAD as usize * 2);
+        let (queue, arrived) = sync_channel(limits::PARCELS_UNDER_WAY_MAX as usize);
         let started = Walker::start(&service.options.view)
             .inspect_err(|error| tracing::warn!(%error, "names are not prefilled: no process beside this one"))
             .ok();
