@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use forebay_types::{ChunkIndex, Generation, Name, ViewPath};
-use forebay_wire::{EntryRecord, Listing, Request};
+use forebay_wire::{EntryRecord, Listing, ListingVersion, Request};
 
 /// The name under which an answer is kept and questions are joined.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,7 +12,7 @@ pub enum Key {
     /// A directory's complete listing.
     Listing { dir: ViewPath },
     /// The attributes of one page of a listing that came without them.
-    Page { dir: ViewPath, generation: Generation, page: u32 },
+    Page { dir: ViewPath, listing: ListingVersion, page: u32 },
     /// One name in a directory that cannot be listed; kept as a negative answer when it does not exist.
     Name { dir: ViewPath, name: Name },
     /// A chunk of one version of a file.
@@ -33,7 +33,7 @@ impl Key {
     pub fn of(request: &Request) -> Option<Self> {
         Some(match request.clone() {
             Request::Listing { dir, .. } => Self::Listing { dir },
-            Request::Page { dir, generation, page, .. } => Self::Page { dir, generation, page },
+            Request::Page { dir, listing, page, .. } => Self::Page { dir, listing, page },
             Request::Lookup { dir, name, .. } => Self::Name { dir, name },
             Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
             Request::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },

@@ -36,6 +36,7 @@ fn hash(path: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use forebay_types::{ChunkIndex, Generation, Name, ViewPath};
+    use forebay_wire::ListingVersion;
     use std::collections::BTreeSet;
 
     fn chunk(path: &str, size_bytes: u64, index: u64) -> Key {
@@ -51,7 +52,7 @@ mod tests {
             let file = dir.join(b"file").unwrap();
             let generation = Generation { size_bytes: 100, ..Generation::default() };
             let keys = [
-                Key::Page { dir: dir.clone(), generation, page: 3 },
+                Key::Page { dir: dir.clone(), listing: ListingVersion::default(), page: 3 },
                 Key::Name { dir: dir.clone(), name: Name::new(b"file").unwrap() },
                 Key::Bundle { dir: dir.clone(), generation, first: 3 },
                 Key::Recheck { file: file.clone(), generation },

@@ -292,7 +292,7 @@ mod tests {
     fn a_message_longer_than_the_buffer_is_read_whole() {
         let names = vec![forebay_types::Name::new(&[b'n'; limits::NAME_BYTES_MAX]).unwrap(); 200];
         let dir = forebay_types::ViewPath::root();
-        let request = Request::Page { dir, generation: Default::default(), page: 3, names, epoch: 0 };
+        let request = Request::Page { dir, listing: Default::default(), page: 3, names, epoch: 0 };
         let timed = TimedRequest { remaining_ms: 5, request };
         let (near, mut reader) = pipe(64 << 10);
         let received = block_on(async {

@@ -11,7 +11,7 @@ pub mod recording;
 pub mod report;
 
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
-pub use listing::{Listing, ListingBuilder, ListingEntry};
+pub use listing::{Listing, ListingBuilder, ListingEntry, ListingVersion};
 pub use message::{
     Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, RefreshStep, Request, WireError,
 };

@@ -6,8 +6,11 @@
 //! `kind u8, name length u8, target length u16, ino u64`, attributes when the entry has them, the name, the target.
 //! A listing is complete: a name that is not in it does not exist in that generation of the directory.
 
+use std::hash::{BuildHasher, Hash, Hasher as _};
+
 use bytes::{Bytes, BytesMut};
-use forebay_types::{Attributes, Generation, Kind, Name, Timestamp, limits};
+use forebay_types::{Attributes, Generation, Hasher, Kind, Name, Timestamp, limits};
+use serde::{Deserialize, Serialize};
 
 use crate::WireError;
 
@@ -23,6 +26,17 @@ const HAS_ATTRIBUTES: u8 = 0x80;
 pub struct Listing {
     bytes: Bytes,
     count: usize,
+    names_hash: u64,
+}
+
+/// Which listing of a directory: what tells places in one from places in another. A generation alone does not, because a
+/// clock ticks slower than files are made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct ListingVersion {
+    /// The generation of the directory.
+    pub generation: Generation,
+    /// A hash of all its names in their order.
+    pub names_hash: u64,
 }
 
 /// One entry of a listing, borrowed from it.
@@ -57,6 +71,7 @@ impl Listing {
         }
         let mut expected = entries_start;
         let mut previous: &[u8] = &[];
+        let mut names = Hasher::default().build_hasher();
         for index in 0..count {
             if read_u32(&bytes, HEAD_BYTES + 4 * index) as usize != expected {
                 return Err(wrong("an offset does not lead to its entry"));
@@ -65,13 +80,14 @@ impl Listing {
             if index > 0 && previous >= name {
                 return Err(wrong("names are not in order"));
             }
+            name.hash(&mut names);
             previous = name;
             expected = end;
         }
         if expected != bytes.len() {
             return Err(wrong("bytes left over"));
         }
-        Ok(Self { bytes, count })
+        Ok(Self { bytes, count, names_hash: names.finish() })
     }
 
     /// The bytes that travel.
@@ -102,6 +118,12 @@ impl Listing {
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.directory().generation()
+    }
+
+    /// Which listing of the directory this is.
+    #[must_use]
+    pub fn version(&self) -> ListingVersion {
+        ListingVersion { generation: self.generation(), names_hash: self.names_hash }
     }
 
     /// Entry `index` in the order of names.
@@ -258,8 +280,12 @@ impl ListingBuilder {
             bytes.extend_from_slice(&(at as u32).to_le_bytes());
             at += entry.encoded_bytes();
         }
-        self.entries.iter().for_each(|entry| entry.encode(&mut bytes));
-        Ok(Listing { bytes: bytes.freeze(), count })
+        let mut names = Hasher::default().build_hasher();
+        for entry in &self.entries {
+            entry.encode(&mut bytes);
+            entry.name.hash(&mut names);
+        }
+        Ok(Listing { bytes: bytes.freeze(), count, names_hash: names.finish() })
     }
 }
 
@@ -362,7 +388,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_listing_agrees_with_a_map(names in names(), absent in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let listing = Listing::parse(build(&names).bytes().clone()).unwrap();
+            let built = build(&names);
+            let listing = Listing::parse(built.bytes().clone()).unwrap();
+            prop_assert_eq!(listing.version(), built.version());
             prop_assert_eq!(listing.len(), names.len());
             prop_assert_eq!(listing.directory(), attributes(42));
             for (index, (name, (seed, full))) in names.iter().enumerate() {

@@ -7,10 +7,11 @@ use forebay_types::{Attributes, ChunkIndex, Errno, FileSystem, Generation, Name,
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::ListingVersion;
 use crate::report::{Missing, Report};
 
 /// Version of the protocol; daemons of one job are of one build, so any difference is refused.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// First bytes of a `Greeting`: tells a stranger's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";
@@ -113,8 +114,8 @@ pub enum Request {
     Page {
         /// The directory.
         dir: ViewPath,
-        /// The listing's generation: pages of different listings must not be taken for each other.
-        generation: Generation,
+        /// Which listing: pages of different ones must not be taken for each other.
+        listing: ListingVersion,
         /// Number of the page in the listing.
         page: u32,
         /// The names of the page, `limits::ATTRIBUTES_PAGE_NAMES` at most.
@@ -482,7 +483,7 @@ mod tests {
     fn a_page_with_the_longest_names_fits_a_frame() {
         let page = Request::Page {
             dir: ViewPath::new(["a"; 2048].join("/").as_bytes()).unwrap(),
-            generation: Generation::default(),
+            listing: ListingVersion { names_hash: u64::MAX, ..ListingVersion::default() },
             page: u32::MAX,
             names: vec![Name::new(&[0xff; limits::NAME_BYTES_MAX]).unwrap(); limits::ATTRIBUTES_PAGE_NAMES],
             epoch: u64::MAX,

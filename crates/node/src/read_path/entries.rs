@@ -65,15 +65,15 @@ impl<B: Clone> ReadPath<B> {
 
     fn search_page(&mut self, dir: &ViewPath, listing: &Listing, index: usize, known: &Known) -> Search {
         let page = index / limits::ATTRIBUTES_PAGE_NAMES;
-        let generation = listing.generation();
-        let key = Key::Page { dir: dir.clone(), generation, page: page as u32 };
+        let version = listing.version();
+        let key = Key::Page { dir: dir.clone(), listing: version, page: page as u32 };
         if let Some(records) = self.entries_of(&key, known) {
             return found_at(&records, index % limits::ATTRIBUTES_PAGE_NAMES);
         }
         let first = page * limits::ATTRIBUTES_PAGE_NAMES;
         let end = (first + limits::ATTRIBUTES_PAGE_NAMES).min(listing.len());
         let names = (first..end).filter_map(|index| Name::new(listing.entry(index).name).ok()).collect();
-        Search::Wants(key, Request::Page { dir: dir.clone(), generation, page: page as u32, names, epoch: 0 })
+        Search::Wants(key, Request::Page { dir: dir.clone(), listing: version, page: page as u32, names, epoch: 0 })
     }
 
     fn search_unlistable(&mut self, dir: &ViewPath, name: &[u8], known: &Known) -> Search {

@@ -104,7 +104,7 @@ impl<B: Clone> ReadPath<B> {
             Some(attributes) => (attributes.generation() == *generation).then_some(key),
             None => {
                 let page = (index / limits::ATTRIBUTES_PAGE_NAMES) as u32;
-                Some(Key::Page { dir: dir.clone(), generation: listing.generation(), page })
+                Some(Key::Page { dir: dir.clone(), listing: listing.version(), page })
             }
         }
     }
