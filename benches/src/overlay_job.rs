@@ -273,7 +273,7 @@ impl Service for Serving {
             ticket
         };
         let now = node.now();
-        node.with_core(|core| core.handle_peer(now, ticket, call.request, call.remaining));
+        node.with_core(|core| core.handle_peer(now, ticket, call.request, call.urgency, call.remaining));
     }
 }
 

@@ -123,6 +123,16 @@ impl<W> InFlight<W> {
         self.flights.get(&call)
     }
 
+    /// The flights that somebody waits for whom `is_one` points out, in the order they started.
+    #[must_use]
+    pub fn calls_of(&self, is_one: impl Fn(&W) -> bool) -> Vec<CallId> {
+        let waits = |flight: &Flight<W>| flight.waiters.iter().any(|waiting| is_one(&waiting.who));
+        let mut calls: Vec<CallId> =
+            self.flights.iter().filter(|(_, flight)| waits(flight)).map(|(call, _)| *call).collect();
+        calls.sort_unstable();
+        calls
+    }
+
     /// Those who wait for a flight.
     pub fn waiters_mut(&mut self, call: CallId) -> impl Iterator<Item = &mut W> {
         self.flights.get_mut(&call).into_iter().flat_map(|flight| &mut flight.waiters).map(|waiting| &mut waiting.who)
@@ -216,6 +226,9 @@ mod tests {
                         }
                         prop_assert!(table.next_deadline().is_none_or(|deadline| deadline > Time(time)));
                     }
+                }
+                for (call, waiter) in open.values().filter_map(|call| Some((call, table.get(*call)?.waiters.first()?.who))) {
+                    prop_assert_eq!(table.calls_of(|who| *who == waiter), [*call]);
                 }
                 prop_assert_eq!(table.len(), open.len());
                 prop_assert_eq!(table.next_deadline().is_some(), !table.is_empty());

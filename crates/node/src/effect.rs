@@ -152,15 +152,17 @@ pub enum Effect<B> {
         source: Source,
         /// What to ask.
         request: Request,
-        /// What goes first at the backing file system.
+        /// What goes first at the backing file system; another node is told.
         urgency: Urgency,
         /// When the answer is of no use any more.
         deadline: Time,
     },
-    /// A program waits for `call` now, which was asked of the backing file system ahead of any.
+    /// A program waits for `call` now, which was asked ahead of any.
     Promote {
         /// Number of the question.
         call: CallId,
+        /// Who was asked.
+        source: Source,
     },
     /// Nobody waits for `call` any more; a body that it was filling ends by `Errno::WAY_LOST`.
     Cancel {

@@ -185,7 +185,7 @@ fn a_bundle_that_outlives_its_nodes_is_taken_apart() {
     let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
     assert!(read(&mut node, inode).is_none());
     let (_, bundle) = fetched(&mut node);
-    node.handle_peer(at(5_000), PeerTicket(1), bundle, Duration::from_secs(30));
+    node.handle_peer(at(5_000), PeerTicket(1), bundle, Urgency::Demand, Duration::from_secs(30));
     node.handle_absent(at(29_000), NodeRank(0));
     node.handle_timeout(at(30_000));
     let effects: Vec<Effect<&str>> = std::iter::from_fn(|| node.poll_effect()).collect();
@@ -209,8 +209,9 @@ fn cut_differently(request: &Request) -> Request {
 /// A file may change and its directory keep its generation: two nodes then call different files by one bundle's name.
 #[test]
 fn a_bundle_of_other_files_is_not_joined() {
-    let peer_asks =
-        |node: &mut Node, request| node.handle_peer(Time(0), PeerTicket(1), request, Duration::from_secs(9));
+    let peer_asks = |node: &mut Node, request| {
+        node.handle_peer(Time(0), PeerTicket(1), request, Urgency::Demand, Duration::from_secs(9));
+    };
     let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
     assert!(read(&mut node, inode).is_none());
     let (call, bundle) = fetched(&mut node);
@@ -240,7 +241,7 @@ fn whoever_joins_a_question_has_his_own_time() {
     for shell_is_first in [true, false] {
         let mut node = node_of(2, 7, false);
         let request = Request::Listing { dir: ViewPath::root(), epoch: 0 };
-        node.handle_peer(at(0), PeerTicket(1), request, Duration::from_millis(100));
+        node.handle_peer(at(0), PeerTicket(1), request, Urgency::Demand, Duration::from_millis(100));
         let (call, _) = fetched(&mut node);
         let lookup = KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" };
         assert!(node.handle_kernel(at(50), KernelTicket(1), lookup).is_none());
@@ -403,50 +404,4 @@ fn a_parent_that_is_late_is_bypassed_and_nobody_else_is_asked_for_that() {
     assert!(matches!(asked, Some(Effect::Fetch { source: Source::Peer(NodeRank(16)), .. })), "{asked:?}");
     node.handle_ping(Time(1), NodeRank(18), Some(0));
     assert!(node.suspects().is_empty());
-}
-
-/// The listing of the view's root, for prefill.
-fn list_ahead(node: &mut Node) -> (CallId, Source, Urgency) {
-    node.handle_own(Time(0), PeerTicket(1), Request::Listing { dir: ViewPath::root(), epoch: 0 });
-    match node.poll_effect() {
-        Some(Effect::Fetch { call, source, urgency, .. }) => (call, source, urgency),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn what_was_asked_ahead_is_promoted_once_when_a_program_wants_it() {
-    let mut node = node();
-    let (listed, source, urgency) = list_ahead(&mut node);
-    assert_eq!((source, urgency), (Source::Backing, Urgency::Ahead));
-    for _ in 0..2 {
-        assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
-    }
-    let promoted = node.poll_effect();
-    assert!(matches!(promoted, Some(Effect::Promote { call }) if call == listed), "{promoted:?}");
-    assert!(node.poll_effect().is_none());
-}
-
-#[test]
-fn what_another_node_was_asked_ahead_is_not_promoted() {
-    let mut leaf = node_of(1, 2, false);
-    assert_eq!(list_ahead(&mut leaf).1, Source::Peer(NodeRank(0)));
-    assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
-    assert!(leaf.poll_effect().is_none());
-}
-
-#[test]
-fn what_programs_want_here_and_elsewhere_is_asked_as_such() {
-    let mut node = node_of(0, 2, false);
-    let urgency = |node: &mut Node| match node.poll_effect() {
-        Some(Effect::Fetch { urgency, .. }) => urgency,
-        other => panic!("{other:?}"),
-    };
-    assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
-    assert_eq!(urgency(&mut node), Urgency::Demand);
-    let elsewhere = Request::Listing { dir: ViewPath::new(b"elsewhere").unwrap(), epoch: 0 };
-    node.handle_peer(Time(0), PeerTicket(2), elsewhere, Duration::from_secs(9));
-    assert_eq!(urgency(&mut node), Urgency::Demand);
-    node.handle_peer(Time(0), PeerTicket(3), Request::Parcel { index: 0, epoch: 0 }, Duration::from_secs(9));
-    assert_eq!(urgency(&mut node), Urgency::Ahead);
 }

@@ -10,7 +10,7 @@ use forebay_node::{
     Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket, ROOT_INODE, ReadPath,
 };
 use forebay_overlay::Forest;
-use forebay_types::{Attributes, Kind, NodeRank, Time};
+use forebay_types::{Attributes, Kind, NodeRank, Time, Urgency};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, Request};
 
 const BEFORE: [&str; 2] = ["b", "c"];
@@ -106,6 +106,10 @@ fn page_request(rank: u32, name: &str, listed: &[&str]) -> Request {
     fetched(&mut leaf).1
 }
 
+fn asks(parent: &mut Node, number: u64, request: Request) {
+    parent.handle_peer(Time(0), PeerTicket(number), request, Urgency::Demand, Duration::from_secs(9));
+}
+
 /// Nodes got their listings from different readers, one after the other; their pages come from one parent.
 #[test]
 fn pages_of_two_listings_are_neither_joined_nor_taken_for_each_other() {
@@ -113,14 +117,14 @@ fn pages_of_two_listings_are_neither_joined_nor_taken_for_each_other() {
     let asked = [page_request(3, "b", &BEFORE), page_request(4, "b", &AFTER)];
     let mut calls = Vec::new();
     for (request, number) in asked.iter().zip(1..) {
-        parent.handle_peer(Time(0), PeerTicket(number), request.clone(), Duration::from_secs(9));
+        asks(&mut parent, number, request.clone());
         calls.push(fetched(&mut parent));
     }
     for (call, request) in calls {
         parent.handle_answer(Time(0), call, Answered::Entries(records(&request)));
     }
     for (request, number) in asked.into_iter().zip(3..) {
-        parent.handle_peer(Time(0), PeerTicket(number), request, Duration::from_secs(9));
+        asks(&mut parent, number, request);
     }
     let told = |effect| match effect {
         Effect::AnswerPeer { ticket, answer: PeerAnswer::Entries(records) } => {

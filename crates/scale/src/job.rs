@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_cache::CallId;
 use forebay_node::{Answered, Options, ReadPath};
 use forebay_overlay::Forest;
-use forebay_types::{NodeRank, Time};
+use forebay_types::{NodeRank, Time, Urgency};
 use forebay_wire::Request;
 
 use super::backing::Backing;
@@ -56,7 +56,7 @@ pub(super) enum Event {
     /// Its read, whose bytes got lost, is asked for again.
     Again(NodeIndex),
     /// A node is asked.
-    Ask { to: NodeIndex, from: NodeIndex, call: CallId, request: Request },
+    Ask { to: NodeIndex, from: NodeIndex, call: CallId, request: Request, urgency: Urgency },
     /// The backing file system has answered.
     Told { to: NodeIndex, call: CallId, answered: Answered },
     /// An answer that comes whole arrives.
@@ -186,7 +186,7 @@ impl<'a> Job<'a> {
         match event {
             Event::Next(node) => self.go_on(node),
             Event::Again(node) => self.read_again(node),
-            Event::Ask { to, from, call, request } => self.be_asked(to, from, call, request),
+            Event::Ask { to, from, call, request, urgency } => self.be_asked(to, from, call, request, urgency),
             Event::Told { to, call, answered } => {
                 self.decide(to, |core, now| core.handle_answer(now, call, answered));
             }

@@ -2,7 +2,7 @@
 
 use forebay_cache::CallId;
 use forebay_node::{Answered, Effect, Part, PeerAnswer, PeerTicket, Source};
-use forebay_types::{Errno, NodeRank, chunk_bytes};
+use forebay_types::{Errno, NodeRank, Urgency, chunk_bytes};
 use forebay_wire::{EntryRecord, Listing, Request};
 
 use super::bodies::{Growing, Handle, Watcher};
@@ -38,7 +38,7 @@ impl Job<'_> {
     pub(super) fn carry_out(&mut self, node: NodeIndex, at: Nanos, effect: Effect<Handle>) {
         match effect {
             Effect::Fetch { call, source: Source::Backing, request, .. } => self.ask_backing(node, at, call, &request),
-            Effect::Fetch { call, source: Source::Peer(NodeRank(to)), request, .. } => {
+            Effect::Fetch { call, source: Source::Peer(NodeRank(to)), request, urgency, .. } => {
                 let weight = self.weight_of(&request);
                 self.nodes[node as usize].asked.push((call, to));
                 if let Request::Bundle { files, .. } = &request {
@@ -48,7 +48,7 @@ impl Job<'_> {
                 let sent = self.work(node, self.cost_of_message(weight.things, 0)).max(at);
                 let left = self.network.leave(node, sent, HEAD_BYTES * u64::from(weight.things));
                 let arrives = left + self.network.latency(node, to) * u64::from(weight.in_turn);
-                self.queue.at(arrives, Event::Ask { to, from: node, call, request });
+                self.queue.at(arrives, Event::Ask { to, from: node, call, request, urgency });
             }
             Effect::Cancel { call } => self.cancel(node, call),
             Effect::Ping { peer: NodeRank(peer), epoch, deadline } => {
@@ -68,10 +68,17 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn be_asked(&mut self, to: NodeIndex, from: NodeIndex, call: CallId, request: Request) {
+    pub(super) fn be_asked(
+        &mut self,
+        to: NodeIndex,
+        from: NodeIndex,
+        call: CallId,
+        request: Request,
+        urgency: Urgency,
+    ) {
         let weight = self.weight_of(&request);
         let work = self.cost_of_message(weight.things, 0);
-        self.decide_after(to, work, |core, now| core.handle_peer(now, ticket(from, call), request, DEADLINE));
+        self.decide_after(to, work, |core, now| core.handle_peer(now, ticket(from, call), request, urgency, DEADLINE));
     }
 
     fn weight_of(&self, request: &Request) -> Weight {

@@ -117,6 +117,7 @@ fn it_asks_what_the_simulator_of_faults_asks() {
         fan_out: 2,
         stripe_fan_out: 2,
         budget_bytes: 512 << 20,
+        turns: usize::MAX,
         prefill: false,
         log: false,
     };

@@ -1,6 +1,7 @@
 //! What happens in a job, and at which node.
 
 use forebay_node::Answered;
+use forebay_types::Urgency;
 use forebay_wire::{RefreshStep, Request};
 
 use crate::NodeIndex;
@@ -16,7 +17,7 @@ pub(crate) enum Event {
     /// Something goes wrong, or is mended.
     Fault(Fault),
     /// A node is asked.
-    Ask { to: NodeIndex, from: Caller, request: Request },
+    Ask { to: NodeIndex, from: Caller, request: Request, urgency: Urgency },
     /// The backing file system is asked.
     Backing { by: Caller, request: Request },
     /// An answer arrives.
@@ -27,6 +28,8 @@ pub(crate) enum Event {
     BodyEnd { body: usize, state: State },
     /// Nobody wants an answer any more.
     PeerCancel { to: NodeIndex, from: Caller },
+    /// A program waits for an answer that was asked for ahead.
+    PeerPromote { to: NodeIndex, from: Caller },
     /// A node is asked whether it is there.
     Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: u64 },
     /// It says so, or the time for it is over.
@@ -51,9 +54,11 @@ impl Event {
     /// At which node it happens, and in which of its lives, if that matters.
     pub fn place(&self) -> Option<(NodeIndex, Option<u32>)> {
         match self {
-            Self::Ask { to, .. } | Self::PeerCancel { to, .. } | Self::Ping { to, .. } | Self::Step { to, .. } => {
-                Some((*to, None))
-            }
+            Self::Ask { to, .. }
+            | Self::PeerCancel { to, .. }
+            | Self::PeerPromote { to, .. }
+            | Self::Ping { to, .. }
+            | Self::Step { to, .. } => Some((*to, None)),
             Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
             Self::Pong { to, life, .. } | Self::OpenParcel { at: to, life, .. } => Some((*to, Some(*life))),
             _ => None,

@@ -18,6 +18,7 @@ use crate::parcels::Parcels;
 use crate::program::Program;
 use crate::refresh::Refresh;
 use crate::shell::{Body, Call};
+use crate::turns::{Turns, TurnsTaken};
 use crate::world::World;
 
 /// The time limit of every request.
@@ -39,6 +40,8 @@ pub struct Setup {
     pub stripe_fan_out: u32,
     /// Memory for caches at each node.
     pub budget_bytes: u64,
+    /// Questions to the backing file system at a time, by each node.
+    pub turns: usize,
     /// Whether contents come ahead, in parcels.
     pub prefill: bool,
     /// Whether to write down what happens.
@@ -67,6 +70,8 @@ pub(crate) struct Node {
     pub(crate) timeout: Option<Time>,
     /// What arrived while it was stopped.
     pub(crate) inbox: Vec<Event>,
+    /// Its questions to the backing file system.
+    pub(crate) turns: Turns,
     /// What no program there may be behind: the files as they were at the last refresh that the node took.
     pub(crate) floor: Versions,
     /// How long it was stopped in all.
@@ -108,6 +113,7 @@ pub struct Job<'a> {
     pub(crate) longest: Duration,
     pub(crate) bundles: usize,
     pub(crate) parcels: Parcels,
+    pub(crate) turns: TurnsTaken,
     kept_bytes_max: u64,
     interrupt_every: Option<usize>,
     log: Vec<String>,
@@ -146,6 +152,7 @@ impl<'a> Job<'a> {
             longest: Duration::ZERO,
             bundles: 0,
             parcels: Parcels::default(),
+            turns: TurnsTaken::default(),
             kept_bytes_max: 0,
             interrupt_every: None,
             log: Vec::new(),
@@ -175,6 +182,7 @@ impl<'a> Job<'a> {
             life,
             is_paused: false,
             timeout: None,
+            turns: Turns::default(),
             floor: Versions::default(),
             inbox: Vec::new(),
             paused: Duration::ZERO,
@@ -376,11 +384,11 @@ impl<'a> Job<'a> {
         match event {
             Event::Start(program) => self.start(program),
             Event::Fault(fault) => self.go_wrong(fault),
-            Event::Ask { to, from, request } => {
+            Event::Ask { to, from, request, urgency } => {
                 self.note(|| format!("node {to} is asked by {}: {request:?}", from.node));
                 let ticket = self.new_ticket();
                 self.tickets.insert(ticket, (to, from));
-                self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, DEADLINE));
+                self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, urgency, DEADLINE));
             }
             Event::Backing { by, request } => self.ask_backing(by, &request),
             Event::Answer { to, answered } => {
@@ -389,9 +397,13 @@ impl<'a> Job<'a> {
             }
             Event::BodyStart { to, handle } => self.body_starts(to, handle),
             Event::BodyEnd { body, state } => self.body_ends(body, state),
+            Event::PeerPromote { to, from } => {
+                if let Some(ticket) = self.ticket_of(to, from) {
+                    self.with_core(to, |core, now| core.handle_peer_promote(now, PeerTicket(ticket)));
+                }
+            }
             Event::PeerCancel { to, from } => {
-                let ticket = self.tickets.iter().find(|(_, place)| **place == (to, from)).map(|(ticket, _)| *ticket);
-                if let Some(ticket) = ticket {
+                if let Some(ticket) = self.ticket_of(to, from) {
                     self.tickets.remove(&ticket);
                     self.with_core(to, |core, _| core.handle_peer_cancel(PeerTicket(ticket)));
                 }
@@ -416,6 +428,10 @@ impl<'a> Job<'a> {
                 self.with_core(node, |core, _| core.handle_interrupt(KernelTicket(program as u64)));
             }
         }
+    }
+
+    fn ticket_of(&self, at: NodeIndex, caller: Caller) -> Option<u64> {
+        self.tickets.iter().find(|(_, place)| **place == (at, caller)).map(|(ticket, _)| *ticket)
     }
 
     pub(crate) fn new_ticket(&mut self) -> u64 {

@@ -24,6 +24,7 @@ pub mod random;
 mod refresh;
 pub mod scenario;
 mod shell;
+mod turns;
 mod world;
 
 /// A node of the simulated job, by its index.

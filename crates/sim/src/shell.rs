@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_node::{Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source};
-use forebay_types::{Attributes, Errno, Extent, Kind, ViewPath, chunk_bytes};
+use forebay_types::{Attributes, Errno, Extent, Kind, Time, Urgency, ViewPath, chunk_bytes};
 use forebay_wire::Request;
 
 use crate::NodeIndex;
@@ -18,10 +18,14 @@ use crate::model::Said;
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// A question under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Call {
+    /// What was asked.
+    pub request: Request,
     /// Whom it was sent to.
     pub source: Source,
+    /// Since when a program waits for it.
+    pub wanted_since: Option<Time>,
     /// The body that it fills.
     pub body: Option<usize>,
 }
@@ -58,20 +62,20 @@ impl Job<'_> {
     pub(crate) fn carry_out(&mut self, node: NodeIndex, effect: Effect<Handle>) {
         let life = self.nodes[node].life;
         match effect {
-            Effect::Fetch { call, source, request, .. } => {
+            Effect::Fetch { call, source, request, urgency, .. } => {
                 let from = Caller { node, life, call };
                 self.note(|| format!("node {node} asks {source:?} as {}: {request:?}", call.0));
-                self.calls.insert(from, Call { source, body: None });
+                let wanted_since = (urgency == Urgency::Demand).then_some(self.world.now);
+                self.calls.insert(from, Call { request: request.clone(), source, wanted_since, body: None });
                 match source {
-                    Source::Backing => self.world.soon(Event::Backing { by: from, request }),
+                    Source::Backing => self.queue_backing(from, request, urgency),
                     Source::Peer(to) => {
                         let to = to.0 as usize;
-                        self.world.send(node, to, Event::Ask { to, from, request });
+                        self.world.send(node, to, Event::Ask { to, from, request, urgency });
                     }
                 }
             }
-            // Its backing file system has no queue.
-            Effect::Promote { .. } => {}
+            Effect::Promote { call, source } => self.promote(Caller { node, life, call }, source),
             Effect::Cancel { call } => self.cancel(Caller { node, life, call }),
             Effect::Ping { peer, epoch, deadline } => {
                 let to = peer.0 as usize;
@@ -92,9 +96,12 @@ impl Job<'_> {
 
     fn cancel(&mut self, caller: Caller) {
         let Some(call) = self.calls.remove(&caller) else { return };
-        if let Source::Peer(to) = call.source {
-            let to = to.0 as usize;
-            self.world.send(caller.node, to, Event::PeerCancel { to, from: caller });
+        match call.source {
+            Source::Peer(to) => {
+                let to = to.0 as usize;
+                self.world.send(caller.node, to, Event::PeerCancel { to, from: caller });
+            }
+            Source::Backing => self.withdraw_turn(caller),
         }
         if let Some(body) = call.body {
             self.world.at(self.world.now, Event::BodyEnd { body, state: State::Failed(Errno::WAY_LOST) });
@@ -113,6 +120,7 @@ impl Job<'_> {
         if let Err(until) = self.backing_mood() {
             return self.world.at(until, Event::Backing { by, request: request.clone() });
         }
+        self.end_turn(by);
         if self.backing_fails_now() {
             return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::EIO) });
         }

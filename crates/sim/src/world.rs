@@ -12,7 +12,7 @@ use crate::NodeIndex;
 use crate::random::Random;
 
 /// Messages take up to this long.
-const LATENCY_MAX_US: u64 = 10_000;
+pub(crate) const LATENCY_MAX_US: u64 = 10_000;
 
 /// Virtual time and what is going to happen. `E` is what happens.
 pub(crate) struct World<E> {
@@ -71,12 +71,22 @@ impl<E> World<E> {
 
     /// Lets something happen that a message brings about.
     pub fn send(&mut self, from: NodeIndex, to: NodeIndex, event: E) {
+        let takes = Duration::from_micros(self.random.below(LATENCY_MAX_US));
+        self.send_in(from, to, takes, event);
+    }
+
+    /// The same for a message that does not overtake those before it.
+    pub fn send_behind(&mut self, from: NodeIndex, to: NodeIndex, event: E) {
+        let takes = Duration::from_micros(LATENCY_MAX_US + self.random.below(LATENCY_MAX_US));
+        self.send_in(from, to, takes, event);
+    }
+
+    fn send_in(&mut self, from: NodeIndex, to: NodeIndex, takes: Duration, event: E) {
         if !self.is_open(from, to) {
             return self.held.push((from, to, event));
         }
         let slow = self.slow.get(&from).copied().unwrap_or_default();
-        let time = self.now.after(slow + Duration::from_micros(self.random.below(LATENCY_MAX_US)));
-        self.at(time, event);
+        self.at(self.now.after(slow + takes), event);
     }
 
     /// Whether messages get from one node to another.

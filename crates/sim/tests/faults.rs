@@ -36,7 +36,8 @@ fn a_seed_is_one_history() {
 }
 
 fn setup(nodes: usize) -> Setup {
-    Setup { nodes, roots: 1, fan_out: 2, stripe_fan_out: 2, budget_bytes: 512 << 20, prefill: false, log: false }
+    let (budget_bytes, turns) = (512 << 20, usize::MAX);
+    Setup { nodes, roots: 1, fan_out: 2, stripe_fan_out: 2, budget_bytes, turns, prefill: false, log: false }
 }
 
 fn programs(model: &Model, nodes: usize, count: usize, from: u64, to: u64) -> Vec<Program> {

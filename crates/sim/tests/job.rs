@@ -17,7 +17,8 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 
 fn setup(nodes: usize, fan_out: u32, budget_bytes: u64) -> Setup {
-    Setup { nodes, roots: 1, fan_out, stripe_fan_out: fan_out, budget_bytes, prefill: false, log: false }
+    let (roots, stripe_fan_out, turns) = (1, fan_out, usize::MAX);
+    Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes, turns, prefill: false, log: false }
 }
 
 fn programs(model: &Model, nodes: usize, seed: u64, count: usize) -> Vec<Program> {
@@ -53,6 +54,26 @@ proptest! {
         let parcels = job.parcels_count() * nodes as u64;
         prop_assert_eq!(job.sum(|core| core.counters().parcels), parcels);
         prop_assert_eq!(job.sum(|core| core.counters().parcels_failed), 0);
+    }
+
+    /// Urgency travels with a question, and after it. A backing file system that takes one question at a time gives a turn to
+    /// one asked ahead only where no program waits for its answer, at whatever node; and no node takes a question asked
+    /// ahead for a program's.
+    #[test]
+    fn what_programs_wait_for_is_heard_of_at_the_backing(
+        seed: u64, nodes in 2usize..20, roots in 1u32..5, fan_out in 1u32..5, turns in 1usize..3
+    ) {
+        let model = Model::new(seed);
+        let forest = Setup { roots, turns, prefill: true, ..setup(nodes, fan_out, 512 * MIB) };
+        let mut job = Job::new(&model, forest, seed);
+        // While it answers nothing, all that is asked waits for a turn.
+        job.plan(Time(0), Fault::BackingHangs(Duration::from_secs(1)));
+        job.run(programs(&model, nodes, seed, 120));
+        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.unheard(), &[] as &[String]);
+        let mut alone = Job::new(&model, forest, seed);
+        prop_assert_eq!(alone.settle(Duration::from_secs(60)), Vec::<String>::new());
+        prop_assert_eq!((alone.demand_turns(), alone.sum(|core| core.counters().parcels_failed)), (0, 0));
     }
 
     #[test]

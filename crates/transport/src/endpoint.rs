@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::Pool;
-use forebay_types::{NodeRank, limits};
+use forebay_types::{NodeRank, Urgency, limits};
 use forebay_wire::{Class, Request};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -21,7 +21,7 @@ use crate::calls::End;
 use crate::counts::{Counters, Counts};
 use crate::error::CallError;
 use crate::handshake::{Greeted, Identity, greet};
-use crate::link::{Link, Reply};
+use crate::link::{Asked, Link, Reply};
 use crate::lock;
 use crate::memory::Network;
 use crate::options::{EndpointOptions, Peers};
@@ -122,6 +122,30 @@ impl Endpoint {
     /// # Errors
     /// `CallError`, which tells whether the request was sent.
     pub async fn call(&self, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, CallError> {
+        self.ask(to, &request, Urgency::Demand, deadline).await?.reply().await
+    }
+
+    /// The same for what no program waits for yet. Once `promoted` is told that one does, the peer is told too.
+    ///
+    /// # Errors
+    /// As `call`.
+    pub async fn call_ahead(
+        &self,
+        to: NodeRank,
+        request: Request,
+        deadline: Duration,
+        promoted: oneshot::Receiver<()>,
+    ) -> Result<Reply, CallError> {
+        self.ask(to, &request, Urgency::Ahead, deadline).await?.reply_or_promote(promoted).await
+    }
+
+    async fn ask(
+        &self,
+        to: NodeRank,
+        request: &Request,
+        urgency: Urgency,
+        deadline: Duration,
+    ) -> Result<Asked, CallError> {
         let after = deadline;
         let deadline = Instant::now() + deadline.min(CALL_DEADLINE_MAX);
         let mut tries = 1;
@@ -132,10 +156,9 @@ impl Endpoint {
                     .await
                     .unwrap_or(Err(CallError::TimedOut { to, after }))?,
             };
-            match link.ask(&request, deadline, after).await {
-                Ok(asked) => return asked.reply().await,
+            match link.ask(request, urgency, deadline, after).await {
                 Err(CallError::ConnectionLost { .. }) if tries < TRIES => tries += 1,
-                Err(error) => return Err(error),
+                asked => return asked,
             }
         }
     }

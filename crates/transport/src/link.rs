@@ -1,4 +1,5 @@
-//! The asking end of the two connections to one peer: sends requests, credit and cancellations, receives answers.
+//! The asking end of the two connections to one peer: sends requests, promotions, credit and cancellations, receives
+//! answers.
 //!
 //! A link lives until one of its connections ends or carries what cannot be; then both are closed, every call under way
 //! fails, and the next call makes a new link. Four tasks: control's reader and writer, bulk's reader, the deadlines.
@@ -7,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::{Body, Piece, Pool};
-use forebay_types::{Errno, NodeRank, limits};
+use forebay_types::{Errno, NodeRank, Urgency, limits};
 use forebay_wire::message::TimedRequest;
 use forebay_wire::{Answer, FrameKind, Outcome, Request, WireError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -80,6 +81,7 @@ impl Link {
     pub(crate) async fn ask(
         self: &Arc<Self>,
         request: &Request,
+        urgency: Urgency,
         deadline: Instant,
         after: Duration,
     ) -> Result<Asked, CallError> {
@@ -88,7 +90,7 @@ impl Link {
         let asked = Asked { link: Arc::clone(self), stream, waiter, after };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let remaining_ms = u32::try_from(remaining.as_millis()).unwrap_or(u32::MAX).max(1);
-        self.send(Outgoing::request(stream, &TimedRequest { remaining_ms, request: request.clone() }));
+        self.send(Outgoing::request(stream, &TimedRequest { remaining_ms, urgency, request: request.clone() }));
         self.counts.request_sent();
         Ok(asked)
     }
@@ -217,6 +219,9 @@ impl Link {
     }
 }
 
+/// What a call's waiter is told.
+type Answered = Result<Result<Reply, End>, oneshot::error::RecvError>;
+
 /// A call that was sent. Dropping it cancels.
 pub(crate) struct Asked {
     link: Arc<Link>,
@@ -226,8 +231,25 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// The answer. Meanwhile the peer is told when `promoted` is; never where nobody holds its other end.
+    pub(crate) async fn reply_or_promote(mut self, promoted: oneshot::Receiver<()>) -> Result<Reply, CallError> {
+        tokio::select! {
+            biased;
+            answer = &mut self.waiter => return self.replied(answer),
+            told = promoted => if told.is_ok() {
+                self.link.send(Outgoing::promote(self.stream));
+            }
+        }
+        self.reply().await
+    }
+
     pub(crate) async fn reply(mut self) -> Result<Reply, CallError> {
-        match (&mut self.waiter).await {
+        let answer = (&mut self.waiter).await;
+        self.replied(answer)
+    }
+
+    fn replied(&self, answer: Answered) -> Result<Reply, CallError> {
+        match answer {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(end)) => Err(self.link.error(end, self.after)),
             // Only a link that is being torn down drops a call without a word.

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::guard::{Greetings, Role, guards};
     use crate::writer::{FrameWriter, Outgoing};
-    use forebay_types::{Errno, JobKey, PIECE_BYTES};
+    use forebay_types::{Errno, JobKey, PIECE_BYTES, Urgency};
     use forebay_wire::message::TimedRequest;
     use forebay_wire::{Answer, FrameKind, Level, Outcome, Request};
     use proptest::prelude::*;
@@ -264,7 +264,7 @@ mod tests {
         #[test]
         fn any_bytes_end_in_an_error_and_no_more_is_taken_than_came(
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
-            kind in 1u8..=7,
+            kind in 1u8..=9,
         ) {
             let (mut near, mut reader) = pipe(1024);
             let mut bytes = bytes;
@@ -293,7 +293,7 @@ mod tests {
         let names = vec![forebay_types::Name::new(&[b'n'; limits::NAME_BYTES_MAX]).unwrap(); 200];
         let dir = forebay_types::ViewPath::root();
         let request = Request::Page { dir, listing: Default::default(), page: 3, names, epoch: 0 };
-        let timed = TimedRequest { remaining_ms: 5, request };
+        let timed = TimedRequest { remaining_ms: 5, urgency: Urgency::Ahead, request };
         let (near, mut reader) = pipe(64 << 10);
         let received = block_on(async {
             let mut writer = FrameWriter::new(Box::new(near), Pool::new(1), Arc::default());

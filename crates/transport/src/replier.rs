@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_types::{Errno, NodeRank};
+use forebay_types::{Errno, NodeRank, Urgency};
 use forebay_wire::{Outcome, Request};
 use tokio::time::Instant;
 
@@ -23,6 +23,8 @@ pub struct IncomingCall {
     pub from: NodeRank,
     /// What.
     pub request: Request,
+    /// Who waits for it there.
+    pub urgency: Urgency,
     /// How long the peer still waits.
     pub remaining: Duration,
     /// Where the answer goes.
@@ -56,6 +58,12 @@ impl Replier {
     /// the first.
     pub fn on_cancel(&self, callback: impl FnOnce() + Send + 'static) {
         self.session.on_cancel(self.stream, Box::new(callback));
+    }
+
+    /// Calls `callback` once if a program of the peer's comes to wait for the answer before it is given. Before
+    /// `Service::handle` returns: what the peer says afterwards is lost otherwise. It must not block.
+    pub fn on_promote(&self, callback: impl FnOnce() + Send + 'static) {
+        self.session.on_promote(self.stream, Box::new(callback));
     }
 
     /// Whether nobody waits for the answer any more.

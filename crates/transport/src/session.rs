@@ -41,12 +41,19 @@ pub(crate) struct Session {
 }
 
 enum UnderWay {
-    /// Not answered; whom to tell if the peer cancels.
-    Asked(Option<Callback>),
+    /// Not answered.
+    Asked(Told),
     /// Answered with a small body that is not whole yet.
     Filling(Outcome, Arc<Body>),
     /// Answered; the sending task has it.
     Sending,
+}
+
+/// Whom to tell what the peer says of a request that is not answered.
+#[derive(Default)]
+struct Told {
+    cancelled: Option<Callback>,
+    promoted: Option<Callback>,
 }
 
 impl Session {
@@ -97,7 +104,7 @@ impl Session {
         }
         let under_way = std::mem::take(&mut *lock(&self.under_way));
         for request in under_way.into_values() {
-            if let UnderWay::Asked(Some(callback)) = request {
+            if let UnderWay::Asked(Told { cancelled: Some(callback), .. }) = request {
                 callback();
             }
         }
@@ -176,14 +183,23 @@ impl Session {
 
     pub(crate) fn on_cancel(&self, stream: u32, callback: Callback) {
         let mut under_way = lock(&self.under_way);
-        if let Some(UnderWay::Asked(place)) = under_way.get_mut(&stream) {
-            let earlier = place.replace(callback);
+        if let Some(UnderWay::Asked(told)) = under_way.get_mut(&stream) {
+            let earlier = told.cancelled.replace(callback);
             drop(under_way);
             drop(earlier);
         } else {
             drop(under_way);
             callback();
         }
+    }
+
+    pub(crate) fn on_promote(&self, stream: u32, callback: Callback) {
+        let earlier = match lock(&self.under_way).get_mut(&stream) {
+            Some(UnderWay::Asked(told)) => told.promoted.replace(callback),
+            _ => Some(callback),
+        };
+        // Without the lock: it may hold anything.
+        drop(earlier);
     }
 
     pub(crate) fn is_cancelled(&self, stream: u32) -> bool {
@@ -227,16 +243,17 @@ impl Session {
         let stream = head.stream;
         match head.kind {
             FrameKind::Request if head.body_bytes == 0 => {
-                let TimedRequest { remaining_ms, request } = reader.message()?;
+                let TimedRequest { remaining_ms, urgency, request } = reader.message()?;
                 let remaining = Duration::from_millis(remaining_ms.into());
                 let reply = self.open(stream, Instant::now() + remaining).await?;
                 self.counts.request_served();
-                service.handle(IncomingCall { from: self.from, request, remaining, reply });
+                service.handle(IncomingCall { from: self.from, request, urgency, remaining, reply });
             }
             FrameKind::Credit if head.head_bytes == 0 => {
                 self.tell_bodies(ToBulk::Credit { stream, bytes: head.body_bytes as usize }).await;
             }
             FrameKind::Cancel if head.head_bytes == 0 && head.body_bytes == 0 => self.cancel(stream).await,
+            FrameKind::Promote if head.head_bytes == 0 && head.body_bytes == 0 => self.promote(stream),
             _ => return Err(WireError::Frame("a frame that does not belong here").into()),
         }
         Ok(())
@@ -252,7 +269,7 @@ impl Session {
                     return Err(WireError::Frame("a stream that is under way"));
                 }
                 if under_way.len() < limits::PEER_REQUESTS_MAX {
-                    under_way.insert(stream, UnderWay::Asked(None));
+                    under_way.insert(stream, UnderWay::Asked(Told::default()));
                     return Ok(Replier::new(Arc::clone(self), stream, deadline));
                 }
             }
@@ -262,10 +279,19 @@ impl Session {
 
     async fn cancel(&self, stream: u32) {
         match self.remove(stream) {
-            Some(UnderWay::Asked(Some(callback))) => callback(),
+            Some(UnderWay::Asked(told)) => told.cancelled.into_iter().for_each(|callback| callback()),
             Some(UnderWay::Sending) => self.tell_bodies(ToBulk::Cancel { stream }).await,
-            Some(UnderWay::Asked(None) | UnderWay::Filling(..)) | None => {}
+            Some(UnderWay::Filling(..)) | None => {}
         }
+    }
+
+    /// What has been answered meanwhile needs no turn any more.
+    fn promote(&self, stream: u32) {
+        let callback = match lock(&self.under_way).get_mut(&stream) {
+            Some(UnderWay::Asked(told)) => told.promoted.take(),
+            _ => None,
+        };
+        callback.into_iter().for_each(|callback| callback());
     }
 
     async fn tell_bodies(&self, told: ToBulk) {

@@ -59,6 +59,10 @@ impl Outgoing {
         Self::new(FrameKind::Cancel, stream, Vec::new(), Piece::default())
     }
 
+    pub(crate) fn promote(stream: u32) -> Self {
+        Self::new(FrameKind::Promote, stream, Vec::new(), Piece::default())
+    }
+
     pub(crate) fn credit(stream: u32, granted_bytes: usize) -> Self {
         let mut frame = Self::new(FrameKind::Credit, stream, Vec::new(), Piece::default());
         frame.head.body_bytes = granted_bytes as u32;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, Endpoint, Security};
-use forebay_types::{Errno, NodeRank, limits};
+use forebay_types::{Errno, NodeRank, Urgency, limits};
 use forebay_wire::message::{TimedRequest, decode, encode};
 use forebay_wire::{FrameKind, Outcome, Request};
 use net::raw::{self, Raw};
@@ -140,7 +140,7 @@ async fn a_child_that_does_not_read_delays_nobody() {
 async fn bodies_are_not_held_for_a_child_that_has_given_up() {
     let (_root, address, held) = large();
     let mut child = Raw::connect(&address).await;
-    let message = encode(&TimedRequest { remaining_ms: 10, request: chunk(0) });
+    let message = encode(&TimedRequest { remaining_ms: 10, urgency: Urgency::Demand, request: chunk(0) });
     for stream in 1..=4 {
         raw::send(&mut child.control, FrameKind::Request, stream, &message, &[]).await;
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, CallError, Endpoint, Refusal};
-use forebay_types::{Errno, NodeRank, PIECE_BYTES, limits};
+use forebay_types::{Errno, NodeRank, PIECE_BYTES, Urgency, limits};
 use forebay_wire::message::{PROTOCOL_VERSION, TimedRequest, encode};
 use forebay_wire::{Answer, Class, FrameKind, Greeting, Level, Outcome, Request};
 use net::raw::{self, Raw, closed, greeting, head, hello};
@@ -164,8 +164,12 @@ async fn strangers_beyond_the_limit_take_the_place_of_the_oldest() {
 #[tokio::test]
 async fn a_corrupt_frame_from_an_asking_peer_closes_its_connection_only() {
     let (root, address) = root();
-    let request = encode(&TimedRequest { remaining_ms: 1, request: Request::Status });
-    let probe = encode(&TimedRequest { remaining_ms: 1, request: Request::Probe { payload_bytes: u32::MAX } });
+    let request = encode(&TimedRequest { remaining_ms: 1, urgency: Urgency::Demand, request: Request::Status });
+    let probe = encode(&TimedRequest {
+        remaining_ms: 1,
+        urgency: Urgency::Demand,
+        request: Request::Probe { payload_bytes: u32::MAX },
+    });
     let frames: [Vec<u8>; 9] = [
         vec![0xff; 16],
         head(FrameKind::Request, 1, limits::HEAD_BYTES_MAX + 1, 0).to_vec(),

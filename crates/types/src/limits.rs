@@ -102,9 +102,9 @@ pub const CONTROL_BODY_BYTES_MAX: usize = 16 << 10;
 /// Bytes of bodies gathered into one write on a bulk connection: a cancel waits no longer than this.
 pub const BULK_WRITE_BYTES: usize = 1 << 20;
 
-/// Frames that may wait for a connection's writer: a full window of requests, each cancelled, with credit. A peer that
-/// lets more pile up has stopped reading, and its connection is closed.
-pub const OUTBOX_FRAMES_MAX: usize = 4 * PEER_REQUESTS_MAX;
+/// Frames that may wait for a connection's writer: a full window of requests, each promoted and cancelled, with credit. A
+/// peer that lets more pile up has stopped reading, and its connection is closed.
+pub const OUTBOX_FRAMES_MAX: usize = 5 * PEER_REQUESTS_MAX;
 
 /// Frames gathered into one write; each takes two of the 1,024 slices that `writev(2)` allows.
 pub const WRITE_FRAMES_MAX: usize = 32;

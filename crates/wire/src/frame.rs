@@ -41,6 +41,8 @@ pub enum FrameKind {
     Cancel = 7,
     /// Second frame of either side: a `Hello`.
     Hello = 8,
+    /// A program of the asking side, or of one that it asks for, waits for this stream now, which was asked ahead.
+    Promote = 9,
 }
 
 impl FrameKind {
@@ -54,6 +56,7 @@ impl FrameKind {
             6 => Self::Credit,
             7 => Self::Cancel,
             8 => Self::Hello,
+            9 => Self::Promote,
             _ => return None,
         })
     }

@@ -3,7 +3,7 @@
 //! Paths travel with every request, so that any node can answer any request without a table of its own: a daemon may
 //! be restarted, and a request may be sent to another parent, without anything to agree on first.
 
-use forebay_types::{Attributes, ChunkIndex, Errno, FileSystem, Generation, Name, NodeRank, ViewPath, limits};
+use forebay_types::{Attributes, ChunkIndex, Errno, FileSystem, Generation, Name, NodeRank, Urgency, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -333,11 +333,13 @@ pub struct Answer {
     pub body_bytes: u32,
 }
 
-/// A request with the time it may still take.
+/// A request with the time it may still take, and who waits for it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TimedRequest {
     /// Milliseconds the asking node still waits; clocks of nodes need not agree.
     pub remaining_ms: u32,
+    /// What goes first where there are turns. A `Promote` of its stream may raise it.
+    pub urgency: Urgency,
     /// What is asked.
     pub request: Request,
 }
@@ -451,6 +453,7 @@ mod tests {
     fn a_request_comes_back_as_it_was_sent() {
         let request = TimedRequest {
             remaining_ms: 30_000,
+            urgency: Urgency::Ahead,
             request: Request::Chunk {
                 file: ViewPath::new(b"a/\xff\n").unwrap(),
                 generation: Generation::default(),
@@ -464,7 +467,7 @@ mod tests {
     fn a_path_that_leads_outside_is_refused_in_decoding() {
         let good = encode(&Request::Listing { dir: ViewPath::new(b"aa/b").unwrap(), epoch: 0 });
         let at = good.windows(4).position(|window| window == b"aa/b").unwrap();
-        let mut bad = encode(&9u32);
+        let mut bad = encode(&(9u32, Urgency::Demand));
         bad.extend_from_slice(&good);
         assert!(decode::<TimedRequest>(&bad).is_ok());
         let at = at + 1;
@@ -472,9 +475,14 @@ mod tests {
         assert_eq!(decode::<TimedRequest>(&bad), Err(WireError::Message));
     }
 
+    /// One that has hardly any time left.
+    fn timed(request: Request) -> TimedRequest {
+        TimedRequest { remaining_ms: 1, urgency: Urgency::Demand, request }
+    }
+
     #[test]
     fn bytes_left_over_are_refused() {
-        let mut bytes = encode(&TimedRequest { remaining_ms: 1, request: Request::Status });
+        let mut bytes = encode(&timed(Request::Status));
         bytes.push(0);
         assert_eq!(decode::<TimedRequest>(&bytes), Err(WireError::Message));
     }
@@ -488,7 +496,7 @@ mod tests {
             names: vec![Name::new(&[0xff; limits::NAME_BYTES_MAX]).unwrap(); limits::ATTRIBUTES_PAGE_NAMES],
             epoch: u64::MAX,
         };
-        assert!(encode(&TimedRequest { remaining_ms: u32::MAX, request: page }).len() <= limits::HEAD_BYTES_MAX);
+        assert!(encode(&TimedRequest { remaining_ms: u32::MAX, ..timed(page) }).len() <= limits::HEAD_BYTES_MAX);
     }
 
     #[test]
@@ -496,7 +504,7 @@ mod tests {
         let file = |size_bytes| (Name::new(b"a").unwrap(), Generation { size_bytes, ..Generation::default() });
         let bundle = |files: Vec<(Name, Generation)>| {
             let request = Request::Bundle { dir: ViewPath::root(), generation: Generation::default(), first: 0, files };
-            decode::<TimedRequest>(&encode(&TimedRequest { remaining_ms: 1, request }))
+            decode::<TimedRequest>(&encode(&timed(request)))
         };
         assert!(bundle(vec![file(1); limits::BUNDLE_FILES_MAX]).is_ok());
         assert!(bundle(vec![file(limits::BUNDLE_FILE_BYTES_MAX); 4]).is_ok());

@@ -93,6 +93,11 @@ impl Trouble {
 mod tests {
     use super::*;
     use crate::message::{Request, TimedRequest, decode, encode};
+    use forebay_types::Urgency;
+
+    fn asked(report: Report) -> TimedRequest {
+        TimedRequest { remaining_ms: 1, urgency: Urgency::Demand, request: Request::Report { report } }
+    }
 
     #[test]
     fn a_report_keeps_to_its_limits_and_fits_a_frame() {
@@ -102,7 +107,7 @@ mod tests {
             report.add_trouble(Trouble::new(rank, rank, &"é".repeat(1000)));
         }
         assert!(report.is_cut && !report.is_complete());
-        let timed = TimedRequest { remaining_ms: u32::MAX, request: Request::Report { report } };
+        let timed = TimedRequest { remaining_ms: u32::MAX, ..asked(report) };
         let bytes = encode(&timed);
         assert!(bytes.len() <= limits::HEAD_BYTES_MAX);
         assert_eq!(decode::<TimedRequest>(&bytes), Ok(timed));
@@ -117,8 +122,7 @@ mod tests {
             Report { troubles: vec![trouble], ..Report::default() },
         ];
         for report in bad {
-            let request = Request::Report { report };
-            assert!(decode::<TimedRequest>(&encode(&TimedRequest { remaining_ms: 1, request })).is_err());
+            assert!(decode::<TimedRequest>(&encode(&asked(report))).is_err());
         }
     }
 }

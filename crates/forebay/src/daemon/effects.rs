@@ -12,13 +12,14 @@ use super::{fetch, kernel, peers};
 /// Carries out one decision; returns at once.
 pub(super) fn carry_out(service: &Arc<Service>, effect: Effect<Arc<Body>>) {
     match effect {
-        Effect::Fetch { call, source: Source::Peer(peer), request, deadline, .. } => {
-            fetch::from_peer(service, call, peer, request, deadline);
+        Effect::Fetch { call, source: Source::Peer(peer), request, urgency, deadline } => {
+            fetch::from_peer(service, call, peer, request, urgency, deadline);
         }
         Effect::Fetch { call, source: Source::Backing, request, urgency, .. } => {
             fetch::from_backing(service, call, request, urgency);
         }
-        Effect::Promote { call } => service.turns.promote(call.0),
+        Effect::Promote { call, source: Source::Peer(_) } => service.promote_fetch(call),
+        Effect::Promote { call, source: Source::Backing } => service.turns.promote(call.0),
         Effect::Ping { peer, epoch, deadline } => fetch::ping(service, peer, epoch, deadline),
         Effect::OpenParcel { index, body } => service.prefill().open(index, body),
         Effect::Cancel { call } => service.cancel_fetch(call),

@@ -11,32 +11,58 @@ use forebay_transport::{CallError, Reply};
 use forebay_types::{ChunkIndex, Errno, Generation, Name, NodeRank, Time, Urgency, ViewPath};
 use forebay_wire::message::decode_entries;
 use forebay_wire::{Listing, Outcome, Request};
+use tokio::sync::oneshot;
 
 use super::service::Service;
 use super::{prefill, pressure};
 
 /// Starts a fetch from a peer; returns at once.
-pub(super) fn from_peer(service: &Arc<Service>, call: CallId, peer: NodeRank, request: Request, deadline: Time) {
+pub(super) fn from_peer(
+    service: &Arc<Service>,
+    call: CallId,
+    peer: NodeRank,
+    request: Request,
+    urgency: Urgency,
+    deadline: Time,
+) {
     let at = Arc::clone(service);
-    service.start_fetch(call, async move { ask_peer(&at, call, peer, request, deadline).await });
+    let (promote, promoted) = match urgency {
+        Urgency::Ahead => Some(oneshot::channel()).unzip(),
+        Urgency::Demand => (None, None),
+    };
+    service.start_fetch(call, promote, async move { ask_peer(&at, call, peer, request, promoted, deadline).await });
 }
 
 /// Starts a fetch from the backing file system; returns at once.
 pub(super) fn from_backing(service: &Arc<Service>, call: CallId, request: Request, urgency: Urgency) {
     let at = Arc::clone(service);
     match request {
-        Request::Parcel { index, .. } => service.start_fetch(call, prefill::answer(at, call, index)),
+        Request::Parcel { index, .. } => service.start_fetch(call, None, prefill::answer(at, call, index)),
         request => service.turns.queue(call.0, urgency, move || ask_backing(&at, call, request)),
     }
 }
 
-async fn ask_peer(service: &Arc<Service>, call: CallId, to: NodeRank, request: Request, deadline: Time) {
+/// What was asked ahead has a `promoted`.
+async fn ask_peer(
+    service: &Arc<Service>,
+    call: CallId,
+    to: NodeRank,
+    request: Request,
+    promoted: Option<oneshot::Receiver<()>>,
+    deadline: Time,
+) {
     let Some(endpoint) = service.endpoint() else {
         return answer(service, call, Answered::Lost);
     };
     let word = request.word();
     let bundled = bundled_bytes(&request);
-    match endpoint.call(to, request, service.remaining(deadline)).await {
+    // A program may have come before there was anybody to tell.
+    let promoted = promoted.filter(|_| service.core().urgency_of(call) != Some(Urgency::Demand));
+    let replied = match promoted {
+        Some(promoted) => endpoint.call_ahead(to, request, service.remaining(deadline), promoted).await,
+        None => endpoint.call(to, request, service.remaining(deadline)).await,
+    };
+    match replied {
         Ok(Reply { outcome: Outcome::Body, body: Some(body) }) => follow_body(service, call, body, bundled).await,
         Ok(reply) => {
             let answered = read_answer(reply).await.unwrap_or_else(Answered::Failed);

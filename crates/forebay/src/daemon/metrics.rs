@@ -134,6 +134,7 @@ fn overlay(service: &Service, counters: &forebay_node::Counters) -> Value {
         "checksum_failures": sent.checksum_failures, "timed_out": counters.timed_out,
         "reparented": counters.reparented, "hedged": counters.hedged,
         "asked_early": counters.asked_early, "early_used": counters.early_used,
+        "promoted": counters.promoted,
     })
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_node::{Part, PeerAnswer, PeerTicket};
 use forebay_transport::{IncomingCall, Replier};
+use forebay_types::Urgency;
 use forebay_wire::message::encode_entries;
 use forebay_wire::{Outcome, Request};
 
@@ -49,10 +50,19 @@ impl PeerService {
                 service.with_core(|core| core.handle_peer_cancel(ticket));
             }
         });
+        if call.urgency == Urgency::Ahead {
+            let promoter = Arc::downgrade(service);
+            call.reply.on_promote(move || {
+                if let Some(service) = promoter.upgrade() {
+                    let now = service.now();
+                    service.with_core(|core| core.handle_peer_promote(now, ticket));
+                }
+            });
+        }
         let now = service.now();
         service.with_core(|core| {
             service.park_peer(ticket, call.reply);
-            core.handle_peer(now, ticket, call.request, call.remaining);
+            core.handle_peer(now, ticket, call.request, call.urgency, call.remaining);
         });
     }
 }

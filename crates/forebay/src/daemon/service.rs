@@ -66,7 +66,7 @@ pub(super) struct Service {
     kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
     own_replies: Mutex<HashMap<PeerTicket, oneshot::Sender<PeerAnswer<Arc<Body>>>>>,
-    fetches: Mutex<HashMap<CallId, AbortHandle>>,
+    fetches: Mutex<HashMap<CallId, Fetch>>,
     prefill: Prefill,
     /// How long this node believes a name.
     names_last: Option<Duration>,
@@ -76,6 +76,13 @@ pub(super) struct Service {
     /// Held by whoever leads a refresh.
     pub refreshing: tokio::sync::Mutex<()>,
     end: Notify,
+}
+
+/// A question that is carried to its source.
+struct Fetch {
+    task: AbortHandle,
+    /// Told when a program waits for what was asked of another node ahead.
+    promote: Option<oneshot::Sender<()>>,
 }
 
 impl Service {
@@ -273,21 +280,35 @@ impl Service {
     }
 
     /// Starts a fetch that can be cancelled. The lock is held until it is in the table, which it leaves when it ends.
-    pub fn start_fetch(self: &Arc<Self>, call: CallId, fetch: impl Future<Output = ()> + Send + 'static) {
+    pub fn start_fetch(
+        self: &Arc<Self>,
+        call: CallId,
+        promote: Option<oneshot::Sender<()>>,
+        fetch: impl Future<Output = ()> + Send + 'static,
+    ) {
         let at = Arc::clone(self);
         let mut fetches = lock(&self.fetches);
         let task = self.runtime.spawn(async move {
             fetch.await;
             lock(&at.fetches).remove(&call);
         });
-        fetches.insert(call, task.abort_handle());
+        fetches.insert(call, Fetch { task: task.abort_handle(), promote });
+    }
+
+    /// A program waits for what is asked of another node. Who is not found here has ended, or finds it in the core.
+    pub fn promote_fetch(&self, call: CallId) {
+        let promote = lock(&self.fetches).get_mut(&call).and_then(|fetch| fetch.promote.take());
+        if let Some(promote) = promote {
+            // Whoever would be told has its answer.
+            let _ = promote.send(());
+        }
     }
 
     /// Ends a fetch that nobody waits for any more. One that reads the backing file system already goes on, for nobody.
     pub fn cancel_fetch(&self, call: CallId) {
         self.turns.withdraw(call.0);
-        if let Some(task) = lock(&self.fetches).remove(&call) {
-            task.abort();
+        if let Some(fetch) = lock(&self.fetches).remove(&call) {
+            fetch.task.abort();
         }
     }
 

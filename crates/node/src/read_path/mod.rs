@@ -83,6 +83,8 @@ pub struct Counters {
     pub asked_early: u64,
     /// Of these, those whose answers somebody wanted then.
     pub early_used: u64,
+    /// Questions asked ahead that a program came to wait for while they were under way.
+    pub promoted: u64,
     /// Requests of peers taken.
     pub served_peers: u64,
     /// Requests that joined one under way.

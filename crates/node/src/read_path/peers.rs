@@ -14,15 +14,32 @@ use crate::{PeerAnswer, PeerTicket};
 
 impl<B: Clone> ReadPath<B> {
     /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.
-    pub fn handle_peer(&mut self, now: Time, ticket: PeerTicket, request: Request, remaining: Duration) {
+    pub fn handle_peer(
+        &mut self,
+        now: Time,
+        ticket: PeerTicket,
+        request: Request,
+        urgency: Urgency,
+        remaining: Duration,
+    ) {
         self.counters.served_peers += 1;
         let deadline = now.after(remaining.min(self.options.deadline));
-        // Nobody's program waits for a parcel. Of anything else that cannot be told, and somebody's may.
-        let is_parcel = matches!(request, Request::Parcel { .. });
-        let urgency = if is_parcel { Urgency::Ahead } else { Urgency::Demand };
         if let Some(key) = self.serve(now, ticket, request, urgency, deadline) {
             self.note_wanted(&key);
         }
+    }
+
+    /// A program waits now for what a peer asked ahead.
+    pub fn handle_peer_promote(&mut self, now: Time, ticket: PeerTicket) {
+        self.ways.now = now;
+        let reader = Reader::Peer(ticket);
+        self.promote_read(reader);
+        let flights = self.in_flight.calls_of(|waiter| match waiter {
+            Waiter::Peer(other) => *other == ticket,
+            Waiter::ReadPart { reader: other, .. } => *other == reader,
+            Waiter::Kernel { .. } | Waiter::Prefill(_) => false,
+        });
+        flights.into_iter().for_each(|flight| self.promote(flight));
     }
 
     /// Takes a request of this node's shell, answered like a peer's; no program wants it yet.
@@ -53,7 +70,7 @@ impl<B: Clone> ReadPath<B> {
             return None;
         }
         if let Some(bundle) = Bundle::of(&request) {
-            self.read_bundle(deadline, ticket, bundle);
+            self.read_bundle(deadline, ticket, bundle, urgency);
             return None;
         }
         match self.kept_for_peer(&key) {

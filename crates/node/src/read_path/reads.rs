@@ -24,6 +24,7 @@ pub(super) enum Reader {
 pub(super) struct PendingRead<B> {
     parts: Vec<PendingPart<B>>,
     missing: usize,
+    urgency: Urgency,
 }
 
 /// Bytes `offset_bytes..+len_bytes` of a chunk that may be missing.
@@ -59,7 +60,7 @@ impl<B: Clone> ReadPath<B> {
             return Some(KernelAnswer::Failed(Errno::ESTALE));
         };
         let (file, generation) = (inode.path.clone(), inode.generation);
-        let mut read = PendingRead { parts: Vec::new(), missing: 0 };
+        let mut read = PendingRead::new(Urgency::Demand);
         let mut wanted = Vec::new();
         for (index, within) in extent.clamped(generation.size_bytes).chunks() {
             let (offset_bytes, len_bytes) = (within.offset_bytes as usize, within.len_bytes as usize);
@@ -91,11 +92,11 @@ impl<B: Clone> ReadPath<B> {
 
     /// Answers a peer that asks for a bundle: from what is here, by its parent's bundle, or file by file at the reader
     /// of the backing file system.
-    pub(super) fn read_bundle(&mut self, deadline: Time, ticket: PeerTicket, bundle: Bundle) {
+    pub(super) fn read_bundle(&mut self, deadline: Time, ticket: PeerTicket, bundle: Bundle, urgency: Urgency) {
         let Some(members) = bundle.members() else {
             return self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENAMETOOLONG));
         };
-        let mut read = PendingRead { parts: Vec::new(), missing: 0 };
+        let mut read = PendingRead::new(urgency);
         let mut wanted = Vec::new();
         for key in members {
             let chunk = self.find_chunk_for_peer(&key);
@@ -110,7 +111,7 @@ impl<B: Clone> ReadPath<B> {
             return self.tell_peer(ticket, PeerAnswer::Parts(read.into_parts()));
         }
         if self.source_of(&bundle.key()) != Source::Backing {
-            return self.ask_bundle(&bundle, deadline, Waiter::Peer(ticket));
+            return self.ask_bundle(&bundle, urgency, deadline, Waiter::Peer(ticket));
         }
         let reader = Reader::Peer(ticket);
         self.pending_reads.insert(reader, read);
@@ -121,7 +122,7 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn ask_chunk(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
         match self.bundle_with(&key) {
             Some((bundle, member)) => {
-                self.ask_bundle(&bundle, deadline, Waiter::ReadPart { reader, slot, member });
+                self.ask_bundle(&bundle, Urgency::Demand, deadline, Waiter::ReadPart { reader, slot, member });
             }
             None => self.ask_alone(key, deadline, reader, slot),
         }
@@ -130,20 +131,21 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn ask_alone(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
         if let Key::Chunk { file, generation, index } = key.clone() {
             let request = Request::Chunk { file, generation, index };
+            let urgency = self.pending_reads.get(&reader).map_or(Urgency::Demand, |read| read.urgency);
             let waiter = Waiter::ReadPart { reader, slot, member: 0 };
-            self.ask(key, request, Urgency::Demand, deadline, Some(waiter));
+            self.ask(key, request, urgency, deadline, Some(waiter));
         }
     }
 
     /// Asks for a bundle, or joins who does. A directory keeps its generation when a file in it changes, so others may cut
     /// its bundles differently: one of other files is no answer to this question.
-    fn ask_bundle(&mut self, bundle: &Bundle, deadline: Time, waiter: Waiter) {
+    fn ask_bundle(&mut self, bundle: &Bundle, urgency: Urgency, deadline: Time, waiter: Waiter) {
         let Some(members) = bundle.members() else { return self.tell_failed(waiter, Errno::ENAMETOOLONG) };
         let under_way = self.in_flight.call_of(&bundle.key()).and_then(|call| self.bundles.get(&call));
         if under_way.is_some_and(|others| *others != members) {
             return self.ask_one_by_one(&members, vec![Waiting { who: waiter, until: deadline }]);
         }
-        if let Some(call) = self.ask(bundle.key(), bundle.request(), Urgency::Demand, deadline, Some(waiter)) {
+        if let Some(call) = self.ask(bundle.key(), bundle.request(), urgency, deadline, Some(waiter)) {
             self.bundles.insert(call, members);
         }
     }
@@ -211,6 +213,11 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
+    /// A program waits for all of a read now, also for what is still to be asked for.
+    pub(super) fn promote_read(&mut self, reader: Reader) {
+        self.pending_reads.entry(reader).and_modify(|read| read.urgency = Urgency::Demand);
+    }
+
     /// Whether a read still waits for something.
     pub(super) fn is_pending(&self, reader: Reader) -> bool {
         self.pending_reads.contains_key(&reader)
@@ -251,6 +258,10 @@ impl<B: Clone> ReadPath<B> {
 }
 
 impl<B> PendingRead<B> {
+    fn new(urgency: Urgency) -> Self {
+        Self { parts: Vec::new(), missing: 0, urgency }
+    }
+
     /// The next part: bytes of a chunk that is here, or is to be filled in.
     fn push(&mut self, chunk: Option<Chunk<B>>, offset_bytes: usize, len_bytes: usize) {
         self.missing += usize::from(chunk.is_none());

@@ -214,19 +214,26 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// A program waits for a question that may have been asked ahead. Another node that was asked has taken it for a
-    /// program's from the beginning: urgency does not travel.
+    /// A program waits for a question that may have been asked ahead: whoever was asked is told.
     pub(super) fn promote(&mut self, flight: CallId) {
         let Some(question) = self.ways.questions.get_mut(&flight).filter(|known| known.urgency < Urgency::Demand)
         else {
             return;
         };
         question.urgency = Urgency::Demand;
-        for call in question.attempts.clone() {
-            if self.ways.attempt(call).is_some_and(|attempt| attempt.source == Source::Backing) {
-                self.effects.push_back(Effect::Promote { call });
+        self.counters.promoted += 1;
+        for call in &question.attempts {
+            if let Some(Attempt { source, .. }) = self.ways.attempts.get(call).copied() {
+                self.effects.push_back(Effect::Promote { call: *call, source });
             }
         }
+    }
+
+    /// Who waits for a question now, by the number of an attempt that is under way.
+    #[must_use]
+    pub fn urgency_of(&self, call: CallId) -> Option<Urgency> {
+        let attempt = self.ways.attempt(call)?;
+        self.ways.questions.get(&attempt.flight).map(|question| question.urgency)
     }
 
     /// Asks a question again whose attempts were taken back.

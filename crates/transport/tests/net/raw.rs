@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_body::Piece;
 use forebay_transport::Address;
-use forebay_types::NodeRank;
+use forebay_types::{NodeRank, Urgency};
 use forebay_wire::message::{MAGIC, PROTOCOL_VERSION, TimedRequest, decode, encode};
 use forebay_wire::{
     Answer, CHECKSUM_BYTES, Class, FRAME_HEAD_BYTES, FrameHead, FrameKind, Greeting, Hello, Level, NONCE_BYTES, Request,
@@ -119,7 +119,7 @@ impl Raw {
     }
 
     pub async fn ask(&mut self, stream: u32, request: Request) {
-        let message = encode(&TimedRequest { remaining_ms: 30_000, request });
+        let message = encode(&TimedRequest { remaining_ms: 30_000, urgency: Urgency::Demand, request });
         send(&mut self.control, FrameKind::Request, stream, &message, &[]).await;
     }
 

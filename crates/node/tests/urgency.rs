@@ -1,0 +1,170 @@
+//! Who waits for a question, as it travels: cores driven by hand, from one that asks to the one that reads.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use forebay_cache::CallId;
+use forebay_node::{Effect, KernelRequest, KernelTicket, Options, PeerTicket, ROOT_INODE, ReadPath, Source};
+use forebay_overlay::Forest;
+use forebay_types::{ChunkIndex, Generation, Name, NodeRank, Time, Urgency, ViewPath};
+use forebay_wire::Request;
+
+type Node = ReadPath<&'static str>;
+
+fn node_of(rank: u32) -> Node {
+    ReadPath::new(Options {
+        rank: NodeRank(rank),
+        forest: Forest::single(7, 2).unwrap(),
+        budget_bytes: 64 << 20,
+        deadline: Duration::from_secs(30),
+        direct_above_bytes: None,
+        anticipate: true,
+        names_last: None,
+        links: None,
+    })
+}
+
+/// Node 3, node 2, which it asks, and node 0, which reads.
+fn way_up() -> [Node; 3] {
+    [3, 2, 0].map(node_of)
+}
+
+fn listing_of(dir: &str) -> Request {
+    Request::Listing { dir: ViewPath::new(dir.as_bytes()).unwrap(), epoch: 0 }
+}
+
+/// A program looks for something in the view's root.
+fn look_up(node: &mut Node) {
+    let request = KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" };
+    assert!(node.handle_kernel(Time(0), KernelTicket(1), request).is_none());
+}
+
+fn is_asked(node: &mut Node, ticket: u64, request: Request, urgency: Urgency) {
+    node.handle_peer(Time(0), PeerTicket(ticket), request, urgency, Duration::from_secs(9));
+}
+
+fn fetched(node: &mut Node) -> (CallId, Source, Request, Urgency) {
+    match node.poll_effect() {
+        Some(Effect::Fetch { call, source, request, urgency, .. }) => (call, source, request, urgency),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn promoted(node: &mut Node) -> Option<(CallId, Source)> {
+    match node.poll_effect() {
+        Some(Effect::Promote { call, source }) => Some((call, source)),
+        None => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Carries a question from its asker to the reader; how urgent it is there, and its number at each node.
+fn carry_up(nodes: &mut [Node; 3]) -> (Urgency, Vec<CallId>) {
+    let (mut calls, mut last) = (Vec::new(), Urgency::Demand);
+    for at in 0..nodes.len() {
+        let (call, source, request, urgency) = fetched(&mut nodes[at]);
+        calls.push(call);
+        last = urgency;
+        match nodes.get_mut(at + 1) {
+            Some(next) => is_asked(next, 7, request, urgency),
+            None => assert_eq!(source, Source::Backing),
+        }
+    }
+    (last, calls)
+}
+
+#[test]
+fn a_question_is_at_the_reader_what_it_was_where_it_began() {
+    let mut nodes = way_up();
+    nodes[0].handle_own(Time(0), PeerTicket(1), listing_of(""));
+    assert_eq!(carry_up(&mut nodes).0, Urgency::Ahead);
+    let mut nodes = way_up();
+    look_up(&mut nodes[0]);
+    assert_eq!(carry_up(&mut nodes).0, Urgency::Demand);
+}
+
+#[test]
+fn what_was_asked_ahead_is_promoted_on_its_way_once() {
+    let mut nodes = way_up();
+    nodes[0].handle_own(Time(0), PeerTicket(1), listing_of(""));
+    let (_, calls) = carry_up(&mut nodes);
+    for again in [false, true] {
+        look_up(&mut nodes[0]);
+        for (at, source) in
+            [Source::Peer(NodeRank(2)), Source::Peer(NodeRank(0)), Source::Backing].into_iter().enumerate()
+        {
+            assert_eq!(nodes[0].urgency_of(calls[0]), Some(Urgency::Demand));
+            assert_eq!(promoted(&mut nodes[at]), (!again).then_some((calls[at], source)));
+            if let Some(next) = nodes.get_mut(at + 1) {
+                next.handle_peer_promote(Time(0), PeerTicket(7));
+            }
+        }
+    }
+}
+
+/// Two nodes ask one another ahead, a program of a third joins them: one question, which is a program's from then on.
+#[test]
+fn of_those_who_join_the_most_urgent_counts() {
+    let mut parent = node_of(2);
+    is_asked(&mut parent, 1, listing_of("a"), Urgency::Ahead);
+    let (call, source, ..) = fetched(&mut parent);
+    is_asked(&mut parent, 2, listing_of("a"), Urgency::Ahead);
+    assert_eq!(promoted(&mut parent), None);
+    is_asked(&mut parent, 3, listing_of("a"), Urgency::Demand);
+    assert_eq!(promoted(&mut parent), Some((call, source)));
+    is_asked(&mut parent, 4, listing_of("a"), Urgency::Ahead);
+    parent.handle_peer_promote(Time(0), PeerTicket(4));
+    assert_eq!(promoted(&mut parent), None);
+}
+
+/// Who is promoted has been answered, or has gone: nothing follows.
+#[test]
+fn a_promotion_that_comes_too_late_is_nothing() {
+    let mut parent = node_of(2);
+    is_asked(&mut parent, 1, listing_of("a"), Urgency::Ahead);
+    is_asked(&mut parent, 2, listing_of("a"), Urgency::Ahead);
+    fetched(&mut parent);
+    parent.handle_peer_cancel(PeerTicket(1));
+    for gone in [1, 99] {
+        parent.handle_peer_promote(Time(0), PeerTicket(gone));
+        assert_eq!(promoted(&mut parent), None);
+    }
+}
+
+/// A question that lost its way is asked elsewhere as what it is by then.
+#[test]
+fn what_was_promoted_stays_so_wherever_it_is_asked_again() {
+    let mut leaf = node_of(3);
+    leaf.handle_own(Time(0), PeerTicket(1), listing_of(""));
+    let (call, ..) = fetched(&mut leaf);
+    look_up(&mut leaf);
+    assert!(promoted(&mut leaf).is_some());
+    leaf.handle_answer(Time(0), call, forebay_node::Answered::Lost);
+    let asked = std::iter::from_fn(|| leaf.poll_effect()).find_map(|effect| match effect {
+        Effect::Fetch { source, urgency, .. } => Some((source, urgency)),
+        _ => None,
+    });
+    assert_eq!(asked, Some((Source::Peer(NodeRank(0)), Urgency::Demand)));
+}
+
+fn bundle() -> Request {
+    let generation = Generation { size_bytes: 10, ..Generation::default() };
+    let file = |name: &[u8]| (Name::new(name).unwrap(), generation);
+    let files = vec![file(b"a"), file(b"b")];
+    Request::Bundle { dir: ViewPath::root(), generation, first: 0, files }
+}
+
+/// The reader takes a bundle apart: all of its files are as urgent as it.
+#[test]
+fn the_files_of_a_bundle_are_promoted_with_it() {
+    let mut root = node_of(0);
+    is_asked(&mut root, 1, bundle(), Urgency::Ahead);
+    let files: Vec<_> = (0..2).map(|_| fetched(&mut root)).collect();
+    assert!(files.iter().all(|(_, source, _, urgency)| (*source, *urgency) == (Source::Backing, Urgency::Ahead)));
+    assert!(files.iter().all(|(_, _, request, _)| matches!(request, Request::Chunk { index: ChunkIndex(0), .. })));
+    root.handle_peer_promote(Time(0), PeerTicket(1));
+    for (call, source, ..) in files {
+        assert_eq!(promoted(&mut root), Some((call, source)));
+    }
+}
