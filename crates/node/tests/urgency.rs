@@ -132,6 +132,27 @@ fn a_promotion_that_comes_too_late_is_nothing() {
     }
 }
 
+/// What nobody waits for may be slow. Once somebody does, a second node is asked at once.
+#[test]
+fn only_what_is_waited_for_is_asked_of_a_second_node() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    let mut leaf = node_of(3);
+    leaf.handle_own(Time(0), PeerTicket(1), listing_of(""));
+    fetched(&mut leaf);
+    let asked = |node: &mut Node| {
+        let sources = std::iter::from_fn(|| node.poll_effect()).filter_map(|effect| match effect {
+            Effect::Fetch { source, .. } => Some(source),
+            _ => None,
+        });
+        sources.collect::<Vec<_>>()
+    };
+    leaf.handle_timeout(at(300));
+    assert_eq!(asked(&mut leaf), []);
+    look_up(&mut leaf);
+    leaf.handle_timeout(at(600));
+    assert_eq!(asked(&mut leaf), [Source::Peer(NodeRank(0))]);
+}
+
 /// A question that lost its way is asked elsewhere as what it is by then.
 #[test]
 fn what_was_promoted_stays_so_wherever_it_is_asked_again() {

@@ -65,8 +65,14 @@ struct State {
 struct Call {
     deadline: Instant,
     phase: Phase,
-    /// Its place among the calls that may be under way.
-    _place: OwnedSemaphorePermit,
+    _place: Place,
+}
+
+/// A call's place among those that may be under way.
+pub(crate) struct Place {
+    pub(crate) _any: OwnedSemaphorePermit,
+    /// Among those that may be asked ahead, if it was.
+    pub(crate) _ahead: Option<OwnedSemaphorePermit>,
 }
 
 type Waiting = oneshot::Sender<Result<Reply, End>>;
@@ -85,7 +91,7 @@ struct Receiving {
 
 impl Calls {
     /// A new stream that waits for its answer until `deadline`.
-    pub(crate) fn open(&self, deadline: Instant, place: OwnedSemaphorePermit) -> Result<(u32, Waiter), End> {
+    pub(crate) fn open(&self, deadline: Instant, place: Place) -> Result<(u32, Waiter), End> {
         let (sender, waiter) = oneshot::channel();
         let mut state = lock(&self.state);
         if let Some(end) = state.ended {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -122,7 +123,8 @@ impl Endpoint {
     /// # Errors
     /// `CallError`, which tells whether the request was sent.
     pub async fn call(&self, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, CallError> {
-        self.ask(to, &request, Urgency::Demand, deadline).await?.reply().await
+        let (until, after) = (call_until(deadline), deadline);
+        self.ask(to, &request, Urgency::Demand, until, after).await?.reply().await
     }
 
     /// The same for what no program waits for yet. Once `promoted` is told that one does, the peer is told too.
@@ -136,7 +138,17 @@ impl Endpoint {
         deadline: Duration,
         promoted: oneshot::Receiver<()>,
     ) -> Result<Reply, CallError> {
-        self.ask(to, &request, Urgency::Ahead, deadline).await?.reply_or_promote(promoted).await
+        let (until, after) = (call_until(deadline), deadline);
+        let mut promoted = pin!(told(promoted));
+        let asked = tokio::select! {
+            biased;
+            asked = self.ask(to, &request, Urgency::Ahead, until, after) => asked?,
+            // It waits for a connection, or for room that programs' calls have.
+            () = &mut promoted => {
+                return self.ask(to, &request, Urgency::Demand, until, after).await?.reply().await;
+            }
+        };
+        asked.reply_or_promote(promoted).await
     }
 
     async fn ask(
@@ -144,10 +156,9 @@ impl Endpoint {
         to: NodeRank,
         request: &Request,
         urgency: Urgency,
-        deadline: Duration,
+        deadline: Instant,
+        after: Duration,
     ) -> Result<Asked, CallError> {
-        let after = deadline;
-        let deadline = Instant::now() + deadline.min(CALL_DEADLINE_MAX);
         let mut tries = 1;
         loop {
             let link = match self.shared.ready(to) {
@@ -214,6 +225,17 @@ impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Endpoint of node {} in job {:?}", self.shared.identity.rank, self.shared.identity.job)
     }
+}
+
+/// Never ends where nobody is left who could tell.
+async fn told(promoted: oneshot::Receiver<()>) {
+    if promoted.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn call_until(deadline: Duration) -> Instant {
+    Instant::now() + deadline.min(CALL_DEADLINE_MAX)
 }
 
 async fn within<T>(deadline: Instant, work: impl Future<Output = T>) -> Option<T> {

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::calls::{Calls, End, Tell, Waiter};
+use crate::calls::{Calls, End, Place, Tell, Waiter};
 use crate::counts::Counts;
 use crate::endpoint::Tasks;
 use crate::error::CallError;
@@ -40,6 +40,8 @@ pub(crate) struct Link {
     to: NodeRank,
     calls: Calls,
     places: Arc<Semaphore>,
+    /// Of these, those for what is asked ahead.
+    places_ahead: Arc<Semaphore>,
     outbox: mpsc::Sender<Item>,
     counts: Arc<Counts>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -56,7 +58,9 @@ impl Link {
     ) -> Arc<Self> {
         let (outbox, inbox) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
         let places = Arc::new(Semaphore::new(limits::PEER_REQUESTS_MAX));
-        let link = Arc::new(Self { to, calls: Calls::default(), places, outbox, counts, tasks: Mutex::default() });
+        let places_ahead = Arc::new(Semaphore::new(limits::PEER_REQUESTS_AHEAD_MAX));
+        let calls = Calls::default();
+        let link = Arc::new(Self { to, calls, places, places_ahead, outbox, counts, tasks: Mutex::default() });
         let handles = [
             tasks.spawn(Arc::clone(&link).write(inbox, control.writer)),
             tasks.spawn(Arc::clone(&link).read(control.reader, None, pool.clone())),
@@ -85,7 +89,7 @@ impl Link {
         deadline: Instant,
         after: Duration,
     ) -> Result<Asked, CallError> {
-        let place = self.place(deadline, after).await?;
+        let place = self.place(urgency, deadline, after).await?;
         let (stream, waiter) = self.calls.open(deadline, place).map_err(|end| self.error(end, after))?;
         let asked = Asked { link: Arc::clone(self), stream, waiter, after };
         let remaining = deadline.saturating_duration_since(Instant::now());
@@ -95,11 +99,24 @@ impl Link {
         Ok(asked)
     }
 
-    async fn place(&self, deadline: Instant, after: Duration) -> Result<OwnedSemaphorePermit, CallError> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+    async fn place(&self, urgency: Urgency, deadline: Instant, after: Duration) -> Result<Place, CallError> {
+        let ahead = match urgency {
+            Urgency::Ahead => Some(self.place_of(&self.places_ahead, deadline, after).await?),
+            Urgency::Demand => None,
+        };
+        Ok(Place { _any: self.place_of(&self.places, deadline, after).await?, _ahead: ahead })
+    }
+
+    async fn place_of(
+        &self,
+        places: &Arc<Semaphore>,
+        deadline: Instant,
+        after: Duration,
+    ) -> Result<OwnedSemaphorePermit, CallError> {
+        if let Ok(place) = Arc::clone(places).try_acquire_owned() {
             return Ok(place);
         }
-        match timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await {
+        match timeout_at(deadline, Arc::clone(places).acquire_owned()).await {
             Ok(Ok(place)) => Ok(place),
             // Closed with the link.
             Ok(Err(_)) => Err(CallError::ConnectionLost { to: self.to }),
@@ -115,6 +132,7 @@ impl Link {
                 tracing::warn!(node = %self.to, %error, "a peer that was asked sent corrupt bytes; connection closed");
             }
             self.places.close();
+            self.places_ahead.close();
             self.abort_tasks();
         }
     }
@@ -231,14 +249,12 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The answer. Meanwhile the peer is told when `promoted` is; never where nobody holds its other end.
-    pub(crate) async fn reply_or_promote(mut self, promoted: oneshot::Receiver<()>) -> Result<Reply, CallError> {
+    /// The answer. The peer is told if `promoted` ends before it is here.
+    pub(crate) async fn reply_or_promote(mut self, promoted: impl Future<Output = ()>) -> Result<Reply, CallError> {
         tokio::select! {
             biased;
             answer = &mut self.waiter => return self.replied(answer),
-            told = promoted => if told.is_ok() {
-                self.link.send(Outgoing::promote(self.stream));
-            }
+            () = promoted => self.link.send(Outgoing::promote(self.stream)),
         }
         self.reply().await
     }

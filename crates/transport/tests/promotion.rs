@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forebay_transport::{Endpoint, IncomingCall, Service};
-use forebay_types::{NodeRank, Urgency};
+use forebay_types::{NodeRank, Urgency, limits};
 use forebay_wire::{FrameKind, Outcome, Request};
 use net::raw::{self, Raw};
-use net::{KINDS, PATIENCE, chunk, loopback, options, pair, service, until};
+use net::{KINDS, Kind, PATIENCE, chunk, index_of, loopback, options, pair, service, until};
 use tokio::sync::oneshot;
 
 mod net;
@@ -79,7 +79,7 @@ async fn the_service_hears_of_a_promotion_and_the_answer_comes_as_before() {
 }
 
 #[tokio::test]
-async fn a_promotion_from_before_there_was_a_connection_arrives() {
+async fn what_was_promoted_before_there_was_a_connection_is_a_programs() {
     for kind in KINDS {
         let heard = Heard::default();
         let (_root, leaf) = pair(kind, heard.service());
@@ -87,9 +87,44 @@ async fn a_promotion_from_before_there_was_a_connection_arrives() {
         promote.send(()).unwrap();
         let asking = tokio::spawn(async move { leaf.call_ahead(NodeRank(0), chunk(0), PATIENCE, promoted).await });
         let call = heard.call().await;
-        heard.promotion(1).await;
+        assert_eq!(call.urgency, Urgency::Demand);
         call.reply.answer(Outcome::Text, None);
         assert!(asking.await.unwrap().is_ok());
+    }
+}
+
+/// What a program wants finds room beside any number of calls ahead, also when one of them is what it wants.
+#[tokio::test]
+async fn calls_ahead_leave_room_for_others() {
+    let heard = Heard::default();
+    let (_root, leaf) = pair(Kind::Tcp, heard.service());
+    let ahead = |number| {
+        let (leaf, (promote, promoted)) = (leaf.clone(), oneshot::channel());
+        let call = async move { leaf.call_ahead(NodeRank(0), chunk(number), PATIENCE, promoted).await };
+        (tokio::spawn(call), promote)
+    };
+    let under_way = limits::PEER_REQUESTS_AHEAD_MAX;
+    let mut asking: Vec<_> = (0..under_way as u64).map(ahead).collect();
+    let arrived = |count| {
+        let calls = Arc::clone(&heard.calls);
+        async move { until("the calls arrive", || calls.lock().unwrap().len() == count).await }
+    };
+    arrived(under_way).await;
+    asking.extend([10_000, 20_000].map(ahead));
+    let asker = leaf.clone();
+    let demand = tokio::spawn(async move { asker.call(NodeRank(0), chunk(30_000), PATIENCE).await });
+    arrived(under_way + 1).await;
+    let (wanted, promote) = asking.pop().unwrap();
+    promote.send(()).unwrap();
+    arrived(under_way + 2).await;
+    let calls = std::mem::take(&mut *heard.calls.lock().unwrap());
+    let last = calls[under_way..].iter().map(|call| (index_of(&call.request), call.urgency));
+    assert_eq!(last.collect::<Vec<_>>(), [(30_000, Urgency::Demand), (20_000, Urgency::Demand)]);
+    calls.into_iter().for_each(|call| call.reply.answer(Outcome::Text, None));
+    heard.call().await.reply.answer(Outcome::Text, None);
+    assert!(demand.await.unwrap().is_ok() && wanted.await.unwrap().is_ok());
+    for (call, _promote) in asking {
+        assert!(call.await.unwrap().is_ok());
     }
 }
 

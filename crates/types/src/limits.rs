@@ -87,6 +87,10 @@ pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 /// connection is read no further, so that the child waits and nothing is lost.
 pub const PEER_REQUESTS_MAX: usize = 1024;
 
+/// Of these, requests that nobody waits for yet. Who makes parcels of small files asks for thousands at once, and what a
+/// program wants must find room beside them.
+pub const PEER_REQUESTS_AHEAD_MAX: usize = PEER_REQUESTS_MAX / 4 * 3;
+
 /// Bytes of one body that may be under way to a peer without its credit: two pieces keep a hop's pipe full (the
 /// next piece is on its way while the last one is acknowledged).
 pub const BODY_CREDIT_BYTES: usize = 512 << 10;

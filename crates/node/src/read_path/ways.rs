@@ -362,7 +362,8 @@ impl<B: Clone> ReadPath<B> {
         self.read_for_itself();
     }
 
-    /// Asks slow questions of the next in the line too.
+    /// Asks slow questions of the next in the line too, if somebody waits for them: what is asked ahead may be slow because
+    /// it waits for its turn. Parcels are made of that.
     fn hedge(&mut self) {
         let now = self.ways.now;
         let patience = |attempt: &Attempt| match self.in_flight.get(attempt.flight).map(|flight| &flight.key) {
@@ -377,6 +378,9 @@ impl<B: Clone> ReadPath<B> {
                 continue;
             };
             let Some(known) = self.in_flight.get(attempt.flight).filter(|_| !question.is_hedged) else { continue };
+            if question.urgency < Urgency::Demand && !matches!(known.key, Key::Parcel { .. }) {
+                continue;
+            }
             let tried: Vec<NodeRank> = question.tried.iter().copied().chain([peer]).collect();
             let next = self.next_source(&known.key, &tried);
             if matches!(next, Source::Peer(_)) && self.ways.hedges.spend() {
