@@ -190,7 +190,7 @@ impl<B: Clone> Objects<B> {
         self.slots.weight()
     }
 
-    /// Changes the budget; objects leave until they fit, pinned ones last.
+    /// Changes the budget; objects leave until the others fit. Pinned ones stay, whatever it is.
     pub fn set_budget(&mut self, budget_bytes: u64) {
         self.slots.set_capacity(budget_bytes);
         let kept = |kind: ObjectKind, slots: &Cache<Key, Slot<B>, SlotBytes, Hasher, Evictions>| {

@@ -13,9 +13,13 @@ use forebay_wire::Request;
 type Node = ReadPath<&'static str>;
 
 fn node_of(rank: u32) -> Node {
+    node_in(Forest::single(7, 2).unwrap(), rank)
+}
+
+fn node_in(forest: Forest, rank: u32) -> Node {
     ReadPath::new(Options {
         rank: NodeRank(rank),
-        forest: Forest::single(7, 2).unwrap(),
+        forest,
         budget_bytes: 64 << 20,
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
@@ -132,25 +136,50 @@ fn a_promotion_that_comes_too_late_is_nothing() {
     }
 }
 
-/// What nobody waits for may be slow. Once somebody does, a second node is asked at once.
+/// Whom a node asks for what.
+fn asked(node: &mut Node) -> Vec<(Source, Request)> {
+    let fetches = std::iter::from_fn(|| node.poll_effect()).filter_map(|effect| match effect {
+        Effect::Fetch { source, request, .. } => Some((source, request)),
+        _ => None,
+    });
+    fetches.collect()
+}
+
+/// What nobody waits for may be slow. Once somebody does, a second node is asked at once, and in the end the backing file
+/// system itself.
 #[test]
-fn only_what_is_waited_for_is_asked_of_a_second_node() {
+fn only_what_is_waited_for_is_asked_of_others_when_it_is_slow() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));
     let mut leaf = node_of(3);
     leaf.handle_own(Time(0), PeerTicket(1), listing_of(""));
     fetched(&mut leaf);
-    let asked = |node: &mut Node| {
-        let sources = std::iter::from_fn(|| node.poll_effect()).filter_map(|effect| match effect {
-            Effect::Fetch { source, .. } => Some(source),
-            _ => None,
-        });
-        sources.collect::<Vec<_>>()
-    };
-    leaf.handle_timeout(at(300));
-    assert_eq!(asked(&mut leaf), []);
+    for ms in [300, 21_000] {
+        leaf.handle_timeout(at(ms));
+        assert_eq!(asked(&mut leaf), []);
+        [0, 2].into_iter().for_each(|rank| leaf.handle_ping(at(ms), NodeRank(rank), Some(0)));
+    }
     look_up(&mut leaf);
-    leaf.handle_timeout(at(600));
-    assert_eq!(asked(&mut leaf), [Source::Peer(NodeRank(0))]);
+    leaf.handle_timeout(at(21_300));
+    assert_eq!(
+        asked(&mut leaf).into_iter().map(|(source, _)| source).collect::<Vec<_>>(),
+        [Source::Peer(NodeRank(0)), Source::Backing]
+    );
+}
+
+/// A node that has nobody to ask reads for itself, but only so much at a time.
+#[test]
+fn a_program_has_leave_to_read_before_what_is_asked_ahead() {
+    let forest = Forest::single(31, 2).unwrap();
+    let mut leaf = node_in(forest.clone(), 22);
+    forest.first().line(NodeRank(22)).for_each(|rank| leaf.handle_absent(Time(0), rank));
+    for number in 0..200 {
+        leaf.handle_own(Time(0), PeerTicket(number), listing_of(&format!("d{number}")));
+    }
+    let begun = asked(&mut leaf).len();
+    assert!(begun < 200);
+    look_up(&mut leaf);
+    leaf.handle_timeout(Time(0).after(Duration::from_secs(1)));
+    assert_eq!(asked(&mut leaf)[0], (Source::Backing, listing_of("")));
 }
 
 /// A question that lost its way is asked elsewhere as what it is by then.

@@ -6,6 +6,7 @@
 //! there; only if it does not say so in time is it bypassed, so that a backing file system that hangs makes nobody
 //! suspect the nodes that wait for it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_cache::{CallId, Key};
@@ -49,6 +50,14 @@ struct Question {
     tried: Vec<NodeRank>,
     attempts: Vec<CallId>,
     is_hedged: bool,
+}
+
+impl Question {
+    /// Whether it is worth a second way. What is asked ahead may be slow because others have their turns before it; but
+    /// nodes wait for parcels.
+    fn is_waited_for(&self, key: &Key) -> bool {
+        self.urgency == Urgency::Demand || matches!(key, Key::Parcel { .. })
+    }
 }
 
 /// One asking of a question.
@@ -362,8 +371,7 @@ impl<B: Clone> ReadPath<B> {
         self.read_for_itself();
     }
 
-    /// Asks slow questions of the next in the line too, if somebody waits for them: what is asked ahead may be slow because
-    /// it waits for its turn. Parcels are made of that.
+    /// Asks slow questions of the next in the line too.
     fn hedge(&mut self) {
         let now = self.ways.now;
         let patience = |attempt: &Attempt| match self.in_flight.get(attempt.flight).map(|flight| &flight.key) {
@@ -378,7 +386,7 @@ impl<B: Clone> ReadPath<B> {
                 continue;
             };
             let Some(known) = self.in_flight.get(attempt.flight).filter(|_| !question.is_hedged) else { continue };
-            if question.urgency < Urgency::Demand && !matches!(known.key, Key::Parcel { .. }) {
+            if !question.is_waited_for(&known.key) {
                 continue;
             }
             let tried: Vec<NodeRank> = question.tried.iter().copied().chain([peer]).collect();
@@ -393,10 +401,12 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// Lets questions go on that wait for leave, or have waited in vain for most of their time: reading for itself is
-    /// then the last resort, in case it is the way up that hangs and not the backing file system.
+    /// Lets questions go on that wait for leave, those of programs first, or have waited in vain for most of their time:
+    /// reading for itself is then the last resort, in case it is the way up that hangs and not the backing file system.
     fn read_for_itself(&mut self) {
-        for flight in std::mem::take(&mut self.ways.waiting) {
+        let mut waiting = Vec::from(std::mem::take(&mut self.ways.waiting));
+        waiting.sort_by_key(|flight| Reverse(self.ways.questions.get(flight).map(|question| question.urgency)));
+        for flight in waiting {
             self.send(flight, Source::Backing);
         }
         let now = self.ways.now;
@@ -407,6 +417,7 @@ impl<B: Clone> ReadPath<B> {
             .filter(|(flight, question)| {
                 let since = question.since;
                 let wanted = self.in_flight.get(**flight).filter(|known| !known.waiters.is_empty());
+                let wanted = wanted.filter(|known| question.is_waited_for(&known.key));
                 wanted.is_some_and(|known| now.since(since) >= known.deadline.since(since) * 2 / 3)
             })
             .map(|(flight, _)| *flight)
