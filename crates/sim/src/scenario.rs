@@ -106,34 +106,30 @@ fn too_many_reads(job: &Job<'_>, faults: &[(Time, Fault)]) -> Vec<String> {
 }
 
 fn readers_max(job: &Job<'_>, faults: &[(Time, Fault)], tree: &Tree) -> usize {
-    let mut possible = possible_readers(job, tree, faults.iter().map(|(_, fault)| fault));
-    possible.extend(possible_readers(job, tree, as_they_are_noticed(faults).into_iter()));
+    let mut possible = possible_readers(job, tree, &as_they_are_noticed(faults, Duration::ZERO));
+    possible.extend(possible_readers(job, tree, &as_they_are_noticed(faults, limits::SUSPICION_LONGEST)));
     possible.len()
 }
 
 /// Which lives of nodes may have had nobody to ask in a tree, over all times between two faults. A node that was stopped finds its
 /// questions' time almost over when it goes on, and may read for itself as the last resort.
-fn possible_readers<'f>(
-    job: &Job<'_>,
-    tree: &Tree,
-    faults: impl Iterator<Item = &'f Fault>,
-) -> BTreeSet<(NodeIndex, u32)> {
+fn possible_readers(job: &Job<'_>, tree: &Tree, changes: &[Change<'_>]) -> BTreeSet<(NodeIndex, u32)> {
     let nodes = job.nodes.len();
     let mut crashed = BTreeSet::new();
     let mut paused = BTreeSet::new();
     let mut stopped: BTreeSet<(NodeIndex, u32)> = BTreeSet::new();
     let mut cuts = BTreeSet::new();
-    let mut partition = None;
+    let mut divisions = Vec::new();
     let mut lives = vec![0u32; nodes];
     let mut readers: BTreeSet<(NodeIndex, u32)> = BTreeSet::new();
     let mut note = |away: &BTreeSet<NodeIndex>,
                     cuts: &BTreeSet<(NodeIndex, NodeIndex)>,
-                    partition: Option<usize>,
+                    divisions: &[NodeIndex],
                     lives: &[u32]| {
         for (node, life) in lives.iter().enumerate() {
             let can_ask = |other: NodeRank| {
                 let other = other.0 as usize;
-                let divided = partition.is_some_and(|first| (node < first) != (other < first));
+                let divided = divisions.iter().any(|first| (node < *first) != (other < *first));
                 !away.contains(&other) && !divided && !cuts.contains(&(node, other)) && !cuts.contains(&(other, node))
             };
             if !tree.line(NodeRank(node as u32)).any(can_ask) {
@@ -141,8 +137,17 @@ fn possible_readers<'f>(
             }
         }
     };
-    note(&BTreeSet::new(), &cuts, partition, &lives);
-    for fault in faults {
+    note(&BTreeSet::new(), &cuts, &divisions, &lives);
+    for change in changes {
+        let fault = match change {
+            Change::Fault(fault) => fault,
+            Change::Undivided(first) => {
+                if let Some(at) = divisions.iter().position(|other| other == first) {
+                    divisions.remove(at);
+                }
+                continue;
+            }
+        };
         match fault {
             Fault::Crash(node) => {
                 if crashed.insert(*node) {
@@ -158,25 +163,45 @@ fn possible_readers<'f>(
             Fault::Slow(..) | Fault::Change(_) | Fault::Refresh | Fault::BackingHangs(_) | Fault::BackingFails(..) => {}
             Fault::Cut(from, to) => drop(cuts.insert((*from, *to))),
             Fault::Mend(from, to) => drop(cuts.remove(&(*from, *to))),
-            Fault::Partition(first) => partition = Some(*first),
-            Fault::Join => partition = None,
+            Fault::Partition(first) => divisions.push(*first),
+            Fault::Join => divisions.clear(),
         }
-        note(&crashed.union(&paused).copied().collect(), &cuts, partition, &lives);
+        note(&crashed.union(&paused).copied().collect(), &cuts, &divisions, &lives);
     }
     readers.extend(stopped);
     readers
 }
 
-/// The faults in the order in which nodes may come to know them: a node that comes back may be left alone for as long as a
+/// What changes for the nodes.
+enum Change<'f> {
+    Fault(&'f Fault),
+    /// The nodes below this index and the others can reach each other again, because they are divided elsewhere now.
+    Undivided(NodeIndex),
+}
+
+/// The changes in the order in which nodes may come to know them: one that comes back may be left alone for as long as a
 /// suspicion lasts.
-fn as_they_are_noticed(faults: &[(Time, Fault)]) -> Vec<&Fault> {
-    let noticed = |(at, fault): &(Time, Fault)| match fault {
-        Fault::Restart(_) | Fault::Resume(_) | Fault::Mend(..) | Fault::Join => at.after(limits::SUSPICION_LONGEST),
-        _ => *at,
-    };
-    let mut in_order: Vec<&(Time, Fault)> = faults.iter().collect();
-    in_order.sort_by_key(|fault| noticed(fault));
-    in_order.into_iter().map(|(_, fault)| fault).collect()
+fn as_they_are_noticed(faults: &[(Time, Fault)], suspicion: Duration) -> Vec<Change<'_>> {
+    let mut in_order: Vec<(Time, Change<'_>)> = Vec::new();
+    let mut divided = None;
+    for (at, fault) in faults {
+        let earlier = match fault {
+            Fault::Partition(first) => divided.replace(*first),
+            Fault::Join => {
+                divided = None;
+                None
+            }
+            _ => None,
+        };
+        in_order.extend(earlier.map(|first| (at.after(suspicion), Change::Undivided(first))));
+        let noticed = match fault {
+            Fault::Restart(_) | Fault::Resume(_) | Fault::Mend(..) | Fault::Join => at.after(suspicion),
+            _ => *at,
+        };
+        in_order.push((noticed, Change::Fault(fault)));
+    }
+    in_order.sort_by_key(|(noticed, _)| *noticed);
+    in_order.into_iter().map(|(_, change)| change).collect()
 }
 
 /// Second questions keep to their budget.
