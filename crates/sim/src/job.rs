@@ -27,6 +27,9 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 /// How much later than that a request may be answered: the shell's grace and its tick.
 pub const GRACE: Duration = Duration::from_millis(700);
 
+/// How long programs may run: some times what those of any test take, with all their requests at their time limits.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 /// How a job is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -280,18 +283,23 @@ impl<'a> Job<'a> {
             let starts = self.programs[program].starts.max(self.world.now);
             self.world.at(starts, Event::Start(program));
         }
+        let until = self.world.now.after(LONGEST);
         while self.programs[first..].iter().any(|program| !program.ended) {
             let timeout = self.timeouts.first().map(|(time, _)| *time);
             match (self.world.next_time(), timeout) {
+                // Cores look after each other for ever: that something is still to come does not say that a program ends.
+                _ if self.world.now > until => return self.note_hanging(first),
                 (Some(event), Some(timeout)) if timeout < event => self.pass_time(timeout),
                 (None, Some(timeout)) => self.pass_time(timeout),
                 (Some(_), _) => self.happen_next(),
-                (None, None) => {
-                    let hanging = self.programs[first..].iter().filter(|program| !program.ended).count();
-                    return self.wrong.push(format!("{hanging} programs wait for ever"));
-                }
+                (None, None) => return self.note_hanging(first),
             }
         }
+    }
+
+    fn note_hanging(&mut self, first: usize) {
+        let hanging = self.programs[first..].iter().filter(|program| !program.ended).count();
+        self.wrong.push(format!("{hanging} programs wait for ever"));
     }
 
     /// Lets time pass after the programs have ended, and names the nodes that still ask for something.

@@ -26,6 +26,8 @@ impl Job<'_> {
             Fault::Crash(node) => self.crash(node),
             Fault::Restart(node) => {
                 if self.nodes[node].core.is_none() {
+                    // It may have been stopped when it was dead already; what has come since is for the new one.
+                    self.resume(node);
                     let life = self.nodes[node].life;
                     let Node { paused, timeout, .. } = self.nodes[node];
                     self.nodes[node] = Node { paused, timeout, ..self.new_node(node, life) };

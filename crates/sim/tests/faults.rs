@@ -95,6 +95,20 @@ fn a_stopped_node_does_nothing() {
     assert!(done.len() >= 40 && done.iter().all(|line| seconds(line) >= 5.0), "{:?}", done.first());
 }
 
+/// A host that is stopped and started again goes on with what was asked of it meanwhile.
+#[test]
+fn a_node_that_was_stopped_when_it_was_dead_serves_after_its_restart() {
+    let model = Model::new(11);
+    let mut job = Job::new(&model, setup(15), 5);
+    for (second, fault) in [(1, Fault::Crash(2)), (2, Fault::Pause(2)), (5, Fault::Restart(2)), (9, Fault::Resume(2))] {
+        job.plan(Time(second * SECOND), fault);
+    }
+    job.run(
+        (0..40).map(|number| Program { starts: Time(3 * SECOND), ..Program::whole_file(&model, 2, number) }).collect(),
+    );
+    assert_eq!(job.wrong(), &[] as &[String]);
+}
+
 /// While the backing file system hangs, nobody suspects the nodes that wait for it.
 #[test]
 fn a_backing_file_system_that_hangs_costs_no_node_its_name() {
