@@ -394,8 +394,7 @@ pub const PROFILE_BUDGET_BYTES: u64 = 4 << 30;
 /// one, and is what nodes ask each other for at a time.
 pub const PACK_BLOCK_BYTES: usize = 1 << 20;
 
-/// A pack's block as it lies on disk, bytes: contents that do not compress grow by the frame and by 3 bytes for every
-/// 128 KiB.
+/// A pack's block as it lies on disk, bytes: contents that do not compress grow by a byte for every 255 and by 16.
 pub const PACK_BLOCK_COMPRESSED_BYTES_MAX: usize = PACK_BLOCK_BYTES + (8 << 10);
 
 /// What of a directory's small files lies together in a pack though other files were used in between, bytes: a block.

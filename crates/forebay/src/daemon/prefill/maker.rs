@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use forebay_body::Body;
@@ -18,13 +19,19 @@ use forebay_wire::{Listing, Parcel, Request};
 use tokio::task::JoinSet;
 
 use super::Source;
+use super::listing_order::ListingOrder;
 use super::plan::PlannedChunk;
 use crate::daemon::fetch::{answer_whole, fail};
 use crate::daemon::peers::ask_own;
 use crate::daemon::service::Service;
 
-/// Listings that are asked for ahead at once: few enough that a program's own question never waits long behind them.
+/// Listings that all readers of a job ask for ahead at once: few enough that a program's own question never waits long
+/// behind them.
 const LISTINGS_AHEAD: usize = 16;
+
+/// The same while the pack is read. File systems that serve names before contents read nothing as long as their threads
+/// have names to look for, and two questions at a time leave them a moment after each.
+const LISTINGS_BESIDE_PACK: usize = 2;
 
 /// Makes a parcel and hands it to the core as the answer to `call`.
 pub(in crate::daemon) async fn answer(service: Arc<Service>, call: CallId, index: u32) {
@@ -38,24 +45,53 @@ pub(in crate::daemon) async fn answer(service: Arc<Service>, call: CallId, index
     }
 }
 
-/// Asks for the listings that the plan needs and this node reads for others, before anybody does.
-pub(super) async fn list_ahead(service: &Arc<Service>) {
+/// Reads the pack, and asks for the listings that the plan needs and this node reads for others, before anybody does.
+pub(super) async fn read_ahead(service: &Arc<Service>) {
     if !service.core().is_reader() {
         return;
     }
     let Some(source) = service.prefill().source(service).await else { return };
-    source.read_ahead(service).await;
+    let is_pack_read = AtomicBool::new(false);
+    let read_pack = async {
+        source.read_ahead(service).await;
+        is_pack_read.store(true, Ordering::Relaxed);
+    };
+    let readers = service.core().reader_count();
+    let at_once = || match is_pack_read.load(Ordering::Relaxed) {
+        true => (LISTINGS_AHEAD / readers).max(1),
+        false => LISTINGS_BESIDE_PACK,
+    };
+    if readers == 1 {
+        tokio::join!(read_pack, list_ahead(service, &source, at_once));
+    } else {
+        // Together they would have more than a few questions under way beside it.
+        read_pack.await;
+        list_ahead(service, &source, at_once).await;
+    }
+}
+
+async fn list_ahead(service: &Arc<Service>, source: &Source, at_once: impl Fn() -> usize) {
+    let mut order = ListingOrder::of(source.parcels.iter().flat_map(|parcel| &parcel.dirs));
     let mut asked = JoinSet::new();
-    for dir in source.parcels.iter().flat_map(|parcel| &parcel.dirs) {
-        if asked.len() >= LISTINGS_AHEAD {
-            asked.join_next().await;
+    loop {
+        while asked.len() < at_once()
+            && let Some((at, dir)) = order.next()
+        {
+            if !service.core().reads_listing(&dir) {
+                order.listed(at);
+                continue;
+            }
+            let service = Arc::clone(service);
+            asked.spawn(async move {
+                listing(&service, dir).await;
+                at
+            });
         }
-        if service.core().reads_listing(dir) {
-            let (service, dir) = (Arc::clone(service), dir.clone());
-            asked.spawn(async move { drop(listing(&service, dir).await) });
+        match asked.join_next().await {
+            Some(listed) => listed.into_iter().for_each(|at| order.listed(at)),
+            None => return,
         }
     }
-    asked.join_all().await;
 }
 
 async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Result<Parcel, Errno> {
@@ -151,7 +187,7 @@ async fn pack_block(
     }
     match source.read_block(block).await {
         Some(bytes) => {
-            let head = ParcelBlock { codec: Codec::Zstd, encoded_bytes: bytes.len() as u32, pieces };
+            let head = ParcelBlock { codec: Codec::Lz4, encoded_bytes: bytes.len() as u32, pieces };
             (Some((head, bytes)), changed)
         }
         // A pack that cannot be read is as good as none.

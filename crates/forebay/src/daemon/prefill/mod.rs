@@ -2,10 +2,11 @@
 //!
 //! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `elsewhere` is where the programs of some
 //! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
-//! that read the backing file system make them by a `plan` (`maker`), and every node takes them apart and fills its kernel's
+//! that read the backing file system make them by a `plan` (`maker`, `listing_order`), and every node takes them apart and fills its kernel's
 //! caches (`opener`, `walker`).
 
 mod elsewhere;
+mod listing_order;
 mod maker;
 mod opener;
 mod packing;
@@ -36,8 +37,9 @@ pub(super) use elsewhere::{look_before_end, tell};
 pub(super) use maker::answer;
 pub(super) use record::record_now;
 
-/// Parts of a pack that are read at the same time.
-const READERS: usize = 4;
+/// Parts of a pack that a node reads at the same time: as many as keep it busy with one while the other comes, and few
+/// enough that answers about names do not wait long behind contents.
+const READERS: usize = 2;
 
 /// How long the end of a job may wait until what was recorded is written.
 const END_DEADLINE: Duration = Duration::from_secs(2);
@@ -92,7 +94,7 @@ pub(super) fn start(service: &Arc<Service>) -> JoinHandle<()> {
         }
         let now = service.now();
         service.with_core(|core| core.start_prefill(now));
-        tokio::join!(maker::list_ahead(&service), record::keep(&service));
+        tokio::join!(maker::read_ahead(&service), record::keep(&service));
     })
 }
 
@@ -181,7 +183,7 @@ impl Source {
         }))
     }
 
-    /// Reads the blocks of the parcels that this node makes, before anything is asked about files: a file system that
+    /// Reads the blocks of the parcels that this node makes, before anything else is asked about files: a file system that
     /// serves names before contents would keep them waiting until the last listing. Bounded.
     async fn read_ahead(self: &Arc<Self>, service: &Arc<Service>) {
         let read = || async {
