@@ -6,7 +6,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use forebay_body::Body;
@@ -20,18 +19,11 @@ use tokio::task::JoinSet;
 
 use super::Source;
 use super::listing_order::ListingOrder;
+use super::listing_turns::ListingTurns;
 use super::plan::PlannedChunk;
 use crate::daemon::fetch::{answer_whole, fail};
 use crate::daemon::peers::ask_own;
 use crate::daemon::service::Service;
-
-/// Listings that all readers of a job ask for ahead at once: few enough that a program's own question never waits long
-/// behind them.
-const LISTINGS_AHEAD: usize = 16;
-
-/// The same while the pack is read. File systems that serve names before contents read nothing as long as their threads
-/// have names to look for, and two questions at a time leave them a moment after each.
-const LISTINGS_BESIDE_PACK: usize = 2;
 
 /// Makes a parcel and hands it to the core as the answer to `call`.
 pub(in crate::daemon) async fn answer(service: Arc<Service>, call: CallId, index: u32) {
@@ -51,39 +43,20 @@ pub(super) async fn read_ahead(service: &Arc<Service>) {
         return;
     }
     let Some(source) = service.prefill().source(service).await else { return };
-    let is_pack_read = AtomicBool::new(false);
-    let read_pack = async {
-        source.read_ahead(service).await;
-        is_pack_read.store(true, Ordering::Relaxed);
-    };
-    let readers = service.core().reader_count();
-    let at_once = || match is_pack_read.load(Ordering::Relaxed) {
-        true => (LISTINGS_AHEAD / readers).max(1),
-        false => LISTINGS_BESIDE_PACK,
-    };
-    if readers == 1 {
-        tokio::join!(read_pack, list_ahead(service, &source, at_once));
-    } else {
-        // Together they would have more than a few questions under way beside it.
-        read_pack.await;
-        list_ahead(service, &source, at_once).await;
-    }
-}
-
-async fn list_ahead(service: &Arc<Service>, source: &Source, at_once: impl Fn() -> usize) {
+    source.read_ahead(service);
     let mut order = ListingOrder::of(source.parcels.iter().flat_map(|parcel| &parcel.dirs));
     let mut asked = JoinSet::new();
     loop {
-        while asked.len() < at_once()
+        while asked.len() < ListingTurns::AT_ONCE
             && let Some((at, dir)) = order.next()
         {
             if !service.core().reads_listing(&dir) {
                 order.listed(at);
                 continue;
             }
-            let service = Arc::clone(service);
+            let (service, source) = (Arc::clone(service), Arc::clone(&source));
             asked.spawn(async move {
-                listing(&service, dir).await;
+                listing(&service, &source, dir).await;
                 at
             });
         }
@@ -100,10 +73,8 @@ async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Resul
     let files = planned.chunks.iter().map(|chunk| &chunk.file);
     let files = files.chain(entry.iter().flat_map(|entry| &entry.pieces).map(|piece| &piece.path));
     let dirs = files.filter_map(|file| file.split().map(|(dir, _)| dir)).chain(planned.dirs.iter().cloned());
-    if entry.is_some() {
-        source.read_ahead(service).await;
-    }
-    let listings = Listings::all(service, dirs.collect()).await;
+    source.read_ahead(service);
+    let listings = Listings::all(service, source, dirs.collect()).await;
     let mut unpacked = listings.current(&planned.chunks);
     let mut blocks = Vec::new();
     if let (Some(block), Some(entry)) = (planned.block, entry) {
@@ -121,13 +92,12 @@ async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Resul
 struct Listings(HashMap<ViewPath, Listing>);
 
 impl Listings {
-    /// Asks for all at once: one after the other, each would cost the backing file system's latency. What cannot be listed
-    /// is left out.
-    async fn all(service: &Arc<Service>, dirs: HashSet<ViewPath>) -> Self {
+    /// Asks for all at once, as far as their turns allow. What cannot be listed is left out.
+    async fn all(service: &Arc<Service>, source: &Arc<Source>, dirs: HashSet<ViewPath>) -> Self {
         let mut asked = JoinSet::new();
         for dir in dirs {
-            let service = Arc::clone(service);
-            asked.spawn(async move { Some((dir.clone(), listing(&service, dir).await?)) });
+            let (service, source) = (Arc::clone(service), Arc::clone(source));
+            asked.spawn(async move { Some((dir.clone(), listing(&service, &source, dir).await?)) });
         }
         Self(asked.join_all().await.into_iter().flatten().collect())
     }
@@ -152,7 +122,8 @@ impl Listings {
     }
 }
 
-async fn listing(service: &Arc<Service>, dir: ViewPath) -> Option<Listing> {
+async fn listing(service: &Arc<Service>, source: &Source, dir: ViewPath) -> Option<Listing> {
+    let _turn = source.listing_turns.next(&source.ahead).await;
     match ask_own(service, Request::Listing { dir, epoch: 0 }).await {
         Some(PeerAnswer::Listing(listing)) => Some(listing),
         _ => None,
