@@ -1,12 +1,15 @@
 //! A daemon that does not die but hangs: its keeper hears nothing of it, kills it and starts another, within the time that a
-//! request may take.
+//! request may take. And one that cannot end, because the backing file system does not answer.
 
 use std::fs;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use forebay_bench::model::{Model, Parameters};
 use forebay_tests::job::send;
 use forebay_tests::program::wait_until;
-use forebay_tests::require;
+use forebay_tests::{Job, Sandbox, require, tree};
+use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
 use crate::readers::{count, job};
@@ -26,4 +29,57 @@ fn a_daemon_that_hangs_is_followed_by_another_and_programs_are_answered() {
     wait_until("the keeper tells of another daemon", PATIENCE, || job.daemon(0).is_some_and(|pid| pid != hanging));
     assert_eq!(count(&job, 0, "restarts"), 1);
     job.down();
+}
+
+/// Names are there at once; a listing of 4 KiB takes half a minute.
+const HANGING: Parameters =
+    Parameters { metadata_us: 0, at_once: 64, link_bits_per_second: 1000, client_ttl_ms: 60_000 };
+
+/// `down` gives such a daemon a second to be gone and one to die; the rest is for a machine that is busy.
+const SOON: Duration = Duration::from_secs(8);
+
+/// Whether a thread of a process waits and cannot be killed.
+fn is_held(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let status = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+    threads.map(status).any(|status| status.contains("State:\tD"))
+}
+
+/// A question that the kernel has handed on to the file system cannot be taken back, and who waits for it cannot be killed.
+#[test]
+fn down_names_what_a_file_system_that_hangs_holds_and_does_not_wait_for_it() {
+    require!(Fuse, Root);
+    let place = tempfile::tempdir().unwrap();
+    let [source, export] = ["source", "export"].map(|name| place.path().join(name));
+    let large = source.join("large");
+    for dir in [&large, &export] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    (0..300).for_each(|number| tree::write(&large.join(format!("file-{number}")), b"x"));
+    let model = Model::new(&source, HANGING).unwrap();
+    let hanging = model.mount(&export).unwrap();
+    let job = Job::up_local(Sandbox::new(), 2, &export, &[]);
+    let mut reader = Command::new("ls");
+    reader.arg(job.path(1, &export.join("large"))).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut reader = reader.spawn().unwrap();
+    let root = job.daemon(0).unwrap();
+    wait_until("the large directory is asked for", PATIENCE, || model.traffic().sent_bytes > 2000);
+
+    let began = Instant::now();
+    let down = job.command("down", &[]);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert_eq!(down.status.code(), Some(3), "{}", down.stderr);
+    let says = |words: &str| down.stderr.lines().any(|line| line.contains(words) && line.contains(&root.to_string()));
+    for words in ["to end, 12s at most; what waits in the kernel", "held by a file system that does not answer"] {
+        assert!(says(words), "{words}: {}", down.stderr);
+    }
+    let left = job.sandbox.left();
+    assert!(left.is_empty(), "{left:#?}");
+    job.forget();
+
+    wait_until("a program on the view is not held", PATIENCE, || reader.try_wait().unwrap().is_some());
+    assert!(is_held(root), "what was said is true");
+    rustix::mount::unmount(&export, UnmountFlags::FORCE | UnmountFlags::DETACH).unwrap();
+    drop(hanging);
+    wait_until("nothing holds the daemon", PATIENCE, || !is_held(root));
 }

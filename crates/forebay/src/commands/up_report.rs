@@ -9,6 +9,7 @@ use forebay_launch::{JobDirectory, JobRecord, NodeAddress, StartFailure, Started
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
+use crate::leftovers::held_text;
 use crate::output::say;
 use crate::profiles;
 use crate::settings::Settings;
@@ -132,7 +133,11 @@ pub fn message(failure: &StartFailure, nodes: &[NodeAddress]) -> String {
         (false, 1) => format!("{count} of {all} nodes did not start; 1 was ready; everything is stopped"),
         (false, ready) => format!("{count} of {all} nodes did not start; {ready} were ready; everything is stopped"),
     };
-    text + &lines(&failure.reasons, nodes)
+    let held = match failure.held.as_slice() {
+        [] => String::new(),
+        held => format!("\n  but {}", held_text(held)),
+    };
+    text + &lines(&failure.reasons, nodes) + &held
 }
 
 /// A line for each reason, with the nodes that have it.
@@ -219,7 +224,7 @@ mod tests {
     fn nodes_with_one_reason_share_a_line() {
         let reasons = [(0, "no export"), (1, "no export"), (2, "port taken"), (3, "no export")];
         let reasons = reasons.map(|(rank, reason)| (NodeRank(rank), reason.to_owned())).into();
-        let failure = StartFailure { reasons, ready_count: 0, notes: vec![], interrupted: false };
+        let failure = StartFailure { reasons, ready_count: 0, notes: vec![], interrupted: false, held: vec![] };
         let one_host = vec![NodeAddress { host: "a".into(), port: 1 }; 8];
         let text = message(&failure, &one_host);
         assert_eq!(

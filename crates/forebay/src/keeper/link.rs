@@ -132,6 +132,11 @@ impl Link {
         }
     }
 
+    /// Says that its view is gone and that it ends. What it still does need not be waited for.
+    pub fn leaves(&self) {
+        self.say(&ToKeeper::Leaves);
+    }
+
     /// Says why it will not.
     pub fn failed(&self, message: String) {
         self.say(&ToKeeper::Failed { message });
