@@ -219,7 +219,9 @@ impl Plan {
         // Nodes that share a host share the directory of their views; whichever comes first makes it.
         if path != base {
             notes.extend(view_directory::check_shared(&base)?);
-            directory.make_shared(&base)?;
+            let failed =
+                || format!("cannot use {} for the views; choose another directory with --view", base.display());
+            directory.make_shared(&base).with_context(failed)?;
         }
         let mut view = view_directory::prepare(&path)?;
         notes.extend(view.note.take());

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_launch::{
-    JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, ProcessSpace, Progress, RemoteCall, Started,
-    Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
+    JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Process, ProcessSpace, Progress,
+    RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
 };
 use forebay_types::{JobKey, NodeRank};
 use forebay_wire::Level;
@@ -50,7 +50,8 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let result = up.start(selection, &signals, began);
     match result {
         Ok((started, prepare)) => {
-            let (profile, took) = (profiles::shown(&up.settings, &up.given), began.elapsed());
+            let took = began.elapsed();
+            let profile = profiles::shown(&up.settings, &up.given).filter(|_| has_place(&up.settings));
             let Up { record, directory, settings, .. } = &up;
             let report = Report { record, directory, settings, started: &started, profile, prepare, took };
             report.print(arguments.json);
@@ -234,6 +235,13 @@ impl Up {
     }
 }
 
+/// Whether a profile can be kept; what is in the way is told, and the job goes on without.
+fn has_place(settings: &Settings) -> bool {
+    let problem = profiles::problem(settings);
+    problem.iter().for_each(|problem| eprintln!("forebay: note: the job has no profile: {problem}"));
+    problem.is_none()
+}
+
 /// A new key where the level takes one; without one, a word of warning.
 fn key_for(level: Level) -> anyhow::Result<Option<JobKey>> {
     if level != Level::Off {
@@ -274,7 +282,11 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
     // Only the last base is the same on every host.
     let base = if matches!(selection, Selection::Local(..)) { bases.first() } else { bases.last() };
     let base = base.context("there is no place for the job's directory")?;
-    JobDirectory::create(base, job)?
+    let created = JobDirectory::create(base, job).map_err(|error| match error {
+        LaunchError::Io { .. } => anyhow!(error).context("the job's files have no place; choose one with --directory"),
+        error => error.into(),
+    });
+    created?
         .ok_or_else(|| anyhow!("the job {job} is being started by another forebay up; choose a name with --job NAME"))
 }
 
