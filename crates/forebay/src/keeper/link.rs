@@ -96,7 +96,8 @@ impl Link {
             return Ok(None);
         };
         let mut descriptors = descriptors.into_iter();
-        let mut next = || descriptors.next().context("the keeper handed over too little");
+        let mut next =
+            || descriptors.next().context("too few open files are allowed here to take the mount over (ulimit -n)");
         let (connection, peers, control, inodes) = (next()?, next()?, next()?, next()?);
         let requests = descriptors.next().map(KeptRequests::open).transpose().context("taking over requests")?;
         Ok(Some(Given {
