@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use forebay_types::limits;
 use serde_json::{Value, json};
 
 use crate::DONE_IN_PART;
@@ -40,6 +41,12 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
         }
     }
     paths.dedup();
+    let most = limits::REFRESH_PATHS_MAX;
+    if paths.len() > most {
+        let message =
+            format!("a refresh takes {most} paths at most, a link being two; refresh the directory they are in");
+        return Err(UsageError(message).into());
+    }
     let exports = own_paths::find_node(&directory, None).map(|node| node.exports).unwrap_or_default();
     for path in paths.iter().filter(|path| !exports.is_empty() && !is_shown(&exports, Path::new(path))) {
         eprintln!("forebay: note: {path} is in no export of the job, which knows nothing of it");
