@@ -83,3 +83,25 @@ fn down_names_what_a_file_system_that_hangs_holds_and_does_not_wait_for_it() {
     drop(hanging);
     wait_until("nothing holds the daemon", PATIENCE, || !is_held(root));
 }
+
+/// Nobody can tell a file system that is slow from one that hangs; who waits for it is told which one it is.
+#[test]
+fn a_start_over_a_file_system_that_hangs_names_it() {
+    require!(Fuse, Root);
+    let place = tempfile::tempdir().unwrap();
+    let [source, export] = ["source", "export"].map(|name| place.path().join(name));
+    for dir in [source.join("deep"), export.clone()] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    let model = Model::new(&source, Parameters { metadata_us: 60_000_000, ..HANGING }).unwrap();
+    let hanging = model.mount(&export).unwrap();
+    let (sandbox, deep) = (Sandbox::new(), export.join("deep"));
+    let arguments = ["--local", "2", "--wait-timeout", "2s", "--export", deep.to_str().unwrap()];
+    let up = sandbox.up(&arguments.map(AsRef::as_ref));
+    rustix::mount::unmount(&export, UnmountFlags::FORCE | UnmountFlags::DETACH).unwrap();
+    drop(hanging);
+    assert_eq!(up.status.code(), Some(1), "{}", up.stderr);
+    let named = format!("note: node 0-1: {} has not answered for a second", deep.display());
+    assert!(up.stderr.contains(&named) && up.stderr.contains("held by a file system"), "{}", up.stderr);
+    wait_until("nothing is left", PATIENCE, || sandbox.left().is_empty());
+}

@@ -13,10 +13,15 @@ pub struct Waiting(Option<(Sender<()>, JoinHandle<()>)>);
 
 /// Says on standard error what is waited for, once, if that is not over after a second.
 pub fn after_a_second(what: impl FnOnce() -> String + Send + 'static) -> Waiting {
+    unless_over_in_a_second(|| eprintln!("forebay: {}", what()))
+}
+
+/// Tells of what is waited for, once, if that is not over after a second.
+pub fn unless_over_in_a_second(tell: impl FnOnce() + Send + 'static) -> Waiting {
     let (over, is_over) = channel::<()>();
     let watch = move || {
         if is_over.recv_timeout(QUIET) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("forebay: {}", what());
+            tell();
         }
     };
     Waiting(thread::Builder::new().spawn(watch).ok().map(|thread| (over, thread)))

@@ -1,6 +1,5 @@
 //! What `up` says: how far it is, what came of it, and which nodes are missing why.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -42,8 +41,8 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Prints it.
     pub fn print(&self, as_json: bool) {
-        for (rank, note) in &self.started.notes {
-            eprintln!("forebay: note: node {rank}: {note}");
+        for note in lines(by_rank(&self.started.notes), &self.record.nodes) {
+            eprintln!("forebay: note: {note}");
         }
         if as_json {
             return say!("{}", self.json());
@@ -55,7 +54,10 @@ impl Report<'_> {
         let plural = if count == 1 && missing == 0 { "" } else { "s" };
         say!("job {job}: {count}{of_all} node{plural} ready in {} ({})", show_duration(*took), self.phases());
         if missing > 0 {
-            eprintln!("forebay: the job goes on without {missing}:{}", lines(&started.missing, &record.nodes));
+            eprintln!(
+                "forebay: the job goes on without {missing}:{}",
+                below("", lines(&started.missing, &record.nodes))
+            );
         }
         say!("views:   {}", shown_views(&record.views));
         say!("logs:    {}", directory.logs().display());
@@ -137,13 +139,14 @@ pub fn message(failure: &StartFailure, nodes: &[NodeAddress]) -> String {
         [] => String::new(),
         held => format!("\n  but {}", held_text(held)),
     };
-    text + &lines(&failure.reasons, nodes) + &held
+    let notes = below("note: ", lines(by_rank(&failure.notes), nodes));
+    text + &below("", lines(&failure.reasons, nodes)) + &notes + &held
 }
 
-/// A line for each reason, with the nodes that have it.
-fn lines(reasons: &BTreeMap<NodeRank, String>, nodes: &[NodeAddress]) -> String {
+/// `node 0-1: reason` for each reason, with the nodes that have it.
+fn lines<'a>(told: impl IntoIterator<Item = (&'a NodeRank, &'a String)>, nodes: &[NodeAddress]) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<NodeRank>)> = Vec::new();
-    for (rank, reason) in reasons {
+    for (rank, reason) in told {
         match by_reason.iter_mut().find(|(known, _)| known == reason) {
             Some((_, ranks)) => ranks.push(*rank),
             None => by_reason.push((reason, vec![*rank])),
@@ -152,9 +155,18 @@ fn lines(reasons: &BTreeMap<NodeRank, String>, nodes: &[NodeAddress]) -> String 
     let has_hosts = nodes.iter().any(|node| node.host != nodes[0].host);
     let line = |(reason, ranks): &(&str, Vec<NodeRank>)| {
         let hosts = if has_hosts { shown_hosts(ranks, nodes) } else { String::new() };
-        format!("\n  node {}{hosts}: {reason}", shown_ranks(ranks))
+        format!("node {}{hosts}: {reason}", shown_ranks(ranks))
     };
     by_reason.iter().map(line).collect()
+}
+
+fn by_rank(notes: &[(NodeRank, String)]) -> impl Iterator<Item = (&NodeRank, &String)> {
+    notes.iter().map(|(rank, note)| (rank, note))
+}
+
+/// Lines below a first one.
+fn below(what: &str, lines: Vec<String>) -> String {
+    lines.iter().map(|line| format!("\n  {what}{line}")).collect()
 }
 
 /// ` (n1, n2 and 7 more)`.
@@ -236,9 +248,13 @@ mod tests {
     #[test]
     fn hosts_are_named_where_there_are_several() {
         let nodes: Vec<_> = (1..=12).map(|host| NodeAddress { host: format!("n{host}"), port: 1 }).collect();
-        let reasons = |ranks: std::ops::Range<u32>| ranks.map(|rank| (NodeRank(rank), "late".to_owned())).collect();
-        assert_eq!(lines(&reasons(2..4), &nodes), "\n  node 2-3 (n3, n4): late");
-        assert_eq!(lines(&reasons(0..11), &nodes), "\n  node 0-10 (n1, n2, n3, n4, n5, n6, n7, n8 and 3 more): late");
+        let reasons =
+            |ranks: std::ops::Range<u32>| -> Vec<_> { ranks.map(|rank| (NodeRank(rank), "late".into())).collect() };
+        assert_eq!(lines(by_rank(&reasons(2..4)), &nodes), ["node 2-3 (n3, n4): late"]);
+        assert_eq!(
+            lines(by_rank(&reasons(0..11)), &nodes),
+            ["node 0-10 (n1, n2, n3, n4, n5, n6, n7, n8 and 3 more): late"]
+        );
     }
 
     #[test]
