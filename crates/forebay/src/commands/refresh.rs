@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::DONE_IN_PART;
 use crate::cli::RefreshArguments;
 use crate::commands::ask::ask_any;
-use crate::commands::paths::{is_shown, place_of, resolved, views, within_view};
+use crate::commands::paths::{is_shown, looking_at, place_of, resolved, views, within_view};
 use crate::jobs::{self, variable};
 use crate::output::say;
 use crate::own_paths;
@@ -28,6 +28,7 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
     let mut paths = Vec::new();
     for path in &arguments.paths {
         let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
+        let _looking = looking_at(&absolute);
         let (_, given) = within_view(&absolute, &views);
         // Of a link, both itself and what it leads to.
         for meant in [place_of(&given), resolved(&given)] {
