@@ -160,8 +160,11 @@ fn lines<'a>(told: impl IntoIterator<Item = (&'a NodeRank, &'a String)>, nodes: 
     by_reason.iter().map(line).collect()
 }
 
+/// Notes are kept as they were heard.
 fn by_rank(notes: &[(NodeRank, String)]) -> impl Iterator<Item = (&NodeRank, &String)> {
-    notes.iter().map(|(rank, note)| (rank, note))
+    let mut notes: Vec<_> = notes.iter().map(|(rank, note)| (rank, note)).collect();
+    notes.sort();
+    notes.into_iter()
 }
 
 /// Lines below a first one.
@@ -250,7 +253,8 @@ mod tests {
         let nodes: Vec<_> = (1..=12).map(|host| NodeAddress { host: format!("n{host}"), port: 1 }).collect();
         let reasons =
             |ranks: std::ops::Range<u32>| -> Vec<_> { ranks.map(|rank| (NodeRank(rank), "late".into())).collect() };
-        assert_eq!(lines(by_rank(&reasons(2..4)), &nodes), ["node 2-3 (n3, n4): late"]);
+        let heard: Vec<_> = reasons(2..4).into_iter().rev().collect();
+        assert_eq!(lines(by_rank(&heard), &nodes), ["node 2-3 (n3, n4): late"]);
         assert_eq!(
             lines(by_rank(&reasons(0..11)), &nodes),
             ["node 0-10 (n1, n2, n3, n4, n5, n6, n7, n8 and 3 more): late"]
