@@ -315,6 +315,10 @@ pub const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
 /// and its connections (5 s each).
 pub const DAEMON_END_DEADLINE: Duration = Duration::from_secs(11);
 
+/// How long a daemon may take to be gone when it has taken its view away, and when it was killed: it frees its memory. What is
+/// there then is held in the kernel by a file system that does not answer, and a keeper that ends does not wait for that.
+pub const DAEMON_LAST_GRACE: Duration = Duration::from_secs(1);
+
 /// Memory for the inodes that the kernel knows, bytes: some ten million, whose kernel memory is ten times as much.
 pub const LEDGER_BYTES_MAX: usize = 4 << 30;
 
