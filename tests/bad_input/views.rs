@@ -56,6 +56,23 @@ fn a_view_that_is_a_file() {
     }
 }
 
+#[test]
+fn a_view_that_the_user_may_not_write_to() {
+    require!(Fuse, FuseForUsers, Root, Command("setpriv"), Command("fusermount3"));
+    let sandbox = Sandbox::of_nobody();
+    let view = sandbox.base().join("of-root");
+    fs::create_dir(&view).unwrap();
+    let source = sandbox.source();
+    let options = ["--export", source.to_str().unwrap(), "--view", view.to_str().unwrap()];
+    let done = up(&sandbox, &options.map(Into::into));
+    fails(
+        &sandbox,
+        &done,
+        FAILED,
+        &[view.to_str().unwrap(), "may not write to it; choose another directory with --view"],
+    );
+}
+
 /// A script that starts N nodes on one machine finds their views alike for N = 1; who asks for no nodes gets one view.
 #[test]
 fn a_single_local_node_has_a_numbered_view_and_a_host_alone_has_not() {

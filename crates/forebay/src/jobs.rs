@@ -65,16 +65,20 @@ pub fn name_to_start(settings: &Settings, allocated: Option<&Allocated>) -> Stri
 /// The directory of the job that is meant: the one named, else the allocation's, else the only one.
 ///
 /// # Errors
-/// When there is none, or several.
+/// When there is none, or several, or jobs would lie where others could have prepared them.
 pub fn find(effective: &Effective) -> anyhow::Result<JobDirectory> {
     let bases = job_bases(effective.directory()?.as_deref());
     if let Some(job) = effective.job()? {
         let Some(directory) = JobDirectory::find(&bases, &job)? else {
+            JobDirectory::check_bases(&bases)?;
             bail!("no job {job} {NOT_UP}{}", others(&JobDirectory::jobs(&bases)));
         };
         return Ok(directory);
     }
     let jobs = JobDirectory::jobs(&bases);
+    if jobs.is_empty() {
+        JobDirectory::check_bases(&bases)?;
+    }
     let slurm = variable("SLURM_JOB_ID").filter(|id| !id.is_empty());
     let job = choose(slurm.or_else(|| NodeFile::job_of(&variable)), &jobs)?;
     JobDirectory::find(&bases, &job)?.ok_or_else(|| anyhow!("the job {job} has just ended"))

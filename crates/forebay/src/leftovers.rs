@@ -8,8 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_launch::{JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
+use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
 
+use crate::patience::after_a_second;
 use crate::view_directory::{self, MOUNT_TYPE};
 
 /// How long a daemon may take to end after SIGTERM: it unmounts and leaves.
@@ -24,18 +25,39 @@ pub fn alive(directory: &JobDirectory) -> Vec<Process> {
     daemons.chain(starter).filter(|process| process.is_alive()).collect()
 }
 
-/// Ends what runs of the job on this host, unmounts its views and removes its files. Returns what was found and done.
+/// What was found of a job and done about it.
+#[derive(Default)]
+pub struct Cleaned {
+    /// What was done, in words.
+    pub notes: Vec<String>,
+    /// Processes that were killed and are still there.
+    pub held: Vec<Process>,
+}
+
+/// What is to be known of processes that cannot be ended now.
+pub fn held_text(held: &[Process]) -> String {
+    let pids: Vec<String> = held.iter().map(|process| process.pid.to_string()).collect();
+    let (what, it) = if held.len() == 1 { ("process", "it is") } else { ("processes", "they are") };
+    format!(
+        "{what} {} ended, but held by a file system that does not answer; {it} gone when that does",
+        pids.join(", ")
+    )
+}
+
+/// Ends what runs of the job on this host, unmounts its views and removes its files.
 ///
 /// # Errors
-/// When something stays.
-pub fn clean(directory: &JobDirectory) -> anyhow::Result<Vec<String>> {
+/// When something stays that could go.
+pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
     let mut notes = Vec::new();
     let nodes = NodeRecord::read_all(directory);
     let running: Vec<Process> =
         nodes.iter().flat_map(NodeRecord::processes).filter(|process| process.is_alive()).collect();
-    let killed = end_all(&running, STOP_GRACE);
+    let _told = after_a_second(|| "ending what runs of the job on this host".to_owned());
+    let Forced { killed, held } = end_all(&running, STOP_GRACE);
     if !running.is_empty() {
-        notes.push(format!("ended {} processes ({} had to be killed)", running.len(), killed.len()));
+        let plural = if running.len() == 1 { "" } else { "es" };
+        notes.push(format!("ended {} process{plural} ({} had to be killed)", running.len(), killed.len()));
     }
     for node in &nodes {
         notes.extend(detach(&node.view));
@@ -43,7 +65,7 @@ pub fn clean(directory: &JobDirectory) -> anyhow::Result<Vec<String>> {
     }
     directory.remove_shared();
     directory.remove()?;
-    Ok(notes)
+    Ok(Cleaned { notes, held })
 }
 
 /// Unmounts a view whose daemon has ended.

@@ -21,6 +21,7 @@ mod options;
 mod order;
 mod output;
 mod own_paths;
+mod patience;
 mod profiles;
 mod settings;
 mod signals;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use forebay_profile::{ProfileDirectory, command_of};
+use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, command_of};
 use forebay_types::ViewPath;
 
 use crate::jobs::variable;
@@ -44,6 +44,19 @@ pub fn shown(settings: &Settings, decided: &BTreeMap<String, Vec<String>>) -> Op
         ProfileChoice::Off => None,
         ProfileChoice::File(path) => Some(path.display().to_string()),
         ProfileChoice::Auto => decided.get("profile-command")?.last().cloned(),
+    }
+}
+
+/// Why a profile can neither be kept nor used, as far as its place tells.
+pub fn problem(settings: &Settings) -> Option<ProfileError> {
+    let budget_bytes = settings.profile_budget;
+    match (&settings.profile, &settings.profile_dir) {
+        (ProfileChoice::Off, _) => None,
+        (ProfileChoice::File(path), _) => ProfileFiles::at(path, budget_bytes).err(),
+        (ProfileChoice::Auto, given) => {
+            let path = given.clone().map_or_else(|| ProfileDirectory::default_path(&variable), Ok);
+            path.and_then(|path| ProfileDirectory::open(&path, budget_bytes)).err()
+        }
     }
 }
 

@@ -89,6 +89,9 @@ fn check_empty(path: &Path) -> anyhow::Result<()> {
     if !fs::metadata(path)?.is_dir() {
         bail!("it is not a directory; choose another with --view");
     }
+    if !rustix::process::geteuid().is_root() && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err() {
+        bail!("you may not write to it; choose another directory with --view");
+    }
     match fs::read_dir(path)?.next() {
         None => Ok(()),
         Some(first) => {

@@ -3,13 +3,15 @@
 //! Writing gathers from wherever the bytes are, so that a chunk goes from the cache's buffers into the kernel's pages
 //! with the one copy that the kernel makes.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use rustix::io::Errno as OsErrno;
+use rustix::io::{DupFlags, Errno as OsErrno};
 use zerocopy::IntoBytes;
 
 use crate::abi::OutHeader;
@@ -53,6 +55,14 @@ impl Device {
             left: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
         }
+    }
+
+    /// Lets the descriptor's number stand for nothing, whoever has a share of it.
+    pub(crate) fn close_for_all(&self) -> io::Result<()> {
+        let nothing = File::options().read(true).write(true).open("/dev/null")?;
+        // SAFETY: the number is open as long as `self.descriptor` lives; it gets another file and is not closed here.
+        let mut shared = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.descriptor.as_raw_fd()) });
+        Ok(rustix::io::dup3(nothing, &mut shared, DupFlags::CLOEXEC)?)
     }
 
     /// Sends no error from now on.

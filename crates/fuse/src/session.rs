@@ -188,6 +188,14 @@ impl Session {
         device.leave();
     }
 
+    /// Gives the connection up for this whole process, which is about to end and may be held by a thread that waits for
+    /// something else: the kernel then ends what programs wait for as soon as no other process has the connection.
+    pub fn disconnect(&self) {
+        if let Err(error) = self.shared.device.close_for_all() {
+            tracing::warn!(%error, "the connection stays open until this process has ended");
+        }
+    }
+
     /// Ends the readers, each after the request it is handling. Unmount first: what is asked of a mount that nobody reads
     /// waits until its descriptor is closed. Called from within a handler it does not wait for that reader.
     pub fn stop(&self) {

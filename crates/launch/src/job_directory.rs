@@ -115,6 +115,14 @@ impl JobDirectory {
         Self::create(base, job).map(|created| created.unwrap_or_else(|| Self { path: path.to_owned() }))
     }
 
+    /// Whether those of `bases` that are there may be used.
+    ///
+    /// # Errors
+    /// `Unsafe` for the first that may not.
+    pub fn check_bases(bases: &[PathBuf]) -> Result<(), LaunchError> {
+        bases.iter().filter(|base| base.symlink_metadata().is_ok()).try_for_each(|base| check_private(base))
+    }
+
     /// The names of all jobs below `bases`; unsafe directories have none.
     #[must_use]
     pub fn jobs(bases: &[PathBuf]) -> Vec<String> {
@@ -364,7 +372,7 @@ fn check_private(path: &Path) -> Result<(), LaunchError> {
     let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
         .map_err(|errno| LaunchError::io("look at", path, errno))?;
     let problem = if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
-        "it is not a directory; remove it".to_owned()
+        "it is not a directory; choose another with --directory".to_owned()
     } else if stat.st_uid != uid() {
         format!("it belongs to user {}, not to you (user {}); choose another with --directory", stat.st_uid, uid())
     } else if stat.st_mode & 0o077 != 0 {

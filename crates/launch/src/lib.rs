@@ -36,7 +36,7 @@ pub use job_directory::{JobDirectory, bases, check_job_name};
 pub use local::{bind_listeners, local_starter};
 pub use munge::{KeySealing, Munge, MungeProblem};
 pub use node_file::NodeFile;
-pub use process::{Process, ProcessSpace, end_all, wait_for_end};
+pub use process::{Forced, Process, ProcessSpace, end_all, wait_for_end};
 pub use records::{JobRecord, Launcher, NodeRecord, Progress};
 pub use secret::{MemoryFile, new_key, read_key};
 pub use slurm::{Allocation, slurm_starter};

@@ -56,7 +56,11 @@ impl NodeFile {
         for scheduler in &SCHEDULERS {
             let file = variable(scheduler.hosts).filter(|file| !file.is_empty());
             if let (Some(job), Some(file)) = (scheduler.job(variable), file) {
-                return Ok(Some(Self { scheduler: scheduler.name, job, hosts: read(&PathBuf::from(file))? }));
+                return Ok(Some(Self {
+                    scheduler: scheduler.name,
+                    job,
+                    hosts: read(scheduler.hosts, &PathBuf::from(file))?,
+                }));
             }
         }
         Ok(None)
@@ -78,12 +82,12 @@ fn job_name(number: &str, index: Option<&str>) -> String {
     name.chars().map(|letter| if allowed(letter) { letter } else { '-' }).collect()
 }
 
-fn read(path: &Path) -> Result<Vec<String>, LaunchError> {
+fn read(variable: &str, path: &Path) -> Result<Vec<String>, LaunchError> {
     use std::io::Read;
     let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
-        .map_err(|error| LaunchError::io("read", path, error))?;
+    std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text)).map_err(
+        |error| LaunchError::Io { doing: "read", object: format!("${variable} ({})", path.display()), source: error },
+    )?;
     let file = path.display().to_string();
     let mut seen = HashSet::new();
     let mut hosts = Vec::new();
@@ -97,7 +101,7 @@ fn read(path: &Path) -> Result<Vec<String>, LaunchError> {
             hosts.push(host.to_owned());
         }
     }
-    if hosts.is_empty() { Err(LaunchError::NoHosts(format!("the host file {file}"))) } else { Ok(hosts) }
+    if hosts.is_empty() { Err(LaunchError::NoHosts(format!("${variable} ({file})"))) } else { Ok(hosts) }
 }
 
 #[cfg(test)]
@@ -150,6 +154,6 @@ mod tests {
         assert!(found("7", "n1\n-x\n").unwrap_err().to_string().contains("line 2: '-x' is not a host name"));
         assert!(found("7", "\n").unwrap_err().to_string().contains("names no hosts"));
         let gone = NodeFile::from_environment(&|_| Some("/nonexistent/nodes".to_owned()));
-        assert!(gone.unwrap_err().to_string().contains("cannot read /nonexistent/nodes"));
+        assert!(gone.unwrap_err().to_string().contains("cannot read $PBS_NODEFILE (/nonexistent/nodes)"));
     }
 }

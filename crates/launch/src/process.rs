@@ -45,8 +45,11 @@ impl Process {
         // The command stands in parentheses and may hold any character; what counts comes after the last one.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
-        let start_ticks = fields.nth(18)?.parse().ok()?;
-        (!matches!(state, "Z" | "X")).then_some(Self { pid, start_ticks })
+        let thread_count: u32 = fields.nth(16)?.parse().ok()?;
+        let start_ticks = fields.nth(1)?.parse().ok()?;
+        // While another thread waits in the kernel, for a file system that hangs, the first one alone is a zombie.
+        let has_ended = matches!(state, "Z" | "X") && thread_count <= 1;
+        (!has_ended).then_some(Self { pid, start_ticks })
     }
 
     /// This process.
@@ -60,6 +63,18 @@ impl Process {
     #[must_use]
     pub fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)
+    }
+
+    /// Whether one of its threads is in a call that no signal ends.
+    #[must_use]
+    pub fn waits_in_kernel(self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        // Not `stat`, which may wait for what the thread waits for.
+        let waits = |thread: fs::DirEntry| {
+            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            status.lines().any(|line| line.starts_with("State:\tD"))
+        };
+        self.is_alive() && threads.into_iter().any(waits)
     }
 
     /// A descriptor of the process; `None` when it has ended.
@@ -96,9 +111,18 @@ fn wait_open(mut open: Vec<(Process, OwnedFd)>, deadline: Instant) -> Vec<(Proce
     open
 }
 
+/// Processes that did not end when they were asked to.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Forced {
+    /// Those that were killed.
+    pub killed: Vec<Process>,
+    /// Those among them that are still there: a call of the system holds them, for a file system that does not answer.
+    pub held: Vec<Process>,
+}
+
 /// Asks `processes` to end (SIGTERM, and SIGCONT: a stopped one would not hear of it), and after `grace` makes them
-/// (SIGKILL). Returns those that had to be killed.
-pub fn end_all(processes: &[Process], grace: Duration) -> Vec<Process> {
+/// (SIGKILL).
+pub fn end_all(processes: &[Process], grace: Duration) -> Forced {
     let open: Vec<(Process, OwnedFd)> =
         processes.iter().filter_map(|process| Some((*process, process.open()?))).collect();
     signal_all(&open, Signal::TERM);
@@ -106,11 +130,8 @@ pub fn end_all(processes: &[Process], grace: Duration) -> Vec<Process> {
     let left = wait_open(open, Instant::now() + grace);
     signal_all(&left, Signal::KILL);
     let killed = left.iter().map(|(process, _)| *process).collect();
-    let hung = wait_open(left, Instant::now() + KILL_WAIT);
-    for (process, _) in hung {
-        tracing::warn!(pid = process.pid, "the process does not end");
-    }
-    killed
+    let held = wait_open(left, Instant::now() + KILL_WAIT).into_iter().map(|(process, _)| process).collect();
+    Forced { killed, held }
 }
 
 fn signal_all(open: &[(Process, OwnedFd)], signal: Signal) {
@@ -144,7 +165,7 @@ mod tests {
     fn processes_end_when_asked() {
         let sleepers: Vec<Process> = (0..3).map(|_| reaped(Command::new("sleep").arg("60").spawn().unwrap())).collect();
         assert_eq!(wait_for_end(&sleepers, Instant::now()).len(), 3);
-        assert!(end_all(&sleepers, Duration::from_secs(10)).is_empty());
+        assert_eq!(end_all(&sleepers, Duration::from_secs(10)), Forced::default());
         assert!(sleepers.iter().all(|process| !process.is_alive()));
     }
 
@@ -152,7 +173,7 @@ mod tests {
     fn a_stopped_process_ends_in_order() {
         let stopped = reaped(Command::new("sleep").arg("60").spawn().unwrap());
         signal_all(&[(stopped, stopped.open().unwrap())], Signal::STOP);
-        assert!(end_all(&[stopped], Duration::from_secs(10)).is_empty(), "it did not have to be killed");
+        assert_eq!(end_all(&[stopped], Duration::from_secs(10)), Forced::default(), "it did not have to be killed");
         assert!(!stopped.is_alive());
     }
 
@@ -167,7 +188,8 @@ mod tests {
         let mut heard = [0; 4];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut heard).unwrap();
         let process = reaped(child);
-        assert_eq!(end_all(&[process], Duration::from_millis(50)), [process]);
+        let forced = end_all(&[process], Duration::from_millis(50));
+        assert_eq!(forced, Forced { killed: vec![process], held: vec![] });
         assert!(!process.is_alive());
     }
 
@@ -175,7 +197,7 @@ mod tests {
     fn a_namesake_gets_no_signal() {
         let process = reaped(Command::new("sleep").arg("60").spawn().unwrap());
         let namesake = Process { start_ticks: process.start_ticks + 1, ..process };
-        assert!(end_all(&[namesake], Duration::from_secs(1)).is_empty());
+        assert_eq!(end_all(&[namesake], Duration::from_secs(1)), Forced::default());
         assert!(process.is_alive());
         end_all(&[process], Duration::from_secs(10));
     }

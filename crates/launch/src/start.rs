@@ -105,7 +105,7 @@ pub struct Started {
     pub lines_count: usize,
 }
 
-/// A start that failed; whatever this machine ran for it has been stopped.
+/// A start that failed; whatever this machine ran for it has been told to stop.
 #[derive(Debug)]
 pub struct StartFailure {
     /// The nodes that failed, each with the reason.
@@ -116,6 +116,8 @@ pub struct StartFailure {
     pub notes: Vec<(NodeRank, String)>,
     /// Whether the user interrupted it.
     pub interrupted: bool,
+    /// What this machine ran for it and could not stop yet: it waits for a file system that does not answer.
+    pub held: Vec<Process>,
 }
 
 /// Starts everything and waits until all nodes are ready, for `timeout` at most. `with_interrupt` gets the means to
@@ -157,11 +159,24 @@ struct Running {
     child: Option<Child>,
     stderr: PathBuf,
     leaves: bool,
+    /// It says nothing more.
+    is_closed: bool,
 }
 
 impl Running {
     fn process(&self) -> Option<Process> {
         self.child.as_ref().and_then(|child| Process::of(child.id()))
+    }
+
+    /// Why nothing was heard of its nodes.
+    fn silence(&self, late: &str) -> String {
+        let tail = tail(&self.stderr);
+        if self.is_closed {
+            return ended_message(&self.name, Some(ExitStatus::default()), &tail);
+        }
+        let mut message = format!("{late}; {} still runs", self.name);
+        append_tail(&mut message, &tail);
+        message
     }
 }
 
@@ -201,7 +216,8 @@ impl Start {
                 None
             }
         };
-        self.running.push(Running { name, ranks, child, stderr, leaves });
+        let is_closed = child.is_none();
+        self.running.push(Running { name, ranks, child, stderr, leaves, is_closed });
     }
 
     fn fail(&mut self, ranks: &[NodeRank], message: &str) {
@@ -231,6 +247,9 @@ impl Start {
             if let Some(end) = self.end() {
                 return end;
             }
+            if self.running.iter().all(|running| running.is_closed) {
+                return self.all_is_heard("not ready when the last starter ended");
+            }
             if !self.reasons.is_empty() && self.when_missing == WhenMissing::Fail {
                 deadline = deadline.min(Instant::now() + COLLECT);
             }
@@ -240,7 +259,9 @@ impl Start {
                 Ok(Event::Closed(index)) => self.closed(index),
                 Ok(Event::Interrupted) => return End::Interrupted,
                 Err(RecvTimeoutError::Timeout) if left > TELL_INTERVAL => on_wait(self.ready_count()),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return self.time_is_up(timeout),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    return self.all_is_heard(&format!("not ready after {timeout:?} (--wait-timeout)"));
+                }
             }
         }
     }
@@ -266,6 +287,7 @@ impl Start {
     /// A starter says nothing more: what it has not told by now it never will.
     fn closed(&mut self, index: usize) {
         let running = &mut self.running[index];
+        running.is_closed = true;
         let status = running.child.as_mut().and_then(wait_briefly);
         if running.leaves && status.is_some_and(|status| status.success()) {
             return;
@@ -275,8 +297,8 @@ impl Start {
         self.fail(&ranks, &message);
     }
 
-    /// What was heard by now is all there is.
-    fn time_is_up(&mut self, timeout: Duration) -> End {
+    /// What was heard by now is all there is; nodes of which nothing was are `late`.
+    fn all_is_heard(&mut self, late: &str) -> End {
         let is_first = self.reasons.is_empty();
         if !is_first && self.when_missing == WhenMissing::Fail {
             return End::Failed;
@@ -286,14 +308,11 @@ impl Start {
         let missing: Option<BTreeSet<NodeRank>> =
             self.gathered.as_ref().map(|gathered| gathered.missing_ranks().collect());
         for running in &self.running {
-            let mut late = format!("not ready after {timeout:?} (--wait-timeout)");
-            let mut silent = format!("{late}; {} still runs", running.name);
-            append_tail(&mut silent, &tail(&running.stderr));
-            late.push_str("; ");
+            let silence = running.silence(late);
             for rank in
                 running.ranks.iter().filter(|rank| missing.as_ref().is_none_or(|missing| missing.contains(rank)))
             {
-                let why = told.get(rank).map_or_else(|| silent.clone(), |why| format!("{late}{why}"));
+                let why = told.get(rank).map_or_else(|| silence.clone(), |why| format!("{late}; {why}"));
                 self.reasons.entry(*rank).or_insert(why);
             }
         }
@@ -320,17 +339,14 @@ impl Start {
                 lines_count: self.lines_count,
             });
         }
-        let killed = end_all(&self.running.iter().filter_map(Running::process).collect::<Vec<_>>(), STOP_GRACE);
-        for process in killed {
-            tracing::debug!(pid = process.pid, "killed, since it did not end");
-        }
+        let held = end_all(&self.running.iter().filter_map(Running::process).collect::<Vec<_>>(), STOP_GRACE).held;
         for child in self.running.iter_mut().filter_map(|running| running.child.as_mut()) {
-            // All have ended by now; this only removes them from the process table.
+            // Those that could end have; this only removes them from the process table.
             child.try_wait().ok();
         }
         let ready_count = self.ready_count();
         let interrupted = end == End::Interrupted;
-        Err(StartFailure { reasons: self.reasons, ready_count, notes: self.notes, interrupted })
+        Err(StartFailure { reasons: self.reasons, ready_count, notes: self.notes, interrupted, held })
     }
 
     /// The nodes without which the job is up. One that failed and is ready nevertheless is none of them.

@@ -101,6 +101,16 @@ fn a_starter_that_leaves_its_node_running_has_not_failed() {
     assert!(failure.reasons[&NodeRank(1)].contains("no route"), "{failure:?}");
 }
 
+/// A remote shell that runs nothing and is content: nobody is left to speak, and nobody waits for that.
+#[test]
+fn starters_that_leave_without_a_word_have_failed() {
+    let temporary = tempfile::tempdir().unwrap();
+    let starters = (0..2).map(|rank| Starter { leaves: true, ..shell(rank, "echo welcome", temporary.path()) });
+    let failure = run(starters.collect()).unwrap_err();
+    let told = "the shell of rank 1 ended without saying that the node is ready";
+    assert_eq!((failure.reasons.len(), failure.reasons[&NodeRank(1)].as_str()), (2, told));
+}
+
 #[test]
 fn a_failure_stops_those_that_had_started() {
     let temporary = tempfile::tempdir().unwrap();

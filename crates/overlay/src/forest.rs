@@ -46,11 +46,12 @@ pub struct Forest {
     stripes: Arc<[Tree]>,
 }
 
-/// Roots of a job that does not say how many it wants: one below 8 nodes, where a second would read for a few others
-/// only; then one for four nodes, so that there are enough others to hand on; 8 at most.
+/// Roots of a job that does not say how many it wants: one up to 16 nodes, since each root looks for the directories it
+/// reads by itself, which costs the backing file system more than one root's link does; then one for 8 nodes, so that there
+/// are enough others to hand on; 8 at most.
 #[must_use]
 pub fn default_roots(node_count: u32) -> u32 {
-    if node_count < 8 { 1 } else { (node_count / 4).min(8) }
+    if node_count <= 16 { 1 } else { (node_count / 8).min(8) }
 }
 
 /// Children of a node in a tree of directories, for a job that does not say how many it wants: as many as there are roots,
@@ -238,7 +239,7 @@ mod tests {
                 assert!(most <= 1.2 * mean, "{nodes} nodes by {narrow}, {class:?}: {most} of {mean}");
             }
         }
-        let small = forest(16, default_roots(16), default_fan_out(4), 4);
+        let small = forest(16, 4, default_fan_out(4), 4);
         for class in [Class::Directories, Class::Stripes] {
             let handed_on = handed_on(&trees(&small, class), 16);
             assert!(handed_on.iter().all(|count| (3..=4).contains(count)), "{handed_on:?}");
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn few_nodes_have_few_roots() {
-        let defaults: Vec<u32> = [1, 7, 8, 16, 32, 100_000].map(default_roots).to_vec();
+        let defaults: Vec<u32> = [1, 16, 17, 32, 64, 100_000].map(default_roots).to_vec();
         assert_eq!(defaults, [1, 1, 2, 4, 8, 8]);
         assert_eq!([1, 3, 5, 8, 64].map(default_fan_out), [4, 4, 5, 8, 8]);
         assert_eq!([1, 4, 8].map(default_stripe_fan_out), [1, 4, 4]);

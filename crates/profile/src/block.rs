@@ -1,4 +1,4 @@
-//! A pack's block: some pieces one after the other, compressed as one zstd frame.
+//! A pack's block: some pieces one after the other, compressed as one LZ4 block.
 //!
 //! A block is compressed and checked as a whole, and each piece in it has a checksum of its own contents, made when they
 //! were read from their file: so a block can be handed on compressed, and who opens it at last knows that every piece is
@@ -6,16 +6,14 @@
 
 use bytes::{Bytes, BytesMut};
 use forebay_types::{ChunkIndex, Generation, ViewPath, chunk_bytes, limits};
+use lz4::block::CompressionMode;
 use serde::{Deserialize, Serialize};
-use zstd::bulk::{Compressor, Decompressor};
-use zstd::zstd_safe::{CParameter, ParamSwitch};
 
 use crate::FormatError;
 
-/// How hard packs are compressed unless somebody says otherwise: within 2 % of the smallest, at an eighth of its time.
-/// 204 MB of a large Python import make 81.3 MB at level 1 (0.5 CPU seconds), 67.1 at 3 (0.9), 62.2 at 7 (3.2), 62.0 at
-/// 9 (3.9), 61.6 at 15 (22); opening takes 0.1 to 0.2 at each (`examples/pack.rs`, on a machine that was busy).
-pub const LEVEL_DEFAULT: i32 = 7;
+/// How hard packs are compressed unless somebody says otherwise, from 3 to 12: within 2 % of the smallest, at a sixth of its
+/// time (`examples/pack.rs`; docs/adr/0013-packs-of-lz4.md has the figures).
+pub const LEVEL_DEFAULT: i32 = 5;
 
 /// One chunk of one version of a file, as it lies in a block.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -102,7 +100,7 @@ impl BlockBuilder {
     /// Compresses what was added and leaves the builder empty.
     ///
     /// # Errors
-    /// `Content` when zstd refuses, which only a wrong level makes it do.
+    /// `Content` when LZ4 refuses, which nothing of a block's size makes it do.
     pub fn finish(&mut self, level: i32) -> Result<Block, FormatError> {
         let compressed = compress(&self.contents, level)?;
         self.contents.clear();
@@ -110,25 +108,19 @@ impl BlockBuilder {
     }
 }
 
-/// Compresses bytes as one zstd frame. Literals stay as they are: 5 % more bytes, which open in 0.13 s where it took 0.20,
-/// on every node of a job.
+/// Compresses bytes as one LZ4 block, which does not say how long its contents are.
 ///
 /// # Errors
-/// `Content` when zstd refuses, which only a wrong level makes it do.
+/// `Content` when LZ4 refuses, which nothing below 2 GB makes it do.
 pub fn compress(contents: &[u8], level: i32) -> Result<Bytes, FormatError> {
-    let as_they_are = CParameter::LiteralCompressionMode(ParamSwitch::Disable);
-    let compressed = Compressor::new(level).and_then(|mut zstd| {
-        zstd.set_parameter(as_they_are)?;
-        zstd.compress(contents)
-    });
-    compressed.map(Bytes::from).map_err(|_| FormatError::Content("it cannot be compressed at this level"))
+    let compressed = lz4::block::compress(contents, Some(CompressionMode::HIGHCOMPRESSION(level)), false);
+    compressed.map(Bytes::from).map_err(|_| FormatError::Content("it cannot be compressed"))
 }
 
 /// Opens blocks, one after the other, into the same memory if nobody holds anything of the last one: the first touch of
-/// fresh memory costs half as much again as opening.
+/// fresh memory costs more than opening.
 #[derive(Default)]
 pub struct BlockOpener {
-    zstd: Decompressor<'static>,
     last: Bytes,
 }
 
@@ -139,18 +131,19 @@ impl BlockOpener {
         Self::default()
     }
 
-    /// Opens a zstd frame that must hold `len_bytes` exactly.
+    /// Opens an LZ4 block that must hold `len_bytes` exactly.
     ///
     /// # Errors
     /// `Content` when it does not.
     pub fn decompress(&mut self, compressed: &[u8], len_bytes: usize) -> Result<Bytes, FormatError> {
         let mut memory = std::mem::take(&mut self.last).try_into_mut().unwrap_or_else(|_| BytesMut::new());
         memory.resize(len_bytes, 0);
-        let opened = self.zstd.decompress_to_buffer(compressed, &mut memory[..]);
+        let room = i32::try_from(len_bytes).map_err(|_| FormatError::Limit("the size of a block"))?;
+        let opened = lz4::block::decompress_to_buffer(compressed, Some(room), &mut memory[..]);
         self.last = memory.freeze();
         match opened {
             Ok(opened_bytes) if opened_bytes == len_bytes => Ok(self.last.clone()),
-            _ => Err(FormatError::Content("a block's frame does not hold what its pieces make up")),
+            _ => Err(FormatError::Content("a block does not hold what its pieces make up")),
         }
     }
 
@@ -158,7 +151,7 @@ impl BlockOpener {
     /// dropped: who keeps a small one for long copies it.
     ///
     /// # Errors
-    /// `Content` when the frame does not hold `pieces`, `Checksum` when one of them is not what its file held.
+    /// `Content` when the block does not hold `pieces`, `Checksum` when one of them is not what its file held.
     pub fn open(&mut self, compressed: &[u8], pieces: &[Piece]) -> Result<Vec<Bytes>, FormatError> {
         let contents = self.decompress(compressed, contents_bytes(pieces)?)?;
         let mut at = 0;
@@ -247,9 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_grows_is_opened_no_further_than_its_pieces() {
+    fn a_block_that_grows_is_opened_no_further_than_its_pieces() {
         let bomb = compress(&vec![0; 64 << 20], 3).unwrap();
-        assert!(bomb.len() < 10_000);
         let mut opener = BlockOpener::new();
         assert!(opener.decompress(&bomb, 1000).is_err());
         let two = [&compress(b"one", 3).unwrap()[..], &compress(b"two", 3).unwrap()[..]].concat();
@@ -278,7 +270,7 @@ mod tests {
                 (state >> 56) as u8
             })
             .collect();
-        for level in [1, LEVEL_DEFAULT, 19] {
+        for level in [3, LEVEL_DEFAULT, 12] {
             let block = compress(&noise, level).unwrap();
             assert!(block.len() > noise.len() && block.len() <= limits::PACK_BLOCK_COMPRESSED_BYTES_MAX);
         }

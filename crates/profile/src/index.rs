@@ -16,7 +16,7 @@ use crate::{Block, FormatError, Piece};
 pub(crate) const FORMAT: Sealed = Sealed { magic: *b"FBpi", version: 1, name: "pack's index" };
 
 /// What a pack begins with: its magic and version.
-pub(crate) const HEAD: [u8; 16] = *b"FBpack\x01\0\0\0\0\0\0\0\0\0";
+pub(crate) const HEAD: [u8; 16] = *b"FBpack\x02\0\0\0\0\0\0\0\0\0";
 
 /// Bytes of a pack's end.
 pub(crate) const TAIL_BYTES: usize = 16;

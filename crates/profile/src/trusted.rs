@@ -83,7 +83,7 @@ fn problem_of(stat: &Stat, wanted: FileType) -> Option<String> {
         Some("it is a symbolic link; remove it, or give --profile-dir the place that it leads to".to_owned())
     } else if found != wanted {
         let word = if wanted == FileType::Directory { "directory" } else { "regular file" };
-        Some(format!("it is not a {word}; remove it"))
+        Some(format!("it is not a {word}; give --profile-dir another place, or remove it"))
     } else if stat.st_uid != own {
         Some(format!(
             "it belongs to user {}, not to you (user {own}); use a place of your own (--profile-dir)",

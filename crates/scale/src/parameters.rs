@@ -24,7 +24,7 @@ const DAEMON: DaemonParameters = DaemonParameters {
         "s",
         "measured: docs/performance.md, the first replay's processor time",
     ),
-    unpack_gigabyte: stated("daemon, unpacking a GB", 0.25, "s", "assumed: zstd on four threads"),
+    unpack_gigabyte: stated("daemon, unpacking a GB", 0.25, "s", "assumed: LZ4 and its checksums on one thread"),
     store_gigabyte: stated("daemon, storing a GB into the kernel", 0.44, "s", "measured: 1.28 GB in 0.56 s"),
     backing_request: stated("daemon, a request to the file system", 20e-6, "s", ASSUMED),
     kernel_read: stated(

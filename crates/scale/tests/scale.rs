@@ -99,7 +99,7 @@ fn a_start_that_fails_has_no_time() {
 /// The model's forest is the daemon's, which is narrower where there are few roots.
 #[test]
 fn a_model_s_job_has_the_forest_that_a_daemon_s_has() {
-    for (nodes, fan_out) in [(16, 4), (20, 5), (100, 8)] {
+    for (nodes, fan_out) in [(16, 4), (40, 5), (100, 8)] {
         let forest = default_forest(nodes);
         assert_eq!(forest.first().children(forest.first().root()).count(), fan_out, "{nodes} nodes");
     }

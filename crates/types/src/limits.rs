@@ -319,6 +319,10 @@ pub const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
 /// and its connections (5 s each).
 pub const DAEMON_END_DEADLINE: Duration = Duration::from_secs(11);
 
+/// How long a daemon may take to be gone when it has taken its view away, and when it was killed: it frees its memory. What is
+/// there then is held in the kernel by a file system that does not answer, and a keeper that ends does not wait for that.
+pub const DAEMON_LAST_GRACE: Duration = Duration::from_secs(1);
+
 /// Memory for the inodes that the kernel knows, bytes: some ten million, whose kernel memory is ten times as much.
 pub const LEDGER_BYTES_MAX: usize = 4 << 30;
 
@@ -398,8 +402,7 @@ pub const PROFILE_BUDGET_BYTES: u64 = 4 << 30;
 /// one, and is what nodes ask each other for at a time.
 pub const PACK_BLOCK_BYTES: usize = 1 << 20;
 
-/// A pack's block as it lies on disk, bytes: contents that do not compress grow by the frame and by 3 bytes for every
-/// 128 KiB.
+/// A pack's block as it lies on disk, bytes: contents that do not compress grow by a byte for every 255 and by 16.
 pub const PACK_BLOCK_COMPRESSED_BYTES_MAX: usize = PACK_BLOCK_BYTES + (8 << 10);
 
 /// What of a directory's small files lies together in a pack though other files were used in between, bytes: a block.

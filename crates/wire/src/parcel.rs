@@ -65,8 +65,8 @@ impl ParcelPlace {
 pub enum Codec {
     /// As they are.
     Stored,
-    /// One zstd frame.
-    Zstd,
+    /// One LZ4 block.
+    Lz4,
 }
 
 /// A block of a parcel: whole chunks, one after the other.

@@ -64,11 +64,15 @@ pub fn ask_hosts(directory: &JobDirectory) -> anyhow::Result<Option<Value>> {
     for node in record.nodes.iter().filter(|node| asked.insert(&node.host)) {
         match ask_host(&call, &node.host, &arguments) {
             Ok(status) => return Ok(Some(status)),
-            Err(error) if began.elapsed() >= HOSTS_TIMEOUT => return Err(error),
             Err(error) => failure = failure.or(Some(error)),
         }
+        if began.elapsed() >= HOSTS_TIMEOUT {
+            break;
+        }
     }
-    failure.map_or(Ok(None), Err)
+    let job = &record.job;
+    let silent = || format!("no node of the job {job} answers; forebay down --job {job} ends what there may be");
+    failure.map_or(Ok(None), |failure| Err(failure.context(silent())))
 }
 
 fn ask_host(call: &RemoteCall, host: &str, arguments: &[&str]) -> anyhow::Result<Value> {

@@ -27,7 +27,7 @@ use crate::{machine, network};
 const DESCRIPTORS_NEEDED: u64 = 4096;
 
 /// What the kernel's FUSE gained when, and what its absence costs (from the kernel's history).
-const KERNEL_FEATURES: [((u32, u32), &str, &str); 5] = [
+const KERNEL_FEATURES: [((u32, u32), &str, &str); 4] = [
     ((4, 18), "FUSE in user namespaces", "views need fusermount3 or root"),
     (
         (4, 20),
@@ -36,7 +36,6 @@ const KERNEL_FEATURES: [((u32, u32), &str, &str); 5] = [
     ),
     ((5, 1), "directories opened without asking", "every opendir is asked of the daemon"),
     ((5, 2), "mounts that are made before they have a place", "forebay run works with --view only"),
-    ((6, 9), "requests sent again after a daemon's death", "a daemon's successor cannot take over a view without loss"),
 ];
 
 /// How well something is.
@@ -175,7 +174,16 @@ fn namespaces() -> Check {
 
 fn kernel() -> Vec<Check> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let Some(version) = version_of(&release) else {
+    let watched = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+    if let Err(error) = watched {
+        let found = format!("{release} cannot watch a process (pidfd_open: {error})");
+        return vec![Check::missing("kernel", found, "no view is possible; Linux 5.4 or later is needed")];
+    }
+    kernel_of(&release)
+}
+
+fn kernel_of(release: &str) -> Vec<Check> {
+    let Some(version) = version_of(release) else {
         return vec![Check::limited(
             "kernel",
             format!("release '{release}' cannot be read"),
@@ -278,7 +286,8 @@ fn sealing() -> Check {
         ensure!(munge.open(&munge.seal(&key)?)? == key, "what it opens is not what it has sealed");
         Ok("munged answers; the job's key is sealed on its way through Slurm")
     };
-    let unsealed = |error| format!("{}; the job's key is as safe as Slurm's connections", causes(&error).join(": "));
+    let unsealed =
+        |error| format!("not used, {}; the job's key is as safe as Slurm's connections", causes(&error).join(": "));
     Check::ok("munge", trial().map_or_else(unsealed, str::to_owned))
 }
 
@@ -327,6 +336,16 @@ mod tests {
         assert_eq!(version_of("4.18.0-553.el8_10.x86_64"), Some((4, 18)));
         assert_eq!(version_of("5.14-rc1"), Some((5, 14)));
         assert_eq!(version_of("unknown"), None);
+    }
+
+    /// The kernels of most clusters have all that counts: where one does not send requests again, daemons keep them.
+    #[test]
+    fn only_old_kernels_limit_anything() {
+        let limited = |release| kernel_of(release).iter().filter(|check| check.state == State::Limited).count();
+        assert_eq!(
+            ["4.18.0-553.el8_10.x86_64", "5.1", "5.4.0", "5.14.0-427.el9", "6.18"].map(limited),
+            [3, 1, 0, 0, 0]
+        );
     }
 
     #[test]

@@ -15,8 +15,9 @@ use crate::commands::up::{END_TIMEOUT, end_on_hosts};
 use crate::commands::up_report::shown_ranks;
 use crate::control;
 use crate::jobs::{self, variable};
-use crate::leftovers;
+use crate::leftovers::{self, held_text};
 use crate::output::say;
+use crate::patience::after_a_second;
 use crate::settings::Effective;
 use crate::settings::values::show_duration;
 
@@ -47,10 +48,13 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         outcome.end_everywhere(&directory);
     }
     if !leftovers::is_gone(&directory) {
-        outcome.notes.extend(leftovers::clean(&directory).with_context(|| format!("the job {job} is not quite down"))?);
+        let cleaned = leftovers::clean(&directory).with_context(|| format!("the job {job} is not quite down"))?;
+        outcome.notes.extend(cleaned.notes);
+        outcome.held.extend(cleaned.held);
     }
     outcome.report(&job, began.elapsed(), arguments.json);
-    Ok(if outcome.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+    let is_all = outcome.missing.is_empty() && outcome.held.is_empty();
+    Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
 /// What came of it.
@@ -59,6 +63,8 @@ struct Outcome {
     ended: Vec<NodeRank>,
     /// Nodes on other hosts of which nobody knows whether they ended.
     missing: Vec<NodeRank>,
+    /// Processes of this host that a file system holds.
+    held: Vec<Process>,
     notes: Vec<String>,
 }
 
@@ -69,18 +75,29 @@ impl Outcome {
         let nodes = NodeRecord::read_all(directory);
         self.ask_daemons(directory);
         // The others have not heard it, and need not be waited for: they are ended by their records.
-        let leaves = |node: &NodeRecord| self.ended.contains(&node.rank).then_some(node.process);
-        let here: Vec<Process> = nodes.iter().filter_map(leaves).collect();
-        let late = wait_for_end(&here, Instant::now() + LEAVE_TIMEOUT);
-        if !late.is_empty() {
-            self.notes.push(format!("{} daemons did not leave by themselves", late.len()));
-        }
+        let here: Vec<NodeRecord> = nodes.iter().filter(|node| self.ended.contains(&node.rank)).cloned().collect();
+        self.wait_until_they_leave(&here);
         let Some(record) = record else { return };
         self.end_the_rest(&record, directory);
         self.end_those_that_never_came(&record, directory);
         if let Launcher::Slurm { srun: Some(srun), .. } = record.launcher {
             self.end_step(srun, nodes.len() > here.len());
         }
+    }
+
+    /// Their keepers end last, but for a daemon that the system holds.
+    fn wait_until_they_leave(&mut self, nodes: &[NodeRecord]) {
+        let keepers: Vec<Process> = nodes.iter().map(|node| node.process).collect();
+        let told = nodes.to_vec();
+        let _told = after_a_second(move || waits_for(&told));
+        let late = wait_for_end(&keepers, Instant::now() + LEAVE_TIMEOUT);
+        if !late.is_empty() {
+            let plural = if late.len() == 1 { "" } else { "s" };
+            self.notes.push(format!("{} node{plural} did not leave by themselves", late.len()));
+        }
+        let has_left = |node: &&NodeRecord| !late.contains(&node.process);
+        let daemons: Vec<Process> = nodes.iter().filter(has_left).filter_map(|node| node.daemon).collect();
+        self.held.extend(wait_for_end(&daemons, Instant::now()));
     }
 
     /// The `srun` ends with the last daemon. One of this host that has heard nothing is ended only afterwards, by its
@@ -97,6 +114,7 @@ impl Outcome {
     /// Asks one daemon of this host to end all; where the tree is broken, the others of this host as well.
     fn ask_daemons(&mut self, directory: &JobDirectory) {
         let (mut has_answered, mut timeout) = (false, DOWN_TIMEOUT);
+        let _told = after_a_second(|| format!("waiting for the nodes' answer to down; {DOWN_TIMEOUT:?} at most"));
         for rank in directory.socket_ranks() {
             if self.ended.contains(&rank) {
                 continue;
@@ -149,9 +167,12 @@ impl Outcome {
     fn report(&self, job: &str, took: Duration, as_json: bool) {
         if as_json {
             let took_ms = took.as_millis() as u64;
-            let Self { ended, missing, notes } = self;
-            say!("{}", json!({"job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "notes": notes}));
-            return;
+            let Self { ended, missing, held, notes } = self;
+            let held: Vec<u32> = held.iter().map(|process| process.pid).collect();
+            let told = json!({
+                "job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "held": held, "notes": notes
+            });
+            return say!("{told}");
         }
         for note in &self.notes {
             eprintln!("forebay: note: {note}");
@@ -161,7 +182,11 @@ impl Outcome {
             1 => "1 node ended, ".to_owned(),
             count => format!("{count} nodes ended, "),
         };
-        say!("job {job} is down: {nodes}{}", show_duration(took));
+        let known = if self.missing.is_empty() { "" } else { " as far as is known" };
+        say!("job {job} is down{known}: {nodes}{}", show_duration(took));
+        if !self.held.is_empty() {
+            eprintln!("forebay: {}", held_text(&self.held));
+        }
         if !self.missing.is_empty() {
             eprintln!(
                 "forebay: unknown: node {} may still run; ssh there and forebay down",
@@ -169,6 +194,19 @@ impl Outcome {
             );
         }
     }
+}
+
+/// What `down` waits for.
+fn waits_for(nodes: &[NodeRecord]) -> String {
+    let late: Vec<&NodeRecord> = nodes.iter().filter(|node| node.process.is_alive()).collect();
+    let ranks: Vec<NodeRank> = late.iter().map(|node| node.rank).collect();
+    let hung = late.iter().filter_map(|node| node.daemon).filter(|daemon| daemon.waits_in_kernel());
+    let hung: Vec<String> = hung.map(|daemon| daemon.pid.to_string()).collect();
+    let why = match hung.len() {
+        0 => String::new(),
+        _ => format!("; what waits in the kernel, as for a file system that does not answer: {}", hung.join(", ")),
+    };
+    format!("waiting for node {} to end, {LEAVE_TIMEOUT:?} at most{why}", shown_ranks(&ranks))
 }
 
 /// The same record for some of its nodes.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
-use crate::commands::paths::{is_shown, place_of, views, within_view};
+use crate::commands::paths::{is_shown, looking_at, place_of, views, within_view};
 use crate::commands::ways_out::{self, WayOut};
 use crate::jobs::{self, variable};
 use crate::output::say;
@@ -26,6 +26,7 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let directory = jobs::find(&effective)?;
     let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
+    let looking = looking_at(&path);
     let (found, given) = within_view(&path, &views(&directory));
     let path = place_of(&given);
     if path.to_str().is_none() {
@@ -43,6 +44,7 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
         found.or_else(|_| ways_out::find(&node.view, &node.exports, &path)).unwrap_or_default()
     };
     let ways = node.as_ref().map(ways).unwrap_or_default();
+    drop(looking);
     if arguments.json {
         // Beside the first step: it is the node that was asked whose view has them.
         steps[0]["ways_out"] = ways.iter().map(WayOut::json).collect();

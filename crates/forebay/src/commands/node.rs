@@ -31,6 +31,7 @@ use crate::options::{DaemonOptions, Kept, ReportOptions, ShownLinks};
 use crate::order::Order;
 use crate::output::{causes, tell};
 use crate::own_paths;
+use crate::patience::unless_over_in_a_second;
 use crate::profiles;
 use crate::settings::values::{LinksShown, WhenMissing};
 use crate::settings::{Effective, Settings};
@@ -191,7 +192,7 @@ impl Plan {
 
     fn run_in(self, directory: &JobDirectory) -> anyhow::Result<()> {
         let listener = if self.has_listener { Some(inherited_listener()?) } else { None };
-        check_exports(&self.settings.export)?;
+        check_exports(&self.settings.export, self.rank)?;
         let view = self.prepare_view(directory)?;
         let process = Process::this();
         let record =
@@ -219,7 +220,9 @@ impl Plan {
         // Nodes that share a host share the directory of their views; whichever comes first makes it.
         if path != base {
             notes.extend(view_directory::check_shared(&base)?);
-            directory.make_shared(&base)?;
+            let failed =
+                || format!("cannot use {} for the views; choose another directory with --view", base.display());
+            directory.make_shared(&base).with_context(failed)?;
         }
         let mut view = view_directory::prepare(&path)?;
         notes.extend(view.note.take());
@@ -294,7 +297,7 @@ fn inherited_listener() -> anyhow::Result<TcpListener> {
 
 /// Every export must be a directory that this user can list and enter: a view that shows less than was asked for is
 /// found out by a program that fails.
-fn check_exports(exports: &[PathBuf]) -> anyhow::Result<()> {
+fn check_exports(exports: &[PathBuf], rank: NodeRank) -> anyhow::Result<()> {
     use rustix::fs::Access;
     use std::os::unix::ffi::OsStrExt;
     for export in exports {
@@ -302,6 +305,8 @@ fn check_exports(exports: &[PathBuf]) -> anyhow::Result<()> {
         if let Err(problem) = ViewPath::from_absolute(export.as_os_str().as_bytes()) {
             bail!("{}: {problem}; give its plain absolute path", failed());
         }
+        let message = format!("{} has not answered for a second; check whether its file system does", export.display());
+        let _told = unless_over_in_a_second(move || tell(&json!({"note": {"rank": rank, "message": message}})));
         let found = match fs::metadata(export) {
             Ok(found) => found,
             Err(error) => bail!("{}: {error}; {}", failed(), advice(&error)),
@@ -354,13 +359,13 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let file = temporary.path().join("file");
         fs::write(&file, "x").unwrap();
-        let failure = |path: &Path| format!("{:#}", check_exports(&[path.to_owned()]).unwrap_err());
+        let failure = |path: &Path| format!("{:#}", check_exports(&[path.to_owned()], NodeRank(0)).unwrap_err());
         assert!(failure(&file).contains("not a directory"));
         let missing = failure(&temporary.path().join("missing"));
         assert!(missing.contains("cannot export") && missing.contains("No such file"), "{missing}");
         assert!(missing.contains("check its spelling"), "{missing}");
         assert!(failure(&file.join("below")).contains("check its spelling"));
         assert!(failure(Path::new("/usr/../etc")).contains("must not be '.' or '..'"));
-        check_exports(&[temporary.path().to_owned()]).unwrap();
+        check_exports(&[temporary.path().to_owned()], NodeRank(0)).unwrap();
     }
 }

@@ -6,6 +6,14 @@ use std::path::{Path, PathBuf};
 use forebay_launch::{JobDirectory, JobRecord, NodeRecord};
 use forebay_types::NodeRank;
 
+use crate::patience::{Waiting, after_a_second};
+
+/// Says what is looked at when it takes long: the user asks because a file system hangs, and then so does a look at it.
+pub(super) fn looking_at(path: &Path) -> Waiting {
+    let shown = path.display().to_string();
+    after_a_second(move || format!("looking at {shown}; its file system has not answered yet"))
+}
+
 /// The views on this host, each with its node.
 pub(super) fn views(directory: &JobDirectory) -> Vec<(NodeRank, PathBuf)> {
     let own: Vec<_> = NodeRecord::read_all(directory).into_iter().map(|node| (node.rank, node.view)).collect();

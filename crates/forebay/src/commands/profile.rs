@@ -177,7 +177,8 @@ fn drop_some(arguments: ProfileDropArguments) -> anyhow::Result<()> {
         say!("{:#}", json!({"removed": removed}));
     } else {
         let bytes: u64 = removed.iter().filter_map(|gone| gone["bytes"].as_u64()).sum();
-        say!("removed {} profiles, {}", removed.len(), show_size(bytes));
+        let plural = if removed.len() == 1 { "" } else { "s" };
+        say!("removed {} profile{plural}, {}", removed.len(), show_size(bytes));
     }
     ensure!(failures.is_empty(), "not removed: {}", failures.join("; "));
     Ok(())

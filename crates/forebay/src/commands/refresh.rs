@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use forebay_types::limits;
 use serde_json::{Value, json};
 
 use crate::DONE_IN_PART;
 use crate::cli::RefreshArguments;
 use crate::commands::ask::ask_any;
-use crate::commands::paths::{is_shown, place_of, resolved, views, within_view};
+use crate::commands::paths::{is_shown, looking_at, place_of, resolved, views, within_view};
 use crate::jobs::{self, variable};
 use crate::output::say;
 use crate::own_paths;
@@ -27,6 +28,7 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
     let mut paths = Vec::new();
     for path in &arguments.paths {
         let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
+        let _looking = looking_at(&absolute);
         let (_, given) = within_view(&absolute, &views);
         // Of a link, both itself and what it leads to.
         for meant in [place_of(&given), resolved(&given)] {
@@ -40,6 +42,12 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
         }
     }
     paths.dedup();
+    let most = limits::REFRESH_PATHS_MAX;
+    if paths.len() > most {
+        let message =
+            format!("a refresh takes {most} paths at most, a link being two; refresh the directory they are in");
+        return Err(UsageError(message).into());
+    }
     let exports = own_paths::find_node(&directory, None).map(|node| node.exports).unwrap_or_default();
     for path in paths.iter().filter(|path| !exports.is_empty() && !is_shown(&exports, Path::new(path))) {
         eprintln!("forebay: note: {path} is in no export of the job, which knows nothing of it");

@@ -1,5 +1,6 @@
 //! Which nodes a job has: those that were named, else the allocation's, else this machine.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 
 use anyhow::Context;
@@ -47,10 +48,7 @@ impl Selection {
             Topology::File(path) => topology_file(path).context("cannot use --topology")?,
         };
         let note = match &mut selection {
-            Self::Local(..) if matches!(source, TopologySource::File { .. }) => {
-                Some("--topology is passed over: all nodes are on this machine".to_owned())
-            }
-            Self::Local(..) => None,
+            Self::Local(..) => passed_over(settings),
             Self::Hosts(nodes) => in_order(nodes, &source, false).context("cannot use --topology")?,
             Self::Slurm(_, nodes) => in_order(nodes, &source, true).context("cannot use --topology")?,
         };
@@ -69,6 +67,12 @@ impl Selection {
             Some("local") => Self::local(settings.local.unwrap_or(1), ViewLayout::Numbered),
             Some("nodes") => {
                 let text = settings.nodes.iter().flatten().map(|host| format!("{host}\n")).collect::<String>();
+                let mut seen = BTreeSet::new();
+                if let Some(twice) = settings.nodes.iter().flatten().find(|host| !seen.insert(*host)) {
+                    return Err(
+                        UsageError(format!("--nodes names {twice} twice; a node needs a host of its own")).into()
+                    );
+                }
                 Ok(Self::Hosts(parse_hostfile(&text, "--nodes", port(settings, job))?))
             }
             Some(_) => Ok(Self::Hosts(nodes_of_file(settings, job)?)),
@@ -111,6 +115,19 @@ impl Selection {
             Self::Hosts(_) | Self::Slurm(..) => ViewLayout::ByHost,
         }
     }
+}
+
+/// What was given for nodes on several machines, and all are on this one.
+fn passed_over(settings: &Settings) -> Option<String> {
+    let given = [
+        ("--topology", matches!(settings.topology, Topology::File(_))),
+        ("--interface", settings.interface.is_some()),
+        ("--port", settings.port.is_some()),
+    ];
+    let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
+    let verb = if given.len() == 1 { "is" } else { "are" };
+    let names = given.join(" and ");
+    (!given.is_empty()).then(|| format!("{names} {verb} passed over: all nodes are on this machine"))
 }
 
 fn is_this_host(hosts: &[String]) -> bool {
@@ -214,7 +231,7 @@ mod tests {
     fn contradictions_and_bad_lists() {
         let message = |given: &[(&'static str, &str)]| format!("{:#}", chosen(given, None).unwrap_err());
         assert!(message(&[("nodes", "a"), ("local", "2")]).contains("both given"));
-        assert!(message(&[("nodes", "a,b,a")]).contains("--nodes, line 3: a is on line 1 already"));
+        assert!(message(&[("nodes", "a,b,a")]).contains("--nodes names a twice"));
         assert!(message(&[("hostfile", "/nonexistent/hosts")]).contains("cannot use the host file /nonexistent/hosts"));
     }
 }

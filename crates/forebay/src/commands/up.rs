@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_launch::{
-    JobDirectory, JobRecord, Launcher, MemoryFile, NodeAddress, Process, ProcessSpace, Progress, RemoteCall, Started,
-    Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
+    JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Process, ProcessSpace, Progress,
+    RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
 };
 use forebay_types::{JobKey, NodeRank};
 use forebay_wire::Level;
@@ -24,9 +23,10 @@ use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::up_report::{Report, Shown, message, named};
 use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
-use crate::leftovers;
+use crate::leftovers::{self, held_text};
 use crate::order::Order;
 use crate::output::causes;
+use crate::patience::after_a_second;
 use crate::profiles;
 use crate::settings::{Effective, Settings};
 use crate::signals::Signals;
@@ -50,7 +50,8 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let result = up.start(selection, &signals, began);
     match result {
         Ok((started, prepare)) => {
-            let (profile, took) = (profiles::shown(&up.settings, &up.given), began.elapsed());
+            let took = began.elapsed();
+            let profile = profiles::shown(&up.settings, &up.given).filter(|_| has_place(&up.settings));
             let Up { record, directory, settings, .. } = &up;
             let report = Report { record, directory, settings, started: &started, profile, prepare, took };
             report.print(arguments.json);
@@ -152,9 +153,6 @@ impl Up {
             let nodes = &self.record.nodes;
             let failed = failure.reasons.keys().filter_map(|rank| nodes.get(rank.0 as usize));
             self.failed_hosts = failed.map(|node| node.host.clone()).collect();
-            if std::io::stderr().is_terminal() && self.record.remote_call().is_some() {
-                eprintln!("forebay: what runs on other hosts is ended; one that is silent takes {END_TIMEOUT:?}");
-            }
             anyhow!(message(&failure, nodes))
         })?;
         self.record.progress = Progress::Ready;
@@ -217,7 +215,11 @@ impl Up {
         let (told, others): (Vec<_>, Vec<_>) =
             on_hosts.into_iter().flatten().partition(|(host, _)| self.failed_hosts.contains(host));
         let mut stays: Vec<String> = others.into_iter().map(|(host, why)| format!("{host}: {why}")).collect();
-        stays.extend(leftovers::clean(&self.directory).err().map(|why| causes(&why).join(": ")));
+        match leftovers::clean(&self.directory) {
+            Ok(cleaned) if cleaned.held.is_empty() => {}
+            Ok(cleaned) => stays.push(held_text(&cleaned.held)),
+            Err(why) => stays.push(causes(&why).join(": ")),
+        }
         if told.is_empty() && stays.is_empty() {
             return error;
         }
@@ -231,6 +233,13 @@ impl Up {
         }
         anyhow!(text)
     }
+}
+
+/// Whether a profile can be kept; what is in the way is told, and the job goes on without.
+fn has_place(settings: &Settings) -> bool {
+    let problem = profiles::problem(settings);
+    problem.iter().for_each(|problem| eprintln!("forebay: note: the job has no profile: {problem}"));
+    problem.is_none()
 }
 
 /// A new key where the level takes one; without one, a word of warning.
@@ -265,13 +274,19 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
             }
         }
         let done = leftovers::clean(&found).with_context(|| format!("a dead job {job} has left things behind"))?;
+        let held = (!done.held.is_empty()).then(|| held_text(&done.held));
+        let done: Vec<String> = done.notes.into_iter().chain(held).collect();
         let done = if done.is_empty() { String::new() } else { format!(": {}", done.join("; ")) };
         eprintln!("forebay: note: cleaned up after a dead job {job}{done}");
     }
     // Only the last base is the same on every host.
     let base = if matches!(selection, Selection::Local(..)) { bases.first() } else { bases.last() };
     let base = base.context("there is no place for the job's directory")?;
-    JobDirectory::create(base, job)?
+    let created = JobDirectory::create(base, job).map_err(|error| match error {
+        LaunchError::Io { .. } => anyhow!(error).context("the job's files have no place; choose one with --directory"),
+        error => error.into(),
+    });
+    created?
         .ok_or_else(|| anyhow!("the job {job} is being started by another forebay up; choose a name with --job NAME"))
 }
 
@@ -303,6 +318,8 @@ pub fn end_on_hosts(
 ) -> Vec<(String, String)> {
     let hosts: BTreeSet<&str> = record.nodes.iter().map(|node| node.host.as_str()).collect();
     let hosts: Vec<&str> = hosts.into_iter().collect();
+    let named = named(&hosts);
+    let _told = after_a_second(move || format!("ending what runs on {named}; a host may take {timeout:?}"));
     let base = directory.base().display().to_string();
     let arguments = ["down", "--local-only", "--directory", &base, "--job", &record.job];
     let mut failed = call.run_on_all(&hosts, &arguments, timeout);

@@ -1,6 +1,5 @@
 //! What `up` says: how far it is, what came of it, and which nodes are missing why.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use forebay_launch::{JobDirectory, JobRecord, NodeAddress, StartFailure, Started
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
+use crate::leftovers::held_text;
 use crate::output::say;
 use crate::profiles;
 use crate::settings::Settings;
@@ -41,8 +41,8 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Prints it.
     pub fn print(&self, as_json: bool) {
-        for (rank, note) in &self.started.notes {
-            eprintln!("forebay: note: node {rank}: {note}");
+        for note in lines(by_rank(&self.started.notes), &self.record.nodes) {
+            eprintln!("forebay: note: {note}");
         }
         if as_json {
             return say!("{}", self.json());
@@ -54,7 +54,10 @@ impl Report<'_> {
         let plural = if count == 1 && missing == 0 { "" } else { "s" };
         say!("job {job}: {count}{of_all} node{plural} ready in {} ({})", show_duration(*took), self.phases());
         if missing > 0 {
-            eprintln!("forebay: the job goes on without {missing}:{}", lines(&started.missing, &record.nodes));
+            eprintln!(
+                "forebay: the job goes on without {missing}:{}",
+                below("", lines(&started.missing, &record.nodes))
+            );
         }
         say!("views:   {}", shown_views(&record.views));
         say!("logs:    {}", directory.logs().display());
@@ -132,13 +135,18 @@ pub fn message(failure: &StartFailure, nodes: &[NodeAddress]) -> String {
         (false, 1) => format!("{count} of {all} nodes did not start; 1 was ready; everything is stopped"),
         (false, ready) => format!("{count} of {all} nodes did not start; {ready} were ready; everything is stopped"),
     };
-    text + &lines(&failure.reasons, nodes)
+    let held = match failure.held.as_slice() {
+        [] => String::new(),
+        held => format!("\n  but {}", held_text(held)),
+    };
+    let notes = below("note: ", lines(by_rank(&failure.notes), nodes));
+    text + &below("", lines(&failure.reasons, nodes)) + &notes + &held
 }
 
-/// A line for each reason, with the nodes that have it.
-fn lines(reasons: &BTreeMap<NodeRank, String>, nodes: &[NodeAddress]) -> String {
+/// `node 0-1: reason` for each reason, with the nodes that have it.
+fn lines<'a>(told: impl IntoIterator<Item = (&'a NodeRank, &'a String)>, nodes: &[NodeAddress]) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<NodeRank>)> = Vec::new();
-    for (rank, reason) in reasons {
+    for (rank, reason) in told {
         match by_reason.iter_mut().find(|(known, _)| known == reason) {
             Some((_, ranks)) => ranks.push(*rank),
             None => by_reason.push((reason, vec![*rank])),
@@ -147,9 +155,21 @@ fn lines(reasons: &BTreeMap<NodeRank, String>, nodes: &[NodeAddress]) -> String 
     let has_hosts = nodes.iter().any(|node| node.host != nodes[0].host);
     let line = |(reason, ranks): &(&str, Vec<NodeRank>)| {
         let hosts = if has_hosts { shown_hosts(ranks, nodes) } else { String::new() };
-        format!("\n  node {}{hosts}: {reason}", shown_ranks(ranks))
+        format!("node {}{hosts}: {reason}", shown_ranks(ranks))
     };
     by_reason.iter().map(line).collect()
+}
+
+/// Notes are kept as they were heard.
+fn by_rank(notes: &[(NodeRank, String)]) -> impl Iterator<Item = (&NodeRank, &String)> {
+    let mut notes: Vec<_> = notes.iter().map(|(rank, note)| (rank, note)).collect();
+    notes.sort();
+    notes.into_iter()
+}
+
+/// Lines below a first one.
+fn below(what: &str, lines: Vec<String>) -> String {
+    lines.iter().map(|line| format!("\n  {what}{line}")).collect()
 }
 
 /// ` (n1, n2 and 7 more)`.
@@ -219,7 +239,7 @@ mod tests {
     fn nodes_with_one_reason_share_a_line() {
         let reasons = [(0, "no export"), (1, "no export"), (2, "port taken"), (3, "no export")];
         let reasons = reasons.map(|(rank, reason)| (NodeRank(rank), reason.to_owned())).into();
-        let failure = StartFailure { reasons, ready_count: 0, notes: vec![], interrupted: false };
+        let failure = StartFailure { reasons, ready_count: 0, notes: vec![], interrupted: false, held: vec![] };
         let one_host = vec![NodeAddress { host: "a".into(), port: 1 }; 8];
         let text = message(&failure, &one_host);
         assert_eq!(
@@ -231,9 +251,14 @@ mod tests {
     #[test]
     fn hosts_are_named_where_there_are_several() {
         let nodes: Vec<_> = (1..=12).map(|host| NodeAddress { host: format!("n{host}"), port: 1 }).collect();
-        let reasons = |ranks: std::ops::Range<u32>| ranks.map(|rank| (NodeRank(rank), "late".to_owned())).collect();
-        assert_eq!(lines(&reasons(2..4), &nodes), "\n  node 2-3 (n3, n4): late");
-        assert_eq!(lines(&reasons(0..11), &nodes), "\n  node 0-10 (n1, n2, n3, n4, n5, n6, n7, n8 and 3 more): late");
+        let reasons =
+            |ranks: std::ops::Range<u32>| -> Vec<_> { ranks.map(|rank| (NodeRank(rank), "late".into())).collect() };
+        let heard: Vec<_> = reasons(2..4).into_iter().rev().collect();
+        assert_eq!(lines(by_rank(&heard), &nodes), ["node 2-3 (n3, n4): late"]);
+        assert_eq!(
+            lines(by_rank(&reasons(0..11)), &nodes),
+            ["node 0-10 (n1, n2, n3, n4, n5, n6, n7, n8 and 3 more): late"]
+        );
     }
 
     #[test]

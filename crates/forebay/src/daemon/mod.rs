@@ -119,7 +119,10 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
     prefill::end(&service, told == Told::End).await;
     match told {
         Told::HandOver => hand_over(session, &endpoint).await,
-        Told::End | Told::Orphaned => end(mount, session, &endpoint).await,
+        Told::End | Told::Orphaned => {
+            end(mount, session, &endpoint).await;
+            link.leaves();
+        }
     }
     Ok(told)
 }
@@ -153,6 +156,7 @@ async fn end(mount: Mount, session: Arc<Session>, endpoint: &Endpoint) {
             tracing::warn!(%error, "unmounting the view");
         }
         session.stop();
+        session.disconnect();
     });
     if tokio::time::timeout(SHUTDOWN_DEADLINE, unmounted).await.is_err() {
         tracing::warn!("the readers of the kernel's requests did not end in time");

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use forebay_launch::Process;
 use forebay_types::limits;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -78,7 +79,7 @@ fn open_path(path: &Path) -> anyhow::Result<OwnedFd> {
     opened.with_context(|| format!("cannot find the program {}", path.display()))
 }
 
-/// A running daemon. Dropped, it is killed.
+/// A running daemon. Dropped, it is killed; one that is held in the kernel is not waited for.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -93,12 +94,14 @@ pub struct Daemon {
     pub deadline: Option<Instant>,
     /// Whether it was.
     pub was_late: bool,
+    killed_at: Option<Instant>,
     is_told_to_end: bool,
     /// It has been silent for too long, and is given a moment.
     is_doubted: bool,
     /// It says nothing more.
     is_silent: bool,
-    is_reaped: bool,
+    /// Nobody has to wait for it.
+    is_over: bool,
 }
 
 impl Daemon {
@@ -120,10 +123,11 @@ impl Daemon {
             failure: None,
             deadline,
             was_late: false,
+            killed_at: None,
             is_told_to_end: false,
             is_doubted: false,
             is_silent: false,
-            is_reaped: false,
+            is_over: false,
         };
         let Orders { restarts, replaced, job_is_up, .. } = *orders;
         let plan = ToDaemon::Plan { keeper_pid: std::process::id(), restarts, replaced, layout: LAYOUT, job_is_up };
@@ -174,6 +178,12 @@ impl Daemon {
         self.deadline = Some(Instant::now() + limits::DAEMON_END_DEADLINE);
     }
 
+    /// It ends and does nothing more that matters.
+    pub fn on_leaves(&mut self) {
+        self.is_told_to_end = true;
+        self.deadline = Some(Instant::now() + limits::DAEMON_LAST_GRACE);
+    }
+
     /// It serves: it is to say so again within `silence_max`.
     pub fn on_alive(&mut self, silence_max: Duration) {
         if !self.is_told_to_end {
@@ -190,15 +200,27 @@ impl Daemon {
             self.is_doubted = true;
             self.deadline = Some(now + limits::DAEMON_DOUBT);
         } else if is_late {
-            self.kill_late();
+            self.kill_late(now);
         }
     }
 
-    fn kill_late(&mut self) {
+    fn kill_late(&mut self, now: Instant) {
         tracing::warn!(pid = self.child.id(), state = ?self.state, "a daemon is killed: its time is over");
         self.deadline = None;
         self.was_late = true;
+        self.killed_at.get_or_insert(now);
         self.kill();
+    }
+
+    /// When it is to be taken for held by the kernel if it is still there: it was killed.
+    pub fn held_from(&self) -> Option<Instant> {
+        self.killed_at.map(|at| at + limits::DAEMON_LAST_GRACE)
+    }
+
+    /// Leaves it behind. It is killed, and is gone when the call that holds it returns.
+    pub fn abandon(mut self) {
+        tracing::warn!(pid = self.child.id(), "the daemon is held by a file system that does not answer");
+        self.is_over = true;
     }
 
     fn kill(&mut self) {
@@ -209,7 +231,7 @@ impl Daemon {
 
     /// How it ended, once `ended` is readable.
     pub fn reap(&mut self) -> io::Result<ExitStatus> {
-        self.is_reaped = true;
+        self.is_over = true;
         self.child.wait()
     }
 
@@ -221,9 +243,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if !self.is_reaped {
+        if !self.is_over {
             self.kill();
-            let _ = self.child.wait();
+            let mut polled = [PollFd::new(&self.ended, PollFlags::IN)];
+            let grace = Timespec::try_from(limits::DAEMON_LAST_GRACE).ok();
+            if matches!(poll(&mut polled, grace.as_ref()), Ok(1)) {
+                let _ = self.child.wait();
+            }
         }
     }
 }

@@ -96,7 +96,8 @@ impl Link {
             return Ok(None);
         };
         let mut descriptors = descriptors.into_iter();
-        let mut next = || descriptors.next().context("the keeper handed over too little");
+        let mut next =
+            || descriptors.next().context("too few open files are allowed here to take the mount over (ulimit -n)");
         let (connection, peers, control, inodes) = (next()?, next()?, next()?, next()?);
         let requests = descriptors.next().map(KeptRequests::open).transpose().context("taking over requests")?;
         Ok(Some(Given {
@@ -130,6 +131,11 @@ impl Link {
         if let Err(error) = messages::send_if_room(self.0.as_fd(), &ToKeeper::Alive, &[]) {
             tracing::debug!(%error, "the keeper does not listen");
         }
+    }
+
+    /// Says that its view is gone and that it ends. What it still does need not be waited for.
+    pub fn leaves(&self) {
+        self.say(&ToKeeper::Leaves);
     }
 
     /// Says why it will not.

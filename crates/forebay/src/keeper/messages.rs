@@ -94,6 +94,8 @@ pub enum ToKeeper {
     Gathered(serde_json::Value),
     /// The job is up.
     JobIsUp,
+    /// Its view is gone, and nothing of it matters any more.
+    Leaves,
     /// It will not come to that.
     Failed {
         /// Why.

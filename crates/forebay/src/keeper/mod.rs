@@ -230,7 +230,8 @@ impl Keeper {
     }
 
     fn due_in(&self, now: Instant) -> Option<Duration> {
-        let at = [self.start_at, self.starter.due()].into_iter().flatten().min();
+        let held_from = self.current.as_ref().filter(|_| self.is_ending).and_then(Daemon::held_from);
+        let at = [self.start_at, self.starter.due(), held_from].into_iter().flatten().min();
         let start = at.map(|at| at.saturating_duration_since(now));
         let daemons = [&self.current, &self.next].into_iter().flatten().filter_map(|daemon| daemon.left(now));
         daemons.chain(start).min()
@@ -244,6 +245,11 @@ impl Keeper {
             self.end_in_order("forebay up has died before the job was up");
         }
         [&mut self.current, &mut self.next].into_iter().flatten().for_each(|daemon| daemon.kill_if_late(now));
+        let is_held = |daemon: &mut Daemon| daemon.held_from().is_some_and(|from| from <= now);
+        if let Some(held) = self.current.take_if(|daemon| self.is_ending && is_held(daemon)) {
+            held.abandon();
+            return Some(Ok(()));
+        }
         self.start_at.take_if(|at| *at <= now)?;
         match self.launch.start(self.life()) {
             Ok(daemon) => {
@@ -298,6 +304,10 @@ impl Keeper {
             Some(ToKeeper::Alive) => daemon.on_alive(self.silence_max),
             Some(ToKeeper::Gathered(gathered)) => tell(&json!({"gathered": gathered})),
             Some(ToKeeper::JobIsUp) => self.on_job_up(),
+            Some(ToKeeper::Leaves) => {
+                daemon.on_leaves();
+                (self.is_ending, self.next) = (true, None);
+            }
             Some(ToKeeper::Failed { message }) => daemon.failure = Some(message),
             None => {}
         }
@@ -357,7 +367,8 @@ impl Keeper {
                 }
             }
             Some(ToKeeper::Failed { message }) => next.failure = Some(message),
-            Some(ToKeeper::Ready | ToKeeper::Alive | ToKeeper::Gathered(_) | ToKeeper::JobIsUp) | None => {}
+            Some(ToKeeper::Ready | ToKeeper::Alive | ToKeeper::Gathered(_) | ToKeeper::JobIsUp | ToKeeper::Leaves)
+            | None => {}
         }
     }
 

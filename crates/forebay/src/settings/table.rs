@@ -171,7 +171,7 @@ settings! {
     }
     "Caches and trees" {
         /// Nodes that read the backing file system for the others, each for its part of the directories and of every
-        /// large file [default: 1 below 8 nodes, then one for four nodes, 8 at most]
+        /// large file [default: 1 up to 16 nodes, then one for eight, 8 at most]
         Node Optional(roots) roots: Option<u32> = "roots" "R";
         /// Put nodes beside each other that are near each other in the network, before they get their ranks: as a FILE
         /// in the form of Slurm's topology.conf says; auto: as Slurm knows it, else by host names such as x3000c0s1b0n0;

@@ -19,6 +19,9 @@ fn the_way_of_an_answer() {
     let text = place.succeeds(&["explain", &in_view]);
     assert!(text.starts_with(&file) && text.contains("why"), "{text}");
     assert_eq!(place.json(&["explain", "/etc/hosts"])[0]["answer"], "outside");
+    let many: Vec<String> = (0..65).map(|number| format!("{file}-{number}")).collect();
+    let many: Vec<&str> = std::iter::once("refresh").chain(many.iter().map(String::as_str)).collect();
+    assert!(place.fails(2, &many).contains("64 paths at most, a link being two; refresh the directory"));
     let refreshed = place.run(&["refresh", "/etc/hosts", &file]);
     let note = String::from_utf8(refreshed.stderr).unwrap();
     assert_eq!(note, "forebay: note: /etc/hosts is in no export of the job, which knows nothing of it\n");

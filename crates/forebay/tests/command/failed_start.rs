@@ -69,6 +69,30 @@ fn views_that_cannot_be_mounted_on() {
 }
 
 #[test]
+fn views_of_several_nodes_that_have_no_place() {
+    let Some(place) = Place::with_views() else { return };
+    let message = place.fails(1, &["up", "--local", "2", "--view", "/proc/views", "--export", &place.source()]);
+    assert!(
+        message.contains("cannot use /proc/views for the views; choose another directory with --view"),
+        "{message}"
+    );
+    let message = place.fails(1, &["up", "--directory", "/proc/jobs", "--export", &place.source()]);
+    assert!(message.contains("choose one with --directory"), "{message}");
+    place.assert_clean();
+}
+
+#[test]
+fn what_counts_for_several_machines_is_passed_over_aloud() {
+    let Some(place) = Place::with_views() else { return };
+    let up = place.run(&["up", "--interface", "none", "--port", "7", "--export", &place.source()]);
+    let message = String::from_utf8_lossy(&up.stderr);
+    assert!(up.status.success(), "{message}");
+    assert!(message.contains("--interface and --port are passed over: all nodes are on this machine"), "{message}");
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
+#[test]
 fn a_view_of_another_job_is_left_alone() {
     let Some(place) = Place::with_views() else { return };
     let source = place.source();
@@ -96,7 +120,11 @@ fn jobs_are_not_kept_where_others_could_have_prepared_them() {
     let base = place.path("run");
     std::os::unix::fs::symlink(place.path("source"), &base).unwrap();
     let message = place.fails(1, &["up", "--job", "below", "--export", &place.source()]);
-    assert!(message.contains("is not safe to use: it is not a directory"), "{message}");
+    assert!(message.contains("is not safe to use: it is not a directory; choose another"), "{message}");
+    for command in [&["status"][..], &["down", "--job", "below"]] {
+        let message = place.fails(1, command);
+        assert!(message.contains("is not safe to use"), "not that there is no job: {message}");
+    }
     fs::remove_file(&base).unwrap();
     assert!(place.path("source/below/large").exists());
 }

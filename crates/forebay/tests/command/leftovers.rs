@@ -105,7 +105,8 @@ fn nothing_stays_of_a_local_start_that_was_killed() {
         }
         place.succeeds(&["down", "--job", "killed"]);
     }
-    wait_until("its nodes have ended", || !place.path("run").exists());
+    // A keeper takes its files away and then ends; nobody waits for it.
+    wait_until("its nodes have ended", || !place.path("run").exists() && place.daemons().is_empty());
     place.assert_clean();
 }
 
@@ -124,6 +125,8 @@ fn a_start_that_was_killed_is_not_in_the_way_of_the_next() {
     signal(up.id().into(), Signal::KILL);
     up.wait().unwrap();
     wait_until("it has ended", || place.mounts().is_empty());
+    let message = place.fails(1, &["status", "--job", "killed"]);
+    assert!(message.contains("no node of the job killed answers; forebay down --job killed"), "{message}");
     let output = place.run(&["up", "--job", "killed", "--export", &source]);
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("cleaned up after a dead job killed"), "{output:?}");

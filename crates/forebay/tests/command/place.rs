@@ -124,9 +124,13 @@ impl Place {
     pub fn assert_clean(&self) {
         assert_eq!(self.mounts(), Vec::<String>::new());
         assert!(!self.path("run").exists(), "{:?}", fs::read_dir(self.path("run")));
+        assert_eq!(self.daemons(), Vec::<String>::new());
+    }
+
+    /// The command lines of the daemons and keepers of this place.
+    pub fn daemons(&self) -> Vec<String> {
         let own = self.root.path().display().to_string();
-        let daemons: Vec<String> = processes().filter(|line| line.contains(&own) && line.contains("node")).collect();
-        assert_eq!(daemons, Vec::<String>::new());
+        processes().filter(|line| line.contains(&own) && line.contains("node")).collect()
     }
 }
 

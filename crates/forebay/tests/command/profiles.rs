@@ -50,6 +50,22 @@ fn without_profiles_there_is_nothing_to_show() {
     assert!(!path.exists(), "looking makes nothing");
 }
 
+/// The job does not need one, but a person who waits for the second start would wonder.
+#[test]
+fn a_job_says_that_its_profile_has_no_place() {
+    let Some(place) = Place::with_views() else { return };
+    let profiles = place.path("profiles");
+    fs::create_dir(&profiles).unwrap();
+    fs::set_permissions(&profiles, fs::Permissions::from_mode(0o777)).unwrap();
+    let up = place.run(&["up", "--profile", "auto", "--export", &place.source()]);
+    let said = String::from_utf8_lossy(&up.stderr);
+    assert!(up.status.success() && said.contains("the job has no profile: "), "{said}");
+    assert!(said.contains("others may write to it (mode 0777)"), "{said}");
+    assert!(!String::from_utf8_lossy(&up.stdout).contains("profile:"), "{up:?}");
+    place.succeeds(&["down"]);
+    place.assert_clean();
+}
+
 #[test]
 fn a_profile_is_listed_and_shown() {
     let place = Place::new();

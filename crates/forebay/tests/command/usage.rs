@@ -18,6 +18,7 @@ fn wrong_options_are_wrong_usage() {
         (&["up", "--export", "relative"], "not an absolute path"),
         (&["up", "--nodes", "n[1-"], "not closed"),
         (&["up", "--nodes=-oProxyCommand=x"], "is not a host name"),
+        (&["up", "--nodes", "a,b,a"], "--nodes names a twice"),
         (&["up", "--job", "a/b"], "cannot be a job's name"),
         (&["up", "--local", "2", "--nodes", "a"], "choose one way"),
         (&["up", "--burst", "x"], "unexpected argument"),

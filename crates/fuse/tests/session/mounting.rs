@@ -188,3 +188,21 @@ fn what_fusermount_says_is_passed_on() {
     }
     assert!(!is_mount_point(dir.path()));
 }
+
+/// As by a process that ends while one of its threads is held: what it has open stays open.
+#[test]
+fn a_connection_that_is_given_up_ends_though_shares_of_it_are_left() {
+    let _alone = crate::fixture::alone();
+    let Some(mounted) = Mounted::new(tree()) else { return };
+    fs::read(mounted.path("other")).unwrap();
+    let open = fs::File::open(mounted.path("file")).unwrap();
+    let Mounted { mount, session, tree, dir } = mounted;
+    let mount = mount.unwrap();
+    let share = mount.descriptor();
+    mount.unmount().unwrap();
+    session.stop();
+    session.disconnect();
+    let error = std::io::read_to_string(&open).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
+    drop((share, session, tree, dir));
+}

@@ -67,6 +67,12 @@ impl<B: Clone> ReadPath<B> {
         self.options.forest.is_root(self.options.rank)
     }
 
+    /// How many nodes do.
+    #[must_use]
+    pub fn reader_count(&self) -> usize {
+        self.options.forest.roots().count()
+    }
+
     /// Whether this node makes a parcel for others.
     #[must_use]
     pub fn makes_parcel(&self, index: u32) -> bool {

@@ -18,13 +18,12 @@ use forebay_wire::{Listing, Parcel, Request};
 use tokio::task::JoinSet;
 
 use super::Source;
+use super::listing_order::ListingOrder;
+use super::listing_turns::ListingTurns;
 use super::plan::PlannedChunk;
 use crate::daemon::fetch::{answer_whole, fail};
 use crate::daemon::peers::ask_own;
 use crate::daemon::service::Service;
-
-/// Listings that are asked for ahead at once: few enough that a program's own question never waits long behind them.
-const LISTINGS_AHEAD: usize = 16;
 
 /// Makes a parcel and hands it to the core as the answer to `call`.
 pub(in crate::daemon) async fn answer(service: Arc<Service>, call: CallId, index: u32) {
@@ -38,24 +37,34 @@ pub(in crate::daemon) async fn answer(service: Arc<Service>, call: CallId, index
     }
 }
 
-/// Asks for the listings that the plan needs and this node reads for others, before anybody does.
-pub(super) async fn list_ahead(service: &Arc<Service>) {
+/// Reads the pack, and asks for the listings that the plan needs and this node reads for others, before anybody does.
+pub(super) async fn read_ahead(service: &Arc<Service>) {
     if !service.core().is_reader() {
         return;
     }
     let Some(source) = service.prefill().source(service).await else { return };
-    source.read_ahead(service).await;
+    source.read_ahead(service);
+    let mut order = ListingOrder::of(source.parcels.iter().flat_map(|parcel| &parcel.dirs));
     let mut asked = JoinSet::new();
-    for dir in source.parcels.iter().flat_map(|parcel| &parcel.dirs) {
-        if asked.len() >= LISTINGS_AHEAD {
-            asked.join_next().await;
+    loop {
+        while asked.len() < ListingTurns::AT_ONCE
+            && let Some((at, dir)) = order.next()
+        {
+            if !service.core().reads_listing(&dir) {
+                order.listed(at);
+                continue;
+            }
+            let (service, source) = (Arc::clone(service), Arc::clone(&source));
+            asked.spawn(async move {
+                listing(&service, &source, dir).await;
+                at
+            });
         }
-        if service.core().reads_listing(dir) {
-            let (service, dir) = (Arc::clone(service), dir.clone());
-            asked.spawn(async move { drop(listing(&service, dir).await) });
+        match asked.join_next().await {
+            Some(listed) => listed.into_iter().for_each(|at| order.listed(at)),
+            None => return,
         }
     }
-    asked.join_all().await;
 }
 
 async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Result<Parcel, Errno> {
@@ -64,10 +73,8 @@ async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Resul
     let files = planned.chunks.iter().map(|chunk| &chunk.file);
     let files = files.chain(entry.iter().flat_map(|entry| &entry.pieces).map(|piece| &piece.path));
     let dirs = files.filter_map(|file| file.split().map(|(dir, _)| dir)).chain(planned.dirs.iter().cloned());
-    if entry.is_some() {
-        source.read_ahead(service).await;
-    }
-    let listings = Listings::all(service, dirs.collect()).await;
+    source.read_ahead(service);
+    let listings = Listings::all(service, source, dirs.collect()).await;
     let mut unpacked = listings.current(&planned.chunks);
     let mut blocks = Vec::new();
     if let (Some(block), Some(entry)) = (planned.block, entry) {
@@ -85,13 +92,12 @@ async fn make(service: &Arc<Service>, source: &Arc<Source>, index: u32) -> Resul
 struct Listings(HashMap<ViewPath, Listing>);
 
 impl Listings {
-    /// Asks for all at once: one after the other, each would cost the backing file system's latency. What cannot be listed
-    /// is left out.
-    async fn all(service: &Arc<Service>, dirs: HashSet<ViewPath>) -> Self {
+    /// Asks for all at once, as far as their turns allow. What cannot be listed is left out.
+    async fn all(service: &Arc<Service>, source: &Arc<Source>, dirs: HashSet<ViewPath>) -> Self {
         let mut asked = JoinSet::new();
         for dir in dirs {
-            let service = Arc::clone(service);
-            asked.spawn(async move { Some((dir.clone(), listing(&service, dir).await?)) });
+            let (service, source) = (Arc::clone(service), Arc::clone(source));
+            asked.spawn(async move { Some((dir.clone(), listing(&service, &source, dir).await?)) });
         }
         Self(asked.join_all().await.into_iter().flatten().collect())
     }
@@ -116,7 +122,8 @@ impl Listings {
     }
 }
 
-async fn listing(service: &Arc<Service>, dir: ViewPath) -> Option<Listing> {
+async fn listing(service: &Arc<Service>, source: &Source, dir: ViewPath) -> Option<Listing> {
+    let _turn = source.listing_turns.next(&source.ahead).await;
     match ask_own(service, Request::Listing { dir, epoch: 0 }).await {
         Some(PeerAnswer::Listing(listing)) => Some(listing),
         _ => None,
@@ -151,7 +158,7 @@ async fn pack_block(
     }
     match source.read_block(block).await {
         Some(bytes) => {
-            let head = ParcelBlock { codec: Codec::Zstd, encoded_bytes: bytes.len() as u32, pieces };
+            let head = ParcelBlock { codec: Codec::Lz4, encoded_bytes: bytes.len() as u32, pieces };
             (Some((head, bytes)), changed)
         }
         // A pack that cannot be read is as good as none.

@@ -2,12 +2,15 @@
 //!
 //! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `elsewhere` is where the programs of some
 //! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
-//! that read the backing file system make them by a `plan` (`maker`), and every node takes them apart and fills its kernel's
-//! caches (`opener`, `walker`).
+//! that read the backing file system make them by a `plan` (`maker`, `listing_order`, `listing_turns`, `pack_ahead`), and every node takes
+//! them apart and fills its kernel's caches (`opener`, `walker`).
 
 mod elsewhere;
+mod listing_order;
+mod listing_turns;
 mod maker;
 mod opener;
+mod pack_ahead;
 mod packing;
 mod plan;
 mod record;
@@ -24,20 +27,19 @@ use forebay_profile::{BlockOpener, PackReader, Profile, ProfileError};
 use forebay_types::{ChunkIndex, Generation, ViewPath, limits};
 use forebay_wire::ParcelPlace;
 use tokio::sync::OnceCell;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use super::service::Service;
 use crate::options::ProfileOptions;
 use elsewhere::Elsewhere;
+use listing_turns::ListingTurns;
 use opener::Opener;
+use pack_ahead::PackAhead;
 use plan::{Places, PlannedChunk, PlannedParcel};
 
 pub(super) use elsewhere::{look_before_end, tell};
 pub(super) use maker::answer;
 pub(super) use record::record_now;
-
-/// Parts of a pack that are read at the same time.
-const READERS: usize = 4;
 
 /// How long the end of a job may wait until what was recorded is written.
 const END_DEADLINE: Duration = Duration::from_secs(2);
@@ -60,8 +62,9 @@ pub(super) struct Source {
     places: Places,
     /// The versions that the profile has.
     generations: HashMap<ViewPath, Generation>,
-    /// Blocks of the parcels that this node makes, from when they are read until they are used.
-    read: OnceCell<Mutex<HashMap<usize, Bytes>>>,
+    /// Blocks of the parcels that this node makes.
+    ahead: Arc<PackAhead>,
+    listing_turns: ListingTurns,
     /// The block that was opened last: whoever asks for one file of a block soon asks for the next.
     opened: Mutex<Opened>,
 }
@@ -92,7 +95,7 @@ pub(super) fn start(service: &Arc<Service>) -> JoinHandle<()> {
         }
         let now = service.now();
         service.with_core(|core| core.start_prefill(now));
-        tokio::join!(maker::list_ahead(&service), record::keep(&service));
+        tokio::join!(maker::read_ahead(&service), record::keep(&service));
     })
 }
 
@@ -124,7 +127,8 @@ impl Prefill {
     async fn source(&self, service: &Arc<Service>) -> Option<Arc<Source>> {
         let load = || async {
             let options = service.options.profile.clone()?;
-            let loaded = tokio::task::spawn_blocking(move || Source::open(&options)).await.ok()?;
+            let readers = service.core().reader_count();
+            let loaded = tokio::task::spawn_blocking(move || Source::open(&options, readers)).await.ok()?;
             loaded.inspect_err(|error| tracing::warn!(%error, "no profile")).ok().flatten().map(Arc::new)
         };
         self.source.get_or_init(load).await.clone()
@@ -156,7 +160,7 @@ impl Prefill {
 }
 
 impl Source {
-    fn open(options: &ProfileOptions) -> Result<Option<Self>, ProfileError> {
+    fn open(options: &ProfileOptions, readers: usize) -> Result<Option<Self>, ProfileError> {
         let files = options.files()?;
         let Some(profile) = files.read_to_use()? else { return Ok(None) };
         let pack = match options.pack {
@@ -176,25 +180,17 @@ impl Source {
             pack,
             places,
             generations,
-            read: OnceCell::new(),
+            ahead: Arc::default(),
+            listing_turns: ListingTurns::new(readers),
             opened: Mutex::default(),
         }))
     }
 
-    /// Reads the blocks of the parcels that this node makes, before anything is asked about files: a file system that
-    /// serves names before contents would keep them waiting until the last listing. Bounded.
-    async fn read_ahead(self: &Arc<Self>, service: &Arc<Service>) {
-        let read = || async {
-            let blocks = self.own_blocks(service);
-            let mut reading = JoinSet::new();
-            for some in blocks.chunks(blocks.len().div_ceil(READERS).max(1)) {
-                let (source, some) = (Arc::clone(self), some.to_vec());
-                let read = move || some.into_iter().map_while(|block| source.read_within(block)).collect::<Vec<_>>();
-                reading.spawn_blocking(read);
-            }
-            Mutex::new(reading.join_all().await.into_iter().flatten().collect())
-        };
-        self.read.get_or_init(read).await;
+    /// Begins to read the blocks of the parcels that this node makes, as many as may be kept until they are asked for.
+    fn read_ahead(self: &Arc<Self>, service: &Arc<Service>) {
+        let source = Arc::clone(self);
+        let read = move |block| source.pack.as_ref()?.read_block(block).ok();
+        self.ahead.begin(|| self.own_blocks(service), read);
     }
 
     fn parcel_places(&self) -> Vec<ParcelPlace> {
@@ -202,26 +198,19 @@ impl Source {
     }
 
     fn own_blocks(&self, service: &Service) -> Vec<usize> {
+        let Some(pack) = &self.pack else { return Vec::new() };
         let core = service.core();
         let made_here = |(index, _): &(usize, &PlannedParcel)| core.makes_parcel(*index as u32);
-        self.parcels.iter().enumerate().filter(made_here).filter_map(|(_, parcel)| parcel.block).collect()
-    }
-
-    /// One block, while there is room for what is read ahead.
-    fn read_within(&self, block: usize) -> Option<(usize, Bytes)> {
-        let pack = self.pack.as_ref()?;
-        let end = pack.index().block_range(block..block + 1).end;
-        if end > limits::PACK_AHEAD_BYTES {
-            return None;
-        }
-        pack.read_block(block).ok().map(|bytes| (block, bytes))
+        let is_kept = |block: &usize| pack.index().block_range(*block..*block + 1).end <= limits::PACK_AHEAD_BYTES;
+        let parcels = self.parcels.iter().enumerate().filter(made_here);
+        parcels.filter_map(|(_, parcel)| parcel.block).filter(is_kept).collect()
     }
 
     /// A block of the pack as it lies there; `None`, and a warning, if it is not what the index says.
     async fn read_block(self: &Arc<Self>, block: usize) -> Option<Bytes> {
-        let ahead = self.read.get().and_then(|read| read.lock().unwrap_or_else(PoisonError::into_inner).remove(&block));
-        if ahead.is_some() {
-            return ahead;
+        self.ahead.wait_for(block).await;
+        if let Some(ahead) = self.ahead.take(block) {
+            return Some(ahead);
         }
         let source = Arc::clone(self);
         let read = move || source.pack.as_ref().map(|pack| pack.read_block(block));

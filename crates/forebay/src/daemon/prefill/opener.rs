@@ -157,7 +157,7 @@ fn take_apart(body: &Body, tools: &mut Tools) -> Result<(Parcel, Vec<Chunk>), Fo
 fn open_block(block: ParcelBlock, encoded: Bytes, opener: &mut BlockOpener) -> Result<Vec<Chunk>, FormatError> {
     let contents = match block.codec {
         Codec::Stored => encoded,
-        Codec::Zstd => opener.decompress(&encoded, block.plain_bytes())?,
+        Codec::Lz4 => opener.decompress(&encoded, block.plain_bytes())?,
     };
     let mut at = 0;
     let mut chunks = Vec::with_capacity(block.pieces.len());
