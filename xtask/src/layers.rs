@@ -11,32 +11,42 @@ use crate::Finding;
 use crate::source::{Source, words};
 use crate::tree::{File, Tree};
 
-/// A crate and the crates of ours that its product code may know.
+/// A crate, the group that it stands in, and the crates of ours that its product code may know.
 struct Place {
     krate: &'static str,
+    group: &'static str,
     knows: &'static [&'static str],
-    core: bool,
+}
+
+impl Place {
+    /// Whether it decides and does no I/O.
+    fn is_core(&self) -> bool {
+        self.group == "core"
+    }
 }
 
 const fn core(krate: &'static str, knows: &'static [&'static str]) -> Place {
-    Place { krate, knows, core: true }
+    Place { krate, group: "core", knows }
 }
 
 const fn shell(krate: &'static str) -> Place {
-    Place { krate, knows: &["types", "wire", "body"], core: false }
+    Place { krate, group: "io", knows: &["types", "wire", "body"] }
+}
+
+const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
+    Place { krate, group: "harness", knows }
 }
 
 const PLACES: [Place; 13] = [
     core("types", &[]),
     core("wire", &["types"]),
-    // Not core: it holds the one lock that readers and writers of a body share.
-    Place { krate: "body", knows: &["types", "wire"], core: false },
+    // A shell: it holds the one lock that readers and writers of a body share.
+    shell("body"),
     core("overlay", &["types", "wire"]),
     core("cache", &["types", "wire"]),
     core("node", &["types", "wire", "overlay", "cache"]),
-    // Not core: the command of one reads arguments and prints, the other reads traced operations from a file.
-    Place { krate: "sim", knows: &["types", "wire", "overlay", "cache", "node"], core: false },
-    Place { krate: "scale", knows: &["types", "wire", "overlay", "cache", "node"], core: false },
+    harness("sim", &["types", "wire", "overlay", "cache", "node"]),
+    harness("scale", &["types", "wire", "overlay", "cache", "node"]),
     shell("fuse"),
     shell("transport"),
     shell("store"),
@@ -94,11 +104,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             findings.extend(check_manifest(file, krate));
         }
     }
-    for place in PLACES.iter().filter(|place| place.core) {
+    for place in PLACES.iter().filter(|place| place.is_core()) {
         findings.extend(check_lints(tree, place.krate));
     }
     for (file, source) in tree.rust().filter(|(file, _)| !file.is_test()) {
-        if file.krate().and_then(place_of).is_some_and(|place| place.core) {
+        if file.krate().and_then(place_of).is_some_and(Place::is_core) {
             findings.extend(check_effects(file, source));
         }
     }
@@ -117,18 +127,21 @@ fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
             format!("`{krate}` has no place yet: give it one in xtask/src/layers.rs"),
         )];
     };
+    if file.group() != Some(place.group) {
+        return vec![Finding::new(&file.path, 1, format!("`{krate}` belongs below crates/{}", place.group))];
+    }
     let manifest: toml::Table = match file.text.parse() {
         Ok(manifest) => manifest,
         Err(error) => return vec![Finding::new(&file.path, 1, error.to_string())],
     };
     let why_not = |name: &str| match name.strip_prefix("forebay-").or((name == BINARY).then_some(BINARY)) {
         Some(ours) if !place.knows.contains(&ours) => Some(format!("`{krate}` may not know `{ours}`")),
-        None if place.core && EFFECTFUL_CRATES.contains(&name) => {
+        None if place.is_core() && EFFECTFUL_CRATES.contains(&name) => {
             Some(format!("`{krate}` decides and does no I/O: `{name}` is for shells"))
         }
         _ => None,
     };
-    let wrong = dependencies(&manifest, place.core).into_iter().filter_map(|name| why_not(&name));
+    let wrong = dependencies(&manifest, place.is_core()).into_iter().filter_map(|name| why_not(&name));
     wrong.map(|message| Finding::new(&file.path, 1, message)).collect()
 }
 
@@ -155,11 +168,11 @@ fn dependencies(manifest: &toml::Table, with_dev: bool) -> BTreeSet<String> {
 
 /// Every core crate carries the same lints: those of `types`.
 fn check_lints(tree: &Tree, krate: &str) -> Option<Finding> {
-    let lints = |krate: &str| tree.get(&format!("crates/{krate}/clippy.toml")).map(|file| file.text.as_str());
-    tree.get(&format!("crates/{krate}/Cargo.toml"))?;
-    let message = "core crates have one clippy.toml: link it to crates/types/clippy.toml";
+    let lints = |krate: &str| tree.get(&format!("crates/core/{krate}/clippy.toml")).map(|file| file.text.as_str());
+    tree.get(&format!("crates/core/{krate}/Cargo.toml"))?;
+    let message = "core crates have one clippy.toml: link it to crates/core/types/clippy.toml";
     let differs = lints(krate).is_none() || lints(krate) != lints("types");
-    differs.then(|| Finding::new(&format!("crates/{krate}/clippy.toml"), 1, message))
+    differs.then(|| Finding::new(&format!("crates/core/{krate}/clippy.toml"), 1, message))
 }
 
 fn check_effects(file: &File, source: &Source) -> Vec<Finding> {
@@ -227,9 +240,10 @@ mod tests {
     }
 
     fn manifest(krate: &str, text: &str) -> Vec<String> {
-        let path = format!("crates/{krate}/Cargo.toml");
-        let lints = format!("crates/{krate}/clippy.toml");
-        messages(&[(&path, text), (&lints, "x"), ("crates/types/clippy.toml", "x")])
+        let group = place_of(krate).map_or("", |place| place.group);
+        let path = format!("crates/{group}/{krate}/Cargo.toml");
+        let lints = format!("crates/{group}/{krate}/clippy.toml");
+        messages(&[(&path, text), (&lints, "x"), ("crates/core/types/clippy.toml", "x")])
     }
 
     #[test]
@@ -259,14 +273,20 @@ mod tests {
     fn binary_knows_all_and_strangers_need_a_place() {
         assert!(messages(&[("crates/forebay/Cargo.toml", "[dependencies]\nforebay-node = \"1\"")]).is_empty());
         assert_eq!(messages(&[("crates/new/Cargo.toml", "")]).len(), 1);
+        assert_eq!(messages(&[("crates/io/sim/Cargo.toml", "")]), ["`sim` belongs below crates/harness"]);
     }
 
     #[test]
     fn core_crates_share_their_lints() {
-        let types = ("crates/types/clippy.toml", "a");
-        assert_eq!(messages(&[("crates/wire/Cargo.toml", ""), types]).len(), 1);
-        assert_eq!(messages(&[("crates/wire/Cargo.toml", ""), types, ("crates/wire/clippy.toml", "b")]).len(), 1);
-        assert!(messages(&[("crates/wire/Cargo.toml", ""), types, ("crates/wire/clippy.toml", "a")]).is_empty());
+        let types = ("crates/core/types/clippy.toml", "a");
+        assert_eq!(messages(&[("crates/core/wire/Cargo.toml", ""), types]).len(), 1);
+        assert_eq!(
+            messages(&[("crates/core/wire/Cargo.toml", ""), types, ("crates/core/wire/clippy.toml", "b")]).len(),
+            1
+        );
+        assert!(
+            messages(&[("crates/core/wire/Cargo.toml", ""), types, ("crates/core/wire/clippy.toml", "a")]).is_empty()
+        );
     }
 
     #[test]
@@ -279,8 +299,8 @@ mod tests {
             "use std::os::fd::AsFd as _;",
             "use std::{io as other, env};",
         ] {
-            assert_eq!(messages(&[("crates/cache/src/a.rs", code)]).len(), 1, "{code}");
-            assert!(messages(&[("crates/store/src/a.rs", code)]).is_empty(), "{code}");
+            assert_eq!(messages(&[("crates/core/cache/src/a.rs", code)]).len(), 1, "{code}");
+            assert!(messages(&[("crates/io/store/src/a.rs", code)]).is_empty(), "{code}");
         }
     }
 
@@ -291,7 +311,7 @@ mod tests {
             "#[cfg(test)]\nmod tests { use std::fs; }",
             "// std::fs\nlet a = \"std::fs\";",
         ] {
-            assert!(messages(&[("crates/cache/src/a.rs", code)]).is_empty(), "{code}");
+            assert!(messages(&[("crates/core/cache/src/a.rs", code)]).is_empty(), "{code}");
         }
     }
 }

@@ -84,17 +84,17 @@ mod tests {
     #[test]
     fn finds_files_and_items() {
         let tree = Tree::made_of(&[
-            ("crates/cache/src/utils.rs", "//! X.\n"),
+            ("crates/core/cache/src/utils.rs", "//! X.\n"),
             ("crates/misc/src/lib.rs", "//! X.\n"),
-            ("crates/node/src/lib.rs", "//! X.\n\nstruct ReadManager;\n// a helper\nfn f() { let helper = 1; }\n"),
-            ("crates/node/data/x.txt", ""),
+            ("crates/core/node/src/lib.rs", "//! X.\n\nstruct ReadManager;\n// a helper\nfn f() { let helper = 1; }\n"),
+            ("crates/core/node/data/x.txt", ""),
         ]);
         let found: Vec<_> = check(&tree).into_iter().map(|finding| (finding.path, finding.line)).collect();
         let expected = [
-            ("crates/cache/src/utils.rs", 1),
+            ("crates/core/cache/src/utils.rs", 1),
             ("crates/misc/src/lib.rs", 1),
-            ("crates/node/data/x.txt", 1),
-            ("crates/node/src/lib.rs", 3),
+            ("crates/core/node/data/x.txt", 1),
+            ("crates/core/node/src/lib.rs", 3),
         ];
         assert_eq!(found, expected.map(|(path, line)| (path.to_owned(), line)));
     }

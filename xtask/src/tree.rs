@@ -29,6 +29,9 @@ pub struct Tree {
 /// Where the exceptions from the length limits are listed.
 pub const RATCHET: &str = "xtask/ratchet.toml";
 
+/// Folders below `crates/` that hold crates of one kind.
+const GROUPS: [&str; 3] = ["core", "io", "harness"];
+
 impl File {
     /// A file with its source taken apart if it is Rust.
     pub fn new(path: &str, text: &str) -> Self {
@@ -46,9 +49,20 @@ impl File {
         self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs")
     }
 
-    /// The crate below `crates/` that the file belongs to.
+    /// The crate below `crates/` that the file belongs to, whatever group it stands in.
     pub fn krate(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split('/').next()
+        self.parts_below_crates()?.1
+    }
+
+    /// The group of crates that the file belongs to: `core`, `io`, `harness`, or none.
+    pub fn group(&self) -> Option<&str> {
+        self.parts_below_crates()?.0
+    }
+
+    fn parts_below_crates(&self) -> Option<(Option<&str>, Option<&str>)> {
+        let mut parts = self.path.strip_prefix("crates/")?.split('/');
+        let first = parts.next()?;
+        Some(if GROUPS.contains(&first) { (Some(first), parts.next()) } else { (None, Some(first)) })
     }
 }
 
@@ -132,10 +146,13 @@ mod tests {
 
     #[test]
     fn knows_tests_and_crates() {
-        assert!(File::new("crates/node/src/tests.rs", "").is_test());
+        assert!(File::new("crates/core/node/src/tests.rs", "").is_test());
         assert!(File::new("tests/semantics/bytes.rs", "").is_test());
-        assert!(!File::new("crates/node/src/contests.rs", "").is_test());
-        assert_eq!(File::new("crates/node/src/lib.rs", "").krate(), Some("node"));
+        assert!(!File::new("crates/core/node/src/contests.rs", "").is_test());
+        assert_eq!(File::new("crates/core/node/src/lib.rs", "").krate(), Some("node"));
+        assert_eq!(File::new("crates/core/node/src/lib.rs", "").group(), Some("core"));
+        assert_eq!(File::new("crates/forebay/src/main.rs", "").krate(), Some("forebay"));
+        assert_eq!(File::new("crates/forebay/src/main.rs", "").group(), None);
         assert_eq!(File::new("xtask/src/main.rs", "").krate(), None);
     }
 }

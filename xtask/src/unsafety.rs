@@ -66,28 +66,28 @@ mod tests {
     #[test]
     fn only_where_allowed() {
         let text = "fn f() {\n    // SAFETY: sound.\n    unsafe { g() }\n}\n";
-        assert!(lines("crates/fuse/src/a.rs", text).is_empty());
-        assert_eq!(lines("crates/cache/src/a.rs", text), [3]);
+        assert!(lines("crates/io/fuse/src/a.rs", text).is_empty());
+        assert_eq!(lines("crates/core/cache/src/a.rs", text), [3]);
         assert_eq!(lines("tests/semantics/a.rs", text), [3]);
     }
 
     #[test]
     fn only_with_a_reason() {
         let text = "fn f() {\n    unsafe { g() }\n}\n// SAFETY: of h.\nfn h() {\n    unsafe { g() }\n}\n";
-        assert_eq!(lines("crates/store/src/a.rs", text), [2, 6]);
+        assert_eq!(lines("crates/io/store/src/a.rs", text), [2, 6]);
     }
 
     #[test]
     fn reason_stands_above_the_statement() {
         let text = "    // SAFETY: the buffer outlives the call,\n    // as it is owned here.\n    #[allow(x)]\n    \
                     let a = call(\n        b,\n        unsafe { c() },\n    );\n";
-        assert!(lines("crates/transport/src/a.rs", text).is_empty());
+        assert!(lines("crates/io/transport/src/a.rs", text).is_empty());
         let text = "    /// Reads.\n    /// # Safety\n    /// Sound if aligned.\n    pub unsafe fn f() {}\n";
-        assert!(lines("crates/transport/src/a.rs", text).is_empty());
+        assert!(lines("crates/io/transport/src/a.rs", text).is_empty());
     }
 
     #[test]
     fn words_and_comments_are_not_uses() {
-        assert!(lines("crates/cache/src/a.rs", "#![deny(unsafe_op_in_unsafe_fn)]\n// unsafe\n").is_empty());
+        assert!(lines("crates/core/cache/src/a.rs", "#![deny(unsafe_op_in_unsafe_fn)]\n// unsafe\n").is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every node has the core that its daemon has (`forebay_node::ReadPath`); what the daemon does around it (questions
 //! carried, bodies forwarded piece by piece while they arrive, the kernel answered) is in `shell`. Nothing is said about
-//! contents: a body is a number of bytes. What is right under faults is checked by another simulator (`crates/sim`); this
+//! contents: a body is a number of bytes. What is right under faults is checked by another simulator (`crates/harness/sim`); this
 //! one asks how long things take and what passes over which link.
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Whole jobs in virtual time: the cores that the daemon runs, and a world around them that does what worlds do.
 //!
 //! It moves named contents, breaks things, and checks every answer. How long a start takes is asked elsewhere, by a model
-//! that only counts bytes and time (`crates/scale`).
+//! that only counts bytes and time (`crates/harness/scale`).
 //!
 //! `model` is the backing file system, whose every byte, attribute and absence is known; `world` delivers messages, or
 //! does not; `job` holds the nodes and plays the daemon's shell; `program` is what asks; `faults` is what goes wrong;

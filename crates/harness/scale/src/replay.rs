@@ -1,7 +1,7 @@
 //! Operations told one by one: those of a real import, over the tree as it lies on a disk, or those of another simulator.
 //!
 //! This is what the model is checked with: the same operations run for real on the test bed
-//! (`forebay-bench-read --only scale-model`), and in `crates/sim`, where every answer is checked.
+//! (`forebay-bench-read --only scale-model`), and in `crates/harness/sim`, where every answer is checked.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
