@@ -73,6 +73,8 @@ impl Slurm {
         // By a job's number go its port and its directory: others must not have the same.
         program.env("FB_SLURM_FIRST_JOB", (std::process::id() % 60_000 * 1000 + 1).to_string());
         program.env("SLURM_CONF", self.state().join("slurm.conf"));
+        // Its munged has a socket of its own.
+        program.env("FOREBAY_MUNGE", self.state().join("munge/sock"));
         let topology = self.sandbox.base().join("topology.conf");
         if topology.exists() {
             program.env("FB_SLURM_TOPOLOGY", topology);
