@@ -7,7 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::Finding;
+use crate::finding::Finding;
+use crate::paths::expand;
 use crate::source::{Source, words};
 use crate::tree::{File, Tree};
 
@@ -194,41 +195,9 @@ fn std_paths(code: &str) -> Vec<(usize, String)> {
         let is_path = |c: char| c.is_alphanumeric() || "_:{},* \n".contains(c);
         let len = code[at..].find(|c| !is_path(c)).unwrap_or(code.len() - at);
         let text: String = code[at..at + len].split_whitespace().collect::<Vec<_>>().join(" ");
-        expand("", &text, &mut |path| paths.push((at, path)));
+        expand("", &text, &mut |path, _| paths.push((at, path)));
     }
     paths
-}
-
-/// Takes a `use` tree apart; stops at what belongs to none. Returns what is left after it.
-fn expand<'a>(prefix: &str, text: &'a str, found: &mut impl FnMut(String)) -> &'a str {
-    let text = text.trim_start();
-    let len = text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '*')).unwrap_or(text.len());
-    let path = if prefix.is_empty() { text[..len].to_owned() } else { format!("{prefix}::{}", &text[..len]) };
-    let rest = text[len..].trim_start();
-    let Some(rest) = rest.strip_prefix("::") else {
-        found(path);
-        let renamed =
-            rest.strip_prefix("as ").map(|name| name.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'));
-        return renamed.unwrap_or(rest);
-    };
-    let Some(mut rest) = rest.trim_start().strip_prefix('{') else {
-        return expand(&path, rest, found);
-    };
-    loop {
-        rest = rest.trim_start();
-        if rest.is_empty() {
-            return rest;
-        }
-        if let Some(after) = rest.strip_prefix('}') {
-            return after;
-        }
-        let before = rest.len();
-        rest = expand(&path, rest, found).trim_start();
-        rest = rest.strip_prefix(',').unwrap_or(rest);
-        if rest.len() == before {
-            return rest;
-        }
-    }
 }
 
 #[cfg(test)]

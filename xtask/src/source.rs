@@ -111,7 +111,7 @@ impl Source {
 
     /// The end of the item that begins at `from`: its closing brace, or its semicolon if it has no body. The offset
     /// of the last byte, and whether it is a brace.
-    fn item_end(&self, from: usize) -> (usize, bool) {
+    pub fn item_end(&self, from: usize) -> (usize, bool) {
         let (mut depth, mut braces) = (0usize, 0usize);
         for (index, byte) in self.code.bytes().enumerate().skip(from) {
             match byte {
