@@ -263,7 +263,7 @@ pub const KERNEL_READERS: usize = 2;
 pub const KERNEL_READERS_MAX: usize = 64;
 
 /// Requests in flight that are kept for a next daemon, on kernels that do not send them again. More processes than this
-/// do not wait for one node's files at once; where they do, further requests wait in the kernel.
+/// do not wait for one node's files at once; where they do, further requests wait in the kernel, interrupts too.
 pub const KERNEL_REQUESTS_KEPT: usize = 4096;
 
 /// Requests the kernel may have waiting in the background, read-ahead mostly.

@@ -77,8 +77,9 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         return doctor_probe::run(what);
     }
     let view = view();
-    let view_possible = view.state != State::Missing;
-    let mut checks = vec![view, device(), fusermount(), namespaces()];
+    let requests = requests_in_flight();
+    let view_possible = view.state != State::Missing && requests.state != State::Missing;
+    let mut checks = vec![view, requests, device(), fusermount(), namespaces()];
     checks.extend(kernel());
     checks.extend([descriptors(), memory(), directory(), scheduler(), sealing(), interfaces()]);
     if arguments.json {
@@ -113,6 +114,24 @@ fn view() -> Check {
         Ok(how) => Check::ok("view", format!("a view can be mounted ({how})")),
         Err(error) => {
             Check::missing("view", format!("no view can be mounted: {error:#}"), "forebay up fails on this machine")
+        }
+    }
+}
+
+/// What becomes of the requests that a daemon has not answered when it dies.
+fn requests_in_flight() -> Check {
+    const NAME: &str = "requests in flight";
+    let is_sent_again = probe("resend").is_ok();
+    match (is_sent_again, probe("keep")) {
+        (true, Ok(_)) => Check::ok(NAME, "the kernel sends those of a daemon that died to the next one"),
+        (false, Ok(_)) => Check::ok(NAME, "each daemon keeps them for the next one"),
+        (true, Err(error)) => Check::limited(
+            NAME,
+            format!("the kernel sends them to the next daemon; a daemon cannot keep them: {error:#}"),
+            "forebay up --resend false fails on this machine",
+        ),
+        (false, Err(error)) => {
+            Check::missing(NAME, format!("a daemon cannot keep them: {error:#}"), "forebay up fails on this machine")
         }
     }
 }
@@ -320,6 +339,7 @@ fn probe(what: &str) -> anyhow::Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(!stderr.trim().is_empty(), "trying it ended with {}", output.status);
     bail!("{}", stderr.trim().trim_start_matches("forebay: ").replace("\n  because:", ":"))
 }
 
@@ -354,9 +374,18 @@ mod tests {
 
     #[test]
     fn every_lack_has_its_cost() {
-        for check in
-            [view(), device(), fusermount(), descriptors(), memory(), directory(), scheduler(), sealing(), interfaces()]
-        {
+        for check in [
+            view(),
+            requests_in_flight(),
+            device(),
+            fusermount(),
+            descriptors(),
+            memory(),
+            directory(),
+            scheduler(),
+            sealing(),
+            interfaces(),
+        ] {
             assert_eq!(check.state == State::Ok, check.cost.is_none(), "{check:?}");
         }
     }

@@ -204,11 +204,14 @@ fn ask_backing(service: &Arc<Service>, call: CallId, request: Request) {
     answer(service, call, answered.unwrap_or_else(Answered::Failed));
 }
 
-/// What a path is now.
+/// What a path is now: nothing also when its directory is gone, so that everybody on the way drops what lists it.
 fn look_up(store: &Store, path: &ViewPath) -> Result<Answered, Errno> {
     let (dir, name) = path.split().ok_or(Errno::EINVAL)?;
     let name = Name::new(name).map_err(|_| Errno::EINVAL)?;
-    store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record]))
+    match store.lookup(&dir, &name) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(Answered::Entries(vec![None])),
+        record => record.map(|record| Answered::Entries(vec![record])),
+    }
 }
 
 fn read_chunk(
