@@ -16,7 +16,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
 
 use crate::cli::NodeArguments;
-use crate::order::{Order, read_input};
+use crate::keeper::take_stdin;
+use crate::order::{Order, read_input, read_key_line};
 use crate::output::{causes, tell};
 
 /// Starts the daemon that the order on standard input describes.
@@ -32,6 +33,7 @@ pub fn run(arguments: &NodeArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> {
+    let key = read_key_line().context("standard input is not an order of forebay up")?;
     let text = read_input(arguments.order.as_deref().unwrap_or(Path::new("-")))?;
     let order = Order::parse(&text).context("standard input is not an order of forebay up")?;
     let directory = JobDirectory::at(&order.job_directory)?;
@@ -49,8 +51,9 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
         .spawn()
         .with_context(|| format!("cannot run {}", program.display()))?;
     let mut stdin = child.stdin.take().context("the daemon has no standard input")?;
-    stdin.write_all(&text).context("the daemon does not take its order")?;
-    drop(stdin);
+    stdin.write_all(&key).and_then(|()| stdin.write_all(&text)).context("the daemon does not take its order")?;
+    drop((stdin, key));
+    drop(take_stdin().context("cannot close standard input")?);
     let stdout = child.stdout.take().context("the daemon has no standard output")?;
     match relay(stdout)? {
         Relayed::ToItsEnd | Relayed::ToNobody => return Ok(ExitCode::SUCCESS),

@@ -1,6 +1,5 @@
 //! The daemon's end of the link to its keeper: what it is to be, what it is given, and when it is to end.
 
-use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use forebay_fuse::{KeptRequests, Mount, Negotiated};
+use forebay_launch::handed_key;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -64,9 +64,7 @@ pub struct Link(Arc<OwnedFd>);
 impl Link {
     /// Takes over standard input, which then belongs to nobody.
     pub fn from_stdin() -> anyhow::Result<Self> {
-        let socket = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take over the link")?;
-        let null = File::open("/dev/null").context("cannot open /dev/null")?;
-        rustix::stdio::dup2_stdin(null).context("cannot close standard input")?;
+        let socket = super::take_stdin().context("cannot take over the link")?;
         Ok(Self(Arc::new(socket)))
     }
 
@@ -80,10 +78,12 @@ impl Link {
             layout == LAYOUT,
             "this program cannot go on where the running one stops (layouts {LAYOUT} and {layout}); forebay down and up"
         );
-        let file = files.first().context("the keeper's orders lack the plan")?;
-        let text = messages::text_of(file).context("the plan cannot be read")?;
+        let mut files = files.into_iter();
+        let file = files.next().context("the keeper's orders lack the plan")?;
+        let text = messages::text_of(&file).context("the plan cannot be read")?;
         let mut plan: Plan = serde_json::from_slice(&text)
             .context("the plan of the running job is not one of this program's; forebay down and up")?;
+        plan.options.key = files.next().map(handed_key).transpose()?;
         plan.options.kept = Kept { keeper_pid, restarts, replaced, job_is_up };
         Ok(plan)
     }

@@ -20,15 +20,17 @@ mod restarts;
 mod signals;
 mod starter;
 
+use std::fs::File;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use forebay_launch::{JobDirectory, NodeRecord};
 use forebay_types::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use held::session_options;
@@ -47,16 +49,57 @@ use restarts::{Restarts, Verdict};
 use signals::Signals;
 use starter::Starter;
 
+/// What a keeper has from whoever started it. It passes the key on to each of its daemons and never reads it.
+#[derive(Debug, Default)]
+pub struct Handed {
+    /// Where peers connect.
+    pub listener: Option<TcpListener>,
+    /// The memory file with the job's key.
+    pub key: Option<OwnedFd>,
+}
+
+/// What comes with these descriptors.
+#[derive(Serialize, Deserialize)]
+struct HandedNames {
+    has_key: bool,
+}
+
+impl Handed {
+    /// A standard input for the node of this machine that shall have them. Nothing of it stays here.
+    pub fn over(listener: &TcpListener, key: Option<BorrowedFd<'_>>) -> std::io::Result<OwnedFd> {
+        let (ours, theirs) = messages::pair()?;
+        let names = HandedNames { has_key: key.is_some() };
+        let descriptors: Vec<BorrowedFd<'_>> = [Some(listener.as_fd()), key].into_iter().flatten().collect();
+        messages::send(ours.as_fd(), &names, &descriptors)?;
+        Ok(theirs)
+    }
+
+    /// Takes them from standard input.
+    pub fn from_stdin() -> anyhow::Result<Self> {
+        let link = take_stdin().context("cannot take over what the node is handed")?;
+        let handed =
+            messages::receive::<HandedNames>(link.as_fd()).context("what the node is handed cannot be read")?;
+        let (names, descriptors) = handed.context("the node is handed nothing")?;
+        let mut descriptors = descriptors.into_iter();
+        let listener = descriptors.next().context("the node is handed no listening socket")?;
+        let key = descriptors.next();
+        ensure!(names.has_key == key.is_some(), "too few open files are allowed here to take over the key (ulimit -n)");
+        Ok(Self { listener: Some(listener.into()), key })
+    }
+}
+
+/// Standard input, which then belongs to nobody.
+pub fn take_stdin() -> std::io::Result<OwnedFd> {
+    let taken = std::io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(taken)
+}
+
 /// Keeps the view of one node until the job ends: returns when it is unmounted and no daemon runs.
 ///
 /// # Errors
 /// What kept the first daemon from serving, or why there is none any more.
-pub fn keep(
-    plan: &Plan,
-    listener: Option<TcpListener>,
-    directory: &JobDirectory,
-    record: NodeRecord,
-) -> anyhow::Result<()> {
+pub fn keep(plan: &Plan, handed: Handed, directory: &JobDirectory, record: NodeRecord) -> anyhow::Result<()> {
     // Before anything can be left behind: a signal from now on ends the node in order.
     let signals = Signals::block().context("catching signals")?;
     // So that who looks at the processes, or ends them by name, can tell the two apart.
@@ -65,13 +108,13 @@ pub fn keep(
     }
     let name = format!("{}/{}", plan.options.job, plan.options.rank);
     let text = serde_json::to_vec(plan).context("the plan cannot be written down")?;
-    let launch =
-        Launch { program: Program::this()?, plan: messages::file_of(&text).context("no memory for the plan")?, name };
+    let file = messages::file_of(&text).context("no memory for the plan")?;
+    let launch = Launch { program: Program::this()?, plan: file, key: handed.key, name };
     // It prepares while everything else is made ready for it.
     let mut daemon = launch.start(Life::default())?;
     // Whoever started the node knows how long it may take.
     daemon.deadline = None;
-    let held = Held::take(&plan.options, listener)?;
+    let held = Held::take(&plan.options, handed.listener)?;
     // After the control socket, which tells whether the node runs already.
     let asking = Asking::listen(&directory.keeper_socket(plan.options.rank))?;
     let namespaces = Namespaces::open(&directory.entrance(plan.options.rank), node_of(plan, &held)?)?;
@@ -107,6 +150,7 @@ pub fn keep(
 struct Launch {
     program: Program,
     plan: OwnedFd,
+    key: Option<OwnedFd>,
     name: String,
 }
 
@@ -117,7 +161,8 @@ impl Launch {
 
     fn start_program(&self, program: &Program, life: Life) -> anyhow::Result<Daemon> {
         let (Self { plan, name, .. }, Life { restarts, replaced, job_is_up }) = (self, life);
-        Daemon::start(&Orders { program, name, plan, restarts, replaced, job_is_up })
+        let key = self.key.as_ref();
+        Daemon::start(&Orders { program, name, plan, key, restarts, replaced, job_is_up })
     }
 }
 
