@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 13] = [
+const PLACES: [Place; 14] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -48,6 +48,8 @@ const PLACES: [Place; 13] = [
     core("node", &["types", "wire", "overlay", "cache"]),
     harness("sim", &["types", "wire", "overlay", "cache", "node"]),
     harness("scale", &["types", "wire", "overlay", "cache", "node"]),
+    // Works the product from outside; of its crates it knows what the modelled file system is made of.
+    harness("testkit", &["types", "fuse"]),
     shell("fuse"),
     shell("transport"),
     shell("store"),
@@ -57,6 +59,9 @@ const PLACES: [Place; 13] = [
 
 /// The one crate that may know all of them.
 const BINARY: &str = "forebay";
+
+/// Packages that stand at the ends: they may know any crate, nobody knows them. What two of them share is in `testkit`.
+const LEAVES: [&str; 4] = ["forebay-tests", "forebay-bench", "forebay-fuzz", "xtask"];
 
 /// Crates that do I/O, read clocks, start threads or roll dice.
 const EFFECTFUL_CRATES: [&str; 20] = [
@@ -101,6 +106,7 @@ const EFFECTFUL_STD: [&str; 11] = [
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = vec![];
     for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
+        findings.extend(check_leaves(file));
         if let Some(krate) = file.krate().filter(|krate| *krate != BINARY) {
             findings.extend(check_manifest(file, krate));
         }
@@ -118,6 +124,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 
 fn place_of(krate: &str) -> Option<&'static Place> {
     PLACES.iter().find(|place| place.krate == krate)
+}
+
+fn check_leaves(file: &File) -> Vec<Finding> {
+    let manifest: toml::Table = file.text.parse().unwrap_or_default();
+    let leaves = dependencies(&manifest, true).into_iter().filter(|name| LEAVES.contains(&name.as_str()));
+    let message = |name: &String| format!("nobody may know `{name}`: what it shares belongs into `testkit`");
+    leaves.map(|name| Finding::new(&file.path, 1, message(&name))).collect()
 }
 
 fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
@@ -243,6 +256,15 @@ mod tests {
         assert!(messages(&[("crates/forebay/Cargo.toml", "[dependencies]\nforebay-node = \"1\"")]).is_empty());
         assert_eq!(messages(&[("crates/new/Cargo.toml", "")]).len(), 1);
         assert_eq!(messages(&[("crates/io/sim/Cargo.toml", "")]), ["`sim` belongs below crates/harness"]);
+    }
+
+    #[test]
+    fn leaves_are_known_by_nobody() {
+        let found = messages(&[
+            ("tests/Cargo.toml", "[dev-dependencies]\nforebay-bench = { path = \"../benches\" }"),
+            ("benches/Cargo.toml", "[dependencies]\nforebay-node = \"1\""),
+        ]);
+        assert_eq!(found, ["nobody may know `forebay-bench`: what it shares belongs into `testkit`"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use anyhow::{Context, bail};
 use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, SessionOptions, agree, mount};
+use forebay_types::limits;
 
 use super::ledger::Ledger;
 use super::messages::Begin;
@@ -43,7 +44,8 @@ impl Held {
         let negotiated = agree(&mount.descriptor(), &session_options(options)).with_context(begun)?;
         let connection = mount.descriptor().try_clone().with_context(begun)?;
         let is_sent_again = negotiated.can_resend() && options.resend;
-        let requests = if is_sent_again { None } else { Some(KeptRequests::create().with_context(begun)?) };
+        let keep = || KeptRequests::create(limits::KERNEL_REQUESTS_KEPT).with_context(begun);
+        let requests = if is_sent_again { None } else { Some(keep()?) };
         Ok(Self { mount, connection, negotiated, peers, control, inodes, requests })
     }
 

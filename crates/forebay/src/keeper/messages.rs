@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 /// The layout of all that outlives a daemon: these messages, the ledger, the requests in flight. Another number after
 /// every change that a daemon of the build before does not understand.
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
 
 /// How a daemon ends that has handed over: its exit status.
 pub const HANDED_OVER: u8 = 10;

@@ -144,10 +144,26 @@ impl Prefill {
     /// The chunk that is asked for, if the pack holds it in exactly this version and can be asked.
     pub fn packed(&self, request: &Request) -> Option<PackedChunk> {
         let (source, Request::Chunk { file, generation, index }) = (self.known_source()?, request) else { return None };
-        let pack = source.pack.as_ref()?;
+        let pack = self.pack()?;
         let chunk = PlannedChunk { file: file.clone(), generation: *generation, index: *index };
         let place = *pack.places.get(&chunk)?;
         (!pack.blocks.is_left_alone()).then(|| PackedChunk { source: Arc::clone(source), place })
+    }
+
+    /// Lets go of what was read of the pack for parcels that nobody will ask for.
+    pub fn drop_untaken(&self, service: &Service) {
+        if let Some(pack) = self.pack() {
+            pack.blocks.drop_untaken(service.core().wants_parcels());
+        }
+    }
+
+    /// Bytes that were read of the pack before they are asked for.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.pack().map_or(0, |pack| pack.blocks.ahead_bytes())
+    }
+
+    fn pack(&self) -> Option<&Pack> {
+        self.known_source()?.pack.as_ref()
     }
 
     /// Whether a chunk is left for the kernel of this node to ask for, so that the record knows of it.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_fuse::{DirectoryBuffer, Entry, Handler, Operation, Reply, Request, open_flag};
 use forebay_types::{Attributes, Errno, FileSystem, Timestamp};
 
-use super::Model;
+use super::server::Model;
 
 /// What answers the kernel of one node.
 pub struct Client {

@@ -1,4 +1,4 @@
-//! The test bed: GlusterFS and client nodes in namespaces of their own, by `tests/testbed/pfs-testbed.sh`.
+//! The test bed: GlusterFS and client nodes in namespaces of their own, by `testbed/pfs-testbed.sh`.
 //!
 //! The link and the metadata server are slowed only after the files are in place, so that filling takes seconds. A child
 //! brings it up, waits for the end of its input, and takes it down: so none stays of a process that is killed, either.
@@ -13,7 +13,6 @@ use std::thread;
 
 use anyhow::{Context, ensure};
 
-use crate::job::grown;
 use crate::place::Place;
 use crate::run;
 use crate::stop;
@@ -249,6 +248,16 @@ impl Drop for Testbed {
     }
 }
 
+/// By how much each count grew, kinds that did not left out.
+#[must_use]
+pub fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let more = |(kind, count): (&String, &u64)| {
+        let more = count.saturating_sub(before.get(kind).copied().unwrap_or(0));
+        (more > 0).then(|| (kind.clone(), more))
+    };
+    after.iter().filter_map(more).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,5 +302,12 @@ mod tests {
     fn a_message_is_not_a_count() {
         assert!(parse_traffic("pfs-testbed: server 0 is not running").is_err());
         assert!(parse_traffic("").is_err());
+    }
+
+    #[test]
+    fn counts_that_stand_still_are_left_out() {
+        let before = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 2)]);
+        let after = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 5), ("ioctl".to_owned(), 1)]);
+        assert_eq!(grown(&before, &after), BTreeMap::from([("read".to_owned(), 3), ("ioctl".to_owned(), 1)]));
     }
 }

@@ -2,7 +2,23 @@
 
 use std::time::Duration;
 
-use super::Parameters;
+/// The speed of the modelled server.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Parameters {
+    /// Server time of one metadata request, microseconds.
+    pub metadata_us: u32,
+    /// Metadata requests that are worked on at once.
+    pub at_once: u32,
+    /// The link's rate, bits a second.
+    pub link_bits_per_second: u64,
+    /// How long a client believes a name or attributes without asking, milliseconds.
+    pub client_ttl_ms: u32,
+}
+
+/// The same slowness as the GlusterFS test bed is given ([`crate::testbed::BUSY`]); 1 s is the default of its
+/// client, and of the order of those of NFS.
+pub const BUSY: Parameters =
+    Parameters { metadata_us: 2000, at_once: 2, link_bits_per_second: 1_000_000_000, client_ttl_ms: 1000 };
 
 /// The metadata server and the link, each as the time from which it is free again.
 pub struct Queue {
@@ -45,7 +61,6 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::BUSY;
 
     const MS: Duration = Duration::from_millis(1);
 

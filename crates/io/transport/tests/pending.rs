@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure is the test's")]
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use forebay_wire::{Answer, Class, FrameKind, Greeting, Level, Outcome, Request};
 use net::raw::{self, Raw, closed, greeting, head, hello};
 use net::{PATIENCE, chunk, loopback, mute, options, service, until};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 mod net;
 
@@ -68,9 +69,9 @@ async fn garbage_is_closed_and_counted() {
         &[&good[..], &raw::frame(FrameKind::Hello, 0, &[0x55; 40], &[])].concat(),
     ];
     for (index, bytes) in garbage.iter().enumerate() {
-        let mut stranger = connect(&address).await;
-        stranger.write_all(bytes).await.unwrap();
-        closed(&mut stranger).await;
+        let mut connection = connect(&address).await;
+        connection.write_all(bytes).await.unwrap();
+        closed(&mut connection).await;
         until("it is counted", || root.counters().refused == index as u64 + 1).await;
     }
     assert_eq!(
@@ -103,10 +104,10 @@ async fn a_wrong_address_is_noticed() {
 #[tokio::test]
 async fn a_rank_that_the_job_does_not_have_is_refused() {
     let (root, address) = root();
-    let mut stranger = connect(&address).await;
-    raw::send(&mut stranger, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
-    raw::send(&mut stranger, FrameKind::Hello, 0, &encode(&hello(2, 0, Class::Control)), &[]).await;
-    closed(&mut stranger).await;
+    let mut connection = connect(&address).await;
+    raw::send(&mut connection, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
+    raw::send(&mut connection, FrameKind::Hello, 0, &encode(&hello(2, 0, Class::Control)), &[]).await;
+    closed(&mut connection).await;
     until("it is counted", || root.counters().refused == 1).await;
 }
 
@@ -116,11 +117,11 @@ async fn another_version_is_refused_on_both_sides() {
     let version = PROTOCOL_VERSION + 300;
     let mut theirs = encode(&Greeting { version, ..greeting(Level::Off) });
     theirs.extend_from_slice(b"a field that this version does not have");
-    let mut stranger = connect(&address).await;
-    raw::send(&mut stranger, FrameKind::Greeting, 0, &theirs, &[]).await;
-    let (head, ..) = raw::receive(&mut stranger).await;
+    let mut connection = connect(&address).await;
+    raw::send(&mut connection, FrameKind::Greeting, 0, &theirs, &[]).await;
+    let (head, ..) = raw::receive(&mut connection).await;
     assert_eq!(head.kind, FrameKind::Greeting, "it is told which version is spoken here");
-    closed(&mut stranger).await;
+    closed(&mut connection).await;
     until("it is counted", || root.counters().refused == 1).await;
 
     let (listener, address) = loopback();
@@ -136,7 +137,7 @@ async fn another_version_is_refused_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_silent_stranger_is_closed_after_its_time() {
+async fn a_silent_connection_is_closed_after_its_time() {
     let (root, address) = root_with(Duration::from_millis(50));
     let mut silent = connect(&address).await;
     let mut half = connect(&address).await;
@@ -148,10 +149,10 @@ async fn a_silent_stranger_is_closed_after_its_time() {
 }
 
 #[tokio::test]
-async fn strangers_beyond_the_limit_take_the_place_of_the_oldest() {
+async fn a_pending_handshake_beyond_the_limit_takes_the_place_of_the_oldest() {
     let (root, address) = root_with(Duration::from_secs(60));
     let mut silent = vec![];
-    for _ in 0..limits::STRANGERS_MAX {
+    for _ in 0..limits::PENDING_HANDSHAKES_MAX {
         silent.push(connect(&address).await);
     }
     let mut late = connect(&address).await;
@@ -159,6 +160,33 @@ async fn strangers_beyond_the_limit_take_the_place_of_the_oldest() {
     assert_eq!(raw::receive(&mut late).await.0.kind, FrameKind::Greeting);
     closed(&mut silent[0]).await;
     until("the oldest is counted", || root.counters().refused == 1).await;
+}
+
+/// A connection from another loopback address, which any local user has without asking.
+async fn connect_from(source: Ipv4Addr, address: &Address) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((source, 0).into()).unwrap();
+    socket.connect(raw::address_of(address)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_flood_from_many_loopback_addresses_pushes_out_itself() {
+    let (root, address) = root_with(Duration::from_secs(60));
+    let source = |index: usize| Ipv4Addr::from_bits(0x7f01_0000 + index as u32);
+    let mut flood = vec![];
+    for index in 0..limits::PENDING_HANDSHAKES_MAX {
+        flood.push(connect_from(source(index), &address).await);
+    }
+    let mut child = [connect(&address).await, connect(&address).await];
+    for index in 0..limits::PENDING_HANDSHAKES_MAX / 2 {
+        flood.push(connect_from(source(limits::PENDING_HANDSHAKES_MAX + index), &address).await);
+    }
+    let pushed_out = limits::PENDING_HANDSHAKES_MAX as u64 / 2 + 2;
+    until("as many as came too many are pushed out", || root.counters().refused == pushed_out).await;
+    for connection in &mut child {
+        raw::send(connection, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
+        assert_eq!(raw::receive(connection).await.0.kind, FrameKind::Greeting, "the child has kept its place");
+    }
 }
 
 #[tokio::test]
