@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_bench::model::{ClientMount, Model, Parameters};
+use forebay_testkit::model::{ClientMount, Model, Parameters};
 use forebay_tests::job::send;
 use forebay_tests::program::wait_until;
 use forebay_tests::{Job, Sandbox, require, tree};

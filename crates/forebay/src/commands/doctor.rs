@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{Allocation, NodeFile, new_key};
+use forebay_launch::{Allocation, LaunchError, MungeProblem, NodeFile, new_key};
 use rustix::process::Resource;
 use serde::Serialize;
 use serde_json::json;
@@ -305,8 +305,12 @@ fn sealing() -> Check {
         ensure!(munge.open(&munge.seal(&key)?)? == key, "what it opens is not what it has sealed");
         Ok("munged answers; the job's key is sealed on its way through Slurm")
     };
-    let unsealed =
-        |error| format!("not used, {}; the job's key is as safe as Slurm's connections", causes(&error).join(": "));
+    let unsealed = |error: anyhow::Error| match error.downcast_ref() {
+        Some(LaunchError::Munge { source: MungeProblem::NotInstalled(_), .. }) => {
+            "not installed; the job's key is as safe as Slurm's connections".to_owned()
+        }
+        _ => format!("does not answer, {}; under Slurm give --munge SOCKET or off", causes(&error).join(": ")),
+    };
     Check::ok("munge", trial().map_or_else(unsealed, str::to_owned))
 }
 
