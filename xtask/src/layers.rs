@@ -1,9 +1,9 @@
-//! Dependencies run one way: types <- wire <- body, core crates, shells, the binary.
+//! Dependencies run one way: types <- wire <- body, core crates, shells <- keeper <- daemon <- the binary.
 //!
 //! Core crates decide and do no I/O. They get no crate and no part of `std` that has a clock, a socket, a file, a
 //! thread or randomness; what clippy can see of that it refuses by type (`clippy.toml` beside each of them), what
 //! only the text shows is refused here. Shells do I/O and hold no policy, so they know no core crate and not each
-//! other; the binary puts all of them together. Dev-dependencies of shells are free.
+//! other; the daemon ties cores and shells together, and the binary has the commands. Dev-dependencies of shells are free.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::paths::expand;
 use crate::source::{Source, words};
 use crate::tree::{File, Tree};
 
-/// A crate, the group that it stands in, and the crates of ours that its product code may know.
+/// A crate, the group that it stands in (none for what stands above the groups), and the crates of ours that its product code may know.
 struct Place {
     krate: &'static str,
     group: &'static str,
@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 15] = [
+const PLACES: [Place; 17] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -57,6 +57,27 @@ const PLACES: [Place; 15] = [
     shell("store"),
     shell("launch"),
     shell("profile"),
+    // Lives longer than any daemon, so it knows as little as it can.
+    Place { krate: "keeper", group: "", knows: &["types", "fuse", "launch"] },
+    Place {
+        krate: "daemon",
+        group: "",
+        knows: &[
+            "types",
+            "wire",
+            "body",
+            "secret",
+            "overlay",
+            "cache",
+            "node",
+            "fuse",
+            "transport",
+            "store",
+            "launch",
+            "profile",
+            "keeper",
+        ],
+    },
 ];
 
 /// The one crate that may know all of them.
@@ -143,7 +164,7 @@ fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
             format!("`{krate}` has no place yet: give it one in xtask/src/layers.rs"),
         )];
     };
-    if file.group() != Some(place.group) {
+    if file.group().unwrap_or_default() != place.group {
         return vec![Finding::new(&file.path, 1, format!("`{krate}` belongs below crates/{}", place.group))];
     }
     let manifest: toml::Table = match file.text.parse() {
@@ -225,7 +246,7 @@ mod tests {
 
     fn manifest(krate: &str, text: &str) -> Vec<String> {
         let group = place_of(krate).map_or("", |place| place.group);
-        let path = format!("crates/{group}/{krate}/Cargo.toml");
+        let path = format!("crates/{group}/{krate}/Cargo.toml").replace("//", "/");
         let lints = format!("crates/{group}/{krate}/clippy.toml");
         messages(&[(&path, text), (&lints, "x"), ("crates/core/types/clippy.toml", "x")])
     }
@@ -251,6 +272,13 @@ mod tests {
         assert_eq!(manifest("fuse", "[dependencies]\nforebay-cache.workspace = true").len(), 1);
         assert_eq!(manifest("fuse", "[dependencies]\nforebay.workspace = true").len(), 1);
         assert!(manifest("fuse", "[dev-dependencies]\nforebay-store.workspace = true").is_empty());
+    }
+
+    #[test]
+    fn the_keeper_knows_no_daemon() {
+        assert!(manifest("daemon", "[dependencies]\nforebay-keeper = \"1\"\nforebay-node = \"1\"").is_empty());
+        assert_eq!(manifest("keeper", "[dependencies]\nforebay-daemon = \"1\""), ["`keeper` may not know `daemon`"]);
+        assert_eq!(manifest("daemon", "[dependencies]\nforebay = \"1\""), ["`daemon` may not know `forebay`"]);
     }
 
     #[test]

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use forebay_fuse::{KeptRequests, Mount, MountOptions, SessionOptions, agree};
+use forebay_keeper::own_paths;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountPropagationFlags, mount_change};
 
 use crate::output::say;
-use crate::own_paths;
 
 /// Tries it; says on standard output how it went.
 pub fn run(what: &str) -> anyhow::Result<ExitCode> {

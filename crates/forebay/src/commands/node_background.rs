@@ -10,15 +10,15 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context, anyhow};
+use forebay_keeper::{take_stdin, tell};
 use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
 
 use crate::cli::NodeArguments;
-use crate::keeper::take_stdin;
 use crate::order::{Order, read_input, read_key_line};
-use crate::output::{causes, tell};
+use crate::output::causes;
 
 /// Starts the daemon that the order on standard input describes.
 pub fn run(arguments: &NodeArguments) -> anyhow::Result<ExitCode> {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
+use forebay_keeper::Handed;
 use forebay_launch::{
     JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Process, ProcessSpace, Progress,
     RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
@@ -26,7 +27,6 @@ use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::up_report::{Report, Shown, message, named};
 use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
-use crate::keeper::Handed;
 use crate::leftovers::{self, held_text};
 use crate::order::Order;
 use crate::output::causes;
