@@ -13,8 +13,9 @@ use forebay_wire::message::decode_entries;
 use forebay_wire::{Listing, Outcome, Request};
 use tokio::sync::oneshot;
 
+use crate::prefill::{self, PackedChunk};
+use crate::pressure;
 use crate::service::Service;
-use crate::{prefill, pressure};
 
 /// Starts a fetch from a peer; returns at once.
 pub(super) fn from_peer(
@@ -38,7 +39,22 @@ pub(super) fn from_backing(service: &Arc<Service>, call: CallId, request: Reques
     let at = Arc::clone(service);
     match request {
         Request::Parcel { index, .. } => service.start_fetch(call, None, prefill::answer(at, call, index)),
-        request => service.turns.queue(call.0, urgency, move || ask_backing(&at, call, request)),
+        request => match service.prefill().packed(&request) {
+            Some(chunk) => service.start_fetch(call, None, ask_pack(at, call, chunk, request, urgency)),
+            None => service.turns.queue(call.0, urgency, move || ask_backing(&at, call, request)),
+        },
+    }
+}
+
+/// Reads a chunk from the pack, outside of the turns: the pack may lie elsewhere than the exports. Failing that, from its
+/// own file.
+async fn ask_pack(service: Arc<Service>, call: CallId, chunk: PackedChunk, request: Request, urgency: Urgency) {
+    match chunk.read().await {
+        Some(bytes) => answer_whole(&service, call, Body::whole(bytes)),
+        None => {
+            let at = Arc::clone(&service);
+            service.turns.queue(call.0, urgency, move || ask_backing(&at, call, request));
+        }
     }
 }
 
@@ -222,9 +238,6 @@ fn read_chunk(
     generation: &Generation,
     index: ChunkIndex,
 ) {
-    if let Some(bytes) = service.prefill().packed_chunk(file, generation, index) {
-        return answer_whole(service, call, Body::whole(bytes));
-    }
     let mut wanted = false;
     let outcome = store.read_chunk(file, generation, index, |body| {
         let (now, bytes, handle) = (service.now(), body.expected_bytes(), Arc::clone(&body));

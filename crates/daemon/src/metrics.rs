@@ -38,6 +38,7 @@ pub(super) fn node(service: &Service) -> Value {
         "state": if core.is_prefilling() { "filling" } else if counters.parcels > 0 { "filled" } else { "none" },
         "parcels": counters.parcels, "failed": counters.parcels_failed, "chunks": counters.prefilled,
         "recorded": core.recorded_count(), "path": service.prefill().path(),
+        "ahead_bytes": service.prefill().ahead_bytes(),
     });
     drop(core);
     let [attributes, listings, chunks] = kinds;

@@ -41,6 +41,7 @@ pub(super) async fn look_regularly(service: Arc<Service>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {
         ticks.tick().await;
+        service.prefill().drop_untaken(&service);
         look(&service);
     }
 }

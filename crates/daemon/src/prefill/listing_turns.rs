@@ -2,7 +2,7 @@
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::pack_ahead::PackAhead;
+use super::pack_blocks::PackBlocks;
 
 /// The same beside the pack. File systems that serve names before contents read nothing as long as their threads have
 /// names to look for, and two questions at a time leave them a moment after each.
@@ -28,15 +28,20 @@ impl ListingTurns {
     }
 
     /// Waits for one, which lasts until it is dropped.
-    pub async fn next(&self, pack: &PackAhead) -> Option<SemaphorePermit<'_>> {
+    pub async fn next(&self, pack: Option<&PackBlocks>) -> Option<SemaphorePermit<'_>> {
+        let pack_is_read = async {
+            if let Some(pack) = pack {
+                pack.wait_for_all().await;
+            }
+        };
         if let Some(beside_pack) = &self.beside_pack {
             tokio::select! {
                 biased;
-                () = pack.wait_for_all() => {}
+                () = pack_is_read => {}
                 turn = beside_pack.acquire() => return turn.ok(),
             }
         } else {
-            pack.wait_for_all().await;
+            pack_is_read.await;
         }
         self.after_it.acquire().await.ok()
     }
@@ -44,7 +49,6 @@ impl ListingTurns {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
@@ -52,10 +56,10 @@ mod tests {
 
     use super::*;
 
-    async fn can_take(turns: &ListingTurns, pack: &PackAhead) -> usize {
+    async fn can_take(turns: &ListingTurns, pack: &PackBlocks) -> usize {
         let mut taken = Vec::new();
         // Whoever has to wait waits for ever: time stands still but for this.
-        while let Ok(turn) = tokio::time::timeout(Duration::from_millis(1), turns.next(pack)).await {
+        while let Ok(turn) = tokio::time::timeout(Duration::from_millis(1), turns.next(Some(pack))).await {
             taken.push(turn.unwrap());
         }
         taken.len()
@@ -66,10 +70,11 @@ mod tests {
         for (readers, beside, after) in
             [(1, BESIDE_PACK, ListingTurns::AT_ONCE), (4, 0, ListingTurns::AT_ONCE / 4), (64, 0, 1)]
         {
-            let (turns, pack) = (ListingTurns::new(readers), Arc::new(PackAhead::default()));
             let (go, may_go) = channel::<()>();
-            let may_go = Arc::new(std::sync::Mutex::new(may_go));
-            pack.begin(|| vec![0], move |_| may_go.lock().unwrap().recv().ok().map(|()| Bytes::new()));
+            let may_go = std::sync::Mutex::new(may_go);
+            let read = move |_| may_go.lock().unwrap().recv().ok().map(|()| Bytes::new());
+            let (turns, pack) = (ListingTurns::new(readers), PackBlocks::new(16 << 20, read));
+            pack.begin(|| vec![0]);
             assert_eq!(can_take(&turns, &pack).await, beside, "{readers} readers");
             go.send(()).unwrap();
             pack.wait_for_all().await;

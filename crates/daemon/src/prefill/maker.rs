@@ -123,7 +123,7 @@ impl Listings {
 }
 
 async fn listing(service: &Arc<Service>, source: &Source, dir: ViewPath) -> Option<Listing> {
-    let _turn = source.listing_turns.next(&source.ahead).await;
+    let _turn = source.listing_turns.next(source.pack.as_ref().map(|pack| &pack.blocks)).await;
     match ask_own(service, Request::Listing { dir, epoch: 0 }).await {
         Some(PeerAnswer::Listing(listing)) => Some(listing),
         _ => None,

@@ -2,7 +2,7 @@
 //!
 //! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `elsewhere` is where the programs of some
 //! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
-//! that read the backing file system make them by a `plan` (`maker`, `listing_order`, `listing_turns`, `pack_ahead`), and every node takes
+//! that read the backing file system make them by a `plan` from the `pack` (`maker`, `listing_order`, `listing_turns`, `pack_blocks`), and every node takes
 //! them apart and fills its kernel's caches (`opener`, `walker`).
 
 mod elsewhere;
@@ -10,7 +10,8 @@ mod listing_order;
 mod listing_turns;
 mod maker;
 mod opener;
-mod pack_ahead;
+mod pack;
+mod pack_blocks;
 mod packing;
 mod plan;
 mod record;
@@ -18,14 +19,14 @@ mod walker;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_profile::{BlockOpener, PackReader, Profile, ProfileError};
-use forebay_types::{ChunkIndex, Generation, ViewPath, limits};
-use forebay_wire::ParcelPlace;
+use forebay_profile::{Profile, ProfileError};
+use forebay_types::{ChunkIndex, Generation, ViewPath};
+use forebay_wire::{ParcelPlace, Request};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
@@ -34,7 +35,7 @@ use crate::options::ProfileOptions;
 use elsewhere::Elsewhere;
 use listing_turns::ListingTurns;
 use opener::Opener;
-use pack_ahead::PackAhead;
+use pack::Pack;
 use plan::{Places, PlannedChunk, PlannedParcel};
 
 pub(super) use elsewhere::{look_before_end, tell};
@@ -43,6 +44,9 @@ pub(super) use record::record_now;
 
 /// How long the end of a job may wait until what was recorded is written.
 const END_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Of the budget, one part in so many is for what is read of the pack before it is asked for.
+const PACK_AHEAD_SHARE: u64 = 4;
 
 /// What a daemon has of it.
 #[derive(Default)]
@@ -58,22 +62,23 @@ pub(super) struct Source {
     /// What earlier starts used.
     profile: Profile,
     parcels: Vec<PlannedParcel>,
-    pack: Option<PackReader>,
-    places: Places,
+    pack: Option<Pack>,
     /// The versions that the profile has.
     generations: HashMap<ViewPath, Generation>,
-    /// Blocks of the parcels that this node makes.
-    ahead: Arc<PackAhead>,
     listing_turns: ListingTurns,
-    /// The block that was opened last: whoever asks for one file of a block soon asks for the next.
-    opened: Mutex<Opened>,
 }
 
-/// A block that is open, by its number.
-#[derive(Default)]
-struct Opened {
-    opener: BlockOpener,
-    pieces: Option<(usize, Vec<Bytes>)>,
+/// A chunk that the pack holds.
+pub(super) struct PackedChunk {
+    source: Arc<Source>,
+    place: (usize, usize),
+}
+
+impl PackedChunk {
+    /// Its bytes; `None` if they are not to be had soon.
+    pub async fn read(self) -> Option<Bytes> {
+        self.source.pack.as_ref()?.chunk(self.place).await
+    }
 }
 
 /// Begins to record, to fill this node's kernel, and to read ahead where this node reads for others. What goes on is to be
@@ -128,15 +133,37 @@ impl Prefill {
         let load = || async {
             let options = service.options.profile.clone()?;
             let readers = service.core().reader_count();
-            let loaded = tokio::task::spawn_blocking(move || Source::open(&options, readers)).await.ok()?;
+            let room_bytes = service.options.budget_bytes / PACK_AHEAD_SHARE;
+            let load = move || Source::open(&options, readers, room_bytes);
+            let loaded = tokio::task::spawn_blocking(load).await.ok()?;
             loaded.inspect_err(|error| tracing::warn!(%error, "no profile")).ok().flatten().map(Arc::new)
         };
         self.source.get_or_init(load).await.clone()
     }
 
-    /// A chunk that the pack holds in exactly this version. May block.
-    pub fn packed_chunk(&self, file: &ViewPath, generation: &Generation, index: ChunkIndex) -> Option<Bytes> {
-        self.known_source()?.packed_chunk(file, generation, index)
+    /// The chunk that is asked for, if the pack holds it in exactly this version and can be asked.
+    pub fn packed(&self, request: &Request) -> Option<PackedChunk> {
+        let (source, Request::Chunk { file, generation, index }) = (self.known_source()?, request) else { return None };
+        let pack = self.pack()?;
+        let chunk = PlannedChunk { file: file.clone(), generation: *generation, index: *index };
+        let place = *pack.places.get(&chunk)?;
+        (!pack.blocks.is_left_alone()).then(|| PackedChunk { source: Arc::clone(source), place })
+    }
+
+    /// Lets go of what was read of the pack for parcels that nobody will ask for.
+    pub fn drop_untaken(&self, service: &Service) {
+        if let Some(pack) = self.pack() {
+            pack.blocks.drop_untaken(service.core().wants_parcels());
+        }
+    }
+
+    /// Bytes that were read of the pack before they are asked for.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.pack().map_or(0, |pack| pack.blocks.ahead_bytes())
+    }
+
+    fn pack(&self) -> Option<&Pack> {
+        self.known_source()?.pack.as_ref()
     }
 
     /// Whether a chunk is left for the kernel of this node to ask for, so that the record knows of it.
@@ -160,7 +187,7 @@ impl Prefill {
 }
 
 impl Source {
-    fn open(options: &ProfileOptions, readers: usize) -> Result<Option<Self>, ProfileError> {
+    fn open(options: &ProfileOptions, readers: usize, room_bytes: u64) -> Result<Option<Self>, ProfileError> {
         let files = options.files()?;
         let Some(profile) = files.read_to_use()? else { return Ok(None) };
         let pack = match options.pack {
@@ -168,8 +195,8 @@ impl Source {
             true => files.open_pack().inspect_err(|error| tracing::warn!(%error, "no pack")).ok().flatten(),
             false => None,
         };
-        let places = pack.as_ref().map(|pack| plan::places(pack.index())).unwrap_or_default();
-        let parcels = plan::cut(&profile, &places);
+        let pack = pack.map(|pack| Pack::new(pack, room_bytes));
+        let parcels = plan::cut(&profile, pack.as_ref().map_or(&Places::new(), |pack| &pack.places));
         let used_files = profile.uses.iter().filter(|each| !each.chunks().is_empty());
         let generations = used_files.filter_map(|each| Some((each.path().clone(), *each.generation()?))).collect();
         tracing::info!(parcels = parcels.len(), pack = pack.is_some(), "a profile is used");
@@ -178,58 +205,30 @@ impl Source {
             profile,
             parcels,
             pack,
-            places,
             generations,
-            ahead: Arc::default(),
             listing_turns: ListingTurns::new(readers),
-            opened: Mutex::default(),
         }))
     }
 
-    /// Begins to read the blocks of the parcels that this node makes, as many as may be kept until they are asked for.
-    fn read_ahead(self: &Arc<Self>, service: &Arc<Service>) {
-        let source = Arc::clone(self);
-        let read = move |block| source.pack.as_ref()?.read_block(block).ok();
-        self.ahead.begin(|| self.own_blocks(service), read);
+    /// Begins to read the blocks of the parcels that this node makes, unless a refresh has ended parcels.
+    fn read_ahead(&self, service: &Service) {
+        if let Some(pack) = self.pack.as_ref().filter(|_| service.core().wants_parcels()) {
+            pack.blocks.begin(|| self.own_blocks(service));
+        }
     }
 
     fn parcel_places(&self) -> Vec<ParcelPlace> {
-        plan::parcel_places(&self.parcels, self.pack.as_ref().map(PackReader::index))
+        plan::parcel_places(&self.parcels, self.pack.as_ref().map(Pack::index))
     }
 
     fn own_blocks(&self, service: &Service) -> Vec<usize> {
-        let Some(pack) = &self.pack else { return Vec::new() };
         let core = service.core();
         let made_here = |(index, _): &(usize, &PlannedParcel)| core.makes_parcel(*index as u32);
-        let is_kept = |block: &usize| pack.index().block_range(*block..*block + 1).end <= limits::PACK_AHEAD_BYTES;
-        let parcels = self.parcels.iter().enumerate().filter(made_here);
-        parcels.filter_map(|(_, parcel)| parcel.block).filter(is_kept).collect()
+        self.parcels.iter().enumerate().filter(made_here).filter_map(|(_, parcel)| parcel.block).collect()
     }
 
-    /// A block of the pack as it lies there; `None`, and a warning, if it is not what the index says.
-    async fn read_block(self: &Arc<Self>, block: usize) -> Option<Bytes> {
-        self.ahead.wait_for(block).await;
-        if let Some(ahead) = self.ahead.take(block) {
-            return Some(ahead);
-        }
-        let source = Arc::clone(self);
-        let read = move || source.pack.as_ref().map(|pack| pack.read_block(block));
-        let read = tokio::task::spawn_blocking(read).await.ok()??;
-        read.inspect_err(|error| tracing::warn!(%error, "a block of the pack is not used")).ok()
-    }
-
-    /// A chunk that the pack holds in exactly this version. May block.
-    fn packed_chunk(&self, file: &ViewPath, generation: &Generation, index: ChunkIndex) -> Option<Bytes> {
-        let chunk = PlannedChunk { file: file.clone(), generation: *generation, index };
-        let (block, place) = *self.places.get(&chunk)?;
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.pieces.as_ref().is_none_or(|(number, _)| *number != block) {
-            opened.pieces = None;
-            let pieces = self.pack.as_ref()?.read_pieces(block, &mut opened.opener);
-            let pieces = pieces.inspect_err(|error| tracing::warn!(%error, "a block is not used")).ok()?;
-            opened.pieces = Some((block, pieces));
-        }
-        // It may be kept for long, and the block's memory is wanted for the next one.
-        opened.pieces.as_ref().and_then(|(_, pieces)| pieces.get(place)).map(|bytes| Bytes::copy_from_slice(bytes))
+    /// A block of the pack as it lies there; `None` if it is not to be had.
+    async fn read_block(&self, block: usize) -> Option<Bytes> {
+        self.pack.as_ref()?.blocks.for_parcel(block).await
     }
 }

@@ -28,7 +28,11 @@ struct State {
     /// Node number to path below the directory. The kernel's node numbers are the inode numbers of the local files;
     /// none is ever forgotten, which a model that lives for minutes can afford.
     paths: BTreeMap<u64, PathBuf>,
+    /// What is not answered while the server hangs.
+    held: Option<Vec<Answer>>,
 }
+
+type Answer = Box<dyn FnOnce() + Send>;
 
 impl Model {
     /// A server of the files below `directory`.
@@ -37,7 +41,8 @@ impl Model {
     /// When the directory is not there or the timer cannot be started.
     pub fn new(directory: &Path, parameters: Parameters) -> anyhow::Result<Arc<Self>> {
         let directory = directory.canonicalize().with_context(|| format!("cannot serve {}", directory.display()))?;
-        let state = State { queue: Queue::new(&parameters), traffic: Traffic::default(), paths: BTreeMap::new() };
+        let state =
+            State { queue: Queue::new(&parameters), traffic: Traffic::default(), paths: BTreeMap::new(), held: None };
         let timer = Timer::start().context("the model's timer")?;
         Ok(Arc::new(Self { directory, parameters, epoch: Instant::now(), timer, state: Mutex::new(state) }))
     }
@@ -46,6 +51,17 @@ impl Model {
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.state().traffic.clone()
+    }
+
+    /// Answers nothing any more.
+    pub fn hang(&self) {
+        self.state().held.get_or_insert_default();
+    }
+
+    /// Answers again, also what was asked meanwhile.
+    pub fn go_on(&self) {
+        let held = self.state().held.take();
+        held.into_iter().flatten().for_each(|answer| answer());
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -69,13 +85,20 @@ impl Model {
     /// Has `answer` run when the metadata server and the link are through with a request that sends `bytes`.
     pub(super) fn metadata(&self, kind: &str, bytes: usize, answer: impl FnOnce() + Send + 'static) {
         let done = self.booked(kind, bytes, |queue, now| queue.metadata(now, bytes as u64));
-        self.timer.at(done, Box::new(answer));
+        self.answer_at(done, Box::new(answer));
     }
 
     /// The same for file contents, which do not pass the metadata server.
     pub(super) fn contents(&self, bytes: usize, answer: impl FnOnce() + Send + 'static) {
         let done = self.booked("read", bytes, |queue, now| queue.transfer(now, bytes as u64));
-        self.timer.at(done, Box::new(answer));
+        self.answer_at(done, Box::new(answer));
+    }
+
+    fn answer_at(&self, done: Instant, answer: Answer) {
+        match &mut self.state().held {
+            Some(held) => held.push(answer),
+            None => self.timer.at(done, answer),
+        }
     }
 
     /// Counts a request and asks the queue when it is done.
