@@ -25,7 +25,9 @@ mod patience;
 mod profiles;
 mod settings;
 mod signals;
+mod trusted_path;
 mod view_directory;
+mod view_mount;
 
 use std::process::ExitCode;
 

@@ -12,6 +12,7 @@ use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, SessionOptions
 use super::ledger::Ledger;
 use super::messages::Begin;
 use crate::options::DaemonOptions;
+use crate::view_mount::{self, ViewMount};
 
 /// What outlives each daemon.
 #[derive(Debug)]
@@ -57,6 +58,12 @@ impl Held {
         }
     }
 
+    /// What programs are told of it that use it.
+    pub fn view_mount(&self, options: &DaemonOptions) -> ViewMount {
+        let source = mount_options(options).source;
+        ViewMount { path: self.mount.dir().to_owned(), source, device: self.mount.device() }
+    }
+
     /// The descriptors, in the order in which a daemon takes them.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let all = [self.connection.as_fd(), self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd()];
@@ -94,7 +101,7 @@ fn listen_for_commands(options: &DaemonOptions) -> anyhow::Result<UnixListener> 
 
 fn mount_options(options: &DaemonOptions) -> MountOptions {
     MountOptions {
-        source: format!("forebay:{}", options.job),
+        source: view_mount::source(&options.job, options.rank, std::process::id()),
         subtype: "forebay".to_owned(),
         read_only: true,
         allow_other: options.allow_other,

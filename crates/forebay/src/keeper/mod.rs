@@ -453,12 +453,11 @@ impl Keeper {
 /// What programs are told that want to see the exports at their own paths.
 fn node_of(plan: &Plan, held: &Held) -> anyhow::Result<Node> {
     let options = &plan.options;
-    let (begin, rank) = (held.begin(), options.rank);
+    let rank = options.rank;
     Ok(Node {
         rank,
         host: options.nodes[rank.0 as usize].host.clone(),
-        view: begin.view,
-        device: begin.device,
+        view: held.view_mount(options),
         exports: options.exports.clone(),
         links_lead_into_view: options.links.is_some(),
         place: Place::of_this().context("cannot tell where this process is")?,

@@ -9,15 +9,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use forebay_types::NodeRank;
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountPropagationFlags, OpenTreeFlags, mount_change, open_tree};
 use rustix::process::{chroot, fchdir, getegid, geteuid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::entrance::AnswerText;
 use crate::keeper::send;
+use crate::view_mount::ViewMount;
 
 /// A mount namespace, and what it takes to be in it.
 #[derive(Debug)]
@@ -132,14 +133,13 @@ fn refused(what: &str, error: io::Error) -> anyhow::Error {
     anyhow!("{what}: {error} ({why})")
 }
 
-/// Hands a copy of the mount at `view`, mounted nowhere, to whoever waits behind `answer`. It ends in another namespace.
+/// Hands a copy of the view's mount, mounted nowhere, to whoever waits behind `answer`. It ends in another namespace.
 ///
 /// # Errors
 /// When there is no way to copy the mount, or nobody to take it.
-pub fn lend(view: &Path, answer: BorrowedFd<'_>) -> anyhow::Result<()> {
-    let copied = copy(view).map_err(|errno| anyhow!("the mount at {} cannot be copied: {errno}", view.display()));
+pub fn lend(view: &ViewMount, rank: NodeRank, answer: BorrowedFd<'_>) -> anyhow::Result<()> {
     // Whoever may mount needs no namespace for it.
-    match copied.or_else(|_| make().and_then(|_| copy(view).context("the view cannot be copied"))) {
+    match copy(view, rank).or_else(|_| make().and_then(|_| copy(view, rank))) {
         Ok(tree) => send(answer, &AnswerText::Lent, &[tree.as_fd()]).context("nobody takes the view"),
         Err(error) => {
             let why = crate::output::causes(&error).join(": ");
@@ -148,6 +148,8 @@ pub fn lend(view: &Path, answer: BorrowedFd<'_>) -> anyhow::Result<()> {
     }
 }
 
-fn copy(view: &Path) -> Result<OwnedFd, Errno> {
-    open_tree(CWD, view, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+fn copy(view: &ViewMount, rank: NodeRank) -> anyhow::Result<OwnedFd> {
+    let (root, how) = (view.open_or_refuse(rank)?, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC);
+    open_tree(&root, "", how | OpenTreeFlags::AT_EMPTY_PATH)
+        .map_err(|errno| anyhow!("the mount at {} cannot be copied: {errno}", view.path.display()))
 }
