@@ -10,6 +10,7 @@ mod foreign_views;
 mod hosts;
 mod machine;
 mod memory;
+mod setup;
 mod strangers;
 mod usage;
 mod views;

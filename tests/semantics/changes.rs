@@ -1,7 +1,7 @@
 //! Files that change behind a job: never a mixture of two versions, and no error that stays.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,5 +33,36 @@ fn a_changed_file_is_told_to_who_holds_it_and_found_by_who_opens_it_again() {
         assert_eq!(again, b"of the second run, which are longer");
         assert_eq!(held.read_to_end(&mut contents).unwrap_err().raw_os_error(), Some(ESTALE), "the old file stays old");
         compare::trees(&site.source("."), &site.view("."));
+    }
+}
+
+/// Deleting is a change like any other, also of a directory with all that is in it.
+#[test]
+fn a_deleted_file_is_told_to_who_holds_it_and_absent_to_who_opens_it_again() {
+    require!(Fuse);
+    for nodes in [1, 7] {
+        let site = Site::new(nodes, |source| {
+            tree::write(&source.join("alone"), b"a file");
+            fs::create_dir(source.join("old")).unwrap();
+            tree::write(&source.join("old/striped"), &vec![7; 1 << 20]);
+        });
+        for (name, gone) in [("alone", "alone"), ("old/striped", "old")] {
+            let mut held = File::open(site.view(name)).unwrap();
+            let gone = site.source(gone);
+            if gone.is_dir() {
+                fs::remove_dir_all(gone).unwrap()
+            } else {
+                fs::remove_file(gone).unwrap()
+            }
+            let error = held.read_to_end(&mut Vec::new()).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(ESTALE), "{name} of {nodes} nodes: {error}");
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let is_absent =
+                || matches!(fs::metadata(site.view(name)), Err(error) if error.kind() == ErrorKind::NotFound);
+            while !is_absent() {
+                assert!(Instant::now() < deadline, "{name} of {nodes} nodes is shown although it is gone");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::Finding;
+use crate::finding::Finding;
 use crate::source::{Source, words};
 use crate::tree::{File, Tree};
 

@@ -1,6 +1,6 @@
 //! Every Rust file opens with `//!`: a few sentences on what the module decides, what it never does, and why.
 
-use crate::Finding;
+use crate::finding::Finding;
 use crate::tree::Tree;
 
 /// Files that do not open with module documentation. Test modules beside their code need none: the code has it.

@@ -1,7 +1,7 @@
 //! What belongs to a desk and not into the repository: paths of one machine, notes to oneself, debug output, a second word for
 //! a thing that has one.
 
-use crate::Finding;
+use crate::finding::Finding;
 use crate::source::words;
 use crate::tree::{File, Tree};
 

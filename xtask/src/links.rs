@@ -2,7 +2,7 @@
 //!
 //! Links into the web are not followed: a test must not depend on somebody else's server.
 
-use crate::Finding;
+use crate::finding::Finding;
 use crate::tree::{File, Tree};
 
 /// Directories of documents, and the document that lists them.

@@ -1,18 +1,26 @@
 //! Chores of this repository: `cargo xtask tidy` checks its style, `cargo xtask test` runs its tests.
 //!
-//! What style can be checked by reading the text is checked here: which crate may know which, how long files and
-//! functions are, what things are called, how modules open, where `unsafe` stands and why, and that documents tell the
-//! truth about links and commands. Each rule is a module with a `check` over the `Tree`, so a rule is tested on a tree
-//! made of strings. `tidy` needs no compiler and no network and takes well under two seconds: it is meant to be run
-//! before every commit.
+//! What style can be checked by reading the text is checked here: which crate may know which, that modules do not know
+//! each other in circles, how long files and functions are, what things are called, how modules open, where `unsafe`
+//! stands and why, and that documents tell the truth about links and commands. Each rule is a module with a `check` over
+//! the `Tree`, so a rule is tested on a tree made of strings. `tidy` needs no compiler and no network and takes a second
+//! or two: it is meant to be run before every
+//! commit.
 
+mod circles;
 mod commands;
+mod finding;
 mod heads;
 mod hygiene;
 mod layers;
 mod length;
 mod links;
+mod measure;
+mod modules;
 mod names;
+mod packages;
+mod paths;
+mod ratchet;
 mod source;
 mod suite;
 mod tree;
@@ -20,21 +28,8 @@ mod unsafety;
 
 use std::process::ExitCode;
 
+use finding::Finding;
 use tree::Tree;
-
-/// Something that breaks a rule, where, and what to do about it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Finding {
-    path: String,
-    line: usize,
-    message: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into() }
-    }
-}
 
 const USAGE: &str = "usage: cargo xtask tidy             check the style of the whole repository
        cargo xtask tidy --tighten   also lower xtask/ratchet.toml to what is measured
@@ -66,7 +61,7 @@ fn main() -> ExitCode {
 fn tidy(tighten: bool) -> Result<bool, String> {
     let tree = Tree::of_repository()?;
     if tighten {
-        length::tighten(&tree)?;
+        ratchet::tighten(&tree)?;
     }
     let mut findings = check(&tree);
     findings.sort();
@@ -83,13 +78,14 @@ fn tidy(tighten: bool) -> Result<bool, String> {
 fn check(tree: &Tree) -> Vec<Finding> {
     let rules = [
         layers::check,
-        length::check,
+        ratchet::check,
         names::check,
         heads::check,
         unsafety::check,
         links::check,
         commands::check,
         hygiene::check,
+        packages::check,
     ];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }

@@ -1,6 +1,6 @@
 //! Names tell. A file, a crate or an item may not be called by a word that fits anything.
 
-use crate::Finding;
+use crate::finding::Finding;
 use crate::tree::Tree;
 
 /// Words that no name may have as a part, and what to do instead.

@@ -1,6 +1,6 @@
 //! `unsafe` stands only in the crates that talk to the kernel or to C, and each use says why it is sound.
 
-use crate::Finding;
+use crate::finding::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
 

@@ -8,10 +8,11 @@ use std::fs;
 use std::time::Duration;
 
 use forebay_fuse::MountedAt;
+use forebay_keeper::view_mount;
 use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
 
 use crate::patience::after_a_second;
-use crate::{view_directory, view_mount};
+use crate::view_directory;
 
 /// How long a daemon may take to end after SIGTERM: it unmounts and leaves.
 const STOP_GRACE: Duration = Duration::from_secs(3);

@@ -6,9 +6,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-
-use crate::trusted_path;
-use crate::view_mount::MOUNT_TYPE;
+use forebay_keeper::trusted_path;
+use forebay_keeper::view_mount::MOUNT_TYPE;
 
 /// A directory that can be mounted on.
 #[derive(Debug)]

@@ -151,7 +151,8 @@ impl Inode {
         KnownInode { id, path: self.path.clone(), generation, kind, lookups }
     }
 
-    fn may_become(&self, attributes: &Attributes) -> bool {
+    /// Whether it stands for what has these attributes: the same version of a file, or a directory in whatever version.
+    pub fn may_become(&self, attributes: &Attributes) -> bool {
         let is_directory = self.kind == Kind::Directory;
         self.kind == attributes.kind() && (is_directory || self.generation == attributes.generation())
     }

@@ -105,6 +105,52 @@ fn a_listing_that_has_the_new_version_stays() {
     }
 }
 
+/// A name that is another kind of thing now is another inode: the kernel makes one that changes its kind unusable (EIO).
+#[test]
+fn a_file_that_becomes_a_directory_is_stale() {
+    let mut node = node();
+    let old = look_up_anew(&mut node, 10);
+    let _ = node.clear();
+    assert!(ask(&mut node, KernelRequest::Attributes { inode: old }).is_none());
+    let (call, _) = fetched(&mut node);
+    let attributes = Some(Attributes { ino: 7, mode: 0o040_755, size_bytes: 10, ..Attributes::default() });
+    let mut builder = ListingBuilder::new();
+    builder.push(ListingEntry { name: b"file", kind: Kind::Directory, ino: 7, attributes, target: &[] }).unwrap();
+    let listing = builder.finish(&Attributes { ino: 2, mode: 0o040_755, ..Attributes::default() }).unwrap();
+    node.handle_answer(Time(0), call, Answered::Listing(listing));
+    match node.poll_effect() {
+        Some(Effect::AnswerKernel { answer, .. }) => {
+            assert!(matches!(answer, KernelAnswer::Failed(Errno::ESTALE)), "{answer:?}")
+        }
+        other => panic!("{other:?}"),
+    }
+    match ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }) {
+        Some(KernelAnswer::Entry(entry)) => assert_ne!(entry.inode, old),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A file that is gone, or whose directory is, is another version of it: its directory is listed again.
+#[test]
+fn a_deleted_file_is_stale_and_its_directory_is_listed_again() {
+    for errno in [Errno::ENOENT, Errno::ENOTDIR, Errno::EISDIR] {
+        let mut node = node();
+        let inode = look_up_anew(&mut node, 10);
+        assert!(
+            ask(&mut node, KernelRequest::Read { inode, extent: Extent { offset_bytes: 0, len_bytes: 10 } }).is_none()
+        );
+        let (call, _) = fetched(&mut node);
+        node.handle_answer(Time(0), call, Answered::Failed(errno));
+        let told = node.poll_effect();
+        assert!(matches!(told, Some(Effect::Stale(_))), "the kernel forgets it: {told:?}");
+        let answer = node.poll_effect();
+        let is_stale = matches!(answer, Some(Effect::AnswerKernel { answer: KernelAnswer::Failed(Errno::ESTALE), .. }));
+        assert!(is_stale, "{errno}: {answer:?}");
+        assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+        assert!(matches!(fetched(&mut node).1, Request::Listing { .. }));
+    }
+}
+
 /// A leaf that has read five of ten small files, looks up the sixth, and reads it.
 fn leaf_that_asks_for_a_bundle() -> (Node, CallId) {
     let (mut leaf, inode) = node_that_has_read_five(node_of(1, 2, true));
@@ -372,6 +418,21 @@ fn a_silent_parent_is_noticed_although_others_answer() {
     let pinged = std::iter::from_fn(|| leaf.poll_effect())
         .any(|effect| matches!(effect, Effect::Ping { peer: NodeRank(2), .. }));
     assert!(pinged, "nothing was heard of the parent for half a second");
+}
+
+/// The node's own clock says `ETIMEDOUT` too: that is no word of the parent's, who is still asked whether it is there.
+#[test]
+fn a_local_time_out_is_no_sign_of_life() {
+    let at = |ms| Time(0).after(Duration::from_millis(ms));
+    let mut leaf = node_of(3, 7, false);
+    assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
+    let (call, _) = fetched(&mut leaf);
+    leaf.handle_answer(at(30_000), call, Answered::Failed(Errno::ETIMEDOUT));
+    while leaf.poll_effect().is_some() {}
+    leaf.handle_timeout(at(30_100));
+    let pinged = std::iter::from_fn(|| leaf.poll_effect())
+        .any(|effect| matches!(effect, Effect::Ping { peer: NodeRank(2), .. }));
+    assert!(pinged, "nothing was heard of the parent for half a minute");
 }
 
 /// When the network is cut, all that a node would ask one after the other are asked together whether they are there.

@@ -22,6 +22,8 @@ impl<B: Clone> ReadPath<B> {
         };
         match (attempt.source, &answered) {
             (Source::Peer(peer), Answered::Lost) => self.lose(peer),
+            // The shell's own clock says so too: no sign that the peer is there.
+            (_, Answered::Failed(Errno::ETIMEDOUT)) => {}
             (source, _) => self.ways.heard_of(source),
         }
         let flight = attempt.flight;
@@ -51,6 +53,10 @@ impl<B: Clone> ReadPath<B> {
             (_, Answered::Fenced(epoch)) => self.fenced(attempt, epoch),
             // The shell keeps the time too, and may be first.
             (_, Answered::Failed(Errno::ETIMEDOUT)) if is_over => self.give_up(flight),
+            // Another thing stands at the file's path now, or nothing.
+            (Key::Chunk { .. }, Answered::Failed(Errno::ENOENT | Errno::ENOTDIR | Errno::EISDIR)) => {
+                self.end_flight(flight, Errno::ESTALE);
+            }
             (_, Answered::Failed(errno)) => self.end_flight(flight, errno),
             // A source that answers something else than it was asked is broken; its answer is not used.
             _ => self.try_elsewhere(attempt),

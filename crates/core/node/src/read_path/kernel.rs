@@ -191,8 +191,7 @@ impl<B: Clone> ReadPath<B> {
         let Some(inode) = self.inodes.get_mut(id) else {
             return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
         };
-        let same = inode.generation == attributes.generation();
-        if !same && attributes.kind() != Kind::Directory {
+        if !inode.may_become(&attributes) {
             return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
         }
         inode.generation = attributes.generation();
