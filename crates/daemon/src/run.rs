@@ -64,7 +64,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     let job = Job::new(&node, &read, starting.clone());
     let incoming = Arc::new(Incoming(Arc::clone(&job)));
     let endpoint =
-        Endpoint::start(endpoint_options(&node), peers, incoming).context("starting the overlay endpoint")?;
+        Endpoint::start(endpoint_options(&node)?, peers, incoming).context("starting the overlay endpoint")?;
     node.set_endpoint(endpoint.clone());
     let session = resume_session(&node, &read, &mount, negotiated, requests)?;
     read.set_session(Arc::clone(&session));
@@ -157,12 +157,12 @@ impl Signals {
     }
 }
 
-fn endpoint_options(node: &Node) -> EndpointOptions {
+fn endpoint_options(node: &Node) -> anyhow::Result<EndpointOptions> {
     let options = &node.options;
     let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
-    let security = options.security.clone();
-    EndpointOptions::new(options.job.clone(), options.rank, addresses, node.pool.clone(), security)
+    let (job, pool) = (options.job.clone(), node.pool.clone());
+    Ok(EndpointOptions::new(job, options.rank, addresses, pool, options.security()?))
 }
 
 fn resume_session(

@@ -166,7 +166,7 @@ impl JobStatus {
             stripe_fan_out: options.stripe_fan_out,
             roots: node.forest.roots().map(|root| root.0).collect(),
             exports: options.exports.iter().map(|export| export.to_string_lossy().into_owned()).collect(),
-            security: options.security.level().word().to_owned(),
+            security: options.level.word().to_owned(),
         }
     }
 }
