@@ -14,7 +14,7 @@ use forebay_types::{Errno, Extent};
 use super::entry::for_kernel;
 use super::service::{Core, Service};
 use super::waiting::{About, Parked, Position};
-use super::{directory, ioctl};
+use super::{directory, interrupts, ioctl};
 
 /// How long after a loss its bytes are asked for again.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
@@ -52,7 +52,8 @@ impl KernelHandler {
         let now = self.service.now();
         let ticket = KernelTicket(asked.unique);
         let is_walker = self.service.prefill().walker_pid() == Some(asked.pid);
-        let parked = Parked { reply, deadline: now.after(self.service.options.deadline), about };
+        let deadline = now.after(self.service.options.deadline);
+        let parked = Parked { reply, tid: asked.pid, signalled: None, deadline, about };
         decide(&self.service, ticket, parked, |core| match is_walker {
             true => core.handle_walker(now, ticket, request),
             false => core.handle_kernel(now, ticket, request),
@@ -73,7 +74,7 @@ fn decide(
         if answer.is_none()
             && let Some(parked) = parked.take()
         {
-            service.park_kernel(ticket, parked);
+            service.waiting().park(ticket, parked);
         }
         answer
     });
@@ -109,10 +110,7 @@ impl Handler for KernelHandler {
                 self.forget(forgets.clone());
                 reply.none();
             }
-            Operation::Interrupt { unique } => {
-                interrupt(&self.service, KernelTicket(*unique));
-                reply.none();
-            }
+            Operation::Interrupt { unique } => interrupts::handle(&self.service, KernelTicket(*unique), reply),
             operation => {
                 let errno = operation.default_error();
                 reply.error(errno);
@@ -121,18 +119,9 @@ impl Handler for KernelHandler {
     }
 }
 
-/// Answers `EINTR` to a request that waits, wherever it waits.
-fn interrupt(service: &Arc<Service>, ticket: KernelTicket) {
-    if !service.with_core(|core| core.handle_interrupt(ticket))
-        && let Some(parked) = service.take_kernel(ticket)
-    {
-        parked.reply.error(Errno::EINTR);
-    }
-}
-
 /// Answers a parked request; nothing to do when it was interrupted meanwhile.
 pub(super) fn answer_parked(service: &Arc<Service>, ticket: KernelTicket, answer: KernelAnswer<Arc<Body>>) {
-    if let Some(parked) = service.take_kernel(ticket) {
+    if let Some(parked) = service.waiting().take(ticket) {
         answer_now(service, ticket, parked, answer);
     }
 }
@@ -166,10 +155,10 @@ fn answer_read(service: &Arc<Service>, ticket: KernelTicket, parked: Parked, par
         return parked.reply.gather(&slices);
     };
     let (body, end) = (Arc::clone(body), offset_bytes + len_bytes);
-    service.park_kernel(ticket, parked);
+    service.waiting().park(ticket, parked);
     let service = Arc::clone(service);
     body.when_filled(end, move |outcome| {
-        let Some(parked) = service.take_kernel(ticket) else {
+        let Some(parked) = service.waiting().take(ticket) else {
             return;
         };
         match outcome {
@@ -187,12 +176,12 @@ fn read_again(service: &Arc<Service>, ticket: KernelTicket, parked: Parked) {
         return parked.reply.error(Errno::EIO);
     };
     let deadline = parked.deadline;
-    service.park_kernel(ticket, parked);
+    service.waiting().park(ticket, parked);
     let at = Arc::clone(service);
     service.runtime.spawn(async move {
         tokio::time::sleep(AGAIN_AFTER).await;
         let now = at.now();
-        if let Some(parked) = at.take_kernel(ticket) {
+        if let Some(parked) = at.waiting().take(ticket) {
             decide(&at, ticket, parked, |core| core.handle_read_again(now, deadline, ticket, inode, extent));
         }
     });

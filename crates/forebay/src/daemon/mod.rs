@@ -3,8 +3,9 @@
 //! `service` holds the core, `effects` hands its decisions on; `kernel` brings the kernel's requests in and its answers
 //! out, `peers` other nodes'; `fetch` carries questions to a parent or to the backing file system; `job` is what
 //! concerns the job as a whole (status, shutdown, explain, probe), `control` the socket by which the command asks for
-//! it, `ioctl` the same for programs on the view. Hits are answered on the thread that reads the kernel's request;
-//! everything else runs on one network thread, and what may block on threads that are bounded in number.
+//! it, `ioctl` the same for programs on the view; `interrupts` ends the requests of programs that are killed. Hits are
+//! answered on the thread that reads the kernel's request; everything else runs on one network thread, and what may block
+//! on threads that are bounded in number.
 //!
 //! A daemon has a keeper (`crate::keeper`), which gives it the mount and the sockets, and starts another when it dies.
 
@@ -14,6 +15,7 @@ mod effects;
 mod entry;
 mod fetch;
 mod gather;
+mod interrupts;
 mod ioctl;
 mod job;
 mod kernel;
@@ -96,6 +98,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
     service.set_session(Arc::clone(&session));
 
     let ticker = tokio::spawn(service::tell_the_time(Arc::clone(&service)));
+    let signals_of_programs = tokio::spawn(interrupts::watch(Arc::clone(&service)));
     let pressure = tokio::spawn(pressure::look_regularly(Arc::clone(&service)));
     let metrics = tokio::spawn(metrics::write_regularly(
         Arc::clone(&service),
@@ -115,7 +118,9 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<T
         told = link.until_told()? => told.unwrap_or(Told::Orphaned),
     };
     tracing::info!(?told, "ending");
-    [ticker, pressure, metrics, word, serving, starting, recording].iter().for_each(tokio::task::JoinHandle::abort);
+    [ticker, signals_of_programs, pressure, metrics, word, serving, starting, recording]
+        .iter()
+        .for_each(tokio::task::JoinHandle::abort);
     prefill::end(&service, told == Told::End).await;
     match told {
         Told::HandOver => hand_over(session, &endpoint).await,

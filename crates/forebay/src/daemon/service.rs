@@ -12,7 +12,7 @@ use anyhow::Context;
 use forebay_body::{Body, Pool};
 use forebay_cache::CallId;
 use forebay_fuse::Session;
-use forebay_node::{Effect, KernelTicket, Options, PeerAnswer, PeerTicket, ReadPath};
+use forebay_node::{Effect, Options, PeerAnswer, PeerTicket, ReadPath};
 use forebay_overlay::Forest;
 use forebay_store::{Store, StoreOptions, Turns};
 use forebay_transport::{Endpoint, Replier};
@@ -25,7 +25,7 @@ use super::entry::FOR_EVER;
 use super::prefill::Prefill;
 use super::pressure::Pressure;
 use super::readiness::Starting;
-use super::waiting::Parked;
+use super::waiting::WaitingRequests;
 use crate::options::DaemonOptions;
 
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
@@ -63,7 +63,7 @@ pub(super) struct Service {
     pub pressure: Pressure,
     /// Its part in the start of the job.
     pub starting: Option<Starting>,
-    kernel_replies: Mutex<HashMap<KernelTicket, Parked>>,
+    waiting: WaitingRequests,
     peer_replies: Mutex<HashMap<PeerTicket, Replier>>,
     own_replies: Mutex<HashMap<PeerTicket, oneshot::Sender<PeerAnswer<Arc<Body>>>>>,
     fetches: Mutex<HashMap<CallId, Fetch>>,
@@ -120,7 +120,7 @@ impl Service {
             session: OnceLock::new(),
             pressure: Pressure::new(),
             starting,
-            kernel_replies: Mutex::default(),
+            waiting: WaitingRequests::default(),
             peer_replies: Mutex::default(),
             own_replies: Mutex::default(),
             fetches: Mutex::default(),
@@ -233,25 +233,14 @@ impl Service {
         lock(&self.core)
     }
 
-    /// Makes a place for a reply that the core will answer later. Called with the core locked.
-    pub fn park_kernel(&self, ticket: KernelTicket, parked: Parked) {
-        lock(&self.kernel_replies).insert(ticket, parked);
-    }
-
-    pub fn take_kernel(&self, ticket: KernelTicket) -> Option<Parked> {
-        lock(&self.kernel_replies).remove(&ticket)
+    /// The kernel's requests that wait. One that the core will answer later is parked with the core locked.
+    pub fn waiting(&self) -> &WaitingRequests {
+        &self.waiting
     }
 
     /// Answers the requests whose time has been over for a while.
     fn give_up_late_replies(&self, now: Time) {
-        let mut replies = lock(&self.kernel_replies);
-        let late: Vec<KernelTicket> = replies
-            .iter()
-            .filter(|(_, parked)| parked.deadline.after(DEADLINE_GRACE) <= now)
-            .map(|(ticket, _)| *ticket)
-            .collect();
-        let late: Vec<Parked> = late.iter().filter_map(|ticket| replies.remove(ticket)).collect();
-        drop(replies);
+        let late = self.waiting.take_late(now, DEADLINE_GRACE);
         late.into_iter().for_each(|parked| parked.reply.error(Errno::ETIMEDOUT));
     }
 
