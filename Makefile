@@ -19,7 +19,8 @@ help: ## this list
 build: ## the command, optimised, at target/release/forebay
 	$(CARGO) build --release --package forebay
 
-test: ## every test; what cannot run here is named and counted as skipped (a failure with CI=true)
+test: ## every test; as root installs what they need; what cannot run is named and counted as skipped (fails with CI=true)
+	@tests/setup.sh
 	@$(CARGO) xtask test $(TESTS)
 
 demo: ## Python on 8 nodes, direct and through Forebay, in 5 minutes (BACKING=gluster: over real GlusterFS)

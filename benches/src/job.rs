@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
+use forebay_testkit::{Place, run};
+
 use crate::cpu;
-use crate::place::Place;
-use crate::run;
 
 /// What of `status --json` is used here.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -98,16 +98,6 @@ impl Status {
     pub fn cpu_now(&self) -> Duration {
         self.nodes.iter().filter_map(|node| cpu::of_process(node.pid)).sum()
     }
-}
-
-/// By how much each count grew, kinds that did not left out.
-#[must_use]
-pub fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let more = |(kind, count): (&String, &u64)| {
-        let more = count.saturating_sub(before.get(kind).copied().unwrap_or(0));
-        (more > 0).then(|| (kind.clone(), more))
-    };
-    after.iter().filter_map(more).collect()
 }
 
 /// How `forebay` is called: the binary, and where its job directories go.
@@ -290,12 +280,5 @@ mod tests {
         let status: Status = serde_json::from_str(text).unwrap();
         assert_eq!(status.messages(), BTreeMap::from([("lookup".to_owned(), 4), ("read".to_owned(), 2)]));
         assert_eq!(status.backing_bytes(), 5);
-    }
-
-    #[test]
-    fn counts_that_stand_still_are_left_out() {
-        let before = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 2)]);
-        let after = BTreeMap::from([("lookup".to_owned(), 3), ("read".to_owned(), 5), ("ioctl".to_owned(), 1)]);
-        assert_eq!(grown(&before, &after), BTreeMap::from([("read".to_owned(), 3), ("ioctl".to_owned(), 1)]));
     }
 }

@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::place::Place;
-use crate::run;
+use forebay_testkit::Place;
+use forebay_testkit::run;
 
 /// The import, as a user would type it.
 pub const IMPORT: &str = "import sklearn.ensemble, pandas, scipy.stats, matplotlib.pyplot";

@@ -10,8 +10,8 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::cpu;
-use crate::run::Group;
-use crate::stop;
+use forebay_testkit::run::Group;
+use forebay_testkit::stop;
 
 /// What came of a storm.
 pub struct Storm {
@@ -44,7 +44,7 @@ pub fn at_once(commands: Vec<Command>) -> anyhow::Result<Storm> {
 }
 
 impl Gate {
-    /// Starts the commands (made by [`crate::Place::gated`]) and waits until all of them stand at the gate.
+    /// Starts the commands (made by [`Place::gated`](forebay_testkit::Place::gated)) and waits until all of them stand at the gate.
     ///
     /// # Errors
     /// When one of them does not start; all are ended then.

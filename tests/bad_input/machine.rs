@@ -88,3 +88,17 @@ fn doctor_names_what_is_missing() {
     assert_eq!(done.status.code(), Some(FAILED), "no view is possible: {}", done.text());
     assert!(done.text().contains("/dev/fuse"), "{}", done.text());
 }
+
+/// What a daemon does with its memory for requests is tried, not guessed: here it may make no file that large.
+#[test]
+fn doctor_tries_to_keep_requests() {
+    require!(Fuse);
+    let sandbox = Sandbox::new();
+    let mut shell = Program::new("sh");
+    sandbox.surround(&mut shell);
+    let done = run(shell.args(["-c", "ulimit -f 64; exec \"$@\"", "sh"]).arg(binary()).arg("doctor"));
+    assert_ne!(done.status.code(), Some(0), "{}", done.text());
+    assert!(done.text().contains("cannot keep them: trying it ended with signal"), "{}", done.text());
+    let done = run(Program::new(binary()).arg("doctor"));
+    assert!(done.text().contains("ok       requests in flight: "), "{}", done.text());
+}

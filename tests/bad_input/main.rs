@@ -9,6 +9,7 @@ mod exports;
 mod hosts;
 mod machine;
 mod memory;
+mod setup;
 mod strangers;
 mod usage;
 mod views;

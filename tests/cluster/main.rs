@@ -1,7 +1,7 @@
 //! Real daemons on nodes with networks, mounts and host names of their own, over a real network file system.
 //!
 //! The nodes are namespaces of this machine, the backing file system is GlusterFS with a server in a namespace too
-//! (`tests/testbed/pfs-testbed.sh`). What is checked is what one machine cannot show: that every node sees the same,
+//! (`crates/harness/testkit/testbed/pfs-testbed.sh`). What is checked is what one machine cannot show: that every node sees the same,
 //! that the server is asked once a job and not once a node, and what a server in trouble does to the readers.
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
@@ -31,7 +31,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forebay_bench::testbed::Traffic;
+use forebay_testkit::testbed::Traffic;
 use forebay_tests::{Finished, compare, tree};
 use testbed::{Cluster, Testbed};
 

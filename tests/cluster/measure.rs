@@ -18,9 +18,9 @@ use std::time::Duration;
 use faults::kinds::{self, Fault};
 use faults::outcome::{Outcome, Seen};
 use faults::trial::{self, Scale};
-use forebay_bench::machine::Machine;
-use forebay_bench::results::{Bar, Measurement, Results, Side, quantity};
-use forebay_bench::stop;
+use forebay_testkit::machine::Machine;
+use forebay_testkit::results::{Bar, Measurement, Results, Side, quantity};
+use forebay_testkit::stop;
 use forebay_tests::need::Need;
 use serde_json::{Value, json};
 

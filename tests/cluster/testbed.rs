@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forebay_bench::testbed::{Testbed as Bed, Traffic};
+use forebay_testkit::testbed::{Testbed as Bed, Traffic};
 use forebay_tests::job::{binary, running};
 use forebay_tests::program::{Finished, file_of_tests, run};
 use forebay_tests::{Sandbox, tree};
@@ -39,7 +39,7 @@ impl Testbed {
     /// `nodes` clients over a file system that holds, as directory `name`, what `build` puts into a directory.
     pub fn up(nodes: usize, name: &str, build: impl FnOnce(&Path)) -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let bed = Bed::up(&file_of_tests("testbed/pfs-testbed.sh"), nodes, AT_ONCE).unwrap();
+        let bed = Bed::up(&file_of_tests("../crates/harness/testkit/testbed/pfs-testbed.sh"), nodes, AT_ONCE).unwrap();
         let shared = bed.state().join("shared");
         std::fs::create_dir(&shared).unwrap();
         let testbed = Self { bed: Some(bed), sandbox: Sandbox::new(), shared, name: name.to_owned(), _one: one };

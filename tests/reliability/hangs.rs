@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_bench::model::{ClientMount, Model, Parameters};
+use forebay_testkit::model::{ClientMount, Model, Parameters};
 use forebay_tests::job::send;
 use forebay_tests::program::wait_until;
 use forebay_tests::{Job, Sandbox, require, tree};
@@ -144,4 +144,68 @@ fn a_command_that_waits_for_a_file_system_says_so() {
     let says = format!("looking at {}; its file system has not answered yet", deep.display());
     assert!(explained.stderr.contains(&says), "{}", explained.stderr);
     job.down();
+}
+
+/// A link on which a pack takes some seconds.
+const LINK: Parameters =
+    Parameters { metadata_us: 0, at_once: 64, link_bits_per_second: 100_000_000, client_ttl_ms: 60_000 };
+
+/// How long a program waits for a pack that does not come: a second for its parcel, two for the pack itself, and its file on
+/// a machine that is busy.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// As many as may read the exports at once, and some more.
+const READERS: usize = 72;
+
+/// Nothing of a pack's home is needed to read the exports. With and without what comes before it is asked for.
+#[test]
+fn a_home_directory_that_hangs_does_not_touch_the_exports() {
+    require!(Fuse, Root);
+    for options in [&[][..], &["--revalidate", "60s"]] {
+        let exported = tempfile::tempdir().unwrap();
+        let export = exported.path().canonicalize().unwrap();
+        let file = |number: usize| export.join(format!("file-{number}"));
+        (0..READERS).for_each(|number| tree::write(&file(number), &noise(number as u64, 1 << 20)));
+        let hanging = Hanging::with(LINK, |home| {
+            let profile = home.join("start.profile");
+            let job = Job::up_local(Sandbox::new(), 1, &export, &["--profile", profile.to_str().unwrap()]);
+            (0..READERS).for_each(|number| assert_eq!(fs::read(job.path(0, &file(number))).unwrap().len(), 1 << 20));
+            wait_until("there is a pack", PATIENCE, || home.join("start.pack").exists());
+            job.down();
+        });
+        // Not recorded, so not in the pack.
+        tree::write(&export.join("other"), b"other");
+        let profile = hanging.export.join("start.profile");
+        let arguments = [&["--profile", profile.to_str().unwrap()], options].concat();
+        let job = Job::up_local(Sandbox::new(), 1, &export, &arguments);
+        wait_until("the profile is used", PATIENCE, || job.status()["nodes"][0]["prefill"]["path"].is_string());
+        hanging.model.hang();
+        let longest = std::thread::scope(|scope| {
+            let timed = |number: usize| {
+                let (path, expected) = match number {
+                    0 => (export.join("other"), b"other".to_vec()),
+                    _ => (file(number), noise(number as u64, 1 << 20)),
+                };
+                let began = Instant::now();
+                let read = fs::read(job.path(0, &path));
+                assert!(read.is_ok_and(|read| read == expected), "{} after {:?}", path.display(), began.elapsed());
+                began.elapsed()
+            };
+            let readers: Vec<_> = (0..READERS).map(|number| scope.spawn(move || timed(number))).collect();
+            readers.into_iter().map(|reader| reader.join().unwrap()).max().unwrap()
+        });
+        assert!(longest < WAIT_MAX, "a program waited {longest:?}");
+        hanging.model.go_on();
+        job.down();
+    }
+}
+
+/// Bytes that do not compress.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forebay_bench::model::Parameters;
+use forebay_testkit::model::Parameters;
 use forebay_tests::job::send;
 use forebay_tests::program::{file_of_tests, run, wait_until};
 use forebay_tests::{Job, Sandbox, require, tree};

@@ -1,4 +1,4 @@
-//! Under a real scheduler: a private Slurm on this machine (`tests/testbed/slurm-up.sh`), each of its nodes with a host
+//! Under a real scheduler: a private Slurm on this machine (`crates/harness/testkit/testbed/slurm-up.sh`), each of its nodes with a host
 //! name, an address and mounts of its own.
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
@@ -58,7 +58,7 @@ impl Slurm {
         self.surround(&mut shell);
         // Its daemons would keep a pipe open, so that reading it would never end.
         shell.args(["-c", "log=$1; shift; exec bash \"$@\" >>\"$log\" 2>&1", "sh"]).arg(self.log());
-        run(shell.arg(file_of_tests("testbed/slurm-up.sh")).args(arguments))
+        run(shell.arg(file_of_tests("../crates/harness/testkit/testbed/slurm-up.sh")).args(arguments))
     }
 
     fn log(&self) -> PathBuf {
@@ -73,6 +73,8 @@ impl Slurm {
         // By a job's number go its port and its directory: others must not have the same.
         program.env("FB_SLURM_FIRST_JOB", (std::process::id() % 60_000 * 1000 + 1).to_string());
         program.env("SLURM_CONF", self.state().join("slurm.conf"));
+        // Its munged has a socket of its own.
+        program.env("FOREBAY_MUNGE", self.state().join("munge/sock"));
         let topology = self.sandbox.base().join("topology.conf");
         if topology.exists() {
             program.env("FB_SLURM_TOPOLOGY", topology);

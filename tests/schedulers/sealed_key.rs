@@ -16,7 +16,6 @@ fn the_key_on_its_way_through_slurm_is_sealed() {
     let slurm = Slurm::up();
     tree::write(&slurm.sandbox.source().join("file"), b"hello\n");
     let script = r#"
-        export FOREBAY_MUNGE="$FB_SLURM/munge/sock"
         "$forebay" doctor >"$FB_SLURM/doctor" || true
         grep "munged answers" "$FB_SLURM/doctor" >&2
         "$forebay" up --export "$source" --view "$view" >&2

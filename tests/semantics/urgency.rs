@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_bench::model::{Model, Parameters};
+use forebay_testkit::model::{Model, Parameters};
 use forebay_tests::program::wait_until;
 use forebay_tests::{Job, Sandbox, require, tree};
 

@@ -1,9 +1,9 @@
-//! Dependencies run one way: types <- wire <- body, core crates, shells, the binary.
+//! Dependencies run one way: types <- wire <- body, core crates, shells <- keeper <- daemon <- the binary.
 //!
 //! Core crates decide and do no I/O. They get no crate and no part of `std` that has a clock, a socket, a file, a
 //! thread or randomness; what clippy can see of that it refuses by type (`clippy.toml` beside each of them), what
 //! only the text shows is refused here. Shells do I/O and hold no policy, so they know no core crate and not each
-//! other; the binary puts all of them together. Dev-dependencies of shells are free.
+//! other; the daemon ties cores and shells together, and the binary has the commands. Dev-dependencies of shells are free.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::paths::expand;
 use crate::source::{Source, words};
 use crate::tree::{File, Tree};
 
-/// A crate, the group that it stands in, and the crates of ours that its product code may know.
+/// A crate, the group that it stands in (none for what stands above the groups), and the crates of ours that its product code may know.
 struct Place {
     krate: &'static str,
     group: &'static str,
@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 13] = [
+const PLACES: [Place; 16] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -48,15 +48,40 @@ const PLACES: [Place; 13] = [
     core("node", &["types", "wire", "overlay", "cache"]),
     harness("sim", &["types", "wire", "overlay", "cache", "node"]),
     harness("scale", &["types", "wire", "overlay", "cache", "node"]),
+    // Works the product from outside; of its crates it knows what the modelled file system is made of.
+    harness("testkit", &["types", "fuse"]),
     shell("fuse"),
     shell("transport"),
     shell("store"),
     shell("launch"),
     shell("profile"),
+    // Lives longer than any daemon, so it knows as little as it can.
+    Place { krate: "keeper", group: "", knows: &["types", "fuse", "launch"] },
+    Place {
+        krate: "daemon",
+        group: "",
+        knows: &[
+            "types",
+            "wire",
+            "body",
+            "overlay",
+            "cache",
+            "node",
+            "fuse",
+            "transport",
+            "store",
+            "launch",
+            "profile",
+            "keeper",
+        ],
+    },
 ];
 
 /// The one crate that may know all of them.
 const BINARY: &str = "forebay";
+
+/// Packages that stand at the ends: they may know any crate, nobody knows them. What two of them share is in `testkit`.
+const LEAVES: [&str; 4] = ["forebay-tests", "forebay-bench", "forebay-fuzz", "xtask"];
 
 /// Crates that do I/O, read clocks, start threads or roll dice.
 const EFFECTFUL_CRATES: [&str; 20] = [
@@ -101,6 +126,7 @@ const EFFECTFUL_STD: [&str; 11] = [
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = vec![];
     for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
+        findings.extend(check_leaves(file));
         if let Some(krate) = file.krate().filter(|krate| *krate != BINARY) {
             findings.extend(check_manifest(file, krate));
         }
@@ -120,6 +146,13 @@ fn place_of(krate: &str) -> Option<&'static Place> {
     PLACES.iter().find(|place| place.krate == krate)
 }
 
+fn check_leaves(file: &File) -> Vec<Finding> {
+    let manifest: toml::Table = file.text.parse().unwrap_or_default();
+    let leaves = dependencies(&manifest, true).into_iter().filter(|name| LEAVES.contains(&name.as_str()));
+    let message = |name: &String| format!("nobody may know `{name}`: what it shares belongs into `testkit`");
+    leaves.map(|name| Finding::new(&file.path, 1, message(&name))).collect()
+}
+
 fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
     let Some(place) = place_of(krate) else {
         return vec![Finding::new(
@@ -128,7 +161,7 @@ fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
             format!("`{krate}` has no place yet: give it one in xtask/src/layers.rs"),
         )];
     };
-    if file.group() != Some(place.group) {
+    if file.group().unwrap_or_default() != place.group {
         return vec![Finding::new(&file.path, 1, format!("`{krate}` belongs below crates/{}", place.group))];
     }
     let manifest: toml::Table = match file.text.parse() {
@@ -210,7 +243,7 @@ mod tests {
 
     fn manifest(krate: &str, text: &str) -> Vec<String> {
         let group = place_of(krate).map_or("", |place| place.group);
-        let path = format!("crates/{group}/{krate}/Cargo.toml");
+        let path = format!("crates/{group}/{krate}/Cargo.toml").replace("//", "/");
         let lints = format!("crates/{group}/{krate}/clippy.toml");
         messages(&[(&path, text), (&lints, "x"), ("crates/core/types/clippy.toml", "x")])
     }
@@ -239,10 +272,26 @@ mod tests {
     }
 
     #[test]
+    fn the_keeper_knows_no_daemon() {
+        assert!(manifest("daemon", "[dependencies]\nforebay-keeper = \"1\"\nforebay-node = \"1\"").is_empty());
+        assert_eq!(manifest("keeper", "[dependencies]\nforebay-daemon = \"1\""), ["`keeper` may not know `daemon`"]);
+        assert_eq!(manifest("daemon", "[dependencies]\nforebay = \"1\""), ["`daemon` may not know `forebay`"]);
+    }
+
+    #[test]
     fn binary_knows_all_and_strangers_need_a_place() {
         assert!(messages(&[("crates/forebay/Cargo.toml", "[dependencies]\nforebay-node = \"1\"")]).is_empty());
         assert_eq!(messages(&[("crates/new/Cargo.toml", "")]).len(), 1);
         assert_eq!(messages(&[("crates/io/sim/Cargo.toml", "")]), ["`sim` belongs below crates/harness"]);
+    }
+
+    #[test]
+    fn leaves_are_known_by_nobody() {
+        let found = messages(&[
+            ("tests/Cargo.toml", "[dev-dependencies]\nforebay-bench = { path = \"../benches\" }"),
+            ("benches/Cargo.toml", "[dependencies]\nforebay-node = \"1\""),
+        ]);
+        assert_eq!(found, ["nobody may know `forebay-bench`: what it shares belongs into `testkit`"]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod links;
 mod measure;
 mod modules;
 mod names;
+mod packages;
 mod paths;
 mod ratchet;
 mod source;
@@ -84,6 +85,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         links::check,
         commands::check,
         hygiene::check,
+        packages::check,
     ];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }

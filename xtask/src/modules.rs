@@ -8,7 +8,7 @@
 //! Methods have no path, and one type spread over many files would escape. So a module also imports the one in which a
 //! method stands that it calls on `self`, when both have an `impl` block of one type.
 //!
-//! What a macro makes is not seen, tests are left out.
+//! What macros make is not seen, tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -70,7 +70,7 @@ impl<'a> Modules<'a> {
 
     fn add(&mut self, tree: &'a Tree, file: &'a File, parent: Option<usize>, name: String) -> Option<usize> {
         let source = file.source.as_ref()?;
-        let imports = imported(&source.code).into_iter().filter(|each| !source.in_test(each.at)).collect();
+        let imports = imported(&source.code).into_iter().filter(|each| is_product(source, each.at)).collect();
         let items = source.items().into_iter().map(|item| item.name).collect();
         let module = Module {
             path: &file.path,
@@ -106,7 +106,8 @@ impl<'a> Modules<'a> {
     fn edges_from(&self, from: usize) -> Edges {
         let module = &self.0[from];
         let mentioned = mentioned(&module.source.code);
-        let named = mentioned.iter().filter(|each| !module.source.in_test(each.at)).map(|each| (each.at, &each.path));
+        let named =
+            mentioned.iter().filter(|each| is_product(module.source, each.at)).map(|each| (each.at, &each.path));
         let imported = module.imports.iter().map(|each| (each.at, &each.path));
         let mut edges = Edges::new();
         let mut add = |at: usize, to: Option<usize>| {
@@ -164,8 +165,10 @@ impl<'a> Modules<'a> {
         let everything = module.imports.iter().filter(|each| each.name == "*");
         let of_glob = |each: &Imported| self.definer(at, &each.path[..each.path.len() - 1], left);
         let has = |to: &usize| self.0[*to].items.contains(name) || self.0[*to].children.contains_key(name);
-        let elsewhere = || everything.filter_map(of_glob).find(|to| *to != at && has(to));
-        if module.items.contains(name) { Some(at) } else { elsewhere().or(Some(at)) }
+        if name == "*" || module.items.contains(name) {
+            return Some(at);
+        }
+        everything.filter_map(of_glob).find(|to| *to != at && has(to)).or(Some(at))
     }
 
     /// Where methods stand that `from` calls on `self` and that other modules define for the same type.
@@ -193,6 +196,10 @@ impl<'a> Modules<'a> {
         let definer = if path.len() == 1 { Some(module) } else { self.definer(module, path, RE_EXPORTS_MAX) };
         Some((definer?, path.last()?.as_str()))
     }
+}
+
+fn is_product(source: &Source, at: usize) -> bool {
+    !source.in_test(at) && !source.in_macro(at)
 }
 
 /// The folder in which the children of a file's module lie.

@@ -14,6 +14,7 @@ pub struct Source {
     /// Where each line begins.
     line_starts: Vec<usize>,
     tests: Vec<Range<usize>>,
+    macros: Vec<Range<usize>>,
 }
 
 /// A function with a body.
@@ -46,9 +47,15 @@ impl Source {
         };
         let newlines = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(index, _)| index + 1);
         let line_starts = std::iter::once(0).chain(newlines).collect();
-        let mut source =
-            Self { code: blanked(Kind::Code), comments: blanked(Kind::Comment), line_starts, tests: vec![] };
+        let mut source = Self {
+            code: blanked(Kind::Code),
+            comments: blanked(Kind::Comment),
+            line_starts,
+            tests: vec![],
+            macros: vec![],
+        };
         source.tests = source.test_regions();
+        source.macros = source.macro_regions();
         source
     }
 
@@ -60,6 +67,11 @@ impl Source {
     /// Whether the offset lies in an item under `#[cfg(test)]`.
     pub fn in_test(&self, offset: usize) -> bool {
         self.tests.iter().any(|region| region.contains(&offset))
+    }
+
+    /// Whether the offset lies in the definition of a macro: names there mean what they mean where it is used.
+    pub fn in_macro(&self, offset: usize) -> bool {
+        self.macros.iter().any(|region| region.contains(&offset))
     }
 
     /// Lines outside items under `#[cfg(test)]`.
@@ -130,6 +142,11 @@ impl Source {
     fn body_end(&self, from: usize) -> Option<usize> {
         let (end, braced) = self.item_end(from);
         braced.then_some(end)
+    }
+
+    fn macro_regions(&self) -> Vec<Range<usize>> {
+        let definitions = self.words().filter(|(_, word)| *word == "macro_rules");
+        definitions.map(|(start, _)| start..self.item_end(start).0 + 1).collect()
     }
 
     fn test_regions(&self) -> Vec<Range<usize>> {

@@ -7,8 +7,6 @@ use forebay_launch::{KeySealing, LaunchError, Munge, MungeProblem};
 use forebay_types::JobKey;
 use serde::{Deserialize, Serialize};
 
-use crate::output::causes;
-
 /// A key on its way, which nothing shows.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,23 +29,22 @@ impl CarriedKey {
         Self::Plain(key.secret_hex())
     }
 
-    /// The key for Slurm's connections.
+    /// The key for Slurm's connections. A cluster that has MUNGE has it for such things: where it fails, the key does not go
+    /// out unprotected unless the user says so.
     pub fn through_slurm(key: &JobKey, sealing: &KeySealing) -> anyhow::Result<Self> {
         let Some(munge) = munge(sealing) else {
             return Ok(Self::plain(key));
         };
         match (munge.seal(key), sealing) {
             (Ok(sealed), _) => Ok(Self::Munge(sealed)),
-            (Err(error), KeySealing::Socket(_)) => {
-                Err(error).context("the job's key cannot be protected; start munged here, or give --munge off")
-            }
-            // Who has no MUNGE knows.
-            (Err(LaunchError::Munge { source: MungeProblem::NotInstalled(_), .. }), _) => Ok(Self::plain(key)),
-            (Err(error), _) => {
-                let why = causes(&error.into()).join(": ");
-                eprintln!("forebay: note: the job's key goes through Slurm's connections as it is: {why}");
+            // Sites without MUNGE know that they have none.
+            (Err(LaunchError::Munge { source: MungeProblem::NotInstalled(_), .. }), KeySealing::Auto) => {
                 Ok(Self::plain(key))
             }
+            (Err(error), _) => Err(error).context(
+                "the job's key cannot be protected on its way through Slurm; start munged on this host, name its socket \
+                 with --munge SOCKET, or give --munge off to send the key as it is",
+            ),
         }
     }
 

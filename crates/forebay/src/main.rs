@@ -1,4 +1,5 @@
-//! The command `forebay` and the daemon, in one binary.
+//! The command `forebay`: settings, commands and what they print. Daemons and keepers are crates of their own, in the
+//! same binary.
 //!
 //! A command reads its settings, does one thing and says on standard output what came of it; what went wrong goes to
 //! standard error, as a whole chain: what failed, on what, why, what to do. Exit status: 0 done, 1 failed, 2 wrong
@@ -9,18 +10,14 @@ mod cli;
 mod columns;
 mod commands;
 mod control;
-mod daemon;
 mod elf;
 mod jobs;
-mod keeper;
 mod leftovers;
 mod log;
 mod machine;
 mod network;
-mod options;
 mod order;
 mod output;
-mod own_paths;
 mod patience;
 mod profiles;
 mod settings;

@@ -20,13 +20,6 @@ pub fn line(text: impl Display) {
     }
 }
 
-/// Tells whoever started a daemon. Nobody may be left to read it, which must not keep the daemon from cleaning up.
-pub fn tell(message: &serde_json::Value) {
-    if let Err(error) = writeln!(std::io::stdout(), "{message}") {
-        tracing::warn!(%error, %message, "nobody reads what the daemon says");
-    }
-}
-
 /// An error and its causes, outermost first, without those whose text the one before has already.
 pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let mut causes: Vec<String> = Vec::new();

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use forebay_daemon::{ProfileOptions, ProfilePlace};
 use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, command_of};
 use forebay_types::ViewPath;
 
 use crate::jobs::variable;
-use crate::options::{ProfileOptions, ProfilePlace};
 use crate::settings::Settings;
 use crate::settings::values::ProfileChoice;
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::Context;
 use forebay_bench::job::{Forebay, Job};
 use forebay_bench::python::{Python, Replayed, slowest};
-use forebay_bench::results::{Bar, Samples, Side};
-use forebay_bench::scratch::Scratch;
-use forebay_bench::{Place, storm};
+use forebay_bench::storm;
+use forebay_testkit::Place;
+use forebay_testkit::results::{Bar, Samples, Side};
+use forebay_testkit::scratch::Scratch;
 
 use crate::Options;
 

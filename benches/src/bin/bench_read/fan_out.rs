@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_bench::overlay_job::OverlayJob;
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
-use forebay_bench::stop;
 use forebay_overlay::{Shape, default_roots};
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::stop;
 
 use crate::bench::Bench;
 

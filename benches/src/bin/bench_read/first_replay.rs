@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use forebay_bench::Place;
-use forebay_bench::job::grown;
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::Place;
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::testbed::grown;
 
 use crate::bench::{Bench, client_cpu_bar, ms};
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
 use forebay_bench::storm;
-use forebay_bench::testbed::{BUSY, Testbed};
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::testbed::{BUSY, Testbed};
 
 use crate::bench::{Bench, read_whole};
 use crate::ways::up_on;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 
 use crate::bench::Bench;
 

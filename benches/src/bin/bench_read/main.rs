@@ -26,9 +26,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use forebay_bench::machine::Machine;
-use forebay_bench::results::{Measurement, Results};
-use forebay_bench::stop;
+use forebay_testkit::machine::Machine;
+use forebay_testkit::results::{Measurement, Results};
+use forebay_testkit::stop;
 
 use bench::Bench;
 
@@ -59,7 +59,7 @@ pub struct Options {
     #[arg(long, default_value = "target/release/forebay")]
     forebay: PathBuf,
     /// The script that builds the GlusterFS test bed
-    #[arg(long, default_value = "tests/testbed/pfs-testbed.sh")]
+    #[arg(long, default_value = "crates/harness/testkit/testbed/pfs-testbed.sh")]
     testbed: PathBuf,
     /// A directory on a local disk, for files to read and for images
     #[arg(long, default_value = "target/bench/work")]

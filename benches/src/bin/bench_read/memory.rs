@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_bench::job::Status;
-use forebay_bench::results::{Bar, Measurement, Side};
-use forebay_bench::{Place, storm};
+use forebay_bench::storm;
+use forebay_testkit::Place;
+use forebay_testkit::results::{Bar, Measurement, Side};
 
 use crate::bench::{Bench, read_whole};
 

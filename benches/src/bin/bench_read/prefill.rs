@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use forebay_bench::job::Job;
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
-use forebay_bench::stop;
-use forebay_bench::testbed::{BUSY, Testbed, Traffic};
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::stop;
+use forebay_testkit::testbed::{BUSY, Testbed, Traffic};
 
 use crate::bench::{Bench, client_cpu_bar};
 use crate::ways::{Forms, Way, set_up, up_on};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use forebay_bench::results::{Bar, Measurement, Side, median};
+use forebay_testkit::results::{Bar, Measurement, Side, median};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use forebay_bench::cpu;
 use forebay_bench::job::Job;
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 
 use crate::bench::{Bench, ms};
 

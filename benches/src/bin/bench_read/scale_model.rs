@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
-use forebay_bench::results::{Measurement, Samples};
 use forebay_bench::storm::Gate;
-use forebay_bench::testbed::{BUSY, Testbed};
 use forebay_scale::parameters::TEST_BED;
 use forebay_scale::{Figures, Replay, default_forest};
+use forebay_testkit::results::{Measurement, Samples};
+use forebay_testkit::testbed::{BUSY, Testbed};
 use serde::Serialize;
 
 use crate::bench::Bench;

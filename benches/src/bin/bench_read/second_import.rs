@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::Context;
-use forebay_bench::job::grown;
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::testbed::grown;
 
 use crate::bench::Bench;
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use forebay_bench::results::{Bar, Measurement, Results, quantity};
 use forebay_bench::table::Table;
+use forebay_testkit::results::{Bar, Measurement, Results, quantity};
 use serde_json::Value;
 
 /// One measurement, when it is done.

@@ -1,9 +1,9 @@
 //! The bars of the scale model. Nothing is measured: the same seed gives the same figures on every machine.
 
 use anyhow::Context;
-use forebay_bench::results::{Bar, Measurement, Side};
-use forebay_bench::stop;
 use forebay_scale::SCENARIOS;
+use forebay_testkit::results::{Bar, Measurement, Side};
+use forebay_testkit::stop;
 
 use crate::bench::Bench;
 

@@ -1,6 +1,6 @@
 //! How long a job takes to come up and to go.
 
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 
 use crate::bench::Bench;
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::thread;
 
+use forebay_bench::cpu;
 use forebay_bench::python::{Touched, slowest};
-use forebay_bench::results::{Bar, Measurement, Samples, Side};
 use forebay_bench::storm::{self, Gate};
-use forebay_bench::testbed::{BUSY, Testbed, Traffic};
-use forebay_bench::{cpu, run, stop};
+use forebay_testkit::results::{Bar, Measurement, Samples, Side};
+use forebay_testkit::testbed::{BUSY, Testbed, Traffic};
+use forebay_testkit::{run, stop};
 use serde::Serialize;
 
 use crate::bench::Bench;

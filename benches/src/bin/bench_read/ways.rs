@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use forebay_bench::job::{Forebay, Job, shown};
-use forebay_bench::testbed::{BUSY, Testbed};
-use forebay_bench::{Place, run, stop};
+use forebay_testkit::testbed::{BUSY, Testbed};
+use forebay_testkit::{Place, run, stop};
 use serde::Serialize;
 
 use crate::bench::Bench;

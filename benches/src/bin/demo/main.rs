@@ -12,11 +12,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
-use forebay_bench::machine::Machine;
 use forebay_bench::python::{self, Python};
-use forebay_bench::results::write_json;
-use forebay_bench::testbed::Traffic;
-use forebay_bench::{stop, storm};
+use forebay_bench::storm;
+use forebay_testkit::machine::Machine;
+use forebay_testkit::results::write_json;
+use forebay_testkit::stop;
+use forebay_testkit::testbed::Traffic;
 use serde::Serialize;
 
 use site::Site;
@@ -34,7 +35,7 @@ struct Options {
     #[arg(long, default_value = "target/release/forebay")]
     forebay: PathBuf,
     /// The script that builds the GlusterFS test bed
-    #[arg(long, default_value = "tests/testbed/pfs-testbed.sh")]
+    #[arg(long, default_value = "crates/harness/testkit/testbed/pfs-testbed.sh")]
     testbed: PathBuf,
     /// What the files lie on: a model of a network file system, or a real one in network namespaces
     #[arg(long, value_enum, default_value_t = Backing::Model)]
@@ -130,7 +131,7 @@ fn demo(options: &Options) -> anyhow::Result<ExitCode> {
 
 /// Reads the tree once, so that no run waits for this machine's own disk.
 fn warm_local_disk(python: &Python, options: &Options) -> anyhow::Result<()> {
-    let place = forebay_bench::Place::here();
+    let place = forebay_testkit::Place::here();
     let tree = options.tree.canonicalize().with_context(|| format!("no tree at {}", options.tree.display()))?;
     storm::at_once(vec![place.gated("", &python.replay(&tree))])?;
     storm::at_once(vec![place.gated("", &python.import(&tree))])?;

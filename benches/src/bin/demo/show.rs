@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use forebay_bench::machine::Machine;
 use forebay_bench::python;
 use forebay_bench::table::{Table, count, megabytes, seconds};
+use forebay_testkit::machine::Machine;
 
 use crate::site::Site;
 use crate::{Document, Run, Way, Work};

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_bench::job::{Forebay, Job};
-use forebay_bench::model::{BUSY as MODEL_BUSY, ClientMount, Model};
-use forebay_bench::results::median;
-use forebay_bench::scratch::Scratch;
-use forebay_bench::testbed::{BUSY, Testbed, Traffic};
-use forebay_bench::{Place, stop};
+use forebay_testkit::model::{BUSY as MODEL_BUSY, ClientMount, Model};
+use forebay_testkit::results::median;
+use forebay_testkit::scratch::Scratch;
+use forebay_testkit::testbed::{BUSY, Testbed, Traffic};
+use forebay_testkit::{Place, stop};
 
 use crate::{Options, Way};
 

@@ -80,7 +80,7 @@ pub const REFRESH_HOLD_MAX: Duration = Duration::from_secs(10);
 /// of a parent that is lost before somebody has to wait for it.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// How long a peer may take to shake hands: a stranger must not hold a connection open for nothing.
+/// How long a peer may take to shake hands: a pending handshake must not hold a connection open for nothing.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Requests one peer may have under way at a node. A whole fan-out of busy children stays below it; above it the
@@ -117,13 +117,13 @@ pub const WRITE_FRAMES_MAX: usize = 32;
 /// children holds 8 MiB of them). Bodies are read past it, into their own buffers.
 pub const READ_BUFFER_BYTES: usize = 8 << 10;
 
-/// A handshake's message, bytes: a `Hello` with the longest job name is 150. A stranger is read no further.
+/// A handshake's message, bytes: a `Hello` with the longest job name is 150. A pending handshake is read no further.
 pub const HELLO_BYTES_MAX: usize = 512;
 
 /// Connections that have not shaken hands yet. A whole fan-out that starts at once comes through in some rounds, and
-/// strangers cost 256 descriptors and 2 MiB at most. One more takes the place of the oldest from the address that has
-/// the most, so that a flood keeps out itself and not the job's own nodes.
-pub const STRANGERS_MAX: usize = 256;
+/// pending handshakes cost 256 descriptors and 2 MiB at most. One more takes the place of one of the source that has the
+/// most (`transport::pending`), so that a flood keeps out itself and not the job's own nodes.
+pub const PENDING_HANDSHAKES_MAX: usize = 256;
 
 /// Connections that may wait in the kernel to be accepted. A wave of children, or a flood, waits there for milliseconds;
 /// one that finds no room comes again after a second.
@@ -141,8 +141,8 @@ pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 /// How long after a request's own deadline its answer is still sent: the peer gave up before, if its clock runs as ours.
 pub const ANSWER_GRACE: Duration = Duration::from_secs(2);
 
-/// Addresses of refused strangers that are remembered, so that each is reported once.
-pub const STRANGERS_REPORTED_MAX: usize = 1024;
+/// Addresses of refused connections that are remembered, so that each is reported once.
+pub const REFUSED_REPORTED_MAX: usize = 1024;
 
 /// How long a daemon that ends waits for its last answers to leave. `down` has a second in all.
 pub const FLUSH_DEADLINE: Duration = Duration::from_millis(300);
@@ -263,7 +263,7 @@ pub const KERNEL_READERS: usize = 2;
 pub const KERNEL_READERS_MAX: usize = 64;
 
 /// Requests in flight that are kept for a next daemon, on kernels that do not send them again. More processes than this
-/// do not wait for one node's files at once; where they do, further requests wait in the kernel.
+/// do not wait for one node's files at once; where they do, further requests wait in the kernel, interrupts too.
 pub const KERNEL_REQUESTS_KEPT: usize = 4096;
 
 /// Requests the kernel may have waiting in the background, read-ahead mostly.

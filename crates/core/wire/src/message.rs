@@ -13,7 +13,7 @@ use crate::report::{Missing, Report};
 /// Version of the protocol; daemons of one job are of one build, so any difference is refused.
 pub const PROTOCOL_VERSION: u16 = 3;
 
-/// First bytes of a `Greeting`: tells a stranger's connection from a daemon's.
+/// First bytes of a `Greeting`: tells another program's connection from a daemon's.
 pub const MAGIC: [u8; 8] = *b"forebay\x01";
 
 /// What is wrong with bytes that a peer sent. The connection they came on is closed; no state changed.

@@ -18,7 +18,7 @@ type Exercise = fn(&[u8]) -> bool;
 
 /// How many files of a corpus are well formed; all are decoded.
 fn well_formed(corpus: &str, exercise: Exercise) -> usize {
-    let files = fs::read_dir(Path::new("../../fuzz/corpus").join(corpus)).unwrap();
+    let files = fs::read_dir(Path::new("../../../fuzz/corpus").join(corpus)).unwrap();
     files.filter(|file| exercise(&fs::read(file.as_ref().unwrap().path()).unwrap())).count()
 }
 
@@ -84,7 +84,7 @@ fn messages_decode_to_themselves_or_are_refused() {
 #[test]
 fn each_request_of_the_corpus_is_what_its_name_says() {
     let mut found = 0;
-    for file in fs::read_dir("../../fuzz/corpus/wire_message").unwrap() {
+    for file in fs::read_dir("../../../fuzz/corpus/wire_message").unwrap() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if let Some(word) = name.strip_prefix("request-") {

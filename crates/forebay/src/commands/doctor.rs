@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{Allocation, NodeFile, new_key};
+use forebay_launch::{Allocation, LaunchError, MungeProblem, NodeFile, new_key};
 use rustix::process::Resource;
 use serde::Serialize;
 use serde_json::json;
@@ -77,8 +77,9 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         return doctor_probe::run(what);
     }
     let view = view();
-    let view_possible = view.state != State::Missing;
-    let mut checks = vec![view, device(), fusermount(), namespaces()];
+    let requests = requests_in_flight();
+    let view_possible = view.state != State::Missing && requests.state != State::Missing;
+    let mut checks = vec![view, requests, device(), fusermount(), namespaces()];
     checks.extend(kernel());
     checks.extend([descriptors(), memory(), directory(), scheduler(), sealing(), interfaces()]);
     if arguments.json {
@@ -113,6 +114,24 @@ fn view() -> Check {
         Ok(how) => Check::ok("view", format!("a view can be mounted ({how})")),
         Err(error) => {
             Check::missing("view", format!("no view can be mounted: {error:#}"), "forebay up fails on this machine")
+        }
+    }
+}
+
+/// What becomes of the requests that a daemon has not answered when it dies.
+fn requests_in_flight() -> Check {
+    const NAME: &str = "requests in flight";
+    let is_sent_again = probe("resend").is_ok();
+    match (is_sent_again, probe("keep")) {
+        (true, Ok(_)) => Check::ok(NAME, "the kernel sends those of a daemon that died to the next one"),
+        (false, Ok(_)) => Check::ok(NAME, "each daemon keeps them for the next one"),
+        (true, Err(error)) => Check::limited(
+            NAME,
+            format!("the kernel sends them to the next daemon; a daemon cannot keep them: {error:#}"),
+            "forebay up --resend false fails on this machine",
+        ),
+        (false, Err(error)) => {
+            Check::missing(NAME, format!("a daemon cannot keep them: {error:#}"), "forebay up fails on this machine")
         }
     }
 }
@@ -286,8 +305,12 @@ fn sealing() -> Check {
         ensure!(munge.open(&munge.seal(&key)?)? == key, "what it opens is not what it has sealed");
         Ok("munged answers; the job's key is sealed on its way through Slurm")
     };
-    let unsealed =
-        |error| format!("not used, {}; the job's key is as safe as Slurm's connections", causes(&error).join(": "));
+    let unsealed = |error: anyhow::Error| match error.downcast_ref() {
+        Some(LaunchError::Munge { source: MungeProblem::NotInstalled(_), .. }) => {
+            "not installed; the job's key is as safe as Slurm's connections".to_owned()
+        }
+        _ => format!("does not answer, {}; under Slurm give --munge SOCKET or off", causes(&error).join(": ")),
+    };
     Check::ok("munge", trial().map_or_else(unsealed, str::to_owned))
 }
 
@@ -316,6 +339,7 @@ fn probe(what: &str) -> anyhow::Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(!stderr.trim().is_empty(), "trying it ended with {}", output.status);
     bail!("{}", stderr.trim().trim_start_matches("forebay: ").replace("\n  because:", ":"))
 }
 
@@ -350,9 +374,18 @@ mod tests {
 
     #[test]
     fn every_lack_has_its_cost() {
-        for check in
-            [view(), device(), fusermount(), descriptors(), memory(), directory(), scheduler(), sealing(), interfaces()]
-        {
+        for check in [
+            view(),
+            requests_in_flight(),
+            device(),
+            fusermount(),
+            descriptors(),
+            memory(),
+            directory(),
+            scheduler(),
+            sealing(),
+            interfaces(),
+        ] {
             assert_eq!(check.state == State::Ok, check.cost.is_none(), "{check:?}");
         }
     }

@@ -1,30 +1,40 @@
-//! What `doctor` tries in a process of its own: mounting as a daemon would, and as one in a user namespace would.
+//! What `doctor` tries in a process of its own: mounting as a daemon would, and as one in a user namespace would; and what
+//! becomes of requests in flight when a daemon dies.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use forebay_fuse::MountOptions;
+use anyhow::{Context, bail, ensure};
+use forebay_fuse::{KeptRequests, Mount, MountOptions, SessionOptions, agree};
+use forebay_keeper::own_paths;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountPropagationFlags, mount_change};
 
 use crate::output::say;
-use crate::own_paths;
 
 /// Tries it; says on standard output how it went.
 pub fn run(what: &str) -> anyhow::Result<ExitCode> {
     match what {
-        "view" => try_mount(false),
-        "namespaces" => try_mount(true),
+        "view" => try_mount(false, |_| Ok(())),
+        "namespaces" => try_mount(true, |_| Ok(())),
+        "resend" => try_mount(false, sends_again),
+        "keep" => KeptRequests::try_out().context("memory for them"),
         _ => bail!("nothing is called '{what}' here"),
     }
     .map(|()| ExitCode::SUCCESS)
 }
 
-/// A view on a directory of its own, gone at once.
-fn try_mount(has_own_user: bool) -> anyhow::Result<()> {
+/// Whether the kernel can be asked for the requests of a daemon that died.
+fn sends_again(mount: &Mount) -> anyhow::Result<()> {
+    let negotiated = agree(&mount.descriptor(), &SessionOptions::default())?;
+    ensure!(negotiated.can_resend(), "this kernel does not send them again");
+    Ok(())
+}
+
+/// A view on a directory of its own, gone at once after `look`.
+fn try_mount(has_own_user: bool, look: impl FnOnce(&Mount) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let directory = Directory::make()?;
     if has_own_user {
         own_paths::make_user_namespace()?;
@@ -35,8 +45,9 @@ fn try_mount(has_own_user: bool) -> anyhow::Result<()> {
     }
     let mount = forebay_fuse::mount(&directory.0, &MountOptions::default())?;
     say!("{}", mount.how());
+    let looked = look(&mount);
     mount.unmount()?;
-    Ok(())
+    looked
 }
 
 fn hide_mounts() -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use forebay_keeper::own_paths::{self, Node};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
@@ -14,8 +15,8 @@ use crate::commands::ask::ask_any;
 use crate::commands::paths::{is_shown, looking_at, place_of, views, within_view};
 use crate::commands::ways_out::{self, WayOut};
 use crate::jobs::{self, variable};
+use crate::machine;
 use crate::output::say;
-use crate::own_paths::{self, Node};
 use crate::settings::{Effective, UsageError};
 
 /// How long the nodes on the way to the root may take.
@@ -34,7 +35,7 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     }
     let rank = arguments.rank.map(NodeRank).or(found);
     // None where no view of the job is on this host.
-    let node = own_paths::find_node(&directory, rank).ok();
+    let node = own_paths::find_node(&directory, rank, &machine::host_names()).ok();
     let mut steps = match node.as_ref().filter(|node| !is_shown(&node.exports, &path)) {
         Some(node) => outside(node),
         None => ask_any(&directory, rank, &json!({"command": "explain", "path": path}), EXPLAIN_TIMEOUT)?,

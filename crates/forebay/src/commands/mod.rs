@@ -21,7 +21,6 @@ mod simulate;
 mod status;
 mod up;
 mod up_report;
-pub mod walk;
 mod ways_out;
 
 use std::process::ExitCode;
@@ -43,7 +42,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
-        Command::Walk(arguments) => walk::run(&arguments),
+        Command::Walk(arguments) => forebay_daemon::walk(&arguments.view).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => manual::pages(&arguments),
     }
 }

@@ -12,6 +12,8 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
+use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
+use forebay_keeper::{KeeperOptions, Kept, own_paths, tell};
 use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_transport::Security;
@@ -22,15 +24,12 @@ use serde_json::json;
 use crate::cli::NodeArguments;
 use crate::commands::{node_background, node_kept, selection};
 use crate::jobs::{self, variable};
-use crate::keeper;
 use crate::leftovers;
 use crate::log;
 use crate::machine;
 use crate::network;
-use crate::options::{DaemonOptions, Kept, ReportOptions, ShownLinks};
 use crate::order::Order;
-use crate::output::{causes, tell};
-use crate::own_paths;
+use crate::output::causes;
 use crate::patience::unless_over_in_a_second;
 use crate::profiles;
 use crate::settings::values::{LinksShown, WhenMissing};
@@ -197,16 +196,12 @@ impl Plan {
         let process = Process::this();
         let record =
             NodeRecord { rank: self.rank, process, daemon: None, view: view.path.clone(), view_created: view.created };
-        let (log_file, log_filter, says_ready) =
-            (self.log_file.clone(), self.settings.log.clone(), self.waited_for.alone);
+        let (log_file, log_filter) = (self.log_file.clone(), self.settings.log.clone());
         let result = record.write(directory).map_err(anyhow::Error::from).and_then(|()| {
-            let options = self.options(directory, listener.is_some(), view.path)?;
-            keeper::keep(
-                &keeper::Plan { options, log_file, log_filter, says_ready },
-                listener,
-                directory,
-                record.clone(),
-            )
+            let keeper = self.keeper_options(directory, listener.is_some(), view.path)?;
+            let options = self.daemon_options(&keeper)?;
+            let plan = forebay_daemon::Plan { options, log_file, log_filter };
+            forebay_keeper::keep(&keeper, &plan, listener, directory, record.clone())
         });
         leftovers::leave(directory, &record);
         result
@@ -232,24 +227,50 @@ impl Plan {
         Ok(view)
     }
 
-    fn options(self, directory: &JobDirectory, has_listener: bool, view: PathBuf) -> anyhow::Result<DaemonOptions> {
+    fn keeper_options(
+        &self,
+        directory: &JobDirectory,
+        has_listener: bool,
+        view: PathBuf,
+    ) -> anyhow::Result<KeeperOptions> {
         let own = self.nodes.get(self.rank.0 as usize).context("the rank is not in the list of nodes")?;
-        let bind = match (has_listener, &self.settings.interface) {
+        let settings = &self.settings;
+        let bind = match (has_listener, &settings.interface) {
             (true, _) => IpAddr::V4(Ipv4Addr::LOCALHOST),
             (false, Some(wanted)) => network::address_of(wanted, &network::interfaces()?)?,
             (false, None) => network::address_for(own, &self.nodes),
         };
-        let nodes_here = self.nodes.iter().filter(|node| node.host == own.host).count() as u64;
+        Ok(KeeperOptions {
+            job: self.job.clone(),
+            rank: self.rank,
+            address: own.clone(),
+            bind,
+            view,
+            exports: if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() },
+            links_lead_into_view: settings.links == LinksShown::View,
+            job_directory: directory.path().to_owned(),
+            deadline: settings.deadline,
+            allow_other: settings.allow_other,
+            read_ahead_bytes: settings.read_ahead,
+            readers: settings.readers,
+            resend: settings.resend,
+            says_ready: self.waited_for.alone,
+            reports: self.waited_for.with_all,
+        })
+    }
+
+    fn daemon_options(self, keeper: &KeeperOptions) -> anyhow::Result<DaemonOptions> {
+        let nodes_here = self.nodes.iter().filter(|node| node.host == keeper.address.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
         let settle_after =
             (settings.missing == WhenMissing::GoOn).then(|| settings.wait_timeout + limits::SETTLE_MARGIN);
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
-        let exports = if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() };
-        let profile = profiles::options(&settings, &exports);
+        let KeeperOptions { view, exports, job_directory, .. } = keeper;
+        let profile = profiles::options(&settings, exports);
         let links = match settings.links {
             LinksShown::AsIs => None,
-            LinksShown::View => Some(ShownLinks::now(&exports, &[&view, directory.path()])?),
+            LinksShown::View => Some(ShownLinks::now(exports, &[view, job_directory])?),
         };
         let roots = settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32));
         let fan_out = settings.fan_out.unwrap_or_else(|| default_fan_out(roots));
@@ -257,9 +278,8 @@ impl Plan {
             job: self.job,
             rank: self.rank,
             security: self.security,
-            bind,
-            view,
-            exports,
+            view: view.clone(),
+            exports: exports.clone(),
             roots,
             fan_out,
             stripe_fan_out: settings.stripe_fan_out.unwrap_or_else(|| default_stripe_fan_out(fan_out)),
@@ -272,12 +292,10 @@ impl Plan {
             readers: settings.readers,
             cores: settings.cores.unwrap_or_default(),
             backing_concurrency: settings.backing_concurrency,
-            job_directory: directory.path().to_owned(),
+            job_directory: job_directory.clone(),
             metrics_file: settings.metrics,
             metrics_interval: settings.metrics_interval,
-            allow_other: settings.allow_other,
             read_ahead_bytes: settings.read_ahead,
-            resend: settings.resend,
             report: self.waited_for.with_all.then_some(report),
             links,
             kept: Kept::default(),

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context, anyhow};
+use forebay_keeper::tell;
 use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::cli::NodeArguments;
 use crate::order::{Order, read_input};
-use crate::output::{causes, tell};
+use crate::output::causes;
 
 /// Starts the daemon that the order on standard input describes.
 pub fn run(arguments: &NodeArguments) -> anyhow::Result<ExitCode> {

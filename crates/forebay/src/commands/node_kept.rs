@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use forebay_daemon::Plan;
+use forebay_keeper::{ExitReason, HANDED_OVER, Link};
 use forebay_launch::{JobDirectory, NodeRecord};
 use forebay_types::limits;
 use rustix::process::{Resource, Rlimit};
 
-use crate::keeper::{HANDED_OVER, Link, Told};
 use crate::output::causes;
 use crate::{leftovers, log};
 
@@ -22,8 +23,8 @@ pub fn run() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     match serve(&link) {
-        Ok(Told::HandOver) => ExitCode::from(HANDED_OVER),
-        Ok(Told::End | Told::Orphaned) => ExitCode::SUCCESS,
+        Ok(ExitReason::HandOver) => ExitCode::from(HANDED_OVER),
+        Ok(ExitReason::End | ExitReason::Orphaned) => ExitCode::SUCCESS,
         Err(error) => {
             link.failed(causes(&error).join(": "));
             refuse(&error)
@@ -41,15 +42,16 @@ fn refuse(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn serve(link: &Link) -> anyhow::Result<Told> {
-    let plan = link.plan()?;
+fn serve(link: &Link) -> anyhow::Result<ExitReason> {
+    let (mut plan, kept) = link.plan::<Plan>()?;
+    plan.options.kept = kept;
     // A daemon that goes on must not fail for want of a log.
     log::start(plan.log_file.as_deref(), &plan.log_filter).or_else(|_| log::start(None, &plan.log_filter))?;
     tracing::debug!(version = env!("CARGO_PKG_VERSION"), nodes_max = limits::NODES_MAX, "the log begins");
     raise_descriptor_limit();
     let (directory, rank) = (plan.options.job_directory.clone(), plan.options.rank);
-    let told = crate::daemon::run(plan.options, link)?;
-    if told == Told::Orphaned {
+    let told = forebay_daemon::run(plan.options, link)?;
+    if told == ExitReason::Orphaned {
         let directory = JobDirectory::at(&directory)?;
         let record = NodeRecord::read_all(&directory).into_iter().find(|record| record.rank == rank);
         record.iter().for_each(|record| leftovers::leave(&directory, record));

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use forebay_keeper::own_paths;
 use forebay_types::limits;
 use serde_json::{Value, json};
 
@@ -13,8 +14,8 @@ use crate::cli::RefreshArguments;
 use crate::commands::ask::ask_any;
 use crate::commands::paths::{is_shown, looking_at, place_of, resolved, views, within_view};
 use crate::jobs::{self, variable};
+use crate::machine;
 use crate::output::say;
-use crate::own_paths;
 use crate::settings::{Effective, UsageError};
 
 /// Three steps over the whole job, each with its time limit.
@@ -48,7 +49,8 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
             format!("a refresh takes {most} paths at most, a link being two; refresh the directory they are in");
         return Err(UsageError(message).into());
     }
-    let exports = own_paths::find_node(&directory, None).map(|node| node.exports).unwrap_or_default();
+    let exports =
+        own_paths::find_node(&directory, None, &machine::host_names()).map(|node| node.exports).unwrap_or_default();
     for path in paths.iter().filter(|path| !exports.is_empty() && !is_shown(&exports, Path::new(path))) {
         eprintln!("forebay: note: {path} is in no export of the job, which knows nothing of it");
     }

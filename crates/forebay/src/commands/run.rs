@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow};
+use forebay_keeper::own_paths::{self, Node};
 use forebay_types::NodeRank;
 
 use crate::cli::RunArguments;
 use crate::jobs::{self, variable};
+use crate::machine;
 use crate::output::causes;
-use crate::own_paths::{self, Node};
 use crate::settings::Effective;
 
 /// Exit status where there is no such command, and where it cannot be run: as shells and `env(1)` have them.
@@ -30,7 +31,7 @@ const PREFIX: &str = "FOREBAY_PREFIX";
 pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let directory = jobs::find(&effective)?;
-    let node = own_paths::find_node(&directory, arguments.rank.map(NodeRank))?;
+    let node = own_paths::find_node(&directory, arguments.rank.map(NodeRank), &machine::host_names())?;
     let mut words = arguments.command.into_iter();
     let program = words.next().context("no command was given")?;
     let mut command = if arguments.view {

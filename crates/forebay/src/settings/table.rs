@@ -140,7 +140,7 @@ settings! {
         /// How connections between nodes are protected: auth proves that both ends are this job's, seal encrypts too,
         /// off lets in whoever reaches the port
         Node One(security) security: Level = "security" "LEVEL", Level::Auth.word();
-        /// Seal the job's key on its way through Slurm by MUNGE: auto if munged answers on this host, off, or always by
+        /// Seal the job's key on its way through Slurm by MUNGE: auto if the program munge is installed, off, or always by
         /// the munged that listens at SOCKET
         Up One(key_sealing) munge: KeySealing = "munge" "auto|off|SOCKET", "auto";
         // Ample for a login on a busy host; a local start takes a fraction of a second.

@@ -125,14 +125,14 @@ fn off_is_said_aloud_and_a_level_without_a_key_is_refused() {
 }
 
 #[test]
-fn strangers_at_the_port_are_counted() {
+fn refused_connections_are_counted() {
     let Some(place) = Place::with_views() else { return };
     let up = place.json(&["up", "--local", "2", "--job", "port", "--export", &place.source()]);
     let port = u16::try_from(up["nodes"][0]["port"].as_u64().unwrap()).unwrap();
     for _ in 0..3 {
-        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stranger.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(stranger.read_to_end(&mut vec![]).unwrap(), 0, "not a word");
+        let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        connection.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(connection.read_to_end(&mut vec![]).unwrap(), 0, "not a word");
     }
     crate::place::wait_until("they are counted", || {
         place.json(&["status", "--job", "port"])["nodes"][0]["overlay"]["refused"] == 3
@@ -194,5 +194,41 @@ fn a_jobs_directory_that_is_not_private_is_refused() {
     assert!(message.contains("belongs to user 65534"), "{message}");
     std::os::unix::fs::chown(place.job("open"), Some(0), None).unwrap();
     place.succeeds(&["down", "--job", "open"]);
+    place.assert_clean();
+}
+
+/// The real program `munge`, which asks a service that is not there.
+#[test]
+fn a_munged_that_does_not_answer_ends_the_start() {
+    let Some(place) = Place::with_views() else { return };
+    let Some(munge) = ["/usr/bin/munge", "/bin/munge"].into_iter().find(|path| Path::new(path).exists()) else {
+        assert!(std::env::var_os("CI").is_none(), "needs munge");
+        return println!("skipped: needs the command munge");
+    };
+    let programs = place.path("programs");
+    fs::create_dir(&programs).unwrap();
+    let script = |name: &str, does: &str| {
+        fs::write(programs.join(name), format!("#!/bin/sh\n{does}\n")).unwrap();
+        fs::set_permissions(programs.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    script("munge", &format!("exec {munge} --socket={}/nowhere \"$@\"", programs.display()));
+    // What is called to end nodes has no order.
+    script("srun", &format!("case \"$*\" in *\"--order -\") cat >{}/heard ;; esac", programs.display()));
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let source = place.source();
+    let up = |more: &[&str]| {
+        let mut command = place.command(&[&["up", "--export", &source], more].concat());
+        command.env("PATH", &path).env("SLURM_JOB_ID", "77").env("SLURM_JOB_NODELIST", "n1");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = up(&[]);
+    assert!(!programs.join("heard").exists(), "the key was sent as it is: {said}");
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["cannot seal the job's key by MUNGE", "nowhere", "start munged on this host", "--munge off"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let (_, said) = up(&["--munge", "off", "--wait-timeout", "5s"]);
+    assert!(programs.join("heard").exists(), "{said}");
     place.assert_clean();
 }

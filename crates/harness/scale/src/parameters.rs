@@ -68,7 +68,7 @@ pub const AURORA: Machine = Machine {
     daemon: DAEMON,
 };
 
-/// The test bed of tests/testbed/pfs-testbed.sh: all nodes, daemons and the server on two processors.
+/// The test bed of crates/harness/testkit/testbed/pfs-testbed.sh: all nodes, daemons and the server on two processors.
 pub const TEST_BED: Machine = Machine {
     network: NetworkParameters {
         latency: stated("network, one way", 15e-6, "s", "measured: round trip 94 us at 64 B over 3 hops"),

@@ -21,8 +21,11 @@ const WANTED: u64 = init_flag::ASYNC_READ
 
 const WANTED_NO_OPEN: u64 = init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT;
 
-/// Pages of the largest request, 1 MiB: the kernel's own limit for those without privileges.
-const PAGES_MAX: u16 = 256;
+/// Bytes of the largest request; with pages of 4 KiB the kernel's own limit for those without privileges.
+const REQUEST_BYTES_MAX: usize = 1 << 20;
+
+/// Pages of the largest request of a kernel that cannot be told how many: its own constant.
+const PAGES_FIXED: u16 = 32;
 
 /// Bytes of the largest WRITE, the least that the kernel allows: there are none on a read-only mount, and the readers'
 /// buffers must hold one.
@@ -67,14 +70,20 @@ impl Negotiated {
 pub(crate) fn negotiate(minor: u32, offered: u64, options: &SessionOptions) -> Negotiated {
     let wanted = WANTED | if options.no_open { WANTED_NO_OPEN } else { 0 };
     let flags = wanted & offered;
-    let pages = if flags & init_flag::MAX_PAGES != 0 { PAGES_MAX } else { 32 };
+    let page_bytes = rustix::param::page_size();
+    let pages = if flags & init_flag::MAX_PAGES != 0 { pages_max(page_bytes) } else { PAGES_FIXED };
     Negotiated {
         minor: minor.min(abi::MINOR),
         flags,
         offered,
         max_background: options.max_background,
-        request_bytes_max: u32::from(pages) * 4096,
+        request_bytes_max: u32::from(pages) * page_bytes as u32,
     }
+}
+
+/// Pages of the largest request where they have `page_bytes`.
+fn pages_max(page_bytes: usize) -> u16 {
+    (REQUEST_BYTES_MAX / page_bytes).max(1) as u16
 }
 
 /// The answer on the wire.
@@ -91,7 +100,7 @@ pub(crate) fn answer(negotiated: &Negotiated, options: &SessionOptions) -> abi::
         congestion_threshold: (u32::from(options.max_background) * 3 / 4) as u16,
         max_write: WRITE_BYTES_MAX,
         time_gran: 1,
-        max_pages: PAGES_MAX,
+        max_pages: pages_max(rustix::param::page_size()),
         ..Default::default()
     }
 }
@@ -109,10 +118,15 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_request_is_as_large_whatever_the_size_of_a_page() {
+        assert_eq!([4, 16, 64, 2048].map(|kib| pages_max(kib << 10)), [256, 64, 16, 1]);
+    }
+
+    #[test]
     fn nothing_is_taken_that_the_kernel_does_not_offer() {
         let negotiated = negotiate(31, init_flag::ASYNC_READ, &SessionOptions::default());
         assert_eq!((negotiated.minor, negotiated.flags), (31, init_flag::ASYNC_READ));
-        assert_eq!(negotiated.request_bytes_max, 128 << 10);
+        assert_eq!(negotiated.request_bytes_max as usize, 32 * rustix::param::page_size());
         assert_eq!(negotiate(99, 0, &SessionOptions::default()).minor, abi::MINOR);
     }
 }

@@ -6,6 +6,10 @@
 //! again when it has been answered. The next daemon answers what it finds in slots and intakes. A request that was
 //! answered just before the death is answered twice; the kernel refuses the second answer. Forgets are not repeated:
 //! counted twice they would take an inode from a program that uses it, not counted they cost a few bytes.
+//!
+//! A reader reserves a slot before it reads, and empties its intake before it has the request handled. So a request
+//! lies in an intake only while a slot is reserved for it, and the next daemon has room for all that it finds: it never
+//! waits for a slot that only an answer could free. While no slot is free, requests wait in the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,19 +21,20 @@ use crate::request;
 use crate::shared_memory::{SharedMemory, create_shared_memory, shared_memory_bytes};
 
 /// The first word: which layout this is. Another number after every change, so that a daemon of another version refuses.
-const LAYOUT: u64 = 0x4642_5245_5100_0001;
+const LAYOUT: u64 = 0x4642_5245_5100_0002;
 
-/// Room for the layout's number.
+/// Where the second word lies: how many slots there are.
+const COUNT_AT: usize = 8;
+
+/// Room for the two words.
 const HEAD_BYTES: usize = 4096;
 
 /// A request that waits for its answer, bytes: a head, a name of 255 bytes and its directory's arguments fit. Larger ones
 /// (an ioctl with much input) are answered before the reader takes the next one.
 const SLOT_BYTES: usize = 512;
 
-const SLOTS_BYTES: usize = limits::KERNEL_REQUESTS_KEPT * SLOT_BYTES;
-
-/// Where the intakes begin.
-const INTAKES_AT: usize = HEAD_BYTES + SLOTS_BYTES;
+/// The most slots that memory may state: 16 times what `create` is asked for.
+const SLOTS_MAX: usize = 1 << 16;
 
 /// Number of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +44,7 @@ pub(crate) struct Slot(usize);
 #[derive(Debug)]
 pub struct KeptRequests {
     descriptor: OwnedFd,
+    intakes_at: usize,
     slots: Mutex<Slots>,
     freed: Condvar,
 }
@@ -49,19 +55,33 @@ struct Slots {
     free: Vec<Slot>,
     /// Found at the start, not yet answered.
     found: Vec<Slot>,
+    /// No reader takes another request.
+    is_ending: bool,
 }
 
 /// Where one reader reads into.
-pub(crate) struct Intake(SharedMemory);
+pub(crate) struct Intake {
+    memory: SharedMemory,
+    /// For the next request.
+    reserved: Option<Slot>,
+    /// The request in hand, once it has gone to its slot: the slot's own bytes are another's as soon as it is answered.
+    request: Vec<u8>,
+}
 
 impl KeptRequests {
-    /// Fresh memory for requests, to be held by whoever outlives the daemons.
+    /// Fresh memory for that many requests, to be held by whoever outlives the daemons. More than there are readers:
+    /// each reserves one.
     ///
     /// # Errors
     /// What `memfd_create(2)` says.
-    pub fn create() -> io::Result<OwnedFd> {
+    pub fn create(slots: usize) -> io::Result<OwnedFd> {
+        let slots = slots.min(SLOTS_MAX);
         let intakes_bytes = limits::KERNEL_READERS_MAX * limits::KERNEL_BUFFER_BYTES;
-        create_shared_memory("forebay-requests", INTAKES_AT + intakes_bytes)
+        let descriptor = create_shared_memory("forebay-requests", intakes_at(slots) + intakes_bytes)?;
+        let head = SharedMemory::map(descriptor.try_clone()?, 0, HEAD_BYTES)?;
+        head.set_word(COUNT_AT, slots as u64);
+        head.set_word(0, LAYOUT);
+        Ok(descriptor)
     }
 
     /// Takes the memory over with the requests that are in it.
@@ -69,42 +89,78 @@ impl KeptRequests {
     /// # Errors
     /// EINVAL when it is not such memory, `InvalidData` when it is that of another version, else what mapping it says.
     pub fn open(descriptor: OwnedFd) -> io::Result<Self> {
-        let memory = SharedMemory::map(descriptor.try_clone()?, 0, INTAKES_AT)?;
-        match memory.word(0) {
-            0 => memory.set_word(0, LAYOUT),
-            LAYOUT => {}
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "requests kept by another version")),
+        let head = SharedMemory::map(descriptor.try_clone()?, 0, HEAD_BYTES)?;
+        let count = usize::try_from(head.word(COUNT_AT)).unwrap_or(usize::MAX);
+        if head.word(0) != LAYOUT || count > SLOTS_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "requests kept by another version"));
         }
-        let mut slots = Slots { memory, free: Vec::new(), found: Vec::new() };
-        for slot in (0..limits::KERNEL_REQUESTS_KEPT).rev().map(Slot) {
+        let intakes_at = intakes_at(count);
+        let memory = SharedMemory::map(descriptor.try_clone()?, 0, intakes_at)?;
+        let mut slots = Slots { memory, free: Vec::new(), found: Vec::new(), is_ending: false };
+        for slot in (0..count).rev().map(Slot) {
             if slots.memory.word(slot.at()) == 0 { slots.free.push(slot) } else { slots.found.push(slot) }
         }
-        let kept = Self { descriptor, slots: Mutex::new(slots), freed: Condvar::new() };
+        let kept = Self { descriptor, intakes_at, slots: Mutex::new(slots), freed: Condvar::new() };
         kept.empty_intakes()?;
         Ok(kept)
     }
 
-    /// Moves what readers had just taken into slots.
+    /// Tries what a daemon does with such memory: all of it is made and mapped, then dropped.
+    ///
+    /// # Errors
+    /// What would keep a daemon from starting.
+    pub fn try_out() -> io::Result<()> {
+        let kept = Self::open(Self::create(limits::KERNEL_REQUESTS_KEPT)?)?;
+        (0..kept.intakes()?).try_for_each(|index| {
+            kept.intake(index)?.buffer()[0] = 0;
+            Ok(())
+        })
+    }
+
+    fn intakes(&self) -> io::Result<usize> {
+        Ok((shared_memory_bytes(self.descriptor.as_fd())? - self.intakes_at) / limits::KERNEL_BUFFER_BYTES)
+    }
+
+    /// Moves what readers had just taken into slots. What no slot can hold stays: see `large`.
     fn empty_intakes(&self) -> io::Result<()> {
-        let intakes = (shared_memory_bytes(self.descriptor.as_fd())? - INTAKES_AT) / limits::KERNEL_BUFFER_BYTES;
-        for index in 0..intakes {
+        for index in 0..self.intakes()? {
             let mut intake = self.intake(index)?;
-            let request = intake.found().to_vec();
-            let known = |unique| self.found().iter().any(|(_, kept)| unique_of(kept) == Some(unique));
-            if unique_of(&request).is_some_and(|unique| !known(unique))
-                && let Some(slot) = self.keep(&request)
-            {
-                self.lock().found.push(slot);
+            let request = intake.found();
+            let Some(unique) = unique_of(request) else {
+                intake.clear();
+                continue;
+            };
+            if request.len() > SLOT_BYTES {
+                continue;
+            }
+            if !self.found().iter().any(|(_, kept)| unique_of(kept) == Some(unique)) {
+                // Its reader had reserved one.
+                let mut slots = self.lock();
+                let slot = slots
+                    .free
+                    .pop()
+                    .ok_or_else(|| io::Error::other("more requests were kept than there is room for"))?;
+                slots.store(slot, request);
+                slots.found.push(slot);
             }
             intake.clear();
         }
         Ok(())
     }
 
+    /// The intakes whose request was found at the start and is too large for a slot. It is answered, and its intake
+    /// cleared, before readers start.
+    pub(crate) fn large(&self) -> io::Result<Vec<Intake>> {
+        let mut intakes = (0..self.intakes()?).map(|index| self.intake(index)).collect::<io::Result<Vec<_>>>()?;
+        intakes.retain_mut(|intake| !intake.found().is_empty());
+        Ok(intakes)
+    }
+
     /// The intake of reader `index`.
     pub(crate) fn intake(&self, index: usize) -> io::Result<Intake> {
-        let at = INTAKES_AT + index * limits::KERNEL_BUFFER_BYTES;
-        Ok(Intake(SharedMemory::map(self.descriptor.try_clone()?, at, limits::KERNEL_BUFFER_BYTES)?))
+        let at = self.intakes_at + index * limits::KERNEL_BUFFER_BYTES;
+        let memory = SharedMemory::map(self.descriptor.try_clone()?, at, limits::KERNEL_BUFFER_BYTES)?;
+        Ok(Intake { memory, reserved: None, request: Vec::new() })
     }
 
     /// The requests that were found at the start and not answered yet.
@@ -114,19 +170,35 @@ impl KeptRequests {
         found.into_iter().map(|slot| (slot, slots.request(slot))).collect()
     }
 
-    /// Keeps a request; waits while all slots are taken. `None` for one that needs no answer or is too large.
-    pub(crate) fn keep(&self, request: &[u8]) -> Option<Slot> {
-        if request.len() > SLOT_BYTES || unique_of(request).is_none() {
-            return None;
+    /// Reserves a slot for the next request of `intake`; waits while all are taken. False when the session ends.
+    pub(crate) fn reserve(&self, intake: &mut Intake) -> bool {
+        if intake.reserved.is_none() {
+            let slots = self.lock();
+            let is_full = |slots: &mut Slots| slots.free.is_empty() && !slots.is_ending;
+            intake.reserved = self.freed.wait_while(slots, is_full).unwrap_or_else(PoisonError::into_inner).free.pop();
         }
-        let mut slots = self.lock();
-        loop {
-            if let Some(slot) = slots.free.pop() {
-                slots.store(slot, request);
-                return Some(slot);
-            }
-            slots = self.freed.wait(slots).unwrap_or_else(PoisonError::into_inner);
-        }
+        intake.reserved.is_some()
+    }
+
+    /// Moves the request of `len` bytes that was read into `intake` to the slot reserved for it, and returns it with the
+    /// slot. One that needs no answer or is too large stays where it is, until `clear`.
+    pub(crate) fn keep<'a>(&self, intake: &'a mut Intake, len: usize) -> (&'a [u8], Option<Slot>) {
+        let request = &intake.memory.bytes()[..len];
+        let needs_slot = len <= SLOT_BYTES && unique_of(request).is_some();
+        let Some(slot) = intake.reserved.take_if(|_| needs_slot) else {
+            return (&intake.buffer()[..len], None);
+        };
+        intake.request.clear();
+        intake.request.extend_from_slice(request);
+        self.lock().store(slot, &intake.request);
+        intake.clear();
+        (&intake.request, Some(slot))
+    }
+
+    /// Lets no reader wait for a slot from now on.
+    pub(crate) fn end_waits(&self) {
+        self.lock().is_ending = true;
+        self.freed.notify_all();
     }
 
     /// The request has been answered.
@@ -159,6 +231,11 @@ impl Slots {
     }
 }
 
+/// Where the intakes begin.
+fn intakes_at(slots: usize) -> usize {
+    Slot(slots).at()
+}
+
 impl Slot {
     fn at(self) -> usize {
         HEAD_BYTES + self.0 * SLOT_BYTES
@@ -168,16 +245,17 @@ impl Slot {
 impl Intake {
     /// Where the next request goes.
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
-        self.0.bytes_mut()
+        self.memory.bytes_mut()
     }
 
     /// What is in it has been kept or answered.
     pub(crate) fn clear(&self) {
-        self.0.set_word(0, 0);
+        self.memory.set_word(0, 0);
     }
 
-    fn found(&mut self) -> &[u8] {
-        let bytes = self.0.bytes();
+    /// What is in it; nothing after `clear`.
+    pub(crate) fn found(&mut self) -> &[u8] {
+        let bytes = self.memory.bytes();
         let len = len_of(bytes).min(bytes.len());
         &bytes[..len]
     }
@@ -218,19 +296,42 @@ mod tests {
         uniques
     }
 
+    /// What the kernel does for reader `index`; its daemon may die at any time after.
+    fn read(kept: &KeptRequests, index: usize, bytes: &[u8]) -> Intake {
+        let mut intake = kept.intake(index).unwrap();
+        assert!(kept.reserve(&mut intake));
+        intake.buffer()[..bytes.len()].copy_from_slice(bytes);
+        intake
+    }
+
+    fn keep(kept: &KeptRequests, unique: u64) -> Slot {
+        let bytes = request(opcode::GETATTR, unique);
+        let mut intake = read(kept, 9, &bytes);
+        let (request, slot) = kept.keep(&mut intake, bytes.len());
+        assert_eq!(request, bytes);
+        slot.unwrap()
+    }
+
+    /// Fails instead of waiting for ever.
+    #[track_caller]
+    fn in_time<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, result) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(what()));
+        result.recv_timeout(std::time::Duration::from_secs(20)).expect("it does not wait for ever")
+    }
+
     #[test]
     fn what_was_not_answered_is_found_again_and_again_until_it_is() {
-        let memory = KeptRequests::create().unwrap();
+        let memory = KeptRequests::create(16).unwrap();
         let open = || KeptRequests::open(memory.try_clone().unwrap()).unwrap();
         let first = open();
         assert_eq!(first.found(), []);
-        let answered = first.keep(&request(opcode::GETATTR, 2)).unwrap();
-        first.keep(&request(opcode::GETATTR, 4)).unwrap();
+        let answered = keep(&first, 2);
+        keep(&first, 4);
         first.release(answered);
         // One that a reader had just taken, one that it had taken and kept, and one that needs no answer.
         for (index, code, unique) in [(0, opcode::GETATTR, 6), (1, opcode::GETATTR, 4), (2, opcode::FORGET, 8)] {
-            let bytes = request(code, unique);
-            first.intake(index).unwrap().buffer()[..bytes.len()].copy_from_slice(&bytes);
+            read(&first, index, &request(code, unique));
         }
         drop(first);
         assert_eq!(uniques(&open()), [4, 6]);
@@ -244,21 +345,83 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_makes_readers_wait_until_an_answer_is_given() {
-        let kept = KeptRequests::open(KeptRequests::create().unwrap()).unwrap();
-        let slots: Vec<Slot> = (1..=limits::KERNEL_REQUESTS_KEPT as u64)
-            .map(|number| kept.keep(&request(opcode::GETATTR, 2 * number)).unwrap())
-            .collect();
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| kept.keep(&request(opcode::GETATTR, 1)));
-            kept.release(slots[7]);
-            assert_eq!(waiting.join().unwrap(), Some(slots[7]));
-        });
+    fn a_daemon_starts_when_every_slot_was_taken_at_the_death_before() {
+        const SLOTS: usize = 8;
+        let memory = KeptRequests::create(SLOTS).unwrap();
+        let open = |memory: &OwnedFd| {
+            let memory = memory.try_clone().unwrap();
+            in_time(move || KeptRequests::open(memory)).unwrap()
+        };
+        let first = open(&memory);
+        let mut expected: Vec<u64> = (1..SLOTS as u64).map(|number| 2 * number).collect();
+        for unique in &expected {
+            keep(&first, *unique);
+        }
+        // The last slot is reserved for a request that a reader has just taken.
+        read(&first, 0, &request(opcode::GETATTR, 100));
+        drop(first);
+        expected.push(100);
+        for _ in 0..3 {
+            assert_eq!(uniques(&open(&memory)), expected);
+        }
+        let last = open(&memory);
+        last.found().iter().for_each(|(slot, _)| last.release(*slot));
+        // All of them are free again: none of these waits.
+        for number in 0..SLOTS as u64 {
+            keep(&last, number);
+        }
+    }
+
+    #[test]
+    fn a_full_table_makes_readers_wait_until_an_answer_is_given_or_the_session_ends() {
+        let kept = std::sync::Arc::new(KeptRequests::open(KeptRequests::create(8).unwrap()).unwrap());
+        let slots: Vec<Slot> = (1..=8).map(|number| keep(&kept, 2 * number)).collect();
+        let reserve = || {
+            let kept = std::sync::Arc::clone(&kept);
+            std::thread::spawn(move || {
+                let mut intake = kept.intake(0).unwrap();
+                kept.reserve(&mut intake).then_some(intake.reserved).flatten()
+            })
+        };
+        let waiting = reserve();
+        kept.release(slots[7]);
+        assert_eq!(in_time(|| waiting.join()).unwrap(), Some(slots[7]));
+        let waiting = reserve();
+        kept.end_waits();
+        assert_eq!(in_time(|| waiting.join()).unwrap(), None);
+    }
+
+    /// A batch of pins, say: its reader answers it before it takes another, so it needs no slot, but it may be lost.
+    #[test]
+    fn a_request_too_large_for_a_slot_is_found_where_its_reader_left_it() {
+        let memory = KeptRequests::create(8).unwrap();
+        let open = || KeptRequests::open(memory.try_clone().unwrap()).unwrap();
+        let mut bytes = request(opcode::IOCTL, 2);
+        bytes.resize(SLOT_BYTES + 1000, 1);
+        let len = u32::try_from(bytes.len()).unwrap();
+        bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        bytes[40..72].fill(0);
+        bytes[64..68].copy_from_slice(&(len - 72).to_ne_bytes());
+        let first = open();
+        assert_eq!(first.keep(&mut read(&first, 3, &bytes), bytes.len()), (&bytes[..], None));
+        drop(first);
+        for _ in 0..2 {
+            let next = open();
+            let [intake] = &mut next.large().unwrap()[..] else { panic!("one is found") };
+            assert_eq!(intake.found(), bytes);
+        }
+        open().large().unwrap().iter().for_each(Intake::clear);
+        assert!(open().large().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_a_daemon_does_with_the_memory_can_be_tried() {
+        KeptRequests::try_out().unwrap();
     }
 
     #[test]
     fn memory_of_another_version_is_refused() {
-        let memory = KeptRequests::create().unwrap();
+        let memory = KeptRequests::create(8).unwrap();
         rustix::io::pwrite(&memory, &[9; 8], 0).unwrap();
         assert_eq!(KeptRequests::open(memory).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }

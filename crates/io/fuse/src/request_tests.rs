@@ -102,7 +102,7 @@ fn changes_are_refused_as_read_only() {
 /// The bytes that fuzzing starts from, and what it found: each must decode, or be refused, as quietly as ever.
 #[test]
 fn the_fuzzing_corpus_is_decoded() {
-    let corpus = Path::new("../../fuzz/corpus/fuse_request");
+    let corpus = Path::new("../../../fuzz/corpus/fuse_request");
     let mut decoded = 0;
     for entry in fs::read_dir(corpus).unwrap() {
         decoded += usize::from(exercise(&fs::read(entry.unwrap().path()).unwrap()));

@@ -94,9 +94,14 @@ impl Session {
         handler: Arc<H>,
     ) -> io::Result<Self> {
         let session = Self::prepare(Device::new(descriptor, kept), negotiated, options)?;
-        if session.shared.device.kept.is_none() && negotiated.can_resend() {
+        match &session.shared.device.kept {
+            // Before the first reader: its intake may hold one.
+            Some(kept) => session.shared.answer_large(kept, &*handler)?,
             // Before the first reader: what it has taken would come a second time, under the same number.
-            session.notifier.resend()?;
+            None if negotiated.can_resend() => {
+                session.notifier.resend()?;
+            }
+            None => {}
         }
         session.start_readers(options.readers, &handler)?;
         if let Some(kept) = &session.shared.device.kept {
@@ -200,6 +205,9 @@ impl Session {
     /// waits until its descriptor is closed. Called from within a handler it does not wait for that reader.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
+        if let Some(kept) = &self.shared.device.kept {
+            kept.end_waits();
+        }
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let deadline = Instant::now() + limits::KERNEL_READERS_STOP;
         for thread in threads {
@@ -261,11 +269,11 @@ impl Shared {
     }
 
     fn read_until_end<H: Handler>(self: &Arc<Self>, buffer: &mut Buffer, handler: &H) {
-        while !self.stopping.load(Ordering::SeqCst) {
+        let kept = self.device.kept.as_ref();
+        while !self.stopping.load(Ordering::SeqCst) && buffer.reserve(kept) {
             match self.device.receive(buffer.bytes()) {
                 Ok(Received::Request(len)) => {
-                    let request = &buffer.bytes()[..len];
-                    let slot = self.device.kept.as_ref().and_then(|kept| kept.keep(request));
+                    let (request, slot) = buffer.keep(kept, len);
                     self.take(request, slot, handler);
                     buffer.clear();
                 }
@@ -277,6 +285,15 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Answers what the session before had taken and could not move to a slot.
+    fn answer_large<H: Handler>(self: &Arc<Self>, kept: &KeptRequests, handler: &H) -> io::Result<()> {
+        for mut intake in kept.large()? {
+            self.take(intake.found(), None, handler);
+            intake.clear();
+        }
+        Ok(())
     }
 
     fn take<H: Handler>(self: &Arc<Self>, bytes: &[u8], slot: Option<Slot>, handler: &H) {
@@ -354,6 +371,23 @@ impl Buffer {
         match self {
             Self::Own(bytes) => bytes,
             Self::Kept(intake) => intake.buffer(),
+        }
+    }
+
+    /// Makes room for what is read next; false when the session ends first.
+    fn reserve(&mut self, kept: Option<&KeptRequests>) -> bool {
+        match (self, kept) {
+            (Self::Kept(intake), Some(kept)) => kept.reserve(intake),
+            _ => true,
+        }
+    }
+
+    /// The request of `len` bytes that was read, and the slot in which it is kept.
+    fn keep(&mut self, kept: Option<&KeptRequests>, len: usize) -> (&[u8], Option<Slot>) {
+        match (self, kept) {
+            (Self::Kept(intake), Some(kept)) => kept.keep(intake, len),
+            (Self::Own(bytes), _) => (&bytes[..len], None),
+            (Self::Kept(intake), None) => (&intake.buffer()[..len], None),
         }
     }
 

@@ -16,7 +16,10 @@ use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
 #[derive(Debug)]
 pub struct SharedMemory {
     descriptor: OwnedFd,
+    /// Where the mapping begins: at a page.
     base: NonNull<u8>,
+    /// From there to the offset asked for.
+    before: usize,
     len: usize,
 }
 
@@ -44,23 +47,30 @@ pub fn shared_memory_bytes(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
 }
 
 impl SharedMemory {
-    /// Maps `len` bytes from `offset` on, which is a multiple of the page size.
+    /// Maps `len` bytes from `offset` on, a multiple of 8. Layouts need not know how large a page is (4, 16 or 64 KiB):
+    /// the mapping begins at the page that holds `offset`.
     ///
     /// # Errors
     /// EINVAL when the memory is smaller or was not made by `create_shared_memory`, else what `mmap(2)` says.
     pub fn map(descriptor: OwnedFd, offset: usize, len: usize) -> io::Result<Self> {
         let is_sealed = rustix::fs::fcntl_get_seals(&descriptor)?.contains(SealFlags::SHRINK);
-        if len == 0 || !is_sealed || shared_memory_bytes(descriptor.as_fd())? < offset.saturating_add(len) {
+        if len == 0
+            || !offset.is_multiple_of(8)
+            || !is_sealed
+            || shared_memory_bytes(descriptor.as_fd())? < offset.saturating_add(len)
+        {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
+        let before = offset % rustix::param::page_size();
+        let page_at = (offset - before) as u64;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours; the seal keeps all of
         // it backed.
         let base = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, &descriptor, offset as u64)?
+            rustix::mm::mmap(std::ptr::null_mut(), before + len, access, MapFlags::SHARED, &descriptor, page_at)?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { descriptor, base, len })
+        Ok(Self { descriptor, base, before, len })
     }
 
     /// Bytes mapped.
@@ -81,8 +91,9 @@ impl SharedMemory {
     /// What `ftruncate(2)` and `mremap(2)` say; the mapping stays as it was.
     pub fn grow(&mut self, len: usize) -> io::Result<()> {
         rustix::fs::ftruncate(&self.descriptor, len as u64)?;
+        let (old_len, new_len) = (self.before + self.len, self.before + len);
         // SAFETY: the mapping is ours, of that length, and `&mut self` proves that nobody holds a reference into it.
-        let base = unsafe { rustix::mm::mremap(self.base.as_ptr().cast(), self.len, len, MremapFlags::MAYMOVE)? };
+        let base = unsafe { rustix::mm::mremap(self.base.as_ptr().cast(), old_len, new_len, MremapFlags::MAYMOVE)? };
         self.base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         self.len = len;
         Ok(())
@@ -105,9 +116,9 @@ impl SharedMemory {
         if !offset.is_multiple_of(8) || offset.checked_add(8)? > self.len {
             return None;
         }
-        // SAFETY: within the mapping and aligned, since a mapping begins at a page; others are not given plain
-        // references to it while `self` is shared, except `bytes`, whose callers do not store meanwhile.
-        Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) })
+        // SAFETY: within the mapping and aligned, since a mapping begins at a page and what is asked for at a word; others
+        // are not given plain references to it while `self` is shared, except `bytes`, whose callers do not store meanwhile.
+        Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(self.before + offset).cast()) })
     }
 
     /// All of it.
@@ -119,15 +130,15 @@ impl SharedMemory {
     /// All of it, to be written.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is valid for `len` bytes, and `&mut self` makes this the only reference to it.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+        // SAFETY: the mapping is valid for `before + len` bytes, and `&mut self` makes this the only reference to it.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(self.before), self.len) }
     }
 }
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing refers to it any more.
-        if let Err(errno) = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) } {
+        if let Err(errno) = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.before + self.len) } {
             tracing::warn!(%errno, "memory stays mapped");
         }
     }
@@ -150,6 +161,25 @@ mod tests {
         let mut second = SharedMemory::map(descriptor, 0, len).unwrap();
         assert_eq!((second.word(8), second.word((1 << 20) - 8)), (7, 9));
         assert_eq!(&second.bytes()[4096..4100], b"kept");
+    }
+
+    /// An offset of 4,096 is as far from the pages of a kernel with larger ones as these are from those of this kernel.
+    #[test]
+    fn parts_begin_where_a_layout_says_whatever_the_size_of_a_page() {
+        let descriptor = create_shared_memory("test", 64 << 10).unwrap();
+        let part = |offset, len| SharedMemory::map(descriptor.try_clone().unwrap(), offset, len).unwrap();
+        let mut whole = part(0, 64 << 10);
+        for (offset, len) in [(512, 512), (4096 + 512, 512), (8192 - 8, 16), (3 * 4096 + 8, 4 * 4096)] {
+            let mut mapped = part(offset, len);
+            mapped.bytes_mut().fill(7);
+            mapped.set_word(len - 8, offset as u64);
+            assert_eq!(mapped.word(len), 0, "beyond the end");
+            assert_eq!(whole.word(offset + len - 8), offset as u64);
+            assert!(whole.bytes()[offset..offset + len - 8].iter().all(|byte| *byte == 7));
+            assert!(whole.bytes()[..offset].iter().all(|byte| *byte == 0) && whole.word(offset + len) == 0);
+            whole.bytes_mut().fill(0);
+        }
+        assert!(SharedMemory::map(descriptor, 4, 8).is_err(), "no word begins there");
     }
 
     #[test]

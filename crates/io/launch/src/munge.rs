@@ -25,7 +25,7 @@ const REPLAYED: i32 = 17;
 /// Whether a key is sealed by MUNGE.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeySealing {
-    /// If MUNGE's service answers on this host.
+    /// If this host has the program `munge`; then its service must answer.
     Auto,
     /// Never.
     Off,

@@ -7,7 +7,7 @@ use std::fs;
 
 use forebay_profile::exercise::{read_block, read_index, read_profile};
 
-const CORPUS: &str = "../../fuzz/corpus/profile";
+const CORPUS: &str = "../../../fuzz/corpus/profile";
 
 /// Reads bytes, checks what must hold then, and tells whether they were well formed.
 type Exercise = fn(&[u8]) -> bool;

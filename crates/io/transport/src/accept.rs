@@ -1,6 +1,6 @@
 //! Lets peers in: shakes hands with whoever connects, ties the two connections of a peer together, turns others away.
 //!
-//! Strangers hold few connections, for a short time (`strangers`), and are reported once each address. A peer that comes again with a new
+//! Pending handshakes hold few connections, for a short time (`pending`), and are reported once each address. A peer that comes again with a new
 //! session has lost the old one, even if this side has not noticed; the old one is closed.
 
 use std::collections::{HashMap, HashSet};
@@ -17,9 +17,9 @@ use crate::endpoint::Shared;
 use crate::error::Refusal;
 use crate::handshake::{Greeted, welcome};
 use crate::lock;
+use crate::pending::{PendingHandshakes, Place};
 use crate::replier::Service;
 use crate::session::Session;
-use crate::strangers::{Place, Strangers};
 use crate::stream::{Listener, Stream};
 
 /// Pause after the system failed to accept (out of descriptors, mostly): trying at once would only burn a core.
@@ -52,7 +52,7 @@ impl Doorway {
 
     fn report(&self, peer: IpAddr, refusal: &Refusal) {
         let mut reported = lock(&self.reported);
-        if reported.len() < limits::STRANGERS_REPORTED_MAX && reported.insert(peer) {
+        if reported.len() < limits::REFUSED_REPORTED_MAX && reported.insert(peer) {
             let refusal: &dyn std::error::Error = refusal;
             tracing::warn!(%peer, refusal, "a connection was refused; further ones from there are not reported");
         }
@@ -61,13 +61,13 @@ impl Doorway {
 
 /// Accepts until it is aborted.
 pub(crate) async fn accept_peers(shared: Arc<Shared>, mut listener: Listener, service: Arc<dyn Service>) {
-    let strangers = Arc::new(Strangers::default());
+    let pending = Arc::new(PendingHandshakes::default());
     let mut fails = false;
     loop {
         match listener.accept().await {
             Ok(stream) => {
                 fails = false;
-                let (place, crowded) = strangers.enter(stream.peer);
+                let (place, crowded) = pending.enter(stream.peer);
                 shared.tasks.spawn(let_in(Arc::clone(&shared), stream, Arc::clone(&service), place));
                 if crowded {
                     // Whoever had to leave is gone before the next one comes: no flood outruns its own end.

@@ -15,7 +15,7 @@ pub struct Counters {
     pub bytes_received: u64,
     /// Connections open now, two for each peer that is asked and each that asks.
     pub connections: u64,
-    /// Connections refused in the handshake: strangers, other jobs, other levels, other versions.
+    /// Connections refused in the handshake: no daemons, other jobs, other levels, other versions.
     pub refused: u64,
     /// Connections that carried a frame or message that cannot be, or that was altered, and were closed for it.
     pub corrupt_frames: u64,

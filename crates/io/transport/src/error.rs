@@ -87,7 +87,7 @@ impl CallError {
 pub enum Refusal {
     /// It does not begin as a daemon does.
     #[error("it is no Forebay daemon")]
-    Stranger,
+    NoDaemon,
     /// Another protocol version.
     #[error("it speaks version {theirs} of the protocol, this daemon {PROTOCOL_VERSION}: use one build on all nodes")]
     Version {
@@ -131,8 +131,8 @@ pub enum Refusal {
     /// It did not finish in time.
     #[error("it did not shake hands within {0:?}")]
     Late(Duration),
-    /// Others from its address came after it, more than are heard at once.
-    #[error("too many connections came from its address at once")]
+    /// Others from its source came after it, more than are heard at once.
+    #[error("too many connections came from its address or network at once")]
     Crowded,
     /// The connection failed.
     #[error("the connection failed during the handshake")]

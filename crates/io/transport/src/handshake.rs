@@ -107,10 +107,10 @@ impl Greeted {
         let head = self.reader.head_within(limits::HELLO_BYTES_MAX).await.map_err(|error| match error {
             ReadError::Lost(error) => closed(error),
             ReadError::Corrupt(WireError::Forged) => Refusal::Key,
-            ReadError::Corrupt(_) => Refusal::Stranger,
+            ReadError::Corrupt(_) => Refusal::NoDaemon,
         })?;
         let fits = head.kind == kind && head.stream == 0 && head.body_bytes == 0;
-        if fits { Ok(()) } else { Err(Refusal::Stranger) }
+        if fits { Ok(()) } else { Err(Refusal::NoDaemon) }
     }
 
     /// The other side's greeting as it was sent.
@@ -119,7 +119,7 @@ impl Greeted {
         let message = self.reader.message_bytes().to_vec();
         let ours = identity.security.level();
         match decode::<Greeting>(&message) {
-            Ok(theirs) if theirs.magic != MAGIC => Err(Refusal::Stranger),
+            Ok(theirs) if theirs.magic != MAGIC => Err(Refusal::NoDaemon),
             Ok(theirs) if theirs.version != PROTOCOL_VERSION => Err(Refusal::Version { theirs: theirs.version }),
             Ok(theirs) if theirs.level != ours => Err(Refusal::Level { theirs: theirs.level, ours }),
             Ok(_) => Ok(message),
@@ -146,7 +146,7 @@ impl Greeted {
 
     async fn hear_hello(&mut self) -> Result<Hello, Refusal> {
         self.hear(FrameKind::Hello).await?;
-        self.reader.message().map_err(|_| Refusal::Stranger)
+        self.reader.message().map_err(|_| Refusal::NoDaemon)
     }
 
     fn at_level_of(mut self, identity: &Identity) -> Self {
@@ -179,17 +179,17 @@ fn check(identity: &Identity, theirs: &Hello) -> Result<(), Refusal> {
 /// version: 8 bytes, then the number in groups of seven bits, lowest first.
 fn other_version(message: &[u8]) -> Refusal {
     let Some(rest) = message.strip_prefix(&MAGIC) else {
-        return Refusal::Stranger;
+        return Refusal::NoDaemon;
     };
     let mut version = 0u32;
     for (index, byte) in rest.iter().take(3).enumerate() {
         version |= u32::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
             let theirs = u16::try_from(version).unwrap_or(u16::MAX);
-            return if theirs == PROTOCOL_VERSION { Refusal::Stranger } else { Refusal::Version { theirs } };
+            return if theirs == PROTOCOL_VERSION { Refusal::NoDaemon } else { Refusal::Version { theirs } };
         }
     }
-    Refusal::Stranger
+    Refusal::NoDaemon
 }
 
 /// A peer that refuses closes the connection, which the system reports in one of three ways.
@@ -216,8 +216,8 @@ mod tests {
         }
         let mut same = greeting(PROTOCOL_VERSION);
         same.push(1);
-        for stranger in [&same[..], b"", b"GET / HTTP", &MAGIC, &[&MAGIC[..], &[0xff; 9]].concat()] {
-            assert!(matches!(other_version(stranger), Refusal::Stranger), "{stranger:?}");
+        for other in [&same[..], b"", b"GET / HTTP", &MAGIC, &[&MAGIC[..], &[0xff; 9]].concat()] {
+            assert!(matches!(other_version(other), Refusal::NoDaemon), "{other:?}");
         }
     }
 }

@@ -28,10 +28,10 @@ mod link;
 pub mod memory;
 mod options;
 mod pace;
+mod pending;
 mod reader;
 mod replier;
 mod session;
-mod strangers;
 mod stream;
 mod writer;
 

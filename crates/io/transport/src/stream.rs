@@ -22,7 +22,7 @@ const PROBES: u32 = 3;
 pub(crate) struct Stream {
     pub(crate) reader: ReadHalf,
     pub(crate) writer: WriteHalf,
-    /// Whose it is, as far as the network tells; strangers are reported once for each.
+    /// Whose it is, as far as the network tells; refused ones are reported once for each.
     pub(crate) peer: IpAddr,
 }
 

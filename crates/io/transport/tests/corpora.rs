@@ -7,7 +7,7 @@ use std::fs;
 
 use forebay_transport::exercise::handshake;
 
-const CORPUS: &str = "../../fuzz/corpus/handshake";
+const CORPUS: &str = "../../../fuzz/corpus/handshake";
 
 #[test]
 fn everything_is_refused_or_read_to_its_end() {

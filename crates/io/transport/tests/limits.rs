@@ -1,4 +1,4 @@
-//! What many strangers and slow children cost: bounded memory, and nothing to anybody else.
+//! What many pending handshakes and slow children cost: bounded memory, and nothing to anybody else.
 
 #![allow(clippy::unwrap_used, reason = "a failure is the test's")]
 
@@ -34,16 +34,19 @@ fn resident_bytes() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
-/// Opens connections that say nothing, from `host` of this machine, as fast as the kernel lets it.
-fn flood(host: Ipv4Addr, target: SocketAddr, opened: &AtomicUsize) {
+/// The address from which a flood's connection of that number comes.
+type Sources = fn(usize) -> Ipv4Addr;
+
+/// Opens connections that say nothing, each from the loopback address that `source` names, as fast as the kernel lets it.
+fn flood(source: Sources, target: SocketAddr, opened: &AtomicUsize) {
     let mut held = VecDeque::new();
     while opened.load(Ordering::Relaxed) < FLOOD {
-        let stranger = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        bind(&stranger, &SocketAddrV4::new(host, 0)).unwrap();
+        let connection = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&connection, &SocketAddrV4::new(source(opened.load(Ordering::Relaxed)), 0)).unwrap();
         // A full backlog refuses for a moment; what counts is what came through.
-        if connect(&stranger, &target).is_ok() {
+        if connect(&connection, &target).is_ok() {
             opened.fetch_add(1, Ordering::Relaxed);
-            held.push_back(stranger);
+            held.push_back(connection);
         }
         if held.len() > HELD {
             held.pop_front();
@@ -69,9 +72,15 @@ async fn child_is_served(address: &Address) -> bool {
 }
 
 #[tokio::test]
-async fn ten_thousand_strangers_keep_no_child_out_and_cost_no_memory() {
-    // From another host's address a flood takes no child's place; from the child's own it may, and the child comes again.
-    for (host, may_fail) in [(Ipv4Addr::new(127, 0, 0, 2), false), (Ipv4Addr::LOCALHOST, true)] {
+async fn ten_thousand_pending_handshakes_keep_no_child_out_and_cost_no_memory() {
+    // From one other address a flood takes no child's place; from the child's own, or from all of loopback when the child is
+    // there too, it may, and the child comes again.
+    let sources: [(&str, Sources, bool); 3] = [
+        ("one other address", |_| Ipv4Addr::new(127, 0, 0, 2), false),
+        ("the child's address", |_| Ipv4Addr::LOCALHOST, true),
+        ("many addresses", |count| Ipv4Addr::from_bits(0x7f01_0000 + count as u32), true),
+    ];
+    for (name, source, may_fail) in sources {
         let (root, address) = answering(Security::Auth(key()));
         assert!(child_is_served(&address).await);
         let before = resident_bytes();
@@ -79,7 +88,7 @@ async fn ten_thousand_strangers_keep_no_child_out_and_cost_no_memory() {
         let target = raw::address_of(&address);
         let start = |_| {
             let count = Arc::clone(&opened);
-            std::thread::spawn(move || flood(host, target, &count))
+            std::thread::spawn(move || flood(source, target, &count))
         };
         let flooding: Vec<_> = (0..THREADS).map(start).collect();
         let (mut served, mut failed) = (0, 0);
@@ -90,7 +99,7 @@ async fn ten_thousand_strangers_keep_no_child_out_and_cost_no_memory() {
             }
         }
         flooding.into_iter().for_each(|thread| thread.join().unwrap());
-        println!("{served} children served during the flood from {host}, {failed} not");
+        println!("{served} children served during the flood from {name}, {failed} not");
         assert!(served > 0 && (may_fail || failed == 0), "{served} served, {failed} not");
         assert!(opened.load(Ordering::Relaxed) >= FLOOD);
         let grown = resident_bytes().saturating_sub(before);

@@ -85,6 +85,12 @@ impl<B: Clone> ReadPath<B> {
         self.reads_for_others(&Key::Listing { dir: dir.clone() })
     }
 
+    /// Whether nothing has ended the parcels of this job, as far as this node knows.
+    #[must_use]
+    pub fn wants_parcels(&self) -> bool {
+        self.parcels.is_wanted
+    }
+
     /// Whether parcels are still to come or to be stored here.
     #[must_use]
     pub fn is_prefilling(&self) -> bool {

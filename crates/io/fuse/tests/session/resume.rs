@@ -5,9 +5,10 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, ROOT_NODE, Session, SessionOptions, agree, mount};
+use forebay_types::limits;
 use tempfile::TempDir;
 
 use crate::fixture::{alone, skip};
@@ -32,6 +33,11 @@ struct Held {
 impl Held {
     /// `None`, said aloud, where this machine cannot mount, or cannot send requests again.
     fn new(keeps_requests: bool) -> Option<Self> {
+        Self::with_slots(keeps_requests, limits::KERNEL_REQUESTS_KEPT)
+    }
+
+    /// The same, with room for `slots` requests.
+    fn with_slots(keeps_requests: bool, slots: usize) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let mount = match mount(dir.path(), &MountOptions::default()) {
             Ok(mount) => mount,
@@ -45,7 +51,7 @@ impl Held {
             skip("this kernel does not send requests again");
             return None;
         }
-        let requests = keeps_requests.then(|| KeptRequests::create().unwrap());
+        let requests = keeps_requests.then(|| KeptRequests::create(slots).unwrap());
         Some(Self { mount: Some(mount), negotiated, requests, dir })
     }
 
@@ -146,4 +152,26 @@ fn an_interrupt_finds_a_request_of_the_session_before() {
         has_read_all(reader);
         drop(session);
     }
+}
+
+/// More programs wait than requests can be kept: none is lost, and neither the end of a session nor the start of the
+/// next one waits for a slot that only an answer can free.
+#[test]
+fn sessions_come_and_go_while_every_slot_is_taken() {
+    const SLOTS: usize = 4;
+    let _alone = alone();
+    let Some(held) = Held::with_slots(true, SLOTS) else { return };
+    let mut readers = Vec::new();
+    for generation in 0..3 {
+        let (session, tree) = held.serve_holding(Some(FILE_NODE));
+        if generation == 0 {
+            readers.extend((0..3 * SLOTS).map(|_| held.reader()));
+        }
+        tree.wait_held_count(SLOTS);
+        let started = Instant::now();
+        session.hand_over(Duration::ZERO);
+        assert!(started.elapsed() < limits::KERNEL_READERS_STOP, "a reader is left behind");
+    }
+    let (_session, _tree) = held.serve();
+    readers.into_iter().for_each(has_read_all);
 }

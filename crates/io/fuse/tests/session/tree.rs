@@ -106,6 +106,11 @@ impl Tree {
         self.wait_for(|held| held.replies.keys().next().copied())
     }
 
+    /// Waits until so many reads are held.
+    pub fn wait_held_count(&self, count: usize) {
+        self.wait_for(|held| (held.replies.len() == count).then_some(()));
+    }
+
     /// Waits for an INTERRUPT of request `unique`.
     pub fn wait_interrupted(&self, unique: u64) {
         self.wait_for(|held| held.interrupted.contains(&unique).then_some(()));

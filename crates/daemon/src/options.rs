@@ -1,0 +1,200 @@
+//! What a daemon is told when it starts: everything is decided, nothing is looked up any more.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_fuse::MountedAt;
+use forebay_keeper::Kept;
+use forebay_launch::NodeAddress;
+use forebay_node::Links;
+use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
+use forebay_transport::Security;
+use forebay_types::{NodeRank, ViewPath};
+use serde::{Deserialize, Serialize};
+
+/// Everything that is decided about a daemon before it starts; the same for each of a node's.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct Plan {
+    /// Its options.
+    pub options: DaemonOptions,
+    /// Where its log goes; standard error if nowhere else.
+    pub log_file: Option<PathBuf>,
+    /// What is logged.
+    pub log_filter: String,
+}
+
+/// The options of one daemon.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct DaemonOptions {
+    /// The job's name; peers of another are refused.
+    pub job: String,
+    /// The index of this node in `nodes`.
+    pub rank: NodeRank,
+    /// All nodes of the job.
+    pub nodes: Vec<NodeAddress>,
+    /// How connections to other nodes are protected.
+    #[serde(with = "secret")]
+    pub security: Security,
+    /// The mount point: an existing, empty directory.
+    pub view: PathBuf,
+    /// What the view shows: absolute paths of existing directories.
+    pub exports: Vec<PathBuf>,
+    /// Nodes that read the backing file system for others.
+    pub roots: u32,
+    /// Children a node has in a tree of directories.
+    pub fan_out: u32,
+    /// Children a node has in a tree of large files.
+    pub stripe_fan_out: u32,
+    /// Memory for the caches, bytes.
+    pub budget_bytes: u64,
+    /// Files above this size are read by the node itself, bytes.
+    pub direct_above_bytes: Option<u64>,
+    /// Whether the reader of the backing file system asks early for what programs usually want next.
+    pub anticipate: bool,
+    /// Where the start-up is recorded and what it is prefilled from; nothing is if not given.
+    pub profile: Option<ProfileOptions>,
+    /// Entries up to which a listing carries attributes.
+    pub listing_entries_full: usize,
+    /// How old a name that is shown may be; for ever if not given.
+    pub revalidate: Option<Duration>,
+    /// How long a request may take.
+    pub deadline: Duration,
+    /// Threads that read the kernel's requests.
+    pub readers: usize,
+    /// Processors to run on; empty for all.
+    pub cores: Vec<usize>,
+    /// Requests at the backing file system at once.
+    pub backing_concurrency: usize,
+    /// Where the control socket goes.
+    pub job_directory: PathBuf,
+    /// Where metrics are appended, a JSON object a line.
+    pub metrics_file: Option<PathBuf>,
+    /// How often.
+    pub metrics_interval: Duration,
+    /// How far the kernel may read ahead, bytes.
+    pub read_ahead_bytes: u32,
+    /// Which symbolic links are shown as links inside the view; all as they are if not given.
+    #[serde(default)]
+    pub links: Option<ShownLinks>,
+    /// What it has to do with the start of its job; nothing when nobody waits for that.
+    #[serde(default)]
+    pub report: Option<ReportOptions>,
+    /// What this daemon is to its keeper.
+    #[serde(skip)]
+    pub kept: Kept,
+}
+
+/// What decides whether a symbolic link leads into the view, as it was when the node started.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct ShownLinks {
+    /// What the view shows, without links.
+    pub exports: Vec<ViewPath>,
+    /// What it does not show of that.
+    pub except: Vec<ViewPath>,
+}
+
+impl ShownLinks {
+    /// Of the mounts as they are now.
+    ///
+    /// # Errors
+    /// When an export or the table of mounts cannot be read.
+    pub fn now(exports: &[PathBuf], own_places: &[&Path]) -> anyhow::Result<Self> {
+        let path = |path: &Path| ViewPath::from_absolute(path.as_os_str().as_bytes()).ok();
+        let resolve = |export: &PathBuf| {
+            export
+                .canonicalize()
+                .with_context(|| format!("cannot export {}", export.display()))
+                .map(|found| path(&found))
+        };
+        let exports: Vec<Option<ViewPath>> = exports.iter().map(resolve).collect::<anyhow::Result<_>>()?;
+        let mounts = MountedAt::all().context("the table of mounts cannot be read")?;
+        let hidden = mounts.iter().filter(|mount| forebay_store::is_never_served(&mount.file_system));
+        let except = hidden.map(|mount| mount.dir.as_path()).chain(own_places.iter().copied()).filter_map(path);
+        Ok(Self { exports: exports.into_iter().flatten().collect(), except: except.collect() })
+    }
+
+    /// The rules for a node whose view is at `view`.
+    pub fn rules(&self, view: &Path) -> Links {
+        let Self { exports, except } = self.clone();
+        Links { view: view.as_os_str().as_bytes().to_vec(), exports, except }
+    }
+}
+
+/// The profile of a job.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct ProfileOptions {
+    /// Its place.
+    pub place: ProfilePlace,
+    /// The command that it belongs to.
+    pub command: String,
+    /// The exports, as a profile names them.
+    pub exports: Vec<ViewPath>,
+    /// What all profiles of its directory, or it and its pack, may have, bytes.
+    pub budget_bytes: u64,
+    /// Whether its contents are kept and used as a pack.
+    pub pack: bool,
+}
+
+/// Where a profile lies.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub enum ProfilePlace {
+    /// By its key in a directory of profiles.
+    Directory(PathBuf),
+    /// In a file that the user named.
+    File(PathBuf),
+}
+
+impl ProfileOptions {
+    /// Its files.
+    ///
+    /// # Errors
+    /// Where they cannot be.
+    pub fn files(&self) -> Result<ProfileFiles, ProfileError> {
+        match &self.place {
+            ProfilePlace::File(path) => ProfileFiles::at(path, self.budget_bytes),
+            ProfilePlace::Directory(path) => {
+                let key = ProfileKey::of(&self.command, &self.exports);
+                Ok(ProfileDirectory::open(path, self.budget_bytes)?.files(key))
+            }
+        }
+    }
+}
+
+/// How a node takes part in the start of its job.
+#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+pub struct ReportOptions {
+    /// When the node began, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// After which time the job is up without those that are missing.
+    pub settle_after: Option<Duration>,
+}
+
+/// The job's key on its way from a keeper to its daemon: in memory that both share, and nowhere else.
+mod secret {
+    use forebay_transport::Security;
+    use forebay_types::JobKey;
+    use forebay_wire::Level;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(security: &Security, serializer: S) -> Result<S::Ok, S::Error> {
+        let key = match security {
+            Security::Off => None,
+            Security::Auth(key) | Security::Seal(key) => Some(key.secret_hex()),
+        };
+        (security.level(), key).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Security, D::Error> {
+        let (level, key) = <(Level, Option<String>)>::deserialize(deserializer)?;
+        let key = key.and_then(|key| JobKey::from_hex(&key));
+        match (level, key) {
+            (Level::Off, _) => Ok(Security::Off),
+            (Level::Auth, Some(key)) => Ok(Security::Auth(key)),
+            (Level::Seal, Some(key)) => Ok(Security::Seal(key)),
+            (_, None) => Err(D::Error::custom("no key")),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Refreshes, carried over the tree: each step is taken here, then by the children, then answered.
+//!
+//! A child that cannot be reached is bypassed, and its children are asked in its place; it is named in the end. The root
+//! leads, one refresh after the other; whoever is asked by the user passes the wish on to it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use forebay_transport::IncomingCall;
+use forebay_types::{Errno, NodeRank, ViewPath};
+use forebay_wire::{Outcome, RefreshStep, Request};
+use serde_json::{Value, json};
+
+use crate::gather;
+use crate::notify::invalidate;
+use crate::service::Service;
+
+/// How long one step may take on the whole job: the kernel may make a node wait for requests that are under way.
+const STEP_DEADLINE: Duration = Duration::from_secs(9);
+
+/// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
+const QUIET_MAX: Duration = Duration::from_secs(40);
+
+/// What a hop leaves of the time to the next, so that its own answer is still in time.
+const HOP_SHARE: f64 = 0.9;
+
+/// Takes a step that a peer asks for; or leads a refresh, for one without a number.
+pub(super) async fn answer(service: Arc<Service>, call: IncomingCall) {
+    let IncomingCall { request, remaining, reply, .. } = call;
+    let Request::Refresh { epoch, step, paths } = request else {
+        return reply.answer(Outcome::Failed(Errno::EINVAL), None);
+    };
+    if epoch == 0 {
+        return match lead(&service, paths).await {
+            Ok(outcome) => gather::text(reply, vec![outcome]),
+            Err(_) => reply.answer(Outcome::Failed(Errno::ETIMEDOUT), None),
+        };
+    }
+    let reached = take_step(&service, epoch, step, paths, remaining.mul_f64(HOP_SHARE)).await;
+    gather::text(reply, reached.iter().map(|rank| json!(rank.0)).collect());
+}
+
+/// Refreshes `paths` on the whole job: how long it took, and the nodes that were not reached.
+///
+/// # Errors
+/// When no node that may lead can be reached.
+pub(super) async fn refresh(service: &Arc<Service>, paths: Vec<ViewPath>) -> Result<Value, String> {
+    let leaders: Vec<NodeRank> = {
+        let suspects = service.core().suspects();
+        let candidates = service.forest.first().root_candidates();
+        candidates.filter(|rank| !suspects.contains(rank)).collect()
+    };
+    let mut why = "no node that may lead it can be reached".to_owned();
+    for leader in leaders {
+        if leader == service.options.rank {
+            return lead(service, paths).await;
+        }
+        let request = Request::Refresh { epoch: 0, step: RefreshStep::Quiet, paths: paths.clone() };
+        match gather::ask(service, leader, request, STEP_DEADLINE * 3).await {
+            Ok(mut answer) if answer.len() == 1 => return Ok(answer.remove(0)),
+            Ok(_) => why = format!("node {leader} answered what is no outcome"),
+            Err(error) => why = error,
+        }
+    }
+    Err(format!("nothing was refreshed for certain: {why}; try again"))
+}
+
+async fn lead(service: &Arc<Service>, paths: Vec<ViewPath>) -> Result<Value, String> {
+    let begun = Instant::now();
+    let _one_at_a_time = service.refreshing.lock().await;
+    let epoch = next_epoch(service);
+    let mut reached: Option<Vec<NodeRank>> = None;
+    for step in [RefreshStep::Quiet, RefreshStep::Hold, RefreshStep::Release] {
+        let mut took = take_step(service, epoch, step, paths.clone(), STEP_DEADLINE).await;
+        took.sort_unstable();
+        reached = Some(match reached {
+            Some(earlier) => earlier.into_iter().filter(|rank| took.contains(rank)).collect(),
+            None => took,
+        });
+    }
+    let reached = reached.unwrap_or_default();
+    let all = (0..service.options.nodes.len() as u32).map(NodeRank);
+    let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).map(|rank| rank.0).collect();
+    let took_ms = begun.elapsed().as_secs_f64() * 1e3;
+    tracing::info!(epoch, ?unreached, took_ms, "refreshed");
+    Ok(json!({"epoch": epoch, "reached": reached.len(), "unreached": unreached, "took_ms": took_ms}))
+}
+
+/// A number above all that were given: by the time of day, since whoever leads may have been started after the last one.
+fn next_epoch(service: &Service) -> u64 {
+    let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    today.max(service.core().epoch() + 1)
+}
+
+/// Takes a step here and below; the nodes that took it.
+async fn take_step(
+    service: &Arc<Service>,
+    epoch: u64,
+    step: RefreshStep,
+    paths: Vec<ViewPath>,
+    left: Duration,
+) -> Vec<NodeRank> {
+    let request = Request::Refresh { epoch, step, paths: paths.clone() };
+    let (below, here) = tokio::join!(
+        gather::ask_children(service, service.options.rank, &request, left),
+        step_here(service, epoch, step, paths)
+    );
+    let below = below.answers.iter().filter_map(|rank| Some(NodeRank(u32::try_from(rank.as_u64()?).ok()?)));
+    below.chain(here.then_some(service.options.rank)).collect()
+}
+
+async fn step_here(service: &Arc<Service>, epoch: u64, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
+    service.forget_descriptors();
+    match step {
+        RefreshStep::Quiet => return make_quiet(service, paths).await,
+        RefreshStep::Hold => {
+            let now = service.now();
+            return service.with_core(|core| core.handle_hold(now, epoch, paths));
+        }
+        RefreshStep::Release => {
+            let now = service.now();
+            service.with_core(|core| core.handle_release(now, epoch));
+            service.be_quiet(None);
+        }
+    }
+    true
+}
+
+/// From now on the kernel remembers nothing; what it remembers of `paths` it forgets. Twice: an answer that was on its way
+/// to the kernel when the first began may have come between.
+async fn make_quiet(service: &Arc<Service>, paths: Vec<ViewPath>) -> bool {
+    service.be_quiet(Some(QUIET_MAX));
+    let Some(notifier) = service.session().map(|session| session.notifier()) else {
+        return true;
+    };
+    let service = Arc::clone(service);
+    let told = tokio::task::spawn_blocking(move || {
+        for _ in 0..2 {
+            let stale = service.core().stale_within(&paths);
+            stale.iter().for_each(|stale| invalidate(&notifier, stale));
+        }
+    });
+    told.await.is_ok()
+}

@@ -1,0 +1,197 @@
+//! The life of a daemon: it prepares, takes over what its keeper holds, serves, and ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
+use forebay_overlay::{Forest, Shape};
+use forebay_transport::{Address, Endpoint, EndpointOptions};
+use forebay_types::limits;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::kernel::KernelHandler;
+use crate::ledger::Ledger;
+use crate::options::DaemonOptions;
+use crate::peers::PeerService;
+use crate::readiness::Starting;
+use crate::service::{self, Service};
+use crate::{control, effects, interrupts, metrics, prefill, pressure, readiness};
+use forebay_keeper::{ExitReason, Handoff, Link, session_options};
+
+/// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
+const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Threads for what may block but for reading the exports, which has its own (`forebay_store::Turns`): the kernel is told
+/// what is stale and the view is taken away also while the backing file system hangs.
+const BLOCKING_THREADS: usize = 32;
+
+/// Runs the daemon until it is told to end, by its keeper or otherwise.
+///
+/// # Errors
+/// What kept it from serving: its exports, or what its keeper gave it.
+pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
+    bind_to_cores(&options.cores)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_keep_alive(Duration::from_secs(2))
+        .build()
+        .context("starting the network runtime")?;
+    let outcome = runtime.block_on(run_in_runtime(options, link));
+    runtime.shutdown_timeout(SHUTDOWN_DEADLINE);
+    outcome
+}
+
+async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
+    let forest = Forest::new(Shape {
+        node_count: options.nodes.len() as u32,
+        roots: options.roots,
+        fan_out: options.fan_out,
+        stripe_fan_out: options.stripe_fan_out,
+    })?;
+    let options = Arc::new(options);
+    let starting = Starting::new(&options, &forest, link);
+    let service = Service::new(&options, forest, effects::carry_out, starting)?;
+    // A signal from now on ends the daemon in order, and never leaves the view behind.
+    let mut signals = Signals::catch().context("catching signals")?;
+    let Some(given) = link.stand_by()? else {
+        return Ok(ExitReason::End);
+    };
+    let Handoff { mount, how, negotiated, peers, control, inodes, requests } = given;
+    let (ledger, known) = Ledger::open(inodes).context("taking over the inodes that the kernel knows")?;
+    tracing::debug!(inodes = known.inodes.len(), "the kernel knows inodes of daemons before");
+    service.core().keep_inodes(Box::new(ledger), known);
+    let control = control::adopt(control)?;
+    let endpoint =
+        Endpoint::start(endpoint_options(&options, &service), peers, Arc::new(PeerService(Arc::clone(&service))))
+            .context("starting the overlay endpoint")?;
+    service.set_endpoint(endpoint.clone());
+    let session = resume_session(&service, &mount, negotiated, requests)?;
+    service.set_session(Arc::clone(&session));
+
+    let ticker = tokio::spawn(service::tell_the_time(Arc::clone(&service)));
+    let signals_of_programs = tokio::spawn(interrupts::watch(Arc::clone(&service)));
+    let pressure = tokio::spawn(pressure::look_regularly(Arc::clone(&service)));
+    let metrics = tokio::spawn(metrics::write_regularly(
+        Arc::clone(&service),
+        options.metrics_file.clone(),
+        options.metrics_interval,
+    ));
+    let word = tokio::spawn(say_alive(link.clone(), Arc::clone(&service)));
+    let serving = tokio::spawn(control::serve(control, Arc::clone(&service)));
+    let recording = prefill::start(&service);
+    tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
+    link.ready();
+    let starting = tokio::spawn(readiness::take_part(Arc::clone(&service)));
+
+    let told = tokio::select! {
+        () = service.until_told_to_end() => ExitReason::End,
+        () = signals.come() => ExitReason::End,
+        told = link.until_told()? => told.unwrap_or(ExitReason::Orphaned),
+    };
+    tracing::info!(?told, "ending");
+    [ticker, signals_of_programs, pressure, metrics, word, serving, starting, recording]
+        .iter()
+        .for_each(tokio::task::JoinHandle::abort);
+    prefill::end(&service, told == ExitReason::End).await;
+    match told {
+        ExitReason::HandOver => hand_over(session, &endpoint).await,
+        ExitReason::End | ExitReason::Orphaned => {
+            end(mount, session, &endpoint).await;
+            link.leaves();
+        }
+    }
+    Ok(told)
+}
+
+/// Tells the keeper regularly that the network thread runs and the core can be had: a daemon that hangs is killed.
+async fn say_alive(link: Link, service: Arc<Service>) {
+    let mut ticks = tokio::time::interval(limits::DAEMON_WORD_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        drop(service.core());
+        link.alive();
+    }
+}
+
+/// Takes no more requests and answers what is in flight; what is not answered in time is left to the next daemon.
+async fn hand_over(session: Arc<Session>, endpoint: &Endpoint) {
+    let drained = tokio::task::spawn_blocking(move || session.hand_over(limits::HAND_OVER_DRAIN));
+    if drained.await.is_err() {
+        tracing::warn!("the readers of the kernel's requests did not end");
+    }
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, endpoint.shutdown()).await.is_err() {
+        tracing::warn!("the overlay's connections did not end in time");
+    }
+}
+
+/// Takes the view away first, so that no program can ask any more, then the connections.
+async fn end(mount: Mount, session: Arc<Session>, endpoint: &Endpoint) {
+    let unmounted = tokio::task::spawn_blocking(move || {
+        if let Err(error) = mount.unmount() {
+            tracing::warn!(%error, "unmounting the view");
+        }
+        session.stop();
+        session.disconnect();
+    });
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, unmounted).await.is_err() {
+        tracing::warn!("the readers of the kernel's requests did not end in time");
+    }
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, endpoint.shutdown()).await.is_err() {
+        tracing::warn!("the overlay's connections did not end in time");
+    }
+}
+
+/// The signals that end a daemon; those that come before anybody waits are kept.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn catch() -> std::io::Result<Self> {
+        let [terminate, interrupt, hangup] = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        Ok(Self([signal(terminate)?, signal(interrupt)?, signal(hangup)?]))
+    }
+
+    async fn come(&mut self) {
+        let Self([terminate, interrupt, hangup]) = self;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+fn endpoint_options(options: &DaemonOptions, service: &Service) -> EndpointOptions {
+    let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
+    let addresses = options.nodes.iter().map(address).collect();
+    let security = options.security.clone();
+    EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone(), security)
+}
+
+fn resume_session(
+    service: &Arc<Service>,
+    mount: &Mount,
+    negotiated: Negotiated,
+    requests: Option<KeptRequests>,
+) -> anyhow::Result<Arc<Session>> {
+    let options = session_options(service.options.readers, service.options.read_ahead_bytes);
+    let handler = Arc::new(KernelHandler::new(Arc::clone(service)));
+    let session = Session::resume(mount.descriptor(), negotiated, &options, requests, handler);
+    Ok(Arc::new(session.with_context(|| format!("serving {}", service.options.view.display()))?))
+}
+
+/// Binds the whole process to the cores given; all its threads are started later and inherit it.
+fn bind_to_cores(cores: &[usize]) -> anyhow::Result<()> {
+    if cores.is_empty() {
+        return Ok(());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    for core in cores {
+        anyhow::ensure!(*core < rustix::thread::CpuSet::MAX_CPU, "--cores: there is no core {core}");
+        set.set(*core);
+    }
+    rustix::thread::sched_setaffinity(None, &set)
+        .with_context(|| format!("--cores: binding to {cores:?}; see the cores of this process in /proc/self/status"))
+}

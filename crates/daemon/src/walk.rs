@@ -1,0 +1,53 @@
+//! The process that looks at directories and names of a view for its daemon (`forebay walk`), so that the kernel knows them (see
+//! `prefill::walker`). It holds nothing of the daemon's, and ends with its input.
+//!
+//! Input: a letter, a path below the view, a NUL; the letter says what to do. Output: a byte for each `DONE`.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::Context;
+
+/// List the directory.
+pub const LIST: u8 = b'l';
+/// Look the name up.
+pub const LOOK: u8 = b'n';
+/// Say that all before is done.
+pub const DONE: u8 = b'd';
+
+/// Does what the standard input says of `view` until it ends.
+///
+/// # Errors
+/// When that is nothing to do, or nobody takes the answer.
+pub fn walk(view: &Path) -> anyhow::Result<()> {
+    let mut input = std::io::stdin().lock();
+    let mut output = std::io::stdout().lock();
+    let mut line = Vec::new();
+    while input.read_until(0, &mut line).context("reading paths from standard input")? > 0 {
+        line.pop();
+        match line.split_first() {
+            Some((&LIST, path)) => list(&below(view, path)),
+            // That it is not there is what the kernel is to learn, too.
+            Some((&LOOK, path)) => drop(below(view, path).symlink_metadata()),
+            Some((&DONE, _)) => {
+                output.write_all(&[DONE]).and_then(|()| output.flush()).context("answering on standard output")?;
+            }
+            _ => anyhow::bail!("no such request"),
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+fn below(view: &Path, path: &[u8]) -> std::path::PathBuf {
+    view.join(OsStr::from_bytes(path))
+}
+
+/// What cannot be listed is not there or not for us: both are usual.
+fn list(dir: &Path) {
+    if let Ok(entries) = std::fs::read_dir(dir) {
+        entries.for_each(drop);
+    }
+}

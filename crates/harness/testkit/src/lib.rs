@@ -1,0 +1,36 @@
+//! What the tests of the whole product and its measurements share: real jobs of the real command over real files, nodes
+//! and programs to run on them, the test beds and a modelled network file system, and results to write down.
+//!
+//! A test asks for what it needs (`require!`), builds a `Tree` of odd files, starts a `Job` over it and compares what
+//! the views show with the source. A job that goes out of scope is taken down, and whatever it left behind fails the
+//! test. Nothing here knows how Forebay works inside; it sees what a user sees.
+//!
+//! Two rules hold for measurements. A figure is computed from what was measured in the same run, never written by hand.
+//! And everything that is started, mounted or made belongs to a guard that gives it back when it is dropped, on success,
+//! on failure and on Ctrl-C alike ([`stop`]).
+
+pub mod compare;
+pub mod disk;
+pub mod job;
+pub mod machine;
+pub mod memory_group;
+pub mod model;
+pub mod need;
+mod place;
+pub mod processes;
+pub mod program;
+pub mod results;
+pub mod run;
+pub mod sandbox;
+pub mod scratch;
+pub mod site;
+pub mod stop;
+pub mod testbed;
+pub mod tree;
+
+pub use job::{Failure, Job};
+pub use place::Place;
+pub use program::Finished;
+pub use sandbox::Sandbox;
+pub use site::Site;
+pub use tree::Tree;

@@ -1,0 +1,55 @@
+//! Processes of the command: which there are, what they were given, and signals to them.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+
+/// Live processes that run the program at `path`.
+#[must_use]
+pub fn running(path: &Path) -> Vec<u32> {
+    let runs = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program == path);
+    live_processes().into_iter().filter(|&pid| runs(pid)).collect()
+}
+
+/// The program's name as the kernel shows it; a process that does something else is not looked at any further.
+/// Asking for more than the name of just any process can wait for ever, when that one is being executed from a file
+/// system that hangs.
+pub(crate) const COMM: &str = "forebay";
+
+/// Live processes of the command.
+pub(crate) fn live_processes() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let named =
+        |pid: &u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with(COMM.as_bytes()));
+    pids.filter(|pid| *pid != std::process::id() && named(pid) && is_alive(*pid)).collect()
+}
+
+pub(crate) fn environment(pid: u32) -> Vec<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    bytes.split(|&byte| byte == 0).map(|variable| String::from_utf8_lossy(variable).into_owned()).collect()
+}
+
+pub(crate) fn command_line(pid: u32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
+}
+
+/// A process that has ended and that nobody has waited for is not alive.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    status.rsplit(") ").next().and_then(|rest| rest.chars().next()).is_some_and(|state| !"ZX".contains(state))
+}
+
+/// Kills a process.
+pub fn kill(pid: u32) {
+    send(pid, Signal::KILL);
+}
+
+/// Sends a signal to a process; one that has ended gets none.
+pub fn send(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}

@@ -1,0 +1,235 @@
+//! The directories of one job: its source, its views and its runtime files, so that tests run beside each other and beside
+//! a user's jobs. What is left there when the job is down is found here.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+
+use crate::memory_group::MemoryGroup;
+use crate::processes::{command_line, environment, live_processes};
+use crate::program::{Finished, copy_program, run};
+
+static JOBS: AtomicU32 = AtomicU32::new(0);
+
+/// Directories of one job, gone with it.
+pub struct Sandbox {
+    base: TempDir,
+    /// The job's name, used by no other.
+    pub name: String,
+    /// The command's copy that an ordinary user may run.
+    for_nobody: Option<PathBuf>,
+    /// The control group in which the command runs.
+    group: Option<MemoryGroup>,
+}
+
+/// The user and group `nobody`.
+pub const NOBODY: u32 = 65_534;
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sandbox {
+    /// Fresh directories.
+    ///
+    /// # Panics
+    /// If they cannot be made.
+    #[must_use]
+    pub fn new() -> Self {
+        let base = tempfile::Builder::new().prefix("forebay-test-").tempdir().expect("a temporary directory");
+        for directory in ["source", "run"] {
+            std::fs::create_dir(base.path().join(directory)).expect("a directory of the sandbox");
+        }
+        let number = JOBS.fetch_add(1, Ordering::Relaxed);
+        Self { base, name: format!("test-{}-{number}", std::process::id()), for_nobody: None, group: None }
+    }
+
+    /// Fresh directories of the user `nobody`, who also runs the command. Needs root, who may become anybody.
+    ///
+    /// # Panics
+    /// If they cannot be made.
+    #[must_use]
+    pub fn of_nobody() -> Self {
+        let mut sandbox = Self::new();
+        for directory in [sandbox.base(), sandbox.source(), sandbox.runtime()] {
+            std::os::unix::fs::chown(&directory, Some(NOBODY), Some(NOBODY)).expect("an owner");
+        }
+        // The command itself may lie where only root may go.
+        let command = sandbox.base().join("forebay");
+        copy_program(&binary(), &command);
+        sandbox.for_nobody = Some(command);
+        sandbox
+    }
+
+    /// The same, with at most so much memory for all of the job's processes.
+    ///
+    /// # Panics
+    /// If they cannot be limited.
+    #[must_use]
+    pub fn with_memory(limit_bytes: u64) -> Self {
+        Self { group: Some(MemoryGroup::new(limit_bytes).expect("a control group")), ..Self::new() }
+    }
+
+    /// How often the kernel ended a process for want of memory.
+    #[must_use]
+    pub fn memory_kills(&self) -> u64 {
+        self.group.as_ref().map_or(0, MemoryGroup::kills)
+    }
+
+    /// The directory of all of it, as the kernel names it.
+    #[must_use]
+    pub fn base(&self) -> PathBuf {
+        self.base.path().canonicalize().unwrap_or_else(|_| self.base.path().to_owned())
+    }
+
+    /// What is exported.
+    #[must_use]
+    pub fn source(&self) -> PathBuf {
+        self.base().join("source")
+    }
+
+    /// What `--view` is given; `up` makes it.
+    #[must_use]
+    pub fn view(&self) -> PathBuf {
+        self.base().join("view")
+    }
+
+    /// The directory for sockets and records.
+    #[must_use]
+    pub fn runtime(&self) -> PathBuf {
+        self.base().join("run")
+    }
+
+    /// The command, with this sandbox as its surroundings.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = match (&self.for_nobody, &self.group) {
+            (Some(copy), _) => as_nobody(copy),
+            (None, Some(group)) => group.command(&binary()),
+            (None, None) => Command::new(binary()),
+        };
+        self.surround(&mut command);
+        command
+    }
+
+    /// Lets `command` run in the surroundings of this sandbox.
+    pub fn surround(&self, command: &mut Command) {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
+            command.env_remove(name);
+        }
+        command.env("XDG_RUNTIME_DIR", self.runtime()).env("LC_ALL", "C").current_dir(self.base());
+        // What a test counts must not depend on the ones before it, and nothing goes into the user's own cache.
+        command.env("FOREBAY_PROFILE", "off").env("XDG_CACHE_HOME", self.base().join("cache"));
+    }
+
+    /// `up` with the job's name, and what comes of it.
+    #[must_use]
+    pub fn up(&self, arguments: &[&OsStr]) -> Finished {
+        run(self.command().args(["up", "--job", &self.name]).args(arguments))
+    }
+
+    /// Everything of this sandbox's job that is still there: mounts, processes, files.
+    #[must_use]
+    pub fn left(&self) -> Vec<String> {
+        let mut left: Vec<String> = self.mounts().into_iter().map(|mount| format!("mount {mount}")).collect();
+        left.extend(self.processes().into_iter().map(|pid| format!("process {pid}: {}", command_line(pid))));
+        for directory in [self.runtime(), self.view()] {
+            left.extend(files_below(&directory).into_iter().map(|path| format!("file {}", path.display())));
+        }
+        left
+    }
+
+    /// Mount points below the sandbox.
+    #[must_use]
+    pub fn mounts(&self) -> Vec<String> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let base = self.base().display().to_string();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        points.filter(|point| point.starts_with(&base)).map(str::to_owned).collect()
+    }
+
+    /// Live processes of this sandbox: those that carry the job's name among their arguments, or that were given the
+    /// sandbox as their surroundings.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let surroundings = format!("XDG_RUNTIME_DIR={}", self.runtime().display());
+        let ours = |pid: u32| command_line(pid).contains(&self.name) || environment(pid).contains(&surroundings);
+        live_processes().into_iter().filter(|&pid| ours(pid)).collect()
+    }
+}
+
+/// The command under test: `FOREBAY_BIN`, else the one built beside the running test.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("FOREBAY_BIN") {
+        return path.into();
+    }
+    let own = std::env::current_exe().expect("the path of the running test");
+    let beside = own.ancestors().nth(2).map(|directory| directory.join("forebay"));
+    let built = beside.filter(|path| path.is_file());
+    built.expect("the command is not built: run `cargo build -p forebay`, or set FOREBAY_BIN")
+}
+
+/// A command that is run by `nobody`.
+#[must_use]
+pub fn as_nobody(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]).arg(program);
+    command
+}
+
+/// Everything but directories, which may stay when somebody else made them.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut files = vec![];
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files.extend(files_below(&entry.path())),
+            _ => files.push(entry.path()),
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::processes::COMM;
+    use crate::program::wait_until;
+
+    #[test]
+    fn what_is_left_is_found() {
+        let sandbox = Sandbox::new();
+        assert_eq!(sandbox.left(), Vec::<String>::new());
+        std::fs::create_dir_all(sandbox.view().join("3")).expect("a directory");
+        assert_eq!(sandbox.left(), Vec::<String>::new(), "directories may stay");
+        std::fs::write(sandbox.runtime().join("socket"), "").expect("a file");
+        let program = sandbox.base().join(COMM);
+        copy_program(Path::new("/bin/sh"), &program);
+        let mut waiting = Command::new(&program);
+        waiting.args(["-c", "read line", &sandbox.name]).stdin(std::process::Stdio::piped());
+        let mut waiting = waiting.spawn().expect("a process");
+        let left = sandbox.left();
+        assert!(left.iter().any(|what| what.starts_with("file") && what.ends_with("socket")), "{left:?}");
+        // A process shows its arguments a moment after it was started.
+        wait_until("the process is found", Duration::from_secs(20), || !sandbox.processes().is_empty());
+        let _ = waiting.kill();
+        let _ = waiting.wait();
+    }
+
+    #[test]
+    fn sandboxes_do_not_meet() {
+        let (one, other) = (Sandbox::new(), Sandbox::new());
+        assert_ne!(one.name, other.name);
+        assert_ne!(one.base(), other.base());
+    }
+}

@@ -1,0 +1,256 @@
+//! The daemon as its keeper sees it: a child process, a link to it, and a time by which something must have happened.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use forebay_launch::Process;
+use forebay_types::limits;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::messages::{LAYOUT, ToDaemon, ToKeeper};
+use crate::packets;
+
+/// How far a daemon has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It prepares.
+    Preparing,
+    /// It waits for the mount.
+    StandingBy,
+    /// It has been given the mount.
+    Begun,
+    /// Its view answers.
+    Serving,
+}
+
+/// What a daemon is started with.
+#[derive(Debug)]
+pub struct Orders<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// What `ps` shows: job and rank.
+    pub name: &'a str,
+    /// The plan.
+    pub plan: &'a OwnedFd,
+    /// Deaths before.
+    pub restarts: u32,
+    /// Replacements before.
+    pub replaced: u32,
+    /// Whether the job has been up already.
+    pub job_is_up: bool,
+}
+
+/// The program of a daemon: the file itself, so that a daemon that died is followed by one of the same build whatever has
+/// come to its place since, and without a look at a file system that may hang.
+#[derive(Debug)]
+pub struct Program {
+    path: PathBuf,
+    file: OwnedFd,
+}
+
+impl Program {
+    /// The one that runs now.
+    pub fn this() -> anyhow::Result<Self> {
+        let path = std::env::current_exe().context("cannot find this program")?;
+        Ok(Self { file: open_path(Path::new("/proc/self/exe"))?, path })
+    }
+
+    /// The one that is in its place now.
+    pub fn newest(&self) -> anyhow::Result<Self> {
+        Ok(Self { file: open_path(&self.path)?, path: self.path.clone() })
+    }
+
+    /// It, to be run.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        command.arg0(&self.path);
+        command
+    }
+}
+
+fn open_path(path: &Path) -> anyhow::Result<OwnedFd> {
+    let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    opened.with_context(|| format!("cannot find the program {}", path.display()))
+}
+
+/// A running daemon. Dropped, it is killed; one that is held in the kernel is not waited for.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    /// Readable when it has ended.
+    ended: OwnedFd,
+    link: OwnedFd,
+    /// How far it is.
+    pub state: State,
+    /// Why it does not start, in its own words.
+    pub failure: Option<String>,
+    /// When it is killed unless something has happened.
+    pub deadline: Option<Instant>,
+    /// Whether it was.
+    pub was_late: bool,
+    killed_at: Option<Instant>,
+    is_told_to_end: bool,
+    /// It has been silent for too long, and is given a moment.
+    is_doubted: bool,
+    /// It says nothing more.
+    is_silent: bool,
+    /// Nobody has to wait for it.
+    is_over: bool,
+}
+
+impl Daemon {
+    /// Starts one; it prepares and then waits for the mount.
+    pub fn start(orders: &Orders<'_>) -> anyhow::Result<Self> {
+        let (link, theirs) = packets::pair().context("cannot make a link to a daemon")?;
+        let mut command = orders.program.command();
+        // The link is its standard input: the one descriptor that a child gets by number without unsafe code.
+        command.args(["node", "--kept", orders.name]).stdin(theirs).stdout(Stdio::null());
+        let child = command.spawn().with_context(|| format!("cannot run {}", orders.program.path.display()))?;
+        let pid = Pid::from_child(&child);
+        let ended = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a daemon")?;
+        let deadline = Some(Instant::now() + limits::DAEMON_START_DEADLINE);
+        let daemon = Self {
+            child,
+            ended,
+            link,
+            state: State::Preparing,
+            failure: None,
+            deadline,
+            was_late: false,
+            killed_at: None,
+            is_told_to_end: false,
+            is_doubted: false,
+            is_silent: false,
+            is_over: false,
+        };
+        let Orders { restarts, replaced, job_is_up, .. } = *orders;
+        let plan = ToDaemon::Plan { keeper_pid: std::process::id(), restarts, replaced, layout: LAYOUT, job_is_up };
+        // One that died already is seen as any other that dies.
+        daemon.tell(&plan, &[orders.plan.as_fd()]);
+        Ok(daemon)
+    }
+
+    /// Its process; `None` when it has ended.
+    pub fn process(&self) -> Option<Process> {
+        Process::of(self.child.id())
+    }
+
+    /// Readable when it says something; `None` when it will not any more.
+    pub fn link(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_silent).then(|| self.link.as_fd())
+    }
+
+    /// Readable when it has ended.
+    pub fn ended(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+
+    /// What it says; `None` when it says nothing more, and what it said could not be understood.
+    pub fn hear(&mut self) -> Option<ToKeeper> {
+        match packets::receive(self.link.as_fd()) {
+            Ok(Some((message, _))) => return Some(message),
+            Ok(None) => self.is_silent = true,
+            Err(error) => {
+                tracing::warn!(%error, "the daemon said something strange");
+                self.is_silent = error.kind() != io::ErrorKind::InvalidData;
+            }
+        }
+        None
+    }
+
+    /// Tells it something. One that cannot be told has died, which shows otherwise.
+    pub fn tell(&self, message: &ToDaemon, descriptors: &[BorrowedFd<'_>]) {
+        if let Err(error) = packets::send(self.link.as_fd(), message, descriptors) {
+            tracing::debug!(%error, "the daemon was not told");
+        }
+    }
+
+    /// Tells it something that ends it, and gives it a time for that.
+    pub fn tell_to_end(&mut self, message: &ToDaemon) {
+        self.tell(message, &[]);
+        self.is_told_to_end = true;
+        self.deadline = Some(Instant::now() + limits::DAEMON_END_DEADLINE);
+    }
+
+    /// It ends and does nothing more that matters.
+    pub fn on_leaves(&mut self) {
+        self.is_told_to_end = true;
+        self.deadline = Some(Instant::now() + limits::DAEMON_LAST_GRACE);
+    }
+
+    /// It serves: it is to say so again within `silence_max`.
+    pub fn on_alive(&mut self, silence_max: Duration) {
+        if !self.is_told_to_end {
+            self.is_doubted = false;
+            self.deadline = Some(Instant::now() + silence_max);
+        }
+    }
+
+    /// Kills it if its time is over. One that serves and is silent is given a moment more: when the whole node was
+    /// stopped, its keeper may wake before it does.
+    pub fn kill_if_late(&mut self, now: Instant) {
+        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
+        if is_late && self.state == State::Serving && !self.is_told_to_end && !self.is_doubted {
+            self.is_doubted = true;
+            self.deadline = Some(now + limits::DAEMON_DOUBT);
+        } else if is_late {
+            self.kill_late(now);
+        }
+    }
+
+    fn kill_late(&mut self, now: Instant) {
+        tracing::warn!(pid = self.child.id(), state = ?self.state, "a daemon is killed: its time is over");
+        self.deadline = None;
+        self.was_late = true;
+        self.killed_at.get_or_insert(now);
+        self.kill();
+    }
+
+    /// When it is to be taken for held by the kernel if it is still there: it was killed.
+    pub fn held_from(&self) -> Option<Instant> {
+        self.killed_at.map(|at| at + limits::DAEMON_LAST_GRACE)
+    }
+
+    /// Leaves it behind. It is killed, and is gone when the call that holds it returns.
+    pub fn abandon(mut self) {
+        tracing::warn!(pid = self.child.id(), "the daemon is held by a file system that does not answer");
+        self.is_over = true;
+    }
+
+    fn kill(&mut self) {
+        if let Err(error) = self.child.kill() {
+            tracing::warn!(%error, "a daemon cannot be killed");
+        }
+    }
+
+    /// How it ended, once `ended` is readable.
+    pub fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.is_over = true;
+        self.child.wait()
+    }
+
+    /// The time left until its deadline.
+    pub fn left(&self, now: Instant) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(now))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.kill();
+            let mut polled = [PollFd::new(&self.ended, PollFlags::IN)];
+            let grace = Timespec::try_from(limits::DAEMON_LAST_GRACE).ok();
+            if matches!(poll(&mut polled, grace.as_ref()), Ok(1)) {
+                let _ = self.child.wait();
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What a keeper holds while daemons come and go: the mount, the sockets with whoever waits in their queues, and the
+//! memory of what the kernel was told.
+
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use anyhow::{Context, bail};
+use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, agree, create_shared_memory, mount};
+use forebay_types::limits;
+
+use crate::messages::Begin;
+use crate::options::{KeeperOptions, session_options};
+
+/// The memory of inodes at first, bytes. The daemon doubles it when it is full.
+const INODES_BYTES: usize = 1 << 20;
+
+/// What outlives each daemon.
+#[derive(Debug)]
+pub struct Held {
+    mount: Mount,
+    connection: OwnedFd,
+    negotiated: Negotiated,
+    peers: TcpListener,
+    control: UnixListener,
+    inodes: OwnedFd,
+    /// Only where the kernel does not send requests in flight again.
+    requests: Option<OwnedFd>,
+}
+
+impl Held {
+    /// Binds, mounts, and agrees with the kernel on how to talk, so that every daemon begins alike.
+    ///
+    /// # Errors
+    /// What is in the way: the port, the socket, the mount point. Nothing is left mounted then.
+    pub fn take(options: &KeeperOptions, listener: Option<TcpListener>) -> anyhow::Result<Self> {
+        let peers = match listener {
+            Some(inherited) => inherited,
+            None => listen(options)?,
+        };
+        let control = listen_for_commands(options)?;
+        let inodes = create_shared_memory("forebay-inodes", INODES_BYTES).context("no memory for inodes")?;
+        let mount = mount(&options.view, &mount_options(options))?;
+        let begun = || format!("starting the FUSE session of {}", options.view.display());
+        let negotiated = agree(&mount.descriptor(), &session_options(options.readers, options.read_ahead_bytes))
+            .with_context(begun)?;
+        let connection = mount.descriptor().try_clone().with_context(begun)?;
+        let is_sent_again = negotiated.can_resend() && options.resend;
+        let keep = || KeptRequests::create(limits::KERNEL_REQUESTS_KEPT).with_context(begun);
+        let requests = if is_sent_again { None } else { Some(keep()?) };
+        Ok(Self { mount, connection, negotiated, peers, control, inodes, requests })
+    }
+
+    /// What a daemon is told with the descriptors.
+    pub fn begin(&self) -> Begin {
+        Begin {
+            view: self.mount.dir().to_owned(),
+            device: self.mount.device(),
+            how: self.mount.how().to_owned(),
+            session: self.negotiated.into(),
+        }
+    }
+
+    /// The descriptors, in the order in which a daemon takes them.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let all = [self.connection.as_fd(), self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd()];
+        all.into_iter().chain(self.requests.as_ref().map(AsFd::as_fd)).collect()
+    }
+
+    /// Takes the view away, if nobody has. Closing the connection then ends whatever still waits for an answer.
+    pub fn unmount(self) {
+        if let Err(error) = self.mount.unmount() {
+            tracing::warn!(%error, "unmounting the view");
+        }
+    }
+}
+
+fn listen(options: &KeeperOptions) -> anyhow::Result<TcpListener> {
+    let port = options.address.port;
+    TcpListener::bind((options.bind, port)).with_context(|| {
+        format!("cannot listen on {}:{port}: another program may use the port; choose one with --port", options.bind)
+    })
+}
+
+/// The control socket; one that a dead node left is replaced.
+fn listen_for_commands(options: &KeeperOptions) -> anyhow::Result<UnixListener> {
+    let path = options.job_directory.join(format!("node-{}.sock", options.rank));
+    if UnixStream::connect(&path).is_ok() {
+        bail!("{} is in use: node {} of job {} runs already", path.display(), options.rank, options.job);
+    }
+    let _ = std::fs::remove_file(&path);
+    let listener =
+        UnixListener::bind(&path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("cannot protect the control socket {}", path.display()))?;
+    Ok(listener)
+}
+
+fn mount_options(options: &KeeperOptions) -> MountOptions {
+    MountOptions {
+        source: format!("forebay:{}", options.job),
+        subtype: "forebay".to_owned(),
+        read_only: true,
+        allow_other: options.allow_other,
+        default_permissions: true,
+        read_ahead_bytes: options.read_ahead_bytes,
+    }
+}

@@ -1,0 +1,461 @@
+//! The keeper: the process of a node that must not die, and so does as little as it can.
+//!
+//! It holds the connection of the mount, the listening sockets and the memory of what the kernel was told, and runs the
+//! daemon as its child. When the daemon dies, another takes all of it over and goes on: programs wait and see no error
+//! (docs/adr/0005-keeper.md). It has one thread, waits in one place, and never looks at the view, which could wait for
+//! the very daemon that it is about to start.
+//!
+//! Who ends whom: a signal to the keeper ends the daemon in order, the daemon's orderly end ends the keeper, and a daemon
+//! whose keeper has died unmounts and ends by itself. The keeper gives up, unmounts and ends when daemons die all the
+//! time (`restarts`).
+
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use forebay_launch::{JobDirectory, NodeRecord};
+use forebay_types::limits;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::asking::Asking;
+use crate::daemon::{Daemon, Orders, Program, State};
+use crate::held::Held;
+use crate::messages::{HANDED_OVER, ToDaemon, ToKeeper};
+use crate::namespaces::Namespaces;
+use crate::options::KeeperOptions;
+use crate::own_paths::{Node, Place};
+use crate::packets;
+use crate::restarts::{Restarts, Verdict};
+use crate::signals::Signals;
+use crate::starter::{Starter, tell};
+
+/// Keeps the view of one node until the job ends: returns when it is unmounted and no daemon runs. Each daemon is given
+/// `plan`.
+///
+/// # Errors
+/// What kept the first daemon from serving, or why there is none any more.
+pub fn keep<P: Serialize>(
+    options: &KeeperOptions,
+    plan: &P,
+    listener: Option<TcpListener>,
+    directory: &JobDirectory,
+    record: NodeRecord,
+) -> anyhow::Result<()> {
+    // Before anything can be left behind: a signal from now on ends the node in order.
+    let signals = Signals::block().context("catching signals")?;
+    // So that who looks at the processes, or ends them by name, can tell the two apart.
+    if let Err(errno) = rustix::thread::set_name(c"forebay-keeper") {
+        tracing::debug!(%errno, "the keeper has no name of its own");
+    }
+    let name = format!("{}/{}", options.job, options.rank);
+    let text = serde_json::to_vec(plan).context("the plan cannot be written down")?;
+    let launch =
+        Launch { program: Program::this()?, plan: packets::file_of(&text).context("no memory for the plan")?, name };
+    // It prepares while everything else is made ready for it.
+    let mut daemon = launch.start(Life::default())?;
+    // Whoever started the node knows how long it may take.
+    daemon.deadline = None;
+    let held = Held::take(options, listener)?;
+    // After the control socket, which tells whether the node runs already.
+    let asking = Asking::listen(&directory.keeper_socket(options.rank))?;
+    let namespaces = Namespaces::open(&directory.entrance(options.rank), node_of(options, &held)?)?;
+    let mut keeper = Keeper {
+        launch,
+        held,
+        asking,
+        namespaces,
+        record,
+        directory: directory.clone(),
+        ready: options.says_ready.then(|| ready_line(options)),
+        job_is_up: false,
+        starter: Starter::new(options.reports),
+        current: Some(daemon),
+        next: None,
+        next_program: None,
+        restarts: Restarts::default(),
+        replaced: 0,
+        silence_max: options.deadline.mul_f64(limits::DAEMON_SILENCE_SHARE).max(limits::DAEMON_SILENCE_MIN),
+        start_at: None,
+        has_served: false,
+        is_ending: false,
+        paused_since: None,
+    };
+    keeper.write_record()?;
+    let result = keeper.run(&signals);
+    keeper.asking.answer(&json!({"error": "the node has ended"}));
+    keeper.end();
+    result
+}
+
+/// What every daemon is started with.
+struct Launch {
+    program: Program,
+    plan: OwnedFd,
+    name: String,
+}
+
+impl Launch {
+    fn start(&self, life: Life) -> anyhow::Result<Daemon> {
+        self.start_program(&self.program, life)
+    }
+
+    fn start_program(&self, program: &Program, life: Life) -> anyhow::Result<Daemon> {
+        let (Self { plan, name, .. }, Life { restarts, replaced, job_is_up }) = (self, life);
+        Daemon::start(&Orders { program, name, plan, restarts, replaced, job_is_up })
+    }
+}
+
+/// What was before a daemon.
+#[derive(Clone, Copy, Default)]
+struct Life {
+    restarts: u32,
+    replaced: u32,
+    job_is_up: bool,
+}
+
+struct Keeper {
+    launch: Launch,
+    held: Held,
+    asking: Asking,
+    namespaces: Namespaces,
+    record: NodeRecord,
+    directory: JobDirectory,
+    /// What whoever started the node is told when its view answers, if anything.
+    ready: Option<Value>,
+    /// Whether the job has been up.
+    job_is_up: bool,
+    starter: Starter,
+    /// The daemon that serves, or will; none between a death and a start that has to wait.
+    current: Option<Daemon>,
+    /// The one that is to replace it.
+    next: Option<Daemon>,
+    /// That one's program.
+    next_program: Option<Program>,
+    restarts: Restarts,
+    replaced: u32,
+    /// How long a daemon that serves may say nothing.
+    silence_max: Duration,
+    /// When a daemon is to be started.
+    start_at: Option<Instant>,
+    /// Whether the view has ever answered.
+    has_served: bool,
+    is_ending: bool,
+    /// Since when the view does not answer.
+    paused_since: Option<Instant>,
+}
+
+/// What there may be to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Signals,
+    Starter,
+    Asking,
+    Entrance,
+    Says,
+    Ended,
+    NextSays,
+    NextEnded,
+}
+
+impl Keeper {
+    /// Until the node ends.
+    fn run(&mut self, signals: &Signals) -> anyhow::Result<()> {
+        loop {
+            for source in self.wait(signals)? {
+                match source {
+                    Source::Signals => self.on_signal(signals),
+                    Source::Starter => self.starter.reads_no_more(),
+                    Source::Asking => self.on_question(),
+                    Source::Entrance => self.namespaces.take(&self.launch.program),
+                    Source::Says => self.on_word(),
+                    Source::NextSays => self.on_next_word(),
+                    Source::Ended => {
+                        if let Some(outcome) = self.on_end() {
+                            return outcome;
+                        }
+                    }
+                    Source::NextEnded => self.on_next_end(),
+                }
+            }
+            if self.is_ending && self.current.is_none() {
+                return Ok(());
+            }
+            if let Some(outcome) = self.on_time() {
+                return outcome;
+            }
+        }
+    }
+
+    /// Waits until something has happened or is due.
+    fn wait(&self, signals: &Signals) -> anyhow::Result<Vec<Source>> {
+        let mut sources = vec![(Source::Signals, signals.as_fd()), (Source::Asking, self.asking.waits_for())];
+        sources.extend(self.starter.waits_for().map(|waited| (Source::Starter, waited)));
+        sources.extend(self.namespaces.wait_for().into_iter().map(|waited| (Source::Entrance, waited)));
+        // What a daemon has said comes before its end.
+        for (daemon, says, ended) in
+            [(&self.current, Source::Says, Source::Ended), (&self.next, Source::NextSays, Source::NextEnded)]
+        {
+            let Some(daemon) = daemon else { continue };
+            sources.extend(daemon.link().map(|link| (says, link)));
+            sources.push((ended, daemon.ended()));
+        }
+        let flags = |source| if source == Source::Starter { PollFlags::empty() } else { PollFlags::IN };
+        let mut polled: Vec<PollFd<'_>> =
+            sources.iter().map(|(source, fd)| PollFd::from_borrowed_fd(*fd, flags(*source))).collect();
+        let timeout = self
+            .due_in(Instant::now())
+            .map(|left| Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() });
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno).context("waiting for the daemon"),
+        }
+        let came = sources.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
+        Ok(came.map(|((source, _), _)| *source).collect())
+    }
+
+    fn due_in(&self, now: Instant) -> Option<Duration> {
+        let held_from = self.current.as_ref().filter(|_| self.is_ending).and_then(Daemon::held_from);
+        let at = [self.start_at, self.starter.due(), held_from].into_iter().flatten().min();
+        let start = at.map(|at| at.saturating_duration_since(now));
+        let daemons = [&self.current, &self.next].into_iter().flatten().filter_map(|daemon| daemon.left(now));
+        daemons.chain(start).min()
+    }
+
+    /// Does what is due. What comes of the node, if it ends.
+    fn on_time(&mut self) -> Option<anyhow::Result<()>> {
+        let now = Instant::now();
+        self.namespaces.reap();
+        if self.starter.has_died(&self.directory, now) {
+            self.end_in_order("forebay up has died before the job was up");
+        }
+        [&mut self.current, &mut self.next].into_iter().flatten().for_each(|daemon| daemon.kill_if_late(now));
+        let is_held = |daemon: &mut Daemon| daemon.held_from().is_some_and(|from| from <= now);
+        if let Some(held) = self.current.take_if(|daemon| self.is_ending && is_held(daemon)) {
+            held.abandon();
+            return Some(Ok(()));
+        }
+        self.start_at.take_if(|at| *at <= now)?;
+        match self.launch.start(self.life()) {
+            Ok(daemon) => {
+                self.current = Some(daemon);
+                None
+            }
+            Err(error) => self.on_death(false, &format!("{error:#}")),
+        }
+    }
+
+    fn on_signal(&mut self, signals: &Signals) {
+        if signals.take() {
+            self.end_in_order("told to end by a signal");
+        }
+    }
+
+    fn end_in_order(&mut self, why: &str) {
+        if std::mem::replace(&mut self.is_ending, true) {
+            return;
+        }
+        tracing::info!(why, "the node ends");
+        self.next = None;
+        self.start_at = None;
+        if let Some(daemon) = &mut self.current {
+            daemon.tell_to_end(&ToDaemon::End);
+        }
+    }
+
+    /// Somebody asks for a new daemon. Where one is about to start anyway, that is the one.
+    fn on_question(&mut self) {
+        if !self.asking.take() || self.current.as_ref().is_none_or(|daemon| daemon.state != State::Serving) {
+            return;
+        }
+        tracing::info!("a new daemon is asked for");
+        let started = self.launch.program.newest().and_then(|program| {
+            Ok((self.launch.start_program(&program, Life { replaced: self.replaced + 1, ..self.life() })?, program))
+        });
+        match started {
+            Ok((daemon, program)) => (self.next, self.next_program) = (Some(daemon), Some(program)),
+            Err(error) => self.asking.answer(&json!({"error": format!("{error:#}")})),
+        }
+    }
+
+    fn on_word(&mut self) {
+        let Some(daemon) = &mut self.current else { return };
+        match daemon.hear() {
+            Some(ToKeeper::StandingBy) => {
+                daemon.state = State::StandingBy;
+                self.begin();
+            }
+            Some(ToKeeper::Ready) => self.on_ready(),
+            Some(ToKeeper::Alive) => daemon.on_alive(self.silence_max),
+            Some(ToKeeper::Gathered(gathered)) => tell(&json!({"gathered": gathered})),
+            Some(ToKeeper::JobIsUp) => self.on_job_up(),
+            Some(ToKeeper::Leaves) => {
+                daemon.on_leaves();
+                (self.is_ending, self.next) = (true, None);
+            }
+            Some(ToKeeper::Failed { message }) => daemon.failure = Some(message),
+            None => {}
+        }
+    }
+
+    /// A relay need not wait any more.
+    fn on_job_up(&mut self) {
+        self.job_is_up = true;
+        if self.ready.is_some() {
+            tell(&json!({"up": {"rank": self.record.rank}}));
+        }
+    }
+
+    fn life(&self) -> Life {
+        Life { restarts: self.restarts.count, replaced: self.replaced, job_is_up: self.job_is_up }
+    }
+
+    /// Lets the daemon that stands by serve.
+    fn begin(&mut self) {
+        if let Some(daemon) = self.current.as_mut().filter(|_| !self.is_ending) {
+            daemon.state = State::Begun;
+            daemon.deadline = self.has_served.then(|| Instant::now() + limits::DAEMON_START_DEADLINE);
+            daemon.tell(&ToDaemon::Begin(self.held.begin()), &self.held.descriptors());
+        }
+    }
+
+    fn on_ready(&mut self) {
+        if let Some(daemon) = &mut self.current {
+            daemon.state = State::Serving;
+            if !self.is_ending {
+                daemon.on_alive(self.silence_max);
+            }
+        }
+        self.restarts.served();
+        let paused = self.paused_since.take().map(|since| since.elapsed());
+        if !std::mem::replace(&mut self.has_served, true) {
+            self.ready.iter().for_each(tell);
+        } else if let Some(paused) = paused {
+            tracing::info!(restarts = self.restarts.count, replaced = self.replaced, ?paused, "the view answers again");
+        }
+        if let Err(error) = self.write_record() {
+            tracing::warn!(%error, "the node's record stays as it was");
+        }
+        let paused_us = paused.unwrap_or_default().as_micros() as u64;
+        self.asking.answer(&json!({"ok": {"paused_us": paused_us}}));
+    }
+
+    fn on_next_word(&mut self) {
+        let Some(next) = &mut self.next else { return };
+        match next.hear() {
+            Some(ToKeeper::StandingBy) => {
+                next.state = State::StandingBy;
+                next.deadline = None;
+                if let Some(daemon) = &mut self.current {
+                    self.paused_since = Some(Instant::now());
+                    daemon.tell_to_end(&ToDaemon::HandOver);
+                }
+            }
+            Some(ToKeeper::Failed { message }) => next.failure = Some(message),
+            Some(ToKeeper::Ready | ToKeeper::Alive | ToKeeper::Gathered(_) | ToKeeper::JobIsUp | ToKeeper::Leaves)
+            | None => {}
+        }
+    }
+
+    /// The new daemon is not to be: the old one stays.
+    fn on_next_end(&mut self) {
+        let Some(mut next) = self.next.take() else { return };
+        let how = next.reap().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let why = next.failure.take().unwrap_or_else(|| format!("the new daemon ended ({how})"));
+        tracing::error!(why, "the daemon is not replaced");
+        self.asking.answer(&json!({"error": why}));
+    }
+
+    /// The daemon has ended. What comes of the node, if it ends too.
+    fn on_end(&mut self) -> Option<anyhow::Result<()>> {
+        let mut daemon = self.current.take()?;
+        let status = match daemon.reap() {
+            Ok(status) => status,
+            Err(error) => return Some(Err(error).context("the daemon is lost")),
+        };
+        if self.is_ending || status.success() {
+            return Some(Ok(()));
+        }
+        if let Some(next) = self.next.take() {
+            return self.go_on_with(next, status);
+        }
+        let how = daemon.failure.take().unwrap_or_else(|| format!("the daemon ended by {status}; see its log"));
+        if !self.has_served {
+            return Some(Err(anyhow!(how)));
+        }
+        // One that took too long to start cost no processor time: what it waited for may come back.
+        self.on_death(daemon.state == State::Serving || daemon.was_late, &how)
+    }
+
+    /// The daemon that was to be replaced has handed over, or has died, which is as good.
+    fn go_on_with(&mut self, next: Daemon, status: ExitStatus) -> Option<anyhow::Result<()>> {
+        self.paused_since.get_or_insert_with(Instant::now);
+        if let Some(program) = self.next_program.take() {
+            self.launch.program = program;
+        }
+        if status.code() == Some(i32::from(HANDED_OVER)) {
+            self.replaced += 1;
+        } else {
+            tracing::error!(%status, "the daemon ended while it was being replaced");
+            if let Verdict::GiveUp(why) = self.restarts.died(Instant::now(), true) {
+                return Some(Err(anyhow!("the node has no daemon any more: {why}")));
+            }
+        }
+        let stands_by = next.state == State::StandingBy;
+        self.current = Some(next);
+        if stands_by {
+            self.begin();
+        }
+        None
+    }
+
+    fn on_death(&mut self, had_served: bool, how: &str) -> Option<anyhow::Result<()>> {
+        let now = Instant::now();
+        self.paused_since.get_or_insert(now);
+        match self.restarts.died(now, had_served) {
+            Verdict::After(pause) => {
+                tracing::error!(how, restarts = self.restarts.count, ?pause, "the daemon died; another is started");
+                self.start_at = Some(now + pause);
+                None
+            }
+            Verdict::GiveUp(why) => Some(Err(anyhow!("the node has no daemon any more: {why}; the last: {how}"))),
+        }
+    }
+
+    fn write_record(&mut self) -> Result<(), forebay_launch::LaunchError> {
+        self.record.daemon = self.current.as_ref().and_then(Daemon::process);
+        self.record.write(&self.directory)
+    }
+
+    /// Takes everything away. A daemon that still runs is killed: its view is gone.
+    fn end(self) {
+        let Self { held, current, next, .. } = self;
+        held.unmount();
+        drop((current, next));
+    }
+}
+
+/// What programs are told that want to see the exports at their own paths.
+fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
+    let begin = held.begin();
+    Ok(Node {
+        rank: options.rank,
+        host: options.address.host.clone(),
+        view: begin.view,
+        device: begin.device,
+        exports: options.exports.clone(),
+        links_lead_into_view: options.links_lead_into_view,
+        place: Place::of_this().context("cannot tell where this process is")?,
+    })
+}
+
+/// What whoever started the node is told when its view answers.
+fn ready_line(options: &KeeperOptions) -> Value {
+    json!({"ready": {
+        "rank": options.rank.0, "pid": std::process::id(), "view": options.view.to_string_lossy(),
+        "host": options.address.host, "port": options.address.port,
+    }})
+}

@@ -1,0 +1,26 @@
+//! The keeper of a node: the process that holds the mount, the sockets and the memory of what the kernel was told while
+//! daemons come and go; and what of it reaches outside.
+//!
+//! [`keep`] is the keeper's whole life. A daemon speaks with its keeper by a [`Link`] and takes over what it is given as a
+//! [`Handoff`]; what the keeper passes on to it as its plan is none of the keeper's business. Programs that want to see
+//! the exports at their own paths ask the keeper for the mount namespace that it holds ([`own_paths`]).
+
+mod asking;
+mod daemon;
+mod held;
+mod keeper;
+mod link;
+mod messages;
+mod namespaces;
+mod options;
+pub mod own_paths;
+mod packets;
+mod restarts;
+mod signals;
+mod starter;
+
+pub use keeper::keep;
+pub use link::{ExitReason, Handoff, Kept, Link};
+pub use messages::HANDED_OVER;
+pub use options::{KeeperOptions, session_options};
+pub use starter::tell;

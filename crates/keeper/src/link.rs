@@ -1,0 +1,184 @@
+//! The daemon's end of the link to its keeper: what it is to be, what it is given, and when it is to end.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use forebay_fuse::{KeptRequests, Mount, Negotiated};
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use crate::messages::{LAYOUT, ToDaemon, ToKeeper};
+use crate::packets;
+
+/// A daemon's place in the life of its node.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Kept {
+    /// The keeper's process.
+    pub keeper_pid: u32,
+    /// How many daemons of the node died before this one.
+    pub restarts: u32,
+    /// How many were replaced in order.
+    pub replaced: u32,
+    /// Whether the job has been up already.
+    pub job_is_up: bool,
+}
+
+impl Kept {
+    /// Whether no daemon of the node was before this one.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.restarts == 0 && self.replaced == 0
+    }
+}
+
+/// What a daemon is given when it is to serve.
+pub struct Handoff {
+    /// The mount, to be unmounted at an orderly end.
+    pub mount: Mount,
+    /// How it was made.
+    pub how: String,
+    /// What was agreed with the kernel.
+    pub negotiated: Negotiated,
+    /// The listener for peers.
+    pub peers: TcpListener,
+    /// The listener of the control socket.
+    pub control: UnixListener,
+    /// The inodes that the kernel knows.
+    pub inodes: OwnedFd,
+    /// The requests in flight, if the kernel does not send them again.
+    pub requests: Option<KeptRequests>,
+}
+
+/// Why a daemon ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitReason {
+    /// Another daemon goes on.
+    HandOver,
+    /// The job is over.
+    End,
+    /// The keeper has died.
+    Orphaned,
+}
+
+/// The link, held by the daemon.
+#[derive(Clone, Debug)]
+pub struct Link(Arc<OwnedFd>);
+
+impl Link {
+    /// Takes over standard input, which then belongs to nobody.
+    pub fn from_stdin() -> anyhow::Result<Self> {
+        let socket = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take over the link")?;
+        let null = File::open("/dev/null").context("cannot open /dev/null")?;
+        rustix::stdio::dup2_stdin(null).context("cannot close standard input")?;
+        Ok(Self(Arc::new(socket)))
+    }
+
+    /// What this daemon is to be, and its place in the life of its node.
+    pub fn plan<P: DeserializeOwned>(&self) -> anyhow::Result<(P, Kept)> {
+        let message = packets::receive(self.0.as_fd()).context("the keeper's orders cannot be read")?;
+        let Some((ToDaemon::Plan { keeper_pid, restarts, replaced, layout, job_is_up }, files)) = message else {
+            bail!("the keeper gave no orders");
+        };
+        ensure!(
+            layout == LAYOUT,
+            "this program cannot go on where the running one stops (layouts {LAYOUT} and {layout}); forebay down and up"
+        );
+        let file = files.first().context("the keeper's orders lack the plan")?;
+        let text = packets::text_of(file).context("the plan cannot be read")?;
+        let plan = serde_json::from_slice(&text)
+            .context("the plan of the running job is not one of this program's; forebay down and up")?;
+        Ok((plan, Kept { keeper_pid, restarts, replaced, job_is_up }))
+    }
+
+    /// Says that everything is prepared and waits for what is needed; `None` when it is not to serve after all.
+    pub fn stand_by(&self) -> anyhow::Result<Option<Handoff>> {
+        self.say(&ToKeeper::StandingBy);
+        let message = packets::receive(self.0.as_fd()).context("the keeper's orders cannot be read")?;
+        let Some((ToDaemon::Begin(begin), descriptors)) = message else {
+            return Ok(None);
+        };
+        let mut descriptors = descriptors.into_iter();
+        let mut next =
+            || descriptors.next().context("too few open files are allowed here to take the mount over (ulimit -n)");
+        let (connection, peers, control, inodes) = (next()?, next()?, next()?, next()?);
+        let requests = descriptors.next().map(KeptRequests::open).transpose().context("taking over requests")?;
+        Ok(Some(Handoff {
+            mount: Mount::adopt(begin.view, begin.device, Arc::new(connection)),
+            how: begin.how,
+            negotiated: begin.session.into(),
+            peers: peers.into(),
+            control: control.into(),
+            inodes,
+            requests,
+        }))
+    }
+
+    /// Says that the view answers.
+    pub fn ready(&self) {
+        self.say(&ToKeeper::Ready);
+    }
+
+    /// Tells whoever started the job how far it is.
+    pub fn announce(&self, gathered: serde_json::Value) {
+        self.say(&ToKeeper::Gathered(gathered));
+    }
+
+    /// Says that the job is up.
+    pub fn job_is_up(&self) {
+        self.say(&ToKeeper::JobIsUp);
+    }
+
+    /// Says that it still does. A keeper that is stopped does not hold the daemon up.
+    pub fn alive(&self) {
+        if let Err(error) = packets::send_if_room(self.0.as_fd(), &ToKeeper::Alive, &[]) {
+            tracing::debug!(%error, "the keeper does not listen");
+        }
+    }
+
+    /// Says that its view is gone and that it ends. What it still does need not be waited for.
+    pub fn leaves(&self) {
+        self.say(&ToKeeper::Leaves);
+    }
+
+    /// Says why it will not.
+    pub fn failed(&self, message: String) {
+        self.say(&ToKeeper::Failed { message });
+    }
+
+    /// Waits in a thread of its own for the keeper's word, or for its death.
+    pub fn until_told(&self) -> anyhow::Result<oneshot::Receiver<ExitReason>> {
+        let (sender, told) = oneshot::channel();
+        let link = Arc::clone(&self.0);
+        let listen = move || {
+            let word = loop {
+                match packets::receive::<ToDaemon>(link.as_fd()) {
+                    Ok(Some((ToDaemon::HandOver, _))) => break ExitReason::HandOver,
+                    Ok(Some((ToDaemon::End, _))) => break ExitReason::End,
+                    Ok(Some(_)) => {}
+                    Ok(None) => break ExitReason::Orphaned,
+                    Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                        tracing::warn!(%error, "the keeper said something strange");
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "the link to the keeper is broken");
+                        break ExitReason::Orphaned;
+                    }
+                }
+            };
+            // Nobody listens when the daemon ends for another reason.
+            sender.send(word).ok();
+        };
+        std::thread::Builder::new().name("keeper".into()).spawn(listen).context("starting the link's thread")?;
+        Ok(told)
+    }
+
+    fn say(&self, message: &ToKeeper) {
+        if let Err(error) = packets::send(self.0.as_fd(), message, &[]) {
+            tracing::debug!(%error, "the keeper is gone");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What a keeper must know of its node. What its daemons are told is theirs, and only passes through it.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_fuse::SessionOptions;
+use forebay_launch::NodeAddress;
+use forebay_types::NodeRank;
+
+/// The options of one node's keeper.
+#[derive(Debug)]
+pub struct KeeperOptions {
+    /// The job's name.
+    pub job: String,
+    /// The node's rank.
+    pub rank: NodeRank,
+    /// Where its peers reach it.
+    pub address: NodeAddress,
+    /// The address to listen on, unless the launcher did.
+    pub bind: IpAddr,
+    /// The mount point: an existing, empty directory.
+    pub view: PathBuf,
+    /// What the view shows: absolute paths of existing directories.
+    pub exports: Vec<PathBuf>,
+    /// Whether links are shown as links inside the view.
+    pub links_lead_into_view: bool,
+    /// Where the sockets go.
+    pub job_directory: PathBuf,
+    /// How long a request may take.
+    pub deadline: Duration,
+    /// Whether other users may enter the view.
+    pub allow_other: bool,
+    /// How far the kernel may read ahead, bytes.
+    pub read_ahead_bytes: u32,
+    /// Threads that read the kernel's requests.
+    pub readers: usize,
+    /// Whether the kernel is asked for the requests in flight when a daemon goes on where another died; else they are
+    /// kept in memory.
+    pub resend: bool,
+    /// Whether a line says that the node is ready: whoever started it waits for this node alone.
+    pub says_ready: bool,
+    /// Whether whoever started it waits for the whole job.
+    pub reports: bool,
+}
+
+/// How sessions of a node run: of the keeper that agrees with the kernel, and of each daemon.
+#[must_use]
+pub fn session_options(readers: usize, read_ahead_bytes: u32) -> SessionOptions {
+    SessionOptions { readers, read_ahead_bytes, ..SessionOptions::default() }
+}

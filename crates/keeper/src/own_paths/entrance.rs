@@ -1,0 +1,158 @@
+//! What programs and a keeper say to each other at the entrance: a socket in the job's directory that takes questions.
+//!
+//! A question is one datagram with the descriptor that its answer goes to, so that the keeper waits for nobody and
+//! remembers nobody: it reads what is there, answers if there is room, and is done. A keeper that dies takes the
+//! questions with it, which whoever asked sees as the end of the answer. The kernel vouches for who asks
+//! (`SO_PEERCRED` of the descriptor for the answer).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use forebay_types::limits;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use serde::{Deserialize, Serialize};
+
+use super::namespaces::Namespace;
+use super::place::{Node, Place};
+use crate::packets::{pair, receive, send};
+
+/// What a program asks.
+#[derive(Debug)]
+pub enum Question {
+    /// What are you?
+    Node,
+    /// Let me into the namespace for programs from here.
+    Enter {
+        /// Where the program is.
+        place: Place,
+    },
+    /// Keep this one, for programs from there.
+    Keep {
+        /// Where the program was.
+        place: Place,
+        /// What it made.
+        namespace: Namespace,
+    },
+}
+
+/// What the keeper answers.
+#[derive(Debug)]
+pub enum Answer {
+    /// This.
+    Node(Node),
+    /// Enter this one.
+    Enter(Namespace),
+    /// You are inside already.
+    Inside,
+    /// There is none.
+    None,
+    /// It is kept.
+    Kept,
+}
+
+/// A question's text; its descriptors come beside it, after the one for the answer.
+#[derive(Serialize, Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionText {
+    /// `Question::Node`.
+    Node,
+    /// `Question::Enter`.
+    Enter {
+        /// Where the program is.
+        place: Place,
+    },
+    /// `Question::Keep`, with the namespace's descriptors and that of the process that made it.
+    Keep {
+        /// Where the program was.
+        place: Place,
+    },
+    /// Give me the view, which I do not see.
+    Lend,
+}
+
+/// An answer's text.
+#[derive(Serialize, Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerText {
+    /// `Answer::Node`.
+    Node(Node),
+    /// `Answer::Enter`, with the namespace's descriptors.
+    Enter,
+    /// `Answer::Inside`.
+    Inside,
+    /// `Answer::None`.
+    None,
+    /// `Answer::Kept`.
+    Kept,
+    /// What `QuestionText::Lend` asked for, with one descriptor: a copy of the view's mount that is mounted nowhere.
+    Lent,
+    /// No.
+    Refused {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Asks the keeper behind `socket`.
+///
+/// # Errors
+/// When it does not answer in time, or refuses.
+pub fn ask(socket: &Path, question: &Question) -> anyhow::Result<Answer> {
+    let (text, process) = match question {
+        Question::Node => (QuestionText::Node, None),
+        Question::Enter { place } => (QuestionText::Enter { place: *place }, None),
+        Question::Keep { place, .. } => {
+            let process = pidfd_open(getpid(), PidfdFlags::empty()).context("this process cannot be named")?;
+            (QuestionText::Keep { place: *place }, Some(process))
+        }
+    };
+    let mut descriptors: Vec<BorrowedFd<'_>> = process.iter().map(AsFd::as_fd).collect();
+    if let Question::Keep { namespace, .. } = question {
+        descriptors.extend(namespace.descriptors());
+    }
+    let (answer, handed) = exchange(socket, &text, &descriptors)?;
+    Ok(match answer {
+        AnswerText::Node(node) => Answer::Node(node),
+        AnswerText::Inside => Answer::Inside,
+        AnswerText::None => Answer::None,
+        AnswerText::Kept => Answer::Kept,
+        AnswerText::Enter => Answer::Enter(Namespace::from_descriptors(handed).context("the keeper gave too little")?),
+        AnswerText::Refused { why } => bail!("the keeper refuses: {why}"),
+        AnswerText::Lent => bail!("the keeper gave what was not asked for"),
+    })
+}
+
+/// Asks for the view's mount, for a place from which it is not seen.
+///
+/// # Errors
+/// As `ask`; also where the node itself may not make namespaces.
+pub fn borrow(socket: &Path) -> anyhow::Result<OwnedFd> {
+    let (answer, mut handed) = exchange(socket, &QuestionText::Lend, &[])?;
+    match (answer, handed.pop()) {
+        (AnswerText::Lent, Some(tree)) => Ok(tree),
+        (AnswerText::Refused { why }, _) => bail!("the view is not seen from here, and its node cannot lend it: {why}"),
+        _ => bail!("the keeper gave what was not asked for"),
+    }
+}
+
+fn exchange(
+    socket: &Path,
+    question: &QuestionText,
+    descriptors: &[BorrowedFd<'_>],
+) -> anyhow::Result<(AnswerText, Vec<OwnedFd>)> {
+    let silent = || format!("the keeper behind {} does not answer", socket.display());
+    let entrance = UnixDatagram::unbound().with_context(silent)?;
+    entrance.connect(socket).with_context(silent)?;
+    let (ours, theirs) = pair().with_context(silent)?;
+    for (waiting, kind) in [(entrance.as_fd(), Timeout::Send), (ours.as_fd(), Timeout::Recv)] {
+        set_socket_timeout(waiting, kind, Some(limits::ENTRANCE_TIMEOUT)).with_context(silent)?;
+    }
+    let all: Vec<BorrowedFd<'_>> = std::iter::once(theirs.as_fd()).chain(descriptors.iter().copied()).collect();
+    send(entrance.as_fd(), question, &all).with_context(silent)?;
+    // The only copies left are the keeper's, so that its end is the end of the answer.
+    drop(theirs);
+    receive(ours.as_fd()).with_context(silent)?.with_context(|| format!("{}: it has just ended", silent()))
+}

@@ -1,0 +1,173 @@
+//! Programs that see the exports at their own paths (`forebay run`).
+//!
+//! A program runs in a mount namespace of its user in which parts of the node's view lie over the directories that they
+//! show. It is the same mount as the view, so there is one page cache a node. The first program of a node makes the
+//! namespace (`namespaces`, `plan`, `attach`) and leaves it with the node's keeper (`entrance`); all later ones enter the
+//! same one, because processes of different user namespaces may not read each other's memory, as ranks of a job do.
+//! Nothing outside the namespace changes, and it ends with the keeper and the last program in it.
+
+mod attach;
+mod entrance;
+mod lend;
+mod namespaces;
+mod place;
+mod plan;
+mod plan_points;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use forebay_launch::JobDirectory;
+use forebay_types::NodeRank;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use tracing::debug;
+
+pub use entrance::{AnswerText, QuestionText};
+pub use lend::lend;
+pub use namespaces::{Namespace, make_user_namespace};
+pub use place::{Node, Place};
+
+use attach::Trees;
+use entrance::{Answer, Question};
+
+/// The node of this host that `rank` names, else the one that lives where this process does, else the one whose host has
+/// one of `host_names`, else the first.
+///
+/// # Errors
+/// When none answers.
+pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>, host_names: &[String]) -> anyhow::Result<Node> {
+    let place = Place::of_this().context("cannot tell where this process is")?;
+    let here = directory.record_ranks();
+    if let Some(rank) = rank.filter(|rank| !here.contains(rank)) {
+        let here: Vec<String> = here.iter().map(ToString::to_string).collect();
+        bail!("the job {} has no node {rank} on this host; here are: {}", directory.job(), here.join(", "));
+    }
+    let ranks = rank.map_or(here, |rank| vec![rank]);
+    let (mut others, mut failure) = (Vec::new(), None);
+    for rank in ranks {
+        match entrance::ask(&directory.entrance(rank), &Question::Node) {
+            Ok(Answer::Node(node)) if node.place.mount == place.mount => return Ok(node),
+            Ok(Answer::Node(node)) => others.push(node),
+            Ok(_) => failure = Some(anyhow!("node {rank} says something strange; it may be of another version")),
+            Err(error) => {
+                let job = directory.job();
+                let what =
+                    format!("node {rank} of the job {job} does not answer; forebay status --job {job} shows its state");
+                failure = Some(error.context(what));
+            }
+        }
+    }
+    let of_host = others.iter().position(|node| host_names.contains(&node.host)).unwrap_or(0);
+    match (others.into_iter().nth(of_host), failure) {
+        (Some(node), _) => Ok(node),
+        (None, Some(failure)) => Err(failure),
+        (None, None) => bail!("no node of the job {} is up on this host", directory.job()),
+    }
+}
+
+/// Lets this process see the exports of `node` at their own paths. It has one thread.
+///
+/// # Errors
+/// When that is not possible here; this process is then where it was, or to be ended.
+pub fn enter(directory: &JobDirectory, node: &Node) -> anyhow::Result<()> {
+    let here = std::env::current_dir().context("the current directory cannot be found")?;
+    let place = Place::of_this().context("cannot tell where this process is")?;
+    let socket = directory.entrance(node.rank);
+    if !enter_kept(&socket, place)? {
+        let _one = lock(&directory.entrance_lock(node.rank))?;
+        // Somebody else may have made it while this process waited.
+        if !enter_kept(&socket, place)? {
+            make(directory, node, place)?;
+        }
+    }
+    go_back(&here)
+}
+
+/// Enters the namespace that is kept for programs from `place`; `false` when there is none, or none that lets us in.
+fn enter_kept(socket: &Path, place: Place) -> anyhow::Result<bool> {
+    match entrance::ask(socket, &Question::Enter { place })? {
+        Answer::Inside => Ok(true),
+        Answer::Enter(namespace) => match namespace.enter() {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                debug!(%error, "the namespace that is kept cannot be entered; this process makes its own");
+                Ok(false)
+            }
+        },
+        _ => Ok(false),
+    }
+}
+
+/// Makes the namespace and leaves it with the keeper.
+fn make(directory: &JobDirectory, node: &Node, place: Place) -> anyhow::Result<()> {
+    let exports = canonical(&node.exports)?;
+    check_root(node, place, &exports)?;
+    let view = node.view_from(place).then(|| node.view.clone());
+    // Asked for from outside: the keeper's world ends at the namespace's door.
+    let lent = match &view {
+        Some(_) => None,
+        None => Some(entrance::borrow(&directory.entrance(node.rank))?),
+    };
+    let namespace = namespaces::make()?;
+    let trees = match (view, lent) {
+        (Some(view), _) => Trees::of_view(view),
+        (None, Some(lent)) => Trees::of_lent(&lent, &node.view, directory.path(), node.links_lead_into_view)?,
+        (None, None) => Trees::of_view(node.view.clone()),
+    };
+    let own_places = [directory.path().to_owned(), node.view.clone()];
+    let plan = plan::Plan::make(&exports, trees.view(), &own_places)?;
+    attach::attach(&plan, &trees)?;
+    let question = Question::Keep { place, namespace };
+    if let Err(error) = entrance::ask(&directory.entrance(node.rank), &question) {
+        eprintln!("forebay: note: the namespace is this program's alone: {error:#}");
+    }
+    Ok(())
+}
+
+fn canonical(exports: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let resolve = |export: &PathBuf| {
+        export.canonicalize().with_context(|| {
+            format!(
+                "the export {} cannot be shown at its own path, because there is no such directory here; in a \
+                 container, have an empty one made there",
+                export.display()
+            )
+        })
+    };
+    let mut exports: Vec<PathBuf> = exports.iter().map(resolve).collect::<anyhow::Result<_>>()?;
+    exports.sort();
+    exports.dedup();
+    Ok(exports)
+}
+
+/// With the whole file system exported, a container's own programs must not be replaced by the host's.
+fn check_root(node: &Node, place: Place, exports: &[PathBuf]) -> anyhow::Result<()> {
+    let is_whole = exports.iter().any(|export| export.parent().is_none());
+    ensure!(
+        !is_whole || node.place.root == place.root,
+        "the job exports the whole file system of the host, and this is a container with one of its own; name what \
+         is to be shown when the job starts: forebay up --export DIR"
+    );
+    Ok(())
+}
+
+/// Whoever makes a namespace holds it; it is given back when the descriptor closes, at the latest with the process.
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let failed = || format!("cannot lock {}", path.display());
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).with_context(failed)?;
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive)).with_context(failed)?;
+    Ok(File::from(file))
+}
+
+/// The current directory again: by its path, so that it is the one that is shown there now.
+fn go_back(here: &Path) -> anyhow::Result<()> {
+    std::env::set_current_dir(here).with_context(|| {
+        format!(
+            "the current directory {} cannot be entered where the exports are shown; if it is new, forebay refresh \
+             lets the job see it",
+            here.display()
+        )
+    })
+}

@@ -1,0 +1,129 @@
+//! Making mount namespaces, and entering those that others made.
+//!
+//! Root needs no user namespace; anybody else gets one in which he is himself and nobody else: files of other users
+//! look like `nobody`'s, and set-user-id programs gain nothing.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::process::{chroot, fchdir, getegid, geteuid};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// A mount namespace, and what it takes to be in it.
+#[derive(Debug)]
+pub struct Namespace {
+    mount: OwnedFd,
+    /// The root directory of programs in it: entering a namespace alone leads to the namespace's.
+    root: OwnedFd,
+    /// The user namespace that it belongs to, if that is another than of those who enter.
+    user: Option<OwnedFd>,
+}
+
+impl Namespace {
+    /// The one of this process.
+    fn of_this(has_own_user: bool) -> io::Result<Self> {
+        let open =
+            |name: &str| Ok::<_, io::Error>(OwnedFd::from(fs::File::open(Path::new("/proc/self/ns").join(name))?));
+        let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let user = if has_own_user { Some(open("user")?) } else { None };
+        Ok(Self { mount: open("mnt")?, root, user })
+    }
+
+    /// Its descriptors, in the order in which `from_descriptors` takes them.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        [self.mount.as_fd(), self.root.as_fd()].into_iter().chain(self.user.as_ref().map(AsFd::as_fd)).collect()
+    }
+
+    /// What was handed over; `None` when it is too little.
+    pub fn from_descriptors(descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let mut descriptors = descriptors.into_iter();
+        Some(Self { mount: descriptors.next()?, root: descriptors.next()?, user: descriptors.next() })
+    }
+
+    /// The number of the mount namespace.
+    ///
+    /// # Errors
+    /// What `fstat(2)` says.
+    pub fn number(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.mount)?.st_ino)
+    }
+
+    /// Moves this process into it; its current directory is then the root.
+    ///
+    /// # Errors
+    /// When the kernel refuses: it is another user's, or one of a container that this process is not in.
+    pub fn enter(&self) -> io::Result<()> {
+        if let Some(user) = &self.user {
+            move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;
+        }
+        move_into_link_name_space(self.mount.as_fd(), Some(LinkNameSpaceType::Mount))?;
+        fchdir(&self.root)?;
+        chroot(".")?;
+        Ok(())
+    }
+}
+
+/// Moves this process, which has one thread, into a mount namespace of its own: what is mounted there is seen nowhere
+/// else, and what others mount still appears.
+///
+/// # Errors
+/// Where the kernel lets users make none, with what to do.
+pub fn make() -> anyhow::Result<Namespace> {
+    // Root, here or in a container, may do without another user namespace.
+    let has_own_user = match unshare(CloneFlags::CLONE_NEWNS) {
+        Ok(()) => false,
+        Err(_) => {
+            make_user_namespace()?;
+            true
+        }
+    };
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
+        .map_err(|errno| refused("the kernel lets nobody mount in a user namespace", errno.into()))?;
+    Namespace::of_this(has_own_user).context("cannot name the namespace that was made")
+}
+
+/// Moves this process, which has one thread, into a user namespace in which it is who it was, and a mount namespace.
+///
+/// # Errors
+/// Where the kernel lets users make none, with what to do.
+pub fn make_user_namespace() -> anyhow::Result<()> {
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
+        .map_err(|errno| refused("the kernel lets this user make no user namespace", errno.into()))?;
+    for (file, text) in
+        [("setgroups", "deny".to_owned()), ("uid_map", format!("{uid} {uid} 1")), ("gid_map", format!("{gid} {gid} 1"))]
+    {
+        let path = Path::new("/proc/self").join(file);
+        fs::write(&path, text)
+            .map_err(|error| refused(&format!("the kernel does not take {}", path.display()), error))?;
+    }
+    Ok(())
+}
+
+/// Settings by which a system keeps users from making namespaces, with the value that does.
+const SWITCHES: [(&str, &str); 3] = [
+    ("user.max_user_namespaces", "0"),
+    ("kernel.unprivileged_userns_clone", "0"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1"),
+];
+
+/// The kernel's refusal, with the setting behind it where one is found.
+fn refused(what: &str, error: io::Error) -> anyhow::Error {
+    let forbids = |(name, value): &(&str, &str)| {
+        let set = fs::read_to_string(Path::new("/proc/sys").join(name.replace('.', "/")));
+        set.is_ok_and(|set| set.trim() == *value)
+    };
+    let why = match SWITCHES.iter().find(|switch| forbids(switch)) {
+        Some((name, value)) => format!("{name} is {value}"),
+        // Since Linux 5.12 for a namespace in which root is root.
+        None if geteuid().is_root() => "root of a container needs CAP_SETFCAP or CAP_SYS_ADMIN for it".to_owned(),
+        None => "a container or a security module may forbid it".to_owned(),
+    };
+    anyhow!("{what}: {error} ({why})")
+}

@@ -1,0 +1,91 @@
+//! Whoever started the job, as a keeper sees it: the reader of its standard output, who leaves when the job is up.
+//!
+//! A `forebay up` that is killed cannot take back what it began. When the reader is gone, and the job's record on this
+//! host says that the start has not ended and `up` does not run any more, nobody knows of the job, and the node ends. On
+//! other hosts there is no record, and nothing is concluded.
+
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use forebay_launch::{JobDirectory, JobRecord};
+
+/// How long after a look that showed `up` alive the next one comes: it writes its record right after it stops reading,
+/// and a process that is killed lives a moment longer than its descriptors.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Tells whoever started a node. Nobody may be left to read it, which must not keep the node from cleaning up.
+pub fn tell(message: &serde_json::Value) {
+    if let Err(error) = writeln!(std::io::stdout(), "{message}") {
+        tracing::warn!(%error, %message, "nobody reads what the node says");
+    }
+}
+
+/// How it is with whoever started the job.
+#[derive(Debug)]
+pub enum Starter {
+    /// It reads.
+    Reads,
+    /// It reads no more; why not is looked up then.
+    Gone(Instant),
+    /// It does not matter any more.
+    Over,
+}
+
+impl Starter {
+    /// Whether the start is waited for.
+    pub fn new(is_waited_for: bool) -> Self {
+        if is_waited_for { Self::Reads } else { Self::Over }
+    }
+
+    /// What to wait for, without any event asked for: that nobody reads comes unasked.
+    pub fn waits_for(&self) -> Option<BorrowedFd<'static>> {
+        matches!(self, Self::Reads).then(rustix::stdio::stdout)
+    }
+
+    /// Nobody reads any more.
+    pub fn reads_no_more(&mut self) {
+        *self = Self::Gone(Instant::now());
+    }
+
+    /// When there is something to look up.
+    pub fn due(&self) -> Option<Instant> {
+        if let Self::Gone(at) = self { Some(*at) } else { None }
+    }
+
+    /// Looks, if it is time to. Whether it has died without an end to what it began.
+    pub fn has_died(&mut self, directory: &JobDirectory, now: Instant) -> bool {
+        if self.due().is_none_or(|at| at > now) {
+            return false;
+        }
+        let is_alive = look_twice(|| JobRecord::read(directory).ok().flatten()?.starter_is_alive());
+        *self = if is_alive == Some(true) { Self::Gone(now + LOOK_INTERVAL) } else { Self::Over };
+        is_alive == Some(false)
+    }
+}
+
+/// Whether it is alive, by looks that read the record and then look for its process. It may have written its last word and
+/// ended between these two; but once it is dead it writes no more, so a second look has the last word.
+fn look_twice(mut look: impl FnMut() -> Option<bool>) -> Option<bool> {
+    match look() {
+        Some(false) => look(),
+        first => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_during_a_look_has_not_died() {
+        let after = |looks: &[Option<bool>]| {
+            let mut looks = looks.iter().copied();
+            look_twice(|| looks.next().unwrap_or(None))
+        };
+        assert_eq!(after(&[Some(false), None]), None, "the start was over when it was looked again");
+        assert_eq!(after(&[Some(false), Some(false)]), Some(false));
+        assert_eq!(after(&[Some(true)]), Some(true));
+        assert_eq!(after(&[None, Some(false)]), None);
+    }
+}
