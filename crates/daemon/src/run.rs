@@ -71,7 +71,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     service.set_session(Arc::clone(&session));
 
     let ticker = tokio::spawn(service::tell_the_time(Arc::clone(&service)));
-    let signals_of_programs = tokio::spawn(interrupts::watch(Arc::clone(&service)));
+    let killed = tokio::spawn(interrupts::watch(Arc::clone(&service)));
     let pressure = tokio::spawn(pressure::look_regularly(Arc::clone(&service)));
     let metrics = tokio::spawn(metrics::write_regularly(
         Arc::clone(&service),
@@ -91,7 +91,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
         told = link.until_told()? => told.unwrap_or(ExitReason::Orphaned),
     };
     tracing::info!(?told, "ending");
-    [ticker, signals_of_programs, pressure, metrics, word, serving, starting, recording]
+    [ticker, killed, pressure, metrics, word, serving, starting, recording]
         .iter()
         .for_each(tokio::task::JoinHandle::abort);
     prefill::end(&service, told == ExitReason::End).await;
