@@ -116,7 +116,7 @@ pub struct NodeArguments {
     /// What `up` decided, as a file or - for standard input.
     #[arg(long, value_name = "FILE", hide = true)]
     pub order: Option<PathBuf>,
-    /// Serve peers on the listening socket that is the standard input.
+    /// Standard input hands over the socket to listen on, and the job's key.
     #[arg(long, hide = true)]
     pub listen_stdin: bool,
     /// Run in a session of its own, so that no terminal ends the daemon.

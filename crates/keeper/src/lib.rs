@@ -7,6 +7,7 @@
 
 mod asking;
 mod daemon;
+mod handed;
 mod held;
 mod keeper;
 mod link;
@@ -19,6 +20,7 @@ mod restarts;
 mod signals;
 mod starter;
 
+pub use handed::{Handed, take_stdin};
 pub use keeper::keep;
 pub use link::{ExitReason, Handoff, Kept, Link};
 pub use messages::HANDED_OVER;
