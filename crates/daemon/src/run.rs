@@ -9,6 +9,7 @@ use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::limits;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use crate::kernel::KernelHandler;
 use crate::ledger::Ledger;
@@ -91,9 +92,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
         told = link.until_told()? => told.unwrap_or(ExitReason::Orphaned),
     };
     tracing::info!(?told, "ending");
-    [ticker, killed, pressure, metrics, word, serving, starting, recording]
-        .iter()
-        .for_each(tokio::task::JoinHandle::abort);
+    [ticker, killed, pressure, metrics, word, serving, starting, recording].iter().for_each(JoinHandle::abort);
     prefill::end(&service, told == ExitReason::End).await;
     match told {
         ExitReason::HandOver => hand_over(session, &endpoint).await,
