@@ -131,9 +131,9 @@ pub struct NodeArguments {
     /// Return when the daemon is ready and leave it running.
     #[arg(long, hide = true, requires = "order")]
     pub background: bool,
-    /// Hand a copy of the view that is mounted here to whoever is behind standard input, and end.
-    #[arg(long, hide = true, value_name = "VIEW")]
-    pub lend: Option<PathBuf>,
+    /// Hand a copy of this node's view to whoever is behind standard input, and end.
+    #[arg(long, hide = true, value_name = "NODE")]
+    pub lend: Option<String>,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,

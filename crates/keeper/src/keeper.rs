@@ -442,12 +442,10 @@ impl Keeper {
 
 /// What programs are told that want to see the exports at their own paths.
 fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
-    let begin = held.begin();
     Ok(Node {
         rank: options.rank,
         host: options.address.host.clone(),
-        view: begin.view,
-        device: begin.device,
+        view: held.view_mount(options),
         exports: options.exports.clone(),
         links_lead_into_view: options.links_lead_into_view,
         place: Place::of_this().context("cannot tell where this process is")?,

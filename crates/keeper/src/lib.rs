@@ -19,6 +19,8 @@ mod packets;
 mod restarts;
 mod signals;
 mod starter;
+pub mod trusted_path;
+pub mod view_mount;
 
 pub use handed::{Handed, take_stdin};
 pub use keeper::keep;

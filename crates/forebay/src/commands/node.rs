@@ -42,8 +42,9 @@ pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
     if arguments.kept.is_some() {
         return Ok(node_kept::run());
     }
-    if let Some(view) = &arguments.lend {
-        own_paths::lend(view, std::io::stdin().as_fd())?;
+    if let Some(node) = &arguments.lend {
+        let node: own_paths::Node = serde_json::from_str(node).context("--lend is for keepers")?;
+        own_paths::lend(&node, std::io::stdin().as_fd())?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.background {
@@ -205,6 +206,9 @@ impl Plan {
     fn prepare_view(&self, directory: &JobDirectory) -> anyhow::Result<ViewDirectory> {
         let base = self.settings.view.clone().unwrap_or_else(|| directory.view());
         let base = std::path::absolute(&base).with_context(|| format!("cannot use {} as the view", base.display()))?;
+        // From here on the same place whatever becomes of links on the way; where there is none, that is told below.
+        let settled = |path: PathBuf| forebay_fuse::resolve(&path).unwrap_or(path);
+        let base = settled(base);
         let path = self.view_layout.view(&base, &self.nodes, self.rank);
         let mut notes = Vec::new();
         // Nodes that share a host share the directory of their views; whichever comes first makes it.
@@ -214,7 +218,7 @@ impl Plan {
                 || format!("cannot use {} for the views; choose another directory with --view", base.display());
             directory.make_shared(&base).with_context(failed)?;
         }
-        let mut view = view_directory::prepare(&path)?;
+        let mut view = view_directory::prepare(&settled(path))?;
         notes.extend(view.note.take());
         for message in notes {
             tell(&json!({"note": {"rank": self.rank, "message": message}}));
