@@ -71,6 +71,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
 
     let mut tasks = vec![
         tokio::spawn(Arc::clone(&read).run_timers()),
+        tokio::spawn(Arc::clone(&read).watch_interrupts()),
         tokio::spawn(Arc::clone(&read).look_after_memory()),
         tokio::spawn(metrics::write_regularly(Arc::clone(&node), Arc::clone(&read))),
         tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),

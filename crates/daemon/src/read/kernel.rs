@@ -14,6 +14,7 @@ use forebay_types::{Errno, Extent, Time};
 use super::core::{Core, ReadCore};
 use super::directory;
 use super::entry_ttl::EntryTtl;
+use super::interrupts::Interrupts;
 use super::ioctl::Ioctls;
 use super::kernel_entry::for_kernel;
 use super::prefill::Prefill;
@@ -34,7 +35,8 @@ pub struct Kernel {
     entry_ttl: Arc<EntryTtl>,
     prefill: Arc<Prefill>,
     ioctls: Ioctls,
-    waiting: WaitingRequests,
+    waiting: Arc<WaitingRequests>,
+    interrupts: Interrupts,
 }
 
 impl Kernel {
@@ -45,13 +47,15 @@ impl Kernel {
         prefill: &Arc<Prefill>,
         ioctls: Ioctls,
     ) -> Arc<Self> {
+        let waiting = Arc::default();
         Arc::new(Self {
+            interrupts: Interrupts::new(node, core, &waiting),
+            waiting,
             node: Arc::clone(node),
             core: Arc::clone(core),
             entry_ttl: Arc::clone(entry_ttl),
             prefill: Arc::clone(prefill),
             ioctls,
-            waiting: WaitingRequests::default(),
         })
     }
 
@@ -77,7 +81,8 @@ impl Kernel {
     fn ask_parked(self: &Arc<Self>, asked: &Request<'_>, reply: Reply, about: About, request: KernelRequest<'_>) {
         let ticket = KernelTicket(asked.unique);
         let is_walker = self.prefill.walker_pid() == Some(asked.pid);
-        let parked = Parked { reply, deadline: self.node.now().after(self.node.options.deadline), about };
+        let deadline = self.node.now().after(self.node.options.deadline);
+        let parked = Parked { reply, tid: asked.pid, signalled: None, deadline, about };
         self.decide(ticket, parked, |core, now| match is_walker {
             true => core.handle_walker(now, ticket, request),
             false => core.handle_kernel(now, ticket, request),
@@ -106,13 +111,9 @@ impl Kernel {
         }
     }
 
-    /// Answers `EINTR` to a request that waits, wherever it waits.
-    fn interrupt(&self, ticket: KernelTicket) {
-        if !self.core.decide(|core, _| core.handle_interrupt(ticket))
-            && let Some(parked) = self.waiting.take(ticket)
-        {
-            parked.reply.error(Errno::EINTR);
-        }
+    /// Ends the requests of programs that are killed, for as long as the daemon runs.
+    pub async fn watch_interrupts(&self) {
+        self.interrupts.watch().await;
     }
 
     /// Answers a parked request; nothing to do when it was interrupted meanwhile.
@@ -224,10 +225,7 @@ impl Handler for KernelHandler {
                 kernel.forget(forgets.clone());
                 reply.none();
             }
-            Operation::Interrupt { unique } => {
-                kernel.interrupt(KernelTicket(*unique));
-                reply.none();
-            }
+            Operation::Interrupt { unique } => kernel.interrupts.handle(KernelTicket(*unique), reply),
             operation => {
                 let errno = operation.default_error();
                 reply.error(errno);

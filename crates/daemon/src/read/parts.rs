@@ -127,6 +127,11 @@ impl ReadParts {
         }
     }
 
+    /// Ends the requests of programs that are killed, for as long as the daemon runs.
+    pub async fn watch_interrupts(self: Arc<Self>) {
+        self.kernel.watch_interrupts().await;
+    }
+
     /// Looks after the memory, for as long as the daemon runs.
     pub async fn look_after_memory(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(MEMORY_INTERVAL);

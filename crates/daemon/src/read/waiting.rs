@@ -1,4 +1,7 @@
 //! What is remembered of a kernel request until its answer is known.
+//!
+//! Whoever goes on with a request takes it out and, if it has to wait again, parks it again. All that is known of it goes
+//! with it, also that its task got a signal, so that nothing is left of a request that has been answered.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,12 +9,17 @@ use std::time::Duration;
 
 use forebay_fuse::Reply;
 use forebay_node::{InodeId, KernelTicket};
-use forebay_types::{Extent, Time};
+use forebay_types::{Extent, Time, limits};
+use tokio::sync::Notify;
 
 /// A request that waits for its answer.
 pub struct Parked {
     /// By which it is answered.
     pub reply: Reply,
+    /// The thread that waits for it, in the daemon's pid namespace; 0 when it is none of it.
+    pub tid: u32,
+    /// When its task got a signal, or was last looked at since then.
+    pub signalled: Option<Time>,
     /// When it is answered whatever happens.
     pub deadline: Time,
     /// What is needed to answer it, beside the answer.
@@ -44,26 +52,77 @@ pub struct Position {
 
 /// The requests that wait.
 #[derive(Default)]
-pub struct WaitingRequests(Mutex<HashMap<KernelTicket, Parked>>);
+pub struct WaitingRequests {
+    table: Mutex<Table>,
+    signal: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    parked: HashMap<KernelTicket, Parked>,
+    /// Interrupts of requests that are not here: not yet, not at the moment, or no longer.
+    overtaken: Vec<Reply>,
+}
 
 impl WaitingRequests {
-    /// Makes a place for an answer. With the core locked, where the core is to answer.
+    /// Makes a place for an answer.
     pub fn park(&self, ticket: KernelTicket, parked: Parked) {
-        self.table().insert(ticket, parked);
+        if parked.signalled.is_some() {
+            self.signal.notify_one();
+        }
+        self.table().parked.insert(ticket, parked);
     }
 
     pub fn take(&self, ticket: KernelTicket) -> Option<Parked> {
-        self.table().remove(&ticket)
+        self.table().parked.remove(&ticket)
     }
 
     /// Takes out the requests whose deadline was so long ago.
     pub fn take_late(&self, now: Time, grace: Duration) -> Vec<Parked> {
         let is_late = |parked: &mut Parked| parked.deadline.after(grace) <= now;
-        self.table().extract_if(|_, parked| is_late(parked)).map(|(_, parked)| parked).collect()
+        self.table().parked.extract_if(|_, parked| is_late(parked)).map(|(_, parked)| parked).collect()
+    }
+
+    /// The task of a request got a signal: the thread that waits, from now on among those that are looked at. `None` when
+    /// the request is not here; `interrupt` is kept then.
+    pub fn note_signal(&self, now: Time, ticket: KernelTicket, interrupt: Reply) -> Option<u32> {
+        self.signal.notify_one();
+        let mut table = self.table();
+        if let Some(parked) = table.parked.get_mut(&ticket) {
+            parked.signalled = Some(now);
+            return Some(parked.tid);
+        }
+        if table.overtaken.len() < limits::KERNEL_REQUESTS_KEPT {
+            table.overtaken.push(interrupt);
+        }
+        None
+    }
+
+    /// Takes out the interrupts of requests that were not here.
+    pub fn take_overtaken(&self) -> Vec<Reply> {
+        std::mem::take(&mut self.table().overtaken)
+    }
+
+    /// Those of which it is longest ago that they were looked at, `count` at most, with the threads that wait.
+    pub fn signalled(&self, now: Time, count: usize) -> Vec<(KernelTicket, u32)> {
+        let mut table = self.table();
+        let mut found: Vec<(Time, KernelTicket, &mut Parked)> =
+            table.parked.iter_mut().filter_map(|(ticket, parked)| Some((parked.signalled?, *ticket, parked))).collect();
+        found.sort_unstable_by_key(|(looked_at, ticket, _)| (*looked_at, *ticket));
+        let look = |(_, ticket, parked): (Time, KernelTicket, &mut Parked)| {
+            parked.signalled = Some(now);
+            (ticket, parked.tid)
+        };
+        found.into_iter().take(count).map(look).collect()
+    }
+
+    /// Until a task got a signal whose request waits.
+    pub async fn until_signal(&self) {
+        self.signal.notified().await;
     }
 
     /// A panic ends the process, so a poisoned lock is never seen.
-    fn table(&self) -> MutexGuard<'_, HashMap<KernelTicket, Parked>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
