@@ -26,15 +26,7 @@ pub(crate) enum End {
     BadChecksum,
 }
 
-impl End {
-    /// What followers of a body see that ends so.
-    fn errno(self) -> Errno {
-        match self {
-            Self::Lost | Self::Corrupt(_) | Self::ShutDown | Self::BadChecksum => Errno::WAY_LOST,
-            Self::TimedOut => Errno::ETIMEDOUT,
-        }
-    }
-}
+impl End {}
 
 /// What the peer must be told after a frame.
 #[derive(PartialEq, Eq, Debug)]
@@ -304,7 +296,9 @@ impl Call {
                 // Whoever asked may have gone in this moment.
                 let _ = waiting.send(Err(end));
             }
-            Phase::Receiving(receiving) => fail(&receiving, end.errno()),
+            // However it ends, the bytes are lost on their way, and may be asked for again: the deadline is that of whoever
+            // asked first, and others who have joined the body have more time.
+            Phase::Receiving(receiving) => fail(&receiving, Errno::WAY_LOST),
         }
     }
 }
