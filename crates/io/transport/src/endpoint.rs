@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::Pool;
-use forebay_types::{NodeRank, Urgency, limits};
+use forebay_types::{NodeRank, Priority, limits};
 use forebay_wire::{Class, Request};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -123,30 +123,37 @@ impl Endpoint {
     ///
     /// # Errors
     /// `CallError`, which tells whether the request was sent.
-    pub async fn call(&self, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, CallError> {
+    pub async fn call(
+        &self,
+        to: NodeRank,
+        request: impl Into<Request>,
+        deadline: Duration,
+    ) -> Result<Reply, CallError> {
         let (until, after) = (call_until(deadline), deadline);
-        self.ask(to, &request, Urgency::Demand, until, after).await?.reply().await
+        self.ask(to, &request.into(), until, after).await?.reply().await
     }
 
     /// The same for what no program waits for yet. Once `promoted` is told that one does, the peer is told too.
     ///
     /// # Errors
     /// As `call`.
-    pub async fn call_ahead(
+    pub async fn call_prefetch(
         &self,
         to: NodeRank,
-        request: Request,
+        request: impl Into<Request>,
         deadline: Duration,
         promoted: oneshot::Receiver<()>,
     ) -> Result<Reply, CallError> {
         let (until, after) = (call_until(deadline), deadline);
+        let request = request.into().at(Priority::Prefetch);
         let mut promoted = pin!(told(promoted));
         let asked = tokio::select! {
             biased;
-            asked = self.ask(to, &request, Urgency::Ahead, until, after) => asked?,
+            asked = self.ask(to, &request, until, after) => asked?,
             // It waits for a connection, or for room that programs' calls have.
             () = &mut promoted => {
-                return self.ask(to, &request, Urgency::Demand, until, after).await?.reply().await;
+                let request = request.clone().at(Priority::Demand);
+                return self.ask(to, &request, until, after).await?.reply().await;
             }
         };
         asked.reply_or_promote(promoted).await
@@ -156,7 +163,6 @@ impl Endpoint {
         &self,
         to: NodeRank,
         request: &Request,
-        urgency: Urgency,
         deadline: Instant,
         after: Duration,
     ) -> Result<Asked, CallError> {
@@ -168,7 +174,7 @@ impl Endpoint {
                     .await
                     .unwrap_or(Err(CallError::TimedOut { to, after }))?,
             };
-            match link.ask(request, urgency, deadline, after).await {
+            match link.ask(request, deadline, after).await {
                 Err(CallError::ConnectionLost { .. }) if tries < TRIES => tries += 1,
                 asked => return asked,
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_types::{Errno, NodeRank, Urgency};
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::{Outcome, Request};
 use tokio::time::Instant;
 
@@ -19,10 +19,8 @@ pub trait Service: Send + Sync + 'static {
 pub struct IncomingCall {
     /// Who asks.
     pub from: NodeRank,
-    /// What.
+    /// What, with who waits for it there.
     pub request: Request,
-    /// Who waits for it there.
-    pub urgency: Urgency,
     /// How long the peer still waits.
     pub remaining: Duration,
     /// Where the answer goes.

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use forebay_body::{Body, Piece};
 use forebay_types::{Errno, NodeRank, limits};
-use forebay_wire::message::TimedRequest;
-use forebay_wire::{FrameKind, Outcome, WireError};
+use forebay_wire::{Envelope, FrameKind, Outcome, WireError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -202,11 +201,11 @@ impl Session {
         let stream = head.stream;
         match head.kind {
             FrameKind::Request if head.body_bytes == 0 => {
-                let TimedRequest { remaining_ms, urgency, request } = reader.message()?;
+                let Envelope { remaining_ms, request } = reader.message()?;
                 let remaining = Duration::from_millis(remaining_ms.into());
                 let reply = self.open(stream, Instant::now() + remaining).await?;
                 self.counts.request_served();
-                service.handle(IncomingCall { from: self.from, request, urgency, remaining, reply });
+                service.handle(IncomingCall { from: self.from, request, remaining, reply });
             }
             FrameKind::Credit if head.head_bytes == 0 => {
                 self.tell_bodies(ToBulk::Credit { stream, bytes: head.body_bytes as usize }).await;
