@@ -15,6 +15,7 @@ mod descriptors;
 mod directory;
 mod error;
 mod inode_numbers;
+pub mod limits;
 mod listing;
 mod mounts;
 mod namespace;

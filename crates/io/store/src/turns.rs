@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_types::{Priority, limits};
+use forebay_types::Priority;
 
 use crate::counters::Counters;
+use crate::limits;
 
 /// How long a thread stays that has nothing to do.
 const IDLE_MAX: Duration = Duration::from_secs(2);

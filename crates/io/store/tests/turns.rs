@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fixture::{Tree, generation, options, view};
 use forebay_store::{Store, StoreOptions, Turns};
-use forebay_types::{ChunkIndex, Priority, limits};
+use forebay_types::{ChunkIndex, Priority};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -58,7 +58,7 @@ impl Slow {
 
 #[test]
 fn what_a_program_wants_finds_a_turn_however_much_was_asked_ahead() {
-    let slow = Slow::new(2 * limits::BACKING_TURNS_PER_AHEAD);
+    let slow = Slow::new(2 * forebay_store::limits::BACKING_TURNS_PER_AHEAD);
     slow.ask(Priority::Prefetch, 1..100);
     assert_eq!([slow.next(), slow.next()].iter().sum::<u64>(), 3, "a part of the turns");
     slow.nothing_but(200);
@@ -122,7 +122,7 @@ fn what_was_asked_ahead_comes_through_beside_a_program_that_never_stops() {
     assert_eq!(slow.next(), 0);
     slow.ask(Priority::Prefetch, 1000..1002);
     slow.ask(Priority::Demand, 1..100);
-    let round = limits::DEMANDS_PER_AHEAD + 1;
+    let round = forebay_store::limits::DEMANDS_PER_AHEAD + 1;
     let order = (0..2 * round).scan(0, |under_way, _| {
         slow.end(*under_way);
         *under_way = slow.next();
@@ -137,7 +137,7 @@ fn what_was_asked_ahead_comes_through_beside_a_program_that_never_stops() {
 fn a_listing_that_a_program_wants_does_not_wait_for_contents_asked_ahead() {
     let tree = Tree::new();
     let files: Vec<_> = (0..40).map(|number| tree.write(&format!("file{number}"), "contents")).collect();
-    let turns = Turns::new(limits::BACKING_TURNS_PER_AHEAD);
+    let turns = Turns::new(forebay_store::limits::BACKING_TURNS_PER_AHEAD);
     let options = StoreOptions { turns: Arc::clone(&turns), ..options(&[tree.path("")]) };
     let store = Arc::new(Store::open(options).unwrap());
     let (begin, begun) = channel();
