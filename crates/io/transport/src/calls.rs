@@ -12,8 +12,18 @@ use forebay_wire::{Answer, Outcome, WireError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use crate::link::Reply;
-use crate::lock;
+use crate::lock::lock;
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// What it says.
+    pub outcome: Outcome,
+    /// Its bytes, which may still be arriving. Always there, even when empty, except for `FileSystem` and `Failed`. Fails
+    /// with `WAY_LOST` when the rest will not come in time. When the last holder drops it while it
+    /// grows, the rest is cancelled.
+    pub body: Option<Arc<Body>>,
+}
 
 /// Why all calls to a peer ended.
 #[derive(Clone, Copy, Debug)]

@@ -7,32 +7,21 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_body::{Body, Piece, Pool};
+use forebay_body::{Piece, Pool};
 use forebay_types::{Errno, NodeRank, Priority, limits};
-use forebay_wire::{Answer, Envelope, FrameKind, Outcome, Request, WireError};
+use forebay_wire::{Answer, Envelope, FrameKind, Request, WireError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::calls::{Calls, End, Place, Tell, Waiter};
+use crate::calls::{Calls, End, Place, Reply, Tell, Waiter};
 use crate::counts::Counts;
-use crate::endpoint::Tasks;
 use crate::error::CallError;
 use crate::handshake::Greeted;
-use crate::lock;
+use crate::lock::lock;
 use crate::reader::{FrameReader, ReadError};
+use crate::tasks::Tasks;
 use crate::writer::{FrameWriter, Item, Outgoing, write_frames};
-
-/// An answer.
-#[derive(Debug)]
-pub struct Reply {
-    /// What it says.
-    pub outcome: Outcome,
-    /// Its bytes, which may still be arriving. Always there, even when empty, except for `FileSystem` and `Failed`. Fails
-    /// with `WAY_LOST` when the rest will not come in time. When the last holder drops it while it
-    /// grows, the rest is cancelled.
-    pub body: Option<Arc<Body>>,
-}
 
 /// The connections to one peer.
 pub(crate) struct Link {

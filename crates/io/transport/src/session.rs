@@ -17,14 +17,12 @@ use tokio::time::Instant;
 
 use crate::bulk::{Sending, ToBulk, send_bodies};
 use crate::counts::Counts;
-use crate::endpoint::Tasks;
 use crate::handshake::Greeted;
-use crate::lock;
+use crate::lock::lock;
 use crate::reader::{FrameReader, ReadError};
-use crate::replier::{IncomingCall, Replier, Service};
+use crate::replier::{Answering, Callback, IncomingCall, Replier, Service};
+use crate::tasks::Tasks;
 use crate::writer::{FrameWriter, Item, Outgoing, write_frames};
-
-type Callback = Box<dyn FnOnce() + Send>;
 
 /// The connections from one peer.
 pub(crate) struct Session {
@@ -127,20 +125,6 @@ impl Session {
         }
     }
 
-    pub(crate) fn answer(self: &Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant) {
-        let Some(body) = body else {
-            return self.answer_whole(stream, outcome, Piece::default());
-        };
-        let total_bytes = body.expected_bytes();
-        if total_bytes > limits::LISTING_BYTES_MAX {
-            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Piece::default());
-        } else if total_bytes > limits::CONTROL_BODY_BYTES_MAX {
-            self.answer_on_bulk(stream, outcome, body, deadline);
-        } else {
-            self.answer_when_whole(stream, outcome, body);
-        }
-    }
-
     fn answer_whole(&self, stream: u32, outcome: Outcome, whole: Piece) {
         if self.remove(stream).is_some() {
             self.put(Outgoing::answer(stream, outcome, whole.len(), whole));
@@ -180,33 +164,8 @@ impl Session {
         self.room.notify_one();
     }
 
-    pub(crate) fn on_cancel(&self, stream: u32, callback: Callback) {
-        let mut under_way = lock(&self.under_way);
-        if let Some(UnderWay::Asked(told)) = under_way.get_mut(&stream) {
-            let earlier = told.cancelled.replace(callback);
-            drop(under_way);
-            drop(earlier);
-        } else {
-            drop(under_way);
-            callback();
-        }
-    }
-
-    pub(crate) fn on_promote(&self, stream: u32, callback: Callback) {
-        let earlier = match lock(&self.under_way).get_mut(&stream) {
-            Some(UnderWay::Asked(told)) => told.promoted.replace(callback),
-            _ => Some(callback),
-        };
-        // Without the lock: it may hold anything.
-        drop(earlier);
-    }
-
-    pub(crate) fn is_cancelled(&self, stream: u32) -> bool {
-        !lock(&self.under_way).contains_key(&stream)
-    }
-
     /// The sending task has handed a body's last frame to its writer.
-    pub(crate) fn sent(&self, stream: u32) {
+    fn sent(&self, stream: u32) {
         self.remove(stream);
         self.room.notify_one();
     }
@@ -269,7 +228,7 @@ impl Session {
                 }
                 if under_way.len() < limits::PEER_REQUESTS_MAX {
                     under_way.insert(stream, UnderWay::Asked(Told::default()));
-                    return Ok(Replier::new(Arc::clone(self), stream, deadline));
+                    return Ok(Replier::new(Arc::clone(self) as _, stream, deadline));
                 }
             }
             self.room.notified().await;
@@ -303,7 +262,8 @@ impl Session {
     }
 
     async fn send(self: Arc<Self>, inbox: mpsc::Receiver<ToBulk>, writer: FrameWriter) {
-        self.written(send_bodies(Arc::clone(&self), inbox, writer).await);
+        let sent = |stream| self.sent(stream);
+        self.written(send_bodies(sent, inbox, writer).await);
     }
 
     fn written(&self, outcome: std::io::Result<()>) {
@@ -327,5 +287,46 @@ impl Session {
             ReadError::Lost(error) => tracing::debug!(node = %self.from, %error, "the connection from a peer ended"),
         }
         self.close();
+    }
+}
+
+impl Answering for Session {
+    fn answer(self: Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant) {
+        let Some(body) = body else {
+            return self.answer_whole(stream, outcome, Piece::default());
+        };
+        let total_bytes = body.expected_bytes();
+        if total_bytes > limits::LISTING_BYTES_MAX {
+            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Piece::default());
+        } else if total_bytes > limits::CONTROL_BODY_BYTES_MAX {
+            self.answer_on_bulk(stream, outcome, body, deadline);
+        } else {
+            self.answer_when_whole(stream, outcome, body);
+        }
+    }
+
+    fn on_cancel(&self, stream: u32, callback: Callback) {
+        let mut under_way = lock(&self.under_way);
+        if let Some(UnderWay::Asked(told)) = under_way.get_mut(&stream) {
+            let earlier = told.cancelled.replace(callback);
+            drop(under_way);
+            drop(earlier);
+        } else {
+            drop(under_way);
+            callback();
+        }
+    }
+
+    fn on_promote(&self, stream: u32, callback: Callback) {
+        let earlier = match lock(&self.under_way).get_mut(&stream) {
+            Some(UnderWay::Asked(told)) => told.promoted.replace(callback),
+            _ => Some(callback),
+        };
+        // Without the lock: it may hold anything.
+        drop(earlier);
+    }
+
+    fn is_cancelled(&self, stream: u32) -> bool {
+        !lock(&self.under_way).contains_key(&stream)
     }
 }
