@@ -24,7 +24,7 @@ const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Threads for what may block but for reading the exports, which has its own (`forebay_store::Turns`): the kernel is told
+/// Threads for what may block but for reading the exports, which has its own (`read::backing_threads`): the kernel is told
 /// what is stale and the view is taken away also while the backing file system hangs.
 const BLOCKING_THREADS: usize = 32;
 
