@@ -10,8 +10,8 @@ use forebay_wire::{ReadMessage, Use};
 
 use super::chunks::{Chunk, chunk_bytes_of};
 use super::{ReadFinished, ReadPath, Waiter};
-use crate::bundle::{Bundle, suffix_of};
 use crate::{InodeId, KernelAnswer, KernelTicket, Part, PeerAnswer, PeerTicket, ROOT_INODE};
+use forebay_prefetch::{Bundle, suffix_of};
 
 /// Who reads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -162,7 +162,7 @@ impl<B: Clone> ReadPath<B> {
         };
         let at = listing.find(name)?;
         let is_current = listing.entry(at).attributes?.generation() == *generation;
-        if !is_current || !self.anticipation.is_read_whole(&dir, suffix_of(name)) {
+        if !is_current || !self.habits.is_read_whole(&dir, suffix_of(name)) {
             return None;
         }
         Bundle::around(&dir, listing, at).filter(|(bundle, _)| !self.broken_bundles.contains_key(&bundle.key()))
