@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
 use forebay_store::{Counters, Store, StoreOptions};
-use forebay_types::limits;
 
 use super::backing_threads::BackingThreads;
 use crate::shared::node::Node;
@@ -41,7 +40,7 @@ impl Backing {
         Store::open(StoreOptions {
             exports: options.exports.clone(),
             listing_entries_full: options.listing_entries_full,
-            descriptors: limits::BACKING_DESCRIPTORS,
+            descriptors: forebay_store::limits::BACKING_DESCRIPTORS,
             operations_max: options.backing_concurrency,
             pool: self.node.pool.clone(),
             hidden: vec![options.view.clone(), options.job_directory.clone()],

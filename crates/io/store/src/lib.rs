@@ -14,6 +14,7 @@ mod descriptors;
 mod directory;
 mod error;
 mod inode_numbers;
+pub mod limits;
 mod listing;
 mod mounts;
 mod namespace;

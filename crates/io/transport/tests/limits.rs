@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, Endpoint, Security};
-use forebay_types::{Errno, NodeRank, limits};
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::message::{decode, encode};
 use forebay_wire::{Envelope, FrameKind, JobMessage, Outcome};
 use net::raw::{self, Raw};
@@ -162,6 +162,9 @@ async fn bodies_are_not_held_for_a_child_that_has_given_up() {
             ended.push(head.stream);
         }
     }
-    assert!(start.elapsed() >= limits::ANSWER_GRACE - Duration::from_millis(100), "not before its time");
+    assert!(
+        start.elapsed() >= forebay_transport::limits::ANSWER_GRACE - Duration::from_millis(100),
+        "not before its time"
+    );
     assert!(held.lock().unwrap().iter().all(|body| body.upgrade().is_none()), "nothing is held any more");
 }
