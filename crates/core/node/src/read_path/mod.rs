@@ -64,7 +64,7 @@ pub struct Options {
     /// Files above this size are read from the backing file system by each node itself, bytes.
     pub direct_above_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
-    pub anticipate: bool,
+    pub prefetch: bool,
     /// How long names and attributes are believed; for ever if not given. Each node keeps them so long, so on the way
     /// down the tree the times add up.
     pub names_last: Option<Duration>,
