@@ -281,6 +281,12 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// The time in the job.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.world.now
+    }
+
     /// Runs programs beside those that run already, until all have ended.
     pub fn run(&mut self, programs: Vec<Program>) {
         let first = self.programs.len();
