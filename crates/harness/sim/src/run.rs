@@ -86,6 +86,7 @@ impl<'a> Job<'a> {
         self.world.now = self.world.now.max(to);
         while let Some((_, node)) = self.timeouts.first().copied().filter(|(time, _)| *time <= self.world.now) {
             self.with_core(node, |core, now| core.run_timers(now));
+            self.carry_out_decided();
             // A core that wants to be told the same time again would be told it for ever.
             let again = self.nodes[node].timeout.filter(|time| *time <= self.world.now);
             assert_eq!(again, None, "node {node} stands still");
@@ -120,6 +121,11 @@ impl<'a> Job<'a> {
     }
 
     fn happen(&mut self, event: Event) {
+        self.take_place(event);
+        self.carry_out_decided();
+    }
+
+    fn take_place(&mut self, event: Event) {
         match event {
             Event::Start(program) => self.start(program),
             Event::Fault(fault) => self.go_wrong(fault),
