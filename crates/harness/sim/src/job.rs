@@ -163,7 +163,7 @@ impl<'a> Job<'a> {
             budget_bytes: self.setup.budget_bytes,
             deadline: DEADLINE,
             direct_above_bytes: None,
-            anticipate: true,
+            prefetch: true,
             names_last: None,
             links: None,
         };
