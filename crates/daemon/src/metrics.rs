@@ -30,7 +30,7 @@ pub(super) fn node(service: &Service) -> Value {
     let options = &service.options;
     let core = service.core();
     let (counters, kept_bytes, inodes) = (core.counters(), core.kept_bytes(), core.inode_count());
-    let allowed_bytes = core.allowed_bytes();
+    let (allowed_bytes, aside_bytes) = (core.allowed_bytes(), core.aside_bytes());
     let bypassed: Vec<u32> = core.suspects().iter().map(|rank| rank.0).collect();
     let kinds =
         [ObjectKind::Attributes, ObjectKind::Listings, ObjectKind::Chunks].map(|kind| kind_counts(core.kept(kind)));
@@ -58,6 +58,7 @@ pub(super) fn node(service: &Service) -> Value {
         "memory_bytes": resident_bytes(),
         "budget_bytes": options.budget_bytes,
         "allowed_bytes": allowed_bytes,
+        "aside_bytes": aside_bytes,
         "cache": {
             "attributes": attributes, "listings": listings, "chunks": chunks,
             "negative_hits": counters.negative_hits, "bytes": kept_bytes, "inodes": inodes,

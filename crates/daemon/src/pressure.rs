@@ -3,6 +3,9 @@
 //! Whenever some MiB have arrived, and every second, it looks at the room that is left, in the machine and in every control group that the daemon is in
 //! (version 1 and 2). Below a reserve the caches may hold half of what they hold; each time there is ample room again
 //! they may hold twice as much, up to their budget. Files that cannot be read are no limit.
+//!
+//! The budget is for all that a node holds of the exports: chunks that have left the caches while they are still on their way to a
+//! slow node, and what is read of a pack before it is asked for, leave the caches so much less.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use forebay_body::live_bytes;
+use forebay_cache::ObjectKind;
 use forebay_types::limits;
 
 use crate::service::Service;
@@ -42,16 +47,29 @@ pub(super) async fn look_regularly(service: Arc<Service>) {
     loop {
         ticks.tick().await;
         service.prefill().drop_untaken(&service);
+        set_aside(&service);
         look(&service);
     }
 }
 
-/// Looks when enough has arrived.
+/// What is held beside the caches is known to them to one part in so many of the budget: each change makes them look at all
+/// that they keep.
+const ASIDE_STEPS: u64 = 32;
+
+/// Looks what is held beside the caches, and at the memory when enough has arrived.
 pub(super) fn on_arrival(service: &Arc<Service>, bytes: usize) {
+    set_aside(service);
     let arrived = service.pressure.arrived_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     if arrived + bytes as u64 >= LOOK_AFTER_BYTES {
         look(service);
     }
+}
+
+fn set_aside(service: &Service) {
+    let (ahead_bytes, step_bytes) = (service.prefill().ahead_bytes(), service.options.budget_bytes / ASIDE_STEPS);
+    let mut core = service.core();
+    let beside_bytes = live_bytes().saturating_sub(core.kept(ObjectKind::Chunks).bytes);
+    core.set_aside((beside_bytes + ahead_bytes).next_multiple_of(step_bytes.max(1)));
 }
 
 fn look(service: &Arc<Service>) {

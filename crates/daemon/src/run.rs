@@ -7,7 +7,7 @@ use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
 use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
-use forebay_types::limits;
+use forebay_types::{CHUNK_BYTES, limits};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::kernel::KernelHandler;
@@ -164,7 +164,15 @@ fn endpoint_options(options: &DaemonOptions, service: &Service) -> EndpointOptio
     let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
     let security = options.security.clone();
-    EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone(), security)
+    let made = EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone(), security);
+    EndpointOptions { bodies_bytes: child_bytes(options), ..made }
+}
+
+/// What may be under way to one child: all children together have half of the budget, and each has room for a chunk.
+fn child_bytes(options: &DaemonOptions) -> usize {
+    let children = u64::from(options.fan_out) + u64::from(options.stripe_fan_out);
+    let share_bytes = options.budget_bytes / 2 / children.max(1);
+    share_bytes.clamp(CHUNK_BYTES, limits::PEER_BODIES_BYTES_MAX as u64) as usize
 }
 
 fn resume_session(

@@ -106,15 +106,26 @@ fn open(service: &Arc<Service>, index: u32, body: &Body, tools: &mut Tools) -> b
             walk(walker, &dirs, &parcel.absent);
             let unknown = service.core().unknown_files(&chunks);
             walk(walker, &[], &unknown);
-            fill(service, &notifier, chunks)
+            fill(service, &notifier, &chunks)
         }
         None => Vec::new(),
     };
     let now = service.now();
-    service.with_core(|core| {
+    let kept = service.with_core(|core| {
         core.handle_parcel_stored(now, index, &filled);
+        core.kept_chunks(chunks)
+    });
+    // A chunk that is kept must not keep its neighbours' bytes, nor the memory that the next block is opened into.
+    let copies = kept.into_iter().map(copy).collect();
+    service.with_core(|core| {
+        core.handle_chunks_copied(copies);
         core.is_prefilling()
     })
+}
+
+fn copy(chunk: Chunk) -> Chunk {
+    let bytes = chunk.body.slices(0, chunk.body.expected_bytes()).concat();
+    Chunk { body: Body::whole(Bytes::from(bytes)), ..chunk }
 }
 
 fn walk(walker: &mut Option<Walker>, dirs: &[ViewPath], names: &[ViewPath]) {
@@ -127,9 +138,9 @@ fn walk(walker: &mut Option<Walker>, dirs: &[ViewPath], names: &[ViewPath]) {
 }
 
 /// Stores chunks into the kernel's page cache, and returns those that it took.
-fn fill(service: &Arc<Service>, notifier: &Notifier, chunks: Vec<Chunk>) -> Vec<Chunk> {
-    let inodes = service.core().inodes_to_fill(&chunks);
-    let is_filled = |(chunk, inode): &(Chunk, Option<forebay_node::InodeId>)| {
+fn fill(service: &Arc<Service>, notifier: &Notifier, chunks: &[Chunk]) -> Vec<Chunk> {
+    let inodes = service.core().inodes_to_fill(chunks);
+    let is_filled = |(chunk, inode): &(&Chunk, Option<forebay_node::InodeId>)| {
         let parts = chunk.body.slices(0, chunk.body.expected_bytes());
         if service.prefill().is_left(service, &chunk.file, &chunk.generation, chunk.index) {
             return false;
@@ -137,7 +148,7 @@ fn fill(service: &Arc<Service>, notifier: &Notifier, chunks: Vec<Chunk>) -> Vec<
         // A chunk that the kernel does not take is read like any other.
         inode.is_some_and(|inode| matches!(notifier.store(inode.0, chunk.index.start_bytes(), &parts), Ok(true)))
     };
-    chunks.into_iter().zip(inodes).filter(is_filled).map(|(chunk, _)| chunk).collect()
+    chunks.iter().zip(inodes).filter(is_filled).map(|(chunk, _)| chunk.clone()).collect()
 }
 
 /// A parcel and its chunks, decoded and checked.
@@ -174,4 +185,33 @@ fn open_block(block: ParcelBlock, encoded: Bytes, opener: &mut BlockOpener) -> R
         chunks.push(ParcelChunk { file, generation, index, body: Body::whole(bytes) });
     }
     Ok(chunks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_types::{ChunkIndex, Generation};
+
+    fn piece(number: u8) -> (ParcelPiece, Vec<u8>) {
+        let bytes = vec![number; 1000];
+        let generation = Generation { size_bytes: 1000, ..Generation::default() };
+        let file = ViewPath::new(&[b'a' + number]).unwrap();
+        let checksum = crc32c::crc32c(&bytes);
+        (ParcelPiece { file, generation, index: ChunkIndex(0), checksum, is_current: true }, bytes)
+    }
+
+    #[test]
+    fn a_chunk_that_is_kept_does_not_keep_its_block() {
+        let (pieces, bytes): (Vec<_>, Vec<_>) = (0..8).map(piece).unzip();
+        let encoded = forebay_profile::compress(&bytes.concat(), 3).unwrap();
+        let block = ParcelBlock { codec: Codec::Lz4, encoded_bytes: encoded.len() as u32, pieces };
+        let mut opener = BlockOpener::new();
+        let place = |opener: &mut BlockOpener| opener.decompress(&encoded, 8000).unwrap().as_ptr();
+        let first = place(&mut opener);
+        let chunks = open_block(block, encoded.clone(), &mut opener).unwrap();
+        let kept = copy(chunks[3].clone());
+        drop(chunks);
+        assert_eq!(place(&mut opener), first, "the block's memory is free for the next one");
+        assert_eq!(kept.body.contiguous().unwrap(), bytes[3]);
+    }
 }

@@ -9,6 +9,6 @@ mod body;
 mod piece;
 mod pool;
 
-pub use body::{Body, Slices};
+pub use body::{Body, Slices, live_bytes};
 pub use piece::Piece;
 pub use pool::{Pool, PooledBuffer};

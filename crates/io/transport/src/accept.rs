@@ -21,6 +21,7 @@ use crate::pending::{PendingHandshakes, Place};
 use crate::replier::Service;
 use crate::session::Session;
 use crate::stream::{Listener, Stream};
+use crate::window::Window;
 
 /// Pause after the system failed to accept (out of descriptors, mostly): trying at once would only burn a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -141,7 +142,8 @@ async fn pair(
 }
 
 fn admit(shared: &Arc<Shared>, from: NodeRank, pair: (Greeted, Greeted), service: Arc<dyn Service>) {
-    let session = Session::start(from, pair, service, Arc::clone(&shared.counts), &shared.tasks);
+    let (counts, window) = (Arc::clone(&shared.counts), Window::new(shared.bodies_bytes));
+    let session = Session::start((from, window), pair, service, counts, &shared.tasks);
     let mut sessions = lock(&shared.doorway.sessions);
     sessions.retain(|_, session| !session.has_ended());
     let earlier = sessions.insert(from, session);

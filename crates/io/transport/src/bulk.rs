@@ -164,7 +164,10 @@ impl Bodies {
     fn take(&mut self, told: ToBulk) {
         match told {
             ToBulk::Send(sending) => self.sending.push_back(sending),
-            ToBulk::Cancel { stream } => self.sending.retain(|sending| sending.stream != stream),
+            ToBulk::Cancel { stream } => {
+                self.sending.retain(|sending| sending.stream != stream);
+                self.session.make_room(stream);
+            }
             ToBulk::Credit { stream, bytes } => {
                 if let Some(sending) = self.sending.iter_mut().find(|sending| sending.stream == stream) {
                     sending.credit_bytes = sending.credit_bytes.saturating_add(bytes);

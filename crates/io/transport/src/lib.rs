@@ -33,6 +33,7 @@ mod reader;
 mod replier;
 mod session;
 mod stream;
+mod window;
 mod writer;
 
 pub use counts::Counters;

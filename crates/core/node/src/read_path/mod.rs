@@ -138,6 +138,8 @@ pub struct ReadPath<B> {
     options: Options,
     inodes: Inodes,
     objects: Objects<Chunk<B>>,
+    allowed_bytes: u64,
+    aside_bytes: u64,
     in_flight: InFlight<Waiter>,
     ways: Ways,
     epoch: Epoch,
@@ -169,11 +171,12 @@ impl<B: Clone> ReadPath<B> {
     /// A node that knows nothing yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let objects = Objects::new(options.budget_bytes);
         Self {
-            options,
             inodes: Inodes::new(),
-            objects,
+            objects: Objects::new(options.budget_bytes),
+            allowed_bytes: options.budget_bytes,
+            aside_bytes: 0,
+            options,
             in_flight: InFlight::default(),
             ways: Ways::new(),
             epoch: Epoch::default(),
@@ -310,11 +313,32 @@ impl<B: Clone> ReadPath<B> {
     /// Bytes that may be kept: the budget, or less while memory is scarce.
     #[must_use]
     pub fn allowed_bytes(&self) -> u64 {
-        self.objects.budget_bytes()
+        self.allowed_bytes
+    }
+
+    /// Bytes of these that are taken otherwise (`set_aside`).
+    #[must_use]
+    pub fn aside_bytes(&self) -> u64 {
+        self.aside_bytes
     }
 
     /// Lets the caches keep so much from now on.
     pub fn allow_bytes(&mut self, bytes: u64) {
+        self.allowed_bytes = bytes;
+        self.fit_objects();
+    }
+
+    /// Bytes beside what is kept that count against the same budget: chunks that are held though they are not kept any
+    /// more. At least a quarter stays for what is kept.
+    pub fn set_aside(&mut self, bytes: u64) {
+        if self.aside_bytes != bytes {
+            self.aside_bytes = bytes;
+            self.fit_objects();
+        }
+    }
+
+    fn fit_objects(&mut self) {
+        let bytes = self.allowed_bytes.saturating_sub(self.aside_bytes).max(self.allowed_bytes / 4);
         self.objects.set_budget(bytes);
     }
 
