@@ -6,6 +6,7 @@
 mod backing;
 mod disk;
 mod exports;
+mod foreign_views;
 mod hosts;
 mod machine;
 mod memory;

@@ -188,7 +188,7 @@ impl Cluster {
         let _ = self.forebay("down", &[]).good();
         let testbed = self.testbed.take().unwrap();
         for node in 0..testbed.bed().nodes() {
-            let look = format!("grep '^forebay:{} ' /proc/self/mounts; ls -A /tmp", testbed.sandbox.name);
+            let look = format!("grep '^forebay:{}/' /proc/self/mounts; ls -A /tmp", testbed.sandbox.name);
             let left = testbed.on(node, &["sh".as_ref(), "-c".as_ref(), look.as_ref()]).text();
             assert_eq!(left, "", "left on node {node}");
         }

@@ -53,7 +53,7 @@ impl Slurm {
     /// What of these jobs, and of views at `$view`, is still on one of the nodes. A node's mounts begin as a copy of this
     /// machine's, with those of other tests.
     fn left_on_nodes(&self, jobs: &[&Batch<'_>]) -> String {
-        let ids: String = jobs.iter().map(|job| format!("^forebay:{} |", job.id)).collect();
+        let ids: String = jobs.iter().map(|job| format!("^forebay:{}/|", job.id)).collect();
         let look =
             r#"srun --ntasks-per-node=1 sh -c 'grep -hE "$ids $view" /proc/self/mounts; ls -d "$view"* 2>/dev/null'"#;
         self.batch(&format!("export ids='{ids}'; {look} || true")).good().text()

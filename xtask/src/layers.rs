@@ -31,18 +31,20 @@ const fn core(krate: &'static str, knows: &'static [&'static str]) -> Place {
 }
 
 const fn shell(krate: &'static str) -> Place {
-    Place { krate, group: "io", knows: &["types", "wire", "body"] }
+    Place { krate, group: "io", knows: &["types", "wire", "body", "secret"] }
 }
 
 const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 16] = [
+const PLACES: [Place; 17] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
     shell("body"),
+    // What the kernel is told about the memory of a key; shells share it.
+    shell("secret"),
     core("overlay", &["types", "wire"]),
     core("cache", &["types", "wire"]),
     core("node", &["types", "wire", "overlay", "cache"]),
@@ -64,6 +66,7 @@ const PLACES: [Place; 16] = [
             "types",
             "wire",
             "body",
+            "secret",
             "overlay",
             "cache",
             "node",

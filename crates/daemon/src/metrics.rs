@@ -21,7 +21,7 @@ pub(super) fn job(service: &Service) -> Value {
     json!({
         "name": options.job, "nodes": options.nodes.len(), "fan_out": options.fan_out,
         "stripe_fan_out": options.stripe_fan_out, "roots": roots, "exports": exports,
-        "security": options.security.level().word(),
+        "security": options.level.word(),
     })
 }
 

@@ -10,8 +10,10 @@ use forebay_keeper::Kept;
 use forebay_launch::NodeAddress;
 use forebay_node::Links;
 use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
+use forebay_secret::JobKey;
 use forebay_transport::Security;
 use forebay_types::{NodeRank, ViewPath};
+use forebay_wire::Level;
 use serde::{Deserialize, Serialize};
 
 /// Everything that is decided about a daemon before it starts; the same for each of a node's.
@@ -35,8 +37,10 @@ pub struct DaemonOptions {
     /// All nodes of the job.
     pub nodes: Vec<NodeAddress>,
     /// How connections to other nodes are protected.
-    #[serde(with = "secret")]
-    pub security: Security,
+    pub level: Level,
+    /// The job's key, which its keeper hands to a daemon beside these options.
+    #[serde(skip)]
+    pub key: Option<JobKey>,
     /// The mount point: an existing, empty directory.
     pub view: PathBuf,
     /// What the view shows: absolute paths of existing directories.
@@ -84,6 +88,16 @@ pub struct DaemonOptions {
     /// What this daemon is to its keeper.
     #[serde(skip)]
     pub kept: Kept,
+}
+
+impl DaemonOptions {
+    /// How connections are protected, with the key.
+    ///
+    /// # Errors
+    /// When the level takes a key and there is none.
+    pub fn security(&self) -> anyhow::Result<Security> {
+        Security::new(self.level, self.key.clone()).context("the keeper has handed over no key")
+    }
 }
 
 /// What decides whether a symbolic link leads into the view, as it was when the node started.
@@ -169,32 +183,4 @@ pub struct ReportOptions {
     pub started_unix_ms: u64,
     /// After which time the job is up without those that are missing.
     pub settle_after: Option<Duration>,
-}
-
-/// The job's key on its way from a keeper to its daemon: in memory that both share, and nowhere else.
-mod secret {
-    use forebay_transport::Security;
-    use forebay_types::JobKey;
-    use forebay_wire::Level;
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<S: Serializer>(security: &Security, serializer: S) -> Result<S::Ok, S::Error> {
-        let key = match security {
-            Security::Off => None,
-            Security::Auth(key) | Security::Seal(key) => Some(key.secret_hex()),
-        };
-        (security.level(), key).serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Security, D::Error> {
-        let (level, key) = <(Level, Option<String>)>::deserialize(deserializer)?;
-        let key = key.and_then(|key| JobKey::from_hex(&key));
-        match (level, key) {
-            (Level::Off, _) => Ok(Security::Off),
-            (Level::Auth, Some(key)) => Ok(Security::Auth(key)),
-            (Level::Seal, Some(key)) => Ok(Security::Seal(key)),
-            (_, None) => Err(D::Error::custom("no key")),
-        }
-    }
 }

@@ -64,7 +64,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     service.core().keep_inodes(Box::new(ledger), known);
     let control = control::adopt(control)?;
     let endpoint =
-        Endpoint::start(endpoint_options(&options, &service), peers, Arc::new(PeerService(Arc::clone(&service))))
+        Endpoint::start(endpoint_options(&options, &service)?, peers, Arc::new(PeerService(Arc::clone(&service))))
             .context("starting the overlay endpoint")?;
     service.set_endpoint(endpoint.clone());
     let session = resume_session(&service, &mount, negotiated, requests)?;
@@ -160,12 +160,12 @@ impl Signals {
     }
 }
 
-fn endpoint_options(options: &DaemonOptions, service: &Service) -> EndpointOptions {
+fn endpoint_options(options: &DaemonOptions, service: &Service) -> anyhow::Result<EndpointOptions> {
     let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
-    let security = options.security.clone();
-    let made = EndpointOptions::new(options.job.clone(), options.rank, addresses, service.pool().clone(), security);
-    EndpointOptions { bodies_bytes: child_bytes(options), ..made }
+    let (job, pool) = (options.job.clone(), service.pool().clone());
+    let made = EndpointOptions::new(job, options.rank, addresses, pool, options.security()?);
+    Ok(EndpointOptions { bodies_bytes: child_bytes(options), ..made })
 }
 
 /// What may be under way to one child: all children together have half of the budget, and each has room for a chunk.

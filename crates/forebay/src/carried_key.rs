@@ -1,18 +1,25 @@
-//! The job's key within an order: as it is, or sealed by MUNGE where the order goes through Slurm.
+//! The job's key on the way to other hosts: as it is, or sealed by MUNGE where it goes through Slurm. It is a line of its
+//! own before the order, so that no more than this line has to be wiped wherever both come through.
 //!
 //! Which of both is decided where the job is started. A node opens what it gets; it does not guess.
 
-use anyhow::Context;
+use std::io::Read;
+
+use anyhow::{Context, anyhow, ensure};
 use forebay_launch::{KeySealing, LaunchError, Munge, MungeProblem};
-use forebay_types::JobKey;
+use forebay_secret::{JobKey, Zeroizing};
+use forebay_types::limits;
 use serde::{Deserialize, Serialize};
+
+/// A line with a key, bytes: a credential, and the names around it.
+const LINE_BYTES_MAX: usize = limits::MUNGE_BYTES_MAX + 64;
 
 /// A key on its way, which nothing shows.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CarriedKey {
     /// As text, for a channel that others cannot read.
-    Plain(String),
+    Plain(Zeroizing<String>),
     /// A credential of MUNGE.
     Munge(String),
 }
@@ -23,7 +30,40 @@ impl std::fmt::Debug for CarriedKey {
     }
 }
 
+/// What the line holds.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: Option<CarriedKey>,
+}
+
+/// The line that says which key a job has.
+pub fn line(key: Option<CarriedKey>) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    // As long as it can be: what grows leaves copies behind.
+    let mut text = Zeroizing::new(Vec::with_capacity(LINE_BYTES_MAX));
+    serde_json::to_writer(&mut *text, &Line { key }).context("cannot encode the job's key")?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Reads such a line and nothing of what comes after it.
+pub fn read_line(mut input: impl Read) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let mut text = Zeroizing::new(Vec::with_capacity(LINE_BYTES_MAX));
+    while text.last() != Some(&b'\n') {
+        ensure!(text.len() < LINE_BYTES_MAX, "the line with the job's key is too long");
+        let mut byte = [0];
+        input.read_exact(&mut byte).context("the line with the job's key is cut off")?;
+        text.push(byte[0]);
+    }
+    Ok(text)
+}
+
 impl CarriedKey {
+    /// What a line holds.
+    pub fn of_line(line: &[u8]) -> anyhow::Result<Option<Self>> {
+        // What is wrong with it is not shown: it would be the key.
+        serde_json::from_slice(line).map(|Line { key }| key).map_err(|_| anyhow!("the job's key cannot be read"))
+    }
+
     /// The key as it is.
     pub fn plain(key: &JobKey) -> Self {
         Self::Plain(key.secret_hex())
@@ -66,5 +106,35 @@ pub fn munge(sealing: &KeySealing) -> Option<Munge> {
         KeySealing::Off => None,
         KeySealing::Auto => Some(Munge::at(None)),
         KeySealing::Socket(socket) => Some(Munge::at(Some(socket))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_back_and_what_follows_is_left() {
+        let key = JobKey::from_bytes([0xab; 32]);
+        let text = [&line(Some(CarriedKey::plain(&key))).unwrap()[..], b"the order"].concat();
+        let mut input = &text[..];
+        let read = read_line(&mut input).unwrap();
+        assert_eq!(input, b"the order");
+        let carried = CarriedKey::of_line(&read).unwrap().unwrap();
+        assert_eq!(carried.open(&KeySealing::Off).unwrap(), key);
+        assert!(!format!("{carried:?}").contains("abab"));
+        assert!(CarriedKey::of_line(&line(None).unwrap()).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused_and_not_shown() {
+        let key = JobKey::from_bytes([0xab; 32]);
+        let text = String::from_utf8(line(Some(CarriedKey::plain(&key))).unwrap().to_vec()).unwrap();
+        let bad = CarriedKey::of_line(text.replace("abab", "zzzz").as_bytes()).unwrap().unwrap();
+        assert!(bad.open(&KeySealing::Off).is_err());
+        let message = format!("{:#}", CarriedKey::of_line(text.replace("plain", "plane").as_bytes()).unwrap_err());
+        assert!(!message.contains("abab"), "{message}");
+        assert!(read_line(&text.as_bytes()[..9]).is_err());
+        assert!(read_line(&vec![b'x'; 1 << 20][..]).is_err());
     }
 }

@@ -116,7 +116,7 @@ pub struct NodeArguments {
     /// What `up` decided, as a file or - for standard input.
     #[arg(long, value_name = "FILE", hide = true)]
     pub order: Option<PathBuf>,
-    /// Serve peers on the listening socket that is the standard input.
+    /// Standard input hands over the socket to listen on, and the job's key.
     #[arg(long, hide = true)]
     pub listen_stdin: bool,
     /// Run in a session of its own, so that no terminal ends the daemon.
@@ -131,9 +131,9 @@ pub struct NodeArguments {
     /// Return when the daemon is ready and leave it running.
     #[arg(long, hide = true, requires = "order")]
     pub background: bool,
-    /// Hand a copy of the view that is mounted here to whoever is behind standard input, and end.
-    #[arg(long, hide = true, value_name = "VIEW")]
-    pub lend: Option<PathBuf>,
+    /// Hand a copy of this node's view to whoever is behind standard input, and end.
+    #[arg(long, hide = true, value_name = "NODE")]
+    pub lend: Option<String>,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,

@@ -1,17 +1,18 @@
 //! What daemons that ended badly leave on a host: processes, mounts, directories. `down` removes it, `up` does before
 //! it starts a job of the same name, and a job's last daemon does for the job's own files.
 //!
-//! Only what the job's records name is touched: a process is known by number and start time, a mount by its place and
-//! type.
+//! Only what the job's records name is touched: a process is known by number and start time, a mount by its name in the
+//! table of mounts, wherever it is now.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
+use forebay_fuse::MountedAt;
+use forebay_keeper::view_mount;
 use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
 
 use crate::patience::after_a_second;
-use crate::view_directory::{self, MOUNT_TYPE};
+use crate::view_directory;
 
 /// How long a daemon may take to end after SIGTERM: it unmounts and leaves.
 const STOP_GRACE: Duration = Duration::from_secs(3);
@@ -60,7 +61,7 @@ pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
         notes.push(format!("ended {} process{plural} ({} had to be killed)", running.len(), killed.len()));
     }
     for node in &nodes {
-        notes.extend(detach(&node.view));
+        notes.extend(detach(&directory.job(), node));
         view_directory::remove(&node.view, node.view_created);
     }
     directory.remove_shared();
@@ -68,15 +69,17 @@ pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
     Ok(Cleaned { notes, held })
 }
 
-/// Unmounts a view whose daemon has ended.
-fn detach(view: &Path) -> Option<String> {
-    if forebay_fuse::mounted_type(view).as_deref() != Some(MOUNT_TYPE) {
-        return None;
-    }
-    Some(match forebay_fuse::detach(view) {
-        Ok(()) => format!("unmounted {}", view.display()),
-        Err(error) => format!("could not unmount {}: {error}", view.display()),
-    })
+/// Unmounts a view whose daemon has ended. What was done, in words.
+fn detach(job: &str, node: &NodeRecord) -> Vec<String> {
+    let mounts = match view_mount::left_by(job, node) {
+        Ok(mounts) => mounts,
+        Err(error) => return vec![format!("could not look for the mount of {}: {error}", node.view.display())],
+    };
+    let unmount = |mounted: &MountedAt| match forebay_fuse::detach_mount(mounted) {
+        Ok(()) => format!("unmounted {}", mounted.dir.display()),
+        Err(error) => format!("could not unmount {}: {error}", mounted.dir.display()),
+    };
+    mounts.iter().map(unmount).collect()
 }
 
 /// What a daemon does when it has ended well: its own files go, and with the last daemon on this host the job's.

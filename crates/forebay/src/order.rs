@@ -1,19 +1,20 @@
-//! What `up` tells the daemons it starts: one document for all of them, in a file or on their standard input. On other
-//! hosts it carries the job's key, and then it is never a file.
+//! What `up` tells the daemons it starts: one document for all of them, in a file or on their standard input. On standard
+//! input the line with the job's key goes before it (`carried_key`); the order itself holds no secret.
 //!
 //! It is complete: a daemon that has an order looks neither at its environment nor at a configuration file, which may
 //! differ from host to host.
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use forebay_launch::{KeySealing, NodeAddress, ViewLayout};
-use forebay_types::JobKey;
+use forebay_launch::{MemoryFile, NodeAddress, ViewLayout};
+use forebay_secret::Zeroizing;
 use serde::{Deserialize, Serialize};
 
-use crate::carried_key::CarriedKey;
+use crate::carried_key::{self, CarriedKey};
 
 /// An order, bytes: a million nodes with long names.
 const ORDER_BYTES_MAX: u64 = 256 << 20;
@@ -35,9 +36,6 @@ pub struct Order {
     pub view_layout: ViewLayout,
     /// The settings that are not at their defaults, as text.
     pub settings: BTreeMap<String, Vec<String>>,
-    /// The job's key, where no descriptor can be inherited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<CarriedKey>,
 }
 
 impl Order {
@@ -49,33 +47,29 @@ impl Order {
         view_layout: ViewLayout,
         settings: BTreeMap<String, Vec<String>>,
     ) -> Self {
-        Self { version: VERSION.to_owned(), job, job_directory, nodes, view_layout, settings, key: None }
+        Self { version: VERSION.to_owned(), job, job_directory, nodes, view_layout, settings }
     }
 
-    /// Writes it to a file, which holds no secret.
+    /// Writes it to a file.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        ensure!(self.key.is_none(), "an order with a key goes into no file");
         std::fs::write(path, self.text()?).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The same with the job's key, for a standard input.
-    pub fn text_with_key(mut self, key: Option<CarriedKey>) -> anyhow::Result<Vec<u8>> {
-        self.key = key;
-        self.text()
+    /// The key and the order, for a standard input.
+    pub fn with_key(&self, key: Option<CarriedKey>) -> anyhow::Result<MemoryFile> {
+        Ok(MemoryFile::new("forebay-order", &[&carried_key::line(key)?, &self.text()?])?)
     }
 
     fn text(&self) -> anyhow::Result<Vec<u8>> {
         serde_json::to_vec(self).context("cannot encode the order")
     }
 
-    /// The key it carries.
-    pub fn key(&self, sealing: &KeySealing) -> anyhow::Result<Option<JobKey>> {
-        self.key.as_ref().map(|key| key.open(sealing)).transpose()
-    }
-
-    /// Reads it from a file, `-` for standard input.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
-        Self::parse(&read_input(path)?).with_context(|| format!("{} is not an order of forebay up", path.display()))
+    /// Reads it from a file, `-` for standard input; there the key comes before it.
+    pub fn read(path: &Path) -> anyhow::Result<(Self, Option<CarriedKey>)> {
+        let refused = || format!("{} is not an order of forebay up", path.display());
+        let key =
+            if path == Path::new("-") { CarriedKey::of_line(&read_key_line().with_context(refused)?)? } else { None };
+        Ok((Self::parse(&read_input(path)?).with_context(refused)?, key))
     }
 
     /// Decodes it.
@@ -88,6 +82,12 @@ impl Order {
         );
         Ok(order)
     }
+}
+
+/// The line on standard input that is before an order. It is read past the buffer of `stdin`, which is never wiped.
+pub fn read_key_line() -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().context("cannot read standard input")?;
+    carried_key::read_line(std::fs::File::from(stdin))
 }
 
 /// The contents of a file, of standard input for `-`.
@@ -105,21 +105,6 @@ pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_goes_into_no_file_and_no_message() {
-        let order = || Order::new("job".into(), "/tmp/x".into(), vec![], ViewLayout::Numbered, BTreeMap::new());
-        let key = JobKey::from_bytes([0xab; 32]);
-        let text = order().text_with_key(Some(CarriedKey::plain(&key))).unwrap();
-        let read = Order::parse(&text).unwrap();
-        assert_eq!(read.key(&KeySealing::Off).unwrap(), Some(key));
-        assert!(!format!("{read:?}").contains("abab"));
-        let path = tempfile::tempdir().unwrap().path().join("order");
-        assert!(read.write(&path).unwrap_err().to_string().contains("no file"));
-        assert_eq!(Order::parse(&order().text_with_key(None).unwrap()).unwrap().key(&KeySealing::Off).unwrap(), None);
-        let bad = String::from_utf8(text).unwrap().replace("abab", "zzzz");
-        assert!(Order::parse(bad.as_bytes()).unwrap().key(&KeySealing::Off).is_err());
-    }
 
     #[test]
     fn an_order_of_another_version_is_refused() {

@@ -1,13 +1,13 @@
-//! The directory that a view is mounted on: made where it is missing, refused where it is in use.
+//! The directory that a view is mounted on: made where it is missing, refused where it is in use or others could move it.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-
-/// The type of our mounts in the table of mounts.
-pub const MOUNT_TYPE: &str = "fuse.forebay";
+use anyhow::{Context, anyhow, bail};
+use forebay_keeper::trusted_path;
+use forebay_keeper::view_mount::MOUNT_TYPE;
 
 /// A directory that can be mounted on.
 #[derive(Debug)]
@@ -20,22 +20,24 @@ pub struct ViewDirectory {
     pub note: Option<String>,
 }
 
-/// Makes `path` ready to be mounted on. Its parent must exist.
+/// Makes `path` ready to be mounted on. Its parent must exist, and no component of it is a link.
 ///
 /// # Errors
-/// When it is not a directory, not empty, or something is mounted there. Nothing has changed then, except that a view
+/// When it is not a directory, not empty, others could move it, or something is mounted there. Nothing has changed then, except that a view
 /// whose daemon had died is gone.
 pub fn prepare(path: &Path) -> anyhow::Result<ViewDirectory> {
     let failed = || format!("cannot use {} as the view", path.display());
     let note = detach_dead(path).with_context(failed)?;
-    check_parent(path).with_context(failed)?;
-    let created = match fs::create_dir(path) {
+    check_parent(path).and_then(|()| check_trusted(path)).with_context(failed)?;
+    // Writable by nobody else, whatever the user's umask.
+    let created = match DirBuilder::new().mode(0o755).create(path) {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
         Err(error) => bail!("{}: {error}; choose another directory with --view", failed()),
     };
     if !created {
-        check_empty(path).with_context(failed)?;
+        // In a directory of several users somebody may have made it a moment ago.
+        check_trusted(path).and_then(|()| check_empty(path)).with_context(failed)?;
     }
     Ok(ViewDirectory { path: path.to_owned(), created, note })
 }
@@ -44,7 +46,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<ViewDirectory> {
 /// what was found and mended.
 ///
 /// # Errors
-/// When it is something else or in a directory that does not exist, or a view is mounted there.
+/// When it is something else or in a directory that does not exist, others could move it, or a view is mounted there.
 pub fn check_shared(path: &Path) -> anyhow::Result<Option<String>> {
     let failed = || format!("cannot use {} for the views", path.display());
     let is_view = || forebay_fuse::mounted_type(path).is_some_and(|kind| kind == MOUNT_TYPE);
@@ -53,12 +55,16 @@ pub fn check_shared(path: &Path) -> anyhow::Result<Option<String>> {
         Err(_) if !is_view() => None,
         outcome => outcome.with_context(failed)?,
     };
-    check_parent(path).with_context(failed)?;
+    check_parent(path).and_then(|()| check_trusted(path)).with_context(failed)?;
     match fs::metadata(path) {
         Ok(found) if !found.is_dir() => bail!("{}: it is not a directory; choose another with --view", failed()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(failed),
         _ => Ok(note),
     }
+}
+
+fn check_trusted(path: &Path) -> anyhow::Result<()> {
+    trusted_path::check(path).map_err(|error| anyhow!("{error:#}; choose another directory with --view"))
 }
 
 fn check_parent(path: &Path) -> anyhow::Result<()> {
@@ -125,7 +131,7 @@ mod tests {
     #[test]
     fn made_where_missing_and_kept_where_not() {
         let temporary = tempfile::tempdir().unwrap();
-        let path = temporary.path().join("view");
+        let path = temporary.path().canonicalize().unwrap().join("view");
         assert!(prepare(&path).unwrap().created);
         let again = prepare(&path).unwrap();
         assert!(!again.created);

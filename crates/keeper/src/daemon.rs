@@ -39,6 +39,8 @@ pub struct Orders<'a> {
     pub name: &'a str,
     /// The plan.
     pub plan: &'a OwnedFd,
+    /// The job's key.
+    pub key: Option<&'a OwnedFd>,
     /// Deaths before.
     pub restarts: u32,
     /// Replacements before.
@@ -130,10 +132,11 @@ impl Daemon {
             is_silent: false,
             is_over: false,
         };
-        let Orders { restarts, replaced, job_is_up, .. } = *orders;
+        let Orders { restarts, replaced, job_is_up, key, .. } = *orders;
         let plan = ToDaemon::Plan { keeper_pid: std::process::id(), restarts, replaced, layout: LAYOUT, job_is_up };
         // One that died already is seen as any other that dies.
-        daemon.tell(&plan, &[orders.plan.as_fd()]);
+        let files: Vec<BorrowedFd<'_>> = [Some(orders.plan), key].into_iter().flatten().map(AsFd::as_fd).collect();
+        daemon.tell(&plan, &files);
         Ok(daemon)
     }
 

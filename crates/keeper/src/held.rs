@@ -12,6 +12,7 @@ use forebay_types::limits;
 
 use crate::messages::Begin;
 use crate::options::{KeeperOptions, session_options};
+use crate::view_mount::{self, ViewMount};
 
 /// The memory of inodes at first, bytes. The daemon doubles it when it is full.
 const INODES_BYTES: usize = 1 << 20;
@@ -62,6 +63,12 @@ impl Held {
         }
     }
 
+    /// What programs are told of it that use it.
+    pub fn view_mount(&self, options: &KeeperOptions) -> ViewMount {
+        let source = mount_options(options).source;
+        ViewMount { path: self.mount.dir().to_owned(), source, device: self.mount.device() }
+    }
+
     /// The descriptors, in the order in which a daemon takes them.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let all = [self.connection.as_fd(), self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd()];
@@ -99,7 +106,7 @@ fn listen_for_commands(options: &KeeperOptions) -> anyhow::Result<UnixListener> 
 
 fn mount_options(options: &KeeperOptions) -> MountOptions {
     MountOptions {
-        source: format!("forebay:{}", options.job),
+        source: view_mount::source(&options.job, options.rank, std::process::id()),
         subtype: "forebay".to_owned(),
         read_only: true,
         allow_other: options.allow_other,

@@ -9,7 +9,6 @@
 //! whose keeper has died unmounts and ends by itself. The keeper gives up, unmounts and ends when daemons die all the
 //! time (`restarts`).
 
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -23,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::asking::Asking;
 use crate::daemon::{Daemon, Orders, Program, State};
+use crate::handed::Handed;
 use crate::held::Held;
 use crate::messages::{HANDED_OVER, ToDaemon, ToKeeper};
 use crate::namespaces::Namespaces;
@@ -41,7 +41,7 @@ use crate::starter::{Starter, tell};
 pub fn keep<P: Serialize>(
     options: &KeeperOptions,
     plan: &P,
-    listener: Option<TcpListener>,
+    handed: Handed,
     directory: &JobDirectory,
     record: NodeRecord,
 ) -> anyhow::Result<()> {
@@ -53,13 +53,13 @@ pub fn keep<P: Serialize>(
     }
     let name = format!("{}/{}", options.job, options.rank);
     let text = serde_json::to_vec(plan).context("the plan cannot be written down")?;
-    let launch =
-        Launch { program: Program::this()?, plan: packets::file_of(&text).context("no memory for the plan")?, name };
+    let file = packets::file_of(&text).context("no memory for the plan")?;
+    let launch = Launch { program: Program::this()?, plan: file, key: handed.key, name };
     // It prepares while everything else is made ready for it.
     let mut daemon = launch.start(Life::default())?;
     // Whoever started the node knows how long it may take.
     daemon.deadline = None;
-    let held = Held::take(options, listener)?;
+    let held = Held::take(options, handed.listener)?;
     // After the control socket, which tells whether the node runs already.
     let asking = Asking::listen(&directory.keeper_socket(options.rank))?;
     let namespaces = Namespaces::open(&directory.entrance(options.rank), node_of(options, &held)?)?;
@@ -95,6 +95,7 @@ pub fn keep<P: Serialize>(
 struct Launch {
     program: Program,
     plan: OwnedFd,
+    key: Option<OwnedFd>,
     name: String,
 }
 
@@ -105,7 +106,8 @@ impl Launch {
 
     fn start_program(&self, program: &Program, life: Life) -> anyhow::Result<Daemon> {
         let (Self { plan, name, .. }, Life { restarts, replaced, job_is_up }) = (self, life);
-        Daemon::start(&Orders { program, name, plan, restarts, replaced, job_is_up })
+        let key = self.key.as_ref();
+        Daemon::start(&Orders { program, name, plan, key, restarts, replaced, job_is_up })
     }
 }
 
@@ -440,12 +442,10 @@ impl Keeper {
 
 /// What programs are told that want to see the exports at their own paths.
 fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
-    let begin = held.begin();
     Ok(Node {
         rank: options.rank,
         host: options.address.host.clone(),
-        view: begin.view,
-        device: begin.device,
+        view: held.view_mount(options),
         exports: options.exports.clone(),
         links_lead_into_view: options.links_lead_into_view,
         place: Place::of_this().context("cannot tell where this process is")?,

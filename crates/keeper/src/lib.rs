@@ -7,6 +7,7 @@
 
 mod asking;
 mod daemon;
+mod handed;
 mod held;
 mod keeper;
 mod link;
@@ -18,7 +19,10 @@ mod packets;
 mod restarts;
 mod signals;
 mod starter;
+pub mod trusted_path;
+pub mod view_mount;
 
+pub use handed::{Handed, take_stdin};
 pub use keeper::keep;
 pub use link::{ExitReason, Handoff, Kept, Link};
 pub use messages::HANDED_OVER;

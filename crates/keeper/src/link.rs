@@ -1,6 +1,5 @@
 //! The daemon's end of the link to its keeper: what it is to be, what it is given, and when it is to end.
 
-use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -11,6 +10,7 @@ use forebay_fuse::{KeptRequests, Mount, Negotiated};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+use crate::handed::take_stdin;
 use crate::messages::{LAYOUT, ToDaemon, ToKeeper};
 use crate::packets;
 
@@ -71,14 +71,12 @@ pub struct Link(Arc<OwnedFd>);
 impl Link {
     /// Takes over standard input, which then belongs to nobody.
     pub fn from_stdin() -> anyhow::Result<Self> {
-        let socket = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take over the link")?;
-        let null = File::open("/dev/null").context("cannot open /dev/null")?;
-        rustix::stdio::dup2_stdin(null).context("cannot close standard input")?;
+        let socket = take_stdin().context("cannot take over the link")?;
         Ok(Self(Arc::new(socket)))
     }
 
-    /// What this daemon is to be, and its place in the life of its node.
-    pub fn plan<P: DeserializeOwned>(&self) -> anyhow::Result<(P, Kept)> {
+    /// What this daemon is to be, its place in the life of its node, and the memory file with the job's key.
+    pub fn plan<P: DeserializeOwned>(&self) -> anyhow::Result<(P, Kept, Option<OwnedFd>)> {
         let message = packets::receive(self.0.as_fd()).context("the keeper's orders cannot be read")?;
         let Some((ToDaemon::Plan { keeper_pid, restarts, replaced, layout, job_is_up }, files)) = message else {
             bail!("the keeper gave no orders");
@@ -87,11 +85,12 @@ impl Link {
             layout == LAYOUT,
             "this program cannot go on where the running one stops (layouts {LAYOUT} and {layout}); forebay down and up"
         );
-        let file = files.first().context("the keeper's orders lack the plan")?;
-        let text = packets::text_of(file).context("the plan cannot be read")?;
+        let mut files = files.into_iter();
+        let file = files.next().context("the keeper's orders lack the plan")?;
+        let text = packets::text_of(&file).context("the plan cannot be read")?;
         let plan = serde_json::from_slice(&text)
             .context("the plan of the running job is not one of this program's; forebay down and up")?;
-        Ok((plan, Kept { keeper_pid, restarts, replaced, job_is_up }))
+        Ok((plan, Kept { keeper_pid, restarts, replaced, job_is_up }, files.next()))
     }
 
     /// Says that everything is prepared and waits for what is needed; `None` when it is not to serve after all.

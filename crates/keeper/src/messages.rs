@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The layout of all that outlives a daemon: these messages, the ledger, the requests in flight. Another number after
 /// every change that a daemon of the build before does not understand.
-pub const LAYOUT: u32 = 4;
+pub const LAYOUT: u32 = 5;
 
 /// How a daemon ends that has handed over: its exit status.
 pub const HANDED_OVER: u8 = 10;
@@ -18,7 +18,7 @@ pub const HANDED_OVER: u8 = 10;
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum ToDaemon {
-    /// The first message: what to be. With it the plan, as a file.
+    /// The first message: what to be. With it the plan, as a file, and the job's key, as another, if there is one.
     Plan {
         /// The keeper's process.
         keeper_pid: u32,

@@ -130,8 +130,12 @@ impl Namespaces {
             let why = "too many programs ask for the view at once".to_owned();
             return say(&asks, &AnswerText::Refused { why }, &[]);
         }
+        let node = match serde_json::to_string(&self.node) {
+            Ok(node) => node,
+            Err(error) => return tracing::warn!(%error, "the view cannot be lent"),
+        };
         let mut command = program.command();
-        command.args(["node", "--lend"]).arg(&self.node.view).stdin(asks).stdout(std::process::Stdio::null());
+        command.args(["node", "--lend", &node]).stdin(asks).stdout(std::process::Stdio::null());
         match command.spawn() {
             Ok(lender) => self.lenders.push(lender),
             // Whoever asks sees that there is no answer.
@@ -161,6 +165,7 @@ fn say(asks: &OwnedFd, answer: &AnswerText, descriptors: &[BorrowedFd<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view_mount::ViewMount;
     use forebay_types::NodeRank;
     use std::fs::File;
     use std::process::{Command, Stdio};
@@ -169,8 +174,7 @@ mod tests {
         let node = Node {
             rank: NodeRank(0),
             host: "host".into(),
-            view: "/view".into(),
-            device: None,
+            view: ViewMount { path: "/view".into(), source: "forebay:job/0@1".to_owned(), device: None },
             exports: Vec::new(),
             links_lead_into_view: false,
             place: place(1, 0),

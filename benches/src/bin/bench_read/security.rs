@@ -13,10 +13,11 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use forebay_bench::cpu;
 use forebay_body::{Body, Piece, Pool};
+use forebay_secret::JobKey;
 use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 use forebay_testkit::stop;
 use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
-use forebay_types::{JobKey, NodeRank, PIECE_BYTES};
+use forebay_types::{NodeRank, PIECE_BYTES};
 use forebay_wire::{Outcome, Request};
 
 use crate::bench::Bench;

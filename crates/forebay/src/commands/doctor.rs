@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use forebay_launch::{Allocation, LaunchError, MungeProblem, NodeFile, new_key};
+use forebay_launch::{Allocation, LaunchError, MungeProblem, NodeFile};
+use forebay_secret::JobKey;
 use rustix::process::Resource;
 use serde::Serialize;
 use serde_json::json;
@@ -301,7 +302,7 @@ fn sealing() -> Check {
         let Some(munge) = munge(&values::key_sealing(&sealing).map_err(anyhow::Error::msg)?) else {
             return Ok("switched off; the job's key is as safe as Slurm's connections");
         };
-        let key = new_key()?;
+        let key = JobKey::random()?;
         ensure!(munge.open(&munge.seal(&key)?)? == key, "what it opens is not what it has sealed");
         Ok("munged answers; the job's key is sealed on its way through Slurm")
     };

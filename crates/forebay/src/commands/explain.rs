@@ -41,8 +41,8 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
         None => ask_any(&directory, rank, &json!({"command": "explain", "path": path}), EXPLAIN_TIMEOUT)?,
     };
     let ways = |node: &Node| {
-        let found = ways_out::find(&node.view, &node.exports, &given);
-        found.or_else(|_| ways_out::find(&node.view, &node.exports, &path)).unwrap_or_default()
+        let found = ways_out::find(&node.view.path, &node.exports, &given);
+        found.or_else(|_| ways_out::find(&node.view.path, &node.exports, &path)).unwrap_or_default()
     };
     let ways = node.as_ref().map(ways).unwrap_or_default();
     drop(looking);

@@ -4,20 +4,20 @@
 //! Standard output belongs to whoever started it: one JSON line when the view answers (the keeper writes it), one
 //! when it does not come to that, and notes before.
 
-use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
-use std::os::fd::AsFd;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
-use forebay_keeper::{KeeperOptions, Kept, own_paths, tell};
-use forebay_launch::{JobDirectory, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
+use forebay_keeper::{Handed, KeeperOptions, Kept, own_paths, take_stdin, tell};
+use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
-use forebay_transport::Security;
-use forebay_types::{JobKey, NodeRank, ViewPath, limits};
+use forebay_secret::{JobKey, forbid_core_dumps};
+use forebay_types::{NodeRank, ViewPath, limits};
 use forebay_wire::Level;
 use serde_json::json;
 
@@ -38,11 +38,13 @@ use crate::view_directory::{self, ViewDirectory};
 
 /// Runs the daemon until it is told to end.
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
+    forbid_core_dumps().context("core dumps, which could hold the job's key, cannot be switched off")?;
     if arguments.kept.is_some() {
         return Ok(node_kept::run());
     }
-    if let Some(view) = &arguments.lend {
-        own_paths::lend(view, std::io::stdin().as_fd())?;
+    if let Some(node) = &arguments.lend {
+        let node: own_paths::Node = serde_json::from_str(node).context("--lend is for keepers")?;
+        own_paths::lend(&node, std::io::stdin().as_fd())?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.background {
@@ -76,10 +78,9 @@ struct Plan {
     nodes: Vec<NodeAddress>,
     view_layout: ViewLayout,
     settings: Settings,
-    security: Security,
+    handed: Handed,
     directory: PathBuf,
     log_file: Option<PathBuf>,
-    has_listener: bool,
     waited_for: WaitedFor,
 }
 
@@ -103,29 +104,22 @@ impl WaitedFor {
 
 fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let wanted = arguments.rank;
-    let (given, log_file, has_listener) = (arguments.given.0, arguments.log_file, arguments.listen_stdin);
+    let (given, log_file) = (arguments.given.0, arguments.log_file);
+    let handed = if arguments.listen_stdin { Handed::from_stdin()? } else { Handed::default() };
     let waited_for = WaitedFor::new(arguments.order.is_some(), arguments.relayed);
     let key = arguments.key.map(|path| read_key(&path)).transpose()?;
     if let Some(path) = arguments.order {
-        let order = Order::read(&path)?;
+        let (order, carried) = Order::read(&path)?;
+        // Where the order was is nothing to be read any more: who started this may hold it as a file with the key.
+        drop(take_stdin().context("cannot close standard input")?);
         let settings = Effective::ordered(&order.settings, given)?.settings()?;
         let rank = own_rank(wanted, &order.nodes)?;
-        let key = key.map_or_else(|| order.key(&settings.munge), |key| Ok(Some(key)))?;
-        let security = security(settings.security, key)?;
+        let carried = || carried.map(|carried| carried.open(&settings.munge)).transpose();
+        let key = key.map_or_else(carried, |key| Ok(Some(key)))?;
+        let handed = with_key(settings.security, handed, key)?;
         let Order { job, job_directory: directory, nodes, view_layout, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan {
-            job,
-            rank,
-            nodes,
-            view_layout,
-            settings,
-            security,
-            directory,
-            log_file,
-            has_listener,
-            waited_for,
-        });
+        return Ok(Plan { job, rank, nodes, view_layout, settings, handed, directory, log_file, waited_for });
     }
     let effective = Effective::merge(given, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
@@ -135,21 +129,23 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         None => bail!("no list of nodes: give --hostfile FILE (- for standard input)"),
     };
     let rank = own_rank(wanted, &nodes)?;
-    let security = security(settings.security, key)?;
+    let handed = with_key(settings.security, handed, key)?;
     // The last base is the same on every host.
     let base = jobs::job_bases(settings.directory.as_deref()).pop();
     let directory = base.context("there is no place for the job's directory")?.join(&job);
     let view_layout = ViewLayout::ByHost;
-    Ok(Plan { job, rank, nodes, view_layout, settings, security, directory, log_file, has_listener, waited_for })
+    Ok(Plan { job, rank, nodes, view_layout, settings, handed, directory, log_file, waited_for })
 }
 
-fn security(level: Level, key: Option<JobKey>) -> anyhow::Result<Security> {
-    let need = || key.context("no key: give --key FILE, the same for all nodes, or --security off");
-    Ok(match level {
-        Level::Off => Security::Off,
-        Level::Auth => Security::Auth(need()?),
-        Level::Seal => Security::Seal(need()?),
-    })
+/// The same, and the key that the node has read itself, if the level takes one.
+fn with_key(level: Level, handed: Handed, key: Option<JobKey>) -> anyhow::Result<Handed> {
+    if level == Level::Off {
+        return Ok(Handed { key: None, ..handed });
+    }
+    let read = key.as_ref().map(MemoryFile::of_key).transpose()?;
+    let key = read.map(OwnedFd::from).or(handed.key);
+    ensure!(key.is_some(), "no key: give --key FILE, the same for all nodes, or --security off");
+    Ok(Handed { key, ..handed })
 }
 
 /// The rank that was given, else that of the one node that has this host's name.
@@ -189,8 +185,8 @@ impl Plan {
         result
     }
 
-    fn run_in(self, directory: &JobDirectory) -> anyhow::Result<()> {
-        let listener = if self.has_listener { Some(inherited_listener()?) } else { None };
+    fn run_in(mut self, directory: &JobDirectory) -> anyhow::Result<()> {
+        let handed = std::mem::take(&mut self.handed);
         check_exports(&self.settings.export, self.rank)?;
         let view = self.prepare_view(directory)?;
         let process = Process::this();
@@ -198,10 +194,10 @@ impl Plan {
             NodeRecord { rank: self.rank, process, daemon: None, view: view.path.clone(), view_created: view.created };
         let (log_file, log_filter) = (self.log_file.clone(), self.settings.log.clone());
         let result = record.write(directory).map_err(anyhow::Error::from).and_then(|()| {
-            let keeper = self.keeper_options(directory, listener.is_some(), view.path)?;
+            let keeper = self.keeper_options(directory, handed.listener.is_some(), view.path)?;
             let options = self.daemon_options(&keeper)?;
             let plan = forebay_daemon::Plan { options, log_file, log_filter };
-            forebay_keeper::keep(&keeper, &plan, listener, directory, record.clone())
+            forebay_keeper::keep(&keeper, &plan, handed, directory, record.clone())
         });
         leftovers::leave(directory, &record);
         result
@@ -210,6 +206,9 @@ impl Plan {
     fn prepare_view(&self, directory: &JobDirectory) -> anyhow::Result<ViewDirectory> {
         let base = self.settings.view.clone().unwrap_or_else(|| directory.view());
         let base = std::path::absolute(&base).with_context(|| format!("cannot use {} as the view", base.display()))?;
+        // From here on the same place whatever becomes of links on the way; where there is none, that is told below.
+        let settled = |path: PathBuf| forebay_fuse::resolve(&path).unwrap_or(path);
+        let base = settled(base);
         let path = self.view_layout.view(&base, &self.nodes, self.rank);
         let mut notes = Vec::new();
         // Nodes that share a host share the directory of their views; whichever comes first makes it.
@@ -219,7 +218,7 @@ impl Plan {
                 || format!("cannot use {} for the views; choose another directory with --view", base.display());
             directory.make_shared(&base).with_context(failed)?;
         }
-        let mut view = view_directory::prepare(&path)?;
+        let mut view = view_directory::prepare(&settled(path))?;
         notes.extend(view.note.take());
         for message in notes {
             tell(&json!({"note": {"rank": self.rank, "message": message}}));
@@ -277,7 +276,8 @@ impl Plan {
         Ok(DaemonOptions {
             job: self.job,
             rank: self.rank,
-            security: self.security,
+            level: settings.security,
+            key: None,
             view: view.clone(),
             exports: exports.clone(),
             roots,
@@ -303,14 +303,6 @@ impl Plan {
             nodes: self.nodes,
         })
     }
-}
-
-/// The listener that the launcher bound, from standard input, which then belongs to nobody.
-fn inherited_listener() -> anyhow::Result<TcpListener> {
-    let listener = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take over the listening socket")?;
-    let null = File::open("/dev/null").context("cannot open /dev/null")?;
-    rustix::stdio::dup2_stdin(null).context("cannot close standard input")?;
-    Ok(TcpListener::from(listener))
 }
 
 /// Every export must be a directory that this user can list and enter: a view that shows less than was asked for is

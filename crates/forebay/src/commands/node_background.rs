@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context, anyhow};
-use forebay_keeper::tell;
+use forebay_keeper::{take_stdin, tell};
 use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
 
 use crate::cli::NodeArguments;
-use crate::order::{Order, read_input};
+use crate::order::{Order, read_input, read_key_line};
 use crate::output::causes;
 
 /// Starts the daemon that the order on standard input describes.
@@ -33,6 +33,7 @@ pub fn run(arguments: &NodeArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> {
+    let key = read_key_line().context("standard input is not an order of forebay up")?;
     let text = read_input(arguments.order.as_deref().unwrap_or(Path::new("-")))?;
     let order = Order::parse(&text).context("standard input is not an order of forebay up")?;
     let directory = JobDirectory::at(&order.job_directory)?;
@@ -50,8 +51,9 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
         .spawn()
         .with_context(|| format!("cannot run {}", program.display()))?;
     let mut stdin = child.stdin.take().context("the daemon has no standard input")?;
-    stdin.write_all(&text).context("the daemon does not take its order")?;
-    drop(stdin);
+    stdin.write_all(&key).and_then(|()| stdin.write_all(&text)).context("the daemon does not take its order")?;
+    drop((stdin, key));
+    drop(take_stdin().context("cannot close standard input")?);
     let stdout = child.stdout.take().context("the daemon has no standard output")?;
     match relay(stdout)? {
         Relayed::ToItsEnd | Relayed::ToNobody => return Ok(ExitCode::SUCCESS),

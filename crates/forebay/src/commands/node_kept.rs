@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use forebay_daemon::Plan;
 use forebay_keeper::{ExitReason, HANDED_OVER, Link};
-use forebay_launch::{JobDirectory, NodeRecord};
+use forebay_launch::{JobDirectory, NodeRecord, handed_key};
 use forebay_types::limits;
 use rustix::process::{Resource, Rlimit};
 
@@ -43,8 +43,8 @@ fn refuse(error: &anyhow::Error) -> ExitCode {
 }
 
 fn serve(link: &Link) -> anyhow::Result<ExitReason> {
-    let (mut plan, kept) = link.plan::<Plan>()?;
-    plan.options.kept = kept;
+    let (mut plan, kept, key) = link.plan::<Plan>()?;
+    (plan.options.kept, plan.options.key) = (kept, key.map(handed_key).transpose()?);
     // A daemon that goes on must not fail for want of a log.
     log::start(plan.log_file.as_deref(), &plan.log_filter).or_else(|_| log::start(None, &plan.log_filter))?;
     tracing::debug!(version = env!("CARGO_PKG_VERSION"), nodes_max = limits::NODES_MAX, "the log begins");

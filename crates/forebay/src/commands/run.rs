@@ -32,6 +32,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let directory = jobs::find(&effective)?;
     let node = own_paths::find_node(&directory, arguments.rank.map(NodeRank), &machine::host_names())?;
+    own_paths::check_view(&node, arguments.view)?;
     let mut words = arguments.command.into_iter();
     let program = words.next().context("no command was given")?;
     let mut command = if arguments.view {
@@ -51,7 +52,7 @@ fn with_way_out(error: &anyhow::Error, node: &Node) -> anyhow::Error {
         "{}\n  the exports cannot be shown at their own paths here; run the command on the view: forebay run --view -- \
          COMMAND, with the exports below {}",
         causes(error).join(": "),
-        node.view.display()
+        node.view.path.display()
     )
 }
 
@@ -63,7 +64,7 @@ fn from_view(program: &OsStr, node: &Node) -> Command {
         Some(path) => Command::new(path),
         None => Command::new(program),
     };
-    command.env(PREFIX, &node.view);
+    command.env(PREFIX, &node.view.path);
     command
 }
 
@@ -87,7 +88,7 @@ fn shown_in(program: &Path, node: &Node) -> Option<PathBuf> {
     let directory = program.parent()?.canonicalize().ok()?;
     let is_exported =
         node.exports.iter().filter_map(|export| export.canonicalize().ok()).any(|export| directory.starts_with(export));
-    let shown = node.view.join(directory.strip_prefix("/").ok()?).join(program.file_name()?);
+    let shown = node.view.path.join(directory.strip_prefix("/").ok()?).join(program.file_name()?);
     (is_exported && shown.symlink_metadata().is_ok()).then_some(shown)
 }
 

@@ -3,16 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
+use forebay_keeper::Handed;
 use forebay_launch::{
     JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Process, ProcessSpace, Progress,
-    RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, new_key, slurm_starter, start,
+    RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
 };
-use forebay_types::{JobKey, NodeRank};
+use forebay_secret::{JobKey, forbid_core_dumps};
+use forebay_types::NodeRank;
 use forebay_wire::Level;
 use serde_json::json;
 
@@ -39,6 +43,7 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     if arguments.replace {
         return replace::run(arguments);
     }
+    forbid_core_dumps().context("core dumps, which could hold the job's key, cannot be switched off")?;
     let began = Instant::now();
     let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
@@ -66,7 +71,7 @@ struct Up {
     directory: JobDirectory,
     record: JobRecord,
     settings: Settings,
-    /// `None` with `--security off`.
+    /// Until the nodes are started; `None` with `--security off`.
     key: Option<JobKey>,
     /// Where the views are, for the order.
     layout: ViewLayout,
@@ -140,9 +145,7 @@ impl Up {
         signals: &Signals,
         began: Instant,
     ) -> anyhow::Result<(Started, Duration)> {
-        // Inherited by the daemons of this machine while they are started.
-        let key = self.key_in_memory()?;
-        let starters = self.starters(selection, key.as_ref())?;
+        let starters = self.starters(selection)?;
         let prepare = began.elapsed();
         let mut progress = Shown::new(self.record.nodes.len());
         let Settings { wait_timeout, missing, .. } = self.settings;
@@ -164,46 +167,41 @@ impl Up {
         Ok((started, prepare))
     }
 
-    fn starters(&self, selection: Selection, key: Option<&MemoryFile>) -> anyhow::Result<Vec<Starter>> {
+    /// The commands that start the nodes, and what they are handed. Once they run nothing here holds the key any more.
+    fn starters(&mut self, selection: Selection) -> anyhow::Result<Vec<Starter>> {
+        let key = self.key.take();
         let program = &self.record.program;
         let ranks = (0..).map(NodeRank);
         match selection {
             Selection::Local(bound, _) => {
-                let key = key.map(MemoryFile::inherit).transpose()?;
-                let starter = |(rank, (listener, _))| {
-                    let arguments = self.local_arguments(rank, key.as_deref());
-                    local_starter(program, arguments, rank, listener, self.directory.log(rank))
+                let key = key.as_ref().map(MemoryFile::of_key).transpose()?;
+                let starter = |(rank, (listener, _)): (_, (TcpListener, _))| {
+                    let stdin = Handed::over(&listener, key.as_ref().map(AsFd::as_fd))
+                        .with_context(|| format!("cannot hand node {rank} its listening socket"))?;
+                    let arguments = self.local_arguments(rank);
+                    Ok(local_starter(program, arguments, rank, stdin, self.directory.log(rank))?)
                 };
-                Ok(ranks.zip(bound).map(starter).collect::<Result<_, _>>()?)
+                ranks.zip(bound).map(starter).collect()
             }
             Selection::Hosts(nodes) => {
                 let call = RemoteCall { shell: self.settings.remote_shell.clone(), program: program.clone() };
-                let order = self.order_in_memory(|key| Ok(CarriedKey::plain(key)))?;
+                let order = self.order().with_key(key.as_ref().map(CarriedKey::plain))?;
                 let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory, &order);
                 Ok(ranks.zip(&nodes).map(starter).collect::<Result<_, _>>()?)
             }
             Selection::Slurm(allocation, _) => {
-                let order = self.order_in_memory(|key| CarriedKey::through_slurm(key, &self.settings.munge))?;
+                let carried =
+                    key.as_ref().map(|key| CarriedKey::through_slurm(key, &self.settings.munge)).transpose()?;
+                let order = self.order().with_key(carried)?;
                 Ok(vec![slurm_starter(&allocation, program, &self.directory, &order)?])
             }
         }
     }
 
-    fn key_in_memory(&self) -> anyhow::Result<Option<MemoryFile>> {
-        Ok(self.key.as_ref().map(|key| MemoryFile::new("forebay-key", key.secret_bytes())).transpose()?)
-    }
-
-    /// For daemons that can inherit nothing: the order with the key, for the standard input of what starts them.
-    fn order_in_memory(&self, carry: impl Fn(&JobKey) -> anyhow::Result<CarriedKey>) -> anyhow::Result<MemoryFile> {
-        let key = self.key.as_ref().map(carry).transpose()?;
-        Ok(MemoryFile::new("forebay-order", &self.order().text_with_key(key)?)?)
-    }
-
-    fn local_arguments(&self, rank: NodeRank, key: Option<&Path>) -> Vec<OsString> {
+    fn local_arguments(&self, rank: NodeRank) -> Vec<OsString> {
         let mut arguments: Vec<OsString> =
             ["node", "--session", "--listen-stdin", "--rank"].into_iter().map(OsString::from).collect();
         arguments.extend([rank.to_string().into(), "--order".into(), self.directory.order().into()]);
-        arguments.extend(key.into_iter().flat_map(|key| ["--key".into(), key.into()]));
         arguments
     }
 
@@ -245,7 +243,7 @@ fn has_place(settings: &Settings) -> bool {
 /// A new key where the level takes one; without one, a word of warning.
 fn key_for(level: Level) -> anyhow::Result<Option<JobKey>> {
     if level != Level::Off {
-        return Ok(Some(new_key()?));
+        return Ok(Some(JobKey::random().context("cannot make the job's key")?));
     }
     eprintln!(
         "forebay: warning: --security off: whoever reaches a node's port, other users included, can read what this job's \

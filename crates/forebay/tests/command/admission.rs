@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -39,11 +39,11 @@ fn assert_nowhere(secret: &[u8], places: &BTreeMap<String, Vec<u8>>) {
     }
 }
 
-/// The memory in which a daemon of this machine got the key.
+/// The memory in which a keeper has the key.
 fn key_memory(pid: u64) -> PathBuf {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(Result::unwrap);
     let is_key = |path: &PathBuf| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("forebay-key"));
-    descriptors.map(|entry| entry.path()).find(is_key).expect("a daemon inherits the key")
+    descriptors.map(|entry| entry.path()).find(is_key).expect("a keeper has the key")
 }
 
 #[test]
@@ -73,6 +73,69 @@ fn the_key_of_local_nodes_is_in_memory_alone() {
     place.assert_clean();
 }
 
+/// What a core dump of a process would hold: the memory that it writes to, but for what is marked as not to be dumped.
+fn dumped(pid: u64) -> Vec<(String, Vec<u8>)> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let (mut found, mut mapping, mut is_there) = (vec![], String::new(), false);
+    for line in maps.lines() {
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match first {
+            "Rss:" => is_there = rest.trim() != "0 kB",
+            "VmFlags:" if is_there && mapping.contains(" rw") && !rest.split(' ').any(|flag| flag == "dd") => {
+                let range = mapping.split(' ').next().unwrap().split_once('-').unwrap();
+                let [start, end] = [range.0, range.1].map(|address| u64::from_str_radix(address, 16).unwrap());
+                let mut bytes = vec![0; usize::try_from(end - start).unwrap()];
+                // What is mapped but cannot be read is in no dump either.
+                if memory.read_exact_at(&mut bytes, start).is_ok() {
+                    found.push((format!("{mapping} of {pid}"), bytes));
+                }
+            }
+            _ if !first.ends_with(':') => mapping = line.to_owned(),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The descriptors of a process that lead to what holds a key.
+fn key_descriptors(pid: u64) -> Vec<String> {
+    let descriptors =
+        fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let names = descriptors.map(|to| to.display().to_string());
+    names.filter(|to| ["forebay-key", "forebay-order"].iter().any(|name| to.contains(name))).collect()
+}
+
+#[test]
+fn no_core_dump_holds_the_key_and_only_keepers_have_its_descriptor() {
+    let Some(place) = Place::with_views() else { return };
+    let (shell, source, job) = (remote_shell_that(&place, "exec \"$@\""), place.source(), "dump");
+    let hosts: String = free_ports(2).iter().map(|port| format!("127.0.0.1:{port}\n")).collect();
+    fs::write(place.path("hosts"), hosts).unwrap();
+    let far = ["--hostfile", "hosts", "--remote-shell", &shell, "--view", "view"];
+    for nodes in [&["--local", "2"][..], &far] {
+        place.succeeds(&[&["up", "--job", job, "--export", &source], nodes].concat());
+        // They have shaken hands: the key was in use.
+        assert_eq!(place.json(&["status", "--job", job])["nodes"][1]["state"], "ready");
+        for rank in 0..2 {
+            let record = place.daemon(job, rank);
+            let [keeper, daemon] = ["process", "daemon"].map(|which| record[which]["pid"].as_u64().unwrap());
+            let key = fs::read(key_memory(keeper)).unwrap();
+            assert_eq!(key.len(), 32);
+            assert_eq!(key_descriptors(keeper).len(), 1, "{:?}", key_descriptors(keeper));
+            assert_eq!(key_descriptors(daemon), [] as [String; 0]);
+            for pid in [keeper, daemon] {
+                assert_nowhere(&key, &dumped(pid).into_iter().collect());
+                let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+                let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+                assert_eq!(core.split_whitespace().collect::<Vec<_>>(), ["0", "0", "bytes"]);
+            }
+        }
+        place.succeeds(&["down", "--job", job]);
+    }
+    place.assert_clean();
+}
+
 #[test]
 fn the_key_of_other_hosts_goes_through_standard_input_alone() {
     let Some(place) = Place::with_views() else { return };
@@ -95,8 +158,9 @@ fn the_key_of_other_hosts_goes_through_standard_input_alone() {
     };
     let orders = seen(".order");
     assert_eq!(orders.len(), 2);
-    let order: Value = serde_json::from_slice(&orders[0]).unwrap();
-    let hex = order["key"]["plain"].as_str().unwrap();
+    let line = orders[0].split_inclusive(|byte| *byte == b'\n').next().unwrap();
+    let line: Value = serde_json::from_slice(line).unwrap();
+    let hex = line["key"]["plain"].as_str().unwrap();
     let key: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
     for words in [seen(".env"), seen(".args")].concat() {
         assert_nowhere(&key, &BTreeMap::from([("what the shell is called with".to_owned(), words)]));

@@ -14,7 +14,7 @@ use crate::processes::is_alive;
 use crate::program::{Finished, run, wait_until};
 
 pub use crate::processes::{kill, running, send};
-pub use crate::sandbox::{NOBODY, Sandbox, as_nobody, binary};
+pub use crate::sandbox::{NOBODY, Sandbox, as_nobody, as_user, binary};
 
 /// How long a daemon that was told to end may take to be gone once `down` has said that it is.
 const GONE: Duration = Duration::from_secs(2);

@@ -181,8 +181,14 @@ pub fn binary() -> PathBuf {
 /// A command that is run by `nobody`.
 #[must_use]
 pub fn as_nobody(program: &Path) -> Command {
+    as_user(NOBODY, program)
+}
+
+/// A command that is run by the user and the group of that number.
+#[must_use]
+pub fn as_user(id: u32, program: &Path) -> Command {
     let mut command = Command::new("setpriv");
-    command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]).arg(program);
+    command.args([format!("--reuid={id}"), format!("--regid={id}"), "--clear-groups".to_owned()]).arg(program);
     command
 }
 

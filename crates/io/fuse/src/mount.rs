@@ -2,7 +2,8 @@
 //!
 //! `mount(2)` where it is permitted (root, or any user inside a user namespace of their own), else the setuid program
 //! fusermount3, which every FUSE installation has. Unmounting is lazy: the mount disappears at once, and programs that
-//! still have files open are served until the session's descriptor closes.
+//! still have files open are served until the session's descriptor closes. A mount is found by its device in the table of
+//! mounts, not by its path: a directory on the way to it may have got another name.
 //! Nothing is mounted over a stale mount or over what is no directory; whether the directory must be empty is the
 //! caller's affair.
 
@@ -261,17 +262,13 @@ impl Mount {
     }
 
     fn unmount_once(&mut self) -> Result<(), MountError> {
-        if !std::mem::take(&mut self.mounted) || !self.is_in_place() {
+        // Device numbers are used again: as long as the connection is alive it is ours.
+        if !std::mem::take(&mut self.mounted) || self.is_disconnected() {
             return Ok(());
         }
-        detach(&self.dir)
-    }
-
-    /// Whether our mount, and not another on top of it or in its place, is what is at `dir`.
-    fn is_in_place(&self) -> bool {
-        // Device numbers are used again: the connection itself must still be alive too.
-        let connected = !self.is_disconnected();
-        connected && MountedAt::find(&self.dir).is_ok_and(|found| found.map(|mounted| mounted.device) == self.device)
+        let failed = |source| MountError::Io { action: "find the mount of", dir: self.dir.clone(), source };
+        let is_this = |mounted: &MountedAt| mounted.is_whole && Some(mounted.device) == self.device;
+        MountedAt::all().map_err(failed)?.iter().filter(|mounted| is_this(mounted)).try_for_each(detach_mount)
     }
 
     /// Whether the connection has ended, because somebody unmounted or aborted it.
@@ -309,6 +306,30 @@ pub fn is_stale(dir: &Path) -> bool {
     };
     // statfs always asks the daemon; stat would be answered from the kernel's cache.
     mounted.is_fuse() && matches!(rustix::fs::statfs(&mounted.dir), Err(OsErrno::NOTCONN | OsErrno::CONNABORTED))
+}
+
+/// Unmounts exactly this line of the table of mounts, without waiting for the programs that use it. One that is not at its
+/// place any more is no error.
+///
+/// # Errors
+/// As `detach`.
+pub fn detach_mount(mounted: &MountedAt) -> Result<(), MountError> {
+    let dir = &mounted.dir;
+    let failed = |source: io::Error| MountError::Io { action: "unmount", dir: dir.clone(), source };
+    let place = match mount_table::open_place(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        place => place.map_err(failed)?,
+    };
+    // Others may move what is on the way: the descriptor says what it is, and is what is unmounted.
+    if MountedAt::of(&place).map_err(failed)?.map(|found| found.id) != Some(mounted.id) {
+        return Ok(());
+    }
+    match rustix::mount::unmount(format!("/proc/thread-self/fd/{}", place.as_raw_fd()), UnmountFlags::DETACH) {
+        Ok(()) => Ok(()),
+        // It looks itself whose mount it unmounts.
+        Err(OsErrno::PERM) => fusermount::unmount(dir).map_err(|text| failed(io::Error::other(text))),
+        Err(error) => Err(failed(error.into())),
+    }
 }
 
 /// Unmounts what is at `dir`, whoever made it, without waiting for the programs that use it.

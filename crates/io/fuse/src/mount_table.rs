@@ -2,12 +2,18 @@
 //!
 //! Nothing here asks a mounted file system anything: a mount whose daemon hangs or died must not hang or fail whoever
 //! looks at the table. So the last component of a path is never resolved by `stat`.
+//!
+//! A path may lead to something else by the time it is used, where others may change a directory on it. What must not be
+//! mistaken is opened first, and then found in the table by the number that the kernel gives the mount of the descriptor.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 /// Links followed at the end of a path (the kernel's own limit).
 const LINKS_MAX: usize = 40;
@@ -21,6 +27,8 @@ pub struct MountedAt {
     pub parent: u64,
     /// Where.
     pub dir: PathBuf,
+    /// Whether all of the file system is seen there, not a directory of it.
+    pub is_whole: bool,
     /// The type, with its subtype: `fuse.forebay`.
     pub file_system: String,
     /// What it says it is a mount of.
@@ -29,6 +37,8 @@ pub struct MountedAt {
     pub device: (u32, u32),
     /// Whether nothing can be changed through it, whoever tries.
     pub is_read_only: bool,
+    /// The user whose it is, where it is a FUSE mount; the kernel tells it, whoever chose the source.
+    pub user: Option<u32>,
 }
 
 impl MountedAt {
@@ -55,21 +65,41 @@ impl MountedAt {
         Ok(Self::all()?.into_iter().rfind(|mounted| mounted.dir == dir))
     }
 
+    /// The mount that an open file or directory is in; `None` when it is not seen from here, as one of another mount namespace.
+    ///
+    /// # Errors
+    /// What reading `/proc` says.
+    pub fn of(open: impl AsFd) -> io::Result<Option<Self>> {
+        let text = fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", open.as_fd().as_raw_fd()))?;
+        let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse::<u64>().ok());
+        let Some(id) = number else {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel does not tell the mount of a descriptor",
+            ));
+        };
+        Ok(Self::all()?.into_iter().find(|mounted| mounted.id == id))
+    }
+
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let mut number = || std::str::from_utf8(fields.next()?).ok();
         let (id, parent) = (number()?.parse().ok()?, number()?.parse().ok()?);
         let (major, minor) = number()?.split_once(':')?;
         let device = (major.parse().ok()?, minor.parse().ok()?);
-        let dir = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+        let is_whole = fields.next()? == b"/";
+        let dir = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
         let says_read_only = |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"ro");
         let mount_is_read_only = says_read_only(fields.next()?);
         // Optional fields end with a lone hyphen.
         let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
         let mut text = || fields.next().map(|field| String::from_utf8_lossy(&unescape(field)).into_owned());
         let (file_system, source) = (text()?, text()?);
-        let is_read_only = mount_is_read_only || fields.next().is_some_and(says_read_only);
-        Some(Self { id, parent, dir, file_system, source, device, is_read_only })
+        let options = fields.next().unwrap_or_default();
+        let is_read_only = mount_is_read_only || says_read_only(options);
+        let user = options.split(|byte| *byte == b',').find_map(|option| option.strip_prefix(b"user_id="));
+        let user = user.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+        Some(Self { id, parent, dir, is_whole, file_system, source, device, is_read_only, user })
     }
 }
 
@@ -85,8 +115,21 @@ pub fn mounted_type(dir: &Path) -> Option<String> {
     MountedAt::find(dir).ok().flatten().map(|mounted| mounted.file_system)
 }
 
-/// The absolute path of `dir` without links, resolved without asking what is mounted there.
-pub(crate) fn resolve(dir: &Path) -> io::Result<PathBuf> {
+/// Opens the directory at `dir`, as a place and not for reading, without asking what is mounted there. The last component is
+/// no link.
+///
+/// # Errors
+/// What `open(2)` says.
+pub fn open_place(dir: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(dir, flags, Mode::empty())?)
+}
+
+/// The absolute path of `dir` without links, resolved without asking what is mounted there. The last component need not exist.
+///
+/// # Errors
+/// What resolving says; `NotFound` without a parent.
+pub fn resolve(dir: &Path) -> io::Result<PathBuf> {
     let mut path = std::path::absolute(dir)?;
     for _ in 0..LINKS_MAX {
         let (Some(parent), Some(Component::Normal(name))) = (path.parent(), path.components().next_back()) else {
@@ -132,12 +175,13 @@ mod tests {
     #[test]
     fn a_line_with_escapes_and_optional_fields_is_read() {
         let line =
-            br"36 35 98:7 /mnt1 /a\040b\134c\012 rw,noatime master:1 shared:7 - fuse.forebay job\0401 rw,errors=x";
+            br"36 35 98:7 /mnt1 /a\040b\134c\012 rw,noatime master:1 shared:7 - fuse.forebay job\0401 rw,user_id=17";
         let mounted = MountedAt::parse(line).unwrap();
         assert_eq!(mounted.dir.as_os_str().as_bytes(), b"/a b\\c\n");
         assert_eq!((mounted.file_system.as_str(), mounted.source.as_str()), ("fuse.forebay", "job 1"));
         assert_eq!((mounted.id, mounted.parent, mounted.device), (36, 35, (98, 7)));
-        assert!(mounted.is_fuse() && !mounted.is_read_only);
+        assert!(mounted.is_fuse() && !mounted.is_read_only && !mounted.is_whole);
+        assert_eq!(mounted.user, Some(17));
     }
 
     #[test]
@@ -161,6 +205,14 @@ mod tests {
     fn proc_is_mounted_and_its_status_file_is_no_mount_point() {
         assert_eq!(mounted_type(Path::new("/proc")).as_deref(), Some("proc"));
         assert!(!is_mount_point(Path::new("/proc/self/status")));
+    }
+
+    #[test]
+    fn what_is_open_tells_its_mount() {
+        let of = |path: &str| MountedAt::of(open_place(Path::new(path)).unwrap()).unwrap().unwrap();
+        assert_eq!(of("/proc/1").file_system, "proc");
+        assert_eq!(Some(of("/proc")), MountedAt::find(Path::new("/proc")).unwrap());
+        assert!(open_place(Path::new("/proc/self/status")).is_err());
     }
 
     #[test]

@@ -254,13 +254,13 @@ impl JobDirectory {
         make_private(&self.logs())
     }
 
-    /// Makes a directory that several nodes of the job share outside of this one, if it is not there, and remembers to
-    /// remove it with the job.
+    /// Makes a directory that several nodes of the job share outside of this one, writable by nobody else, if it is not
+    /// there, and remembers to remove it with the job.
     ///
     /// # Errors
     /// `Io`.
     pub fn make_shared(&self, path: &Path) -> Result<(), LaunchError> {
-        match fs::create_dir(path) {
+        match DirBuilder::new().mode(0o755).create(path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             Err(error) => return Err(LaunchError::io("create the directory", path, error)),

@@ -4,7 +4,7 @@
 //! start has failed. It never speaks the overlay's protocol and never mounts: a daemon tells over its standard output
 //! that it cannot start, one of them that all are ready, and everything after that goes through the daemon's control
 //! socket. What is secret goes to a daemon
-//! by an inherited descriptor or its standard input, sealed by MUNGE where that is to be had. Starters differ only in the
+//! by a descriptor that it is handed or its standard input, sealed by MUNGE where that is to be had. Starters differ only in the
 //! command they run, so that one piece of code waits, collects the failures and cleans up for all of them.
 
 mod address;
@@ -38,7 +38,7 @@ pub use munge::{KeySealing, Munge, MungeProblem};
 pub use node_file::NodeFile;
 pub use process::{Forced, Process, ProcessSpace, end_all, wait_for_end};
 pub use records::{JobRecord, Launcher, NodeRecord, Progress};
-pub use secret::{MemoryFile, new_key, read_key};
+pub use secret::{MemoryFile, handed_key, read_key};
 pub use slurm::{Allocation, slurm_starter};
 pub use start::{Interrupt, StartFailure, Started, Starter, WhenMissing, start};
 pub use topology::{TopologySource, in_order, topology_file};

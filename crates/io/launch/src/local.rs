@@ -1,7 +1,8 @@
 //! Nodes on this machine: listeners bound here, daemons as children.
 //!
 //! The launcher binds the listeners, so that every daemon knows all ports before any of them runs and no port can be
-//! taken in between. A daemon gets its listener as standard input: that is inherited without unsafe code on either side.
+//! taken in between. A node gets what it is handed over a socket that is its standard input: that is inherited without unsafe code
+//! on either side, and by nobody else.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -37,12 +38,12 @@ pub fn local_starter(
     program: &Path,
     arguments: Vec<OsString>,
     rank: NodeRank,
-    listener: TcpListener,
+    stdin: OwnedFd,
     log: PathBuf,
 ) -> Result<Starter, LaunchError> {
     let stderr = append_to(&log)?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::from(OwnedFd::from(listener))).stderr(stderr);
+    command.args(arguments).stdin(Stdio::from(stdin)).stderr(stderr);
     // A daemon must not keep the user's directory in use.
     command.current_dir("/");
     Ok(Starter { name: "its daemon".to_owned(), ranks: vec![rank], command, stderr: log, leaves: false })

@@ -12,7 +12,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use forebay_types::{JobKey, limits};
+use forebay_secret::{JobKey, Zeroizing};
+use forebay_types::limits;
 use rustix::process::geteuid;
 use thiserror::Error;
 
@@ -144,8 +145,9 @@ impl Munge {
 /// What a program that has ended has said.
 struct Said {
     status: ExitStatus,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
+    /// Of `unmunge` the key.
+    stdout: Zeroizing<Vec<u8>>,
+    stderr: Zeroizing<Vec<u8>>,
 }
 
 impl Said {
@@ -173,8 +175,9 @@ fn listen(mut child: Child, timeout: Duration) -> std::io::Result<Option<Said>> 
     Ok(said.filter(|_| running.is_empty()).map(|(stdout, stderr)| Said { status, stdout, stderr }))
 }
 
-fn bounded(stream: Option<impl Read>) -> Vec<u8> {
-    let mut bytes = Vec::new();
+fn bounded(stream: Option<impl Read>) -> Zeroizing<Vec<u8>> {
+    // As long as it can be: what grows leaves copies behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(limits::MUNGE_BYTES_MAX));
     if let Some(stream) = stream {
         // What was read before an error is judged as it is.
         stream.take(limits::MUNGE_BYTES_MAX as u64).read_to_end(&mut bytes).ok();

@@ -1,36 +1,22 @@
-//! How a secret gets from `up` to the daemons: in memory that only they can open, or through a pipe; never on a disk, in
-//! the environment or among arguments.
+//! How a secret gets from `up` to the daemons: in memory whose descriptor is handed over, or through a pipe; never on a
+//! disk, in the environment or among arguments.
 //!
-//! The memory is an anonymous file of the kernel (`memfd_create(2)`). A child that inherits its descriptor, and anybody
-//! else who may trace this process, opens it as `/proc/self/fd/N`; a launcher that reads its standard input gets it
-//! there. A user may also name a file of his own, which must be his alone.
+//! The memory is an anonymous file of the kernel (`memfd_create(2)`). No child inherits its descriptor: who shall have it
+//! gets it as standard input, or as a message over a pair of sockets. A user may also name a file of his own, which must be
+//! his alone.
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use forebay_types::{JOB_KEY_BYTES, JobKey};
+use forebay_secret::{JOB_KEY_BYTES, JobKey};
 use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::geteuid;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::LaunchError;
-
-/// A new key, from the system's source of random numbers.
-///
-/// # Errors
-/// `Io` when the system has none.
-pub fn new_key() -> Result<JobKey, LaunchError> {
-    let mut bytes = [0; JOB_KEY_BYTES];
-    // Of this length the system gives all or fails.
-    getrandom(&mut bytes, GetRandomFlags::empty())
-        .map_err(|errno| LaunchError::io("make", Path::new("the job's key"), errno))?;
-    Ok(JobKey::from_bytes(bytes))
-}
 
 /// The key in a file, which nobody but this user may read.
 ///
@@ -53,33 +39,41 @@ pub fn read_key(path: &Path) -> Result<JobKey, LaunchError> {
     if mode & 0o077 != 0 {
         return unsafe_because(format!("others may read it (mode {mode:04o}); chmod 600 it and make a new key"));
     }
-    let mut bytes = Vec::new();
-    file.take(JOB_KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    match <[u8; JOB_KEY_BYTES]>::try_from(bytes) {
-        Ok(bytes) => Ok(JobKey::from_bytes(bytes)),
-        Err(_) => unsafe_because(format!(
-            "a key has {JOB_KEY_BYTES} bytes; make one: (umask 077; head -c {JOB_KEY_BYTES} /dev/urandom > FILE)"
-        )),
-    }
+    JobKey::read(file).map_err(failed)?.map_or_else(
+        || {
+            unsafe_because(format!(
+                "a key has {JOB_KEY_BYTES} bytes; make one: (umask 077; head -c {JOB_KEY_BYTES} /dev/urandom > FILE)"
+            ))
+        },
+        Ok,
+    )
 }
 
-/// A file in memory that has no name.
+/// A file in memory that has no name. Whoever is handed its descriptor reads it; nobody inherits it.
 #[derive(Debug)]
 pub struct MemoryFile(File);
 
 impl MemoryFile {
-    /// One that holds `contents`; `name` is shown in `/proc/PID/fd`.
+    /// One that holds `parts`, one after the other; `name` is shown in `/proc/PID/fd`.
     ///
     /// # Errors
     /// `Io` when the kernel has no memory for it.
-    pub fn new(name: &str, contents: &[u8]) -> Result<Self, LaunchError> {
+    pub fn new(name: &str, parts: &[&[u8]]) -> Result<Self, LaunchError> {
         let failed = |error: std::io::Error| LaunchError::io("make the memory file", Path::new(name), error);
         let memory = memfd_create(name, MemfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
         // The kernel gives it mode 0777.
         fchmod(&memory, Mode::RUSR | Mode::WUSR).map_err(|errno| failed(errno.into()))?;
         let mut file = File::from(memory);
-        file.write_all(contents).map_err(failed)?;
+        parts.iter().try_for_each(|part| file.write_all(part)).map_err(failed)?;
         Ok(Self(file))
+    }
+
+    /// One that holds a job's key, to be handed over.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub fn of_key(key: &JobKey) -> Result<Self, LaunchError> {
+        Self::new("forebay-key", &[key.secret_bytes()])
     }
 
     /// As the standard input of a command, from its beginning.
@@ -87,22 +81,45 @@ impl MemoryFile {
     /// # Errors
     /// `Io` when `/proc` is not there.
     pub fn input(&self) -> Result<Stdio, LaunchError> {
-        let path = self.path();
+        let path = PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()));
         File::open(&path).map(Stdio::from).map_err(|error| LaunchError::io("read", &path, error))
     }
+}
 
-    /// Lets all commands that are started from now on inherit it; they open it by the path that is returned.
-    ///
-    /// # Errors
-    /// `Io` never, as far as is known.
-    pub fn inherit(&self) -> Result<PathBuf, LaunchError> {
-        let path = self.path();
-        fcntl_setfd(self.0.as_fd(), FdFlags::empty()).map_err(|errno| LaunchError::io("hand on", &path, errno))?;
-        Ok(path)
+impl AsFd for MemoryFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
+}
 
-    fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+impl From<MemoryFile> for OwnedFd {
+    fn from(memory: MemoryFile) -> Self {
+        memory.0.into()
+    }
+}
+
+/// The key in the memory file that a process was handed. Others may read the same one, so its position is left alone.
+///
+/// # Errors
+/// `Io`, and `Key` when it holds something else.
+pub fn handed_key(memory: OwnedFd) -> Result<JobKey, LaunchError> {
+    let (file, name) = (File::from(memory), Path::new("forebay-key"));
+    let failed = |error| LaunchError::io("read the key in", name, error);
+    let key = JobKey::read(FromStart { file: &file, at: 0 }).map_err(failed)?;
+    key.ok_or_else(|| LaunchError::Key { path: name.to_owned(), problem: "it holds something else".to_owned() })
+}
+
+/// A file from its beginning, wherever others are in it.
+struct FromStart<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for FromStart<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read_at(bytes, self.at)?;
+        self.at += read as u64;
+        Ok(read)
     }
 }
 
@@ -112,11 +129,6 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
-
-    #[test]
-    fn keys_are_random() {
-        assert_ne!(new_key().unwrap(), new_key().unwrap());
-    }
 
     #[test]
     fn a_key_file_must_be_private_and_whole() {
@@ -153,15 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_inherited_and_read_by_several() {
-        let memory = MemoryFile::new("test", &[9; 32]).unwrap();
+    fn memory_is_read_by_several_and_inherited_by_nobody() {
+        let memory = MemoryFile::new("test", &[&[9; 16], &[9; 16]]).unwrap();
         for _ in 0..2 {
             let output = Command::new("cat").stdin(memory.input().unwrap()).output().unwrap();
             assert_eq!(output.stdout, [9; 32]);
         }
-        let path = memory.inherit().unwrap();
-        let output = Command::new("cat").arg(&path).output().unwrap();
-        assert_eq!(output.stdout, [9; 32]);
-        assert_eq!(read_key(&path).unwrap(), JobKey::from_bytes([9; 32]));
+        let names = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+        assert!(!String::from_utf8_lossy(&names.stdout).contains("memfd:test"), "{names:?}");
+        let handed = || memory.as_fd().try_clone_to_owned().unwrap();
+        assert_eq!(handed_key(handed()).unwrap(), JobKey::from_bytes([9; 32]));
+        assert_eq!(handed_key(handed()).unwrap(), JobKey::from_bytes([9; 32]), "whoever comes next");
+        let other = MemoryFile::new("test", &[b"no key"]).unwrap();
+        assert!(handed_key(other.into()).unwrap_err().to_string().contains("something else"));
     }
 }

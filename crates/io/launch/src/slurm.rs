@@ -113,7 +113,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let directory = JobDirectory::create(&temporary.path().join("base"), "7").unwrap().unwrap();
         directory.make_logs().unwrap();
-        let order = MemoryFile::new("order", b"{}").unwrap();
+        let order = MemoryFile::new("order", &[b"{}"]).unwrap();
         let starter = slurm_starter(&allocation, Path::new("/bin/forebay"), &directory, &order).unwrap();
         let longest = starter.command.get_args().map(std::ffi::OsStr::len).max();
         assert!(longest < Some(ARGUMENT_BYTES_MAX), "{longest:?}");

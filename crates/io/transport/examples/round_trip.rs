@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use forebay_body::{Body, Pool};
+use forebay_secret::JobKey;
 use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
-use forebay_types::{JobKey, NodeRank, PIECE_BYTES};
+use forebay_types::{NodeRank, PIECE_BYTES};
 use forebay_wire::{Outcome, Request};
 use rustix::time::{ClockId, clock_gettime};
 

@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use forebay_body::Pool;
-use forebay_types::{Errno, JobKey, NodeRank};
+use forebay_secret::JobKey;
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::message::TimedRequest;
 use forebay_wire::{Answer, Class, FrameKind};
 use tokio::runtime::{Builder, Runtime};

@@ -6,7 +6,8 @@
 //! body, in a buffer of its own, is sealed as a second text. The counter is the nonce: a frame that is altered, repeated,
 //! moved, left out or sent back to its sender does not open, and the connection ends.
 
-use forebay_types::{JOB_KEY_BYTES, JobKey, limits};
+use forebay_secret::{JOB_KEY_BYTES, JobKey};
+use forebay_types::limits;
 use forebay_wire::{FRAME_HEAD_BYTES, Level, TAG_BYTES, WireError};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 use ring::digest::{SHA256, digest};

@@ -1,4 +1,4 @@
-use forebay_types::JobKey;
+use forebay_secret::JobKey;
 use proptest::prelude::*;
 
 use super::*;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use forebay_body::Pool;
-use forebay_types::{JobKey, NodeRank, limits};
+use forebay_secret::JobKey;
+use forebay_types::{NodeRank, limits};
 use forebay_wire::Level;
 
 /// How a node is reached.
@@ -43,6 +44,16 @@ pub enum Security {
 }
 
 impl Security {
+    /// A level with what it takes; `None` where it lacks a key.
+    #[must_use]
+    pub fn new(level: Level, key: Option<JobKey>) -> Option<Self> {
+        match level {
+            Level::Off => Some(Self::Off),
+            Level::Auth => key.map(Self::Auth),
+            Level::Seal => key.map(Self::Seal),
+        }
+    }
+
     /// Its level.
     #[must_use]
     pub fn level(&self) -> Level {

@@ -187,7 +187,8 @@ mod tests {
     use super::*;
     use crate::guard::{Greetings, Role, guards};
     use crate::writer::{FrameWriter, Outgoing};
-    use forebay_types::{Errno, JobKey, PIECE_BYTES, Urgency};
+    use forebay_secret::JobKey;
+    use forebay_types::{Errno, PIECE_BYTES, Urgency};
     use forebay_wire::message::TimedRequest;
     use forebay_wire::{Answer, FrameKind, Level, Outcome, Request};
     use proptest::prelude::*;

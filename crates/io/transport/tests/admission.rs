@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_body::Body;
+use forebay_secret::JobKey;
 use forebay_transport::{Address, CallError, Endpoint, Refusal, Security};
-use forebay_types::{Errno, JobKey, NodeRank};
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::message::{PROTOCOL_VERSION, encode};
 use forebay_wire::{Class, FrameKind, Level, Outcome, Request, TAG_BYTES};
 use net::middle::{Passing, Tamper, between, pass, recorder};

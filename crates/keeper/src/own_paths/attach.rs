@@ -1,8 +1,9 @@
 //! Laying parts of the view over the directories that they show.
 //!
-//! Everything is taken in hand before anything is put down: what is covered cannot be reached by its path any more.
+//! Everything is taken in hand before anything is put down: what is covered cannot be reached by its path any more. The view is
+//! reached by a descriptor of its root, never by its path, which may lead elsewhere by then.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -10,34 +11,33 @@ use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 
-use super::plan::{Cover, Plan};
+use super::plan::{Cover, Plan, below_root};
 
 /// Where the view is seen while parts of it are taken.
 #[derive(Debug)]
 pub struct Trees {
-    view: PathBuf,
-    /// It was mounted there for the time being.
-    is_lent: bool,
+    root: OwnedFd,
+    /// Where it was mounted for the time being.
+    lent_at: Option<PathBuf>,
 }
 
 impl Trees {
-    /// It is seen at its own path.
-    pub fn of_view(view: PathBuf) -> Self {
-        Self { view, is_lent: false }
+    /// It is seen at its own path, and this is its root.
+    pub fn of_view(root: OwnedFd) -> Self {
+        Self { root, lent_at: None }
     }
 
-    /// It is not seen from here, and its node has lent it: mounted at its own path where there is such a directory, else
-    /// for a moment over the job's, which was found just now.
+    /// It is not seen from here, and its node has lent it: mounted at its own path where `has_place`, because there is such a
+    /// directory that nobody else can change, else for a moment over the job's, which was found just now.
     ///
     /// # Errors
     /// When it cannot be mounted, or links lead to a path that does not exist here.
     pub fn of_lent(
-        lent: &OwnedFd,
-        view: &Path,
+        lent: OwnedFd,
+        (view, has_place): (&Path, bool),
         job_directory: &Path,
         links_lead_into_view: bool,
     ) -> anyhow::Result<Self> {
-        let has_place = view.is_dir();
         ensure!(
             has_place || !links_lead_into_view,
             "links are shown as links inside the view (--links view), and there is no directory {} here; have one made \
@@ -45,13 +45,13 @@ impl Trees {
             view.display()
         );
         let place = if has_place { view } else { job_directory };
-        put(lent, place).with_context(|| format!("cannot mount the view on {}", place.display()))?;
-        Ok(Self { view: place.to_owned(), is_lent: !has_place })
+        put(&lent, place).with_context(|| format!("cannot mount the view on {}", place.display()))?;
+        Ok(Self { root: lent, lent_at: (!has_place).then(|| place.to_owned()) })
     }
 
-    /// The directory.
-    pub fn view(&self) -> &Path {
-        &self.view
+    /// Its root.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
     }
 }
 
@@ -64,7 +64,7 @@ pub fn attach(plan: &Plan, trees: &Trees) -> anyhow::Result<()> {
     for cover in &plan.covers {
         let kept: Vec<(&Path, OwnedFd)> =
             cover.kept.iter().map(|point| Ok((point.as_path(), take_kept(point)?))).collect::<anyhow::Result<_>>()?;
-        if let Some(tree) = take(cover, trees.view())? {
+        if let Some(tree) = take(cover, trees.root())? {
             taken.push((cover, tree, kept));
         }
     }
@@ -74,16 +74,15 @@ pub fn attach(plan: &Plan, trees: &Trees) -> anyhow::Result<()> {
             put(mount, point).with_context(|| format!("cannot keep what is mounted at {}", point.display()))?;
         }
     }
-    if trees.is_lent {
-        unmount(trees.view(), UnmountFlags::DETACH).context("cannot take the view away again")?;
+    if let Some(place) = &trees.lent_at {
+        unmount(place, UnmountFlags::DETACH).context("cannot take the view away again")?;
     }
     Ok(())
 }
 
 /// The part of the view that shows a directory; `None` for one that nobody named and the view does not have: it is new.
-fn take(cover: &Cover, view: &Path) -> anyhow::Result<Option<OwnedFd>> {
-    let shown = view.join(cover.dir.strip_prefix("/").unwrap_or(&cover.dir));
-    match open(&shown, OpenTreeFlags::empty()) {
+fn take(cover: &Cover, view: BorrowedFd<'_>) -> anyhow::Result<Option<OwnedFd>> {
+    match open(view, below_root(&cover.dir), OpenTreeFlags::empty()) {
         Ok(tree) => Ok(Some(tree)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) if !cover.is_named => Ok(None),
         Err(Errno::NOSYS) => Err(Errno::NOSYS).context("the kernel is older than Linux 5.2"),
@@ -92,16 +91,16 @@ fn take(cover: &Cover, view: &Path) -> anyhow::Result<Option<OwnedFd>> {
 }
 
 fn take_kept(point: &Path) -> anyhow::Result<OwnedFd> {
-    open(point, OpenTreeFlags::AT_RECURSIVE)
+    open(CWD, point, OpenTreeFlags::AT_RECURSIVE)
         .with_context(|| format!("cannot keep what is mounted at {}", point.display()))
 }
 
-fn open(path: &Path, how: OpenTreeFlags) -> Result<OwnedFd, Errno> {
+fn open(base: BorrowedFd<'_>, path: &Path, how: OpenTreeFlags) -> Result<OwnedFd, Errno> {
     let always = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_SYMLINK_NOFOLLOW
         | OpenTreeFlags::AT_NO_AUTOMOUNT;
-    open_tree(CWD, path, always | how)
+    open_tree(base, path, always | how)
 }
 
 fn put(tree: &OwnedFd, path: &Path) -> Result<(), Errno> {

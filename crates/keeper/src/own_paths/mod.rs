@@ -28,6 +28,7 @@ pub use lend::lend;
 pub use namespaces::{Namespace, make_user_namespace};
 pub use place::{Node, Place};
 
+use crate::trusted_path;
 use attach::Trees;
 use entrance::{Answer, Question};
 
@@ -64,6 +65,22 @@ pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>, host_names: &
         (None, Some(failure)) => Err(failure),
         (None, None) => bail!("no node of the job {} is up on this host", directory.job()),
     }
+}
+
+/// Whether what is at the view's path is the view, where its keeper sees it; and where programs are run `by_path`, whether
+/// it is seen from here and nobody else can change that.
+///
+/// # Errors
+/// Saying what is wrong.
+pub fn check_view(node: &Node, by_path: bool) -> anyhow::Result<()> {
+    let place = Place::of_this().context("cannot tell where this process is")?;
+    let (view, is_seen) = (node.view.path.display(), node.sees_view(place)?);
+    if !by_path {
+        return Ok(());
+    }
+    ensure!(is_seen, "the view {view} of node {} is not seen from here; run without --view", node.rank);
+    let failed = || format!("programs cannot be run from the view {view} safely; forebay run without --view can");
+    trusted_path::check(&node.view.path).with_context(failed)
 }
 
 /// Lets this process see the exports of `node` at their own paths. It has one thread.
@@ -103,20 +120,23 @@ fn enter_kept(socket: &Path, place: Place) -> anyhow::Result<bool> {
 fn make(directory: &JobDirectory, node: &Node, place: Place) -> anyhow::Result<()> {
     let exports = canonical(&node.exports)?;
     check_root(node, place, &exports)?;
-    let view = node.view_from(place).then(|| node.view.clone());
-    // Asked for from outside: the keeper's world ends at the namespace's door.
-    let lent = match &view {
-        Some(_) => None,
-        None => Some(entrance::borrow(&directory.entrance(node.rank))?),
+    let view = &node.view.path;
+    // Asked for from outside: the keeper's world ends at the namespace's door. So does knowing whose a directory is.
+    let lent = match node.sees_view(place)? {
+        true => None,
+        false => Some(entrance::borrow(&directory.entrance(node.rank))?),
     };
+    if node.links_lead_into_view && lent.is_none() {
+        trusted_path::check(view).context("links lead into the view (--links view)")?;
+    }
+    let has_place = view.is_dir() && trusted_path::check(view).is_ok();
     let namespace = namespaces::make()?;
-    let trees = match (view, lent) {
-        (Some(view), _) => Trees::of_view(view),
-        (None, Some(lent)) => Trees::of_lent(&lent, &node.view, directory.path(), node.links_lead_into_view)?,
-        (None, None) => Trees::of_view(node.view.clone()),
+    let trees = match lent {
+        None => Trees::of_view(node.view.open_or_refuse(node.rank)?),
+        Some(lent) => Trees::of_lent(lent, (view, has_place), directory.path(), node.links_lead_into_view)?,
     };
-    let own_places = [directory.path().to_owned(), node.view.clone()];
-    let plan = plan::Plan::make(&exports, trees.view(), &own_places)?;
+    let own_places = [directory.path().to_owned(), view.clone()];
+    let plan = plan::Plan::make(&exports, trees.root(), &own_places)?;
     attach::attach(&plan, &trees)?;
     let question = Question::Keep { place, namespace };
     if let Err(error) = entrance::ask(&directory.entrance(node.rank), &question) {

@@ -4,10 +4,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use forebay_fuse::MountedAt;
 use forebay_types::NodeRank;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
+
+use crate::view_mount::ViewMount;
 
 /// The namespaces of a process, by the numbers that the kernel gives them, and its root directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,9 +44,7 @@ pub struct Node {
     /// Its host, as the job lists it.
     pub host: String,
     /// Its view.
-    pub view: PathBuf,
-    /// The view's device number.
-    pub device: Option<(u32, u32)>,
+    pub view: ViewMount,
     /// What it shows, as given.
     pub exports: Vec<PathBuf>,
     /// Whether links are shown as links inside the view.
@@ -56,12 +55,13 @@ pub struct Node {
 
 impl Node {
     /// Whether the view is seen from `place`, which is where this process is.
-    pub fn view_from(&self, place: Place) -> bool {
+    ///
+    /// # Errors
+    /// When something else is seen where its keeper is, at the path where the keeper mounted it.
+    pub fn sees_view(&self, place: Place) -> anyhow::Result<bool> {
         if self.place.mount == place.mount && self.place.root == place.root {
-            return true;
+            return self.view.open_or_refuse(self.rank).map(|_| true);
         }
-        // Another view may be at the same path; without a number it cannot be told apart.
-        let mounted = MountedAt::find(&self.view).ok().flatten();
-        self.device.is_some() && mounted.map(|mounted| mounted.device) == self.device
+        Ok(self.view.open()?.is_some())
     }
 }

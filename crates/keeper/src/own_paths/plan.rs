@@ -7,11 +7,14 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use forebay_fuse::MountedAt;
 use forebay_types::limits;
+use rustix::fs::{AtFlags, statat};
+use rustix::io::Errno;
 
 use super::plan_points::Points;
 
@@ -40,12 +43,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For the mounts of this process. `exports` are without links, sorted; `view` is where they are seen; `own_places`
-    /// are Forebay's.
+    /// For the mounts of this process. `exports` are without links, sorted; `view` is the root of where they are seen;
+    /// `own_places` are Forebay's.
     ///
     /// # Errors
     /// When the view or a directory cannot be looked at, or would take too many mounts.
-    pub fn make(exports: &[PathBuf], view: &Path, own_places: &[PathBuf]) -> anyhow::Result<Self> {
+    pub fn make(exports: &[PathBuf], view: BorrowedFd<'_>, own_places: &[PathBuf]) -> anyhow::Result<Self> {
         let mounts = MountedAt::all().context("the table of mounts cannot be read")?;
         let written: Vec<PathBuf> = WRITTEN.iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
         let look = |path: &Path| look(view, path);
@@ -63,15 +66,21 @@ enum Look {
     Denied,
 }
 
-fn look(view: &Path, path: &Path) -> anyhow::Result<Look> {
-    let shown = view.join(path.strip_prefix("/").unwrap_or(path));
-    match fs::symlink_metadata(&shown) {
+fn look(view: BorrowedFd<'_>, path: &Path) -> anyhow::Result<Look> {
+    match statat(view, below_root(path), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(Look::Shown),
-        Err(error) => match error.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(Look::Hidden),
-            ErrorKind::PermissionDenied => Ok(Look::Denied),
-            _ => Err(error).with_context(|| format!("cannot look at {}", shown.display())),
-        },
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(Look::Hidden),
+        Err(Errno::ACCESS | Errno::PERM) => Ok(Look::Denied),
+        Err(errno) => Err(errno).with_context(|| format!("cannot look at {} in the view", path.display())),
+    }
+}
+
+/// What is at an absolute path in the view, as seen from its root.
+pub(super) fn below_root(path: &Path) -> &Path {
+    match path.strip_prefix("/") {
+        Ok(below) if below.as_os_str().is_empty() => Path::new("."),
+        Ok(below) => below,
+        Err(_) => path,
     }
 }
 
@@ -159,10 +168,12 @@ mod tests {
             id,
             parent,
             dir: dir.into(),
+            is_whole: true,
             file_system: "ext4".into(),
             source: "x".into(),
             device: (0, 1),
             is_read_only,
+            user: None,
         };
         let mut mounts = vec![mount(1, 0, "/", false)];
         for ((dir, is_read_only), id) in points.iter().zip(2..) {

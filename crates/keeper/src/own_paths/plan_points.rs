@@ -84,10 +84,12 @@ mod tests {
             id,
             parent,
             dir: dir.into(),
+            is_whole: true,
             file_system,
             source,
             device: (0, 1),
             is_read_only: id.is_multiple_of(2),
+            user: None,
         }
     }
 

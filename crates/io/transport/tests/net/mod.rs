@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::{Body, Pool};
+use forebay_secret::JobKey;
 use forebay_transport::memory::Network;
 use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
-use forebay_types::{ChunkIndex, Generation, JobKey, NodeRank, PIECE_BYTES, ViewPath};
+use forebay_types::{ChunkIndex, Generation, NodeRank, PIECE_BYTES, ViewPath};
 use forebay_wire::{Outcome, Request};
 
 pub mod middle;
