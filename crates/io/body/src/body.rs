@@ -1,32 +1,22 @@
 //! A body and who waits for it. One lock, held for a few instructions and never while a follower is called.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use forebay_types::{Errno, PIECE_BYTES};
 
-use crate::Piece;
+use crate::{LiveBytes, Piece};
 
 /// Parts of a body in order, as many as a kernel reply may gather at once.
 pub type Slices = Vec<Bytes>;
 
 type Callback = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 
-/// Bytes of all bodies there are. They are held in caches, by answers on their way and by who fills them, so that nobody
-/// else could tell what they take together.
-static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
-
-/// Bytes that all bodies of this process have or will have.
-#[must_use]
-pub fn live_bytes() -> u64 {
-    LIVE_BYTES.load(Ordering::Relaxed)
-}
-
 /// The bytes of an answer: how many there will be is known, how many there are grows.
 pub struct Body {
     expected_bytes: usize,
+    _live: LiveBytes,
     state: Mutex<State>,
 }
 
@@ -49,8 +39,7 @@ impl Body {
     /// A body of `expected_bytes` of which none is there yet.
     #[must_use]
     pub fn growing(expected_bytes: usize) -> Arc<Self> {
-        LIVE_BYTES.fetch_add(expected_bytes as u64, Ordering::Relaxed);
-        Arc::new(Self { expected_bytes, state: Mutex::default() })
+        Arc::new(Self { expected_bytes, _live: LiveBytes::new(expected_bytes), state: Mutex::default() })
     }
 
     /// A body that is all there, in pieces that share `bytes`.
@@ -264,7 +253,6 @@ impl std::fmt::Debug for Body {
 /// A body that nobody fills any more will never be whole; who still waits must hear of it.
 impl Drop for Body {
     fn drop(&mut self) {
-        LIVE_BYTES.fetch_sub(self.expected_bytes as u64, Ordering::Relaxed);
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for (_, callback) in std::mem::take(&mut state.callbacks) {
             callback(Err(Errno::EIO));
