@@ -6,7 +6,7 @@
 
 use forebay_cache::Key;
 use forebay_types::{ChunkIndex, Generation, Kind, Name, ViewPath, limits};
-use forebay_wire::{Listing, ListingEntry, Request};
+use forebay_wire::{Listing, ListingEntry, ReadMessage};
 
 /// A run of files.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,9 +49,9 @@ impl Bundle {
     }
 
     /// The run that a peer asks for; `None` for any other request.
-    pub fn of(request: &Request) -> Option<Self> {
-        match request.clone() {
-            Request::Bundle { dir, generation, first, files } => Some(Self { dir, generation, first, files }),
+    pub fn of(message: &ReadMessage) -> Option<Self> {
+        match message.clone() {
+            ReadMessage::Bundle { dir, generation, first, files } => Some(Self { dir, generation, first, files }),
             _ => None,
         }
     }
@@ -62,9 +62,9 @@ impl Bundle {
     }
 
     /// By which it is asked for.
-    pub fn request(&self) -> Request {
+    pub fn message(&self) -> ReadMessage {
         let Self { dir, generation, first, files } = self.clone();
-        Request::Bundle { dir, generation, first, files }
+        ReadMessage::Bundle { dir, generation, first, files }
     }
 
     /// Under which its files are kept; `None` when a path would be too long.

@@ -37,48 +37,8 @@ pub const ROOT_CANDIDATES: usize = 8;
 /// How much later than its neighbours a node may start to listen without being taken for lost.
 pub const START_SKEW: Duration = Duration::from_millis(500);
 
-/// How long nothing may be heard of a node that is asked something before it is asked whether it is there.
-pub const PATIENCE: Duration = Duration::from_millis(500);
-
-/// How long a node may take to say that it is there; then it is bypassed. A node that is merely busy answers in a few
-/// milliseconds, also while the backing file system hangs.
-pub const PING_DEADLINE: Duration = Duration::from_secs(1);
-
-/// How often silent nodes, slow questions and what else depends on time are looked for.
-pub const WAYS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How long a bypassed node is left alone before it is asked again whether it is there: doubled each time, up to the
-/// second. A node that comes back is used again within the first seconds; one that does not costs next to nothing.
-pub const SUSPICION_FIRST: Duration = Duration::from_millis(250);
-/// The longest of these times.
-pub const SUSPICION_LONGEST: Duration = Duration::from_secs(15);
-
-/// A question that has waited so long at one node is asked of the next in line too, if the budget allows.
-pub const HEDGE_AFTER: Duration = Duration::from_millis(250);
-
-/// The same for a parcel, which is made of many answers; whoever is asked second reads for it all that it reads ahead.
-pub const PARCEL_HEDGE_AFTER: Duration = Duration::from_secs(4);
-
-/// The budget of such second questions: one for so many questions, and so many at once after a quiet time.
-pub const QUESTIONS_PER_HEDGE: u32 = 50;
-/// Second questions that may be saved up.
-pub const HEDGES_SAVED_MAX: u32 = 16;
-
-/// Reads of the backing file system by a node that is cut off from all that may be root: so many a second, and so many at
-/// once after a quiet time. A whole job that is cut off must not become the storm it was started against.
-pub const OWN_READS_PER_SECOND: u32 = 20;
-/// Own reads that may be saved up: the files of a small program.
-pub const OWN_READS_SAVED_MAX: u32 = 64;
-
 /// Paths of one refresh.
 pub const REFRESH_PATHS_MAX: usize = 64;
-
-/// How long a refresh may make nodes wait for its end; then they go on without it, because whoever leads it is lost.
-pub const REFRESH_HOLD_MAX: Duration = Duration::from_secs(10);
-
-/// How often a node that asks nothing asks its parent whether it is there: so it learns of a refresh that it missed, and
-/// of a parent that is lost before somebody has to wait for it.
-pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// How long a peer may take to shake hands: a pending handshake must not hold a connection open for nothing.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);

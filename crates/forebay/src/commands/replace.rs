@@ -13,10 +13,10 @@ use forebay_launch::{JobDirectory, JobRecord};
 use forebay_types::{NodeRank, limits};
 use serde_json::json;
 
-use crate::DONE_IN_PART;
 use crate::cli::UpArguments;
 use crate::commands::up_report::shown_ranks;
 use crate::control;
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
 use crate::output::{causes, say};
 use crate::settings::Effective;

@@ -114,7 +114,7 @@ impl Start<'_> {
             }
             Event::Timer(node) => {
                 self.nodes[node as usize].timer = Nanos::MAX;
-                self.decide(node, |core| core.handle_timeout(Time(now)));
+                self.decide(node, |core| core.run_timers(Time(now)));
             }
         }
     }

@@ -5,10 +5,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use forebay_cache::{CallId, Key};
+use forebay_cache::Key;
+use forebay_node::AttemptId;
 use forebay_node::Source;
-use forebay_types::{Time, Urgency};
-use forebay_wire::Request;
+use forebay_types::{Priority, Time};
+use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
 use crate::event::Event;
@@ -19,8 +20,8 @@ use crate::world::LATENCY_MAX_US;
 /// What waits for its turn at one life of a node.
 #[derive(Default)]
 pub(crate) struct Turns {
-    demand: VecDeque<(CallId, Request)>,
-    ahead: VecDeque<(CallId, Request)>,
+    demand: VecDeque<(AttemptId, ReadMessage)>,
+    ahead: VecDeque<(AttemptId, ReadMessage)>,
     under_way: usize,
 }
 
@@ -34,12 +35,12 @@ pub(crate) struct TurnsTaken {
 }
 
 impl Turns {
-    fn promote(&mut self, call: CallId) {
+    fn promote(&mut self, call: AttemptId) {
         let at = self.ahead.iter().position(|(waiting, _)| *waiting == call);
         self.demand.extend(at.and_then(|at| self.ahead.remove(at)));
     }
 
-    fn withdraw(&mut self, call: CallId) {
+    fn withdraw(&mut self, call: AttemptId) {
         self.demand.retain(|(waiting, _)| *waiting != call);
         self.ahead.retain(|(waiting, _)| *waiting != call);
     }
@@ -59,9 +60,9 @@ impl Job<'_> {
     }
 
     /// A node asks the backing file system when its turn has come.
-    pub(crate) fn queue_backing(&mut self, by: Caller, request: Request, urgency: Urgency) {
+    pub(crate) fn queue_backing(&mut self, by: Caller, request: ReadMessage, priority: Priority) {
         let turns = &mut self.nodes[by.node].turns;
-        let queue = if urgency == Urgency::Demand { &mut turns.demand } else { &mut turns.ahead };
+        let queue = if priority == Priority::Demand { &mut turns.demand } else { &mut turns.ahead };
         queue.push_back((by.call, request));
         self.begin_turns(by.node);
     }
@@ -81,22 +82,22 @@ impl Job<'_> {
             if turns.under_way >= self.setup.turns {
                 return;
             }
-            let (urgency, next) = match turns.demand.pop_front() {
-                Some(next) => (Urgency::Demand, next),
+            let (priority, next) = match turns.demand.pop_front() {
+                Some(next) => (Priority::Demand, next),
                 None => match turns.ahead.pop_front() {
-                    Some(next) => (Urgency::Ahead, next),
+                    Some(next) => (Priority::Prefetch, next),
                     None => return,
                 },
             };
             turns.under_way += 1;
             let (call, request) = next;
-            self.note_turn(&request, urgency);
+            self.note_turn(&request, priority);
             self.world.soon(Event::Backing { by: Caller { node, life, call }, request });
         }
     }
 
-    fn note_turn(&mut self, request: &Request, urgency: Urgency) {
-        if urgency == Urgency::Demand {
+    fn note_turn(&mut self, request: &ReadMessage, priority: Priority) {
+        if priority == Priority::Demand {
             self.turns.demand_count += 1;
             return;
         }

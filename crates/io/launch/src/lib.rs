@@ -26,7 +26,7 @@ mod start;
 mod topology;
 
 pub use address::{NodeAddress, ViewLayout, default_port};
-pub use error::LaunchError;
+pub use error::{LaunchError, MungeProblem};
 pub use gathered::{Gathered, Slowest, Trouble};
 pub(crate) use hostfile::check_host;
 pub use hostfile::parse_hostfile;
@@ -34,7 +34,7 @@ pub use hostlist::expand_hostlist;
 pub use hosts::{RemoteCall, host_starter};
 pub use job_directory::{JobDirectory, bases, check_job_name};
 pub use local::{bind_listeners, local_starter};
-pub use munge::{KeySealing, Munge, MungeProblem};
+pub use munge::{KeySealing, Munge};
 pub use node_file::NodeFile;
 pub use process::{Forced, Process, ProcessSpace, end_all, wait_for_end};
 pub use records::{JobRecord, Launcher, NodeRecord, Progress};

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use forebay_secret::{JobKey, Zeroizing};
 use forebay_types::limits;
 use rustix::process::geteuid;
-use thiserror::Error;
 
-use crate::{LaunchError, Process, wait_for_end};
+use crate::error::{LaunchError, MungeProblem};
+use crate::{Process, wait_for_end};
 
 /// Exit status of `unmunge` for a credential that it has opened and that was opened there before
 /// (`EMUNGE_CRED_REPLAYED` of munge.h).
@@ -32,34 +32,6 @@ pub enum KeySealing {
     Off,
     /// Always, by the service that listens here.
     Socket(PathBuf),
-}
-
-/// Why MUNGE did not do it.
-#[derive(Debug, Error)]
-pub enum MungeProblem {
-    /// There is no such program.
-    #[error("the program {0} is not installed")]
-    NotInstalled(&'static str),
-    /// The program cannot be run or spoken with.
-    #[error("the program {0} cannot be run")]
-    NotRun(&'static str, #[source] std::io::Error),
-    /// It has been ended.
-    #[error("{0} did not end within {1:?}; does munged hang?")]
-    Silent(&'static str, Duration),
-    /// The program says why.
-    #[error("{0}")]
-    Refused(String),
-    /// Somebody else has made it.
-    #[error("it was sealed by user {found}, not by you (user {own})")]
-    Foreign {
-        /// Who has.
-        found: String,
-        /// Who this process is.
-        own: u32,
-    },
-    /// It is something else.
-    #[error("{0}")]
-    NotAKey(&'static str),
 }
 
 /// MUNGE's service on this host.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_types::{Urgency, limits};
+use forebay_types::{Priority, limits};
 
 use crate::counters::Counters;
 
@@ -62,11 +62,11 @@ impl Turns {
 
     /// Lets `operation` begin, on another thread, when its turn has come. `call` is the number of its question; two that
     /// wait at the same time have different ones.
-    pub fn queue(self: &Arc<Self>, call: u64, urgency: Urgency, operation: impl FnOnce() + Send + 'static) {
+    pub fn queue(self: &Arc<Self>, call: u64, priority: Priority, operation: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
-        let urgency = if state.promoted.remove(&call) { Urgency::Demand } else { urgency };
-        state.queue(urgency).insert(call, Box::new(operation));
-        state.waits += u64::from(self.has_to_wait(&state, urgency));
+        let priority = if state.promoted.remove(&call) { Priority::Demand } else { priority };
+        state.queue(priority).insert(call, Box::new(operation));
+        state.waits += u64::from(self.has_to_wait(&state, priority));
         self.call_a_thread(&mut state);
     }
 
@@ -109,11 +109,11 @@ impl Turns {
         part.saturating_sub(state.ahead_under_way).min(state.ahead.len())
     }
 
-    fn has_to_wait(&self, state: &State, urgency: Urgency) -> bool {
+    fn has_to_wait(&self, state: &State, priority: Priority) -> bool {
         let free = self.limit - state.under_way;
-        match urgency {
-            Urgency::Demand => state.demand.len() > free,
-            Urgency::Ahead => {
+        match priority {
+            Priority::Demand => state.demand.len() > free,
+            Priority::Prefetch => {
                 state.ahead.len() > self.ahead_room(state) || state.ahead.len() + state.demand.len() > free
             }
         }
@@ -136,12 +136,12 @@ impl Turns {
     /// The life of a thread.
     fn work(&self) {
         let mut state = self.lock();
-        while let Some((operation, urgency)) = self.next(&mut state) {
+        while let Some((operation, priority)) = self.next(&mut state) {
             drop(state);
             operation();
             state = self.lock();
             state.under_way -= 1;
-            state.ahead_under_way -= usize::from(urgency == Urgency::Ahead);
+            state.ahead_under_way -= usize::from(priority == Priority::Prefetch);
             state = self.stay(state);
         }
         state.threads -= 1;
@@ -158,16 +158,16 @@ impl Turns {
     }
 
     /// The next operation, and why its turn has come.
-    fn next(&self, state: &mut State) -> Option<(Operation, Urgency)> {
+    fn next(&self, state: &mut State) -> Option<(Operation, Priority)> {
         let ahead_may = self.ahead_room(state) > 0;
         let ahead_is_due = state.demand.is_empty() || state.preferred >= limits::DEMANDS_PER_AHEAD;
-        let urgency = if ahead_may && ahead_is_due { Urgency::Ahead } else { Urgency::Demand };
-        let (_, operation) = state.queue(urgency).pop_first()?;
-        state.preferred = if ahead_may && urgency == Urgency::Demand { state.preferred + 1 } else { 0 };
+        let priority = if ahead_may && ahead_is_due { Priority::Prefetch } else { Priority::Demand };
+        let (_, operation) = state.queue(priority).pop_first()?;
+        state.preferred = if ahead_may && priority == Priority::Demand { state.preferred + 1 } else { 0 };
         state.under_way += 1;
-        state.ahead_under_way += usize::from(urgency == Urgency::Ahead);
+        state.ahead_under_way += usize::from(priority == Priority::Prefetch);
         state.under_way_most = state.under_way_most.max(state.under_way);
-        Some((operation, urgency))
+        Some((operation, priority))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -176,10 +176,10 @@ impl Turns {
 }
 
 impl State {
-    fn queue(&mut self, urgency: Urgency) -> &mut Queue {
-        match urgency {
-            Urgency::Demand => &mut self.demand,
-            Urgency::Ahead => &mut self.ahead,
+    fn queue(&mut self, priority: Priority) -> &mut Queue {
+        match priority {
+            Priority::Demand => &mut self.demand,
+            Priority::Prefetch => &mut self.ahead,
         }
     }
 }

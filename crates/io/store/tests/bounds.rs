@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fixture::{Tree, generation, options, view};
 use forebay_store::{Store, StoreOptions, Turns};
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Urgency};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Priority};
 use rustix::process::{Resource, getrlimit};
 
 /// The tests of this program take turns.
@@ -73,7 +73,7 @@ fn no_more_operations_than_allowed_are_under_way() {
     let (read, has_read) = mpsc::channel();
     for call in 0..5 {
         let (store, file, read) = (Arc::clone(&store), file.clone(), read.clone());
-        turns.queue(call, Urgency::Demand, move || {
+        turns.queue(call, Priority::Demand, move || {
             let started = |_| {
                 // The first two stay until both are there, and the other three have come and wait.
                 while store.counters().waits < 3 || store.counters().under_way_most < 2 {

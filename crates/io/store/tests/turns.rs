@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fixture::{Tree, generation, options, view};
 use forebay_store::{Store, StoreOptions, Turns};
-use forebay_types::{ChunkIndex, Urgency, limits};
+use forebay_types::{ChunkIndex, Priority, limits};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -28,11 +28,11 @@ impl Slow {
         Self { turns: Turns::new(limit), begin, begun, ends: Mutex::default() }
     }
 
-    fn ask(&self, urgency: Urgency, calls: impl IntoIterator<Item = u64>) {
+    fn ask(&self, priority: Priority, calls: impl IntoIterator<Item = u64>) {
         for call in calls {
             let ((end, ended), begin) = (channel(), self.begin.clone());
             self.ends.lock().unwrap().insert(call, end);
-            self.turns.queue(call, urgency, move || {
+            self.turns.queue(call, priority, move || {
                 begin.send(call).unwrap();
                 // An error says that the test is over.
                 let _ = ended.recv();
@@ -51,7 +51,7 @@ impl Slow {
 
     /// Nothing has begun but what was told: `call` is asked for and comes at once.
     fn nothing_but(&self, call: u64) {
-        self.ask(Urgency::Demand, [call]);
+        self.ask(Priority::Demand, [call]);
         assert_eq!(self.next(), call);
     }
 }
@@ -59,7 +59,7 @@ impl Slow {
 #[test]
 fn what_a_program_wants_finds_a_turn_however_much_was_asked_ahead() {
     let slow = Slow::new(2 * limits::BACKING_TURNS_PER_AHEAD);
-    slow.ask(Urgency::Ahead, 1..100);
+    slow.ask(Priority::Prefetch, 1..100);
     assert_eq!([slow.next(), slow.next()].iter().sum::<u64>(), 3, "a part of the turns");
     slow.nothing_but(200);
 }
@@ -67,10 +67,10 @@ fn what_a_program_wants_finds_a_turn_however_much_was_asked_ahead() {
 #[test]
 fn what_a_program_wants_begins_before_what_was_asked_ahead_of_it() {
     let slow = Slow::new(1);
-    slow.ask(Urgency::Demand, [1]);
+    slow.ask(Priority::Demand, [1]);
     assert_eq!(slow.next(), 1);
-    slow.ask(Urgency::Ahead, 2..5);
-    slow.ask(Urgency::Demand, [5, 6]);
+    slow.ask(Priority::Prefetch, 2..5);
+    slow.ask(Priority::Demand, [5, 6]);
     for (ended, next) in [(1, 5), (5, 6), (6, 2), (2, 3)] {
         slow.end(ended);
         assert_eq!(slow.next(), next);
@@ -80,13 +80,13 @@ fn what_a_program_wants_begins_before_what_was_asked_ahead_of_it() {
 #[test]
 fn what_was_asked_ahead_and_is_wanted_now_goes_with_what_is_wanted() {
     let slow = Slow::new(1);
-    slow.ask(Urgency::Ahead, 1..5);
+    slow.ask(Priority::Prefetch, 1..5);
     assert_eq!(slow.next(), 1);
     slow.turns.promote(3);
     slow.turns.promote(1);
     slow.turns.promote(7);
-    slow.ask(Urgency::Demand, [5]);
-    slow.ask(Urgency::Ahead, [6, 7]);
+    slow.ask(Priority::Demand, [5]);
+    slow.ask(Priority::Prefetch, [6, 7]);
     for (ended, next) in [(1, 3), (3, 5), (5, 7), (7, 2)] {
         slow.end(ended);
         assert_eq!(slow.next(), next);
@@ -96,7 +96,7 @@ fn what_was_asked_ahead_and_is_wanted_now_goes_with_what_is_wanted() {
 #[test]
 fn a_promoted_question_takes_a_turn_that_is_free() {
     let slow = Slow::new(2);
-    slow.ask(Urgency::Ahead, [1, 2]);
+    slow.ask(Priority::Prefetch, [1, 2]);
     assert_eq!(slow.next(), 1);
     slow.turns.promote(2);
     assert_eq!(slow.next(), 2);
@@ -105,8 +105,8 @@ fn a_promoted_question_takes_a_turn_that_is_free() {
 #[test]
 fn what_nobody_waits_for_any_more_never_begins() {
     let slow = Slow::new(1);
-    slow.ask(Urgency::Demand, 1..4);
-    slow.ask(Urgency::Ahead, 4..6);
+    slow.ask(Priority::Demand, 1..4);
+    slow.ask(Priority::Prefetch, 4..6);
     assert_eq!(slow.next(), 1);
     [2, 4].into_iter().for_each(|call| slow.turns.withdraw(call));
     for (ended, next) in [(1, 3), (3, 5)] {
@@ -118,10 +118,10 @@ fn what_nobody_waits_for_any_more_never_begins() {
 #[test]
 fn what_was_asked_ahead_comes_through_beside_a_program_that_never_stops() {
     let slow = Slow::new(1);
-    slow.ask(Urgency::Demand, [0]);
+    slow.ask(Priority::Demand, [0]);
     assert_eq!(slow.next(), 0);
-    slow.ask(Urgency::Ahead, 1000..1002);
-    slow.ask(Urgency::Demand, 1..100);
+    slow.ask(Priority::Prefetch, 1000..1002);
+    slow.ask(Priority::Demand, 1..100);
     let round = limits::DEMANDS_PER_AHEAD + 1;
     let order = (0..2 * round).scan(0, |under_way, _| {
         slow.end(*under_way);
@@ -145,7 +145,7 @@ fn a_listing_that_a_program_wants_does_not_wait_for_contents_asked_ahead() {
     let ended = Arc::new(Mutex::new(ended));
     for (call, file) in (0..).zip(files) {
         let (store, begin, ended) = (Arc::clone(&store), begin.clone(), Arc::clone(&ended));
-        turns.queue(call, Urgency::Ahead, move || {
+        turns.queue(call, Priority::Prefetch, move || {
             let started = |_| {
                 begin.send(()).unwrap();
                 let _ = ended.lock().unwrap().recv();
@@ -156,7 +156,7 @@ fn a_listing_that_a_program_wants_does_not_wait_for_contents_asked_ahead() {
     begun.recv_timeout(PATIENCE).unwrap();
     let (listed, listing) = channel();
     let (at, dir) = (Arc::clone(&store), tree.view(""));
-    turns.queue(100, Urgency::Demand, move || listed.send(at.listing(&dir).unwrap().len()).unwrap());
+    turns.queue(100, Priority::Demand, move || listed.send(at.listing(&dir).unwrap().len()).unwrap());
     assert_eq!(listing.recv_timeout(PATIENCE).unwrap(), 40);
     let counters = store.counters();
     assert_eq!((counters.reads, counters.under_way_most), (0, 2), "one file is open and nothing read: {counters:?}");

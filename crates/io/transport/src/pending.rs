@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use forebay_types::limits;
 use tokio::sync::oneshot;
 
-use crate::lock;
+use crate::lock::lock;
 
 /// Pending handshakes of one child: its control and its bulk connection.
 const OF_A_CHILD: usize = 2;

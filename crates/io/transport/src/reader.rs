@@ -188,9 +188,8 @@ mod tests {
     use crate::guard::{Greetings, Role, guards};
     use crate::writer::{FrameWriter, Outgoing};
     use forebay_secret::JobKey;
-    use forebay_types::{Errno, PIECE_BYTES, Urgency};
-    use forebay_wire::message::TimedRequest;
-    use forebay_wire::{Answer, FrameKind, Level, Outcome, Request};
+    use forebay_types::{Errno, PIECE_BYTES};
+    use forebay_wire::{Answer, Envelope, FrameKind, Level, Outcome, ReadMessage};
     use proptest::prelude::*;
     use tokio::io::AsyncWriteExt;
 
@@ -278,7 +277,7 @@ mod tests {
                 drop(near);
                 let pool = Pool::new(1);
                 while let Ok(head) = reader.head().await {
-                    let read = reader.message::<TimedRequest>().is_ok();
+                    let read = reader.message::<Envelope>().is_ok();
                     if !read || reader.body(head, &pool).await.is_err() {
                         break;
                     }
@@ -293,8 +292,8 @@ mod tests {
     fn a_message_longer_than_the_buffer_is_read_whole() {
         let names = vec![forebay_types::Name::new(&[b'n'; limits::NAME_BYTES_MAX]).unwrap(); 200];
         let dir = forebay_types::ViewPath::root();
-        let request = Request::Page { dir, listing: Default::default(), page: 3, names, epoch: 0 };
-        let timed = TimedRequest { remaining_ms: 5, urgency: Urgency::Ahead, request };
+        let request = ReadMessage::Page { dir, listing: Default::default(), page: 3, names };
+        let timed = Envelope { remaining_ms: 5, request: request.into() };
         let (near, mut reader) = pipe(64 << 10);
         let received = block_on(async {
             let mut writer = FrameWriter::new(Box::new(near), Pool::new(1), Arc::default());
@@ -303,7 +302,7 @@ mod tests {
             let receive = async {
                 let head = reader.head().await.unwrap();
                 assert!(head.head_bytes as usize > limits::READ_BUFFER_BYTES);
-                let received: TimedRequest = reader.message().unwrap();
+                let received: Envelope = reader.message().unwrap();
                 assert_eq!(reader.head().await.unwrap().kind, FrameKind::Cancel);
                 received
             };

@@ -10,23 +10,20 @@ use std::time::Duration;
 
 use forebay_body::{Body, Piece};
 use forebay_types::{Errno, NodeRank, limits};
-use forebay_wire::message::TimedRequest;
-use forebay_wire::{FrameKind, Outcome, WireError};
+use forebay_wire::{Envelope, FrameKind, Outcome, WireError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::bulk::{Sending, ToBulk, send_bodies};
 use crate::counts::Counts;
-use crate::endpoint::Tasks;
 use crate::handshake::Greeted;
-use crate::lock;
+use crate::lock::lock;
 use crate::reader::{FrameReader, ReadError};
-use crate::replier::{IncomingCall, Replier, Service};
+use crate::replier::{Answering, Callback, IncomingCall, Replier, Service};
+use crate::tasks::Tasks;
 use crate::window::{Waiting, Window, body_bytes};
 use crate::writer::{FrameWriter, Item, Outgoing, write_frames};
-
-type Callback = Box<dyn FnOnce() + Send>;
 
 /// The connections from one peer.
 pub(crate) struct Session {
@@ -137,20 +134,6 @@ impl Session {
         }
     }
 
-    pub(crate) fn answer(self: &Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant) {
-        let Some(body) = body else {
-            return self.answer_whole(stream, outcome, Piece::default());
-        };
-        let total_bytes = body.expected_bytes();
-        if total_bytes > limits::LISTING_BYTES_MAX {
-            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Piece::default());
-        } else if total_bytes > limits::CONTROL_BODY_BYTES_MAX {
-            self.answer_on_bulk(stream, outcome, body, deadline);
-        } else {
-            self.answer_when_whole(stream, outcome, body);
-        }
-    }
-
     fn answer_whole(&self, stream: u32, outcome: Outcome, whole: Piece) {
         if self.remove(stream).is_some() {
             self.put(Outgoing::answer(stream, outcome, whole.len(), whole));
@@ -190,33 +173,8 @@ impl Session {
         self.room.notify_one();
     }
 
-    pub(crate) fn on_cancel(&self, stream: u32, callback: Callback) {
-        let mut under_way = lock(&self.under_way);
-        if let Some(UnderWay::Asked(told)) = under_way.get_mut(&stream) {
-            let earlier = told.cancelled.replace(callback);
-            drop(under_way);
-            drop(earlier);
-        } else {
-            drop(under_way);
-            callback();
-        }
-    }
-
-    pub(crate) fn on_promote(&self, stream: u32, callback: Callback) {
-        let earlier = match lock(&self.under_way).get_mut(&stream) {
-            Some(UnderWay::Asked(told)) => told.promoted.replace(callback),
-            _ => Some(callback),
-        };
-        // Without the lock: it may hold anything.
-        drop(earlier);
-    }
-
-    pub(crate) fn is_cancelled(&self, stream: u32) -> bool {
-        !lock(&self.under_way).contains_key(&stream)
-    }
-
     /// The sending task has handed a body's last frame to its writer.
-    pub(crate) fn sent(&self, stream: u32) {
+    fn sent(&self, stream: u32) {
         self.remove(stream);
         self.room.notify_one();
     }
@@ -229,7 +187,7 @@ impl Session {
     }
 
     /// Nothing is held for a request any more.
-    pub(crate) fn make_room(&self, stream: u32) {
+    fn make_room(&self, stream: u32) {
         let waited = lock(&self.window).end(stream);
         drop(waited);
         self.to_hand_on.notify_one();
@@ -261,12 +219,12 @@ impl Session {
         let stream = head.stream;
         match head.kind {
             FrameKind::Request if head.body_bytes == 0 => {
-                let TimedRequest { remaining_ms, urgency, request } = reader.message()?;
+                let Envelope { remaining_ms, request } = reader.message()?;
                 let remaining = Duration::from_millis(remaining_ms.into());
                 let reply = self.open(stream, Instant::now() + remaining).await?;
                 self.counts.request_served();
-                let call = IncomingCall { from: self.from, request, urgency, remaining, reply };
-                match body_bytes(&call.request) {
+                let call = IncomingCall { from: self.from, request, remaining, reply };
+                match body_bytes(&call.request.message) {
                     0 => service.handle(call),
                     bytes => self.push((stream, bytes), Instant::now() + remaining, call),
                 }
@@ -282,7 +240,7 @@ impl Session {
     }
 
     fn push(&self, body: (u32, usize), deadline: Instant, call: IncomingCall) {
-        lock(&self.window).push(body, call.urgency, deadline, call);
+        lock(&self.window).push(body, call.request.priority, deadline, call);
         self.to_hand_on.notify_one();
     }
 
@@ -298,8 +256,10 @@ impl Session {
     }
 
     fn next(&self) -> Option<IncomingCall> {
-        let Waiting { urgency, deadline, call, .. } = lock(&self.window).next()?;
-        Some(IncomingCall { urgency, remaining: deadline.saturating_duration_since(Instant::now()), ..call })
+        let Waiting { priority, deadline, mut call, .. } = lock(&self.window).next()?;
+        call.request.priority = priority;
+        call.remaining = deadline.saturating_duration_since(Instant::now());
+        Some(call)
     }
 
     /// A new request, as soon as there is room. A peer keeps to the limit itself; one that does not is read no further,
@@ -313,7 +273,7 @@ impl Session {
                 }
                 if under_way.len() < limits::PEER_REQUESTS_MAX {
                     under_way.insert(stream, UnderWay::Asked(Told::default()));
-                    return Ok(Replier::new(Arc::clone(self), stream, deadline));
+                    return Ok(Replier::new(Arc::clone(self) as _, stream, deadline));
                 }
             }
             self.room.notified().await;
@@ -353,7 +313,8 @@ impl Session {
     }
 
     async fn send(self: Arc<Self>, inbox: mpsc::Receiver<ToBulk>, writer: FrameWriter) {
-        self.written(send_bodies(Arc::clone(&self), inbox, writer).await);
+        let sent = |stream| self.sent(stream);
+        self.written(send_bodies(sent, inbox, writer).await);
     }
 
     fn written(&self, outcome: std::io::Result<()>) {
@@ -377,5 +338,46 @@ impl Session {
             ReadError::Lost(error) => tracing::debug!(node = %self.from, %error, "the connection from a peer ended"),
         }
         self.close();
+    }
+}
+
+impl Answering for Session {
+    fn answer(self: Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant) {
+        let Some(body) = body else {
+            return self.answer_whole(stream, outcome, Piece::default());
+        };
+        let total_bytes = body.expected_bytes();
+        if total_bytes > limits::LISTING_BYTES_MAX {
+            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Piece::default());
+        } else if total_bytes > limits::CONTROL_BODY_BYTES_MAX {
+            self.answer_on_bulk(stream, outcome, body, deadline);
+        } else {
+            self.answer_when_whole(stream, outcome, body);
+        }
+    }
+
+    fn on_cancel(&self, stream: u32, callback: Callback) {
+        let mut under_way = lock(&self.under_way);
+        if let Some(UnderWay::Asked(told)) = under_way.get_mut(&stream) {
+            let earlier = told.cancelled.replace(callback);
+            drop(under_way);
+            drop(earlier);
+        } else {
+            drop(under_way);
+            callback();
+        }
+    }
+
+    fn on_promote(&self, stream: u32, callback: Callback) {
+        let earlier = match lock(&self.under_way).get_mut(&stream) {
+            Some(UnderWay::Asked(told)) => told.promoted.replace(callback),
+            _ => Some(callback),
+        };
+        // Without the lock: it may hold anything.
+        drop(earlier);
+    }
+
+    fn is_cancelled(&self, stream: u32) -> bool {
+        !lock(&self.under_way).contains_key(&stream)
     }
 }

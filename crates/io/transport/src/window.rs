@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use forebay_types::{Urgency, chunk_bytes, limits};
-use forebay_wire::Request;
+use forebay_types::{Priority, chunk_bytes, limits};
+use forebay_wire::{Message, ReadMessage};
 use tokio::time::Instant;
 
 /// The room of one peer.
@@ -24,7 +24,7 @@ pub(crate) struct Window<C> {
 pub(crate) struct Waiting<C> {
     stream: u32,
     body_bytes: usize,
-    pub(crate) urgency: Urgency,
+    pub(crate) priority: Priority,
     /// When the peer gives up.
     pub(crate) deadline: Instant,
     pub(crate) call: C,
@@ -36,13 +36,13 @@ impl<C> Window<C> {
     }
 
     /// Takes a request; what there is room for comes from `next`.
-    pub(crate) fn push(&mut self, (stream, body_bytes): (u32, usize), urgency: Urgency, deadline: Instant, call: C) {
-        self.waiting.push_back(Waiting { stream, body_bytes, urgency, deadline, call });
+    pub(crate) fn push(&mut self, (stream, body_bytes): (u32, usize), priority: Priority, deadline: Instant, call: C) {
+        self.waiting.push_back(Waiting { stream, body_bytes, priority, deadline, call });
     }
 
     /// The next request that may be handed on. One at least always may, however large its body is.
     pub(crate) fn next(&mut self) -> Option<Waiting<C>> {
-        let is_demand = |waiting: &Waiting<C>| waiting.urgency == Urgency::Demand;
+        let is_demand = |waiting: &Waiting<C>| waiting.priority == Priority::Demand;
         let at = self.waiting.iter().position(is_demand).unwrap_or(0);
         let body_bytes = self.waiting.get(at)?.body_bytes;
         if self.taken_bytes > 0 && self.taken_bytes + body_bytes > self.room_bytes {
@@ -57,7 +57,7 @@ impl<C> Window<C> {
     /// A program has come to wait for a request.
     pub(crate) fn promote(&mut self, stream: u32) {
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.stream == stream) {
-            waiting.urgency = Urgency::Demand;
+            waiting.priority = Priority::Demand;
         }
     }
 
@@ -70,14 +70,14 @@ impl<C> Window<C> {
 }
 
 /// Bytes of the body that answers a request, as far as the request tells.
-pub(crate) fn body_bytes(request: &Request) -> usize {
-    match request {
-        Request::Chunk { generation, index, .. } => chunk_bytes(generation.size_bytes, *index),
-        Request::Bundle { files, .. } => {
+pub(crate) fn body_bytes(message: &Message) -> usize {
+    match message {
+        Message::Read(ReadMessage::Chunk { generation, index, .. }) => chunk_bytes(generation.size_bytes, *index),
+        Message::Read(ReadMessage::Bundle { files, .. }) => {
             let bytes: u64 = files.iter().map(|(_, generation)| generation.size_bytes).sum();
             bytes.min(limits::BUNDLE_BYTES_MAX) as usize
         }
-        Request::Parcel { .. } => limits::PARCEL_BYTES as usize,
-        _ => 0,
+        Message::Read(ReadMessage::Parcel { .. }) => limits::PARCEL_BYTES as usize,
+        Message::Read(_) | Message::Job(_) => 0,
     }
 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use forebay_body::{Piece, Pool};
 use forebay_types::Errno;
 use forebay_types::limits;
-use forebay_wire::message::{Answer, Outcome, TimedRequest, encode};
-use forebay_wire::{FrameHead, FrameKind};
+use forebay_wire::message::{Answer, Outcome, encode};
+use forebay_wire::{Envelope, FrameHead, FrameKind};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -34,7 +34,7 @@ impl Outgoing {
         Self { head, message, body }
     }
 
-    pub(crate) fn request(stream: u32, request: &TimedRequest) -> Self {
+    pub(crate) fn request(stream: u32, request: &Envelope) -> Self {
         Self::new(FrameKind::Request, stream, encode(request), Piece::default())
     }
 

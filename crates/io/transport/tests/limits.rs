@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, Endpoint, Security};
-use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, Urgency, ViewPath, limits};
-use forebay_wire::message::{TimedRequest, decode, encode};
-use forebay_wire::{FrameKind, Outcome, Request};
+use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, ViewPath, limits};
+use forebay_wire::message::{decode, encode};
+use forebay_wire::{Envelope, FrameKind, JobMessage, Outcome, ReadMessage};
 use net::raw::{self, Raw};
 use net::{PATIENCE, ask, chunk, in_pieces, key, loopback, mute, options, options_with, pattern, service, until};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
@@ -66,7 +66,7 @@ async fn child_is_served(address: &Address) -> bool {
     let (listener, own) = loopback();
     let options = options_with(1, vec![address.clone(), own], Security::Auth(key()));
     let child = Endpoint::start(options, listener, mute()).unwrap();
-    let served = child.call(NodeRank(0), Request::Status, PATIENCE).await.is_ok();
+    let served = child.call(NodeRank(0), JobMessage::Status, PATIENCE).await.is_ok();
     child.shutdown().await;
     served
 }
@@ -153,11 +153,11 @@ async fn no_more_is_held_for_a_slow_child_than_a_window() {
     let file = ViewPath::new(b"soft/lib.so").unwrap();
     let generation = Generation { size_bytes: CHUNKS << 20, ..Generation::default() };
     for index in 0..CHUNKS {
-        let chunk = Request::Chunk { file: file.clone(), generation, index: ChunkIndex(index) };
+        let chunk = ReadMessage::Chunk { file: file.clone(), generation, index: ChunkIndex(index) };
         slow.ask(index as u32 + 1, chunk).await;
     }
     let last = CHUNKS as u32 + 1;
-    slow.ask(last, Request::Status).await;
+    slow.ask(last, JobMessage::Status).await;
     let alive = || held.lock().unwrap().iter().filter(|body| body.upgrade().is_some()).count();
     // The first answers fill its connection; the request behind all the others is answered.
     until("it has what there is room for", || alive() >= limits::PEER_BODIES_BYTES_MAX >> 20).await;
@@ -186,7 +186,7 @@ async fn no_more_is_held_for_a_slow_child_than_a_window() {
 async fn bodies_are_not_held_for_a_child_that_has_given_up() {
     let (_root, address, held) = large();
     let mut child = Raw::connect(&address).await;
-    let message = encode(&TimedRequest { remaining_ms: 10, urgency: Urgency::Demand, request: chunk(0) });
+    let message = encode(&Envelope { remaining_ms: 10, request: chunk(0) });
     for stream in 1..=4 {
         raw::send(&mut child.control, FrameKind::Request, stream, &message, &[]).await;
     }

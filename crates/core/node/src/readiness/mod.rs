@@ -200,7 +200,7 @@ impl Readiness {
         self.look_anew();
     }
 
-    /// When `handle_timeout` has something to do.
+    /// When `run_timers` has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let held = self.held.values().min().copied();
@@ -209,7 +209,7 @@ impl Readiness {
     }
 
     /// Does what is due.
-    pub fn handle_timeout(&mut self, now: Time) {
+    pub fn run_timers(&mut self, now: Time) {
         self.now = now;
         self.go_on();
     }

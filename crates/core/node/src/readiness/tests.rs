@@ -132,7 +132,7 @@ impl Start {
             }
             Event::Timeout(rank) => {
                 if self.nodes[rank as usize].poll_timeout().is_some_and(|due| due <= now) {
-                    self.nodes[rank as usize].handle_timeout(now);
+                    self.nodes[rank as usize].run_timers(now);
                     self.carry_out(rank);
                 }
             }

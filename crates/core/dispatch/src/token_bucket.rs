@@ -1,12 +1,12 @@
-//! An allowance: so many actions, saved up to a limit, earned one by one or with time.
+//! A token bucket: so many actions, saved up to a limit, earned one by one or with time.
 
 use std::time::Duration;
 
 use forebay_types::Time;
 
-/// What may still be spent, in millionths of an action.
+/// What may still be spent, in millionths of a token.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct TokenBucket {
     saved: u64,
     saved_max: u64,
     earned_until: Time,
@@ -14,14 +14,14 @@ pub(crate) struct Allowance {
 
 const ONE: u64 = 1_000_000;
 
-impl Allowance {
+impl TokenBucket {
     /// A full one of at most `saved_max` actions.
     pub fn full(saved_max: u32) -> Self {
         let saved_max = u64::from(saved_max) * ONE;
         Self { saved: saved_max, saved_max, earned_until: Time(0) }
     }
 
-    /// Earns an action for every `count` calls.
+    /// Earns a token for every `count` calls.
     pub fn earn_one_in(&mut self, count: u32) {
         self.earn(ONE / u64::from(count));
     }
@@ -36,7 +36,7 @@ impl Allowance {
         }
     }
 
-    /// Spends one action; `false` when there is none to spend.
+    /// Spends one token; `false` when there is none to spend.
     pub fn spend(&mut self) -> bool {
         let Some(left) = self.saved.checked_sub(ONE) else { return false };
         self.saved = left;
@@ -52,27 +52,27 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    fn spend_all(allowance: &mut Allowance) -> usize {
-        std::iter::from_fn(|| allowance.spend().then_some(())).count()
+    fn spend_all(bucket: &mut TokenBucket) -> usize {
+        std::iter::from_fn(|| bucket.spend().then_some(())).count()
     }
 
     #[test]
     fn it_is_earned_with_time_up_to_the_limit() {
-        let mut allowance = Allowance::full(10);
-        assert_eq!(spend_all(&mut allowance), 10);
-        allowance.earn_until(Time(0).after(Duration::from_millis(150)), 20);
-        assert_eq!(spend_all(&mut allowance), 3);
-        allowance.earn_until(Time(0).after(Duration::from_secs(3600)), 20);
-        assert_eq!(spend_all(&mut allowance), 10);
-        allowance.earn_until(Time(0), 20);
-        assert_eq!(spend_all(&mut allowance), 0, "time that goes back earns nothing");
+        let mut bucket = TokenBucket::full(10);
+        assert_eq!(spend_all(&mut bucket), 10);
+        bucket.earn_until(Time(0).after(Duration::from_millis(150)), 20);
+        assert_eq!(spend_all(&mut bucket), 3);
+        bucket.earn_until(Time(0).after(Duration::from_secs(3600)), 20);
+        assert_eq!(spend_all(&mut bucket), 10);
+        bucket.earn_until(Time(0), 20);
+        assert_eq!(spend_all(&mut bucket), 0, "time that goes back earns nothing");
     }
 
     #[test]
     fn it_is_earned_by_calls() {
-        let mut allowance = Allowance::full(2);
-        spend_all(&mut allowance);
-        (0..99).for_each(|_| allowance.earn_one_in(50));
-        assert_eq!(spend_all(&mut allowance), 1);
+        let mut bucket = TokenBucket::full(2);
+        spend_all(&mut bucket);
+        (0..99).for_each(|_| bucket.earn_one_in(50));
+        assert_eq!(spend_all(&mut bucket), 1);
     }
 }
