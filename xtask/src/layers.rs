@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 18] = [
+const PLACES: [Place; 21] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -48,9 +48,12 @@ const PLACES: [Place; 18] = [
     core("overlay", &["types", "wire"]),
     core("cache", &["types", "wire"]),
     core("dispatch", &["types"]),
-    core("node", &["types", "wire", "overlay", "cache", "dispatch"]),
-    harness("sim", &["types", "wire", "overlay", "cache", "dispatch", "node"]),
-    harness("scale", &["types", "wire", "overlay", "cache", "dispatch", "node"]),
+    core("schedule", &["types"]),
+    core("prefetch", &["types", "wire", "cache"]),
+    core("job", &["types", "wire", "overlay"]),
+    core("node", &["types", "wire", "overlay", "cache", "dispatch", "prefetch"]),
+    harness("sim", &["types", "wire", "overlay", "cache", "dispatch", "schedule", "node"]),
+    harness("scale", &["types", "wire", "overlay", "cache", "dispatch", "job", "node"]),
     // Works the product from outside; of its crates it knows what the modelled file system is made of.
     harness("testkit", &["types", "fuse"]),
     shell("fuse"),
@@ -70,6 +73,8 @@ const PLACES: [Place; 18] = [
             "secret",
             "overlay",
             "dispatch",
+            "schedule",
+            "job",
             "cache",
             "node",
             "fuse",

@@ -8,16 +8,12 @@
 //! (`forebay_dispatch`), whose `Effect::Fetch` the shell carries to the parent or to the backing file system; the answer's
 //! first bytes come back through `handle_body_started` (`read_path::chunks`), and everybody who waits gets the handle.
 
-mod anticipate;
-mod bundle;
 mod effect;
 mod inodes;
 mod ledger;
 mod links;
 mod placement;
-mod read_ahead;
 mod read_path;
-mod readiness;
 mod routing;
 
 pub use effect::{Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket};
@@ -27,4 +23,3 @@ pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use links::Links;
 pub use placement::placement;
 pub use read_path::{Counters, Explanation, Options, ParcelChunk, QUIET_MAX, ReadPath, StaleInode};
-pub use readiness::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};

@@ -10,6 +10,7 @@
 
 mod blocks;
 mod forest;
+pub mod limits;
 mod tree;
 
 pub use forest::{Class, Forest, Shape, TreeIndex, default_fan_out, default_roots, default_stripe_fan_out};

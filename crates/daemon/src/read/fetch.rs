@@ -74,23 +74,23 @@ impl Fetcher {
                     let fetch = async move { at.ask_pack(call, chunk, message, priority).await };
                     self.fetches.start(&self.node.runtime, call, None, fetch);
                 }
-                None => self.in_its_turn(call, message, priority),
+                None => self.by_priority(call, message, priority),
             },
         }
     }
 
-    /// Reads a chunk from the pack, outside of the turns: the pack may lie elsewhere than the exports. Failing that, from
+    /// Reads a chunk from the pack, outside of the I/O scheduler: the pack may lie elsewhere than the exports. Failing that, from
     /// its own file.
     async fn ask_pack(self: &Arc<Self>, call: AttemptId, chunk: PackedChunk, message: ReadMessage, priority: Priority) {
         match chunk.read().await {
             Some(bytes) => self.arrivals.answer_whole(call, Body::whole(bytes)),
-            None => self.in_its_turn(call, message, priority),
+            None => self.by_priority(call, message, priority),
         }
     }
 
-    fn in_its_turn(self: &Arc<Self>, call: AttemptId, message: ReadMessage, priority: Priority) {
+    fn by_priority(self: &Arc<Self>, call: AttemptId, message: ReadMessage, priority: Priority) {
         let at = Arc::clone(self);
-        self.backing.turns.queue(call.0, priority, move || at.ask_backing(call, message));
+        self.backing.threads.submit(call, priority, move || at.ask_backing(call, message));
     }
 
     /// A program waits for what was asked of another node ahead.
@@ -100,12 +100,12 @@ impl Fetcher {
 
     /// A program waits for what was to be read ahead.
     pub fn promote_from_backing(&self, call: AttemptId) {
-        self.backing.turns.promote(call.0);
+        self.backing.threads.promote(call);
     }
 
     /// Ends a fetch that nobody waits for any more. One that reads the backing file system already goes on, for nobody.
     pub fn cancel(&self, call: AttemptId) {
-        self.backing.turns.withdraw(call.0);
+        self.backing.threads.withdraw(call);
         self.fetches.cancel(call);
     }
 

@@ -1,4 +1,4 @@
-//! The daemon's part in the start of its job: carries the reports of `forebay_node::Readiness`, and tells the keeper what
+//! The daemon's part in the start of its job: carries the reports of `forebay_job::Readiness`, and tells the keeper what
 //! whoever started the job is to hear.
 //!
 //! A daemon that nobody starts by an order has no such part, and says that the job is up.
@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use forebay_job::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};
 use forebay_keeper::Link;
-use forebay_node::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};
 use forebay_transport::Replier;
 use forebay_types::{NodeRank, Time, limits};
 use forebay_wire::{JobMessage, Missing, Outcome, Report};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use forebay_launch::{JobDirectory, JobRecord};
-use forebay_types::{NodeRank, limits};
+use forebay_types::NodeRank;
 use serde_json::json;
 
 use crate::cli::UpArguments;
@@ -23,8 +23,9 @@ use crate::settings::Effective;
 use crate::settings::values::show_duration;
 
 /// How long a node may take: its new daemon to start, the old one to hand over, and some.
-const REPLACE_TIMEOUT: Duration =
-    limits::DAEMON_START_DEADLINE.saturating_add(limits::DAEMON_END_DEADLINE).saturating_add(Duration::from_secs(5));
+const REPLACE_TIMEOUT: Duration = forebay_keeper::limits::DAEMON_START_DEADLINE
+    .saturating_add(forebay_keeper::limits::DAEMON_END_DEADLINE)
+    .saturating_add(Duration::from_secs(5));
 
 /// Replaces the daemons of the job.
 pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {

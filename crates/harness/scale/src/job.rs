@@ -305,7 +305,7 @@ impl Node {
             budget_bytes: BUDGET_BYTES,
             deadline: DEADLINE,
             direct_above_bytes: None,
-            anticipate: true,
+            prefetch: true,
             names_last: None,
             links: None,
         };

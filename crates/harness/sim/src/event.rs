@@ -1,7 +1,7 @@
 //! What happens in a job, and at which node.
 
 use forebay_node::Answered;
-use forebay_types::Epoch;
+use forebay_types::{Epoch, Priority};
 use forebay_wire::{ReadMessage, RefreshStep, Request};
 
 use crate::NodeIndex;
@@ -19,7 +19,7 @@ pub(crate) enum Event {
     /// A node is asked.
     Ask { to: NodeIndex, from: Caller, request: Request<ReadMessage> },
     /// The backing file system is asked.
-    Backing { by: Caller, request: ReadMessage },
+    Backing { by: Caller, request: ReadMessage, priority: Priority },
     /// An answer arrives.
     Answer { to: Caller, answered: Answered },
     /// The head of an answer with a body arrives.

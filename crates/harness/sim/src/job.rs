@@ -7,7 +7,9 @@ use forebay_cache::ObjectKind;
 use forebay_node::AttemptId;
 use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
 use forebay_overlay::{Forest, Shape};
+use forebay_schedule::IoScheduler;
 use forebay_types::{Epoch, NodeRank, Time};
+use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
 use crate::asked::Asked;
@@ -19,7 +21,7 @@ use crate::parcels::Parcels;
 use crate::program::Program;
 use crate::refresh::Refreshes;
 use crate::shell::{Body, Call};
-use crate::turns::{Turns, TurnsTaken};
+use crate::turns::TurnsTaken;
 use crate::world::World;
 
 /// The time limit of every request.
@@ -74,8 +76,8 @@ pub(crate) struct Node {
     pub(crate) timeout: Option<Time>,
     /// What arrived while it was stopped.
     pub(crate) inbox: Vec<Event>,
-    /// Its questions to the backing file system.
-    pub(crate) turns: Turns,
+    /// Its operations at the backing file system.
+    pub(crate) scheduler: IoScheduler<(AttemptId, ReadMessage)>,
     /// What no program there may be behind: the files as they were at the last refresh that the node took.
     pub(crate) floor: Versions,
     /// How long it was stopped in all.
@@ -179,7 +181,7 @@ impl<'a> Job<'a> {
             budget_bytes: self.setup.budget_bytes,
             deadline: DEADLINE,
             direct_above_bytes: None,
-            anticipate: true,
+            prefetch: true,
             names_last: None,
             links: None,
         };
@@ -189,7 +191,7 @@ impl<'a> Job<'a> {
             life,
             is_paused: false,
             timeout: None,
-            turns: Turns::default(),
+            scheduler: IoScheduler::new(self.setup.turns),
             floor: Versions::default(),
             inbox: Vec::new(),
             paused: Duration::ZERO,
@@ -402,7 +404,7 @@ impl<'a> Job<'a> {
                 self.tickets.insert(ticket, (to, from));
                 self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, DEADLINE));
             }
-            Event::Backing { by, request } => self.ask_backing(by, &request),
+            Event::Backing { by, request, priority } => self.ask_backing(by, &request, priority),
             Event::Answer { to, answered } => {
                 self.calls.remove(&to);
                 self.with_core(to.node, |core, now| core.handle_answer(now, to.call, answered));

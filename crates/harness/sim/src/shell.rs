@@ -116,11 +116,11 @@ impl Job<'_> {
         handle
     }
 
-    pub(crate) fn ask_backing(&mut self, by: Caller, request: &ReadMessage) {
+    pub(crate) fn ask_backing(&mut self, by: Caller, request: &ReadMessage, priority: Priority) {
         if let Err(until) = self.backing_mood() {
-            return self.world.at(until, Event::Backing { by, request: request.clone() });
+            return self.world.at(until, Event::Backing { by, request: request.clone(), priority });
         }
-        self.end_turn(by);
+        self.end_operation(by, priority);
         if self.backing_fails_now() {
             return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::EIO) });
         }

@@ -15,6 +15,7 @@ mod hostlist;
 mod hosts;
 mod job_directory;
 mod last_words;
+pub mod limits;
 mod local;
 mod munge;
 mod node_file;

@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forebay_types::limits;
 use rustix::fs::{AtFlags, Dir, Stat, statat, unlinkat};
 use rustix::io::Errno;
 
+use crate::limits;
 use crate::unfinished::is_left_behind;
 use crate::{ProfileError, ProfileKey};
 

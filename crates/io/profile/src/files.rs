@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use forebay_types::limits;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use crate::bounds::{self, Bounds, PACK};
+use crate::limits;
 use crate::unfinished::Unfinished;
 use crate::{FormatError, Profile, ProfileError, trusted};
 

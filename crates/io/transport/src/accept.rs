@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::Pool;
-use forebay_types::{NodeRank, limits};
+use forebay_types::NodeRank;
 use forebay_wire::{Class, Hello};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -25,6 +25,9 @@ use crate::session::Session;
 use crate::stream::Stream;
 use crate::tasks::Tasks;
 use crate::window::Window;
+
+/// Addresses of refused connections that are remembered, so that each is reported once.
+const REFUSED_REPORTED_MAX: usize = 1024;
 
 /// Pause after the system failed to accept (out of descriptors, mostly): trying at once would only burn a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -83,7 +86,7 @@ impl Doorway {
 
     fn report(&self, peer: IpAddr, refusal: &Refusal) {
         let mut reported = lock(&self.reported);
-        if reported.len() < limits::REFUSED_REPORTED_MAX && reported.insert(peer) {
+        if reported.len() < REFUSED_REPORTED_MAX && reported.insert(peer) {
             let refusal: &dyn std::error::Error = refusal;
             tracing::warn!(%peer, refusal, "a connection was refused; further ones from there are not reported");
         }

@@ -10,11 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use forebay_body::{Body, Piece};
-use forebay_types::{Errno, PIECE_BYTES, limits};
+use forebay_types::{Errno, PIECE_BYTES};
 use forebay_wire::Outcome;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::limits;
 use crate::writer::{FrameWriter, Outgoing};
 
 /// What the sending task is told.

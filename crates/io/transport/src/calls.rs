@@ -7,12 +7,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
 use forebay_body::{Body, Piece};
-use forebay_types::{Errno, limits};
+use forebay_types::Errno;
 use forebay_wire::{Answer, Outcome, WireError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use crate::limits;
 use crate::lock::lock;
+
+/// Bytes a receiver takes before it grants them anew, so that a 1 MiB chunk costs two small frames of credit, not eight.
+/// With one more piece under way it stays below `BODY_CREDIT_BYTES`, or sender and receiver would wait for each other.
+const BODY_GRANT_BYTES: usize = 256 << 10;
 
 /// An answer.
 #[derive(Debug)]
@@ -323,7 +328,7 @@ impl Receiving {
         let window = self.granted_bytes.saturating_sub(self.received_bytes);
         let taken = limits::BODY_CREDIT_BYTES - window;
         let needed = self.granted_bytes < self.total_bytes;
-        let grant = if needed && taken >= limits::BODY_GRANT_BYTES { taken } else { 0 };
+        let grant = if needed && taken >= BODY_GRANT_BYTES { taken } else { 0 };
         self.granted_bytes += grant;
         Ok((grant, self.received_bytes == self.total_bytes))
     }

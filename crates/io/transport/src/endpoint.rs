@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::Pool;
-use forebay_types::{NodeRank, Priority, limits};
+use forebay_types::{NodeRank, Priority};
 use forebay_wire::{Class, Request};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -21,6 +21,7 @@ use crate::connect::{Connector, Listener};
 use crate::counts::{Counters, Counts};
 use crate::error::CallError;
 use crate::handshake::{Greeted, Identity, greet};
+use crate::limits;
 use crate::link::{Asked, Link};
 use crate::lock::lock;
 use crate::memory::Network;
@@ -28,6 +29,13 @@ use crate::options::{EndpointOptions, Peers};
 use crate::replier::Service;
 use crate::stream::Stream;
 use crate::tasks::Tasks;
+
+/// Connections that may wait in the kernel to be accepted. A wave of children, or a flood, waits there for milliseconds;
+/// one that finds no room comes again after a second.
+const BACKLOG_CONNECTIONS: i32 = 4096;
+
+/// How long a daemon that ends waits for its last answers to leave. `down` has a second in all.
+const FLUSH_DEADLINE: Duration = Duration::from_millis(300);
 
 /// A call's deadline is cut to this; the protocol counts milliseconds in 32 bits, and nobody waits for a day.
 const CALL_DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -78,7 +86,7 @@ impl Endpoint {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         // Listening already, but with what the standard library takes for enough.
-        rustix::net::listen(&listener, limits::BACKLOG_CONNECTIONS)?;
+        rustix::net::listen(&listener, BACKLOG_CONNECTIONS)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         Ok(Self::start_on(options, Connector::Tcp, Listener::Tcp(listener), service))
     }
@@ -200,7 +208,7 @@ impl Endpoint {
     }
 
     /// Closes the listener and all connections and returns when every task has ended. Answers given before get
-    /// `limits::FLUSH_DEADLINE` to leave; calls under way fail, and services are told that their callers are gone.
+    /// `FLUSH_DEADLINE` to leave; calls under way fail, and services are told that their callers are gone.
     pub async fn shutdown(&self) {
         let Some(mut tasks) = self.shared.tasks.close() else {
             return;
@@ -212,7 +220,7 @@ impl Endpoint {
             }
         };
         // Whoever has not read its answer by now learns from the closed connection.
-        let _ = timeout(limits::FLUSH_DEADLINE, flush).await;
+        let _ = timeout(FLUSH_DEADLINE, flush).await;
         self.close_connections();
         tasks.shutdown().await;
         // A task may have made one in its last moment.

@@ -25,6 +25,7 @@ mod error;
 pub mod exercise;
 mod guard;
 mod handshake;
+pub mod limits;
 mod link;
 mod lock;
 pub mod memory;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::{Piece, Pool};
-use forebay_types::{Errno, NodeRank, Priority, limits};
+use forebay_types::{Errno, NodeRank, Priority};
 use forebay_wire::{Answer, Envelope, FrameKind, Request, WireError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -18,6 +18,7 @@ use crate::calls::{Calls, End, Place, Reply, Tell, Waiter};
 use crate::counts::Counts;
 use crate::error::CallError;
 use crate::handshake::Greeted;
+use crate::limits;
 use crate::lock::lock;
 use crate::reader::{FrameReader, ReadError};
 use crate::tasks::Tasks;

@@ -66,8 +66,8 @@ impl Session {
         counts: Arc<Counts>,
         tasks: &Tasks,
     ) -> Arc<Self> {
-        let (outbox, to_write) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
-        let (bodies, to_send) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
+        let (outbox, to_write) = mpsc::channel(crate::limits::OUTBOX_FRAMES_MAX);
+        let (bodies, to_send) = mpsc::channel(crate::limits::OUTBOX_FRAMES_MAX);
         let session = Arc::new(Self {
             from,
             outbox,
@@ -145,7 +145,7 @@ impl Session {
         if self.replace(stream, UnderWay::Sending).is_none() {
             return;
         }
-        let sending = ToBulk::Send(Sending::new(stream, outcome, body, deadline + limits::ANSWER_GRACE));
+        let sending = ToBulk::Send(Sending::new(stream, outcome, body, deadline + crate::limits::ANSWER_GRACE));
         if let Err(mpsc::error::TrySendError::Full(_)) = self.bodies.try_send(sending) {
             self.close();
         }
@@ -271,7 +271,7 @@ impl Session {
                 if under_way.contains_key(&stream) {
                     return Err(WireError::Frame("a stream that is under way"));
                 }
-                if under_way.len() < limits::PEER_REQUESTS_MAX {
+                if under_way.len() < crate::limits::PEER_REQUESTS_MAX {
                     under_way.insert(stream, UnderWay::Asked(Told::default()));
                     return Ok(Replier::new(Arc::clone(self) as _, stream, deadline));
                 }
@@ -349,7 +349,7 @@ impl Answering for Session {
         let total_bytes = body.expected_bytes();
         if total_bytes > limits::LISTING_BYTES_MAX {
             self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Piece::default());
-        } else if total_bytes > limits::CONTROL_BODY_BYTES_MAX {
+        } else if total_bytes > crate::limits::CONTROL_BODY_BYTES_MAX {
             self.answer_on_bulk(stream, outcome, body, deadline);
         } else {
             self.answer_when_whole(stream, outcome, body);

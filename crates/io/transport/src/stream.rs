@@ -2,11 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
-use forebay_types::limits;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+/// How long a peer may leave bytes unacknowledged before its connection counts as lost, and a silent connection goes
+/// unprobed. A dead host must not hold buffers for the 15 minutes that TCP would try.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
@@ -39,11 +43,11 @@ impl Stream {
 
 /// Lets the kernel find out that a peer's host is gone, though it never said good-bye.
 fn notice_silence(stream: &TcpStream) -> io::Result<()> {
-    let silence_ms = u32::try_from(limits::SILENCE_MAX.as_millis()).unwrap_or(u32::MAX);
+    let silence_ms = u32::try_from(SILENCE_MAX.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, silence_ms)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, limits::SILENCE_MAX)?;
-    sockopt::set_tcp_keepintvl(stream, limits::SILENCE_MAX / PROBES)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE_MAX)?;
+    sockopt::set_tcp_keepintvl(stream, SILENCE_MAX / PROBES)?;
     sockopt::set_tcp_keepcnt(stream, PROBES)?;
     Ok(())
 }

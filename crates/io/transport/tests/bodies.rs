@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, CallError, Endpoint, Replier, Service};
-use forebay_types::{Errno, NodeRank, PIECE_BYTES, limits};
+use forebay_types::{Errno, NodeRank, PIECE_BYTES};
 use forebay_wire::{FrameKind, JobMessage, Message, Outcome};
 use net::raw::{self, Raw};
 use net::{
@@ -21,14 +21,14 @@ const SIZES: [usize; 14] = [
     0,
     1,
     4096,
-    limits::CONTROL_BODY_BYTES_MAX - 1,
-    limits::CONTROL_BODY_BYTES_MAX,
-    limits::CONTROL_BODY_BYTES_MAX + 1,
+    forebay_transport::limits::CONTROL_BODY_BYTES_MAX - 1,
+    forebay_transport::limits::CONTROL_BODY_BYTES_MAX,
+    forebay_transport::limits::CONTROL_BODY_BYTES_MAX + 1,
     PIECE_BYTES - 1,
     PIECE_BYTES,
     PIECE_BYTES + 1,
-    limits::BODY_CREDIT_BYTES,
-    limits::BODY_CREDIT_BYTES + 1,
+    forebay_transport::limits::BODY_CREDIT_BYTES,
+    forebay_transport::limits::BODY_CREDIT_BYTES + 1,
     1 << 20,
     (3 << 20) + 12_345,
     4 << 20,
@@ -239,13 +239,13 @@ async fn no_more_is_sent_than_was_granted() {
     let mut leaf = Raw::connect(&address).await;
     leaf.ask(5, chunk(0)).await;
     let mut received = 0;
-    while received < limits::BODY_CREDIT_BYTES {
+    while received < forebay_transport::limits::BODY_CREDIT_BYTES {
         let (head, _, body) = raw::receive(&mut leaf.bulk).await;
         assert_eq!(head.stream, 5);
         assert_eq!(head.kind, if received == 0 { FrameKind::Answer } else { FrameKind::Body });
         received += body.len();
     }
-    assert_eq!(received, limits::BODY_CREDIT_BYTES);
+    assert_eq!(received, forebay_transport::limits::BODY_CREDIT_BYTES);
     assert!(leaf.bulk_is_silent().await, "more came than was granted");
     leaf.credit(5, PIECE_BYTES).await;
     let (_, _, body) = raw::receive(&mut leaf.bulk).await;
@@ -283,7 +283,7 @@ async fn a_body_cancelled_by_a_peer_is_sent_no_further() {
             break;
         }
     }
-    let mut after = limits::BODY_CREDIT_BYTES - PIECE_BYTES;
+    let mut after = forebay_transport::limits::BODY_CREDIT_BYTES - PIECE_BYTES;
     while after > 0 {
         let (head, _, body) = raw::receive(&mut leaf.bulk).await;
         assert_eq!(head.stream, 2, "the cancelled body came on");

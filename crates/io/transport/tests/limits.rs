@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, Endpoint, Security};
-use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, ViewPath, limits};
+use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, ViewPath};
 use forebay_wire::message::{decode, encode};
 use forebay_wire::{Envelope, FrameKind, JobMessage, Outcome, ReadMessage};
 use net::raw::{self, Raw};
@@ -147,7 +147,7 @@ async fn a_child_that_does_not_read_delays_nobody() {
 /// it asks about names is answered; what it cancels makes room for the next.
 #[tokio::test]
 async fn no_more_is_held_for_a_slow_child_than_a_window() {
-    const CHUNKS: u64 = limits::PEER_REQUESTS_MAX as u64 / 2;
+    const CHUNKS: u64 = forebay_transport::limits::PEER_REQUESTS_MAX as u64 / 2;
     let (_root, address, held) = large();
     let mut slow = Raw::connect(&address).await;
     let file = ViewPath::new(b"soft/lib.so").unwrap();
@@ -160,11 +160,11 @@ async fn no_more_is_held_for_a_slow_child_than_a_window() {
     slow.ask(last, JobMessage::Status).await;
     let alive = || held.lock().unwrap().iter().filter(|body| body.upgrade().is_some()).count();
     // The first answers fill its connection; the request behind all the others is answered.
-    until("it has what there is room for", || alive() >= limits::PEER_BODIES_BYTES_MAX >> 20).await;
+    until("it has what there is room for", || alive() >= forebay_transport::limits::PEER_BODIES_BYTES_MAX >> 20).await;
     assert_eq!(raw::receive(&mut slow.bulk).await.0.stream, 1);
     let asked = held.lock().unwrap().len();
     // One body is that of the last request.
-    let room = (limits::PEER_BODIES_BYTES_MAX >> 20) + 1;
+    let room = (forebay_transport::limits::PEER_BODIES_BYTES_MAX >> 20) + 1;
     assert!(alive() <= room, "{} bodies of a MiB are held, of {asked}", alive());
     for stream in 1..last {
         raw::send(&mut slow.control, FrameKind::Cancel, stream, &[], &[]).await;
@@ -199,6 +199,9 @@ async fn bodies_are_not_held_for_a_child_that_has_given_up() {
             ended.push(head.stream);
         }
     }
-    assert!(start.elapsed() >= limits::ANSWER_GRACE - Duration::from_millis(100), "not before its time");
+    assert!(
+        start.elapsed() >= forebay_transport::limits::ANSWER_GRACE - Duration::from_millis(100),
+        "not before its time"
+    );
     assert!(held.lock().unwrap().iter().all(|body| body.upgrade().is_none()), "nothing is held any more");
 }

@@ -20,7 +20,7 @@ mod net;
 
 /// Node 0 of a job of two, which answers any request with a word.
 fn root() -> (Endpoint, Address) {
-    root_with(limits::HANDSHAKE_DEADLINE)
+    root_with(forebay_transport::limits::HANDSHAKE_DEADLINE)
 }
 
 fn root_with(handshake_deadline: Duration) -> (Endpoint, Address) {
@@ -53,7 +53,8 @@ fn refusal(error: &CallError) -> &Refusal {
 #[tokio::test]
 async fn garbage_is_closed_and_counted() {
     let (root, address) = root();
-    let long_hello = [&head(FrameKind::Greeting, 0, limits::HELLO_BYTES_MAX + 1, 0)[..], &[0; 64]].concat();
+    let long_hello =
+        [&head(FrameKind::Greeting, 0, forebay_transport::limits::HELLO_BYTES_MAX + 1, 0)[..], &[0; 64]].concat();
     let wrong_magic = encode(&Greeting { magic: *b"notforeb", ..greeting(Level::Off) });
     let good = raw::frame(FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]);
     let garbage: [&[u8]; 10] = [
@@ -152,7 +153,7 @@ async fn a_silent_connection_is_closed_after_its_time() {
 async fn a_pending_handshake_beyond_the_limit_takes_the_place_of_the_oldest() {
     let (root, address) = root_with(Duration::from_secs(60));
     let mut silent = vec![];
-    for _ in 0..limits::PENDING_HANDSHAKES_MAX {
+    for _ in 0..forebay_transport::limits::PENDING_HANDSHAKES_MAX {
         silent.push(connect(&address).await);
     }
     let mut late = connect(&address).await;
@@ -174,14 +175,14 @@ async fn a_flood_from_many_loopback_addresses_pushes_out_itself() {
     let (root, address) = root_with(Duration::from_secs(60));
     let source = |index: usize| Ipv4Addr::from_bits(0x7f01_0000 + index as u32);
     let mut flood = vec![];
-    for index in 0..limits::PENDING_HANDSHAKES_MAX {
+    for index in 0..forebay_transport::limits::PENDING_HANDSHAKES_MAX {
         flood.push(connect_from(source(index), &address).await);
     }
     let mut child = [connect(&address).await, connect(&address).await];
-    for index in 0..limits::PENDING_HANDSHAKES_MAX / 2 {
-        flood.push(connect_from(source(limits::PENDING_HANDSHAKES_MAX + index), &address).await);
+    for index in 0..forebay_transport::limits::PENDING_HANDSHAKES_MAX / 2 {
+        flood.push(connect_from(source(forebay_transport::limits::PENDING_HANDSHAKES_MAX + index), &address).await);
     }
-    let pushed_out = limits::PENDING_HANDSHAKES_MAX as u64 / 2 + 2;
+    let pushed_out = forebay_transport::limits::PENDING_HANDSHAKES_MAX as u64 / 2 + 2;
     until("as many as came too many are pushed out", || root.counters().refused == pushed_out).await;
     for connection in &mut child {
         raw::send(connection, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forebay_transport::{Endpoint, IncomingCall, Service};
-use forebay_types::{NodeRank, Priority, limits};
+use forebay_types::{NodeRank, Priority};
 use forebay_wire::{FrameKind, JobMessage, Outcome};
 use net::raw::{self, Raw};
 use net::{KINDS, Kind, PATIENCE, chunk, index_of, loopback, options, pair, service, until};
@@ -103,7 +103,7 @@ async fn calls_ahead_leave_room_for_others() {
         let call = async move { leaf.call_prefetch(NodeRank(0), chunk(number), PATIENCE, promoted).await };
         (tokio::spawn(call), promote)
     };
-    let under_way = limits::PEER_REQUESTS_AHEAD_MAX;
+    let under_way = forebay_transport::limits::PEER_REQUESTS_AHEAD_MAX;
     let mut asking: Vec<_> = (0..under_way as u64).map(ahead).collect();
     let arrived = |count| {
         let calls = Arc::clone(&heard.calls);

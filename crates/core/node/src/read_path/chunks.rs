@@ -12,8 +12,8 @@ use forebay_dispatch::{AttemptId, RequestId, Waiting};
 use forebay_types::{Errno, Time, limits};
 
 use super::{ReadPath, Waiter};
-use crate::bundle::Bundle;
 use crate::{Part, PeerAnswer};
+use forebay_prefetch::Bundle;
 
 /// A chunk as it is kept.
 #[derive(Clone, Debug)]

@@ -34,7 +34,6 @@ pub use explain::Explanation;
 pub use parcels::ParcelChunk;
 pub use refresh::QUIET_MAX;
 
-use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
 use crate::ledger::{InodeLedger, LedgerContents};
 use crate::links::Links;
@@ -43,6 +42,7 @@ use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket}
 use awaited::Awaited;
 use chunks::Chunk;
 use entries::Known;
+use forebay_prefetch::Habits;
 use kernel::Operation;
 use parcels::Parcels;
 use reads::{PendingRead, Reader};
@@ -64,7 +64,7 @@ pub struct Options {
     /// Files above this size are read from the backing file system by each node itself, bytes.
     pub direct_above_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
-    pub anticipate: bool,
+    pub prefetch: bool,
     /// How long names and attributes are believed; for ever if not given. Each node keeps them so long, so on the way
     /// down the tree the times add up.
     pub names_last: Option<Duration>,
@@ -167,7 +167,7 @@ pub struct ReadPath<B> {
     /// Their bytes, also of those that have left.
     own_bytes: u64,
     rechecks: BTreeMap<RequestId, Recheck>,
-    anticipation: Anticipation,
+    habits: Habits,
     /// Requests that nobody wanted when they were asked.
     early: BTreeSet<RequestId>,
     parcels: Parcels,
@@ -202,7 +202,7 @@ impl<B: Clone> ReadPath<B> {
             own_chunks: VecDeque::new(),
             own_bytes: 0,
             rechecks: BTreeMap::new(),
-            anticipation: Anticipation::default(),
+            habits: Habits::default(),
             early: BTreeSet::new(),
             parcels: Parcels::default(),
             awaited: Awaited::default(),
@@ -286,7 +286,7 @@ impl<B: Clone> ReadPath<B> {
         self.pins.clear();
         self.own_chunks.clear();
         self.own_bytes = 0;
-        self.anticipation.clear();
+        self.habits.clear();
         self.broken_bundles.clear();
         let stale = self.inodes.make_stale();
         self.name_stale(stale)

@@ -9,8 +9,8 @@ use forebay_wire::{ReadMessage, Request};
 use super::chunks::Chunk;
 use super::reads::Reader;
 use super::{ReadPath, Waiter};
-use crate::bundle::Bundle;
 use crate::{PeerAnswer, PeerTicket};
+use forebay_prefetch::Bundle;
 
 impl<B: Clone> ReadPath<B> {
     /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.

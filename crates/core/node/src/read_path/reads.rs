@@ -10,8 +10,8 @@ use forebay_wire::{ReadMessage, Use};
 
 use super::chunks::{Chunk, chunk_bytes_of};
 use super::{ReadFinished, ReadPath, Waiter};
-use crate::bundle::{Bundle, suffix_of};
 use crate::{InodeId, KernelAnswer, KernelTicket, Part, PeerAnswer, PeerTicket, ROOT_INODE};
+use forebay_prefetch::{Bundle, suffix_of};
 
 /// Who reads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -153,7 +153,7 @@ impl<B: Clone> ReadPath<B> {
     fn bundle_with(&self, key: &Key) -> Option<(Bundle, usize)> {
         let Key::Chunk { file, generation, index: ChunkIndex(0) } = key else { return None };
         let is_asked_alone = self.dispatch.find(key).is_some() || self.dispatch.source_of(key) == Source::Backing;
-        if !self.options.anticipate || is_asked_alone || generation.size_bytes > limits::BUNDLE_FILE_BYTES_MAX {
+        if !self.options.prefetch || is_asked_alone || generation.size_bytes > limits::BUNDLE_FILE_BYTES_MAX {
             return None;
         }
         let (dir, name) = file.split()?;
@@ -162,7 +162,7 @@ impl<B: Clone> ReadPath<B> {
         };
         let at = listing.find(name)?;
         let is_current = listing.entry(at).attributes?.generation() == *generation;
-        if !is_current || !self.anticipation.is_read_whole(&dir, suffix_of(name)) {
+        if !is_current || !self.habits.is_read_whole(&dir, suffix_of(name)) {
             return None;
         }
         Bundle::around(&dir, listing, at).filter(|(bundle, _)| !self.broken_bundles.contains_key(&bundle.key()))

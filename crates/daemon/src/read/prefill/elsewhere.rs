@@ -13,11 +13,12 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_dispatch::limits::PING_DEADLINE;
 use forebay_transport::Replier;
-use forebay_types::{Epoch, Errno, NodeRank, Time, limits};
+use forebay_types::{Epoch, Errno, NodeRank, Time};
 use forebay_wire::recording::{decode_uses, encode_uses};
 use forebay_wire::{JobMessage, Outcome, Request, Use};
 
 use super::source::is_recorder;
+use crate::limits;
 use crate::read::core::Core;
 use crate::shared::gather;
 use crate::shared::node::Node;

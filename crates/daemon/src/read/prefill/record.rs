@@ -12,13 +12,14 @@ use std::time::{Duration, SystemTime};
 
 use forebay_node::PeerAnswer;
 use forebay_profile::{Learned, Profile, ProfileError, Start, Use};
-use forebay_types::{ChunkIndex, Generation, Time, ViewPath, limits};
+use forebay_types::{ChunkIndex, Generation, Time, ViewPath};
 use forebay_wire::{ReadMessage, Use as Used};
 use serde_json::{Value, json};
 
 use super::elsewhere::Elsewhere;
 use super::packing::Packer;
 use super::source::{Sources, is_recorder, is_sampled};
+use crate::limits;
 use crate::options::ProfileOptions;
 use crate::read::core::Core;
 use crate::read::peers::Peers;

@@ -9,7 +9,7 @@ use forebay_types::{CHUNK_BYTES, limits};
 
 /// How one file is being read.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct ReadAhead {
+pub struct ReadAhead {
     /// Chunks that are read in order: the first, and the one behind the latest; none before the first read.
     first: u64,
     end: u64,

@@ -1,15 +1,17 @@
-//! The way to one node above: what it was told, and when it is told again.
+//! One node above: what it was told, and when it is told again.
 
 use std::time::Duration;
 
 use forebay_types::{Time, limits};
 use forebay_wire::Trouble;
 
-use super::ReportTicket;
+/// A report on its way; the answer names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReportTicket(pub u64);
 
-/// One way.
+/// A node above.
 #[derive(Default, Debug)]
-pub(super) struct Way {
+pub(crate) struct Upstream {
     /// The report that is on its way, with its version.
     under_way: Option<(ReportTicket, u64)>,
     /// The last that arrived.
@@ -20,7 +22,7 @@ pub(super) struct Way {
     pub is_passed_over: bool,
 }
 
-/// Reports get lost on this way.
+/// Reports to it get lost.
 #[derive(Debug)]
 struct Failing {
     since: Time,
@@ -29,7 +31,7 @@ struct Failing {
     trouble: Trouble,
 }
 
-impl Way {
+impl Upstream {
     /// When a report of that version is to be made, by a node that has been ready `since`. What waits for nobody goes at
     /// once, and takes the place of one that is on its way.
     pub fn due(&self, version: u64, is_complete: bool, since: Time) -> Option<Time> {

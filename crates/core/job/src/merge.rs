@@ -4,46 +4,52 @@
 //! report past a parent that they cannot reach. Only those places are visited, so the work goes with the number of
 //! reports and not with that of the nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use forebay_overlay::Tree;
 use forebay_types::NodeRank;
-use forebay_wire::{Missing, Report};
+use forebay_wire::{Missing, Report, Slowest, Trouble};
 
-use super::{Own, Readiness};
+/// What a node has to go by.
+pub(crate) struct Below<'a> {
+    /// This node, which is ready.
+    pub rank: NodeRank,
+    /// The tree that reports go up.
+    pub tree: &'a Tree,
+    /// How long this node took.
+    pub slowest: Slowest,
+    /// The last report of each node that made one.
+    pub reports: &'a BTreeMap<NodeRank, Report>,
+    /// What this node has found out about nodes that it cannot reach.
+    pub troubles: Vec<Trouble>,
+}
 
-impl Readiness {
-    /// What this node can say of `top` and all below it.
-    pub(super) fn merged(&self, own: Own, top: NodeRank) -> Report {
-        let mut merge = Merge {
-            readiness: self,
-            own,
-            above_reports: self.above_reports(),
-            todo: Vec::new(),
-            report: Report::default(),
-        };
-        for trouble in self.ways.iter().filter_map(|way| way.trouble()) {
-            merge.report.add_trouble(trouble.clone());
-        }
-        let mut seen = BTreeSet::new();
-        merge.todo.push(top);
-        while let Some(rank) = merge.todo.pop() {
-            // Nodes that contradict each other must not send this one round in circles.
-            if seen.insert(rank) {
-                merge.add(rank);
-            }
-        }
-        merge.report.missing.sort_unstable();
-        merge.report
+/// What a node can say of `top` and all below it.
+pub(crate) fn merged(below: Below<'_>, top: NodeRank) -> Report {
+    let above_reports = below.above_reports();
+    let mut merge = Merge { above_reports, todo: vec![top], report: Report::default(), below };
+    for trouble in std::mem::take(&mut merge.below.troubles) {
+        merge.report.add_trouble(trouble);
     }
+    let mut seen = BTreeSet::new();
+    while let Some(rank) = merge.todo.pop() {
+        // Nodes that contradict each other must not send this one round in circles.
+        if seen.insert(rank) {
+            merge.add(rank);
+        }
+    }
+    merge.report.missing.sort_unstable();
+    merge.report
+}
 
+impl Below<'_> {
     /// The nodes above those that have reported, this one among them.
     fn above_reports(&self) -> BTreeSet<NodeRank> {
-        let tree = self.options.forest.first();
         let mut above = BTreeSet::new();
-        for rank in self.reports.keys().copied().chain([self.options.rank]) {
-            let mut next = tree.parent(rank);
+        for rank in self.reports.keys().copied().chain([self.rank]) {
+            let mut next = self.tree.parent(rank);
             while let Some(rank) = next.filter(|rank| above.insert(*rank)) {
-                next = tree.parent(rank);
+                next = self.tree.parent(rank);
             }
         }
         above
@@ -51,8 +57,7 @@ impl Readiness {
 }
 
 struct Merge<'a> {
-    readiness: &'a Readiness,
-    own: Own,
+    below: Below<'a>,
     above_reports: BTreeSet<NodeRank>,
     todo: Vec<NodeRank>,
     report: Report,
@@ -61,15 +66,15 @@ struct Merge<'a> {
 impl Merge<'_> {
     /// Adds what is known of a node and all below it.
     fn add(&mut self, rank: NodeRank) {
-        if rank == self.readiness.options.rank {
+        if rank == self.below.rank {
             self.report.ready_count += 1;
-            self.report.slowest = self.report.slowest.max(Some(self.own.slowest));
-            self.todo.extend(self.readiness.options.forest.first().children(rank));
-        } else if let Some(report) = self.readiness.reports.get(&rank) {
+            self.report.slowest = self.report.slowest.max(Some(self.below.slowest));
+            self.todo.extend(self.below.tree.children(rank));
+        } else if let Some(report) = self.below.reports.get(&rank) {
             self.add_report(report);
         } else if self.above_reports.contains(&rank) {
             self.report.add_missing(Missing { rank, with_all_below: false });
-            self.todo.extend(self.readiness.options.forest.first().children(rank));
+            self.todo.extend(self.below.tree.children(rank));
         } else {
             self.report.add_missing(Missing { rank, with_all_below: true });
         }
@@ -81,7 +86,7 @@ impl Merge<'_> {
         self.report.is_cut |= report.is_cut;
         report.troubles.iter().for_each(|trouble| self.report.add_trouble(trouble.clone()));
         for missing in &report.missing {
-            let has_reported = self.readiness.reports.contains_key(&missing.rank);
+            let has_reported = self.below.reports.contains_key(&missing.rank);
             match missing.with_all_below {
                 // It, or somebody below it, has told this node itself.
                 true if has_reported || self.above_reports.contains(&missing.rank) => self.todo.push(missing.rank),

@@ -26,7 +26,7 @@ const ENTERED_MIN: u32 = 3;
 /// A kind of file is known when so many of it were met in directories of one name.
 const MET_MIN: usize = 8;
 
-/// Directories, names and queued wishes remembered; beyond that all is forgotten and learned anew.
+/// Directories, names and queued candidates remembered; beyond that all is forgotten and learned anew.
 const REMEMBERED_MAX: usize = 8192;
 
 /// Files remembered, in all directories.
@@ -39,14 +39,16 @@ type Bytes = Box<[u8]>;
 
 /// Something to ask for early.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Wish {
+pub enum Candidate {
+    /// A directory's listing.
     Listing(ViewPath),
+    /// The beginning of a file of this version.
     File(ViewPath, forebay_types::Generation),
 }
 
 /// What has been learned, and what is wished for.
 #[derive(Default)]
-pub(crate) struct Anticipation {
+pub struct Habits {
     /// By directory and suffix.
     kinds: Map<(ViewPath, Bytes), Siblings>,
     /// By the name of the directory and suffix.
@@ -55,7 +57,7 @@ pub(crate) struct Anticipation {
     /// Names that were entered `ENTERED_MIN` times.
     frequent: Vec<Bytes>,
     entered: Map<ViewPath, ()>,
-    wishes: VecDeque<Wish>,
+    candidates: VecDeque<Candidate>,
     /// Files in `kinds`.
     files_count: usize,
     /// What was asked for early and is not wanted yet.
@@ -84,7 +86,7 @@ struct Places {
     entered: u32,
 }
 
-impl Anticipation {
+impl Habits {
     /// Learns that the beginning of the file at `index` of `listing` is wanted. How many of its siblings may be next, if
     /// that is news. Without attributes, in a large directory, no sibling can be asked for: nothing is to be learned.
     pub fn on_file_wanted(&mut self, dir: &ViewPath, listing: &Listing, index: usize) -> Option<usize> {
@@ -109,7 +111,7 @@ impl Anticipation {
     }
 
     /// Wishes for siblings of the file at `index` until `room` of them are unread.
-    pub fn wish_siblings_of(&mut self, dir: &ViewPath, listing: &Listing, index: usize, room: usize) {
+    pub fn add_siblings_of(&mut self, dir: &ViewPath, listing: &Listing, index: usize, room: usize) {
         self.wish_siblings(dir, listing, suffix_of(listing.entry(index).name), index + 1, room);
     }
 
@@ -119,9 +121,9 @@ impl Anticipation {
         habit.is_some_and(|habit| habit.is_read_whole())
     }
 
-    /// The listing of `dir` is wanted for something in it. `true` the first time. It wishes for what usually follows if
-    /// `may_wish`; habits are learned either way.
-    pub fn on_directory_entered(&mut self, dir: &ViewPath, may_wish: bool) -> bool {
+    /// The listing of `dir` is wanted for something in it. `true` the first time. It candidates for what usually follows if
+    /// `may_issue`; habits are learned either way.
+    pub fn on_directory_entered(&mut self, dir: &ViewPath, may_issue: bool) -> bool {
         self.bound();
         if self.entered.insert(dir.clone(), ()).is_some() {
             return false;
@@ -132,13 +134,13 @@ impl Anticipation {
         if places.entered == ENTERED_MIN {
             self.frequent.push(own_name.into());
         }
-        for name in self.frequent.iter().filter(|name| may_wish && ***name != *own_name) {
+        for name in self.frequent.iter().filter(|name| may_issue && ***name != *own_name) {
             let entered = self.names.get(name).map_or(0, |places| places.entered);
             // Entered in half of the other directories: likely enough that this one has it, which is not known yet.
             if 3 * entered as usize >= self.entered.len()
                 && let Ok(path) = dir.join(name)
             {
-                self.wishes.push_front(Wish::Listing(path));
+                self.candidates.push_front(Candidate::Listing(path));
             }
         }
         true
@@ -150,20 +152,20 @@ impl Anticipation {
     }
 
     /// The listing of a directory that was entered has arrived: its directories follow that are always entered, and its
-    /// files that are always read, if `may_wish`.
-    pub fn on_listing_arrived(&mut self, dir: &ViewPath, listing: &Listing, may_wish: bool) {
+    /// files that are always read, if `may_issue`.
+    pub fn on_listing_arrived(&mut self, dir: &ViewPath, listing: &Listing, may_issue: bool) {
         for entry in listing.entries().filter(|entry| entry.kind == Kind::Directory).take(LOOKED_AT_MAX) {
             let places = self.names.entry(entry.name.into()).or_default();
             places.seen += 1;
             let is_trusted = places.entered >= ENTERED_MIN && 4 * (places.entered + 1) >= 3 * places.seen;
-            if may_wish
+            if may_issue
                 && is_trusted
                 && let Ok(path) = dir.join(entry.name)
             {
-                self.wishes.push_front(Wish::Listing(path));
+                self.candidates.push_front(Candidate::Listing(path));
             }
         }
-        if !may_wish {
+        if !may_issue {
             return;
         }
         let name = name_of(dir);
@@ -174,12 +176,12 @@ impl Anticipation {
     }
 
     /// The next thing to ask for early.
-    pub fn next_wish(&mut self) -> Option<Wish> {
-        self.wishes.pop_front()
+    pub fn next_candidate(&mut self) -> Option<Candidate> {
+        self.candidates.pop_front()
     }
 
     /// It is asked for early.
-    pub fn on_asked_early(&mut self, key: Key) {
+    pub fn on_issued(&mut self, key: Key) {
         self.unused.insert(key, ());
     }
 
@@ -188,6 +190,7 @@ impl Anticipation {
         self.unused.remove(key).is_some()
     }
 
+    /// Forgets all that was learned.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -207,7 +210,7 @@ impl Anticipation {
             self.files_count += 1;
             let entry = listing.entry(index);
             if let (Some(attributes), Ok(path)) = (entry.attributes, dir.join(entry.name)) {
-                self.wishes.push_back(Wish::File(path, attributes.generation()));
+                self.candidates.push_back(Candidate::File(path, attributes.generation()));
             }
         }
     }
@@ -217,7 +220,7 @@ impl Anticipation {
             self.names.retain(|_, places| places.entered > 0);
         }
         let learned = [self.kinds.len(), self.habits.len(), self.names.len(), self.entered.len()];
-        let lens = learned.into_iter().chain([self.wishes.len(), self.unused.len()]);
+        let lens = learned.into_iter().chain([self.candidates.len(), self.unused.len()]);
         if lens.into_iter().any(|len| len > REMEMBERED_MAX) || self.files_count > FILES_REMEMBERED_MAX {
             self.clear();
         }
@@ -263,17 +266,17 @@ mod tests {
         ViewPath::new(text.as_bytes()).unwrap()
     }
 
-    fn wishes(anticipation: &mut Anticipation) -> Vec<String> {
+    fn candidates(anticipation: &mut Habits) -> Vec<String> {
         let text = |wish| match wish {
-            Wish::Listing(path) | Wish::File(path, _) => path.to_string(),
+            Candidate::Listing(path) | Candidate::File(path, _) => path.to_string(),
         };
-        std::iter::from_fn(|| anticipation.next_wish()).map(text).collect()
+        std::iter::from_fn(|| anticipation.next_candidate()).map(text).collect()
     }
 
-    fn wanted(anticipation: &mut Anticipation, listing: &Listing, name: &str) {
+    fn wanted(anticipation: &mut Habits, listing: &Listing, name: &str) {
         let index = listing.find(name.as_bytes()).unwrap();
         if let Some(room) = anticipation.on_file_wanted(&path("d"), listing, index) {
-            anticipation.wish_siblings_of(&path("d"), listing, index, room);
+            anticipation.add_siblings_of(&path("d"), listing, index, room);
         }
     }
 
@@ -283,23 +286,23 @@ mod tests {
         let mut all: Vec<(&str, Kind)> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
         all.extend([("readme.txt", Kind::File), ("sub.pyc", Kind::Directory)]);
         let listing = listing(&all);
-        let mut anticipation = Anticipation::default();
+        let mut anticipation = Habits::default();
         wanted(&mut anticipation, &listing, "m3.pyc");
-        assert_eq!(wishes(&mut anticipation), ["/d/m4.pyc", "/d/m5.pyc"]);
+        assert_eq!(candidates(&mut anticipation), ["/d/m4.pyc", "/d/m5.pyc"]);
         wanted(&mut anticipation, &listing, "m3.pyc");
-        assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "the same file again teaches nothing");
+        assert_eq!(candidates(&mut anticipation), [] as [&str; 0], "the same file again teaches nothing");
         wanted(&mut anticipation, &listing, "m4.pyc");
-        assert_eq!(wishes(&mut anticipation), ["/d/m6.pyc", "/d/m7.pyc", "/d/m8.pyc"]);
+        assert_eq!(candidates(&mut anticipation), ["/d/m6.pyc", "/d/m7.pyc", "/d/m8.pyc"]);
     }
 
     #[test]
     fn a_directory_entered_everywhere_is_entered_in_the_next_place_too() {
         let listing = listing(&[("__pycache__", Kind::Directory), ("tests", Kind::Directory)]);
-        let mut anticipation = Anticipation::default();
+        let mut anticipation = Habits::default();
         for number in 0..4 {
             let dir = path(&format!("p{number}"));
             anticipation.on_listing_arrived(&dir, &listing, true);
-            let wished = wishes(&mut anticipation);
+            let wished = candidates(&mut anticipation);
             match number {
                 0..3 => assert!(wished.is_empty()),
                 _ => assert_eq!(wished, ["/p3/__pycache__"]),
@@ -310,21 +313,21 @@ mod tests {
 
     #[test]
     fn a_directory_that_most_others_have_is_asked_for_before_it_is_seen() {
-        let mut anticipation = Anticipation::default();
+        let mut anticipation = Habits::default();
         for number in 0..4 {
             let dir = path(&format!("p{number}"));
             anticipation.on_directory_entered(&dir, true);
             let expected: &[&str] = if number < 3 { &[] } else { &["/p3/__pycache__"] };
-            assert_eq!(wishes(&mut anticipation), expected);
+            assert_eq!(candidates(&mut anticipation), expected);
             anticipation.on_directory_entered(&dir.join(b"__pycache__").unwrap(), true);
-            assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "not below itself");
+            assert_eq!(candidates(&mut anticipation), [] as [&str; 0], "not below itself");
         }
         for number in 0..12 {
             anticipation.on_directory_entered(&path(&format!("other{number}")), true);
         }
-        wishes(&mut anticipation);
+        candidates(&mut anticipation);
         anticipation.on_directory_entered(&path("last"), true);
-        assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "most others do not have it any more");
+        assert_eq!(candidates(&mut anticipation), [] as [&str; 0], "most others do not have it any more");
     }
 
     #[test]
@@ -333,7 +336,7 @@ mod tests {
         let mut all: Vec<(&str, Kind)> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
         all.push(("notes.txt", Kind::File));
         let listing = listing(&all);
-        let mut anticipation = Anticipation::default();
+        let mut anticipation = Habits::default();
         let (first, second) = (path("a/cache"), path("b/cache"));
         for index in 0..4 {
             anticipation.on_file_wanted(&first, &listing, index);
@@ -343,9 +346,9 @@ mod tests {
         assert!(anticipation.is_read_whole(&second, b"pyc") && !anticipation.is_read_whole(&second, b"txt"));
         anticipation.on_listing_arrived(&second, &listing, true);
         let expected: Vec<String> = names.iter().take(UNREAD_MAX).map(|name| format!("/b/cache/{name}")).collect();
-        assert_eq!(wishes(&mut anticipation), expected);
+        assert_eq!(candidates(&mut anticipation), expected);
         anticipation.on_listing_arrived(&path("b/store"), &listing, true);
-        assert_eq!(wishes(&mut anticipation), [] as [&str; 0], "another name");
+        assert_eq!(candidates(&mut anticipation), [] as [&str; 0], "another name");
     }
 
     #[test]
@@ -358,7 +361,7 @@ mod tests {
             builder.push(ListingEntry { attributes: None, ..entry }).unwrap();
         }
         let names_only = builder.finish(&Attributes::default()).unwrap();
-        let mut anticipation = Anticipation::default();
+        let mut anticipation = Habits::default();
         for number in 0..2 * FILES_REMEMBERED_MAX / names.len() {
             for index in 0..full.len() {
                 assert_eq!(anticipation.on_file_wanted(&path("large"), &names_only, index), None);
@@ -372,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_many_directories_does_not_drive_out_what_was_learned() {
-        let mut anticipation = Anticipation::default();
+        let mut anticipation = Habits::default();
         for number in 0..4 {
             anticipation.on_directory_entered(&path(&format!("p{number}/__pycache__")), true);
         }
@@ -382,14 +385,14 @@ mod tests {
             anticipation.on_listing_arrived(&path(&format!("home{number}")), &listing(&homes), true);
             anticipation.on_directory_entered(&path(&format!("home{number}")), false);
         }
-        wishes(&mut anticipation);
+        candidates(&mut anticipation);
         anticipation.on_listing_arrived(&path("p4"), &listing(&[("__pycache__", Kind::Directory)]), true);
-        assert_eq!(wishes(&mut anticipation), ["/p4/__pycache__"]);
+        assert_eq!(candidates(&mut anticipation), ["/p4/__pycache__"]);
     }
 
     #[test]
     fn what_is_remembered_has_a_limit() {
-        let mut anticipation = Anticipation::default();
+        let mut anticipation = Habits::default();
         for number in 0..3 * REMEMBERED_MAX {
             anticipation.on_directory_entered(&path(&format!("d{number}")), true);
         }

@@ -10,7 +10,7 @@ use forebay_wire::{Listing, ListingEntry, ReadMessage};
 
 /// A run of files.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Bundle {
+pub struct Bundle {
     dir: ViewPath,
     generation: Generation,
     first: u32,
@@ -85,7 +85,7 @@ fn small_size(entry: &ListingEntry<'_>, suffix: &[u8]) -> Option<u64> {
 }
 
 /// What follows the last dot of a name; nothing where there is none.
-pub(crate) fn suffix_of(name: &[u8]) -> &[u8] {
+pub fn suffix_of(name: &[u8]) -> &[u8] {
     name.iter().rposition(|byte| *byte == b'.').map_or(&[], |dot| &name[dot + 1..])
 }
 

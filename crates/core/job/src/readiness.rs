@@ -10,11 +10,6 @@
 //! `limits::REPORT_INTERVAL`; so the root can name the missing at any time. Nothing here knows how a node was started: a
 //! node that will never come is told by its launcher, and missed here until `ReadinessOptions::settle_after`.
 
-mod merge;
-#[cfg(test)]
-mod tests;
-mod way;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -22,7 +17,8 @@ use forebay_overlay::Forest;
 use forebay_types::{NodeRank, Time, limits};
 use forebay_wire::{Missing, Report, Slowest, Trouble};
 
-use way::Way;
+use crate::merge::{Below, merged};
+use crate::upstream::{ReportTicket, Upstream};
 
 /// What a node must know to take part.
 #[derive(Clone, Debug)]
@@ -34,10 +30,6 @@ pub struct ReadinessOptions {
     /// How long after its start the job is up without those that are missing; `None` when it is not without all.
     pub settle_after: Option<Duration>,
 }
-
-/// A report on its way; the answer names it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ReportTicket(pub u64);
 
 /// What came of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,8 +86,8 @@ pub struct Readiness {
     options: ReadinessOptions,
     /// Whom this node may report to, best first.
     line: Vec<NodeRank>,
-    /// The ways to those that have been tried, in the order of the line.
-    ways: Vec<Way>,
+    /// What those that have been tried were told, in the order of the line.
+    upstream: Vec<Upstream>,
     now: Time,
     own: Option<Own>,
     /// The last report of each node that made one.
@@ -135,7 +127,7 @@ impl Readiness {
         Self {
             options,
             line,
-            ways: Vec::new(),
+            upstream: Vec::new(),
             now: Time(0),
             own: None,
             reports: BTreeMap::new(),
@@ -185,17 +177,17 @@ impl Readiness {
             return self.settle(missing);
         }
         let Some(at) = self.line.iter().position(|peer| *peer == from) else { return };
-        let is_heard = at == self.ways_open();
-        let Some(way) = self.ways.get_mut(at).filter(|way| way.ends(ticket)) else { return };
+        let is_heard = at == self.open_count();
+        let Some(upstream) = self.upstream.get_mut(at).filter(|upstream| upstream.ends(ticket)) else { return };
         match answer {
             ReportAnswer::Lost(why) => {
                 let trouble = Trouble::new(from, self.options.rank, &why);
-                if way.on_lost(now, trouble) && is_heard {
-                    way.is_passed_over = true;
+                if upstream.on_lost(now, trouble) && is_heard {
+                    upstream.is_passed_over = true;
                     self.effects.push_back(ReadinessEffect::PassOver { peer: from });
                 }
             }
-            _ => way.on_noted(),
+            _ => upstream.on_noted(),
         }
         self.look_anew();
     }
@@ -204,7 +196,7 @@ impl Readiness {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let held = self.held.values().min().copied();
-        let reports = (0..self.ways.len()).filter_map(|at| self.due(at)).min();
+        let reports = (0..self.upstream.len()).filter_map(|at| self.due(at)).min();
         [held, reports, self.announcement_due(), self.settle_due()].into_iter().flatten().min()
     }
 
@@ -247,37 +239,49 @@ impl Readiness {
     }
 
     /// How many of the line are passed over: the place of the one that hears the report. Nobody, if it is beyond the end.
-    fn ways_open(&self) -> usize {
-        self.ways.iter().position(|way| !way.is_passed_over).unwrap_or(self.ways.len())
+    fn open_count(&self) -> usize {
+        self.upstream.iter().position(|upstream| !upstream.is_passed_over).unwrap_or(self.upstream.len())
     }
 
     fn is_top(&self) -> bool {
-        self.ways_open() == self.line.len()
+        self.open_count() == self.line.len()
     }
 
     fn report_up(&mut self) {
-        let open = self.ways_open();
-        if open == self.ways.len() && open < self.line.len() {
-            self.ways.push(Way::default());
+        let open = self.open_count();
+        if open == self.upstream.len() && open < self.line.len() {
+            self.upstream.push(Upstream::default());
         }
-        for at in 0..self.ways.len() {
+        for at in 0..self.upstream.len() {
             if self.due(at).is_some_and(|due| due <= self.now) {
                 self.send(at);
             }
         }
     }
 
-    /// When the current report is to go the way at that place.
+    /// What this node can say of `top` and all below it.
+    fn merged(&self, own: Own, top: NodeRank) -> Report {
+        let below = Below {
+            rank: self.options.rank,
+            tree: self.options.forest.first(),
+            slowest: own.slowest,
+            reports: &self.reports,
+            troubles: self.upstream.iter().filter_map(|upstream| upstream.trouble()).cloned().collect(),
+        };
+        merged(below, top)
+    }
+
+    /// When the current report is to go to the node at that place.
     fn due(&self, at: usize) -> Option<Time> {
         let own = self.own.as_ref().filter(|_| self.settled.is_none())?;
-        let is_heard = at <= self.ways_open();
-        self.ways[at].due(self.version, self.current.is_complete(), own.since).filter(|_| is_heard)
+        let is_heard = at <= self.open_count();
+        self.upstream[at].due(self.version, self.current.is_complete(), own.since).filter(|_| is_heard)
     }
 
     fn send(&mut self, at: usize) {
         let ticket = ReportTicket(self.next_ticket);
         self.next_ticket += 1;
-        self.ways[at].on_sent(self.now, ticket, self.version);
+        self.upstream[at].on_sent(self.now, ticket, self.version);
         let (to, report) = (self.line[at], self.current.clone());
         self.effects.push_back(ReadinessEffect::Report { to, ticket, report });
     }
@@ -333,3 +337,7 @@ impl Readiness {
         self.effects.push_back(ReadinessEffect::Answer { to, settled: self.settled.clone() });
     }
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
