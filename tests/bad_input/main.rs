@@ -10,8 +10,8 @@ mod foreign_views;
 mod hosts;
 mod machine;
 mod memory;
+mod pending_handshakes;
 mod setup;
-mod strangers;
 mod usage;
 mod views;
 

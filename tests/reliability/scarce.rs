@@ -109,23 +109,23 @@ fn no_descriptors_left() {
     up.arg("--nofile=40:40").arg(forebay).args(["up", "--job", &sandbox.name, "--export"]).arg(&source);
     let _ = run(up.arg("--view").arg(&view)).good();
     let job = Job::of(sandbox);
-    // Strangers take every descriptor that is left.
+    // Pending handshakes take every descriptor that is left.
     let address = listening(job.pid(0));
-    let strangers: Vec<_> = (0..60).map_while(|_| std::net::TcpStream::connect(address).ok()).collect();
+    let pending: Vec<_> = (0..60).map_while(|_| std::net::TcpStream::connect(address).ok()).collect();
     let told: Vec<Option<i32>> = (0..400)
         .filter_map(|number| fs::read(job.path(0, &source).join(format!("{}/file-{number}", number / 100))).err())
         .map(|error| error.raw_os_error())
         .collect();
-    println!("{} strangers; {} of 400 reads failed: {:?}", strangers.len(), told.len(), told.first());
+    println!("{} pending handshakes; {} of 400 reads failed: {:?}", pending.len(), told.len(), told.first());
     let clear = [rustix::io::Errno::MFILE, rustix::io::Errno::IO].map(|errno| Some(errno.raw_os_error()));
     assert!(told.iter().all(|errno| clear.contains(errno)), "{told:?}");
     let before = ticks(job.pid(0));
     std::thread::sleep(Duration::from_millis(500));
     let used = ticks(job.pid(0)) - before;
     assert!(used < 10, "the daemon spins: {used} ticks in half a second");
-    drop(strangers);
+    drop(pending);
     // The daemon notices each of them in its own time, those in its queue after the others.
-    wait_until("the strangers are gone", Duration::from_secs(20), || connections_at(address.port()) == 0);
+    wait_until("the pending handshakes are gone", Duration::from_secs(20), || connections_at(address.port()) == 0);
     files.read_all(&job, 0, 0, |_| {});
     job.down();
 }

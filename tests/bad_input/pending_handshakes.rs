@@ -1,4 +1,4 @@
-//! Whatever a stranger sends to a daemon's port, the daemon lives, and its job goes on.
+//! Whatever is sent to a daemon's port in a pending handshake, the daemon lives, and its job goes on.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_tests::{Job, Sandbox, require, tree};
 
-/// How long a daemon may look at a stranger.
+/// How long a daemon may keep a pending handshake.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a daemon may grow by, whatever lengths it is told.
@@ -46,7 +46,7 @@ fn send(address: SocketAddr, bytes: &[u8]) {
     match stream.read_to_end(&mut answer) {
         Ok(_) => {}
         Err(error) => {
-            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "the daemon holds on to a stranger")
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "the daemon keeps a pending handshake")
         }
     }
 }
