@@ -1,4 +1,6 @@
 //! What programs may ask of the view's root directory by ioctl(2); the C view of it is `include/forebay.h`.
+//!
+//! Whoever may enter the view may read its counts. What changes the node is for the job's user alone.
 
 use std::sync::Arc;
 
@@ -31,10 +33,10 @@ const fn command(direction: u32, bytes: u32, number: u32) -> u32 {
     direction << 30 | bytes << 16 | (b'F' as u32) << 8 | number
 }
 
-/// Answers an ioctl on a directory.
+/// Answers an ioctl of user `uid` on a directory.
 pub(super) fn answer(
     service: &Arc<Service>,
-    inode: InodeId,
+    (inode, uid): (InodeId, u32),
     command: u32,
     input: &[u8],
     output_bytes: u32,
@@ -45,6 +47,7 @@ pub(super) fn answer(
     }
     match command {
         METRICS if output_bytes >= METRICS_BYTES => reply.ioctl(0, &metrics(service)),
+        CLEAR | PIN if uid != rustix::process::geteuid().as_raw() => reply.error(Errno::EPERM),
         CLEAR => clear(service, reply),
         PIN => match pin(service, input) {
             Ok(()) => reply.ioctl(0, &[]),

@@ -89,7 +89,7 @@ impl Handler for KernelHandler {
             // First, and before any lock: Python asks it of every file it opens (isatty).
             Operation::Ioctl { is_dir: false, .. } => reply.error(Errno::ENOTTY),
             Operation::Ioctl { command, input, output_bytes, .. } => {
-                ioctl::answer(&self.service, inode, *command, input, *output_bytes, reply);
+                ioctl::answer(&self.service, (inode, request.uid), *command, input, *output_bytes, reply);
             }
             Operation::Lookup { name } => self.ask(&request, reply, KernelRequest::Lookup { parent: inode, name }),
             Operation::Read { offset, size, .. } => {

@@ -141,6 +141,7 @@ impl Service {
     fn open_store(&self) -> anyhow::Result<Store> {
         Store::open(StoreOptions {
             exports: self.options.exports.clone(),
+            others_enter: self.options.allow_other,
             listing_entries_full: self.options.listing_entries_full,
             descriptors: forebay_types::limits::BACKING_DESCRIPTORS,
             turns: Arc::clone(&self.turns),

@@ -18,6 +18,7 @@ mod inode_numbers;
 mod listing;
 mod mounts;
 mod namespace;
+mod permissions;
 mod stat;
 mod store;
 mod turns;
