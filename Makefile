@@ -9,7 +9,7 @@ SEEDS ?= 10000
 target := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench-read bench-faults soak fuzz lint install clean
+.PHONY: help build dist test demo bench-read bench-faults soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -18,6 +18,11 @@ help: ## this list
 
 build: ## the command, optimised, at target/release/forebay
 	$(CARGO) build --release --package forebay
+
+dist: ## static binaries for x86_64 and aarch64 (DIST_TARGETS), at target/dist/
+	@echo 'Packages: installs musl-tools, gcc and libc6-dev for the other architecture by apt-get where they are missing,'
+	@echo "and Rust's standard library for both by rustup; says so before it does."
+	@packaging/dist.sh $(DIST_TARGETS)
 
 test: ## every test; as root installs what they need; what cannot run is named and counted as skipped (fails with CI=true)
 	@tests/setup.sh

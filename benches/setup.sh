@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# setup.sh: what demo.sh and bench-read.sh do before they start. Sourced with the repository as the working directory.
+# setup.sh: what demo.sh, bench-read.sh and packaging/dist.sh do before they start. Sourced with the repository as the working directory.
 
 say() { printf '%s: %s\n' "$NAME" "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -14,7 +14,8 @@ install() {
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
 }
 
-# need PACKAGE:COMMAND...: installs the packages whose command is missing; `pip` stands for a Python that can get packages.
+# need PACKAGE:COMMAND...: installs the packages whose command, or file, is missing; `pip` stands for a Python that can get
+# packages.
 need() {
   local pair missing=()
   for pair; do has "${pair#*:}" || missing+=("${pair%%:*}"); done
@@ -22,6 +23,7 @@ need() {
 }
 has() {
   [[ $1 != pip ]] || { python3 -m pip --version || python3 -c 'import ensurepip'; } >/dev/null 2>&1 || return 1
+  [[ $1 != /* ]] || { [[ -e $1 ]] && return; }
   [[ $1 == pip ]] || command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]]
 }
 

@@ -35,7 +35,7 @@ fn a_daemon_that_hangs_is_followed_by_another_and_programs_are_answered() {
 }
 
 /// Names are there at once; a listing of 4 KiB takes half a minute.
-const SLOW_LISTINGS: Parameters =
+pub const SLOW_LISTINGS: Parameters =
     Parameters { metadata_us: 0, at_once: 64, link_bits_per_second: 1000, client_ttl_ms: 60_000 };
 
 /// Nothing is there for a minute.
@@ -44,17 +44,18 @@ const SILENT: Parameters = Parameters { metadata_us: 60_000_000, ..SLOW_LISTINGS
 /// `down` gives such a daemon a second to be gone and one to die; the rest is for a machine that is busy.
 const SOON: Duration = Duration::from_secs(8);
 
-/// A file system that does not answer, mounted until dropped; then what is asked of it fails.
-struct Hanging {
+/// A file system that is slow or does not answer, mounted until dropped; then what is asked of it fails.
+pub struct Hanging {
     model: Arc<Model>,
     mount: Option<ClientMount>,
-    export: PathBuf,
+    /// What a job may export of it.
+    pub export: PathBuf,
     _place: TempDir,
 }
 
 impl Hanging {
     /// With what `build` puts into a directory.
-    fn with(parameters: Parameters, build: impl FnOnce(&Path)) -> Self {
+    pub fn with(parameters: Parameters, build: impl FnOnce(&Path)) -> Self {
         let place = tempfile::tempdir().unwrap();
         let [source, export] = ["source", "export"].map(|name| place.path().join(name));
         for dir in [&source, &export] {

@@ -12,3 +12,4 @@ mod programs;
 mod readers;
 mod replaced;
 mod scarce;
+mod signals;

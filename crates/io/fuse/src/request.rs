@@ -152,7 +152,10 @@ pub enum Operation<'a> {
         /// Bytes the answer may have; 0 asks for the length.
         size: u32,
     },
-    /// The process that waits for request `unique` got a signal. No reply (`error(EAGAIN)` has it sent again).
+    /// The task that waits for request `unique` got a signal, of whatever kind; told once a request. The kernel waits for
+    /// the answer all the same, which `EINTR` may be: the program then sees that error, also where its handler says
+    /// `SA_RESTART`, unless the signal ends it. A session that resumes tells it of all requests found, since it may have
+    /// been told to another. No reply (`error(EAGAIN)` has it sent again, while the request waits).
     Interrupt {
         /// The request; it may be answered already, or not be known yet.
         unique: u64,

@@ -107,7 +107,7 @@ impl Session {
         if let Some(kept) = &session.shared.device.kept {
             let found = kept.found();
             tracing::debug!(requests = found.len(), "requests of the daemon before are answered");
-            found.iter().for_each(|(slot, bytes)| session.shared.take(bytes, Some(*slot), &*handler));
+            found.iter().for_each(|(slot, bytes)| session.shared.take_again(bytes, *slot, &*handler));
         }
         Ok(session)
     }
@@ -307,6 +307,18 @@ impl Shared {
                 self.dispatch(request, reply, handler);
             }
             Err(malformed) => self.refuse(&malformed),
+        }
+    }
+
+    /// Takes a request that another session had taken. Whether it was interrupted meanwhile is not known, and the kernel
+    /// tells of that only once.
+    fn take_again<H: Handler>(self: &Arc<Self>, bytes: &[u8], slot: Slot, handler: &H) {
+        self.take(bytes, Some(slot), handler);
+        if let Ok(Request { unique, .. }) = request::decode(bytes) {
+            let operation = Operation::Interrupt { unique };
+            let interrupt = Request { unique: 0, node: 0, uid: 0, gid: 0, pid: 0, operation };
+            // Of no opcode, so that the kernel, which asked nothing, is answered nothing.
+            handler.handle(interrupt, Reply::new(Arc::clone(&self.device), 0, 0, false));
         }
     }
 

@@ -56,7 +56,7 @@ pub(crate) fn accept() {
 /// Interrupts what `thread` waits for. Comes to nothing when it does not wait yet: ask again until it has ended.
 pub(crate) fn interrupt(thread: &JoinHandle<()>) {
     // SAFETY: the thread is not joined or detached while its handle exists, so its id is valid, also after its end.
-    unsafe { libc::pthread_kill(thread.as_pthread_t(), SIGNAL) };
+    unsafe { libc::pthread_kill(thread.as_pthread_t() as libc::pthread_t, SIGNAL) };
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

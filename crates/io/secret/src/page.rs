@@ -2,50 +2,37 @@
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
-use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use memmap2::{Advice, MmapMut};
 use zeroize::Zeroize;
 
-/// `N` bytes in a page of their own.
-pub(crate) struct Page<const N: usize>(NonNull<[u8; N]>);
+/// Why a page is never shorter than its secret.
+const WHOLE: &str = "the mapping was made as long as this";
 
-// SAFETY: the page belongs to this value alone, and is changed by whoever has it exclusively.
-unsafe impl<const N: usize> Send for Page<N> {}
-// SAFETY: as above.
-unsafe impl<const N: usize> Sync for Page<N> {}
+/// `N` bytes in a page of their own.
+pub(crate) struct Page<const N: usize>(MmapMut);
 
 impl<const N: usize> Page<N> {
     /// Zeros.
     pub(crate) fn new() -> Self {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a new mapping at an address that the kernel chooses touches nothing that is there.
-        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), N, protection, flags) };
-        let out_of_memory = || handle_alloc_error(Layout::new::<[u8; N]>());
-        let Some(start) = mapped.ok().and_then(NonNull::new) else { out_of_memory() };
-        // SAFETY: the range is the mapping just made, to which the advice does nothing but keep it out of dumps. Every kernel
-        // since 3.4 takes it; where it fails the limit on core dumps is left.
-        let _ = unsafe { madvise(start.as_ptr(), N, Advice::LinuxDontDump) };
-        Self(start.cast())
+        let Ok(mapping) = MmapMut::map_anon(N) else { handle_alloc_error(Layout::new::<[u8; N]>()) };
+        // Every kernel since 3.4 takes the advice; where it does not, the limit on core dumps is left.
+        let _ = mapping.advise(Advice::DontDump);
+        Self(mapping)
     }
 
     pub(crate) fn get(&self) -> &[u8; N] {
-        // SAFETY: the mapping holds N initialised bytes, aligned for bytes, as long as `self` lives; it is changed through
-        // `&mut self` only.
-        unsafe { self.0.as_ref() }
+        self.0.first_chunk().expect(WHOLE)
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut [u8; N] {
-        // SAFETY: as in `get`, and nobody else has a reference.
-        unsafe { self.0.as_mut() }
+        self.0.first_chunk_mut().expect(WHOLE)
     }
 }
 
 impl<const N: usize> Drop for Page<N> {
     fn drop(&mut self) {
         self.get_mut().zeroize();
-        // SAFETY: the mapping was made by `new` with this length, and no reference to it is left.
-        let _ = unsafe { munmap(self.0.as_ptr().cast(), N) };
     }
 }
 

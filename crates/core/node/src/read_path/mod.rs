@@ -241,7 +241,7 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// The kernel's caller was interrupted: answers `EINTR` if the request still waits here. `false` if it does not.
+    /// The kernel's caller is being killed: answers `EINTR` if the request still waits here. `false` if it does not.
     pub fn handle_interrupt(&mut self, ticket: KernelTicket) -> bool {
         let reader = Reader::Kernel(ticket);
         let read = self.pending_reads.remove(&reader).is_some();
