@@ -37,7 +37,7 @@ impl Core {
             budget_bytes: options.budget_bytes,
             deadline: options.deadline,
             direct_above_bytes: options.direct_above_bytes,
-            anticipate: options.anticipate,
+            prefetch: options.prefetch,
             names_last: names_last(node),
             links: options.links.as_ref().map(|links| links.rules(&options.view)),
         });
@@ -71,7 +71,7 @@ impl Core {
     pub fn run_timers(&self) {
         let is_due = self.lock().poll_timeout().is_some_and(|deadline| deadline <= self.node.now());
         if is_due {
-            self.decide(|core, now| core.handle_timeout(now));
+            self.decide(|core, now| core.run_timers(now));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
@@ -17,7 +17,7 @@ use forebay_keeper::{Handed, KeeperOptions, Kept, own_paths, take_stdin, tell};
 use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_secret::{JobKey, forbid_core_dumps};
-use forebay_types::{NodeRank, ViewPath, limits};
+use forebay_types::{NodeRank, ViewPath};
 use forebay_wire::Level;
 use serde_json::json;
 
@@ -35,6 +35,11 @@ use crate::profiles;
 use crate::settings::values::{LinksShown, WhenMissing};
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
+
+/// How much longer than `--wait-timeout` a node counts before it takes the job to be up without the missing: its own time
+/// began when it was started, that of `forebay up` when the last node was, a login of thousands of hosts later. So `up`
+/// decides.
+const SETTLE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Runs the daemon until it is told to end.
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
@@ -263,7 +268,7 @@ impl Plan {
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
         let settle_after =
-            (settings.missing == WhenMissing::GoOn).then(|| settings.wait_timeout + limits::SETTLE_MARGIN);
+            (settings.on_missing == WhenMissing::Continue).then(|| settings.wait_timeout + SETTLE_MARGIN);
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
         let KeeperOptions { view, exports, job_directory, .. } = keeper;
         let profile = profiles::options(&settings, exports);
@@ -286,7 +291,7 @@ impl Plan {
             stripe_fan_out: settings.stripe_fan_out.unwrap_or_else(|| default_stripe_fan_out(fan_out)),
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
-            anticipate: settings.anticipate,
+            prefetch: settings.prefetch,
             listing_entries_full: settings.listing_limit,
             revalidate: settings.revalidate,
             deadline: settings.deadline,

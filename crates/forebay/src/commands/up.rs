@@ -20,12 +20,12 @@ use forebay_types::NodeRank;
 use forebay_wire::Level;
 use serde_json::json;
 
-use crate::DONE_IN_PART;
 use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
 use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::up_report::{Report, Shown, message, named};
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
 use crate::leftovers::{self, held_text};
 use crate::order::Order;
@@ -148,9 +148,9 @@ impl Up {
         let starters = self.starters(selection)?;
         let prepare = began.elapsed();
         let mut progress = Shown::new(self.record.nodes.len());
-        let Settings { wait_timeout, missing, .. } = self.settings;
+        let Settings { wait_timeout, on_missing, .. } = self.settings;
         let tell = |interrupt| signals.tell(interrupt);
-        let result = start(starters, wait_timeout, missing, tell, &mut |ready| progress.show(ready));
+        let result = start(starters, wait_timeout, on_missing, tell, &mut |ready| progress.show(ready));
         progress.end();
         let started = result.map_err(|failure| {
             let nodes = &self.record.nodes;
