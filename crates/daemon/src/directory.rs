@@ -4,13 +4,12 @@
 //! They mean the same on every node and after every restart, as long as the generation is the same.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_fuse::{DirectoryBuffer, Reply};
 use forebay_types::Kind;
 use forebay_wire::Listing;
 
-use crate::entry::for_kernel;
+use crate::entry::{EntryTtl, for_kernel};
 use crate::service::{Core, Service};
 use crate::waiting::Position;
 
@@ -18,9 +17,8 @@ use crate::waiting::Position;
 const DOTS: u64 = 2;
 
 /// Fills the answer with what fits.
-pub(super) fn answer(service: &Arc<Service>, position: Position, listing: &Listing, reply: Reply) {
+pub(super) fn answer(service: &Arc<Service>, position: Position, listing: &Listing, ttl: &EntryTtl, reply: Reply) {
     let mut buffer = DirectoryBuffer::new(position.size);
-    let ttl = service.ttl();
     let dots_fit = push_dots(&mut buffer, position, listing);
     if dots_fit {
         let first = position.offset.saturating_sub(DOTS) as usize;
@@ -48,7 +46,7 @@ fn push_dots(buffer: &mut DirectoryBuffer, position: Position, listing: &Listing
 fn push_entry(
     buffer: &mut DirectoryBuffer,
     core: &mut Core,
-    ttl: Duration,
+    ttl: &EntryTtl,
     position: Position,
     listing: &Listing,
     index: usize,

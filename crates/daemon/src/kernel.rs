@@ -11,7 +11,7 @@ use forebay_fuse::{Handler, Operation, Reply, Request};
 use forebay_node::{InodeId, KernelAnswer, KernelRequest, KernelTicket, Part};
 use forebay_types::{Errno, Extent};
 
-use crate::entry::for_kernel;
+use crate::entry::{EntryTtl, for_kernel};
 use crate::service::{Core, Service};
 use crate::waiting::{About, Parked, Position};
 use crate::{directory, interrupts, ioctl};
@@ -76,10 +76,10 @@ fn decide(
         {
             service.waiting().park(ticket, parked);
         }
-        answer
+        Some((answer?, service.entry_ttl(core)))
     });
-    if let (Some(answer), Some(parked)) = (answer, parked) {
-        answer_now(service, ticket, parked, answer);
+    if let (Some((answer, ttl)), Some(parked)) = (answer, parked) {
+        answer_now(service, ticket, parked, answer, &ttl);
     }
 }
 
@@ -120,25 +120,36 @@ impl Handler for KernelHandler {
 }
 
 /// Answers a parked request; nothing to do when it was interrupted meanwhile.
-pub(super) fn answer_parked(service: &Arc<Service>, ticket: KernelTicket, answer: KernelAnswer<Arc<Body>>) {
+pub(super) fn answer_parked(
+    service: &Arc<Service>,
+    ticket: KernelTicket,
+    answer: KernelAnswer<Arc<Body>>,
+    ttl: &EntryTtl,
+) {
     if let Some(parked) = service.waiting().take(ticket) {
-        answer_now(service, ticket, parked, answer);
+        answer_now(service, ticket, parked, answer, ttl);
     }
 }
 
-fn answer_now(service: &Arc<Service>, ticket: KernelTicket, parked: Parked, answer: KernelAnswer<Arc<Body>>) {
+fn answer_now(
+    service: &Arc<Service>,
+    ticket: KernelTicket,
+    parked: Parked,
+    answer: KernelAnswer<Arc<Body>>,
+    ttl: &EntryTtl,
+) {
     let reply = match answer {
         KernelAnswer::Read(parts) => return answer_read(service, ticket, parked, parts),
         KernelAnswer::Directory(listing) => match parked.about {
-            About::Directory(position) => return directory::answer(service, position, &listing, parked.reply),
+            About::Directory(position) => return directory::answer(service, position, &listing, ttl, parked.reply),
             _ => return parked.reply.error(Errno::EIO),
         },
         _ => parked.reply,
     };
     match answer {
-        KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry, service.ttl())),
-        KernelAnswer::Absent => reply.negative(service.ttl()),
-        KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, service.ttl()),
+        KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry, ttl)),
+        KernelAnswer::Absent => reply.negative(ttl.get()),
+        KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, ttl.get()),
         KernelAnswer::Target(target) => reply.bytes(&target),
         KernelAnswer::FileSystem(sizes) => reply.statfs(&sizes),
         KernelAnswer::Failed(errno) => reply.error(errno),

@@ -21,6 +21,9 @@ const STEP_DEADLINE: Duration = Duration::from_secs(9);
 /// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
 const QUIET_MAX: Duration = Duration::from_secs(40);
 
+/// How long answers may be on their way to the kernel: it takes one in microseconds, a busy machine in milliseconds.
+const TOLD_MAX: Duration = Duration::from_secs(2);
+
 /// What a hop leaves of the time to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.9;
 
@@ -126,10 +129,14 @@ async fn step_here(service: &Arc<Service>, epoch: u64, step: RefreshStep, paths:
     true
 }
 
-/// From now on the kernel remembers nothing; what it remembers of `paths` it forgets. Twice: an answer that was on its way
-/// to the kernel when the first began may have come between.
+/// From now on the kernel remembers nothing; what it remembers of `paths` it forgets, once it has been told all that it may
+/// remember. Twice: a program may still be taking in what the kernel has been told.
 async fn make_quiet(service: &Arc<Service>, paths: Vec<ViewPath>) -> bool {
     service.be_quiet(Some(QUIET_MAX));
+    if tokio::time::timeout(TOLD_MAX, service.all_told()).await.is_err() {
+        tracing::warn!("answers do not reach the kernel; the refresh passes this node over");
+        return false;
+    }
     let Some(notifier) = service.session().map(|session| session.notifier()) else {
         return true;
     };
@@ -141,4 +148,131 @@ async fn make_quiet(service: &Arc<Service>, paths: Vec<ViewPath>) -> bool {
         }
     });
     told.await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+
+    use forebay_fuse::{Negotiated, Session, SessionOptions};
+    use forebay_overlay::Forest;
+    use rustix::io::Errno as OsErrno;
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+    use super::*;
+    use crate::effects;
+    use crate::kernel::KernelHandler;
+    use crate::options::DaemonOptions;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// The only node of a job.
+    fn service(export: &Path) -> Arc<Service> {
+        let options = DaemonOptions {
+            job: "test".to_owned(),
+            rank: NodeRank(0),
+            nodes: vec![forebay_launch::NodeAddress { host: "localhost".to_owned(), port: 1 }],
+            level: forebay_wire::Level::Off,
+            key: None,
+            view: "/nowhere/view".into(),
+            exports: vec![export.to_owned()],
+            roots: 1,
+            fan_out: 2,
+            stripe_fan_out: 2,
+            budget_bytes: 64 << 20,
+            direct_above_bytes: None,
+            anticipate: false,
+            profile: None,
+            listing_entries_full: 4096,
+            revalidate: None,
+            deadline: PATIENCE,
+            readers: 1,
+            cores: Vec::new(),
+            backing_concurrency: 4,
+            job_directory: "/nowhere/job".into(),
+            metrics_file: None,
+            metrics_interval: PATIENCE,
+            read_ahead_bytes: 0,
+            links: None,
+            report: None,
+            kept: Default::default(),
+        };
+        Service::new(&Arc::new(options), Forest::single(1, 2).unwrap(), effects::carry_out, None).unwrap()
+    }
+
+    /// The kernel's side of a connection, and the daemon's.
+    struct Kernel {
+        ours: OwnedFd,
+        daemons: Arc<OwnedFd>,
+    }
+
+    impl Kernel {
+        fn new() -> Self {
+            let flags = SocketFlags::CLOEXEC;
+            let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            Self { ours: pair.0, daemons: Arc::new(pair.1) }
+        }
+
+        /// Takes nothing more from the daemon.
+        fn stop_taking(&self) {
+            while rustix::net::send(&self.daemons, &[0; 16], SendFlags::DONTWAIT) != Err(OsErrno::AGAIN) {}
+        }
+
+        /// Looks a name in the view's root up (`struct fuse_in_header`, then the name).
+        fn look_up(&self, unique: u64, name: &[u8]) {
+            let mut request = ((40 + name.len() + 1) as u32).to_ne_bytes().to_vec();
+            request.extend(1u32.to_ne_bytes());
+            request.extend([unique, 1].map(u64::to_ne_bytes).concat());
+            request.extend([0; 16]);
+            request.extend(name);
+            request.push(0);
+            rustix::net::send(&self.ours, &request, SendFlags::empty()).unwrap();
+        }
+
+        /// For how many seconds the name may be believed that was looked up (`struct fuse_entry_out`).
+        fn believes_for(&self, unique: u64) -> u64 {
+            let word = |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+            loop {
+                let mut reply = [0; 4096];
+                let (len, _) = rustix::net::recv(&self.ours, &mut reply[..], RecvFlags::empty()).unwrap();
+                if word(&reply, 8) == unique {
+                    assert!(len > 16, "it failed: {:?}", &reply[..len]);
+                    return word(&reply, 16 + 16);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_counts_as_quiet_only_when_all_that_holds_for_ever_has_reached_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let export = tempfile::tempdir().unwrap();
+        runtime.block_on(async {
+            let (service, kernel) = (service(export.path()), Kernel::new());
+            let negotiated =
+                Negotiated { minor: 31, flags: 0, offered: 0, max_background: 8, request_bytes_max: 1 << 20 };
+            let options = SessionOptions { readers: 1, ..SessionOptions::default() };
+            let handler = Arc::new(KernelHandler::new(Arc::clone(&service)));
+            let session = Session::resume(Arc::clone(&kernel.daemons), negotiated, &options, None, handler).unwrap();
+            service.set_session(Arc::new(session));
+            let first = export.path().components().nth(1).unwrap().as_os_str().as_encoded_bytes().to_owned();
+
+            kernel.stop_taking();
+            kernel.look_up(2, &first);
+            let began = Instant::now();
+            while service.core().inode_count() < 2 {
+                assert!(began.elapsed() < PATIENCE, "the name is not found");
+                tokio::task::yield_now().await;
+            }
+            let mut quiet = Box::pin(make_quiet(&service, vec![ViewPath::new(b"elsewhere/unknown").unwrap()]));
+            let early = tokio::time::timeout(Duration::from_millis(200), &mut quiet).await;
+            assert!(early.is_err(), "an answer that holds for ever is on its way, and the step counts as taken");
+            assert!(kernel.believes_for(2) > 1 << 32);
+            assert!(quiet.await);
+            kernel.look_up(4, &first);
+            assert_eq!(kernel.believes_for(4), 0);
+            drop(kernel.ours);
+        });
+    }
 }

@@ -4,7 +4,6 @@
 //! waiting replies (they are locked second, always), so that no answer can come before its place is made.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::entry::FOR_EVER;
+use crate::entry::{EntryTtl, EntryTtls};
 use crate::options::DaemonOptions;
 use crate::prefill::Prefill;
 use crate::pressure::Pressure;
@@ -41,8 +40,8 @@ const DEADLINE_GRACE: Duration = Duration::from_millis(500);
 /// The chunk handle of the daemon's core.
 pub(super) type Core = ReadPath<Arc<Body>>;
 
-/// Carries out a decision of the core. Handed in from above: the parts that do it know the service, not the other way.
-pub(super) type CarryOut = fn(&Arc<Service>, Effect<Arc<Body>>);
+/// Carries out a decision of the core, which the kernel may believe for so long. Handed in from above: the parts that do it know the service, not the other way.
+pub(super) type CarryOut = fn(&Arc<Service>, Effect<Arc<Body>>, &EntryTtl);
 
 /// Everything that the parts of a daemon share.
 pub(super) struct Service {
@@ -70,9 +69,7 @@ pub(super) struct Service {
     prefill: Prefill,
     /// How long this node believes a name.
     names_last: Option<Duration>,
-    /// Until when the kernel may not remember what it is told, because a refresh is under way; 0 for none. A time and no
-    /// switch: whoever leads the refresh may be lost on the way.
-    quiet_until: AtomicU64,
+    entry_ttls: EntryTtls,
     /// Held by whoever leads a refresh.
     pub refreshing: tokio::sync::Mutex<()>,
     end: Notify,
@@ -126,7 +123,7 @@ impl Service {
             fetches: Mutex::default(),
             prefill: Prefill::default(),
             names_last: names_last(options, &forest),
-            quiet_until: AtomicU64::new(0),
+            entry_ttls: EntryTtls::new(names_last(options, &forest)),
             refreshing: tokio::sync::Mutex::default(),
             end: Notify::new(),
         });
@@ -205,18 +202,20 @@ impl Service {
         self.session.get()
     }
 
-    /// How long the kernel may believe what it is told now.
-    pub fn ttl(&self) -> Duration {
-        match self.quiet_until.load(Ordering::SeqCst) {
-            until if until > 0 && self.now() < Time(until) => Duration::ZERO,
-            _ => self.names_last.unwrap_or(FOR_EVER),
-        }
+    /// For how long the kernel may believe what the core, which is locked, has just answered.
+    pub fn entry_ttl(&self, core: &Core) -> EntryTtl {
+        self.entry_ttls.decide(self.now(), core)
     }
 
-    /// Lets the kernel remember nothing for so long, or anything again.
+    /// Lets the kernel remember nothing for so long, or anything again, of what the core answers from now on.
     pub fn be_quiet(&self, time: Option<Duration>) {
-        let until = time.map_or(0, |time| self.now().after(time).0);
-        self.quiet_until.store(until, Ordering::SeqCst);
+        let core = self.core();
+        self.entry_ttls.be_quiet(time.map_or(Time(0), |time| self.now().after(time)), &core);
+    }
+
+    /// Until the kernel, which is quiet, has been told everything that it may remember.
+    pub async fn all_told(&self) {
+        self.entry_ttls.all_told().await;
     }
 
     /// The core's time now.
@@ -306,8 +305,12 @@ impl Service {
         let mut core = self.core();
         let outcome = decide(&mut core);
         let effects: Vec<Effect<Arc<Body>>> = std::iter::from_fn(|| core.poll_effect()).collect();
+        if effects.is_empty() {
+            return outcome;
+        }
+        let ttl = self.entry_ttl(&core);
         drop(core);
-        effects.into_iter().for_each(|effect| (self.carry_out)(self, effect));
+        effects.into_iter().for_each(|effect| (self.carry_out)(self, effect, &ttl));
         outcome
     }
 
