@@ -1,36 +1,16 @@
-//! The daemon of one node: the core, and the shells that carry out what it decides.
+//! The daemon of one node: cores, and the shells that carry out what they decide.
 //!
-//! `service` holds the core, `effects` hands its decisions on; `kernel` brings the kernel's requests in and its answers
-//! out, `peers` other nodes'; `fetch` carries questions to a parent or to the backing file system; `job` is what
-//! concerns the job as a whole (status, shutdown, explain, probe), `control` the socket by which the command asks for
-//! it, `ioctl` the same for programs on the view; `interrupts` ends the requests of programs that are killed. Hits are
-//! answered on the thread that reads the kernel's request; everything else runs on one network thread, and what may block
-//! on threads that are bounded in number.
+//! `shared` is what all paths have in common: the node, its clock and connections, its part in the start of the job. `read`
+//! is the read path; other paths stand beside it, each with its own core, and none knows another. `job` is what concerns
+//! the job over all paths, and hands other nodes' requests to the path that they are about. `run` puts them together.
 //!
 //! A daemon has a keeper (`forebay_keeper`), which gives it the mount and the sockets, and starts another when it dies.
 
-mod control;
-mod directory;
-mod effects;
-mod entry;
-mod fetch;
-mod gather;
-mod interrupts;
-mod ioctl;
 mod job;
-mod kernel;
-mod ledger;
-mod metrics;
-mod notify;
 mod options;
-mod peers;
-mod prefill;
-mod pressure;
-mod readiness;
-mod refresh;
+mod read;
 mod run;
-mod service;
-mod waiting;
+mod shared;
 mod walk;
 
 pub use options::{DaemonOptions, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks};

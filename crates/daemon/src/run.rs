@@ -5,20 +5,19 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
+use forebay_keeper::{ExitReason, Handoff, Link, session_options};
 use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::limits;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
 
-use crate::kernel::KernelHandler;
-use crate::ledger::Ledger;
+use crate::job::incoming::Incoming;
+use crate::job::requests::Job;
+use crate::job::{control, metrics};
 use crate::options::DaemonOptions;
-use crate::peers::PeerService;
-use crate::readiness::Starting;
-use crate::service::{self, Service};
-use crate::{control, effects, interrupts, metrics, prefill, pressure, readiness};
-use forebay_keeper::{ExitReason, Handoff, Link, session_options};
+use crate::read::ReadParts;
+use crate::shared::node::Node;
+use crate::shared::readiness::Starting;
 
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
@@ -51,66 +50,63 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
         fan_out: options.fan_out,
         stripe_fan_out: options.stripe_fan_out,
     })?;
-    let options = Arc::new(options);
-    let starting = Starting::new(&options, &forest, link);
-    let service = Service::new(&options, forest, effects::carry_out, starting)?;
+    let node = Node::new(options, forest);
+    let read = ReadParts::new(&node)?;
     // A signal from now on ends the daemon in order, and never leaves the view behind.
     let mut signals = Signals::catch().context("catching signals")?;
-    let Some(given) = link.stand_by()? else {
+    let Some(handoff) = link.stand_by()? else {
         return Ok(ExitReason::End);
     };
-    let Handoff { mount, how, negotiated, peers, control, inodes, requests } = given;
-    let (ledger, known) = Ledger::open(inodes).context("taking over the inodes that the kernel knows")?;
-    tracing::debug!(inodes = known.inodes.len(), "the kernel knows inodes of daemons before");
-    service.core().keep_inodes(Box::new(ledger), known);
+    let Handoff { mount, how, negotiated, peers, control, inodes, requests } = handoff;
+    read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
+    let starting = Starting::new(&node, link, Arc::clone(&read.core) as _);
+    let job = Job::new(&node, &read, starting.clone());
+    let incoming = Arc::new(Incoming(Arc::clone(&job)));
     let endpoint =
-        Endpoint::start(endpoint_options(&options, &service)?, peers, Arc::new(PeerService(Arc::clone(&service))))
-            .context("starting the overlay endpoint")?;
-    service.set_endpoint(endpoint.clone());
-    let session = resume_session(&service, &mount, negotiated, requests)?;
-    service.set_session(Arc::clone(&session));
+        Endpoint::start(endpoint_options(&node)?, peers, incoming).context("starting the overlay endpoint")?;
+    node.set_endpoint(endpoint.clone());
+    let session = resume_session(&node, &read, &mount, negotiated, requests)?;
+    read.set_session(Arc::clone(&session));
 
-    let ticker = tokio::spawn(service::tell_the_time(Arc::clone(&service)));
-    let killed = tokio::spawn(interrupts::watch(Arc::clone(&service)));
-    let pressure = tokio::spawn(pressure::look_regularly(Arc::clone(&service)));
-    let metrics = tokio::spawn(metrics::write_regularly(
-        Arc::clone(&service),
-        options.metrics_file.clone(),
-        options.metrics_interval,
-    ));
-    let word = tokio::spawn(say_alive(link.clone(), Arc::clone(&service)));
-    let serving = tokio::spawn(control::serve(control, Arc::clone(&service)));
-    let recording = prefill::start(&service);
-    tracing::info!(rank = options.rank.0, view = %options.view.display(), how, "ready");
+    let mut tasks = vec![
+        tokio::spawn(Arc::clone(&read).run_timers()),
+        tokio::spawn(Arc::clone(&read).watch_interrupts()),
+        tokio::spawn(Arc::clone(&read).look_after_memory()),
+        tokio::spawn(metrics::write_regularly(Arc::clone(&node), Arc::clone(&read))),
+        tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),
+        tokio::spawn(control::serve(control, job)),
+        read.prefill.start(),
+    ];
+    tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how, "ready");
     link.ready();
-    let starting = tokio::spawn(readiness::take_part(Arc::clone(&service)));
+    tasks.extend(starting.map(|starting| tokio::spawn(starting.take_part())));
 
-    let told = tokio::select! {
-        () = service.until_told_to_end() => ExitReason::End,
+    let reason = tokio::select! {
+        () = node.until_told_to_end() => ExitReason::End,
         () = signals.come() => ExitReason::End,
         told = link.until_told()? => told.unwrap_or(ExitReason::Orphaned),
     };
-    tracing::info!(?told, "ending");
-    [ticker, killed, pressure, metrics, word, serving, starting, recording].iter().for_each(JoinHandle::abort);
-    prefill::end(&service, told == ExitReason::End).await;
-    match told {
+    tracing::info!(?reason, "ending");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    read.prefill.end(reason == ExitReason::End).await;
+    match reason {
         ExitReason::HandOver => hand_over(session, &endpoint).await,
         ExitReason::End | ExitReason::Orphaned => {
             end(mount, session, &endpoint).await;
             link.leaves();
         }
     }
-    Ok(told)
+    Ok(reason)
 }
 
 /// Tells the keeper regularly that the network thread runs and the core can be had: a daemon that hangs is killed.
-async fn say_alive(link: Link, service: Arc<Service>) {
+async fn say_alive(link: Link, read: Arc<ReadParts>) {
     let mut ticks = tokio::time::interval(limits::DAEMON_WORD_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        drop(service.core());
+        drop(read.core.lock());
         link.alive();
     }
 }
@@ -162,23 +158,25 @@ impl Signals {
     }
 }
 
-fn endpoint_options(options: &DaemonOptions, service: &Service) -> anyhow::Result<EndpointOptions> {
+fn endpoint_options(node: &Node) -> anyhow::Result<EndpointOptions> {
+    let options = &node.options;
     let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
-    let (job, pool) = (options.job.clone(), service.pool().clone());
+    let (job, pool) = (options.job.clone(), node.pool.clone());
     Ok(EndpointOptions::new(job, options.rank, addresses, pool, options.security()?))
 }
 
 fn resume_session(
-    service: &Arc<Service>,
+    node: &Node,
+    read: &ReadParts,
     mount: &Mount,
     negotiated: Negotiated,
     requests: Option<KeptRequests>,
 ) -> anyhow::Result<Arc<Session>> {
-    let options = session_options(service.options.readers, service.options.read_ahead_bytes);
-    let handler = Arc::new(KernelHandler::new(Arc::clone(service)));
-    let session = Session::resume(mount.descriptor(), negotiated, &options, requests, handler);
-    Ok(Arc::new(session.with_context(|| format!("serving {}", service.options.view.display()))?))
+    let DaemonOptions { readers, read_ahead_bytes, view, .. } = &node.options;
+    let options = session_options(*readers, *read_ahead_bytes);
+    let session = Session::resume(mount.descriptor(), negotiated, &options, requests, read.handler());
+    Ok(Arc::new(session.with_context(|| format!("serving {}", view.display()))?))
 }
 
 /// Binds the whole process to the cores given; all its threads are started later and inherit it.

@@ -1,0 +1,129 @@
+//! The socket by which the command speaks with a daemon: one JSON line in, one out.
+//!
+//! It lies in the job's directory, which only its user may enter; the daemon still checks who connects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_types::{ViewPath, limits};
+use forebay_wire::message::PROBE_BYTES_MAX;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::requests::Job;
+use crate::shared::node::Node;
+
+/// Longest command line, bytes: the paths of a refresh, most of them shorter than they may be.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// How long a client may take to say what it wants.
+const CLIENT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Round trips that one probe may make.
+const PROBES_MAX: u32 = 10_000;
+
+#[derive(Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+enum Command {
+    /// Whether the daemon is there; answered at once, whatever else is under way.
+    Ping,
+    Status,
+    Down,
+    Explain {
+        path: String,
+    },
+    Probe {
+        payload_bytes: u32,
+        count: u32,
+    },
+    Refresh {
+        paths: Vec<String>,
+    },
+    /// Writes down what the start-up has used so far.
+    Record,
+}
+
+/// The socket that the keeper made, with the clients that wait in its queue.
+pub fn adopt(listener: std::os::unix::net::UnixListener) -> anyhow::Result<UnixListener> {
+    listener
+        .set_nonblocking(true)
+        .and_then(|()| UnixListener::from_std(listener))
+        .context("taking over the control socket")
+}
+
+/// Serves clients for as long as the daemon runs.
+pub async fn serve(listener: UnixListener, job: Arc<Job>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if is_own_user(&stream) => {
+                tokio::spawn(serve_client(stream, Arc::clone(&job)));
+            }
+            Ok(_) => tracing::warn!("another user's connection to the control socket was refused"),
+            Err(error) => {
+                tracing::warn!(%error, "accepting on the control socket");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+fn is_own_user(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+}
+
+async fn serve_client(stream: UnixStream, job: Arc<Job>) {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    let mut reader = BufReader::new(read.take(LINE_BYTES_MAX));
+    let answer = match tokio::time::timeout(CLIENT_DEADLINE, reader.read_line(&mut line)).await {
+        Ok(Ok(_)) => match serde_json::from_str(&line) {
+            Ok(command) => carry_out(command, &job).await,
+            Err(error) => Err(format!("not a command: {error}")),
+        },
+        Ok(Err(error)) => Err(format!("reading the command: {error}")),
+        Err(_) => Err("no command came in time".to_owned()),
+    };
+    let answer = match answer {
+        Ok(value) => json!({"ok": value}),
+        Err(message) => json!({"error": message}),
+    };
+    let _ = write.write_all(format!("{answer}\n").as_bytes()).await;
+    let _ = write.shutdown().await;
+}
+
+async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
+    match command {
+        Command::Ping => Ok(json!(job.node.rank().0)),
+        Command::Status => Ok(json!(job.status().await)),
+        Command::Down => Ok(job.shutdown().await),
+        Command::Explain { path } => {
+            let path = path_in_view(&path, &job.node)?;
+            Ok(json!(job.explain_path(path).await))
+        }
+        Command::Refresh { paths } => {
+            if paths.is_empty() || paths.len() > limits::REFRESH_PATHS_MAX {
+                return Err(format!("a refresh takes 1 to {} paths", limits::REFRESH_PATHS_MAX));
+            }
+            let paths = paths.iter().map(|path| path_in_view(path, &job.node)).collect::<Result<_, _>>()?;
+            job.read.refresh.refresh(paths).await
+        }
+        Command::Record => job.read.prefill.record_now().await,
+        Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {
+            job.probe(payload_bytes, count).await
+        }
+        Command::Probe { .. } => {
+            Err(format!("a probe has {PROBE_BYTES_MAX} bytes and {PROBES_MAX} round trips at most"))
+        }
+    }
+}
+
+/// The path that is meant by a path in the view or by one of the backing file system.
+fn path_in_view(path: &str, node: &Node) -> Result<ViewPath, String> {
+    let view = node.options.view.to_string_lossy();
+    let rest = path.strip_prefix(&*view).filter(|rest| rest.is_empty() || rest.starts_with('/')).unwrap_or(path);
+    ViewPath::from_absolute(rest.as_bytes()).map_err(|error| format!("{path}: {error}"))
+}

@@ -1,0 +1,227 @@
+//! What concerns the job as a whole, carried over the tree: downwards status and shutdown, upwards explain and probe.
+//!
+//! No node that is dead or silent hides another (`gather`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use forebay_body::Body;
+use forebay_node::Source;
+use forebay_transport::{IncomingCall, Replier};
+use forebay_types::{Errno, NodeRank, PIECE_BYTES, ViewPath};
+use forebay_wire::{Outcome, Request};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::status::{JobStatus, NodeStatus, Status, Totals, UnreachableNode};
+use crate::read::ReadParts;
+use crate::shared::gather::{Answer, Gathered, answer_all, ask_children, ask_from, ask_if_there, call};
+use crate::shared::node::Node;
+use crate::shared::readiness::Starting;
+
+/// How long a whole job may take to answer.
+const JOB_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What a hop leaves of the time to the next, so that its own answer is still in time.
+const HOP_SHARE: f64 = 0.8;
+
+/// The job, as this node takes part in it.
+pub struct Job {
+    pub node: Arc<Node>,
+    pub read: Arc<ReadParts>,
+    /// Its part in the start of the job.
+    pub starting: Option<Arc<Starting>>,
+    /// Whether the job is being ended from this node: it stays until it has told who ended.
+    is_ended_here: AtomicBool,
+}
+
+/// A node on the way of a question, and what it says.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Step {
+    There { rank: u32, host: String, answer: String, why: String, kept: Vec<String> },
+    Unreachable(UnreachableNode),
+}
+
+impl Job {
+    pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>, starting: Option<Arc<Starting>>) -> Arc<Self> {
+        let (node, read) = (Arc::clone(node), Arc::clone(read));
+        Arc::new(Self { node, read, starting, is_ended_here: AtomicBool::new(false) })
+    }
+
+    /// Answers a peer's question about the job.
+    pub async fn answer(self: Arc<Self>, call: IncomingCall) {
+        let IncomingCall { request, remaining, reply, .. } = call;
+        let left = remaining.mul_f64(HOP_SHARE);
+        match request {
+            Request::Status => answer_all(reply, &self.status_below(left).await),
+            Request::Explain { path } => answer_all(reply, &self.explain(path, left).await),
+            Request::Shutdown => {
+                answer_all(reply, &self.shutdown_below(left).await);
+                if !self.is_ended_here.load(Ordering::Relaxed) {
+                    self.node.tell_to_end();
+                }
+            }
+            Request::Probe { payload_bytes } => self.probe_answer(reply, payload_bytes, left).await,
+            _ => reply.answer(Outcome::Failed(Errno::EINVAL), None),
+        }
+    }
+
+    /// The state of the whole job, as `status --json` shows it.
+    pub async fn status(&self) -> Status {
+        let root = self.root();
+        let mut nodes = match root == self.node.rank() {
+            true => self.status_below(JOB_DEADLINE).await,
+            false => self.with_unreachable(self.ask_from(root, Request::Status, JOB_DEADLINE).await),
+        };
+        nodes.sort_by_key(NodeStatus::rank);
+        Status { job: JobStatus::of(&self.node), totals: Totals::of(&nodes), nodes }
+    }
+
+    /// Ends the daemons of the whole job; the ranks that ended.
+    pub async fn shutdown(&self) -> Value {
+        self.is_ended_here.store(true, Ordering::Relaxed);
+        let (root, own) = (self.root(), self.node.rank());
+        let mut ended = match root == own {
+            true => self.shutdown_below(JOB_DEADLINE).await,
+            false => without_unreachable(self.ask_from(root, Request::Shutdown, JOB_DEADLINE).await),
+        };
+        // It may not have been asked, having lost who would ask it.
+        if !ended.contains(&own.0) {
+            ended.push(own.0);
+        }
+        self.node.tell_to_end();
+        json!({"ended": ended})
+    }
+
+    /// Where an answer for `path` would come from, from this node up to where the question ends.
+    pub async fn explain_path(&self, path: ViewPath) -> Vec<Step> {
+        self.explain(path, JOB_DEADLINE).await
+    }
+
+    /// Round trips to the root and back with `payload_bytes` on the way back, microseconds each.
+    pub async fn probe(&self, payload_bytes: u32, count: u32) -> Result<Value, String> {
+        let Some(parent) = self.node.forest.first().parent(self.node.rank()) else {
+            return Err("this node is the root; ask another node".to_owned());
+        };
+        let mut round_trip_us = Vec::new();
+        for _ in 0..count {
+            let begun = std::time::Instant::now();
+            let reply = call(&self.node, parent, Request::Probe { payload_bytes }, JOB_DEADLINE).await?;
+            if let Some(body) = &reply.body {
+                body.whole_bytes().await.map_err(|errno| errno.to_string())?;
+            }
+            round_trip_us.push(begun.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok(json!({"payload_bytes": payload_bytes, "round_trip_us": round_trip_us}))
+    }
+
+    /// The root of the tree on which the job itself is asked.
+    fn root(&self) -> NodeRank {
+        self.node.forest.first().root()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.read.core.lock().epoch()
+    }
+
+    async fn ask_from<T: Answer>(&self, top: NodeRank, request: Request, left: Duration) -> Gathered<T> {
+        ask_from(Arc::clone(&self.node), self.epoch(), top, request, left).await
+    }
+
+    async fn ask_children<T: Answer>(&self, request: &Request, left: Duration) -> Gathered<T> {
+        ask_children(&self.node, self.epoch(), self.node.rank(), request, left).await
+    }
+
+    async fn status_below(&self, left: Duration) -> Vec<NodeStatus> {
+        let below = self.ask_children(&Request::Status, left).await;
+        let mut nodes = vec![NodeStatus::of(&self.node, &self.read)];
+        nodes.extend(self.with_unreachable(below));
+        nodes
+    }
+
+    fn with_unreachable(&self, gathered: Gathered<NodeStatus>) -> Vec<NodeStatus> {
+        let Gathered { mut answers, unreachable } = gathered;
+        let silent = unreachable.iter().map(|(rank, why)| NodeStatus::Unreachable(self.unreachable(*rank, why)));
+        answers.extend(silent);
+        answers
+    }
+
+    async fn shutdown_below(&self, left: Duration) -> Vec<u32> {
+        self.read.prefill.look_before_end().await;
+        let mut ended = without_unreachable(self.ask_children(&Request::Shutdown, left).await);
+        ended.push(self.node.rank().0);
+        ended
+    }
+
+    async fn explain(&self, path: ViewPath, left: Duration) -> Vec<Step> {
+        let explanation = self.read.core.lock().explain(&path);
+        let is_here = explanation.answers || explanation.source == Source::Backing;
+        let rank = self.node.rank();
+        let mut steps = vec![Step::There {
+            rank: rank.0,
+            host: self.node.host(rank).to_owned(),
+            answer: if is_here { "here" } else { "parent" }.to_owned(),
+            why: explanation.why,
+            kept: explanation.kept,
+        }];
+        if !explanation.answers {
+            steps.extend(self.explain_above(&explanation.line, &path, left).await);
+        }
+        steps
+    }
+
+    /// The steps from the first of a line on that answers.
+    async fn explain_above(&self, line: &[NodeRank], path: &ViewPath, left: Duration) -> Vec<Step> {
+        let deadline = Instant::now() + left;
+        let mut steps = Vec::new();
+        for peer in line {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let request = Request::Explain { path: path.clone() };
+            match ask_if_there::<Step>(&self.node, self.epoch(), *peer, request, left).await {
+                Ok(above) => {
+                    steps.extend(above);
+                    break;
+                }
+                Err(why) => steps.push(Step::Unreachable(self.unreachable(*peer, &why))),
+            }
+        }
+        steps
+    }
+
+    /// The root makes the payload; every node on the way forwards it while it arrives.
+    async fn probe_answer(&self, reply: Replier, payload_bytes: u32, left: Duration) {
+        let Some(parent) = self.node.forest.first().parent(self.node.rank()) else {
+            let body = Body::growing(payload_bytes as usize);
+            let mut left_bytes = payload_bytes as usize;
+            while left_bytes > 0 {
+                let piece_bytes = left_bytes.min(PIECE_BYTES);
+                body.push(self.node.pool.take(piece_bytes).freeze(piece_bytes));
+                left_bytes -= piece_bytes;
+            }
+            return reply.answer(Outcome::Body, Some(body));
+        };
+        match call(&self.node, parent, Request::Probe { payload_bytes }, left).await {
+            Ok(answer) => reply.answer(answer.outcome, answer.body),
+            Err(_) => reply.answer(Outcome::Failed(Errno::EHOSTUNREACH), None),
+        }
+    }
+
+    fn unreachable(&self, rank: NodeRank, why: &str) -> UnreachableNode {
+        let is_missing = self.starting.as_ref().is_some_and(|starting| starting.is_missing(rank));
+        UnreachableNode {
+            rank: rank.0,
+            host: self.node.host(rank).to_owned(),
+            state: if is_missing { "missing" } else { "unreachable" }.to_owned(),
+            why: why.to_owned(),
+        }
+    }
+}
+
+fn without_unreachable(gathered: Gathered<u32>) -> Vec<u32> {
+    for (rank, why) in gathered.unreachable {
+        tracing::warn!(%rank, why, "a node did not end");
+    }
+    gathered.answers
+}

@@ -1,0 +1,393 @@
+//! The numbers of a node and of the job, in the form of `status --json`. Fields are added, never renamed: what reads them
+//! is not ours.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use forebay_cache::{KindCounters, ObjectKind};
+use serde::{Deserialize, Serialize};
+
+use crate::read::ReadParts;
+use crate::shared::node::Node;
+
+/// The whole job.
+#[derive(Serialize, Default)]
+pub struct Status {
+    pub job: JobStatus,
+    pub totals: Totals,
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// The job, as a node knows it.
+#[derive(Serialize, Default)]
+pub struct JobStatus {
+    name: String,
+    nodes: usize,
+    fan_out: u32,
+    stripe_fan_out: u32,
+    roots: Vec<u32>,
+    exports: Vec<String>,
+    security: String,
+}
+
+/// A node of the job.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum NodeStatus {
+    Ready(Box<ReadyNode>),
+    Unreachable(UnreachableNode),
+}
+
+/// A node that does not answer.
+#[derive(Serialize, Deserialize)]
+pub struct UnreachableNode {
+    pub rank: u32,
+    pub host: String,
+    /// `missing` where the job came up without it, else `unreachable`.
+    pub state: String,
+    pub why: String,
+}
+
+/// A node that answers. What a daemon of another build does not say in a section is nothing.
+#[derive(Serialize, Deserialize, Default)]
+pub struct ReadyNode {
+    rank: u32,
+    host: String,
+    pid: u32,
+    keeper_pid: u32,
+    restarts: u32,
+    replaced: u32,
+    state: String,
+    view: String,
+    uptime_ms: u64,
+    /// Whom this node asks in any tree, that of the first tree first; each once.
+    parents: Vec<u32>,
+    bypassed: Vec<u32>,
+    memory_bytes: u64,
+    budget_bytes: u64,
+    allowed_bytes: u64,
+    cache: CacheStatus,
+    kernel: KernelStatus,
+    overlay: OverlayStatus,
+    backing: BackingStatus,
+    prefill: PrefillStatus,
+}
+
+/// Sums over the nodes, by the same names.
+#[derive(Serialize, Default)]
+pub struct Totals {
+    cache: CacheStatus,
+    kernel: KernelStatus,
+    overlay: OverlayStatus,
+    backing: BackingStatus,
+    prefill: PrefillStatus,
+    memory_bytes: u64,
+}
+
+/// What the kernel asked.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(default)]
+struct KernelStatus {
+    messages: BTreeMap<String, u64>,
+    bytes_read: u64,
+}
+
+/// Numbers that are summed by name; other fields of a total stay empty.
+macro_rules! summed {
+    ($(#[doc = $doc:literal])+ $name:ident { $($sum:ident: $kind:ty),+ $(,)? } $(other { $($other:ident: $other_kind:ty),+ })?) => {
+        $(#[doc = $doc])+
+        #[derive(Serialize, Deserialize, Default)]
+        #[serde(default)]
+        struct $name {
+            $($sum: $kind,)+
+            $($($other: $other_kind,)+)?
+        }
+
+        impl AddAssign<&Self> for $name {
+            fn add_assign(&mut self, other: &Self) {
+                $(add(&mut self.$sum, &other.$sum);)+
+            }
+        }
+    };
+}
+
+fn add<T: for<'a> AddAssign<&'a T>>(to: &mut T, from: &T) {
+    *to += from;
+}
+
+summed! {
+    /// What is kept of one kind.
+    KindStatus { entries: u64, bytes: u64, hits: u64, misses: u64, evicted: u64 }
+}
+
+summed! {
+    /// What is kept.
+    CacheStatus {
+        attributes: KindStatus, listings: KindStatus, chunks: KindStatus, negative_hits: u64, bytes: u64, inodes: u64,
+    }
+}
+
+summed! {
+    /// Messages between nodes.
+    OverlayStatus {
+        requests_sent: u64, requests_served: u64, coalesced: u64, bytes_sent: u64, bytes_received: u64,
+        connections: u64, refused: u64, corrupt_frames: u64, checksum_failures: u64, timed_out: u64, reparented: u64,
+        hedged: u64, asked_early: u64, early_used: u64, promoted: u64,
+    }
+}
+
+summed! {
+    /// Requests to the backing file system.
+    BackingStatus { listings: u64, stats: u64, opens: u64, reads: u64, bytes: u64, errors: u64 }
+}
+
+summed! {
+    /// What came ahead.
+    PrefillStatus { parcels: u64, failed: u64, chunks: u64, recorded: u64, ahead_bytes: u64 }
+    other { state: Option<String>, path: Option<String> }
+}
+
+impl AddAssign<&Self> for KernelStatus {
+    fn add_assign(&mut self, other: &Self) {
+        for (name, count) in &other.messages {
+            *self.messages.entry(name.clone()).or_default() += count;
+        }
+        self.bytes_read += other.bytes_read;
+    }
+}
+
+impl JobStatus {
+    pub fn of(node: &Node) -> Self {
+        let options = &node.options;
+        Self {
+            name: options.job.clone(),
+            nodes: options.nodes.len(),
+            fan_out: options.fan_out,
+            stripe_fan_out: options.stripe_fan_out,
+            roots: node.forest.roots().map(|root| root.0).collect(),
+            exports: options.exports.iter().map(|export| export.to_string_lossy().into_owned()).collect(),
+            security: options.level.word().to_owned(),
+        }
+    }
+}
+
+impl NodeStatus {
+    /// This node's.
+    pub fn of(node: &Node, read: &ReadParts) -> Self {
+        Self::Ready(Box::new(ReadyNode::of(node, read)))
+    }
+
+    pub fn rank(&self) -> u32 {
+        match self {
+            Self::Ready(node) => node.rank,
+            Self::Unreachable(node) => node.rank,
+        }
+    }
+}
+
+impl Totals {
+    pub fn of(nodes: &[NodeStatus]) -> Self {
+        let mut totals = Self::default();
+        for node in nodes {
+            let NodeStatus::Ready(node) = node else { continue };
+            totals.cache += &node.cache;
+            totals.kernel += &node.kernel;
+            totals.overlay += &node.overlay;
+            totals.backing += &node.backing;
+            totals.prefill += &node.prefill;
+            totals.memory_bytes += node.memory_bytes;
+        }
+        totals
+    }
+}
+
+impl ReadyNode {
+    fn of(node: &Node, read: &ReadParts) -> Self {
+        let options = &node.options;
+        let core = read.core.lock();
+        let (allowed_bytes, suspects) = (core.allowed_bytes(), core.suspects());
+        drop(core);
+        Self {
+            rank: options.rank.0,
+            host: node.host(options.rank).to_owned(),
+            pid: std::process::id(),
+            keeper_pid: options.kept.keeper_pid,
+            restarts: options.kept.restarts,
+            replaced: options.kept.replaced,
+            state: "ready".to_owned(),
+            view: options.view.to_string_lossy().into_owned(),
+            uptime_ms: node.uptime().as_millis() as u64,
+            parents: parents(node),
+            bypassed: suspects.iter().map(|rank| rank.0).collect(),
+            memory_bytes: resident_bytes(),
+            budget_bytes: options.budget_bytes,
+            allowed_bytes,
+            cache: cache(read),
+            kernel: kernel(read),
+            overlay: overlay(node, read),
+            backing: backing(read),
+            prefill: prefill(read),
+        }
+    }
+}
+
+fn parents(node: &Node) -> Vec<u32> {
+    let mut parents = Vec::new();
+    for parent in node.forest.trees().filter_map(|tree| tree.parent(node.rank())) {
+        if !parents.contains(&parent.0) {
+            parents.push(parent.0);
+        }
+    }
+    parents
+}
+
+fn cache(read: &ReadParts) -> CacheStatus {
+    let core = read.core.lock();
+    let kind = |kind: ObjectKind| {
+        let KindCounters { entries, bytes, hits, misses, evicted } = core.kept(kind);
+        KindStatus { entries, bytes, hits, misses, evicted }
+    };
+    CacheStatus {
+        attributes: kind(ObjectKind::Attributes),
+        listings: kind(ObjectKind::Listings),
+        chunks: kind(ObjectKind::Chunks),
+        negative_hits: core.counters().negative_hits,
+        bytes: core.kept_bytes(),
+        inodes: core.inode_count() as u64,
+    }
+}
+
+fn kernel(read: &ReadParts) -> KernelStatus {
+    let Some(session) = read.view.session() else { return KernelStatus::default() };
+    let counts = session.message_counts();
+    let messages = counts.iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    KernelStatus { messages, bytes_read: counts.bytes_read() }
+}
+
+fn overlay(node: &Node, read: &ReadParts) -> OverlayStatus {
+    let sent = node.endpoint().map(forebay_transport::Endpoint::counters).unwrap_or_default();
+    let core = read.core.lock().counters();
+    OverlayStatus {
+        requests_sent: sent.requests_sent,
+        requests_served: sent.requests_served,
+        coalesced: core.coalesced,
+        bytes_sent: sent.bytes_sent,
+        bytes_received: sent.bytes_received,
+        connections: sent.connections,
+        refused: sent.refused,
+        corrupt_frames: sent.corrupt_frames,
+        checksum_failures: sent.checksum_failures,
+        timed_out: core.timed_out,
+        reparented: core.reparented,
+        hedged: core.hedged,
+        asked_early: core.asked_early,
+        early_used: core.early_used,
+        promoted: core.promoted,
+    }
+}
+
+fn backing(read: &ReadParts) -> BackingStatus {
+    let forebay_store::Counters { listings, stats, opens, reads, bytes, errors, .. } = read.backing.counters();
+    BackingStatus { listings, stats, opens, reads, bytes, errors }
+}
+
+fn prefill(read: &ReadParts) -> PrefillStatus {
+    let core = read.core.lock();
+    let counters = core.counters();
+    let state = match core.is_prefilling() {
+        true => "filling",
+        false if counters.parcels > 0 => "filled",
+        false => "none",
+    };
+    PrefillStatus {
+        parcels: counters.parcels,
+        failed: counters.parcels_failed,
+        chunks: counters.prefilled,
+        recorded: core.recorded_count() as u64,
+        ahead_bytes: read.prefill.ahead_bytes(),
+        state: Some(state.to_owned()),
+        path: read.prefill.path(),
+    }
+}
+
+/// Memory of this process that is in RAM, bytes (`VmRSS` of proc(5)); 0 where it cannot be read.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What programs may rely on. A field is added here with the field, and never taken away.
+    const FIELDS: &str = "\
+        job: exports fan_out name nodes roots security stripe_fan_out
+        node: allowed_bytes backing budget_bytes bypassed cache host keeper_pid kernel memory_bytes overlay parents pid \
+              prefill rank replaced restarts state uptime_ms view
+        unreachable: host rank state why
+        totals: backing cache kernel memory_bytes overlay prefill
+        cache: attributes bytes chunks inodes listings negative_hits
+        kind: bytes entries evicted hits misses
+        kernel: bytes_read messages
+        overlay: asked_early bytes_received bytes_sent checksum_failures coalesced connections corrupt_frames \
+              early_used hedged promoted refused reparented requests_sent requests_served timed_out
+        backing: bytes errors listings opens reads stats
+        prefill: ahead_bytes chunks failed parcels path recorded state";
+
+    fn fields(value: &impl Serialize) -> BTreeSet<String> {
+        let value = serde_json::to_value(value).unwrap();
+        value.as_object().unwrap().keys().cloned().collect()
+    }
+
+    #[test]
+    fn fields_are_those_that_programs_rely_on() {
+        let unreachable = UnreachableNode { rank: 1, host: String::new(), state: String::new(), why: String::new() };
+        let found = [
+            ("job", fields(&JobStatus::default())),
+            ("node", fields(&ReadyNode::default())),
+            ("unreachable", fields(&unreachable)),
+            ("totals", fields(&Totals::default())),
+            ("cache", fields(&CacheStatus::default())),
+            ("kind", fields(&KindStatus::default())),
+            ("kernel", fields(&KernelStatus::default())),
+            ("overlay", fields(&OverlayStatus::default())),
+            ("backing", fields(&BackingStatus::default())),
+            ("prefill", fields(&PrefillStatus::default())),
+        ];
+        for (line, (name, found)) in FIELDS.lines().zip(found) {
+            let (named, expected) = line.trim().split_once(": ").unwrap();
+            assert_eq!(named, name);
+            assert_eq!(found, expected.split_whitespace().map(str::to_owned).collect(), "{name}");
+        }
+        assert_eq!(fields(&Status::default()), ["job", "nodes", "totals"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn totals_are_sums_by_name() {
+        let node = || {
+            let mut node = ReadyNode { memory_bytes: 5, ..ReadyNode::default() };
+            node.backing.reads = 2;
+            node.cache.chunks.hits = 1;
+            node.kernel.messages.insert("read".to_owned(), 3);
+            node.prefill.state = Some("filled".to_owned());
+            NodeStatus::Ready(Box::new(node))
+        };
+        let silent: NodeStatus =
+            serde_json::from_value(json!({"rank": 2, "host": "a", "state": "unreachable", "why": "b"})).unwrap();
+        assert!(matches!(silent, NodeStatus::Unreachable(_)));
+        let travelled = |node: NodeStatus| serde_json::from_str(&serde_json::to_string(&node).unwrap()).unwrap();
+        let totals = serde_json::to_value(Totals::of(&[travelled(node()), travelled(node()), silent])).unwrap();
+        assert_eq!(totals["backing"]["reads"], 4);
+        assert_eq!(totals["cache"]["chunks"]["hits"], 2);
+        assert_eq!(totals["kernel"]["messages"]["read"], 6);
+        assert_eq!(totals["memory_bytes"], 10);
+        assert_eq!(totals["prefill"]["state"], Value::Null);
+    }
+}

@@ -1,0 +1,83 @@
+//! The reader of the backing file system: opened when it is first needed, in turns.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use anyhow::Context;
+use forebay_store::{Counters, Store, StoreOptions, Turns};
+use forebay_types::limits;
+
+use crate::shared::node::Node;
+
+/// The exports, as this node reads them itself.
+pub struct Backing {
+    node: Arc<Node>,
+    /// Whose turn it is.
+    pub turns: Arc<Turns>,
+    store: OnceLock<Arc<Store>>,
+    /// Why the exports could not be opened the last time. Held by whoever opens them.
+    not_opened: Mutex<String>,
+}
+
+impl Backing {
+    /// Roots open their exports now, so that a wrong one is told at the start; other nodes open them when they first read
+    /// the backing file system themselves.
+    pub fn new(node: &Arc<Node>) -> anyhow::Result<Arc<Self>> {
+        let backing = Self {
+            node: Arc::clone(node),
+            turns: Turns::new(node.options.backing_concurrency),
+            store: OnceLock::new(),
+            not_opened: Mutex::default(),
+        };
+        // A daemon that goes on where another ended must answer, and within its deadlines, whatever its exports do now.
+        if node.forest.is_root(node.rank()) && node.options.kept.is_first() {
+            let _ = backing.store.set(Arc::new(backing.open()?));
+        }
+        Ok(Arc::new(backing))
+    }
+
+    fn open(&self) -> anyhow::Result<Store> {
+        let options = &self.node.options;
+        Store::open(StoreOptions {
+            exports: options.exports.clone(),
+            listing_entries_full: options.listing_entries_full,
+            descriptors: limits::BACKING_DESCRIPTORS,
+            turns: Arc::clone(&self.turns),
+            pool: self.node.pool.clone(),
+            hidden: vec![options.view.clone(), options.job_directory.clone()],
+        })
+        .context("opening the exports")
+    }
+
+    /// It, opened at its first use. Exports that are not there now may be at the next. May block.
+    pub fn store(&self) -> Option<&Arc<Store>> {
+        if self.store.get().is_some() {
+            return self.store.get();
+        }
+        let mut not_opened = self.not_opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.store.get().is_none() {
+            match self.open().map_err(|error| format!("{error:#}")) {
+                Ok(store) => drop(self.store.set(Arc::new(store))),
+                // Once for each reason, not for each request.
+                Err(why) if why != *not_opened => {
+                    tracing::error!("{why}");
+                    *not_opened = why;
+                }
+                Err(_) => {}
+            }
+        }
+        self.store.get()
+    }
+
+    /// What was asked of the backing file system so far.
+    pub fn counters(&self) -> Counters {
+        self.store.get().map(|store| store.counters()).unwrap_or_default()
+    }
+
+    /// Lets it find every path anew. Closing blocks where the backing file system hangs.
+    pub fn forget_descriptors(&self) {
+        if let Some(store) = self.store.get() {
+            let forgotten = store.forget();
+            self.node.runtime.spawn_blocking(move || drop(forgotten));
+        }
+    }
+}

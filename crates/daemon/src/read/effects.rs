@@ -1,0 +1,50 @@
+//! Carrying out what the core decides: each decision goes to the part that can do it.
+
+use std::sync::Arc;
+
+use forebay_node::{Effect, Source};
+
+use super::core::ReadEffect;
+use super::entry_ttl::EntryTtl;
+use super::fetch::Fetcher;
+use super::kernel::Kernel;
+use super::peers::Peers;
+use super::prefill::Prefill;
+use super::view::{View, invalidate};
+use crate::shared::node::Node;
+
+/// The parts that do.
+pub struct Effects {
+    pub node: Arc<Node>,
+    pub fetcher: Arc<Fetcher>,
+    pub kernel: Arc<Kernel>,
+    pub peers: Arc<Peers>,
+    pub prefill: Arc<Prefill>,
+    pub view: Arc<View>,
+}
+
+impl Effects {
+    /// Carries out one decision; returns at once.
+    pub fn carry_out(&self, effect: ReadEffect, ttl: &EntryTtl) {
+        match effect {
+            Effect::Fetch { call, source: Source::Peer(peer), request, urgency, deadline } => {
+                self.fetcher.from_peer(call, peer, request, urgency, deadline);
+            }
+            Effect::Fetch { call, source: Source::Backing, request, urgency, .. } => {
+                self.fetcher.from_backing(call, request, urgency);
+            }
+            Effect::Promote { call, source: Source::Peer(_) } => self.fetcher.promote_from_peer(call),
+            Effect::Promote { call, source: Source::Backing } => self.fetcher.promote_from_backing(call),
+            Effect::Ping { peer, epoch, deadline } => self.fetcher.ping(peer, epoch, deadline),
+            Effect::OpenParcel { index, body } => self.prefill.open(index, body),
+            Effect::Cancel { call } => self.fetcher.cancel(call),
+            Effect::AnswerKernel { ticket, answer } => self.kernel.answer_parked(ticket, answer, ttl),
+            Effect::AnswerPeer { ticket, answer } => self.peers.answer(ticket, answer),
+            Effect::Stale(stale) => {
+                if let Some(notifier) = self.view.notifier() {
+                    self.node.runtime.spawn_blocking(move || invalidate(&notifier, &stale));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Carrying a question to its source and the answer back to the core.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_cache::CallId;
+use forebay_node::Answered;
+use forebay_store::Store;
+use forebay_transport::{CallError, Reply};
+use forebay_types::{ChunkIndex, Errno, Generation, Name, NodeRank, Time, Urgency, ViewPath};
+use forebay_wire::message::decode_entries;
+use forebay_wire::{Listing, Outcome, Request};
+use tokio::sync::oneshot;
+
+use super::arrivals::Arrivals;
+use super::backing::Backing;
+use super::core::Core;
+use super::fetches::Fetches;
+use super::prefill::{PackedChunk, Prefill};
+use crate::shared::gather::chain;
+use crate::shared::node::Node;
+
+/// What it takes to carry a question.
+pub struct Fetcher {
+    node: Arc<Node>,
+    core: Arc<Core>,
+    backing: Arc<Backing>,
+    arrivals: Arc<Arrivals>,
+    prefill: Arc<Prefill>,
+    fetches: Arc<Fetches>,
+}
+
+impl Fetcher {
+    pub fn new(
+        node: &Arc<Node>,
+        core: &Arc<Core>,
+        backing: &Arc<Backing>,
+        arrivals: &Arc<Arrivals>,
+        prefill: &Arc<Prefill>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            node: Arc::clone(node),
+            core: Arc::clone(core),
+            backing: Arc::clone(backing),
+            arrivals: Arc::clone(arrivals),
+            prefill: Arc::clone(prefill),
+            fetches: Arc::default(),
+        })
+    }
+
+    /// Starts a fetch from a peer; returns at once.
+    pub fn from_peer(
+        self: &Arc<Self>,
+        call: CallId,
+        peer: NodeRank,
+        request: Request,
+        urgency: Urgency,
+        deadline: Time,
+    ) {
+        let (promote, promoted) = match urgency {
+            Urgency::Ahead => Some(oneshot::channel()).unzip(),
+            Urgency::Demand => (None, None),
+        };
+        let at = Arc::clone(self);
+        let fetch = async move { at.ask_peer(call, peer, request, promoted, deadline).await };
+        self.fetches.start(&self.node.runtime, call, promote, fetch);
+    }
+
+    /// Starts a fetch from the backing file system; returns at once.
+    pub fn from_backing(self: &Arc<Self>, call: CallId, request: Request, urgency: Urgency) {
+        let at = Arc::clone(self);
+        match request {
+            Request::Parcel { index, .. } => {
+                let fetch = async move { at.prefill.answer(&at.arrivals, call, index).await };
+                self.fetches.start(&self.node.runtime, call, None, fetch);
+            }
+            request => match self.prefill.packed(&request) {
+                Some(chunk) => {
+                    let fetch = async move { at.ask_pack(call, chunk, request, urgency).await };
+                    self.fetches.start(&self.node.runtime, call, None, fetch);
+                }
+                None => self.in_its_turn(call, request, urgency),
+            },
+        }
+    }
+
+    /// Reads a chunk from the pack, outside of the turns: the pack may lie elsewhere than the exports. Failing that, from
+    /// its own file.
+    async fn ask_pack(self: &Arc<Self>, call: CallId, chunk: PackedChunk, request: Request, urgency: Urgency) {
+        match chunk.read().await {
+            Some(bytes) => self.arrivals.answer_whole(call, Body::whole(bytes)),
+            None => self.in_its_turn(call, request, urgency),
+        }
+    }
+
+    fn in_its_turn(self: &Arc<Self>, call: CallId, request: Request, urgency: Urgency) {
+        let at = Arc::clone(self);
+        self.backing.turns.queue(call.0, urgency, move || at.ask_backing(call, request));
+    }
+
+    /// A program waits for what was asked of another node ahead.
+    pub fn promote_from_peer(&self, call: CallId) {
+        self.fetches.promote(call);
+    }
+
+    /// A program waits for what was to be read ahead.
+    pub fn promote_from_backing(&self, call: CallId) {
+        self.backing.turns.promote(call.0);
+    }
+
+    /// Ends a fetch that nobody waits for any more. One that reads the backing file system already goes on, for nobody.
+    pub fn cancel(&self, call: CallId) {
+        self.backing.turns.withdraw(call.0);
+        self.fetches.cancel(call);
+    }
+
+    /// Asks a node whether it is there; returns at once.
+    pub fn ping(self: &Arc<Self>, peer: NodeRank, epoch: u64, deadline: Time) {
+        let at = Arc::clone(self);
+        self.node.runtime.spawn(async move {
+            let answer = match at.node.endpoint() {
+                Some(endpoint) => endpoint.call(peer, Request::Ping { epoch }, at.node.remaining(deadline)).await.ok(),
+                None => None,
+            };
+            let alive_in = answer.and_then(|reply| match reply.outcome {
+                Outcome::Alive { epoch } => Some(epoch),
+                _ => None,
+            });
+            let (before, after) = at.core.decide(|core, now| {
+                let before = core.suspects().contains(&peer);
+                core.handle_ping(now, peer, alive_in);
+                (before, core.suspects().contains(&peer))
+            });
+            match (before, after) {
+                (false, true) => tracing::warn!(%peer, "a node does not answer; others are asked instead"),
+                (true, false) => tracing::info!(%peer, "a node is back"),
+                _ => {}
+            }
+        });
+    }
+
+    /// What was asked ahead has a `promoted`.
+    async fn ask_peer(
+        &self,
+        call: CallId,
+        to: NodeRank,
+        request: Request,
+        promoted: Option<oneshot::Receiver<()>>,
+        deadline: Time,
+    ) {
+        let Some(endpoint) = self.node.endpoint() else {
+            return self.arrivals.answer(call, Answered::Lost);
+        };
+        let word = request.word();
+        let bundled = bundled_bytes(&request);
+        // A program may have come before there was anybody to tell.
+        let promoted = promoted.filter(|_| self.core.lock().urgency_of(call) != Some(Urgency::Demand));
+        let replied = match promoted {
+            Some(promoted) => endpoint.call_ahead(to, request, self.node.remaining(deadline), promoted).await,
+            None => endpoint.call(to, request, self.node.remaining(deadline)).await,
+        };
+        match replied {
+            Ok(Reply { outcome: Outcome::Body, body: Some(body) }) => self.follow_body(call, body, bundled).await,
+            Ok(reply) => {
+                let answered = read_answer(reply).await.unwrap_or_else(Answered::Failed);
+                self.arrivals.answer(call, answered);
+            }
+            Err(error @ (CallError::TimedOut { .. } | CallError::ShutDown)) => self.arrivals.fail(call, error.errno()),
+            // It is there, and its other answers may be whole: this one is to be asked for again, elsewhere.
+            Err(CallError::BadChecksum { .. }) => self.arrivals.fail(call, Errno::WAY_LOST),
+            Err(error) => {
+                // Once for a node, not for each of its questions.
+                if !self.core.lock().suspects().contains(&to) {
+                    tracing::warn!(%to, word, error = %chain(&error), "a node is lost; others are asked instead");
+                }
+                self.arrivals.answer(call, Answered::Lost);
+            }
+        }
+    }
+
+    /// Hands a body to the core while it arrives, and tells it when it has.
+    async fn follow_body(&self, call: CallId, body: Arc<Body>, bundled: Vec<usize>) {
+        let expected_bytes = body.expected_bytes();
+        if !self.arrivals.begin(call, Arc::clone(&body)) {
+            return;
+        }
+        let followed = Followed(body);
+        let body = &followed.0;
+        let outcome = body.whole_bytes().await;
+        if bundled.is_empty() {
+            self.arrivals.end(call, outcome, expected_bytes);
+        } else {
+            self.arrivals.end_bundle(call, outcome.map(|()| split(body, &bundled)));
+        }
+    }
+
+    fn ask_backing(&self, call: CallId, request: Request) {
+        let Some(store) = self.backing.store() else {
+            return self.arrivals.fail(call, Errno::EIO);
+        };
+        let answered = match request {
+            Request::Chunk { file, generation, index } => {
+                return self.read_chunk(store, call, &file, &generation, index);
+            }
+            Request::Listing { dir, .. } => store.listing(&dir).map(Answered::Listing),
+            Request::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
+            Request::Lookup { dir, name, .. } => {
+                store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record]))
+            }
+            Request::Recheck { file, .. } => look_up(store, &file),
+            Request::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
+            // A bundle is read file by file.
+            Request::Bundle { .. } => Err(Errno::EINVAL),
+            Request::Probe { .. }
+            | Request::Explain { .. }
+            | Request::Status
+            | Request::Shutdown
+            | Request::Ping { .. }
+            | Request::Parcel { .. }
+            | Request::Refresh { .. }
+            | Request::Report { .. }
+            | Request::Recording => Err(Errno::EINVAL),
+        };
+        self.arrivals.answer(call, answered.unwrap_or_else(Answered::Failed));
+    }
+
+    fn read_chunk(&self, store: &Store, call: CallId, file: &ViewPath, generation: &Generation, index: ChunkIndex) {
+        let mut wanted = false;
+        let outcome = store.read_chunk(file, generation, index, |body| {
+            let bytes = body.expected_bytes();
+            wanted = self.arrivals.begin(call, Arc::clone(&body));
+            if wanted {
+                // With the last byte, and not when the file is closed: that is one more request to the backing file system.
+                let arrivals = Arc::clone(&self.arrivals);
+                body.when_filled(bytes, move |outcome| arrivals.end(call, outcome, bytes));
+            }
+        });
+        if let (Err(errno), false) = (outcome, wanted) {
+            self.arrivals.fail(call, errno);
+        }
+    }
+}
+
+/// The answer to anything but a chunk, complete and checked.
+async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
+    let whole = async |body: Option<Arc<Body>>| {
+        let body = body.ok_or(Errno::WAY_LOST)?;
+        body.whole_bytes().await?;
+        body.contiguous().ok_or(Errno::WAY_LOST)
+    };
+    // What cannot be read was spoilt on its way.
+    Ok(match reply.outcome {
+        Outcome::Listing => Answered::Listing(Listing::parse(whole(reply.body).await?).map_err(|_| Errno::WAY_LOST)?),
+        Outcome::Entries => Answered::Entries(decode_entries(&whole(reply.body).await?).map_err(|_| Errno::WAY_LOST)?),
+        Outcome::FileSystem(sizes) => Answered::FileSystem(sizes),
+        Outcome::Failed(errno) => Answered::Failed(errno),
+        Outcome::Fenced { epoch } => Answered::Fenced(epoch),
+        Outcome::Body | Outcome::Text | Outcome::Alive { .. } | Outcome::Noted { .. } => {
+            Answered::Failed(Errno::WAY_LOST)
+        }
+    })
+}
+
+/// The sizes of a bundle's files; none for any other request.
+fn bundled_bytes(request: &Request) -> Vec<usize> {
+    match request {
+        Request::Bundle { files, .. } => files.iter().map(|(_, generation)| generation.size_bytes as usize).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A body that is followed until it is whole. When that is given up, nobody fills it any more, and who waits for its
+/// bytes is told so.
+struct Followed(Arc<Body>);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.0.fail(Errno::WAY_LOST);
+    }
+}
+
+/// Bodies of their own for the files of a bundle: copies, because one that is kept must not keep all the others.
+fn split(bundle: &Body, sizes: &[usize]) -> Vec<Arc<Body>> {
+    let mut start = 0;
+    let file = |len: &usize| {
+        let bytes = bundle.slices(start, *len).concat();
+        start += len;
+        Body::whole(Bytes::from(bytes))
+    };
+    sizes.iter().map(file).collect()
+}
+
+/// What a path is now: nothing also when its directory is gone, so that everybody on the way drops what lists it.
+fn look_up(store: &Store, path: &ViewPath) -> Result<Answered, Errno> {
+    let (dir, name) = path.split().ok_or(Errno::EINVAL)?;
+    let name = Name::new(name).map_err(|_| Errno::EINVAL)?;
+    match store.lookup(&dir, &name) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(Answered::Entries(vec![None])),
+        record => record.map(|record| Answered::Entries(vec![record])),
+    }
+}

@@ -1,0 +1,144 @@
+//! The parts of the read path, put together, and what goes on in them as long as the daemon runs.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_fuse::{Handler, Session};
+use forebay_transport::IncomingCall;
+use forebay_types::limits;
+use forebay_wire::{Outcome, Request};
+
+use super::arrivals::Arrivals;
+use super::backing::Backing;
+use super::core::Core;
+use super::effects::Effects;
+use super::entry_ttl::names_last;
+use super::fetch::Fetcher;
+use super::ioctl::Ioctls;
+use super::kernel::{Kernel, KernelHandler};
+use super::ledger::Ledger;
+use super::peers::Peers;
+use super::prefill::Prefill;
+use super::pressure::Pressure;
+use super::refresh::Refresh;
+use super::view::View;
+use crate::shared::node::Node;
+
+/// How often it is looked for what depends on time.
+const TICK: Duration = limits::WAYS_CHECK_INTERVAL;
+
+/// How often the memory is looked after when nothing arrives.
+const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The read path of this node.
+pub struct ReadParts {
+    node: Arc<Node>,
+    pub core: Arc<Core>,
+    pub backing: Arc<Backing>,
+    pub view: Arc<View>,
+    pub prefill: Arc<Prefill>,
+    pub refresh: Arc<Refresh>,
+    peers: Arc<Peers>,
+    kernel: Arc<Kernel>,
+    pressure: Arc<Pressure>,
+}
+
+impl ReadParts {
+    /// The parts of a node, ready for the view's session.
+    ///
+    /// # Errors
+    /// When this node is a root and its exports cannot be opened.
+    pub fn new(node: &Arc<Node>) -> anyhow::Result<Arc<Self>> {
+        let core = Core::new(node);
+        let (backing, view) = (Backing::new(node)?, Arc::<View>::default());
+        let pressure = Pressure::new(&core, node.options.budget_bytes);
+        let arrivals = Arrivals::new(&core, &pressure);
+        let peers = Peers::new(&core);
+        let prefill = Prefill::new(node, &core, &peers, &view);
+        let ioctls = Ioctls::new(node, &core, &backing, &view);
+        let kernel = Kernel::new(node, &core, &prefill, ioctls);
+        let effects = Effects {
+            node: Arc::clone(node),
+            fetcher: Fetcher::new(node, &core, &backing, &arrivals, &prefill),
+            kernel: Arc::clone(&kernel),
+            peers: Arc::clone(&peers),
+            prefill: Arc::clone(&prefill),
+            view: Arc::clone(&view),
+        };
+        // The core and its parts hold each other: they live as long as the process.
+        core.set_carry_out(move |effect, ttl| effects.carry_out(effect, ttl));
+        let refresh = Refresh::new(node, &core, &backing, &view);
+        let node = Arc::clone(node);
+        Ok(Arc::new(Self { node, core, backing, view, prefill, refresh, peers, kernel, pressure }))
+    }
+
+    /// Takes over the inodes that the kernel knows.
+    ///
+    /// # Errors
+    /// When they are not what they should be.
+    pub fn keep_inodes(&self, memory: OwnedFd) -> anyhow::Result<()> {
+        let (ledger, known) = Ledger::open(memory).context("taking over the inodes that the kernel knows")?;
+        tracing::debug!(inodes = known.inodes.len(), "the kernel knows inodes of daemons before");
+        self.core.lock().keep_inodes(Box::new(ledger), known);
+        Ok(())
+    }
+
+    /// What takes the requests of the view's session.
+    pub fn handler(&self) -> Arc<impl Handler + use<>> {
+        Arc::new(KernelHandler(Arc::clone(&self.kernel)))
+    }
+
+    /// The view is served from now on.
+    pub fn set_session(&self, session: Arc<Session>) {
+        self.view.set_session(session);
+    }
+
+    /// Takes a request of another node that is about what is read.
+    pub fn take(&self, call: IncomingCall) {
+        let runtime = &self.node.runtime;
+        match call.request {
+            Request::Ping { epoch } => {
+                let epoch = self.core.decide(|core, now| core.handle_epoch(now, epoch));
+                call.reply.answer(Outcome::Alive { epoch }, None);
+            }
+            Request::Refresh { .. } => drop(runtime.spawn(Arc::clone(&self.refresh).answer(call))),
+            Request::Recording => drop(runtime.spawn(Arc::clone(&self.prefill).tell(call))),
+            _ => self.peers.take(call),
+        }
+    }
+
+    /// Runs the timers, and gives up what is late, for as long as the daemon runs.
+    pub async fn run_timers(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (mut looked_up, names_last) = (self.node.now(), names_last(&self.node));
+        loop {
+            ticks.tick().await;
+            self.kernel.give_up_late();
+            let now = self.node.now();
+            // Directories may have been replaced by others of their names.
+            if names_last.is_some_and(|last| now.since(looked_up) >= last) {
+                self.backing.forget_descriptors();
+                looked_up = now;
+            }
+            self.core.run_timers();
+        }
+    }
+
+    /// Ends the requests of programs that are killed, for as long as the daemon runs.
+    pub async fn watch_interrupts(self: Arc<Self>) {
+        self.kernel.watch_interrupts().await;
+    }
+
+    /// Looks after the memory, for as long as the daemon runs.
+    pub async fn look_after_memory(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(MEMORY_INTERVAL);
+        loop {
+            ticks.tick().await;
+            self.prefill.drop_untaken();
+            self.pressure.look();
+        }
+    }
+}

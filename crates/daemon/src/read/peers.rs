@@ -1,0 +1,123 @@
+//! Requests of other nodes for what the read path has, and this node's own.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_node::{Part, PeerAnswer, PeerTicket};
+use forebay_transport::{IncomingCall, Replier};
+use forebay_types::Urgency;
+use forebay_wire::message::encode_entries;
+use forebay_wire::{Outcome, Request};
+use tokio::sync::oneshot;
+
+use super::core::Core;
+
+type Answer = PeerAnswer<Arc<Body>>;
+
+/// Who waits for answers of this node's core.
+pub struct Peers {
+    core: Arc<Core>,
+    next_ticket: AtomicU64,
+    waiting: Mutex<HashMap<PeerTicket, Waiting>>,
+}
+
+enum Waiting {
+    Peer(Replier),
+    /// This node itself.
+    Own(oneshot::Sender<Answer>),
+}
+
+impl Peers {
+    pub fn new(core: &Arc<Core>) -> Arc<Self> {
+        Arc::new(Self { core: Arc::clone(core), next_ticket: AtomicU64::new(1), waiting: Mutex::default() })
+    }
+
+    /// Hands a peer's request to the core.
+    pub fn take(self: &Arc<Self>, call: IncomingCall) {
+        let ticket = self.ticket();
+        let canceller = Arc::downgrade(self);
+        call.reply.on_cancel(move || {
+            if let Some(peers) = canceller.upgrade() {
+                let gone = peers.waiting().remove(&ticket);
+                drop(gone);
+                peers.core.decide(|core, _| core.handle_peer_cancel(ticket));
+            }
+        });
+        if call.urgency == Urgency::Ahead {
+            let promoter = Arc::downgrade(self);
+            call.reply.on_promote(move || {
+                if let Some(peers) = promoter.upgrade() {
+                    peers.core.decide(|core, now| core.handle_peer_promote(now, ticket));
+                }
+            });
+        }
+        self.core.decide(|core, now| {
+            self.waiting().insert(ticket, Waiting::Peer(call.reply));
+            core.handle_peer(now, ticket, call.request, call.urgency, call.remaining);
+        });
+    }
+
+    /// Asks this node's own core, as a peer would. `None` only when the daemon ends.
+    pub async fn ask_own(&self, request: Request) -> Option<Answer> {
+        let ticket = self.ticket();
+        let (sender, answered) = oneshot::channel();
+        self.core.decide(|core, now| {
+            self.waiting().insert(ticket, Waiting::Own(sender));
+            core.handle_own(now, ticket, request);
+        });
+        answered.await.ok()
+    }
+
+    /// Answers whoever asked; nothing to do when it has gone.
+    pub fn answer(&self, ticket: PeerTicket, answer: Answer) {
+        let waiting = self.waiting().remove(&ticket);
+        match waiting {
+            Some(Waiting::Peer(reply)) => answer_peer(reply, answer),
+            // Whoever asked may have been given up.
+            Some(Waiting::Own(own)) => drop(own.send(answer)),
+            None => {}
+        }
+    }
+
+    /// A number that is never used twice in a daemon.
+    fn ticket(&self) -> PeerTicket {
+        PeerTicket(self.next_ticket.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A panic ends the process, so a poisoned lock is never seen.
+    fn waiting(&self) -> MutexGuard<'_, HashMap<PeerTicket, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answer_peer(reply: Replier, answer: Answer) {
+    match answer {
+        PeerAnswer::Listing(listing) => reply.answer(Outcome::Listing, Some(Body::whole(listing.bytes().clone()))),
+        PeerAnswer::Entries(records) => {
+            reply.answer(Outcome::Entries, Some(Body::whole(Bytes::from(encode_entries(&records)))));
+        }
+        PeerAnswer::Body(body) => reply.answer(Outcome::Body, Some(body)),
+        PeerAnswer::Parts(parts) => answer_parts(reply, parts),
+        PeerAnswer::FileSystem(sizes) => reply.answer(Outcome::FileSystem(sizes), None),
+        PeerAnswer::Failed(errno) => reply.answer(Outcome::Failed(errno), None),
+        PeerAnswer::Fenced(epoch) => reply.answer(Outcome::Fenced { epoch }, None),
+    }
+}
+
+/// Answers with the bytes of all parts when they are there; they are small.
+fn answer_parts(reply: Replier, parts: Vec<Part<Arc<Body>>>) {
+    let lacking = parts.iter().find(|part| part.body.filled_bytes() < part.offset_bytes + part.len_bytes);
+    let Some(Part { body, offset_bytes, len_bytes }) = lacking else {
+        let slices = parts.iter().flat_map(|part| part.body.slices(part.offset_bytes, part.len_bytes));
+        let bytes = slices.collect::<Vec<_>>().concat();
+        return reply.answer(Outcome::Body, Some(Body::whole(Bytes::from(bytes))));
+    };
+    let (body, end) = (Arc::clone(body), offset_bytes + len_bytes);
+    body.when_filled(end, move |outcome| match outcome {
+        Ok(()) => answer_parts(reply, parts),
+        Err(errno) => reply.answer(Outcome::Failed(errno), None),
+    });
+}

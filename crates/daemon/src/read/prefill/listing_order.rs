@@ -1,0 +1,76 @@
+//! In which order a plan's directories are listed: what is used first comes first, but nothing before the directory above
+//! it. A file system that gives attributes with a listing keeps them for a second or so, and opens what it has just told
+//! of without being asked again.
+
+use std::collections::{BTreeSet, HashMap};
+
+use forebay_types::ViewPath;
+
+/// The directories that are still to be listed.
+pub struct ListingOrder {
+    /// All, in the order of first use.
+    dirs: Vec<ViewPath>,
+    /// Those whose nearest directory above is the one at the same place in `dirs`.
+    below: Vec<Vec<usize>>,
+    ready: BTreeSet<usize>,
+}
+
+impl ListingOrder {
+    pub fn of<'a>(dirs: impl Iterator<Item = &'a ViewPath>) -> Self {
+        let dirs: Vec<ViewPath> = dirs.cloned().collect();
+        let places: HashMap<&ViewPath, usize> = dirs.iter().zip(0..).collect();
+        let parent = |dir: &ViewPath| dir.split().map(|(parent, _)| parent);
+        let (mut below, mut ready) = (vec![Vec::new(); dirs.len()], BTreeSet::new());
+        for (dir, at) in dirs.iter().zip(0..) {
+            let mut above = std::iter::successors(parent(dir), parent);
+            match above.find_map(|dir| places.get(&dir)) {
+                Some(&nearest) => below[nearest].push(at),
+                None => drop(ready.insert(at)),
+            }
+        }
+        Self { below, ready, dirs }
+    }
+
+    /// The next to be listed, and its place.
+    pub fn next(&mut self) -> Option<(usize, ViewPath)> {
+        self.ready.pop_first().map(|at| (at, self.dirs[at].clone()))
+    }
+
+    /// The directory at a place has been listed: those below it may be.
+    pub fn listed(&mut self, at: usize) {
+        self.ready.extend(std::mem::take(&mut self.below[at]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> ViewPath {
+        ViewPath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn first_used_first_but_after_what_is_above() {
+        let dirs = ["a/b/c/d", "c", "a/b", "a", "e/f"].map(path);
+        let mut order = ListingOrder::of(dirs.iter());
+        let mut seen = Vec::new();
+        while let Some((at, dir)) = order.next() {
+            assert_eq!(dir, dirs[at]);
+            seen.push(at);
+            order.listed(at);
+        }
+        assert_eq!(seen, [1, 3, 2, 0, 4]);
+    }
+
+    #[test]
+    fn what_lies_below_waits_until_the_listing_is_there() {
+        let dirs = ["a/b", "a"].map(path);
+        let mut order = ListingOrder::of(dirs.iter());
+        assert_eq!(order.next(), Some((1, path("a"))));
+        assert_eq!(order.next(), None);
+        order.listed(1);
+        assert_eq!(order.next(), Some((0, path("a/b"))));
+        assert_eq!(order.next(), None);
+    }
+}

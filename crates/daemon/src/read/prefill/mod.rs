@@ -1,0 +1,163 @@
+//! Prefill: a start-up's contents come to every node before its programs ask, from what an earlier start-up used.
+//!
+//! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `elsewhere` is where the programs of some
+//! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
+//! that read the backing file system make them by a `plan` from the `pack` (`maker` from its `source`, with
+//! `listing_order`, `listing_turns`, `pack_blocks`), and every node takes them apart and fills its kernel's caches
+//! (`opener`, `walker`).
+
+mod elsewhere;
+mod listing_order;
+mod listing_turns;
+mod maker;
+mod opener;
+mod pack;
+mod pack_blocks;
+mod packing;
+mod plan;
+mod record;
+mod source;
+mod walker;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use forebay_body::Body;
+use forebay_cache::CallId;
+use forebay_transport::IncomingCall;
+use forebay_wire::Request;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::arrivals::Arrivals;
+use super::core::Core;
+use super::peers::Peers;
+use super::view::View;
+use crate::shared::node::Node;
+use elsewhere::Elsewhere;
+use maker::Maker;
+use opener::{Filler, Opener};
+use record::Recorder;
+use source::{Sources, is_recorder};
+
+pub use source::PackedChunk;
+
+/// How long the end of a job may wait until what was recorded is written.
+const END_DEADLINE: Duration = Duration::from_secs(2);
+
+/// What a daemon has of it.
+pub struct Prefill {
+    node: Arc<Node>,
+    core: Arc<Core>,
+    sources: Arc<Sources>,
+    elsewhere: Arc<Elsewhere>,
+    recorder: Recorder,
+    maker: Maker,
+    filler: Arc<Filler>,
+    opener: OnceLock<Opener>,
+}
+
+impl Prefill {
+    pub fn new(node: &Arc<Node>, core: &Arc<Core>, peers: &Arc<Peers>, view: &Arc<View>) -> Arc<Self> {
+        let sources = Sources::new(node, core);
+        let elsewhere = Elsewhere::new(node, core);
+        Arc::new(Self {
+            node: Arc::clone(node),
+            core: Arc::clone(core),
+            recorder: Recorder::new(node, core, peers, &sources, &elsewhere),
+            maker: Maker::new(core, peers, &sources),
+            filler: Filler::new(core, view, &sources),
+            sources,
+            elsewhere,
+            opener: OnceLock::new(),
+        })
+    }
+
+    /// Begins to record, to fill this node's kernel, and to read ahead where this node reads for others. What goes on is
+    /// to be aborted before `end`.
+    pub fn start(self: &Arc<Self>) -> JoinHandle<()> {
+        let prefill = Arc::clone(self);
+        tokio::spawn(async move { prefill.run().await })
+    }
+
+    async fn run(&self) {
+        let options = &self.node.options;
+        if options.profile.is_none() || !options.kept.is_first() {
+            return;
+        }
+        self.core.lock().start_recording();
+        if is_recorder(&self.node) {
+            // What is left for the kernel to ask for is known before the first parcel comes.
+            self.sources.get().await;
+        }
+        match Opener::start(&self.filler, &options.view) {
+            Ok(opener) => drop(self.opener.set(opener)),
+            Err(error) => return tracing::warn!(%error, "nothing is prefilled: no thread for it"),
+        }
+        self.core.decide(|core, now| core.start_prefill(now));
+        tokio::join!(self.maker.read_ahead(), self.recorder.keep());
+    }
+
+    /// Ends what `start` began; at the end of the job what was recorded is written.
+    pub async fn end(&self, is_over: bool) {
+        if let Some(opener) = self.opener.get() {
+            opener.end();
+        }
+        // Nobody runs the core's timers any more, and what is written may lie on a file system that hangs.
+        if is_over && tokio::time::timeout(END_DEADLINE, self.recorder.keep_now()).await.is_err() {
+            tracing::warn!("the start-up is not written down: it took longer than {END_DEADLINE:?}");
+        }
+    }
+
+    /// Makes a parcel and hands it to the core as the answer to `call`.
+    pub async fn answer(&self, arrivals: &Arrivals, call: CallId, index: u32) {
+        self.maker.answer(arrivals, call, index).await;
+    }
+
+    /// A parcel is whole.
+    pub fn open(&self, index: u32, body: Arc<Body>) {
+        if let Some(opener) = self.opener.get() {
+            opener.open(index, body);
+        }
+    }
+
+    /// The process that looks at the view, if there is one.
+    pub fn walker_pid(&self) -> Option<u32> {
+        self.opener.get().and_then(Opener::walker_pid)
+    }
+
+    /// The chunk that is asked for, if the pack holds it in exactly this version and can be asked.
+    pub fn packed(&self, request: &Request) -> Option<PackedChunk> {
+        self.sources.packed(request)
+    }
+
+    /// Lets go of what was read of the pack for parcels that nobody will ask for.
+    pub fn drop_untaken(&self) {
+        self.sources.drop_untaken();
+    }
+
+    /// Bytes that were read of the pack before they are asked for.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.sources.ahead_bytes()
+    }
+
+    /// Where the profile lies that this node uses.
+    pub fn path(&self) -> Option<String> {
+        self.sources.path()
+    }
+
+    /// Writes what was used so far, because somebody asks for it, and says what became of it.
+    pub async fn record_now(&self) -> Result<Value, String> {
+        self.recorder.record_now().await
+    }
+
+    /// Looks a last time what other nodes have used, before they end.
+    pub async fn look_before_end(&self) {
+        self.elsewhere.look_before_end().await;
+    }
+
+    /// Answers a node above that wants to know what was used here or below.
+    pub async fn tell(self: Arc<Self>, call: IncomingCall) {
+        self.elsewhere.tell(call).await;
+    }
+}

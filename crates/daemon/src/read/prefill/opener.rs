@@ -1,0 +1,182 @@
+//! Taking parcels apart, and filling the kernel's caches from them: names by the walker, pages by notifications.
+//!
+//! One thread a daemon does all of it, one parcel after the other, so that programs find the processors free. What a
+//! parcel says is checked piece by piece before the core or the kernel gets it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_fuse::Notifier;
+use forebay_node::ParcelChunk;
+use forebay_profile::{BlockOpener, FormatError};
+use forebay_types::{ViewPath, limits};
+use forebay_wire::Parcel;
+use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
+
+use super::source::Sources;
+use super::walker::{Walker, WalkerEnd};
+use crate::read::core::Core;
+use crate::read::view::View;
+
+/// A parcel that is whole.
+type Arrived = (u32, Arc<Body>);
+
+/// A chunk of a parcel, decoded and checked.
+type Chunk = ParcelChunk<Arc<Body>>;
+
+/// What it takes to fill this node's kernel.
+pub struct Filler {
+    core: Arc<Core>,
+    view: Arc<View>,
+    sources: Arc<Sources>,
+}
+
+/// The way to the thread that opens parcels.
+pub struct Opener {
+    queue: SyncSender<Arrived>,
+    walker: Option<WalkerEnd>,
+}
+
+impl Opener {
+    /// Starts the thread and the walker beside it.
+    pub fn start(filler: &Arc<Filler>, view: &Path) -> std::io::Result<Self> {
+        let (queue, arrived) = sync_channel::<Arrived>(limits::PARCELS_UNDER_WAY_MAX as usize);
+        let started = Walker::start(view)
+            .inspect_err(|error| tracing::warn!(%error, "names are not prefilled: no process beside this one"))
+            .ok();
+        let (walker, end) = started.unzip();
+        let filler = Arc::clone(filler);
+        std::thread::Builder::new().name("prefill".to_owned()).spawn(move || {
+            let mut tools = Tools { parcel: Bytes::new(), blocks: BlockOpener::new(), walker };
+            while let Ok((index, body)) = arrived.recv()
+                && filler.open(index, &body, &mut tools)
+            {}
+        })?;
+        Ok(Self { queue, walker: end })
+    }
+
+    /// Hands a parcel over. The core has no more of them under way than the queue has places.
+    pub fn open(&self, index: u32, body: Arc<Body>) {
+        let _ = self.queue.try_send((index, body));
+    }
+
+    /// The walker's process.
+    pub fn walker_pid(&self) -> Option<u32> {
+        self.walker.as_ref().map(WalkerEnd::pid)
+    }
+
+    /// Ends the walker, for which the thread may be waiting.
+    pub fn end(&self) {
+        self.walker.iter().for_each(WalkerEnd::end);
+    }
+}
+
+/// What the thread works with.
+struct Tools {
+    /// The last parcel, whose memory is used again.
+    parcel: Bytes,
+    blocks: BlockOpener,
+    walker: Option<Walker>,
+}
+
+impl Filler {
+    pub fn new(core: &Arc<Core>, view: &Arc<View>, sources: &Arc<Sources>) -> Arc<Self> {
+        Arc::new(Self { core: Arc::clone(core), view: Arc::clone(view), sources: Arc::clone(sources) })
+    }
+
+    /// Opens one parcel. `false` when there will be no more.
+    fn open(&self, index: u32, body: &Body, tools: &mut Tools) -> bool {
+        let (parcel, chunks) = match take_apart(body, tools) {
+            Ok(parts) => parts,
+            Err(error) => {
+                tracing::warn!(index, %error, "a parcel is not as it was sent");
+                self.core.decide(|core, now| core.handle_parcel_spoilt(now, index));
+                return true;
+            }
+        };
+        let dirs: Vec<ViewPath> = parcel.listings.iter().map(|(dir, _)| dir.clone()).collect();
+        let is_wanted = self.core.decide(|core, now| {
+            core.handle_parcel_places(&parcel.places);
+            core.handle_parcel_opened(now, index, parcel.count, parcel.listings, &chunks)
+        });
+        if !is_wanted {
+            return false;
+        }
+        let filled = match self.view.notifier() {
+            Some(notifier) => {
+                let walker = &mut tools.walker;
+                walk(walker, &dirs, &parcel.absent);
+                let unknown = self.core.lock().unknown_files(&chunks);
+                walk(walker, &[], &unknown);
+                self.fill(&notifier, chunks)
+            }
+            None => Vec::new(),
+        };
+        self.core.decide(|core, now| {
+            core.handle_parcel_stored(now, index, &filled);
+            core.is_prefilling()
+        })
+    }
+
+    /// Stores chunks into the kernel's page cache, and returns those that it took.
+    fn fill(&self, notifier: &Notifier, chunks: Vec<Chunk>) -> Vec<Chunk> {
+        let inodes = self.core.lock().inodes_to_fill(&chunks);
+        let is_filled = |(chunk, inode): &(Chunk, Option<forebay_node::InodeId>)| {
+            let parts = chunk.body.slices(0, chunk.body.expected_bytes());
+            if self.sources.is_left(&chunk.file, &chunk.generation, chunk.index) {
+                return false;
+            }
+            // A chunk that the kernel does not take is read like any other.
+            inode.is_some_and(|inode| matches!(notifier.store(inode.0, chunk.index.start_bytes(), &parts), Ok(true)))
+        };
+        chunks.into_iter().zip(inodes).filter(is_filled).map(|(chunk, _)| chunk).collect()
+    }
+}
+
+fn walk(walker: &mut Option<Walker>, dirs: &[ViewPath], names: &[ViewPath]) {
+    let walks = walker.as_mut().filter(|_| !dirs.is_empty() || !names.is_empty());
+    let failed = walks.and_then(|walker| walker.walk(dirs, names).err());
+    if let Some(error) = failed {
+        tracing::debug!(%error, "the walker has ended");
+        *walker = None;
+    }
+}
+
+/// A parcel and its chunks, decoded and checked.
+fn take_apart(body: &Body, tools: &mut Tools) -> Result<(Parcel, Vec<Chunk>), FormatError> {
+    let mut memory = std::mem::take(&mut tools.parcel).try_into_mut().unwrap_or_default();
+    memory.clear();
+    body.slices(0, body.expected_bytes()).iter().for_each(|piece| memory.extend_from_slice(piece));
+    tools.parcel = memory.freeze();
+    let mut parcel = Parcel::parse(tools.parcel.clone()).map_err(|_| FormatError::Content("it is no parcel"))?;
+    let mut chunks = Vec::new();
+    for (block, encoded) in std::mem::take(&mut parcel.blocks) {
+        chunks.append(&mut open_block(block, encoded, &mut tools.blocks)?);
+    }
+    Ok((parcel, chunks))
+}
+
+fn open_block(block: ParcelBlock, encoded: Bytes, opener: &mut BlockOpener) -> Result<Vec<Chunk>, FormatError> {
+    let contents = match block.codec {
+        Codec::Stored => encoded,
+        Codec::Lz4 => opener.decompress(&encoded, block.plain_bytes())?,
+    };
+    let mut at = 0;
+    let mut chunks = Vec::with_capacity(block.pieces.len());
+    for ParcelPiece { file, generation, index, checksum, is_current } in block.pieces {
+        let end = at + forebay_types::chunk_bytes(generation.size_bytes, index);
+        let bytes = contents.get(at..end).map(|_| contents.slice(at..end)).ok_or(FormatError::Length)?;
+        at = end;
+        if !is_current {
+            continue;
+        }
+        if crc32c::crc32c(&bytes) != checksum {
+            return Err(FormatError::Checksum);
+        }
+        chunks.push(ParcelChunk { file, generation, index, body: Body::whole(bytes) });
+    }
+    Ok(chunks)
+}

@@ -1,0 +1,177 @@
+//! Writing down what a start-up used, at the first node of a job, and keeping a pack of it. All nodes record; what another
+//! one has used is written where the first one uses nothing (`elsewhere`).
+//!
+//! The kernel does not say what it answers from pages that it was given, so a sixteenth of the profile's contents, another
+//! one at each start, is not given to the recording node's kernel: what of it is not asked for was not used, and leaves
+//! the profile. Files that have changed are not given to it either, so that their new versions are learned at once. All the
+//! rest stays as it was, and what was not foreseen is added.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use forebay_node::PeerAnswer;
+use forebay_profile::{Learned, Profile, ProfileError, Start, Use};
+use forebay_types::{ChunkIndex, Generation, Time, ViewPath, limits};
+use forebay_wire::{Request, Use as Used};
+use serde_json::{Value, json};
+
+use super::elsewhere::Elsewhere;
+use super::packing::pack;
+use super::source::{Sources, is_recorder, is_sampled};
+use crate::options::ProfileOptions;
+use crate::read::core::Core;
+use crate::read::peers::Peers;
+use crate::shared::node::Node;
+
+/// How often it is looked whether a start-up is over.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What it takes to write down what a start-up used.
+pub struct Recorder {
+    node: Arc<Node>,
+    core: Arc<Core>,
+    peers: Arc<Peers>,
+    sources: Arc<Sources>,
+    elsewhere: Arc<Elsewhere>,
+}
+
+impl Recorder {
+    pub fn new(
+        node: &Arc<Node>,
+        core: &Arc<Core>,
+        peers: &Arc<Peers>,
+        sources: &Arc<Sources>,
+        elsewhere: &Arc<Elsewhere>,
+    ) -> Self {
+        Self {
+            node: Arc::clone(node),
+            core: Arc::clone(core),
+            peers: Arc::clone(peers),
+            sources: Arc::clone(sources),
+            elsewhere: Arc::clone(elsewhere),
+        }
+    }
+
+    /// Writes the profile and its pack whenever nothing new was used for a while, for as long as the daemon runs.
+    pub async fn keep(&self) {
+        let Some(options) = self.options() else { return };
+        let mut ticks = tokio::time::interval(LOOK_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (mut seen, mut since, mut written) = (0, Time(0), 0);
+        loop {
+            ticks.tick().await;
+            let own = self.core.lock().recorded_count();
+            if own == 0 {
+                self.elsewhere.look().await;
+            }
+            let (now, count) = (self.node.now(), own + self.elsewhere.count());
+            if count != seen {
+                (seen, since) = (count, now);
+            } else if count != written && now.since(since) >= limits::START_UP_QUIET {
+                written = count;
+                self.keep_now().await;
+                if let Err(error) = pack(options.clone(), &self.peers).await {
+                    tracing::warn!(%error, "no pack was written");
+                }
+            }
+        }
+    }
+
+    /// Writes what was used so far, if anything was.
+    pub async fn keep_now(&self) {
+        match self.write().await {
+            Ok(Some(learned)) => tracing::info!(?learned, "the start-up is written down"),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the start-up is not written down"),
+        }
+    }
+
+    /// Writes what was used so far, because somebody asks for it, and says what became of it.
+    pub async fn record_now(&self) -> Result<Value, String> {
+        if self.node.options.profile.is_none() {
+            return Err("the job keeps no profile (--profile off)".to_owned());
+        }
+        let Some(options) = self.options() else {
+            return Err("the job's first node writes it down; ask there".to_owned());
+        };
+        self.elsewhere.look_before_end().await;
+        let learned = self.write().await.map_err(|error| error.to_string())?;
+        let path = options.files().map_err(|error| error.to_string())?.profile_path();
+        pack(options, &self.peers).await.map_err(|error| error.to_string())?;
+        let Learned { added, changed, dropped } = learned.unwrap_or_default();
+        Ok(json!({"path": path.to_string_lossy(), "added": added, "changed": changed, "dropped": dropped}))
+    }
+
+    /// Of the profile, if this node writes it down.
+    fn options(&self) -> Option<ProfileOptions> {
+        self.node.options.profile.clone().filter(|_| is_recorder(&self.node))
+    }
+
+    async fn write(&self) -> Result<Option<Learned>, ProfileError> {
+        let Some(options) = self.options() else { return Ok(None) };
+        let (own, mut used) = (self.core.lock().recorded(), self.elsewhere.uses());
+        let is_own = used.is_empty();
+        let known: HashSet<Used> = used.iter().cloned().collect();
+        used.extend(own.into_iter().filter(|each| !known.contains(each)));
+        // One that is still being read must not be taken for none: it would be lost.
+        let mut profile = match self.sources.get().await {
+            // Where nothing was asked for it is not known whether anything ran; but another sixteenth is left the next time.
+            Some(source) => source.profile.clone(),
+            None if used.is_empty() => return Ok(None),
+            None => Profile::new(options.command.clone(), options.exports.clone(), now_unix_s()),
+        };
+        let used = describe(&self.peers, used).await;
+        // Other nodes' kernels are left nothing to ask for.
+        let unused = if is_own && !used.is_empty() { unused(&profile, &used) } else { Vec::new() };
+        let learned = profile.merge(&Start { used, unused });
+        let write = move || options.files().and_then(|files| files.write(&profile));
+        // Fails only when the daemon ends.
+        tokio::task::spawn_blocking(write).await.unwrap_or(Ok(())).map(|()| Some(learned))
+    }
+}
+
+fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// What was used, as a profile names it: a file once, with all its chunks, at the place of its first.
+async fn describe(peers: &Peers, used: Vec<Used>) -> Vec<Use> {
+    let mut uses: Vec<Use> = Vec::new();
+    let mut files: HashMap<(ViewPath, Generation), usize> = HashMap::new();
+    for each in used {
+        match each {
+            Used::Directory(path) => {
+                let request = Request::Listing { dir: path.clone(), epoch: 0 };
+                if let Some(PeerAnswer::Listing(listing)) = peers.ask_own(request).await {
+                    uses.push(Use::Directory { path, generation: listing.generation() });
+                }
+            }
+            Used::Absent(path) => uses.push(Use::Absent { path }),
+            Used::Chunk { file, generation, index } => {
+                let place = *files.entry((file.clone(), generation)).or_insert(uses.len());
+                match uses.get_mut(place) {
+                    Some(Use::File { chunks, .. }) => chunks.push(index),
+                    _ => uses.push(Use::File { path: file, generation, chunks: vec![index] }),
+                }
+            }
+        }
+    }
+    uses
+}
+
+/// What the kernel was left to ask for, and did not.
+fn unused(before: &Profile, used: &[Use]) -> Vec<Use> {
+    let asked: HashSet<(&ViewPath, ChunkIndex)> =
+        used.iter().flat_map(|each| each.chunks().iter().map(move |index| (each.path(), *index))).collect();
+    let left = |each: &Use| match each {
+        Use::File { path, generation, chunks } => {
+            let is_left =
+                |index: &ChunkIndex| is_sampled(path, *index, before.starts) && !asked.contains(&(path, *index));
+            let chunks: Vec<ChunkIndex> = chunks.iter().copied().filter(is_left).collect();
+            (!chunks.is_empty()).then(|| Use::File { path: path.clone(), generation: *generation, chunks })
+        }
+        _ => None,
+    };
+    before.uses.iter().filter_map(left).collect()
+}

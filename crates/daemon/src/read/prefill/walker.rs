@@ -1,0 +1,83 @@
+//! The process beside a daemon that looks at its view (`forebay walk`), so that the kernel knows names before programs
+//! ask for them.
+//!
+//! The kernel learns the names of a mount only from a process that asks for them. The process that serves the mount must
+//! never be the one: if it died while it waits for its own answer, nothing could end it any more. Nobody waits for the
+//! walker but the thread that prefills; when it fails, the kernel asks for names one by one as it would without.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use forebay_types::ViewPath;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::walk::{DONE, LIST, LOOK};
+
+/// The process.
+pub struct Walker {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+}
+
+/// What ends a walker from another thread.
+pub struct WalkerEnd {
+    process: OwnedFd,
+    pid: u32,
+}
+
+impl Walker {
+    /// Starts the process, and says how to end it.
+    pub fn start(view: &Path) -> std::io::Result<(Self, WalkerEnd)> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("walk").arg(view).current_dir("/").process_group(0);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(std::io::ErrorKind::BrokenPipe.into());
+        };
+        let end = WalkerEnd { process, pid: child.id() };
+        Ok((Self { child, input, output }, end))
+    }
+
+    /// Has directories listed and names looked up, and returns when all that is done.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn walk(&mut self, listed: &[ViewPath], looked_up: &[ViewPath]) -> std::io::Result<()> {
+        let mut asked = Vec::new();
+        let listed = listed.iter().map(|path| (LIST, path));
+        for (verb, path) in listed.chain(looked_up.iter().map(|path| (LOOK, path))) {
+            asked.push(verb);
+            asked.extend_from_slice(path.as_bytes());
+            asked.push(0);
+        }
+        asked.extend_from_slice(&[DONE, 0]);
+        self.input.write_all(&asked)?;
+        self.output.read_exact(&mut [0])
+    }
+}
+
+impl Drop for Walker {
+    fn drop(&mut self) {
+        // It may be waiting for an answer of the view that never comes, so it is not waited for before it is killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl WalkerEnd {
+    /// Ends the process without waiting for it.
+    pub fn end(&self) {
+        // Fails only when it has ended already.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
+
+    /// Its number, by which the kernel names it in requests.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+}

@@ -1,0 +1,291 @@
+//! Refreshes, carried over the tree: each step is taken here, then by the children, then answered.
+//!
+//! A child that cannot be reached is bypassed, and its children are asked in its place; it is named in the end. The root
+//! leads, one refresh after the other; whoever is asked by the user passes the wish on to it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use forebay_transport::IncomingCall;
+use forebay_types::{Errno, NodeRank, ViewPath};
+use forebay_wire::{Outcome, RefreshStep, Request};
+use serde_json::{Value, json};
+
+use super::backing::Backing;
+use super::core::Core;
+use super::view::{View, invalidate};
+use crate::shared::gather;
+use crate::shared::node::Node;
+
+/// How long one step may take on the whole job: the kernel may make a node wait for requests that are under way.
+const STEP_DEADLINE: Duration = Duration::from_secs(9);
+
+/// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
+const QUIET_MAX: Duration = Duration::from_secs(40);
+
+/// How long answers may be on their way to the kernel: it takes one in microseconds, a busy machine in milliseconds.
+const TOLD_MAX: Duration = Duration::from_secs(2);
+
+/// What a hop leaves of the time to the next, so that its own answer is still in time.
+const HOP_SHARE: f64 = 0.9;
+
+/// What it takes to lead a refresh, or to take a step of one.
+pub struct Refresh {
+    node: Arc<Node>,
+    core: Arc<Core>,
+    backing: Arc<Backing>,
+    view: Arc<View>,
+    /// Held by whoever leads one.
+    leading: tokio::sync::Mutex<()>,
+}
+
+impl Refresh {
+    pub fn new(node: &Arc<Node>, core: &Arc<Core>, backing: &Arc<Backing>, view: &Arc<View>) -> Arc<Self> {
+        Arc::new(Self {
+            node: Arc::clone(node),
+            core: Arc::clone(core),
+            backing: Arc::clone(backing),
+            view: Arc::clone(view),
+            leading: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Takes a step that a peer asks for; or leads a refresh, for one without a number.
+    pub async fn answer(self: Arc<Self>, call: IncomingCall) {
+        let IncomingCall { request, remaining, reply, .. } = call;
+        let Request::Refresh { epoch, step, paths } = request else {
+            return reply.answer(Outcome::Failed(Errno::EINVAL), None);
+        };
+        if epoch == 0 {
+            let outcome = self.lead(paths).await;
+            return gather::answer_all(reply, &[outcome]);
+        }
+        let reached = self.take_step(epoch, step, paths, remaining.mul_f64(HOP_SHARE)).await;
+        let reached: Vec<u32> = reached.iter().map(|rank| rank.0).collect();
+        gather::answer_all(reply, &reached);
+    }
+
+    /// Refreshes `paths` on the whole job: how long it took, and the nodes that were not reached.
+    ///
+    /// # Errors
+    /// When no node that may lead can be reached.
+    pub async fn refresh(&self, paths: Vec<ViewPath>) -> Result<Value, String> {
+        let leaders: Vec<NodeRank> = {
+            let suspects = self.core.lock().suspects();
+            let candidates = self.node.forest.first().root_candidates();
+            candidates.filter(|rank| !suspects.contains(rank)).collect()
+        };
+        let mut why = "no node that may lead it can be reached".to_owned();
+        for leader in leaders {
+            if leader == self.node.rank() {
+                return Ok(self.lead(paths).await);
+            }
+            let request = Request::Refresh { epoch: 0, step: RefreshStep::Quiet, paths: paths.clone() };
+            match gather::ask::<Value>(&self.node, leader, request, STEP_DEADLINE * 3).await {
+                Ok(mut answer) if answer.len() == 1 => return Ok(answer.remove(0)),
+                Ok(_) => why = format!("node {leader} answered what is no outcome"),
+                Err(error) => why = error,
+            }
+        }
+        Err(format!("nothing was refreshed for certain: {why}; try again"))
+    }
+
+    async fn lead(&self, paths: Vec<ViewPath>) -> Value {
+        let begun = Instant::now();
+        let _one_at_a_time = self.leading.lock().await;
+        let epoch = self.next_epoch();
+        let mut reached: Option<Vec<NodeRank>> = None;
+        for step in [RefreshStep::Quiet, RefreshStep::Hold, RefreshStep::Release] {
+            let mut took = self.take_step(epoch, step, paths.clone(), STEP_DEADLINE).await;
+            took.sort_unstable();
+            reached = Some(match reached {
+                Some(earlier) => earlier.into_iter().filter(|rank| took.contains(rank)).collect(),
+                None => took,
+            });
+        }
+        let reached = reached.unwrap_or_default();
+        let all = (0..self.node.options.nodes.len() as u32).map(NodeRank);
+        let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).map(|rank| rank.0).collect();
+        let took_ms = begun.elapsed().as_secs_f64() * 1e3;
+        tracing::info!(epoch, ?unreached, took_ms, "refreshed");
+        json!({"epoch": epoch, "reached": reached.len(), "unreached": unreached, "took_ms": took_ms})
+    }
+
+    /// A number above all that were given: by the time of day, since whoever leads may have been started after the last one.
+    fn next_epoch(&self) -> u64 {
+        let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        today.max(self.core.lock().epoch() + 1)
+    }
+
+    /// Takes a step here and below; the nodes that took it.
+    async fn take_step(&self, epoch: u64, step: RefreshStep, paths: Vec<ViewPath>, left: Duration) -> Vec<NodeRank> {
+        let request = Request::Refresh { epoch, step, paths: paths.clone() };
+        let known = self.core.lock().epoch();
+        let (below, here) = tokio::join!(
+            gather::ask_children::<u32>(&self.node, known, self.node.rank(), &request, left),
+            self.step_here(epoch, step, paths)
+        );
+        let below = below.answers.into_iter().map(NodeRank);
+        below.chain(here.then_some(self.node.rank())).collect()
+    }
+
+    async fn step_here(&self, epoch: u64, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
+        self.backing.forget_descriptors();
+        match step {
+            RefreshStep::Quiet => return self.make_quiet(paths).await,
+            RefreshStep::Hold => return self.core.decide(|core, now| core.handle_hold(now, epoch, paths)),
+            RefreshStep::Release => {
+                self.core.decide(|core, now| core.handle_release(now, epoch));
+                self.core.be_quiet(None);
+            }
+        }
+        true
+    }
+
+    /// From now on the kernel remembers nothing; what it remembers of `paths` it forgets, once it has been told all that it
+    /// may remember. Twice: a program may still be taking in what the kernel has been told.
+    async fn make_quiet(&self, paths: Vec<ViewPath>) -> bool {
+        self.core.be_quiet(Some(QUIET_MAX));
+        if tokio::time::timeout(TOLD_MAX, self.core.all_told()).await.is_err() {
+            tracing::warn!("answers do not reach the kernel; the refresh passes this node over");
+            return false;
+        }
+        let Some(notifier) = self.view.notifier() else {
+            return true;
+        };
+        let core = Arc::clone(&self.core);
+        let told = tokio::task::spawn_blocking(move || {
+            for _ in 0..2 {
+                let stale = core.lock().stale_within(&paths);
+                invalidate(&notifier, &stale);
+            }
+        });
+        told.await.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+
+    use forebay_fuse::{Negotiated, Session, SessionOptions};
+    use forebay_overlay::Forest;
+    use rustix::io::Errno as OsErrno;
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+    use super::*;
+    use crate::options::DaemonOptions;
+    use crate::read::parts::ReadParts;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// The only node of a job.
+    fn read_parts(export: &Path) -> Arc<ReadParts> {
+        let options = DaemonOptions {
+            job: "test".to_owned(),
+            rank: NodeRank(0),
+            nodes: vec![forebay_launch::NodeAddress { host: "localhost".to_owned(), port: 1 }],
+            level: forebay_wire::Level::Off,
+            key: None,
+            view: "/nowhere/view".into(),
+            exports: vec![export.to_owned()],
+            roots: 1,
+            fan_out: 2,
+            stripe_fan_out: 2,
+            budget_bytes: 64 << 20,
+            direct_above_bytes: None,
+            anticipate: false,
+            profile: None,
+            listing_entries_full: 4096,
+            revalidate: None,
+            deadline: PATIENCE,
+            readers: 1,
+            cores: Vec::new(),
+            backing_concurrency: 4,
+            job_directory: "/nowhere/job".into(),
+            metrics_file: None,
+            metrics_interval: PATIENCE,
+            read_ahead_bytes: 0,
+            links: None,
+            report: None,
+            kept: Default::default(),
+        };
+        ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap())).unwrap()
+    }
+
+    /// The kernel's side of a connection, and the daemon's.
+    struct Kernel {
+        ours: OwnedFd,
+        daemons: Arc<OwnedFd>,
+    }
+
+    impl Kernel {
+        fn new() -> Self {
+            let flags = SocketFlags::CLOEXEC;
+            let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            Self { ours: pair.0, daemons: Arc::new(pair.1) }
+        }
+
+        /// Takes nothing more from the daemon.
+        fn stop_taking(&self) {
+            while rustix::net::send(&self.daemons, &[0; 16], SendFlags::DONTWAIT) != Err(OsErrno::AGAIN) {}
+        }
+
+        /// Looks a name in the view's root up (`struct fuse_in_header`, then the name).
+        fn look_up(&self, unique: u64, name: &[u8]) {
+            let mut request = ((40 + name.len() + 1) as u32).to_ne_bytes().to_vec();
+            request.extend(1u32.to_ne_bytes());
+            request.extend([unique, 1].map(u64::to_ne_bytes).concat());
+            request.extend([0; 16]);
+            request.extend(name);
+            request.push(0);
+            rustix::net::send(&self.ours, &request, SendFlags::empty()).unwrap();
+        }
+
+        /// For how many seconds the name may be believed that was looked up (`struct fuse_entry_out`).
+        fn believes_for(&self, unique: u64) -> u64 {
+            let word = |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+            loop {
+                let mut reply = [0; 4096];
+                let (len, _) = rustix::net::recv(&self.ours, &mut reply[..], RecvFlags::empty()).unwrap();
+                if word(&reply, 8) == unique {
+                    assert!(len > 16, "it failed: {:?}", &reply[..len]);
+                    return word(&reply, 16 + 16);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_counts_as_quiet_only_when_all_that_holds_for_ever_has_reached_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let export = tempfile::tempdir().unwrap();
+        runtime.block_on(async {
+            let (read, kernel) = (read_parts(export.path()), Kernel::new());
+            let negotiated =
+                Negotiated { minor: 31, flags: 0, offered: 0, max_background: 8, request_bytes_max: 1 << 20 };
+            let options = SessionOptions { readers: 1, ..SessionOptions::default() };
+            let session =
+                Session::resume(Arc::clone(&kernel.daemons), negotiated, &options, None, read.handler()).unwrap();
+            read.set_session(Arc::new(session));
+            let first = export.path().components().nth(1).unwrap().as_os_str().as_encoded_bytes().to_owned();
+
+            kernel.stop_taking();
+            kernel.look_up(2, &first);
+            let began = Instant::now();
+            while read.core.lock().inode_count() < 2 {
+                assert!(began.elapsed() < PATIENCE, "the name is not found");
+                tokio::task::yield_now().await;
+            }
+            let mut quiet = Box::pin(read.refresh.make_quiet(vec![ViewPath::new(b"elsewhere/unknown").unwrap()]));
+            let early = tokio::time::timeout(Duration::from_millis(200), &mut quiet).await;
+            assert!(early.is_err(), "an answer that holds for ever is on its way, and the step counts as taken");
+            assert!(kernel.believes_for(2) > 1 << 32);
+            assert!(quiet.await);
+            kernel.look_up(4, &first);
+            assert_eq!(kernel.believes_for(4), 0);
+            drop(kernel.ours);
+        });
+    }
+}

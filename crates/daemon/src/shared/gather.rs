@@ -1,0 +1,127 @@
+//! Asking nodes about the job: a node and all below it, past those that are dead or silent.
+//!
+//! A node is asked whether it is there before it is asked anything that takes time, so a silent one costs a second; its
+//! children are asked in its place. Who stands below whom follows from the tree alone. `epoch` is the number of the last
+//! refresh that this node knows of, which a node hears when it is asked whether it is there. Answers are JSON arrays.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_transport::{Replier, Reply};
+use forebay_types::{NodeRank, limits};
+use forebay_wire::{Outcome, Request};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::node::Node;
+
+/// What nodes answer.
+pub trait Answer: DeserializeOwned + Send + 'static {}
+
+impl<T: DeserializeOwned + Send + 'static> Answer for T {}
+
+/// What nodes answered, and who did not.
+pub struct Gathered<T> {
+    pub answers: Vec<T>,
+    pub unreachable: Vec<(NodeRank, String)>,
+}
+
+impl<T> Gathered<T> {
+    fn none() -> Self {
+        Self { answers: Vec::new(), unreachable: Vec::new() }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.answers.extend(other.answers);
+        self.unreachable.extend(other.unreachable);
+    }
+}
+
+/// What `top` and all below it answer; when it does not itself, its children are asked in its place.
+pub fn ask_from<T: Answer>(
+    node: Arc<Node>,
+    epoch: u64,
+    top: NodeRank,
+    request: Request,
+    left: Duration,
+) -> Pin<Box<dyn Future<Output = Gathered<T>> + Send>> {
+    Box::pin(async move {
+        let deadline = Instant::now() + left;
+        match ask_if_there(&node, epoch, top, request.clone(), left).await {
+            Ok(answers) => Gathered { answers, unreachable: Vec::new() },
+            Err(why) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let mut gathered = ask_children(&node, epoch, top, &request, left).await;
+                gathered.unreachable.push((top, why));
+                gathered
+            }
+        }
+    })
+}
+
+/// Asks the children of `parent`, all at once.
+pub async fn ask_children<T: Answer>(
+    node: &Arc<Node>,
+    epoch: u64,
+    parent: NodeRank,
+    request: &Request,
+    left: Duration,
+) -> Gathered<T> {
+    let children = node.forest.first().children(parent);
+    let ask = |child| tokio::spawn(ask_from(Arc::clone(node), epoch, child, request.clone(), left));
+    let tasks: Vec<_> = children.map(ask).collect();
+    let mut gathered = Gathered::none();
+    for task in tasks {
+        gathered.add(task.await.unwrap_or_else(|_| Gathered::none()));
+    }
+    gathered
+}
+
+/// Asks a node that says first that it is there.
+pub async fn ask_if_there<T: Answer>(
+    node: &Node,
+    epoch: u64,
+    to: NodeRank,
+    request: Request,
+    left: Duration,
+) -> Result<Vec<T>, String> {
+    let deadline = Instant::now() + left;
+    call(node, to, Request::Ping { epoch }, left.min(limits::PING_DEADLINE)).await?;
+    ask(node, to, request, deadline.saturating_duration_since(Instant::now())).await
+}
+
+/// Asks a node.
+pub async fn ask<T: Answer>(node: &Node, to: NodeRank, request: Request, deadline: Duration) -> Result<Vec<T>, String> {
+    let reply = call(node, to, request, deadline).await?;
+    let body = reply.body.ok_or("an answer without text")?;
+    body.whole_bytes().await.map_err(|errno| errno.to_string())?;
+    let bytes = body.contiguous().unwrap_or_default();
+    serde_json::from_slice(&bytes).map_err(|error| format!("an answer that is not understood: {error}"))
+}
+
+/// Sends a node a request.
+pub async fn call(node: &Node, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, String> {
+    let endpoint = node.endpoint().ok_or("the daemon is starting")?;
+    let reply = endpoint.call(to, request, deadline).await.map_err(|error| chain(&error))?;
+    match reply.outcome {
+        Outcome::Failed(errno) => Err(errno.to_string()),
+        _ => Ok(reply),
+    }
+}
+
+/// Answers whoever gathers.
+pub fn answer_all(reply: Replier, values: &[impl Serialize]) {
+    // Fails only for maps whose keys are no text.
+    let bytes = Bytes::from(serde_json::to_vec(values).unwrap_or_default());
+    reply.answer(Outcome::Text, Some(Body::whole(bytes)));
+}
+
+/// An error and its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

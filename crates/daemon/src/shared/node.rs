@@ -1,0 +1,96 @@
+//! This node: what it was told, its place in the forest, its clock, its threads, its memory for bodies, its connections.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use forebay_body::Pool;
+use forebay_overlay::Forest;
+use forebay_transport::Endpoint;
+use forebay_types::{NodeRank, Time};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::options::DaemonOptions;
+
+/// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
+const POOL_PIECES: usize = 32;
+
+/// What every part of a daemon may need.
+pub struct Node {
+    pub options: DaemonOptions,
+    pub forest: Forest,
+    pub runtime: Handle,
+    pub pool: Pool,
+    started: Instant,
+    endpoint: OnceLock<Endpoint>,
+    job_is_up: AtomicBool,
+    end: Notify,
+}
+
+impl Node {
+    /// The node that `options` describe. Its clock begins now.
+    pub fn new(options: DaemonOptions, forest: Forest) -> Arc<Self> {
+        // Nobody waits for the start of a job that is up, or that was not started by an order.
+        let job_is_up = options.kept.job_is_up || options.report.is_none();
+        Arc::new(Self {
+            options,
+            forest,
+            runtime: Handle::current(),
+            pool: Pool::new(POOL_PIECES),
+            started: Instant::now(),
+            endpoint: OnceLock::new(),
+            job_is_up: AtomicBool::new(job_is_up),
+            end: Notify::new(),
+        })
+    }
+
+    pub fn rank(&self) -> NodeRank {
+        self.options.rank
+    }
+
+    /// The host of a node, as the job lists it.
+    pub fn host(&self, rank: NodeRank) -> &str {
+        &self.options.nodes[rank.0 as usize].host
+    }
+
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The cores' time now.
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The time left until `deadline`.
+    pub fn remaining(&self, deadline: Time) -> Duration {
+        deadline.since(self.now())
+    }
+
+    pub fn set_endpoint(&self, endpoint: Endpoint) {
+        let _ = self.endpoint.set(endpoint);
+    }
+
+    /// The overlay's endpoint; `None` only while the daemon starts.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.get()
+    }
+
+    pub fn is_job_up(&self) -> bool {
+        self.job_is_up.load(Ordering::Relaxed)
+    }
+
+    pub fn set_job_up(&self) {
+        self.job_is_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the daemon end.
+    pub fn tell_to_end(&self) {
+        self.end.notify_one();
+    }
+
+    pub async fn until_told_to_end(&self) {
+        self.end.notified().await;
+    }
+}
