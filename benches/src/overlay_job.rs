@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use forebay_body::{Body, Pool};
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use forebay_node::{
     Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket, ROOT_INODE, ReadPath,
     Source,
@@ -20,7 +20,7 @@ use forebay_overlay::{Forest, Shape};
 use forebay_transport::memory::Network;
 use forebay_transport::{Endpoint, EndpointOptions, IncomingCall, Reply, Security, Service};
 use forebay_types::{Attributes, CHUNK_BYTES, Extent, Kind, NodeRank, PIECE_BYTES, Time, chunk_bytes};
-use forebay_wire::{Listing, ListingBuilder, ListingEntry, Outcome, Request};
+use forebay_wire::{Listing, ListingBuilder, ListingEntry, Message, Outcome, ReadMessage, Request};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -176,11 +176,11 @@ impl Node {
     fn carry_out(self: &Arc<Self>, effect: Effect<Handle>) {
         let node = Arc::clone(self);
         match effect {
-            Effect::Fetch { call, source: Source::Peer(to), request, .. } => {
+            Effect::Fetch { attempt: call, source: Source::Peer(to), request, .. } => {
                 tokio::spawn(async move { node.ask_peer(call, to, request).await });
             }
-            Effect::Fetch { call, source: Source::Backing, request, .. } => {
-                tokio::spawn(async move { node.ask_backing(call, &request) });
+            Effect::Fetch { attempt: call, source: Source::Backing, request, .. } => {
+                tokio::spawn(async move { node.ask_backing(call, &request.message) });
             }
             Effect::AnswerKernel { ticket, answer } => {
                 if let Some(waiting) = lock(&self.kernel).remove(&ticket) {
@@ -207,7 +207,7 @@ impl Node {
         }
     }
 
-    async fn ask_peer(self: Arc<Self>, call: CallId, to: NodeRank, request: Request) {
+    async fn ask_peer(self: Arc<Self>, call: AttemptId, to: NodeRank, request: Request<ReadMessage>) {
         let Some(endpoint) = self.endpoint.get() else { return };
         match endpoint.call(to, request, DEADLINE).await {
             Ok(Reply { outcome: Outcome::Body, body: Some(body) }) => self.follow(call, body).await,
@@ -222,7 +222,7 @@ impl Node {
         }
     }
 
-    async fn follow(self: &Arc<Self>, call: CallId, body: Handle) {
+    async fn follow(self: &Arc<Self>, call: AttemptId, body: Handle) {
         let (now, expected, handle) = (self.now(), body.expected_bytes(), Arc::clone(&body));
         if self.with_core(|core| core.handle_body_started(now, call, handle, expected)) {
             let outcome = body.whole_bytes().await;
@@ -230,13 +230,13 @@ impl Node {
         }
     }
 
-    fn ask_backing(self: &Arc<Self>, call: CallId, request: &Request) {
-        match request {
-            Request::Listing { .. } => match listing(self.file_bytes) {
+    fn ask_backing(self: &Arc<Self>, call: AttemptId, message: &ReadMessage) {
+        match message {
+            ReadMessage::Listing { .. } => match listing(self.file_bytes) {
                 Some(listing) => self.answer(call, Answered::Listing(listing)),
                 None => self.answer(call, Answered::Lost),
             },
-            Request::Chunk { generation, index, .. } => {
+            ReadMessage::Chunk { generation, index, .. } => {
                 let bytes = chunk_bytes(generation.size_bytes, *index);
                 let body = Body::growing(bytes);
                 let handle = Arc::clone(&body);
@@ -253,7 +253,7 @@ impl Node {
         }
     }
 
-    fn answer(self: &Arc<Self>, call: CallId, answered: Answered) {
+    fn answer(self: &Arc<Self>, call: AttemptId, answered: Answered) {
         let now = self.now();
         self.with_core(|core| core.handle_answer(now, call, answered));
     }
@@ -272,8 +272,10 @@ impl Service for Serving {
             peers.replies.insert(ticket, call.reply);
             ticket
         };
-        let now = node.now();
-        node.with_core(|core| core.handle_peer(now, ticket, call.request, call.urgency, call.remaining));
+        let (now, Request { epoch, priority, message }) = (node.now(), call.request);
+        if let Message::Read(message) = message {
+            node.with_core(|core| core.handle_peer(now, ticket, Request { epoch, priority, message }, call.remaining));
+        }
     }
 }
 

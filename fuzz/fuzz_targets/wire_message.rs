@@ -3,9 +3,9 @@
 
 use std::fmt::Debug;
 
-use forebay_wire::message::{Checked, TimedRequest, decode, decode_entries, encode, encode_entries};
+use forebay_wire::message::{Checked, decode, decode_entries, encode, encode_entries};
 use forebay_wire::recording::{decode_uses, encode_uses};
-use forebay_wire::{Answer, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello};
+use forebay_wire::{Answer, Envelope, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     round_trip::<Greeting>(bytes);
     round_trip::<Hello>(bytes);
-    round_trip::<TimedRequest>(bytes);
+    round_trip::<Envelope>(bytes);
     round_trip::<Answer>(bytes);
     if let Ok(records) = decode_entries(bytes) {
         assert_eq!(decode_entries(&encode_entries(&records)).as_ref(), Ok(&records));

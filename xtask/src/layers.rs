@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 17] = [
+const PLACES: [Place; 21] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -47,9 +47,13 @@ const PLACES: [Place; 17] = [
     shell("secret"),
     core("overlay", &["types", "wire"]),
     core("cache", &["types", "wire"]),
-    core("node", &["types", "wire", "overlay", "cache"]),
-    harness("sim", &["types", "wire", "overlay", "cache", "node"]),
-    harness("scale", &["types", "wire", "overlay", "cache", "node"]),
+    core("dispatch", &["types"]),
+    core("schedule", &["types"]),
+    core("prefetch", &["types", "wire", "cache"]),
+    core("job", &["types", "wire", "overlay"]),
+    core("node", &["types", "wire", "overlay", "cache", "dispatch", "prefetch"]),
+    harness("sim", &["types", "wire", "overlay", "cache", "dispatch", "schedule", "node"]),
+    harness("scale", &["types", "wire", "overlay", "cache", "dispatch", "job", "node"]),
     // Works the product from outside; of its crates it knows what the modelled file system is made of.
     harness("testkit", &["types", "fuse"]),
     shell("fuse"),
@@ -68,6 +72,9 @@ const PLACES: [Place; 17] = [
             "body",
             "secret",
             "overlay",
+            "dispatch",
+            "schedule",
+            "job",
             "cache",
             "node",
             "fuse",

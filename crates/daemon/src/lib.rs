@@ -7,6 +7,7 @@
 //! A daemon has a keeper (`forebay_keeper`), which gives it the mount and the sockets, and starts another when it dies.
 
 mod job;
+pub mod limits;
 mod options;
 mod read;
 mod run;

@@ -8,7 +8,6 @@ use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
 use forebay_keeper::{ExitReason, Handoff, Link, session_options};
 use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
-use forebay_types::limits;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::job::incoming::Incoming;
@@ -19,10 +18,13 @@ use crate::read::ReadParts;
 use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
 
+/// How long a daemon that is replaced may go on answering what it has taken. What is left then is answered by the next.
+const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
+
 /// How long the ends of connections and of the mount may take at shutdown before the process ends anyway.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Threads for what may block but for reading the exports, which has its own (`forebay_store::Turns`): the kernel is told
+/// Threads for what may block but for reading the exports, which has its own (`read::backing_threads`): the kernel is told
 /// what is stale and the view is taken away also while the backing file system hangs.
 const BLOCKING_THREADS: usize = 32;
 
@@ -102,7 +104,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
 
 /// Tells the keeper regularly that the network thread runs and the core can be had: a daemon that hangs is killed.
 async fn say_alive(link: Link, read: Arc<ReadParts>) {
-    let mut ticks = tokio::time::interval(limits::DAEMON_WORD_INTERVAL);
+    let mut ticks = tokio::time::interval(forebay_keeper::limits::DAEMON_WORD_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -113,7 +115,7 @@ async fn say_alive(link: Link, read: Arc<ReadParts>) {
 
 /// Takes no more requests and answers what is in flight; what is not answered in time is left to the next daemon.
 async fn hand_over(session: Arc<Session>, endpoint: &Endpoint) {
-    let drained = tokio::task::spawn_blocking(move || session.hand_over(limits::HAND_OVER_DRAIN));
+    let drained = tokio::task::spawn_blocking(move || session.hand_over(HAND_OVER_DRAIN));
     if drained.await.is_err() {
         tracing::warn!("the readers of the kernel's requests did not end");
     }

@@ -8,11 +8,10 @@ use std::io::Read;
 use anyhow::{Context, anyhow, ensure};
 use forebay_launch::{KeySealing, LaunchError, Munge, MungeProblem};
 use forebay_secret::{JobKey, Zeroizing};
-use forebay_types::limits;
 use serde::{Deserialize, Serialize};
 
 /// A line with a key, bytes: a credential, and the names around it.
-const LINE_BYTES_MAX: usize = limits::MUNGE_BYTES_MAX + 64;
+const LINE_BYTES_MAX: usize = forebay_launch::limits::MUNGE_BYTES_MAX + 64;
 
 /// A key on its way, which nothing shows.
 #[derive(Serialize, Deserialize)]

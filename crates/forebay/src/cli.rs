@@ -1,5 +1,6 @@
 //! The commands and their own options; what they share comes from the table of settings.
 
+mod config_file;
 mod profile;
 
 use std::ffi::OsString;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub use config_file::ConfigFile;
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
@@ -61,14 +63,6 @@ pub enum Command {
     /// Look at names of a view for its daemon, which starts this
     #[command(hide = true)]
     Walk(WalkArguments),
-}
-
-/// What every command that deals with a job has.
-#[derive(Args, Debug)]
-pub struct ConfigFile {
-    /// Read settings from this TOML file
-    #[arg(long, value_name = "FILE", help_heading = "Job")]
-    pub config: Option<PathBuf>,
 }
 
 /// `up`.

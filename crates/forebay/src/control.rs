@@ -6,12 +6,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use forebay_types::limits;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// An answer, bytes: the status of 100,000 nodes.
 const ANSWER_BYTES_MAX: u64 = 512 << 20;
+
+/// How long a daemon may take to say that it is there.
+const PING_DEADLINE: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -26,7 +28,7 @@ enum Answer {
 /// # Errors
 /// Those of `ask`.
 pub fn ask_if_there(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
-    ask(socket, &json!({"command": "ping"}), timeout.min(limits::PING_DEADLINE))?;
+    ask(socket, &json!({"command": "ping"}), timeout.min(PING_DEADLINE))?;
     ask(socket, question, timeout)
 }
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use forebay_types::limits;
+/// Memory for caches: a tenth of the node's, at most this, bytes (option `--budget`).
+const BUDGET_BYTES_MAX: u64 = 4 << 30;
 
 /// The default budget is this part of the memory.
 const BUDGET_PART: u64 = 10;
@@ -33,8 +34,8 @@ fn control_group_bytes() -> Option<u64> {
 
 /// The budget of each of `nodes_here` nodes that share `memory_bytes` and were given none, bytes.
 pub fn default_budget_bytes(memory_bytes: u64, nodes_here: u64) -> u64 {
-    let all = (memory_bytes / BUDGET_PART).min(limits::BUDGET_BYTES_MAX);
-    (all / nodes_here.max(1)).max(limits::BUDGET_BYTES_MIN)
+    let all = (memory_bytes / BUDGET_PART).min(BUDGET_BYTES_MAX);
+    (all / nodes_here.max(1)).max(forebay_daemon::limits::BUDGET_BYTES_MIN)
 }
 
 /// The names by which this host may be listed: Slurm's for the node, the host name, and that without its domain.
@@ -55,8 +56,8 @@ mod tests {
     fn the_budget_is_a_tenth_shared_and_bounded() {
         assert_eq!(default_budget_bytes(20 << 30, 1), 2 << 30);
         assert_eq!(default_budget_bytes(20 << 30, 4), 512 << 20);
-        assert_eq!(default_budget_bytes(1 << 40, 1), limits::BUDGET_BYTES_MAX);
-        assert_eq!(default_budget_bytes(0, 0), limits::BUDGET_BYTES_MIN);
+        assert_eq!(default_budget_bytes(1 << 40, 1), BUDGET_BYTES_MAX);
+        assert_eq!(default_budget_bytes(0, 0), forebay_daemon::limits::BUDGET_BYTES_MIN);
     }
 
     #[test]

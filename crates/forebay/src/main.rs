@@ -11,6 +11,7 @@ mod columns;
 mod commands;
 mod control;
 mod elf;
+mod exit;
 mod jobs;
 mod leftovers;
 mod log;
@@ -28,13 +29,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::exit::WRONG_USAGE;
 use crate::settings::UsageError;
-
-/// Exit status of a command that was called wrongly; clap's own.
-const WRONG_USAGE: u8 = 2;
-
-/// Exit status of a command that did only part of its work.
-const DONE_IN_PART: u8 = 3;
 
 fn main() -> ExitCode {
     match commands::run(cli::Cli::parse().command) {

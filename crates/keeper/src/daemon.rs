@@ -9,13 +9,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use forebay_launch::Process;
-use forebay_types::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::limits;
 use crate::messages::{LAYOUT, ToDaemon, ToKeeper};
 use crate::packets;
+
+/// How much longer a silent daemon is given when its keeper finds it silent.
+const DAEMON_DOUBT: Duration = Duration::from_secs(2);
+
+/// How long a daemon may take to be gone when it has taken its view away, and when it was killed: it frees its memory. What is
+/// there then is held in the kernel by a file system that does not answer, and a keeper that ends does not wait for that.
+const DAEMON_LAST_GRACE: Duration = Duration::from_secs(1);
 
 /// How far a daemon has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,7 +192,7 @@ impl Daemon {
     /// It ends and does nothing more that matters.
     pub fn on_leaves(&mut self) {
         self.is_told_to_end = true;
-        self.deadline = Some(Instant::now() + limits::DAEMON_LAST_GRACE);
+        self.deadline = Some(Instant::now() + DAEMON_LAST_GRACE);
     }
 
     /// It serves: it is to say so again within `silence_max`.
@@ -202,7 +209,7 @@ impl Daemon {
         let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
         if is_late && self.state == State::Serving && !self.is_told_to_end && !self.is_doubted {
             self.is_doubted = true;
-            self.deadline = Some(now + limits::DAEMON_DOUBT);
+            self.deadline = Some(now + DAEMON_DOUBT);
         } else if is_late {
             self.kill_late(now);
         }
@@ -218,7 +225,7 @@ impl Daemon {
 
     /// When it is to be taken for held by the kernel if it is still there: it was killed.
     pub fn held_from(&self) -> Option<Instant> {
-        self.killed_at.map(|at| at + limits::DAEMON_LAST_GRACE)
+        self.killed_at.map(|at| at + DAEMON_LAST_GRACE)
     }
 
     /// Leaves it behind. It is killed, and is gone when the call that holds it returns.
@@ -250,7 +257,7 @@ impl Drop for Daemon {
         if !self.is_over {
             self.kill();
             let mut polled = [PollFd::new(&self.ended, PollFlags::IN)];
-            let grace = Timespec::try_from(limits::DAEMON_LAST_GRACE).ok();
+            let grace = Timespec::try_from(DAEMON_LAST_GRACE).ok();
             if matches!(poll(&mut polled, grace.as_ref()), Ok(1)) {
                 let _ = self.child.wait();
             }

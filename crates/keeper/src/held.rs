@@ -8,7 +8,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use anyhow::{Context, bail};
 use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, agree, create_shared_memory, mount};
-use forebay_types::limits;
 
 use crate::messages::Begin;
 use crate::options::{KeeperOptions, session_options};
@@ -48,7 +47,7 @@ impl Held {
             .with_context(begun)?;
         let connection = mount.descriptor().try_clone().with_context(begun)?;
         let is_sent_again = negotiated.can_resend() && options.resend;
-        let keep = || KeptRequests::create(limits::KERNEL_REQUESTS_KEPT).with_context(begun);
+        let keep = || KeptRequests::create(forebay_fuse::limits::KERNEL_REQUESTS_KEPT).with_context(begun);
         let requests = if is_sent_again { None } else { Some(keep()?) };
         Ok(Self { mount, connection, negotiated, peers, control, inodes, requests })
     }

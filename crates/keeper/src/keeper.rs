@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use forebay_launch::{JobDirectory, NodeRecord};
-use forebay_types::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -24,6 +23,7 @@ use crate::asking::Asking;
 use crate::daemon::{Daemon, Orders, Program, State};
 use crate::handed::Handed;
 use crate::held::Held;
+use crate::limits;
 use crate::messages::{HANDED_OVER, ToDaemon, ToKeeper};
 use crate::namespaces::Namespaces;
 use crate::options::KeeperOptions;
@@ -32,6 +32,13 @@ use crate::packets;
 use crate::restarts::{Restarts, Verdict};
 use crate::signals::Signals;
 use crate::starter::{Starter, tell};
+
+/// What of a request's time limit a daemon may be silent before its keeper kills it and starts another, so that what
+/// programs wait for is answered within that limit also when a daemon hangs.
+const DAEMON_SILENCE_SHARE: f64 = 0.6;
+
+/// At least this, for a machine that is busy.
+const DAEMON_SILENCE_MIN: Duration = Duration::from_secs(10);
 
 /// Keeps the view of one node until the job ends: returns when it is unmounted and no daemon runs. Each daemon is given
 /// `plan`.
@@ -78,7 +85,7 @@ pub fn keep<P: Serialize>(
         next_program: None,
         restarts: Restarts::default(),
         replaced: 0,
-        silence_max: options.deadline.mul_f64(limits::DAEMON_SILENCE_SHARE).max(limits::DAEMON_SILENCE_MIN),
+        silence_max: options.deadline.mul_f64(DAEMON_SILENCE_SHARE).max(DAEMON_SILENCE_MIN),
         start_at: None,
         has_served: false,
         is_ending: false,

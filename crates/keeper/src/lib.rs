@@ -10,6 +10,7 @@ mod daemon;
 mod handed;
 mod held;
 mod keeper;
+pub mod limits;
 mod link;
 mod messages;
 mod namespaces;

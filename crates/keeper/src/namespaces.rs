@@ -12,12 +12,18 @@ use std::path::Path;
 use std::process::Child;
 
 use anyhow::Context;
-use forebay_types::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::daemon::Program;
 use crate::own_paths::{AnswerText, Namespace, Node, Place, QuestionText};
 use crate::packets;
+
+/// Questions that a keeper answers in a row: as many as a socket's queue holds by default (`net.unix.max_dgram_qlen`).
+const ENTRANCE_QUESTIONS: usize = 512;
+
+/// Namespaces that a keeper holds: one for the node, and one for each container that programs run in now. Programs in one
+/// that is let go do not mind.
+const NAMESPACES_KEPT: usize = 16;
 
 /// The entrance and what is behind it.
 #[derive(Debug)]
@@ -63,7 +69,7 @@ impl Namespaces {
         self.kept.retain(|kept| kept.maker.as_ref().is_none_or(|maker| !has_ended(maker)));
         self.reap();
         // As many as may wait in the socket's queue, so that whatever else the keeper waits for has its turn.
-        for _ in 0..limits::ENTRANCE_QUESTIONS {
+        for _ in 0..ENTRANCE_QUESTIONS {
             match packets::receive::<QuestionText>(self.entrance.as_fd()) {
                 Ok(Some((question, descriptors))) => self.answer(question, descriptors, program),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -117,7 +123,7 @@ impl Namespaces {
         let namespace = Namespace::from_descriptors(descriptors).context("too little was handed over")?;
         let number = namespace.number().context("it cannot be looked at")?;
         self.kept.retain(|kept| kept.place != place);
-        if self.kept.len() >= limits::NAMESPACES_KEPT {
+        if self.kept.len() >= NAMESPACES_KEPT {
             self.kept.pop_front();
         }
         self.kept.push_back(Kept { place, namespace, number, maker });
@@ -126,7 +132,7 @@ impl Namespaces {
 
     /// Lets a process of its own copy the view's mount, which takes a namespace of its own.
     fn lend(&mut self, asks: OwnedFd, program: &Program) {
-        if self.lenders.len() >= limits::NAMESPACES_KEPT {
+        if self.lenders.len() >= NAMESPACES_KEPT {
             let why = "too many programs ask for the view at once".to_owned();
             return say(&asks, &AnswerText::Refused { why }, &[]);
         }
@@ -203,7 +209,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let mut namespaces = namespaces(temporary.path());
         let (ours, theirs) = packets::pair().unwrap();
-        for root in 0..limits::NAMESPACES_KEPT as u64 + 3 {
+        for root in 0..NAMESPACES_KEPT as u64 + 3 {
             namespaces.keep(place(1, root), handed(None)).unwrap();
             // The first is used all the time.
             namespaces.let_in(&ours, place(1, 0));
@@ -211,11 +217,11 @@ mod tests {
             assert!(matches!(answer, AnswerText::Enter) && descriptors.len() == 2);
         }
         let kept: Vec<u64> = namespaces.kept.iter().map(|kept| kept.place.root.1).collect();
-        assert_eq!(kept.len(), limits::NAMESPACES_KEPT);
+        assert_eq!(kept.len(), NAMESPACES_KEPT);
         assert!(kept.contains(&0) && !kept.contains(&1), "{kept:?}");
         // The same place again takes the place of the one before.
         namespaces.keep(place(1, 0), handed(None)).unwrap();
-        assert_eq!(namespaces.kept.len(), limits::NAMESPACES_KEPT);
+        assert_eq!(namespaces.kept.len(), NAMESPACES_KEPT);
         assert!(namespaces.keep(place(1, 0), Vec::new()).is_err(), "too little");
     }
 

@@ -7,7 +7,23 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use forebay_types::limits;
+/// Daemons that a keeper starts within `RESTARTS_WINDOW` before it gives up: one that dies all the time is of no use,
+/// and programs must learn it within a minute.
+const RESTARTS_MAX: usize = 80;
+
+/// The time in which deaths of daemons are counted together.
+const RESTARTS_WINDOW: Duration = Duration::from_secs(60);
+
+/// Deaths within `RESTARTS_WINDOW` that are followed by a start at once; a daemon that dies as often has a defect that
+/// the next one meets too.
+const RESTARTS_AT_ONCE: usize = 60;
+
+/// How long a keeper waits before it starts one more daemon after that.
+const RESTARTS_PAUSE: Duration = Duration::from_millis(500);
+
+/// Daemons in a row that die before they serve, after which a keeper gives up: what keeps one from starting (a lost
+/// export, a broken program) keeps all.
+const RESTARTS_FAILED_MAX: u32 = 5;
 
 /// The deaths of late.
 #[derive(Default, Debug)]
@@ -38,20 +54,20 @@ impl Restarts {
     pub fn died(&mut self, now: Instant, had_served: bool) -> Verdict {
         self.count += 1;
         self.failed_starts = if had_served { 0 } else { self.failed_starts + 1 };
-        while self.recent.front().is_some_and(|then| now.duration_since(*then) >= limits::RESTARTS_WINDOW) {
+        while self.recent.front().is_some_and(|then| now.duration_since(*then) >= RESTARTS_WINDOW) {
             self.recent.pop_front();
         }
         self.recent.push_back(now);
         let recent = self.recent.len();
-        if self.failed_starts >= limits::RESTARTS_FAILED_MAX {
+        if self.failed_starts >= RESTARTS_FAILED_MAX {
             return Verdict::GiveUp(format!("{} daemons in a row died before they served", self.failed_starts));
         }
-        if recent > limits::RESTARTS_MAX {
-            let window = limits::RESTARTS_WINDOW;
+        if recent > RESTARTS_MAX {
+            let window = RESTARTS_WINDOW;
             return Verdict::GiveUp(format!("{recent} daemons died within {window:?}"));
         }
-        let is_first = recent <= limits::RESTARTS_AT_ONCE && self.failed_starts == 0;
-        Verdict::After(if is_first { Duration::ZERO } else { limits::RESTARTS_PAUSE })
+        let is_first = recent <= RESTARTS_AT_ONCE && self.failed_starts == 0;
+        Verdict::After(if is_first { Duration::ZERO } else { RESTARTS_PAUSE })
     }
 }
 
@@ -62,32 +78,32 @@ mod tests {
     #[test]
     fn the_first_deaths_cost_no_time_and_many_cost_the_view() {
         let (mut restarts, now) = (Restarts::default(), Instant::now());
-        let verdicts: Vec<Verdict> = (0..=limits::RESTARTS_MAX).map(|_| restarts.died(now, true)).collect();
+        let verdicts: Vec<Verdict> = (0..=RESTARTS_MAX).map(|_| restarts.died(now, true)).collect();
         let at_once = verdicts.iter().filter(|verdict| **verdict == Verdict::After(Duration::ZERO)).count();
-        assert_eq!(at_once, limits::RESTARTS_AT_ONCE);
-        assert_eq!(verdicts[limits::RESTARTS_MAX - 1], Verdict::After(limits::RESTARTS_PAUSE));
+        assert_eq!(at_once, RESTARTS_AT_ONCE);
+        assert_eq!(verdicts[RESTARTS_MAX - 1], Verdict::After(RESTARTS_PAUSE));
         assert!(matches!(verdicts.last(), Some(Verdict::GiveUp(_))));
     }
 
     #[test]
     fn deaths_of_long_ago_are_forgotten() {
         let (mut restarts, mut now) = (Restarts::default(), Instant::now());
-        for _ in 0..4 * limits::RESTARTS_MAX {
-            now += limits::RESTARTS_WINDOW / u32::try_from(limits::RESTARTS_AT_ONCE).unwrap();
+        for _ in 0..4 * RESTARTS_MAX {
+            now += RESTARTS_WINDOW / u32::try_from(RESTARTS_AT_ONCE).unwrap();
             assert_eq!(restarts.died(now, true), Verdict::After(Duration::ZERO));
         }
-        assert_eq!(restarts.count as usize, 4 * limits::RESTARTS_MAX);
+        assert_eq!(restarts.count as usize, 4 * RESTARTS_MAX);
     }
 
     #[test]
     fn a_daemon_that_cannot_start_is_given_up_soon() {
         let (mut restarts, now) = (Restarts::default(), Instant::now());
-        for _ in 1..limits::RESTARTS_FAILED_MAX {
-            assert_eq!(restarts.died(now, false), Verdict::After(limits::RESTARTS_PAUSE));
+        for _ in 1..RESTARTS_FAILED_MAX {
+            assert_eq!(restarts.died(now, false), Verdict::After(RESTARTS_PAUSE));
         }
         restarts.served();
         assert!(matches!(restarts.died(now, false), Verdict::After(_)));
-        (2..limits::RESTARTS_FAILED_MAX).for_each(|_| drop(restarts.died(now, false)));
+        (2..RESTARTS_FAILED_MAX).for_each(|_| drop(restarts.died(now, false)));
         assert!(matches!(restarts.died(now, false), Verdict::GiveUp(_)));
     }
 }

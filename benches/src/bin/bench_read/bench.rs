@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::Args;
 use forebay_bench::job::{Forebay, Job};
 use forebay_bench::python::{Python, Replayed, slowest};
 use forebay_bench::storm;
@@ -14,7 +15,28 @@ use forebay_testkit::Place;
 use forebay_testkit::results::{Bar, Samples, Side};
 use forebay_testkit::scratch::Scratch;
 
-use crate::Options;
+/// What is measured with, and how thoroughly.
+#[derive(Args)]
+pub struct BenchOptions {
+    /// Fewer runs and smaller files: to see that everything works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+    /// The Python tree (benches/python-tree.sh builds it)
+    #[arg(long, default_value = "target/python-tree")]
+    pub tree: PathBuf,
+    /// The replay program
+    #[arg(long, default_value = "benches/import-replay.py")]
+    pub replay: PathBuf,
+    /// The forebay binary
+    #[arg(long, default_value = "target/release/forebay")]
+    pub forebay: PathBuf,
+    /// The script that builds the GlusterFS test bed
+    #[arg(long, default_value = "crates/harness/testkit/testbed/pfs-testbed.sh")]
+    pub testbed: PathBuf,
+    /// A directory on a local disk, for files to read and for images
+    #[arg(long, default_value = "target/bench/work")]
+    pub work: PathBuf,
+}
 
 /// The bench.
 pub struct Bench {
@@ -36,7 +58,7 @@ pub struct Bench {
 
 impl Bench {
     /// Finds everything.
-    pub fn new(options: Options) -> anyhow::Result<Self> {
+    pub fn new(options: BenchOptions) -> anyhow::Result<Self> {
         let found = |path: &Path| path.canonicalize().with_context(|| format!("there is no {}", path.display()));
         let scratch = Scratch::new(&std::env::temp_dir(), "forebay-bench")?;
         Ok(Self {

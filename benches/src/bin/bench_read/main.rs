@@ -30,7 +30,7 @@ use forebay_testkit::machine::Machine;
 use forebay_testkit::results::{Measurement, Results};
 use forebay_testkit::stop;
 
-use bench::Bench;
+use bench::{Bench, BenchOptions};
 
 /// Measures the read path and prints each figure with its bar.
 #[derive(Parser)]
@@ -39,31 +39,15 @@ use bench::Bench;
                   forebay-bench-read --quick\n  forebay-bench-read --only storm --only start\n  \
                   forebay-bench-read --markdown target/bench/read.json"
 )]
-pub struct Options {
+struct Options {
     /// Only this measurement (repeatable)
     #[arg(long, value_name = "NAME", value_parser = MEASUREMENTS.map(|(name, _)| name))]
     only: Vec<String>,
-    /// Fewer runs and smaller files: to see that everything works, not for figures
-    #[arg(long)]
-    quick: bool,
     /// Print the table of results measured before, and measure nothing
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// The Python tree (benches/python-tree.sh builds it)
-    #[arg(long, default_value = "target/python-tree")]
-    tree: PathBuf,
-    /// The replay program
-    #[arg(long, default_value = "benches/import-replay.py")]
-    replay: PathBuf,
-    /// The forebay binary
-    #[arg(long, default_value = "target/release/forebay")]
-    forebay: PathBuf,
-    /// The script that builds the GlusterFS test bed
-    #[arg(long, default_value = "crates/harness/testkit/testbed/pfs-testbed.sh")]
-    testbed: PathBuf,
-    /// A directory on a local disk, for files to read and for images
-    #[arg(long, default_value = "target/bench/work")]
-    work: PathBuf,
+    #[command(flatten)]
+    bench: BenchOptions,
     /// Where the JSON goes [default: target/bench/read-SECONDS.json]
     #[arg(long)]
     json: Option<PathBuf>,
@@ -108,7 +92,7 @@ fn measure(options: Options) -> anyhow::Result<ExitCode> {
     let default = format!("target/bench/read-{}.json", results.started_unix);
     let json = options.json.clone().unwrap_or_else(|| default.into());
     let only = options.only.clone();
-    let bench = Bench::new(options)?;
+    let bench = Bench::new(options.bench)?;
     println!("Machine: {}", results.machine.described());
     let mut failed = Vec::new();
     for (name, measure) in MEASUREMENTS {

@@ -18,7 +18,7 @@ use forebay_testkit::results::{Bar, Measurement, Samples, Side};
 use forebay_testkit::stop;
 use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
 use forebay_types::{NodeRank, PIECE_BYTES};
-use forebay_wire::{Outcome, Request};
+use forebay_wire::{JobMessage, Outcome};
 
 use crate::bench::Bench;
 
@@ -145,7 +145,7 @@ async fn fetch_all(leaf: &Endpoint) -> anyhow::Result<()> {
 }
 
 async fn fetch(leaf: &Endpoint) -> anyhow::Result<()> {
-    let reply = leaf.call(NodeRank(0), Request::Probe { payload_bytes: BODY_BYTES }, DEADLINE).await?;
+    let reply = leaf.call(NodeRank(0), JobMessage::Probe { payload_bytes: BODY_BYTES }, DEADLINE).await?;
     let body = reply.body.context("no body")?;
     if let Err(errno) = body.whole_bytes().await {
         bail!("a body failed: {errno}");

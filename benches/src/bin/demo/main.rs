@@ -4,105 +4,24 @@
 //! Both sides of the comparison use the same backing file system, the same programs and the same moment of start; what
 //! differs is the path the programs read from. Each run prints a table and writes the JSON behind it.
 
+mod document;
+mod options;
 mod show;
 mod site;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use forebay_bench::python::{self, Python};
 use forebay_bench::storm;
 use forebay_testkit::machine::Machine;
 use forebay_testkit::results::write_json;
 use forebay_testkit::stop;
-use forebay_testkit::testbed::Traffic;
-use serde::Serialize;
 
+use document::{Document, Run, Way, Work};
+use options::{Backing, Options};
 use site::Site;
-
-/// Compares a Python start-up on many nodes straight from a slow file system and through Forebay.
-#[derive(Parser)]
-struct Options {
-    /// The Python tree (benches/python-tree.sh builds it)
-    #[arg(long)]
-    tree: PathBuf,
-    /// The replay program
-    #[arg(long, default_value = "benches/import-replay.py")]
-    replay: PathBuf,
-    /// The forebay binary
-    #[arg(long, default_value = "target/release/forebay")]
-    forebay: PathBuf,
-    /// The script that builds the GlusterFS test bed
-    #[arg(long, default_value = "crates/harness/testkit/testbed/pfs-testbed.sh")]
-    testbed: PathBuf,
-    /// What the files lie on: a model of a network file system, or a real one in network namespaces
-    #[arg(long, value_enum, default_value_t = Backing::Model)]
-    backing: Backing,
-    /// How many nodes
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=64))]
-    nodes: u8,
-    /// Where the JSON goes
-    #[arg(long, default_value = "target/demo/demo.json")]
-    json: PathBuf,
-}
-
-/// The backing file system.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Backing {
-    Model,
-    Gluster,
-}
-
-/// What runs on the nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Work {
-    /// The file operations of the import alone.
-    Replay,
-    /// The import itself.
-    Import,
-}
-
-/// Where the programs read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// From the backing file system.
-    Direct,
-    /// Through Forebay's view.
-    Forebay,
-}
-
-/// One run: all nodes at once.
-#[derive(Serialize)]
-pub struct Run {
-    work: Work,
-    way: Way,
-    /// Whether the nodes' caches held nothing of the files before.
-    cold: bool,
-    /// From the start signal to the end of the slowest node's program.
-    wall_seconds: f64,
-    /// User and system time of the programs, all nodes.
-    programs_cpu_seconds: f64,
-    /// User and system time of Forebay's daemons, all nodes.
-    daemons_cpu_seconds: f64,
-    /// At the backing file system.
-    traffic: Traffic,
-}
-
-/// What the JSON holds.
-#[derive(Serialize)]
-pub struct Document {
-    machine: Machine,
-    backing: String,
-    nodes: usize,
-    import: &'static str,
-    /// How long `forebay up` took, median of its starts.
-    up_seconds: f64,
-    runs: Vec<Run>,
-}
 
 fn main() -> ExitCode {
     let options = Options::parse();

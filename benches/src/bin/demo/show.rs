@@ -7,8 +7,8 @@ use forebay_bench::python;
 use forebay_bench::table::{Table, count, megabytes, seconds};
 use forebay_testkit::machine::Machine;
 
+use crate::document::{Document, Run, Way, Work};
 use crate::site::Site;
-use crate::{Document, Run, Way, Work};
 
 /// What is about to happen.
 pub fn introduction(machine: &Machine, site: &Site) {

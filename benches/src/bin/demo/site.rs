@@ -17,7 +17,8 @@ use forebay_testkit::scratch::Scratch;
 use forebay_testkit::testbed::{BUSY, Testbed, Traffic};
 use forebay_testkit::{Place, stop};
 
-use crate::{Options, Way};
+use crate::document::Way;
+use crate::options::Options;
 
 /// Nodes, their backing file system, and Forebay when it runs. The fields are dropped in this order: first who uses
 /// a thing, then the thing.

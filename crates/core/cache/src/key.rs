@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use forebay_types::{ChunkIndex, Generation, Name, ViewPath};
-use forebay_wire::{EntryRecord, Listing, ListingVersion, Request};
+use forebay_wire::{EntryRecord, Listing, ListingVersion, ReadMessage};
 
 /// The name under which an answer is kept and questions are joined.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -28,29 +28,19 @@ pub enum Key {
 }
 
 impl Key {
-    /// The key of a request that reads; `None` for requests about the job itself.
+    /// The key of what is asked.
     #[must_use]
-    pub fn of(request: &Request) -> Option<Self> {
-        Some(match request.clone() {
-            Request::Listing { dir, .. } => Self::Listing { dir },
-            Request::Page { dir, listing, page, .. } => Self::Page { dir, listing, page },
-            Request::Lookup { dir, name, .. } => Self::Name { dir, name },
-            Request::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
-            Request::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },
-            Request::Parcel { index, .. } => Self::Parcel { index },
-            Request::FileSystem { path } => Self::FileSystem { path },
-            Request::Recheck { file, generation, .. } => Self::Recheck { file, generation },
-            Request::Probe { .. }
-            | Request::Explain { .. }
-            | Request::Status
-            | Request::Shutdown
-            | Request::Ping { .. }
-            | Request::Refresh { .. }
-            | Request::Report { .. }
-            | Request::Recording => {
-                return None;
-            }
-        })
+    pub fn of(message: &ReadMessage) -> Self {
+        match message.clone() {
+            ReadMessage::Listing { dir } => Self::Listing { dir },
+            ReadMessage::Page { dir, listing, page, .. } => Self::Page { dir, listing, page },
+            ReadMessage::Lookup { dir, name } => Self::Name { dir, name },
+            ReadMessage::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
+            ReadMessage::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },
+            ReadMessage::Parcel { index } => Self::Parcel { index },
+            ReadMessage::FileSystem { path } => Self::FileSystem { path },
+            ReadMessage::Recheck { file, generation } => Self::Recheck { file, generation },
+        }
     }
 
     /// The path the key is about.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay_cache::CallId;
-use forebay_types::{Attributes, Errno, Extent, FileSystem, NodeRank, Time, Urgency};
-use forebay_wire::{EntryRecord, Listing, Request};
+use forebay_dispatch::{AttemptId, Source};
+use forebay_types::{Attributes, Epoch, Errno, Extent, FileSystem, NodeRank, Time};
+use forebay_wire::{EntryRecord, Listing, ReadMessage, Request};
 
 use crate::{InodeId, StaleInode};
 
@@ -112,7 +112,7 @@ pub enum PeerAnswer<B> {
     /// An error.
     Failed(Errno),
     /// It has missed a refresh: this is the one to come to.
-    Fenced(u64),
+    Fenced(Epoch),
 }
 
 /// What a source answered to a fetch, but for chunks (see `ReadPath::handle_body_started`).
@@ -128,53 +128,44 @@ pub enum Answered {
     Failed(Errno),
     /// Whoever was asked cannot be reached.
     Lost,
+    /// The shell waited for as long as the attempt had: that says nothing of whoever was asked.
+    TimedOut,
     /// Whoever was asked has come to this refresh, which this node has missed.
-    Fenced(u64),
-}
-
-/// Whom a question goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// Another node.
-    Peer(NodeRank),
-    /// The backing file system, read by this node.
-    Backing,
+    Fenced(Epoch),
 }
 
 /// What the shell is to do.
 #[derive(Clone, Debug)]
 pub enum Effect<B> {
-    /// Ask `source`; bring the answer back under `call` before `deadline`.
+    /// Ask `source`; bring the answer back under `attempt` before `deadline`.
     Fetch {
-        /// Number of the question.
-        call: CallId,
+        /// The attempt.
+        attempt: AttemptId,
         /// Whom to ask.
         source: Source,
-        /// What to ask.
-        request: Request,
-        /// What goes first at the backing file system; another node is told.
-        urgency: Urgency,
+        /// What to ask, with its priority at the backing file system and the epoch of this node.
+        request: Request<ReadMessage>,
         /// When the answer is of no use any more.
         deadline: Time,
     },
-    /// A program waits for `call` now, which was asked ahead of any.
+    /// A program waits now for what was asked ahead of any.
     Promote {
-        /// Number of the question.
-        call: CallId,
+        /// The attempt.
+        attempt: AttemptId,
         /// Who was asked.
         source: Source,
     },
-    /// Nobody waits for `call` any more; a body that it was filling ends by `Errno::WAY_LOST`.
+    /// Nobody wants an attempt's answer any more; a body that it was filling ends by `Errno::WAY_LOST`.
     Cancel {
-        /// Number of the question.
-        call: CallId,
+        /// The attempt.
+        attempt: AttemptId,
     },
     /// Ask a node whether it is there; tell `handle_ping` before `deadline`.
     Ping {
         /// Whom to ask.
         peer: NodeRank,
         /// Up to which refresh this node has forgotten, for the request.
-        epoch: u64,
+        epoch: Epoch,
         /// When it counts as lost.
         deadline: Time,
     },

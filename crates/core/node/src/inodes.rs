@@ -7,7 +7,7 @@
 use forebay_types::{Attributes, Generation, Kind, Map, ViewPath};
 
 use crate::ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
-use crate::read_ahead::ReadAhead;
+use forebay_prefetch::ReadAhead;
 
 /// An inode's number in this view (FUSE's node id, not `st_ino`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use forebay_node::{
     Answered, Effect, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, ParcelChunk, ROOT_INODE, ReadPath,
 };
 use forebay_overlay::Forest;
 use forebay_types::{Attributes, CHUNK_BYTES, ChunkIndex, Errno, Extent, Kind, NodeRank, Time, ViewPath, limits};
-use forebay_wire::{Listing, ListingBuilder, ListingEntry, ParcelPlace, Request};
+use forebay_wire::{Listing, ListingBuilder, ListingEntry, ParcelPlace, ReadMessage};
 
 const START: Time = Time(0);
 /// The last one has two chunks.
@@ -23,7 +23,7 @@ const PARCELS: u32 = 30;
 struct Node {
     core: ReadPath<&'static str>,
     inodes: Vec<InodeId>,
-    asked: Vec<(CallId, Request)>,
+    asked: Vec<(AttemptId, ReadMessage)>,
     answered: Vec<(u64, Result<&'static str, Errno>)>,
 }
 
@@ -46,7 +46,9 @@ impl Node {
             let mut answer = node.core.handle_kernel(START, KernelTicket(0), request);
             while let Some(effect) = node.core.poll_effect() {
                 match effect {
-                    Effect::Fetch { call, request: Request::Listing { .. }, .. } => {
+                    Effect::Fetch { attempt: call, request, .. }
+                        if matches!(request.message, ReadMessage::Listing { .. }) =>
+                    {
                         node.core.handle_answer(START, call, Answered::Listing(listing()));
                     }
                     Effect::AnswerKernel { answer: found, .. } => answer = Some(found),
@@ -66,7 +68,7 @@ impl Node {
 
     fn note(&mut self, effect: Effect<&'static str>) {
         match effect {
-            Effect::Fetch { call, request, .. } => self.asked.push((call, request)),
+            Effect::Fetch { attempt: call, request, .. } => self.asked.push((call, request.message)),
             Effect::AnswerKernel { ticket, answer } => self.answered.push((
                 ticket.0,
                 match answer {
@@ -105,14 +107,14 @@ impl Node {
         self.settle();
     }
 
-    fn asked_for_chunks(&self) -> Vec<CallId> {
-        let is_chunk = |(_, request): &&(CallId, Request)| matches!(request, Request::Chunk { .. });
+    fn asked_for_chunks(&self) -> Vec<AttemptId> {
+        let is_chunk = |(_, request): &&(AttemptId, ReadMessage)| matches!(request, ReadMessage::Chunk { .. });
         self.asked.iter().filter(is_chunk).map(|(call, _)| *call).collect()
     }
 
     fn parcels_asked(&self) -> Vec<u32> {
-        let parcel = |(_, request): &(CallId, Request)| match request {
-            Request::Parcel { index, .. } => Some(*index),
+        let parcel = |(_, request): &(AttemptId, ReadMessage)| match request {
+            ReadMessage::Parcel { index, .. } => Some(*index),
             _ => None,
         };
         self.asked.iter().filter_map(parcel).collect()
@@ -197,7 +199,7 @@ fn a_parcel_that_fails_or_does_not_exist_keeps_nobody_waiting() {
     assert_eq!(node.asked_for_chunks().len(), 1, "there are no more parcels than it was said");
     node.read(0);
     let (call, _) = node.asked[1].clone();
-    assert!(matches!(node.asked[1].1, Request::Parcel { index: 1, .. }));
+    assert!(matches!(node.asked[1].1, ReadMessage::Parcel { index: 1, .. }));
     node.core.handle_answer(START, call, Answered::Failed(Errno::EIO));
     node.settle();
     assert_eq!(node.asked_for_chunks().len(), 2);
@@ -209,7 +211,7 @@ fn a_parcel_that_takes_long_is_not_waited_for() {
     node.read(0);
     let end = node.core.poll_timeout().unwrap();
     assert!(end <= START.after(limits::PARCEL_WAIT));
-    node.core.handle_timeout(START.after(limits::PARCEL_WAIT));
+    node.core.run_timers(START.after(limits::PARCEL_WAIT));
     node.settle();
     let [call] = node.asked_for_chunks()[..] else { panic!("{:?}", node.asked) };
     assert!(node.core.handle_body_started(START, call, "of its file", 100));

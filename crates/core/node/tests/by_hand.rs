@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use forebay_node::{
     Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket,
     ROOT_INODE, ReadPath, Source, StaleInode,
 };
 use forebay_overlay::Forest;
-use forebay_types::{Attributes, Errno, Extent, Kind, NodeRank, Time, Urgency, ViewPath};
-use forebay_wire::{Listing, ListingBuilder, ListingEntry, Request};
+use forebay_types::{Attributes, Epoch, Errno, Extent, Kind, NodeRank, Time, ViewPath};
+use forebay_wire::{Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 
 type Node = ReadPath<&'static str>;
 
@@ -44,9 +44,9 @@ fn ask(node: &mut Node, request: KernelRequest<'_>) -> Option<KernelAnswer<&'sta
     node.handle_kernel(Time(0), KernelTicket(1), request)
 }
 
-fn fetched(node: &mut Node) -> (CallId, Request) {
+fn fetched(node: &mut Node) -> (AttemptId, ReadMessage) {
     match node.poll_effect() {
-        Some(Effect::Fetch { call, request, .. }) => (call, request),
+        Some(Effect::Fetch { attempt, request, .. }) => (attempt, request.message),
         other => panic!("{other:?}"),
     }
 }
@@ -55,7 +55,7 @@ fn fetched(node: &mut Node) -> (CallId, Request) {
 fn look_up_anew(node: &mut Node, size_bytes: u64) -> InodeId {
     assert!(ask(node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
     let (call, request) = fetched(node);
-    assert!(matches!(request, Request::Listing { .. }));
+    assert!(matches!(request, ReadMessage::Listing { .. }));
     node.handle_answer(Time(0), call, Answered::Listing(listing(size_bytes)));
     match node.poll_effect() {
         Some(Effect::AnswerKernel { answer: KernelAnswer::Entry(Entry { inode, .. }), .. }) => inode,
@@ -147,16 +147,16 @@ fn a_deleted_file_is_stale_and_its_directory_is_listed_again() {
         let is_stale = matches!(answer, Some(Effect::AnswerKernel { answer: KernelAnswer::Failed(Errno::ESTALE), .. }));
         assert!(is_stale, "{errno}: {answer:?}");
         assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
-        assert!(matches!(fetched(&mut node).1, Request::Listing { .. }));
+        assert!(matches!(fetched(&mut node).1, ReadMessage::Listing { .. }));
     }
 }
 
 /// A leaf that has read five of ten small files, looks up the sixth, and reads it.
-fn leaf_that_asks_for_a_bundle() -> (Node, CallId) {
+fn leaf_that_asks_for_a_bundle() -> (Node, AttemptId) {
     let (mut leaf, inode) = node_that_has_read_five(node_of(1, 2, true));
     assert!(read(&mut leaf, inode).is_none());
     match fetched(&mut leaf) {
-        (call, Request::Bundle { files, .. }) if files.len() == 10 => (leaf, call),
+        (call, ReadMessage::Bundle { files, .. }) if files.len() == 10 => (leaf, call),
         other => panic!("{other:?}"),
     }
 }
@@ -202,7 +202,7 @@ fn node_that_has_read_five(mut node: Node) -> (Node, InodeId) {
         let inode = look_up_one(&mut node, number);
         assert!(read(&mut node, inode).is_none());
         let (call, request) = fetched(&mut node);
-        assert!(matches!(request, Request::Chunk { .. }), "{request:?}");
+        assert!(matches!(request, ReadMessage::Chunk { .. }), "{request:?}");
         assert!(node.handle_body_started(Time(0), call, "bytes", 100));
         node.handle_body_ended(call, Ok(()));
         while node.poll_effect().is_some() {}
@@ -218,9 +218,15 @@ fn without_anticipation_nothing_is_asked_for_but_what_is_wanted() {
         let (mut node, inode) = node_that_has_read_five(node_of(rank, nodes, false));
         assert!(read(&mut node, inode).is_none());
         let (_, request) = fetched(&mut node);
-        assert!(matches!(request, Request::Chunk { .. }), "{request:?}");
+        assert!(matches!(request, ReadMessage::Chunk { .. }), "{request:?}");
         assert!(node.poll_effect().is_none());
-        assert_eq!((node.counters().asked_early, node.counters().asked_backing + node.counters().asked_peers), (0, 7));
+        assert_eq!(
+            (
+                node.counters().prefetch_issued,
+                node.counters().dispatch.asked_backing + node.counters().dispatch.asked_peers
+            ),
+            (0, 7)
+        );
     }
 }
 
@@ -231,9 +237,9 @@ fn a_bundle_that_outlives_its_nodes_is_taken_apart() {
     let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
     assert!(read(&mut node, inode).is_none());
     let (_, bundle) = fetched(&mut node);
-    node.handle_peer(at(5_000), PeerTicket(1), bundle, Urgency::Demand, Duration::from_secs(30));
+    node.handle_peer(at(5_000), PeerTicket(1), Request::new(bundle), Duration::from_secs(30));
     node.handle_absent(at(29_000), NodeRank(0));
-    node.handle_timeout(at(30_000));
+    node.run_timers(at(30_000));
     let effects: Vec<Effect<&str>> = std::iter::from_fn(|| node.poll_effect()).collect();
     let told = |effect: &Effect<&str>| match effect {
         Effect::AnswerKernel { answer: KernelAnswer::Failed(errno), .. } => Some(*errno),
@@ -246,17 +252,17 @@ fn a_bundle_that_outlives_its_nodes_is_taken_apart() {
 }
 
 /// The bundle that a node asks for, as one asks for it that knows two of its files in other versions.
-fn cut_differently(request: &Request) -> Request {
-    let Request::Bundle { dir, generation, first, files } = request.clone() else { panic!("{request:?}") };
+fn cut_differently(request: &ReadMessage) -> ReadMessage {
+    let ReadMessage::Bundle { dir, generation, first, files } = request.clone() else { panic!("{request:?}") };
     let files = files.into_iter().take(8).skip(1).collect();
-    Request::Bundle { dir, generation, first, files }
+    ReadMessage::Bundle { dir, generation, first, files }
 }
 
 /// A file may change and its directory keep its generation: two nodes then call different files by one bundle's name.
 #[test]
 fn a_bundle_of_other_files_is_not_joined() {
     let peer_asks = |node: &mut Node, request| {
-        node.handle_peer(Time(0), PeerTicket(1), request, Urgency::Demand, Duration::from_secs(9));
+        node.handle_peer(Time(0), PeerTicket(1), Request::new(request), Duration::from_secs(9));
     };
     let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
     assert!(read(&mut node, inode).is_none());
@@ -273,7 +279,7 @@ fn a_bundle_of_other_files_is_not_joined() {
     let (call, _) = fetched(&mut node);
     assert!(read(&mut node, inode).is_none());
     let (_, request) = fetched(&mut node);
-    assert!(matches!(request, Request::Chunk { .. }), "{request:?}");
+    assert!(matches!(request, ReadMessage::Chunk { .. }), "{request:?}");
     assert!(node.handle_body_started(Time(0), call, "bytes", 700));
     let answer = node.poll_effect();
     assert!(matches!(answer, Some(Effect::AnswerPeer { answer: PeerAnswer::Body("bytes"), .. })), "{answer:?}");
@@ -286,20 +292,20 @@ fn whoever_joins_a_question_has_his_own_time() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));
     for shell_is_first in [true, false] {
         let mut node = node_of(2, 7, false);
-        let request = Request::Listing { dir: ViewPath::root(), epoch: 0 };
-        node.handle_peer(at(0), PeerTicket(1), request, Urgency::Demand, Duration::from_millis(100));
+        let request = ReadMessage::Listing { dir: ViewPath::root() };
+        node.handle_peer(at(0), PeerTicket(1), Request::new(request), Duration::from_millis(100));
         let (call, _) = fetched(&mut node);
         let lookup = KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" };
         assert!(node.handle_kernel(at(50), KernelTicket(1), lookup).is_none());
         match shell_is_first {
-            true => node.handle_answer(at(100), call, Answered::Failed(Errno::ETIMEDOUT)),
-            false => node.handle_timeout(at(100)),
+            true => node.handle_answer(at(100), call, Answered::TimedOut),
+            false => node.run_timers(at(100)),
         }
         let told = node.poll_effect();
         let is_told = matches!(told, Some(Effect::AnswerPeer { answer: PeerAnswer::Failed(Errno::ETIMEDOUT), .. }));
         assert!(is_told, "the child's time is over: {told:?}");
         let asked = std::iter::from_fn(|| node.poll_effect()).find_map(|effect| match effect {
-            Effect::Fetch { call, deadline, .. } => Some((call, deadline)),
+            Effect::Fetch { attempt: call, deadline, .. } => Some((call, deadline)),
             Effect::Cancel { .. } => None,
             other => panic!("{other:?}"),
         });
@@ -317,14 +323,14 @@ fn a_question_that_is_fenced_is_asked_again_once() {
     let mut leaf = node_of(3, 7, false);
     assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
     let (call, _) = fetched(&mut leaf);
-    leaf.handle_answer(Time(0), call, Answered::Fenced(3));
-    let asked: Vec<Request> = std::iter::from_fn(|| leaf.poll_effect())
+    leaf.handle_answer(Time(0), call, Answered::Fenced(Epoch(3)));
+    let asked: Vec<Request<ReadMessage>> = std::iter::from_fn(|| leaf.poll_effect())
         .filter_map(|effect| match effect {
             Effect::Fetch { request, .. } => Some(request),
             _ => None,
         })
         .collect();
-    assert_eq!(asked, [Request::Listing { dir: ViewPath::root(), epoch: 3 }]);
+    assert_eq!(asked, [Request::new(ReadMessage::Listing { dir: ViewPath::root() }).in_epoch(Epoch(3))]);
 }
 
 /// A sparse file may have more chunks than could be counted one by one.
@@ -346,9 +352,9 @@ fn the_largest_file_is_explained() {
 fn what_is_asked_early_has_time() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));
     let mut root = node_of(0, 1, true);
-    let asked = |node: &mut Node| -> Vec<(CallId, Time)> {
+    let asked = |node: &mut Node| -> Vec<(AttemptId, Time)> {
         let fetch = |effect| match effect {
-            Effect::Fetch { call, deadline, .. } => Some((call, deadline)),
+            Effect::Fetch { attempt: call, deadline, .. } => Some((call, deadline)),
             _ => None,
         };
         std::iter::from_fn(|| node.poll_effect()).filter_map(fetch).collect()
@@ -373,7 +379,7 @@ fn an_error_of_a_bundle_is_not_that_of_its_files() {
         let (mut leaf, call) = leaf_that_asks_for_a_bundle();
         leaf.handle_answer(Time(0), call, Answered::Failed(errno));
         let (call, request) = fetched(&mut leaf);
-        assert!(matches!(request, Request::Chunk { .. }), "{errno}: {request:?}");
+        assert!(matches!(request, ReadMessage::Chunk { .. }), "{errno}: {request:?}");
         assert!(leaf.handle_body_started(Time(0), call, "bytes", 100));
         let answer = leaf.poll_effect();
         assert!(matches!(answer, Some(Effect::AnswerKernel { answer: KernelAnswer::Read(_), .. })), "{answer:?}");
@@ -383,7 +389,7 @@ fn an_error_of_a_bundle_is_not_that_of_its_files() {
 #[test]
 fn a_bundle_that_takes_too_long_is_told_at_once() {
     let (mut leaf, _) = leaf_that_asks_for_a_bundle();
-    leaf.handle_timeout(Time(0).after(Duration::from_secs(30)));
+    leaf.run_timers(Time(0).after(Duration::from_secs(30)));
     assert!(matches!(leaf.poll_effect(), Some(Effect::Cancel { .. })));
     let answer = leaf.poll_effect();
     assert!(
@@ -400,21 +406,21 @@ fn a_bundle_that_takes_too_long_is_told_at_once() {
 fn a_silent_parent_is_noticed_although_others_answer() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));
     let mut leaf = node_of(3, 7, false);
-    let sources = |node: &mut Node| -> Vec<(CallId, Source)> {
+    let sources = |node: &mut Node| -> Vec<(AttemptId, Source)> {
         let fetch = |effect| match effect {
-            Effect::Fetch { call, source, .. } => Some((call, source)),
+            Effect::Fetch { attempt: call, source, .. } => Some((call, source)),
             _ => None,
         };
         std::iter::from_fn(|| node.poll_effect()).filter_map(fetch).collect()
     };
     assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
     assert_eq!(sources(&mut leaf).pop().unwrap().1, Source::Peer(NodeRank(2)));
-    leaf.handle_timeout(at(300));
+    leaf.run_timers(at(300));
     let (call, source) = sources(&mut leaf).pop().unwrap();
     assert_eq!(source, Source::Peer(NodeRank(0)), "a slow question is asked of the next too");
     leaf.handle_answer(at(310), call, Answered::Listing(listing(10)));
     while leaf.poll_effect().is_some() {}
-    leaf.handle_timeout(at(600));
+    leaf.run_timers(at(600));
     let pinged = std::iter::from_fn(|| leaf.poll_effect())
         .any(|effect| matches!(effect, Effect::Ping { peer: NodeRank(2), .. }));
     assert!(pinged, "nothing was heard of the parent for half a second");
@@ -427,9 +433,9 @@ fn a_local_time_out_is_no_sign_of_life() {
     let mut leaf = node_of(3, 7, false);
     assert!(ask(&mut leaf, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
     let (call, _) = fetched(&mut leaf);
-    leaf.handle_answer(at(30_000), call, Answered::Failed(Errno::ETIMEDOUT));
+    leaf.handle_answer(at(30_000), call, Answered::TimedOut);
     while leaf.poll_effect().is_some() {}
-    leaf.handle_timeout(at(30_100));
+    leaf.run_timers(at(30_100));
     let pinged = std::iter::from_fn(|| leaf.poll_effect())
         .any(|effect| matches!(effect, Effect::Ping { peer: NodeRank(2), .. }));
     assert!(pinged, "nothing was heard of the parent for half a minute");
@@ -441,7 +447,7 @@ fn two_silent_nodes_make_a_node_look_up_its_line() {
     let at = |ms| Time(0).after(Duration::from_millis(ms));
     let mut leaf = node_of(5, 7, false);
     let pinged = |node: &mut Node, ms| -> Vec<u32> {
-        node.handle_timeout(at(ms));
+        node.run_timers(at(ms));
         let ping = |effect| match effect {
             Effect::Ping { peer, .. } => Some(peer.0),
             _ => None,
@@ -463,6 +469,6 @@ fn a_parent_that_is_late_is_bypassed_and_nobody_else_is_asked_for_that() {
     assert!(ask(&mut node, KernelRequest::Lookup { parent: ROOT_INODE, name: b"file" }).is_none());
     let asked = node.poll_effect();
     assert!(matches!(asked, Some(Effect::Fetch { source: Source::Peer(NodeRank(16)), .. })), "{asked:?}");
-    node.handle_ping(Time(1), NodeRank(18), Some(0));
+    node.handle_ping(Time(1), NodeRank(18), Some(Epoch::START));
     assert!(node.suspects().is_empty());
 }

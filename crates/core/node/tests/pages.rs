@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use forebay_node::{
     Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket, ROOT_INODE, ReadPath,
 };
 use forebay_overlay::Forest;
-use forebay_types::{Attributes, Kind, NodeRank, Time, Urgency};
-use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, Request};
+use forebay_types::{Attributes, Kind, NodeRank, Time};
+use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 
 const BEFORE: [&str; 2] = ["b", "c"];
 const AFTER: [&str; 3] = ["a", "b", "c"];
@@ -47,16 +47,16 @@ fn ino(name: &str) -> u64 {
 }
 
 /// What the backing file system says of names.
-fn records(request: &Request) -> Vec<Option<EntryRecord>> {
-    let Request::Page { names, .. } = request else { panic!("{request:?}") };
+fn records(request: &ReadMessage) -> Vec<Option<EntryRecord>> {
+    let ReadMessage::Page { names, .. } = request else { panic!("{request:?}") };
     let of = |name: &str| Attributes { ino: ino(name), mode: 0o100_644, ..Attributes::default() };
     let record = |name| Some(EntryRecord { attributes: of(name), target: Vec::new() });
     names.iter().map(|name| record(std::str::from_utf8(name.as_bytes()).unwrap())).collect()
 }
 
-fn fetched(node: &mut Node) -> (CallId, Request) {
+fn fetched(node: &mut Node) -> (AttemptId, ReadMessage) {
     match node.poll_effect() {
-        Some(Effect::Fetch { call, request, .. }) => (call, request),
+        Some(Effect::Fetch { attempt: call, request, .. }) => (call, request.message),
         other => panic!("{other:?}"),
     }
 }
@@ -67,11 +67,11 @@ fn look_up(node: &mut Node, at: Time, name: &str, listed: &[&str]) -> Option<u64
     let mut answer = node.handle_kernel(at, KernelTicket(1), request);
     while answer.is_none() {
         match node.poll_effect().unwrap() {
-            Effect::Fetch { call, request: Request::Listing { .. }, .. } => {
+            Effect::Fetch { attempt: call, request, .. } if matches!(request.message, ReadMessage::Listing { .. }) => {
                 node.handle_answer(at, call, Answered::Listing(listing(listed)));
             }
-            Effect::Fetch { call, request, .. } => {
-                node.handle_answer(at, call, Answered::Entries(records(&request)));
+            Effect::Fetch { attempt: call, request, .. } => {
+                node.handle_answer(at, call, Answered::Entries(records(&request.message)));
             }
             Effect::AnswerKernel { answer: told, .. } => answer = Some(told),
             _ => {}
@@ -97,7 +97,7 @@ fn a_page_that_is_kept_is_not_that_of_another_listing() {
 }
 
 /// What a node of this rank asks for when a program looks a name up in these.
-fn page_request(rank: u32, name: &str, listed: &[&str]) -> Request {
+fn page_request(rank: u32, name: &str, listed: &[&str]) -> ReadMessage {
     let mut leaf = node_of(rank, 7, None);
     let request = KernelRequest::Lookup { parent: ROOT_INODE, name: name.as_bytes() };
     assert!(leaf.handle_kernel(Time(0), KernelTicket(1), request).is_none());
@@ -106,8 +106,8 @@ fn page_request(rank: u32, name: &str, listed: &[&str]) -> Request {
     fetched(&mut leaf).1
 }
 
-fn asks(parent: &mut Node, number: u64, request: Request) {
-    parent.handle_peer(Time(0), PeerTicket(number), request, Urgency::Demand, Duration::from_secs(9));
+fn asks(parent: &mut Node, number: u64, message: ReadMessage) {
+    parent.handle_peer(Time(0), PeerTicket(number), Request::new(message), Duration::from_secs(9));
 }
 
 /// Nodes got their listings from different readers, one after the other; their pages come from one parent.

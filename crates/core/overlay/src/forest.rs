@@ -8,9 +8,10 @@
 
 use std::sync::Arc;
 
-use forebay_types::{NodeRank, limits};
+use forebay_types::NodeRank;
 
 use crate::blocks::Blocks;
+use crate::limits;
 use crate::{OverlayError, Tree};
 
 /// What a tree is for.

@@ -5,14 +5,13 @@
 //! job; which tree serves a key follows from the key alone, so nodes that wait for each other do so within one tree, and
 //! never in a circle.
 //!
-//! A node that cannot be reached is bypassed: `Tree::line` says whom a node asks instead, `Suspects` what it believes of
-//! the others. Each node decides for itself by these two; nobody is elected and nobody is told.
+//! A node that cannot be reached is bypassed: `Tree::line` says whom a node asks instead. Each node decides for itself;
+//! nobody is elected and nobody is told.
 
 mod blocks;
 mod forest;
-mod suspects;
+pub mod limits;
 mod tree;
 
 pub use forest::{Class, Forest, Shape, TreeIndex, default_fan_out, default_roots, default_stripe_fan_out};
-pub use suspects::Suspects;
 pub use tree::{OverlayError, Tree};

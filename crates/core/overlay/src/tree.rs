@@ -5,20 +5,24 @@ use thiserror::Error;
 
 use crate::blocks::Blocks;
 
+/// Nodes of one tree that may read the backing file system for others: the root and, when it cannot, the next in the order. More
+/// would not help a job that lost so many at once, and each is asked in vain when the network is cut.
+const ROOT_CANDIDATES: usize = 8;
+
 /// Why there can be no such tree. Nothing was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum OverlayError {
     /// Node count outside 1..=`limits::NODES_MAX`.
     #[error("a job has 1 to {max} nodes, not {0}", max = limits::NODES_MAX)]
     Nodes(u64),
-    /// Fan-out outside 1..=`limits::FAN_OUT_MAX`.
-    #[error("the fan-out is 1 to {max}, not {0}", max = limits::FAN_OUT_MAX)]
+    /// Fan-out outside 1..=`crate::limits::FAN_OUT_MAX`.
+    #[error("the fan-out is 1 to {max}, not {0}", max = crate::limits::FAN_OUT_MAX)]
     FanOut(u32),
     /// The root is not a node of the job.
     #[error("node {0} cannot be root: it is not a node of the job")]
     Root(NodeRank),
-    /// Root count outside 1..=`limits::ROOTS_MAX`.
-    #[error("a forest has 1 to {max} roots, not {0}", max = limits::ROOTS_MAX)]
+    /// Root count outside 1..=`crate::limits::ROOTS_MAX`.
+    #[error("a forest has 1 to {max} roots, not {0}", max = crate::limits::ROOTS_MAX)]
     Roots(u32),
 }
 
@@ -31,7 +35,7 @@ pub struct Tree {
     root: NodeRank,
     blocks: Blocks,
     /// The first nodes of the order; the root fills what a small job leaves over.
-    first: [NodeRank; limits::ROOT_CANDIDATES],
+    first: [NodeRank; ROOT_CANDIDATES],
 }
 
 impl Tree {
@@ -43,14 +47,14 @@ impl Tree {
         if node_count == 0 || node_count as usize > limits::NODES_MAX {
             return Err(OverlayError::Nodes(u64::from(node_count)));
         }
-        if fan_out == 0 || fan_out > limits::FAN_OUT_MAX {
+        if fan_out == 0 || fan_out > crate::limits::FAN_OUT_MAX {
             return Err(OverlayError::FanOut(fan_out));
         }
         if root.0 >= node_count {
             return Err(OverlayError::Root(root));
         }
         let blocks = Blocks::new(node_count, fan_out, root.0);
-        let mut tree = Self { node_count, root, blocks, first: [root; limits::ROOT_CANDIDATES] };
+        let mut tree = Self { node_count, root, blocks, first: [root; ROOT_CANDIDATES] };
         tree.find_first();
         Ok(tree)
     }
@@ -169,7 +173,7 @@ mod tests {
             }
             let first: Vec<NodeRank> = tree.root_candidates().collect();
             prop_assert_eq!(&first[..], &order[..first.len()]);
-            prop_assert_eq!(first.len(), order.len().min(limits::ROOT_CANDIDATES));
+            prop_assert_eq!(first.len(), order.len().min(ROOT_CANDIDATES));
         }
 
         /// As few nodes hand on as can be, and none is deeper than in a tree that is filled level by level.

@@ -5,21 +5,23 @@
 
 mod attributes;
 mod chunk;
+mod epoch;
 mod errno;
 mod file_system;
 pub mod limits;
 mod map;
 mod path;
+mod priority;
 mod rank;
 mod time;
-mod urgency;
 
 pub use attributes::{Attributes, Generation, Kind, Timestamp};
 pub use chunk::{CHUNK_BYTES, ChunkIndex, Extent, PIECE_BYTES, chunk_bytes};
+pub use epoch::Epoch;
 pub use errno::Errno;
 pub use file_system::FileSystem;
 pub use map::{Hasher, Map};
 pub use path::{Name, NameError, PathError, ViewPath};
+pub use priority::Priority;
 pub use rank::NodeRank;
 pub use time::Time;
-pub use urgency::Urgency;

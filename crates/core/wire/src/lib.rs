@@ -4,17 +4,21 @@
 //! never trusts a length, allocates no more than the bytes it was given justify, and has fuzz targets.
 
 pub mod frame;
+pub mod job;
 pub mod listing;
 pub mod message;
 pub mod parcel;
+pub mod read;
 pub mod recording;
 pub mod report;
+pub mod request;
 
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
+pub use job::{JobMessage, RefreshStep};
 pub use listing::{Listing, ListingBuilder, ListingEntry, ListingVersion};
-pub use message::{
-    Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, RefreshStep, Request, WireError,
-};
+pub use message::{Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, WireError};
 pub use parcel::{Parcel, ParcelPlace};
+pub use read::ReadMessage;
 pub use recording::Use;
 pub use report::{Missing, Report, Slowest, Trouble};
+pub use request::{Envelope, Message, Request};

@@ -25,13 +25,13 @@ pub enum Use {
     },
 }
 
-/// Encodes the body of an answer to `Request::Recording`.
+/// Encodes the body of an answer to `JobMessage::Recording`.
 #[must_use]
 pub fn encode_uses(uses: &[Use]) -> Vec<u8> {
     encode(&uses)
 }
 
-/// Decodes the body of an answer to `Request::Recording`: what was used, in the order of first use.
+/// Decodes the body of an answer to `JobMessage::Recording`: what was used, in the order of first use.
 ///
 /// # Errors
 /// `WireError::Message` when the bytes are not exactly that, or break a limit.

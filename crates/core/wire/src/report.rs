@@ -92,11 +92,11 @@ impl Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Request, TimedRequest, decode, encode};
-    use forebay_types::Urgency;
+    use crate::message::{decode, encode};
+    use crate::{Envelope, JobMessage};
 
-    fn asked(report: Report) -> TimedRequest {
-        TimedRequest { remaining_ms: 1, urgency: Urgency::Demand, request: Request::Report { report } }
+    fn asked(report: Report) -> Envelope {
+        Envelope { remaining_ms: 1, request: JobMessage::Report { report }.into() }
     }
 
     #[test]
@@ -107,10 +107,10 @@ mod tests {
             report.add_trouble(Trouble::new(rank, rank, &"é".repeat(1000)));
         }
         assert!(report.is_cut && !report.is_complete());
-        let timed = TimedRequest { remaining_ms: u32::MAX, ..asked(report) };
+        let timed = Envelope { remaining_ms: u32::MAX, ..asked(report) };
         let bytes = encode(&timed);
         assert!(bytes.len() <= limits::HEAD_BYTES_MAX);
-        assert_eq!(decode::<TimedRequest>(&bytes), Ok(timed));
+        assert_eq!(decode::<Envelope>(&bytes), Ok(timed));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
             Report { troubles: vec![trouble], ..Report::default() },
         ];
         for report in bad {
-            assert!(decode::<TimedRequest>(&encode(&asked(report))).is_err());
+            assert!(decode::<Envelope>(&encode(&asked(report))).is_err());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_types::{ViewPath, limits};
-use forebay_wire::message::PROBE_BYTES_MAX;
+use forebay_wire::job::PROBE_BYTES_MAX;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

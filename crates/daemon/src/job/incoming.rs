@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_transport::IncomingCall;
-use forebay_wire::{Outcome, Request};
+use forebay_wire::{JobMessage, Message, Outcome, Request};
 
 use super::requests::Job;
 
@@ -13,15 +13,20 @@ pub struct Incoming(pub Arc<Job>);
 impl forebay_transport::Service for Incoming {
     fn handle(&self, call: IncomingCall) {
         let job = &self.0;
-        match call.request {
-            Request::Report { report } => match &job.starting {
-                Some(starting) => starting.answer(call.from, report, call.reply),
-                None => call.reply.answer(Outcome::Noted { settled: Some(Vec::new()) }, None),
+        let IncomingCall { from, request: Request { epoch, priority, message }, remaining, reply } = call;
+        match message {
+            Message::Read(message) => job.read.take(Request { epoch, priority, message }, remaining, reply),
+            Message::Job(JobMessage::Report { report }) => match &job.starting {
+                Some(starting) => starting.answer(from, report, reply),
+                None => reply.answer(Outcome::Noted { settled: Some(Vec::new()) }, None),
             },
-            Request::Status | Request::Shutdown | Request::Explain { .. } | Request::Probe { .. } => {
-                job.node.runtime.spawn(Arc::clone(job).answer(call));
-            }
-            _ => job.read.take(call),
+            Message::Job(
+                message @ (JobMessage::Status
+                | JobMessage::Shutdown
+                | JobMessage::Explain { .. }
+                | JobMessage::Probe { .. }),
+            ) => drop(job.node.runtime.spawn(Arc::clone(job).answer(message, remaining, reply))),
+            Message::Job(message) => job.read.take_job(epoch, message, remaining, reply),
         }
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use forebay_body::Body;
 use forebay_node::Source;
-use forebay_transport::{IncomingCall, Replier};
-use forebay_types::{Errno, NodeRank, PIECE_BYTES, ViewPath};
-use forebay_wire::{Outcome, Request};
+use forebay_transport::Replier;
+use forebay_types::{Epoch, Errno, NodeRank, PIECE_BYTES, ViewPath};
+use forebay_wire::{JobMessage, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -51,19 +51,18 @@ impl Job {
     }
 
     /// Answers a peer's question about the job.
-    pub async fn answer(self: Arc<Self>, call: IncomingCall) {
-        let IncomingCall { request, remaining, reply, .. } = call;
+    pub async fn answer(self: Arc<Self>, message: JobMessage, remaining: Duration, reply: Replier) {
         let left = remaining.mul_f64(HOP_SHARE);
-        match request {
-            Request::Status => answer_all(reply, &self.status_below(left).await),
-            Request::Explain { path } => answer_all(reply, &self.explain(path, left).await),
-            Request::Shutdown => {
+        match message {
+            JobMessage::Status => answer_all(reply, &self.status_below(left).await),
+            JobMessage::Explain { path } => answer_all(reply, &self.explain(path, left).await),
+            JobMessage::Shutdown => {
                 answer_all(reply, &self.shutdown_below(left).await);
                 if !self.is_ended_here.load(Ordering::Relaxed) {
                     self.node.tell_to_end();
                 }
             }
-            Request::Probe { payload_bytes } => self.probe_answer(reply, payload_bytes, left).await,
+            JobMessage::Probe { payload_bytes } => self.probe_answer(reply, payload_bytes, left).await,
             _ => reply.answer(Outcome::Failed(Errno::EINVAL), None),
         }
     }
@@ -73,7 +72,7 @@ impl Job {
         let root = self.root();
         let mut nodes = match root == self.node.rank() {
             true => self.status_below(JOB_DEADLINE).await,
-            false => self.with_unreachable(self.ask_from(root, Request::Status, JOB_DEADLINE).await),
+            false => self.with_unreachable(self.ask_from(root, JobMessage::Status, JOB_DEADLINE).await),
         };
         nodes.sort_by_key(NodeStatus::rank);
         Status { job: JobStatus::of(&self.node), totals: Totals::of(&nodes), nodes }
@@ -85,7 +84,7 @@ impl Job {
         let (root, own) = (self.root(), self.node.rank());
         let mut ended = match root == own {
             true => self.shutdown_below(JOB_DEADLINE).await,
-            false => without_unreachable(self.ask_from(root, Request::Shutdown, JOB_DEADLINE).await),
+            false => without_unreachable(self.ask_from(root, JobMessage::Shutdown, JOB_DEADLINE).await),
         };
         // It may not have been asked, having lost who would ask it.
         if !ended.contains(&own.0) {
@@ -108,7 +107,7 @@ impl Job {
         let mut round_trip_us = Vec::new();
         for _ in 0..count {
             let begun = std::time::Instant::now();
-            let reply = call(&self.node, parent, Request::Probe { payload_bytes }, JOB_DEADLINE).await?;
+            let reply = call(&self.node, parent, JobMessage::Probe { payload_bytes }, JOB_DEADLINE).await?;
             if let Some(body) = &reply.body {
                 body.whole_bytes().await.map_err(|errno| errno.to_string())?;
             }
@@ -122,20 +121,20 @@ impl Job {
         self.node.forest.first().root()
     }
 
-    fn epoch(&self) -> u64 {
+    fn epoch(&self) -> Epoch {
         self.read.core.lock().epoch()
     }
 
-    async fn ask_from<T: Answer>(&self, top: NodeRank, request: Request, left: Duration) -> Gathered<T> {
+    async fn ask_from<T: Answer>(&self, top: NodeRank, request: JobMessage, left: Duration) -> Gathered<T> {
         ask_from(Arc::clone(&self.node), self.epoch(), top, request, left).await
     }
 
-    async fn ask_children<T: Answer>(&self, request: &Request, left: Duration) -> Gathered<T> {
+    async fn ask_children<T: Answer>(&self, request: &JobMessage, left: Duration) -> Gathered<T> {
         ask_children(&self.node, self.epoch(), self.node.rank(), request, left).await
     }
 
     async fn status_below(&self, left: Duration) -> Vec<NodeStatus> {
-        let below = self.ask_children(&Request::Status, left).await;
+        let below = self.ask_children(&JobMessage::Status, left).await;
         let mut nodes = vec![NodeStatus::of(&self.node, &self.read)];
         nodes.extend(self.with_unreachable(below));
         nodes
@@ -150,7 +149,7 @@ impl Job {
 
     async fn shutdown_below(&self, left: Duration) -> Vec<u32> {
         self.read.prefill.look_before_end().await;
-        let mut ended = without_unreachable(self.ask_children(&Request::Shutdown, left).await);
+        let mut ended = without_unreachable(self.ask_children(&JobMessage::Shutdown, left).await);
         ended.push(self.node.rank().0);
         ended
     }
@@ -178,8 +177,8 @@ impl Job {
         let mut steps = Vec::new();
         for peer in line {
             let left = deadline.saturating_duration_since(Instant::now());
-            let request = Request::Explain { path: path.clone() };
-            match ask_if_there::<Step>(&self.node, self.epoch(), *peer, request, left).await {
+            let message = JobMessage::Explain { path: path.clone() };
+            match ask_if_there::<Step>(&self.node, self.epoch(), *peer, message, left).await {
                 Ok(above) => {
                     steps.extend(above);
                     break;
@@ -202,7 +201,7 @@ impl Job {
             }
             return reply.answer(Outcome::Body, Some(body));
         };
-        match call(&self.node, parent, Request::Probe { payload_bytes }, left).await {
+        match call(&self.node, parent, JobMessage::Probe { payload_bytes }, left).await {
             Ok(answer) => reply.answer(answer.outcome, answer.body),
             Err(_) => reply.answer(Outcome::Failed(Errno::EHOSTUNREACH), None),
         }

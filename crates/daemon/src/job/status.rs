@@ -131,8 +131,9 @@ summed! {
     /// Messages between nodes.
     OverlayStatus {
         requests_sent: u64, requests_served: u64, coalesced: u64, bytes_sent: u64, bytes_received: u64,
-        connections: u64, refused: u64, corrupt_frames: u64, checksum_failures: u64, timed_out: u64, reparented: u64,
-        hedged: u64, asked_early: u64, early_used: u64, promoted: u64,
+        connections: u64, refused: u64, corrupt_frames: u64, checksum_failures: u64, timed_out: u64,
+        failovers: u64, reparented: u64, hedged: u64, prefetch_issued: u64, prefetch_used: u64, asked_early: u64,
+        early_used: u64, promoted: u64, refreshes_missed: u64,
     }
 }
 
@@ -270,19 +271,24 @@ fn overlay(node: &Node, read: &ReadParts) -> OverlayStatus {
     OverlayStatus {
         requests_sent: sent.requests_sent,
         requests_served: sent.requests_served,
-        coalesced: core.coalesced,
+        coalesced: core.dispatch.coalesced,
         bytes_sent: sent.bytes_sent,
         bytes_received: sent.bytes_received,
         connections: sent.connections,
         refused: sent.refused,
         corrupt_frames: sent.corrupt_frames,
         checksum_failures: sent.checksum_failures,
-        timed_out: core.timed_out,
-        reparented: core.reparented,
-        hedged: core.hedged,
-        asked_early: core.asked_early,
-        early_used: core.early_used,
-        promoted: core.promoted,
+        timed_out: core.dispatch.timed_out,
+        failovers: core.dispatch.failovers,
+        // As scripts of before know it.
+        reparented: core.dispatch.failovers,
+        hedged: core.dispatch.hedged,
+        prefetch_issued: core.prefetch_issued,
+        prefetch_used: core.prefetch_used,
+        asked_early: core.prefetch_issued,
+        early_used: core.prefetch_used,
+        promoted: core.dispatch.promoted,
+        refreshes_missed: core.refreshes_missed,
     }
 }
 
@@ -337,7 +343,8 @@ mod tests {
         kind: bytes entries evicted hits misses
         kernel: bytes_read messages
         overlay: asked_early bytes_received bytes_sent checksum_failures coalesced connections corrupt_frames \
-              early_used hedged promoted refused reparented requests_sent requests_served timed_out
+              early_used failovers hedged prefetch_issued prefetch_used promoted refreshes_missed refused reparented \
+              requests_sent requests_served timed_out
         backing: bytes errors listings opens reads stats
         prefill: ahead_bytes chunks failed parcels path recorded state";
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use forebay_body::Body;
-use forebay_cache::CallId;
 use forebay_node::Answered;
+use forebay_node::AttemptId;
 use forebay_types::Errno;
 
 use super::core::Core;
@@ -22,33 +22,33 @@ impl Arrivals {
     }
 
     /// Hands an answer over that is no body.
-    pub fn answer(&self, call: CallId, answered: Answered) {
+    pub fn answer(&self, call: AttemptId, answered: Answered) {
         self.core.decide(|core, now| core.handle_answer(now, call, answered));
     }
 
-    pub fn fail(&self, call: CallId, errno: Errno) {
+    pub fn fail(&self, call: AttemptId, errno: Errno) {
         self.answer(call, Answered::Failed(errno));
     }
 
     /// Hands a body over that begins to arrive; `false` when nobody wants it any more.
-    pub fn begin(&self, call: CallId, body: Arc<Body>) -> bool {
+    pub fn begin(&self, call: AttemptId, body: Arc<Body>) -> bool {
         let expected_bytes = body.expected_bytes();
         self.core.decide(|core, now| core.handle_body_started(now, call, body, expected_bytes))
     }
 
     /// A body that was begun has arrived, or will not.
-    pub fn end(&self, call: CallId, outcome: Result<(), Errno>, expected_bytes: usize) {
+    pub fn end(&self, call: AttemptId, outcome: Result<(), Errno>, expected_bytes: usize) {
         self.core.decide(|core, _| core.handle_body_ended(call, outcome));
         self.pressure.on_arrival(expected_bytes);
     }
 
     /// The same for a bundle, by its parts.
-    pub fn end_bundle(&self, call: CallId, outcome: Result<Vec<Arc<Body>>, Errno>) {
+    pub fn end_bundle(&self, call: AttemptId, outcome: Result<Vec<Arc<Body>>, Errno>) {
         self.core.decide(|core, _| core.handle_bundle_ended(call, outcome));
     }
 
     /// Hands a body over that is all there.
-    pub fn answer_whole(&self, call: CallId, body: Arc<Body>) {
+    pub fn answer_whole(&self, call: AttemptId, body: Arc<Body>) {
         let bytes = body.expected_bytes();
         if self.begin(call, body) {
             self.end(call, Ok(()), bytes);

@@ -1,18 +1,18 @@
-//! The reader of the backing file system: opened when it is first needed, in turns.
+//! The reader of the backing file system: opened when it is first needed.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
-use forebay_store::{Counters, Store, StoreOptions, Turns};
-use forebay_types::limits;
+use forebay_store::{Counters, Store, StoreOptions};
 
+use super::backing_threads::BackingThreads;
 use crate::shared::node::Node;
 
 /// The exports, as this node reads them itself.
 pub struct Backing {
     node: Arc<Node>,
-    /// Whose turn it is.
-    pub turns: Arc<Turns>,
+    /// On which it is read.
+    pub threads: Arc<BackingThreads>,
     store: OnceLock<Arc<Store>>,
     /// Why the exports could not be opened the last time. Held by whoever opens them.
     not_opened: Mutex<String>,
@@ -24,7 +24,7 @@ impl Backing {
     pub fn new(node: &Arc<Node>) -> anyhow::Result<Arc<Self>> {
         let backing = Self {
             node: Arc::clone(node),
-            turns: Turns::new(node.options.backing_concurrency),
+            threads: BackingThreads::new(node.options.backing_concurrency),
             store: OnceLock::new(),
             not_opened: Mutex::default(),
         };
@@ -40,8 +40,8 @@ impl Backing {
         Store::open(StoreOptions {
             exports: options.exports.clone(),
             listing_entries_full: options.listing_entries_full,
-            descriptors: limits::BACKING_DESCRIPTORS,
-            turns: Arc::clone(&self.turns),
+            descriptors: forebay_store::limits::BACKING_DESCRIPTORS,
+            operations_max: options.backing_concurrency,
             pool: self.node.pool.clone(),
             hidden: vec![options.view.clone(), options.job_directory.clone()],
         })

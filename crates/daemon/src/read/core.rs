@@ -94,7 +94,7 @@ impl Core {
     pub fn run_timers(&self) {
         let is_due = self.lock().poll_timeout().is_some_and(|deadline| deadline <= self.node.now());
         if is_due {
-            self.decide(|core, now| core.handle_timeout(now));
+            self.decide(|core, now| core.run_timers(now));
         }
     }
 }

@@ -27,17 +27,17 @@ impl Effects {
     /// Carries out one decision; returns at once.
     pub fn carry_out(&self, effect: ReadEffect, ttl: &EntryTtl) {
         match effect {
-            Effect::Fetch { call, source: Source::Peer(peer), request, urgency, deadline } => {
-                self.fetcher.from_peer(call, peer, request, urgency, deadline);
+            Effect::Fetch { attempt: call, source: Source::Peer(peer), request, deadline } => {
+                self.fetcher.from_peer(call, peer, request, deadline);
             }
-            Effect::Fetch { call, source: Source::Backing, request, urgency, .. } => {
-                self.fetcher.from_backing(call, request, urgency);
+            Effect::Fetch { attempt: call, source: Source::Backing, request, .. } => {
+                self.fetcher.from_backing(call, request);
             }
-            Effect::Promote { call, source: Source::Peer(_) } => self.fetcher.promote_from_peer(call),
-            Effect::Promote { call, source: Source::Backing } => self.fetcher.promote_from_backing(call),
+            Effect::Promote { attempt: call, source: Source::Peer(_) } => self.fetcher.promote_from_peer(call),
+            Effect::Promote { attempt: call, source: Source::Backing } => self.fetcher.promote_from_backing(call),
             Effect::Ping { peer, epoch, deadline } => self.fetcher.ping(peer, epoch, deadline),
             Effect::OpenParcel { index, body } => self.prefill.open(index, body),
-            Effect::Cancel { call } => self.fetcher.cancel(call),
+            Effect::Cancel { attempt: call } => self.fetcher.cancel(call),
             Effect::AnswerKernel { ticket, answer } => self.kernel.answer_parked(ticket, answer, ttl),
             Effect::AnswerPeer { ticket, answer } => self.peers.answer(ticket, answer),
             Effect::Stale(stale) => {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_cache::CallId;
 use forebay_node::Answered;
+use forebay_node::AttemptId;
 use forebay_store::Store;
 use forebay_transport::{CallError, Reply};
-use forebay_types::{ChunkIndex, Errno, Generation, Name, NodeRank, Time, Urgency, ViewPath};
+use forebay_types::{ChunkIndex, Epoch, Errno, Generation, Name, NodeRank, Priority, Time, ViewPath};
 use forebay_wire::message::decode_entries;
-use forebay_wire::{Listing, Outcome, Request};
+use forebay_wire::{JobMessage, Listing, Outcome, ReadMessage, Request};
 use tokio::sync::oneshot;
 
 use super::arrivals::Arrivals;
@@ -50,17 +50,10 @@ impl Fetcher {
     }
 
     /// Starts a fetch from a peer; returns at once.
-    pub fn from_peer(
-        self: &Arc<Self>,
-        call: CallId,
-        peer: NodeRank,
-        request: Request,
-        urgency: Urgency,
-        deadline: Time,
-    ) {
-        let (promote, promoted) = match urgency {
-            Urgency::Ahead => Some(oneshot::channel()).unzip(),
-            Urgency::Demand => (None, None),
+    pub fn from_peer(self: &Arc<Self>, call: AttemptId, peer: NodeRank, request: Request<ReadMessage>, deadline: Time) {
+        let (promote, promoted) = match request.priority {
+            Priority::Prefetch => Some(oneshot::channel()).unzip(),
+            Priority::Demand => (None, None),
         };
         let at = Arc::clone(self);
         let fetch = async move { at.ask_peer(call, peer, request, promoted, deadline).await };
@@ -68,59 +61,61 @@ impl Fetcher {
     }
 
     /// Starts a fetch from the backing file system; returns at once.
-    pub fn from_backing(self: &Arc<Self>, call: CallId, request: Request, urgency: Urgency) {
+    pub fn from_backing(self: &Arc<Self>, call: AttemptId, request: Request<ReadMessage>) {
         let at = Arc::clone(self);
-        match request {
-            Request::Parcel { index, .. } => {
+        let Request { priority, message, .. } = request;
+        match message {
+            ReadMessage::Parcel { index } => {
                 let fetch = async move { at.prefill.answer(&at.arrivals, call, index).await };
                 self.fetches.start(&self.node.runtime, call, None, fetch);
             }
-            request => match self.prefill.packed(&request) {
+            message => match self.prefill.packed(&message) {
                 Some(chunk) => {
-                    let fetch = async move { at.ask_pack(call, chunk, request, urgency).await };
+                    let fetch = async move { at.ask_pack(call, chunk, message, priority).await };
                     self.fetches.start(&self.node.runtime, call, None, fetch);
                 }
-                None => self.in_its_turn(call, request, urgency),
+                None => self.by_priority(call, message, priority),
             },
         }
     }
 
-    /// Reads a chunk from the pack, outside of the turns: the pack may lie elsewhere than the exports. Failing that, from
+    /// Reads a chunk from the pack, outside of the I/O scheduler: the pack may lie elsewhere than the exports. Failing that, from
     /// its own file.
-    async fn ask_pack(self: &Arc<Self>, call: CallId, chunk: PackedChunk, request: Request, urgency: Urgency) {
+    async fn ask_pack(self: &Arc<Self>, call: AttemptId, chunk: PackedChunk, message: ReadMessage, priority: Priority) {
         match chunk.read().await {
             Some(bytes) => self.arrivals.answer_whole(call, Body::whole(bytes)),
-            None => self.in_its_turn(call, request, urgency),
+            None => self.by_priority(call, message, priority),
         }
     }
 
-    fn in_its_turn(self: &Arc<Self>, call: CallId, request: Request, urgency: Urgency) {
+    fn by_priority(self: &Arc<Self>, call: AttemptId, message: ReadMessage, priority: Priority) {
         let at = Arc::clone(self);
-        self.backing.turns.queue(call.0, urgency, move || at.ask_backing(call, request));
+        self.backing.threads.submit(call, priority, move || at.ask_backing(call, message));
     }
 
     /// A program waits for what was asked of another node ahead.
-    pub fn promote_from_peer(&self, call: CallId) {
+    pub fn promote_from_peer(&self, call: AttemptId) {
         self.fetches.promote(call);
     }
 
     /// A program waits for what was to be read ahead.
-    pub fn promote_from_backing(&self, call: CallId) {
-        self.backing.turns.promote(call.0);
+    pub fn promote_from_backing(&self, call: AttemptId) {
+        self.backing.threads.promote(call);
     }
 
     /// Ends a fetch that nobody waits for any more. One that reads the backing file system already goes on, for nobody.
-    pub fn cancel(&self, call: CallId) {
-        self.backing.turns.withdraw(call.0);
+    pub fn cancel(&self, call: AttemptId) {
+        self.backing.threads.withdraw(call);
         self.fetches.cancel(call);
     }
 
     /// Asks a node whether it is there; returns at once.
-    pub fn ping(self: &Arc<Self>, peer: NodeRank, epoch: u64, deadline: Time) {
+    pub fn ping(self: &Arc<Self>, peer: NodeRank, epoch: Epoch, deadline: Time) {
         let at = Arc::clone(self);
         self.node.runtime.spawn(async move {
+            let ping = Request::from(JobMessage::Ping).in_epoch(epoch);
             let answer = match at.node.endpoint() {
-                Some(endpoint) => endpoint.call(peer, Request::Ping { epoch }, at.node.remaining(deadline)).await.ok(),
+                Some(endpoint) => endpoint.call(peer, ping, at.node.remaining(deadline)).await.ok(),
                 None => None,
             };
             let alive_in = answer.and_then(|reply| match reply.outcome {
@@ -143,21 +138,21 @@ impl Fetcher {
     /// What was asked ahead has a `promoted`.
     async fn ask_peer(
         &self,
-        call: CallId,
+        call: AttemptId,
         to: NodeRank,
-        request: Request,
+        request: Request<ReadMessage>,
         promoted: Option<oneshot::Receiver<()>>,
         deadline: Time,
     ) {
         let Some(endpoint) = self.node.endpoint() else {
             return self.arrivals.answer(call, Answered::Lost);
         };
-        let word = request.word();
-        let bundled = bundled_bytes(&request);
+        let word = request.message.word();
+        let bundled = bundled_bytes(&request.message);
         // A program may have come before there was anybody to tell.
-        let promoted = promoted.filter(|_| self.core.lock().urgency_of(call) != Some(Urgency::Demand));
+        let promoted = promoted.filter(|_| self.core.lock().priority_of(call) != Some(Priority::Demand));
         let replied = match promoted {
-            Some(promoted) => endpoint.call_ahead(to, request, self.node.remaining(deadline), promoted).await,
+            Some(promoted) => endpoint.call_prefetch(to, request, self.node.remaining(deadline), promoted).await,
             None => endpoint.call(to, request, self.node.remaining(deadline)).await,
         };
         match replied {
@@ -166,7 +161,8 @@ impl Fetcher {
                 let answered = read_answer(reply).await.unwrap_or_else(Answered::Failed);
                 self.arrivals.answer(call, answered);
             }
-            Err(error @ (CallError::TimedOut { .. } | CallError::ShutDown)) => self.arrivals.fail(call, error.errno()),
+            Err(CallError::TimedOut { .. }) => self.arrivals.answer(call, Answered::TimedOut),
+            Err(error @ CallError::ShutDown) => self.arrivals.fail(call, error.errno()),
             // It is there, and its other answers may be whole: this one is to be asked for again, elsewhere.
             Err(CallError::BadChecksum { .. }) => self.arrivals.fail(call, Errno::WAY_LOST),
             Err(error) => {
@@ -180,7 +176,7 @@ impl Fetcher {
     }
 
     /// Hands a body to the core while it arrives, and tells it when it has.
-    async fn follow_body(&self, call: CallId, body: Arc<Body>, bundled: Vec<usize>) {
+    async fn follow_body(&self, call: AttemptId, body: Arc<Body>, bundled: Vec<usize>) {
         let expected_bytes = body.expected_bytes();
         if !self.arrivals.begin(call, Arc::clone(&body)) {
             return;
@@ -195,37 +191,28 @@ impl Fetcher {
         }
     }
 
-    fn ask_backing(&self, call: CallId, request: Request) {
+    fn ask_backing(&self, call: AttemptId, message: ReadMessage) {
         let Some(store) = self.backing.store() else {
             return self.arrivals.fail(call, Errno::EIO);
         };
-        let answered = match request {
-            Request::Chunk { file, generation, index } => {
+        let answered = match message {
+            ReadMessage::Chunk { file, generation, index } => {
                 return self.read_chunk(store, call, &file, &generation, index);
             }
-            Request::Listing { dir, .. } => store.listing(&dir).map(Answered::Listing),
-            Request::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
-            Request::Lookup { dir, name, .. } => {
+            ReadMessage::Listing { dir } => store.listing(&dir).map(Answered::Listing),
+            ReadMessage::Page { dir, names, .. } => store.page(&dir, &names).map(Answered::Entries),
+            ReadMessage::Lookup { dir, name } => {
                 store.lookup(&dir, &name).map(|record| Answered::Entries(vec![record]))
             }
-            Request::Recheck { file, .. } => look_up(store, &file),
-            Request::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
-            // A bundle is read file by file.
-            Request::Bundle { .. } => Err(Errno::EINVAL),
-            Request::Probe { .. }
-            | Request::Explain { .. }
-            | Request::Status
-            | Request::Shutdown
-            | Request::Ping { .. }
-            | Request::Parcel { .. }
-            | Request::Refresh { .. }
-            | Request::Report { .. }
-            | Request::Recording => Err(Errno::EINVAL),
+            ReadMessage::Recheck { file, .. } => look_up(store, &file),
+            ReadMessage::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
+            // A bundle is read file by file, a parcel made elsewhere.
+            ReadMessage::Bundle { .. } | ReadMessage::Parcel { .. } => Err(Errno::EINVAL),
         };
         self.arrivals.answer(call, answered.unwrap_or_else(Answered::Failed));
     }
 
-    fn read_chunk(&self, store: &Store, call: CallId, file: &ViewPath, generation: &Generation, index: ChunkIndex) {
+    fn read_chunk(&self, store: &Store, call: AttemptId, file: &ViewPath, generation: &Generation, index: ChunkIndex) {
         let mut wanted = false;
         let outcome = store.read_chunk(file, generation, index, |body| {
             let bytes = body.expected_bytes();
@@ -263,9 +250,11 @@ async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
 }
 
 /// The sizes of a bundle's files; none for any other request.
-fn bundled_bytes(request: &Request) -> Vec<usize> {
-    match request {
-        Request::Bundle { files, .. } => files.iter().map(|(_, generation)| generation.size_bytes as usize).collect(),
+fn bundled_bytes(message: &ReadMessage) -> Vec<usize> {
+    match message {
+        ReadMessage::Bundle { files, .. } => {
+            files.iter().map(|(_, generation)| generation.size_bytes as usize).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 /// By the core's number of each.
 #[derive(Default)]
-pub struct Fetches(Mutex<HashMap<CallId, Fetch>>);
+pub struct Fetches(Mutex<HashMap<AttemptId, Fetch>>);
 
 struct Fetch {
     task: AbortHandle,
@@ -23,7 +23,7 @@ impl Fetches {
     pub fn start(
         self: &Arc<Self>,
         runtime: &Handle,
-        call: CallId,
+        call: AttemptId,
         promote: Option<oneshot::Sender<()>>,
         fetch: impl Future<Output = ()> + Send + 'static,
     ) {
@@ -37,7 +37,7 @@ impl Fetches {
     }
 
     /// A program waits for what is asked of another node. Who is not found here has ended, or finds it in the core.
-    pub fn promote(&self, call: CallId) {
+    pub fn promote(&self, call: AttemptId) {
         let promote = self.table().get_mut(&call).and_then(|fetch| fetch.promote.take());
         if let Some(promote) = promote {
             // Whoever would be told has its answer.
@@ -46,14 +46,14 @@ impl Fetches {
     }
 
     /// Ends one that nobody waits for any more.
-    pub fn cancel(&self, call: CallId) {
+    pub fn cancel(&self, call: AttemptId) {
         if let Some(fetch) = self.table().remove(&call) {
             fetch.task.abort();
         }
     }
 
     /// A panic ends the process, so a poisoned lock is never seen.
-    fn table(&self) -> MutexGuard<'_, HashMap<CallId, Fetch>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<AttemptId, Fetch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -69,7 +69,7 @@ impl Ioctls {
         drop(core);
         let backing = self.backing.counters();
         let options = &self.node.options;
-        let mut words = vec![kept_bytes, options.budget_bytes, counters.negative_hits, counters.coalesced];
+        let mut words = vec![kept_bytes, options.budget_bytes, counters.negative_hits, counters.dispatch.coalesced];
         words.extend(kinds.iter().flat_map(|kind| [kind.entries, kind.hits, kind.misses]));
         words.extend([backing.listings, backing.opens, backing.reads, backing.bytes]);
         debug_assert_eq!(words.len(), METRICS_WORDS);

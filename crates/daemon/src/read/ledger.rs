@@ -12,6 +12,9 @@ use forebay_fuse::{SharedMemory, shared_memory_bytes};
 use forebay_node::{InodeId, InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 use forebay_types::{Generation, Kind, Timestamp, ViewPath, limits};
 
+/// Memory for the inodes that the kernel knows, bytes: some ten million, whose kernel memory is ten times as much.
+const LEDGER_BYTES_MAX: usize = 4 << 30;
+
 /// The first word: which layout this is. Another number after every change, so that a daemon of another version refuses.
 const LAYOUT: u64 = 0x4642_4c45_4447_0001;
 
@@ -113,7 +116,7 @@ impl Ledger {
         }
         let len = self.memory.len();
         if self.end + BLOCK_BYTES > len {
-            if len >= limits::LEDGER_BYTES_MAX {
+            if len >= LEDGER_BYTES_MAX {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
             self.memory.grow(2 * len)?;

@@ -9,6 +9,7 @@
 
 mod arrivals;
 mod backing;
+mod backing_threads;
 mod core;
 mod directory;
 mod effects;

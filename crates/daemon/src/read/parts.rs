@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{Handler, Session};
-use forebay_transport::IncomingCall;
-use forebay_types::limits;
-use forebay_wire::{Outcome, Request};
+use forebay_transport::Replier;
+use forebay_types::{Epoch, Errno};
+use forebay_wire::{JobMessage, Outcome, ReadMessage, Request};
 
 use super::arrivals::Arrivals;
 use super::backing::Backing;
@@ -27,7 +27,7 @@ use super::view::View;
 use crate::shared::node::Node;
 
 /// How often it is looked for what depends on time.
-const TICK: Duration = limits::WAYS_CHECK_INTERVAL;
+const TICK: Duration = forebay_dispatch::limits::CHECK_INTERVAL;
 
 /// How often the memory is looked after when nothing arrives.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
@@ -96,16 +96,26 @@ impl ReadParts {
     }
 
     /// Takes a request of another node that is about what is read.
-    pub fn take(&self, call: IncomingCall) {
+    pub fn take(&self, request: Request<ReadMessage>, remaining: Duration, reply: Replier) {
+        self.peers.take(request, remaining, reply);
+    }
+
+    /// Takes a request of another node about the job whose answer the read path has.
+    pub fn take_job(&self, epoch: Epoch, message: JobMessage, remaining: Duration, reply: Replier) {
         let runtime = &self.node.runtime;
-        match call.request {
-            Request::Ping { epoch } => {
+        match message {
+            JobMessage::Ping => {
                 let epoch = self.core.decide(|core, now| core.handle_epoch(now, epoch));
-                call.reply.answer(Outcome::Alive { epoch }, None);
+                reply.answer(Outcome::Alive { epoch }, None);
             }
-            Request::Refresh { .. } => drop(runtime.spawn(Arc::clone(&self.refresh).answer(call))),
-            Request::Recording => drop(runtime.spawn(Arc::clone(&self.prefill).tell(call))),
-            _ => self.peers.take(call),
+            JobMessage::Refresh { epoch, step, paths } => {
+                runtime.spawn(Arc::clone(&self.refresh).answer((epoch, step, paths), remaining, reply));
+            }
+            JobMessage::LeadRefresh { paths } => {
+                runtime.spawn(Arc::clone(&self.refresh).answer_lead(paths, reply));
+            }
+            JobMessage::Recording => drop(runtime.spawn(Arc::clone(&self.prefill).tell(remaining, reply))),
+            _ => reply.answer(Outcome::Failed(Errno::EINVAL), None),
         }
     }
 

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_node::{Part, PeerAnswer, PeerTicket};
-use forebay_transport::{IncomingCall, Replier};
-use forebay_types::Urgency;
+use forebay_transport::Replier;
+use forebay_types::Priority;
 use forebay_wire::message::encode_entries;
-use forebay_wire::{Outcome, Request};
+use forebay_wire::{Outcome, ReadMessage, Request};
 use tokio::sync::oneshot;
 
 use super::core::Core;
@@ -36,37 +37,37 @@ impl Peers {
     }
 
     /// Hands a peer's request to the core.
-    pub fn take(self: &Arc<Self>, call: IncomingCall) {
+    pub fn take(self: &Arc<Self>, request: Request<ReadMessage>, remaining: Duration, reply: Replier) {
         let ticket = self.ticket();
         let canceller = Arc::downgrade(self);
-        call.reply.on_cancel(move || {
+        reply.on_cancel(move || {
             if let Some(peers) = canceller.upgrade() {
                 let gone = peers.waiting().remove(&ticket);
                 drop(gone);
                 peers.core.decide(|core, _| core.handle_peer_cancel(ticket));
             }
         });
-        if call.urgency == Urgency::Ahead {
+        if request.priority == Priority::Prefetch {
             let promoter = Arc::downgrade(self);
-            call.reply.on_promote(move || {
+            reply.on_promote(move || {
                 if let Some(peers) = promoter.upgrade() {
                     peers.core.decide(|core, now| core.handle_peer_promote(now, ticket));
                 }
             });
         }
         self.core.decide(|core, now| {
-            self.waiting().insert(ticket, Waiting::Peer(call.reply));
-            core.handle_peer(now, ticket, call.request, call.urgency, call.remaining);
+            self.waiting().insert(ticket, Waiting::Peer(reply));
+            core.handle_peer(now, ticket, request, remaining);
         });
     }
 
     /// Asks this node's own core, as a peer would. `None` only when the daemon ends.
-    pub async fn ask_own(&self, request: Request) -> Option<Answer> {
+    pub async fn ask_own(&self, message: ReadMessage) -> Option<Answer> {
         let ticket = self.ticket();
         let (sender, answered) = oneshot::channel();
         self.core.decide(|core, now| {
             self.waiting().insert(ticket, Waiting::Own(sender));
-            core.handle_own(now, ticket, request);
+            core.handle_own(now, ticket, message);
         });
         answered.await.ok()
     }

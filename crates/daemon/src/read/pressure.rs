@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_types::limits;
-
 use super::core::Core;
+
+use crate::limits;
 
 /// How much may arrive before it is looked again: looking takes some 50 us, and a fast network brings this in 10 ms.
 const LOOK_AFTER_BYTES: u64 = 16 << 20;

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use forebay_transport::IncomingCall;
-use forebay_types::{Errno, NodeRank, ViewPath};
-use forebay_wire::{Outcome, RefreshStep, Request};
+use forebay_node::QUIET_MAX;
+use forebay_transport::Replier;
+use forebay_types::{Epoch, NodeRank, ViewPath};
+use forebay_wire::{JobMessage, RefreshStep};
 use serde_json::{Value, json};
 
 use super::backing::Backing;
@@ -20,14 +21,14 @@ use crate::shared::node::Node;
 /// How long one step may take on the whole job: the kernel may make a node wait for requests that are under way.
 const STEP_DEADLINE: Duration = Duration::from_secs(9);
 
-/// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
-const QUIET_MAX: Duration = Duration::from_secs(40);
-
 /// How long answers may be on their way to the kernel: it takes one in microseconds, a busy machine in milliseconds.
 const TOLD_MAX: Duration = Duration::from_secs(2);
 
 /// What a hop leaves of the time to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.9;
+
+/// A step of a refresh of some paths.
+type Step = (Epoch, RefreshStep, Vec<ViewPath>);
 
 /// What it takes to lead a refresh, or to take a step of one.
 pub struct Refresh {
@@ -50,16 +51,15 @@ impl Refresh {
         })
     }
 
-    /// Takes a step that a peer asks for; or leads a refresh, for one without a number.
-    pub async fn answer(self: Arc<Self>, call: IncomingCall) {
-        let IncomingCall { request, remaining, reply, .. } = call;
-        let Request::Refresh { epoch, step, paths } = request else {
-            return reply.answer(Outcome::Failed(Errno::EINVAL), None);
-        };
-        if epoch == 0 {
-            let outcome = self.lead(paths).await;
-            return gather::answer_all(reply, &[outcome]);
-        }
+    /// Leads a refresh for a peer.
+    pub async fn answer_lead(self: Arc<Self>, paths: Vec<ViewPath>, reply: Replier) {
+        let outcome = self.lead(paths).await;
+        gather::answer_all(reply, &[outcome]);
+    }
+
+    /// Takes a step that a peer asks for.
+    pub async fn answer(self: Arc<Self>, step: Step, remaining: Duration, reply: Replier) {
+        let (epoch, step, paths) = step;
         let reached = self.take_step(epoch, step, paths, remaining.mul_f64(HOP_SHARE)).await;
         let reached: Vec<u32> = reached.iter().map(|rank| rank.0).collect();
         gather::answer_all(reply, &reached);
@@ -80,7 +80,7 @@ impl Refresh {
             if leader == self.node.rank() {
                 return Ok(self.lead(paths).await);
             }
-            let request = Request::Refresh { epoch: 0, step: RefreshStep::Quiet, paths: paths.clone() };
+            let request = JobMessage::LeadRefresh { paths: paths.clone() };
             match gather::ask::<Value>(&self.node, leader, request, STEP_DEADLINE * 3).await {
                 Ok(mut answer) if answer.len() == 1 => return Ok(answer.remove(0)),
                 Ok(_) => why = format!("node {leader} answered what is no outcome"),
@@ -107,19 +107,19 @@ impl Refresh {
         let all = (0..self.node.options.nodes.len() as u32).map(NodeRank);
         let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).map(|rank| rank.0).collect();
         let took_ms = begun.elapsed().as_secs_f64() * 1e3;
-        tracing::info!(epoch, ?unreached, took_ms, "refreshed");
-        json!({"epoch": epoch, "reached": reached.len(), "unreached": unreached, "took_ms": took_ms})
+        tracing::info!(%epoch, ?unreached, took_ms, "refreshed");
+        json!({"epoch": epoch.0, "reached": reached.len(), "unreached": unreached, "took_ms": took_ms})
     }
 
     /// A number above all that were given: by the time of day, since whoever leads may have been started after the last one.
-    fn next_epoch(&self) -> u64 {
+    fn next_epoch(&self) -> Epoch {
         let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        today.max(self.core.lock().epoch() + 1)
+        Epoch(today.max(self.core.lock().epoch().0 + 1))
     }
 
     /// Takes a step here and below; the nodes that took it.
-    async fn take_step(&self, epoch: u64, step: RefreshStep, paths: Vec<ViewPath>, left: Duration) -> Vec<NodeRank> {
-        let request = Request::Refresh { epoch, step, paths: paths.clone() };
+    async fn take_step(&self, epoch: Epoch, step: RefreshStep, paths: Vec<ViewPath>, left: Duration) -> Vec<NodeRank> {
+        let request = JobMessage::Refresh { epoch, step, paths: paths.clone() };
         let known = self.core.lock().epoch();
         let (below, here) = tokio::join!(
             gather::ask_children::<u32>(&self.node, known, self.node.rank(), &request, left),
@@ -129,10 +129,10 @@ impl Refresh {
         below.chain(here.then_some(self.node.rank())).collect()
     }
 
-    async fn step_here(&self, epoch: u64, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
+    async fn step_here(&self, epoch: Epoch, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
         self.backing.forget_descriptors();
         match step {
-            RefreshStep::Quiet => return self.make_quiet(paths).await,
+            RefreshStep::Quiet => return self.make_quiet(epoch, paths).await,
             RefreshStep::Hold => return self.core.decide(|core, now| core.handle_hold(now, epoch, paths)),
             RefreshStep::Release => {
                 self.core.decide(|core, now| core.handle_release(now, epoch));
@@ -144,7 +144,8 @@ impl Refresh {
 
     /// From now on the kernel remembers nothing; what it remembers of `paths` it forgets, once it has been told all that it
     /// may remember. Twice: a program may still be taking in what the kernel has been told.
-    async fn make_quiet(&self, paths: Vec<ViewPath>) -> bool {
+    async fn make_quiet(&self, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
+        self.core.decide(|core, now| core.handle_quiet(now, epoch, paths.clone()));
         self.core.be_quiet(Some(QUIET_MAX));
         if tokio::time::timeout(TOLD_MAX, self.core.all_told()).await.is_err() {
             tracing::warn!("answers do not reach the kernel; the refresh passes this node over");
@@ -278,7 +279,8 @@ mod tests {
                 assert!(began.elapsed() < PATIENCE, "the name is not found");
                 tokio::task::yield_now().await;
             }
-            let mut quiet = Box::pin(read.refresh.make_quiet(vec![ViewPath::new(b"elsewhere/unknown").unwrap()]));
+            let mut quiet =
+                Box::pin(read.refresh.make_quiet(Epoch(1), vec![ViewPath::new(b"elsewhere/unknown").unwrap()]));
             let early = tokio::time::timeout(Duration::from_millis(200), &mut quiet).await;
             assert!(early.is_err(), "an answer that holds for ever is on its way, and the step counts as taken");
             assert!(kernel.believes_for(2) > 1 << 32);

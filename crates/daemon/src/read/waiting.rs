@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use forebay_fuse::Reply;
 use forebay_node::{InodeId, KernelTicket};
-use forebay_types::{Extent, Time, limits};
+use forebay_types::{Extent, Time};
 use tokio::sync::Notify;
 
 /// A request that waits for its answer.
@@ -92,7 +92,7 @@ impl WaitingRequests {
             parked.signalled = Some(now);
             return Some(parked.tid);
         }
-        if table.overtaken.len() < limits::KERNEL_REQUESTS_KEPT {
+        if table.overtaken.len() < forebay_fuse::limits::KERNEL_REQUESTS_KEPT {
             table.overtaken.push(interrupt);
         }
         None

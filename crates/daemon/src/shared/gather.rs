@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use forebay_body::Body;
+use forebay_dispatch::limits::PING_DEADLINE;
 use forebay_transport::{Replier, Reply};
-use forebay_types::{NodeRank, limits};
-use forebay_wire::{Outcome, Request};
+use forebay_types::{Epoch, NodeRank};
+use forebay_wire::{JobMessage, Outcome, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -44,18 +45,18 @@ impl<T> Gathered<T> {
 /// What `top` and all below it answer; when it does not itself, its children are asked in its place.
 pub fn ask_from<T: Answer>(
     node: Arc<Node>,
-    epoch: u64,
+    epoch: Epoch,
     top: NodeRank,
-    request: Request,
+    message: JobMessage,
     left: Duration,
 ) -> Pin<Box<dyn Future<Output = Gathered<T>> + Send>> {
     Box::pin(async move {
         let deadline = Instant::now() + left;
-        match ask_if_there(&node, epoch, top, request.clone(), left).await {
+        match ask_if_there(&node, epoch, top, message.clone(), left).await {
             Ok(answers) => Gathered { answers, unreachable: Vec::new() },
             Err(why) => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                let mut gathered = ask_children(&node, epoch, top, &request, left).await;
+                let mut gathered = ask_children(&node, epoch, top, &message, left).await;
                 gathered.unreachable.push((top, why));
                 gathered
             }
@@ -66,13 +67,13 @@ pub fn ask_from<T: Answer>(
 /// Asks the children of `parent`, all at once.
 pub async fn ask_children<T: Answer>(
     node: &Arc<Node>,
-    epoch: u64,
+    epoch: Epoch,
     parent: NodeRank,
-    request: &Request,
+    message: &JobMessage,
     left: Duration,
 ) -> Gathered<T> {
     let children = node.forest.first().children(parent);
-    let ask = |child| tokio::spawn(ask_from(Arc::clone(node), epoch, child, request.clone(), left));
+    let ask = |child| tokio::spawn(ask_from(Arc::clone(node), epoch, child, message.clone(), left));
     let tasks: Vec<_> = children.map(ask).collect();
     let mut gathered = Gathered::none();
     for task in tasks {
@@ -84,19 +85,24 @@ pub async fn ask_children<T: Answer>(
 /// Asks a node that says first that it is there.
 pub async fn ask_if_there<T: Answer>(
     node: &Node,
-    epoch: u64,
+    epoch: Epoch,
     to: NodeRank,
-    request: Request,
+    message: JobMessage,
     left: Duration,
 ) -> Result<Vec<T>, String> {
     let deadline = Instant::now() + left;
-    call(node, to, Request::Ping { epoch }, left.min(limits::PING_DEADLINE)).await?;
-    ask(node, to, request, deadline.saturating_duration_since(Instant::now())).await
+    call(node, to, Request::from(JobMessage::Ping).in_epoch(epoch), left.min(PING_DEADLINE)).await?;
+    ask(node, to, message, deadline.saturating_duration_since(Instant::now())).await
 }
 
 /// Asks a node.
-pub async fn ask<T: Answer>(node: &Node, to: NodeRank, request: Request, deadline: Duration) -> Result<Vec<T>, String> {
-    let reply = call(node, to, request, deadline).await?;
+pub async fn ask<T: Answer>(
+    node: &Node,
+    to: NodeRank,
+    message: JobMessage,
+    deadline: Duration,
+) -> Result<Vec<T>, String> {
+    let reply = call(node, to, message, deadline).await?;
     let body = reply.body.ok_or("an answer without text")?;
     body.whole_bytes().await.map_err(|errno| errno.to_string())?;
     let bytes = body.contiguous().unwrap_or_default();
@@ -104,7 +110,7 @@ pub async fn ask<T: Answer>(node: &Node, to: NodeRank, request: Request, deadlin
 }
 
 /// Sends a node a request.
-pub async fn call(node: &Node, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, String> {
+pub async fn call(node: &Node, to: NodeRank, request: impl Into<Request>, deadline: Duration) -> Result<Reply, String> {
     let endpoint = node.endpoint().ok_or("the daemon is starting")?;
     let reply = endpoint.call(to, request, deadline).await.map_err(|error| chain(&error))?;
     match reply.outcome {

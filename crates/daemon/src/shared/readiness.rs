@@ -1,4 +1,4 @@
-//! The daemon's part in the start of its job: carries the reports of `forebay_node::Readiness`, and tells the keeper what
+//! The daemon's part in the start of its job: carries the reports of `forebay_job::Readiness`, and tells the keeper what
 //! whoever started the job is to hear.
 //!
 //! A daemon that nobody starts by an order has no such part, and says that the job is up.
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use forebay_job::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};
 use forebay_keeper::Link;
-use forebay_node::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};
 use forebay_transport::Replier;
 use forebay_types::{NodeRank, Time, limits};
-use forebay_wire::{Missing, Outcome, Report, Request};
+use forebay_wire::{JobMessage, Missing, Outcome, Report};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -70,7 +70,7 @@ impl Starting {
             let due = lock(&self.core).poll_timeout();
             let changed = self.changed.notified();
             match due {
-                Some(due) if due <= self.node.now() => self.with_core(Readiness::handle_timeout),
+                Some(due) if due <= self.node.now() => self.with_core(Readiness::run_timers),
                 Some(due) => drop(tokio::time::timeout(self.node.remaining(due), changed).await),
                 None => changed.await,
             }
@@ -129,7 +129,7 @@ impl Starting {
     }
 
     async fn report_to(self: Arc<Self>, to: NodeRank, ticket: ReportTicket, report: Report) {
-        let reply = gather::call(&self.node, to, Request::Report { report }, limits::REPORT_DEADLINE).await;
+        let reply = gather::call(&self.node, to, JobMessage::Report { report }, limits::REPORT_DEADLINE).await;
         let answer = match reply.map(|reply| reply.outcome) {
             Ok(Outcome::Noted { settled: Some(missing) }) => ReportAnswer::Settled(missing),
             Ok(Outcome::Noted { settled: None }) => ReportAnswer::Noted,

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::ConfigFile;
+use super::config_file::ConfigFile;
 use crate::settings::{GivenForJob, GivenForProfile};
 
 /// `profile`.

@@ -15,10 +15,10 @@ use rustix::process::Resource;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::DONE_IN_PART;
 use crate::carried_key::munge;
 use crate::cli::DoctorArguments;
 use crate::commands::doctor_probe;
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{Allocated, job_bases, variable};
 use crate::output::{causes, say};
 use crate::settings::values::{self, show_size};

@@ -9,11 +9,11 @@ use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeRecord, Process, end
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
-use crate::DONE_IN_PART;
 use crate::cli::DownArguments;
 use crate::commands::up::{END_TIMEOUT, end_on_hosts};
 use crate::commands::up_report::shown_ranks;
 use crate::control;
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
 use crate::leftovers::{self, held_text};
 use crate::output::say;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
@@ -17,7 +17,7 @@ use forebay_keeper::{Handed, KeeperOptions, Kept, own_paths, take_stdin, tell};
 use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_secret::{JobKey, forbid_core_dumps};
-use forebay_types::{NodeRank, ViewPath, limits};
+use forebay_types::{NodeRank, ViewPath};
 use forebay_wire::Level;
 use serde_json::json;
 
@@ -35,6 +35,11 @@ use crate::profiles;
 use crate::settings::values::{LinksShown, WhenMissing};
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
+
+/// How much longer than `--wait-timeout` a node counts before it takes the job to be up without the missing: its own time
+/// began when it was started, that of `forebay up` when the last node was, a login of thousands of hosts later. So `up`
+/// decides.
+const SETTLE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Runs the daemon until it is told to end.
 pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
@@ -262,8 +267,7 @@ impl Plan {
         let nodes_here = self.nodes.iter().filter(|node| node.host == keeper.address.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
-        let settle_after =
-            (settings.missing == WhenMissing::GoOn).then(|| settings.wait_timeout + limits::SETTLE_MARGIN);
+        let settle_after = (settings.missing == WhenMissing::GoOn).then(|| settings.wait_timeout + SETTLE_MARGIN);
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
         let KeeperOptions { view, exports, job_directory, .. } = keeper;
         let profile = profiles::options(&settings, exports);

@@ -9,10 +9,10 @@ use forebay_keeper::own_paths;
 use forebay_types::limits;
 use serde_json::{Value, json};
 
-use crate::DONE_IN_PART;
 use crate::cli::RefreshArguments;
 use crate::commands::ask::ask_any;
 use crate::commands::paths::{is_shown, looking_at, place_of, resolved, views, within_view};
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
 use crate::machine;
 use crate::output::say;

@@ -10,21 +10,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use forebay_launch::{JobDirectory, JobRecord};
-use forebay_types::{NodeRank, limits};
+use forebay_types::NodeRank;
 use serde_json::json;
 
-use crate::DONE_IN_PART;
 use crate::cli::UpArguments;
 use crate::commands::up_report::shown_ranks;
 use crate::control;
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
 use crate::output::{causes, say};
 use crate::settings::Effective;
 use crate::settings::values::show_duration;
 
 /// How long a node may take: its new daemon to start, the old one to hand over, and some.
-const REPLACE_TIMEOUT: Duration =
-    limits::DAEMON_START_DEADLINE.saturating_add(limits::DAEMON_END_DEADLINE).saturating_add(Duration::from_secs(5));
+const REPLACE_TIMEOUT: Duration = forebay_keeper::limits::DAEMON_START_DEADLINE
+    .saturating_add(forebay_keeper::limits::DAEMON_END_DEADLINE)
+    .saturating_add(Duration::from_secs(5));
 
 /// Replaces the daemons of the job.
 pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {

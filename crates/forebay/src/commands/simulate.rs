@@ -12,9 +12,9 @@ use forebay_scale::{Bar, Curve, Outcome, SCENARIOS, Scenario, Stated, find, svg}
 use forebay_types::limits;
 use serde_json::{Value, json};
 
-use crate::DONE_IN_PART;
 use crate::cli::SimulateArguments;
 use crate::columns;
+use crate::exit::DONE_IN_PART;
 use crate::output::say;
 use crate::settings::UsageError;
 

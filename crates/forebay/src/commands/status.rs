@@ -7,10 +7,10 @@ use forebay_launch::{JobDirectory, JobRecord};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
-use crate::DONE_IN_PART;
 use crate::cli::StatusArguments;
 use crate::columns::{self, count};
 use crate::commands::ask::{ask_any, ask_hosts};
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{self, variable};
 use crate::output::say;
 use crate::settings::Effective;

@@ -20,12 +20,12 @@ use forebay_types::NodeRank;
 use forebay_wire::Level;
 use serde_json::json;
 
-use crate::DONE_IN_PART;
 use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
 use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::up_report::{Report, Shown, message, named};
+use crate::exit::DONE_IN_PART;
 use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
 use crate::leftovers::{self, held_text};
 use crate::order::Order;

@@ -6,7 +6,8 @@
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
-use super::{Given, How, Scope, Setting, TABLE};
+use super::given::Given;
+use super::table::{How, Scope, Setting, TABLE};
 
 /// One type of given texts a set of scopes: clap asks the type which options there are.
 macro_rules! given {

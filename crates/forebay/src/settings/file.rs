@@ -6,7 +6,8 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::{How, Setting, TABLE, UsageError};
+use super::given::UsageError;
+use super::table::{How, Setting, TABLE};
 
 /// A setting of a file: its key, its texts, the line it is on.
 pub type FileSetting = (&'static str, Vec<String>, usize);

@@ -9,10 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_launch::KeySealing;
-use forebay_types::limits;
 use forebay_wire::Level;
 
 use super::values::{self, LinksShown, ProfileChoice, Topology, WhenMissing};
+
+/// How long a request may take, whatever dies (option `--deadline`).
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Which commands have a setting as an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,9 +164,9 @@ settings! {
         Node Switch(switch) allow_other: bool = "allow-other" "BOOL", false;
         /// How far the kernel reads ahead in a file; without root it stays below 128KiB
         Node One(read_ahead) read_ahead: u32 = "read-ahead" "SIZE",
-            values::show_size(limits::KERNEL_READ_AHEAD_BYTES.into());
+            values::show_size(forebay_fuse::limits::KERNEL_READ_AHEAD_BYTES.into());
         /// Threads that read the kernel's requests
-        Node One(threads) readers: usize = "readers" "N", limits::KERNEL_READERS;
+        Node One(threads) readers: usize = "readers" "N", forebay_fuse::limits::KERNEL_READERS;
         /// Let the kernel send the requests in flight again when a daemon goes on where another died (Linux 6.9); else
         /// they are kept in memory
         Node One(switch) resend: bool = "resend" "BOOL", "true";
@@ -190,14 +192,14 @@ settings! {
         /// small files that are usually read together travel together
         Node One(switch) anticipate: bool = "anticipate" "BOOL", "true";
         /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
-        Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", limits::LISTING_ENTRIES_FULL;
+        Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", forebay_store::limits::LISTING_ENTRIES_FULL;
         /// Look after this time whether names and attributes have changed, for exports that do; nothing that is shown is
         /// older [default: never, until `forebay refresh`]
         Node Optional(duration) revalidate: Option<Duration> = "revalidate" "INTERVAL";
         /// How long a request may take, whatever fails on its way
-        Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", limits::DEADLINE.as_secs());
+        Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", DEADLINE.as_secs());
         /// Requests of a node at the backing file system at once
-        Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", limits::BACKING_CONCURRENCY;
+        Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", forebay_store::limits::BACKING_CONCURRENCY;
         /// Run a node's daemon on these processors only: 0-3,8
         Node Optional(cores) cores: Option<Vec<usize>> = "cores" "LIST";
     }
@@ -214,7 +216,7 @@ settings! {
         /// $XDG_CACHE_HOME/forebay/profiles or ~/.cache/forebay/profiles]
         Profile Optional(absolute_path) profile_dir: Option<PathBuf> = "profile-dir" "DIR";
         /// Bytes of all profiles and packs; the least recently used leave first
-        Profile One(size) profile_budget: u64 = "profile-budget" "SIZE", values::show_size(limits::PROFILE_BUDGET_BYTES);
+        Profile One(size) profile_budget: u64 = "profile-budget" "SIZE", values::show_size(forebay_profile::limits::PROFILE_BUDGET_BYTES);
     }
     "Logs and metrics" {
         /// What goes into the logs: error, warn, info, debug, trace, also by module (info,forebay_fuse=debug)

@@ -94,12 +94,12 @@ fn number_in(text: &str, least: u64, most: u64) -> Result<u64, String> {
 
 /// A fan-out.
 pub fn fan_out(text: &str) -> Result<u32, String> {
-    number_in(text, 1, limits::FAN_OUT_MAX.into()).map(|number| number as u32)
+    number_in(text, 1, forebay_overlay::limits::FAN_OUT_MAX.into()).map(|number| number as u32)
 }
 
 /// A number of roots.
 pub fn roots(text: &str) -> Result<u32, String> {
-    number_in(text, 1, limits::ROOTS_MAX.into()).map(|number| number as u32)
+    number_in(text, 1, forebay_overlay::limits::ROOTS_MAX.into()).map(|number| number as u32)
 }
 
 /// A number of nodes on one machine. More than 4,096 daemons exhaust its ports and memory first.
@@ -114,7 +114,7 @@ pub fn entries(text: &str) -> Result<usize, String> {
 
 /// A number of threads.
 pub fn threads(text: &str) -> Result<usize, String> {
-    number_in(text, 1, limits::KERNEL_READERS_MAX as u64).map(|number| number as usize)
+    number_in(text, 1, forebay_fuse::limits::KERNEL_READERS_MAX as u64).map(|number| number as usize)
 }
 
 /// Requests at the backing file system at once.
@@ -130,8 +130,11 @@ pub fn port(text: &str) -> Result<u16, String> {
 /// A budget: not below what works.
 pub fn budget(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
-    if bytes < limits::BUDGET_BYTES_MIN {
-        return Err(format!("'{text}' is too small; {} is the least", show_size(limits::BUDGET_BYTES_MIN)));
+    if bytes < forebay_daemon::limits::BUDGET_BYTES_MIN {
+        return Err(format!(
+            "'{text}' is too small; {} is the least",
+            show_size(forebay_daemon::limits::BUDGET_BYTES_MIN)
+        ));
     }
     Ok(bytes)
 }
@@ -272,8 +275,11 @@ pub fn profile(text: &str) -> Result<ProfileChoice, String> {
 
 /// What a profile is kept for: printable, since it is shown.
 pub fn profile_command(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > limits::PROFILE_COMMAND_BYTES_MAX {
-        return Err(format!("a profile's command has 1 to {} bytes", limits::PROFILE_COMMAND_BYTES_MAX));
+    if text.is_empty() || text.len() > forebay_profile::limits::PROFILE_COMMAND_BYTES_MAX {
+        return Err(format!(
+            "a profile's command has 1 to {} bytes",
+            forebay_profile::limits::PROFILE_COMMAND_BYTES_MAX
+        ));
     }
     if text.chars().any(char::is_control) {
         Err("a profile's command is printable text".to_owned())

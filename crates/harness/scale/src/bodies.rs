@@ -4,7 +4,7 @@
 //! found there is whole. A body may be the second or third at a node for the same question (a bundle's files get bodies
 //! of their own), so handles are never compared by what they hold.
 
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use forebay_node::{Part, PeerTicket};
 
 use super::network::NodeIndex;
@@ -23,7 +23,7 @@ pub(super) struct Handle {
 #[derive(Clone, Debug)]
 pub(super) struct Growing {
     pub handle: Handle,
-    pub call: CallId,
+    pub call: AttemptId,
     pub arrived: u32,
     /// The sizes of its files, if it is a bundle.
     pub members: Option<Vec<u32>>,
@@ -34,7 +34,7 @@ pub(super) struct Growing {
 #[derive(Clone, Debug)]
 pub(super) enum Watcher {
     /// A node that it is sent on to.
-    Peer { to: NodeIndex, call: CallId },
+    Peer { to: NodeIndex, call: AttemptId },
     /// A node that gets several parts in one when all are there.
     Parts { ticket: PeerTicket, parts: Vec<Part<Handle>> },
     /// This node's program, until so many bytes are there.

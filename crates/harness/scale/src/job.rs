@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use forebay_node::{Answered, Options, ReadPath};
 use forebay_overlay::Forest;
-use forebay_types::{NodeRank, Time, Urgency};
-use forebay_wire::Request;
+use forebay_types::{Epoch, NodeRank, Time};
+use forebay_wire::{ReadMessage, Request};
 
 use super::backing::Backing;
 use super::bodies::{Growing, Handle};
@@ -56,11 +56,11 @@ pub(super) enum Event {
     /// Its read, whose bytes got lost, is asked for again.
     Again(NodeIndex),
     /// A node is asked.
-    Ask { to: NodeIndex, from: NodeIndex, call: CallId, request: Request, urgency: Urgency },
+    Ask { to: NodeIndex, from: NodeIndex, call: AttemptId, request: Request<ReadMessage> },
     /// The backing file system has answered.
-    Told { to: NodeIndex, call: CallId, answered: Answered },
+    Told { to: NodeIndex, call: AttemptId, answered: Answered },
     /// An answer that comes whole arrives.
-    Answer { to: NodeIndex, call: CallId, answered: Answered, bytes: u64 },
+    Answer { to: NodeIndex, call: AttemptId, answered: Answered, bytes: u64 },
     /// A piece comes to the links between groups.
     Cross { from: NodeIndex, piece: Piece },
     /// A piece of a body arrives.
@@ -68,13 +68,13 @@ pub(super) enum Event {
     /// It has passed the node's link.
     Piece(Piece),
     /// A body will not be whole.
-    Lost { to: NodeIndex, call: CallId },
+    Lost { to: NodeIndex, call: AttemptId },
     /// Nobody wants an answer any more.
-    Cancel { to: NodeIndex, from: NodeIndex, call: CallId },
+    Cancel { to: NodeIndex, from: NodeIndex, call: AttemptId },
     /// A node is asked whether it is there.
-    Ping { to: NodeIndex, from: NodeIndex, epoch: u64 },
+    Ping { to: NodeIndex, from: NodeIndex, epoch: Epoch },
     /// It says so.
-    Pong { to: NodeIndex, peer: NodeIndex, epoch: u64 },
+    Pong { to: NodeIndex, peer: NodeIndex, epoch: Epoch },
     /// The time for that is over.
     Silent { to: NodeIndex, peer: NodeIndex, number: u32 },
     /// A core wants to be told the time.
@@ -91,7 +91,7 @@ pub(super) enum Event {
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     pub to: NodeIndex,
-    pub call: CallId,
+    pub call: AttemptId,
     /// Its bytes and those of the whole body, as the model counts them; each stands for `weight` real ones.
     pub bytes: u32,
     pub total: u32,
@@ -104,9 +104,9 @@ pub(super) struct Node {
     pub program: Program,
     pub growing: Vec<Growing>,
     /// Who was asked, by the number of the question.
-    pub asked: Vec<(CallId, NodeIndex)>,
+    pub asked: Vec<(AttemptId, NodeIndex)>,
     /// The sizes of the files of the bundles that were asked for.
-    pub bundles: Vec<(CallId, Vec<u32>)>,
+    pub bundles: Vec<(AttemptId, Vec<u32>)>,
     /// The daemon's processor.
     pub processor: Fifo,
     /// Its threads that store into the kernel.
@@ -186,7 +186,7 @@ impl<'a> Job<'a> {
         match event {
             Event::Next(node) => self.go_on(node),
             Event::Again(node) => self.read_again(node),
-            Event::Ask { to, from, call, request, urgency } => self.be_asked(to, from, call, request, urgency),
+            Event::Ask { to, from, call, request } => self.be_asked(to, from, call, request),
             Event::Told { to, call, answered } => {
                 self.decide(to, |core, now| core.handle_answer(now, call, answered));
             }
@@ -282,7 +282,7 @@ impl<'a> Job<'a> {
         }
         place.timer = Nanos::MAX;
         if place.core.poll_timeout().is_some_and(|Time(next)| next <= now) {
-            self.decide(node, |core, now| core.handle_timeout(now));
+            self.decide(node, |core, now| core.run_timers(now));
         }
         self.note_timer(node);
     }

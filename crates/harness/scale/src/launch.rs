@@ -1,9 +1,9 @@
 //! The start of a job: daemons come up one after the other, connect to the node above them when they have something to
-//! say, and the readiness core (`forebay_node::Readiness`) of each decides what that is.
+//! say, and the readiness core (`forebay_job::Readiness`) of each decides what that is.
 
 use std::time::Duration;
 
-use forebay_node::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};
+use forebay_job::{Readiness, ReadinessEffect, ReadinessOptions, ReportAnswer, ReportTicket};
 use forebay_overlay::Forest;
 use forebay_types::{NodeRank, Time};
 use forebay_wire::{Missing, Report};
@@ -114,7 +114,7 @@ impl Start<'_> {
             }
             Event::Timer(node) => {
                 self.nodes[node as usize].timer = Nanos::MAX;
-                self.decide(node, |core| core.handle_timeout(Time(now)));
+                self.decide(node, |core| core.run_timers(Time(now)));
             }
         }
     }

@@ -1,9 +1,9 @@
 //! What the daemon does around its core, with bytes counted instead of moved.
 
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use forebay_node::{Answered, Effect, Part, PeerAnswer, PeerTicket, Source};
-use forebay_types::{Errno, NodeRank, Urgency, chunk_bytes};
-use forebay_wire::{EntryRecord, Listing, Request};
+use forebay_types::{Epoch, Errno, NodeRank, chunk_bytes};
+use forebay_wire::{EntryRecord, Listing, ReadMessage, Request};
 
 use super::bodies::{Growing, Handle, Watcher};
 use super::files::Weight;
@@ -25,32 +25,34 @@ const LISTING_CALLS: u32 = 3;
 const HEAD_BYTES: u64 = MODEL.head.count() as u64;
 
 /// A peer's ticket names its question: who asked, and under which number.
-fn ticket(from: NodeIndex, call: CallId) -> PeerTicket {
+fn ticket(from: NodeIndex, call: AttemptId) -> PeerTicket {
     PeerTicket(u64::from(from) << 40 | call.0)
 }
 
-fn asker(ticket: PeerTicket) -> (NodeIndex, CallId) {
-    ((ticket.0 >> 40) as NodeIndex, CallId(ticket.0 & ((1 << 40) - 1)))
+fn asker(ticket: PeerTicket) -> (NodeIndex, AttemptId) {
+    ((ticket.0 >> 40) as NodeIndex, AttemptId(ticket.0 & ((1 << 40) - 1)))
 }
 
 impl Job<'_> {
     /// Carries out what a core decided, at the time at which its processor has come to it.
     pub(super) fn carry_out(&mut self, node: NodeIndex, at: Nanos, effect: Effect<Handle>) {
         match effect {
-            Effect::Fetch { call, source: Source::Backing, request, .. } => self.ask_backing(node, at, call, &request),
-            Effect::Fetch { call, source: Source::Peer(NodeRank(to)), request, urgency, .. } => {
-                let weight = self.weight_of(&request);
+            Effect::Fetch { attempt: call, source: Source::Backing, request, .. } => {
+                self.ask_backing(node, at, call, &request.message)
+            }
+            Effect::Fetch { attempt: call, source: Source::Peer(NodeRank(to)), request, .. } => {
+                let weight = self.weight_of(&request.message);
                 self.nodes[node as usize].asked.push((call, to));
-                if let Request::Bundle { files, .. } = &request {
+                if let ReadMessage::Bundle { files, .. } = &request.message {
                     let sizes = files.iter().map(|(_, generation)| generation.size_bytes as u32).collect();
                     self.nodes[node as usize].bundles.push((call, sizes));
                 }
                 let sent = self.work(node, self.cost_of_message(weight.things, 0)).max(at);
                 let left = self.network.leave(node, sent, HEAD_BYTES * u64::from(weight.things));
                 let arrives = left + self.network.latency(node, to) * u64::from(weight.in_turn);
-                self.queue.at(arrives, Event::Ask { to, from: node, call, request, urgency });
+                self.queue.at(arrives, Event::Ask { to, from: node, call, request });
             }
-            Effect::Cancel { call } => self.cancel(node, call),
+            Effect::Cancel { attempt: call } => self.cancel(node, call),
             Effect::Ping { peer: NodeRank(peer), epoch, deadline } => {
                 self.next_ping += 1;
                 let number = self.next_ping;
@@ -68,36 +70,29 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn be_asked(
-        &mut self,
-        to: NodeIndex,
-        from: NodeIndex,
-        call: CallId,
-        request: Request,
-        urgency: Urgency,
-    ) {
-        let weight = self.weight_of(&request);
+    pub(super) fn be_asked(&mut self, to: NodeIndex, from: NodeIndex, call: AttemptId, request: Request<ReadMessage>) {
+        let weight = self.weight_of(&request.message);
         let work = self.cost_of_message(weight.things, 0);
-        self.decide_after(to, work, |core, now| core.handle_peer(now, ticket(from, call), request, urgency, DEADLINE));
+        self.decide_after(to, work, |core, now| core.handle_peer(now, ticket(from, call), request, DEADLINE));
     }
 
-    fn weight_of(&self, request: &Request) -> Weight {
+    fn weight_of(&self, request: &ReadMessage) -> Weight {
         match request {
-            Request::Chunk { generation, .. } => self.files.weight(generation),
-            Request::Bundle { files, .. } => {
+            ReadMessage::Chunk { generation, .. } => self.files.weight(generation),
+            ReadMessage::Bundle { files, .. } => {
                 files.first().map_or(Weight::ONE, |(_, generation)| self.files.weight(generation))
             }
-            Request::Listing { dir, .. } => self.files.weight_of(dir),
-            Request::Parcel { .. } => self.pack.map_or(Weight::ONE, |pack| pack.weight),
+            ReadMessage::Listing { dir, .. } => self.files.weight_of(dir),
+            ReadMessage::Parcel { .. } => self.pack.map_or(Weight::ONE, |pack| pack.weight),
             _ => Weight::ONE,
         }
     }
 
-    fn ask_backing(&mut self, node: NodeIndex, at: Nanos, call: CallId, request: &Request) {
+    fn ask_backing(&mut self, node: NodeIndex, at: Nanos, call: AttemptId, request: &ReadMessage) {
         let weight = self.weight_of(request);
         let cost = nanos(self.machine.daemon.backing_request.value * f64::from(weight.things));
         match request {
-            Request::Listing { dir, .. } => {
+            ReadMessage::Listing { dir, .. } => {
                 let sent = self.work(node, Nanos::from(LISTING_CALLS) * cost).max(at);
                 let Some(listing) = self.files.listing(dir).cloned() else {
                     return self
@@ -107,7 +102,7 @@ impl Job<'_> {
                 let done = self.backing.list(sent, listing.len(), weight);
                 self.queue.at(done, Event::Told { to: node, call, answered: Answered::Listing(listing) });
             }
-            Request::Chunk { generation, index, .. } => {
+            ReadMessage::Chunk { generation, index, .. } => {
                 let mut sent = self.work(node, cost).max(at);
                 if self.open.insert((node, generation.ino)) {
                     // Opening and closing.
@@ -124,7 +119,7 @@ impl Job<'_> {
                     took,
                 );
             }
-            Request::Parcel { index, .. } => self.read_parcel(node, at, call, *index),
+            ReadMessage::Parcel { index, .. } => self.read_parcel(node, at, call, *index),
             _ => {
                 let records: Vec<Option<EntryRecord>> = Vec::new();
                 self.queue.at(at, Event::Told { to: node, call, answered: Answered::Entries(records) });
@@ -133,7 +128,7 @@ impl Job<'_> {
     }
 
     /// A root reads a parcel from the pack, having checked that its files are as they were.
-    fn read_parcel(&mut self, node: NodeIndex, at: Nanos, call: CallId, index: u32) {
+    fn read_parcel(&mut self, node: NodeIndex, at: Nanos, call: AttemptId, index: u32) {
         let Some((parcel, pack)) = self.pack.and_then(|pack| Some((pack.parcels.get(index as usize)?, pack))) else {
             return self.queue.at(at, Event::Told { to: node, call, answered: Answered::Failed(Errno::ENODATA) });
         };
@@ -191,7 +186,7 @@ impl Job<'_> {
     }
 
     /// Sends a body on while it arrives.
-    fn send_on(&mut self, node: NodeIndex, at: Nanos, to: NodeIndex, call: CallId, handle: Handle) {
+    fn send_on(&mut self, node: NodeIndex, at: Nanos, to: NodeIndex, call: AttemptId, handle: Handle) {
         let Handle { bytes: total, weight, .. } = handle;
         let arrived = match self.growing(node, handle) {
             Some(growing) => {
@@ -266,7 +261,7 @@ impl Job<'_> {
             return self.end_body(to, place, bytes, done);
         }
         let (arrived, is_first) = (growing.arrived, growing.arrived == bytes);
-        let next: Vec<(NodeIndex, CallId)> = growing.watchers.iter().filter_map(Watcher::peer).collect();
+        let next: Vec<(NodeIndex, AttemptId)> = growing.watchers.iter().filter_map(Watcher::peer).collect();
         let wakes =
             growing.watchers.iter().any(|watcher| matches!(watcher, Watcher::Read { until } if *until <= arrived));
         if wakes {
@@ -324,7 +319,7 @@ impl Job<'_> {
     }
 
     /// A body will not be whole: those who wait for it are told, and ask elsewhere.
-    pub(super) fn lose_body(&mut self, node: NodeIndex, call: CallId) {
+    pub(super) fn lose_body(&mut self, node: NodeIndex, call: AttemptId) {
         let growing = &mut self.nodes[node as usize].growing;
         let Some(place) = growing.iter().position(|growing| growing.call == call) else {
             return self.decide(node, |core, now| {
@@ -351,7 +346,7 @@ impl Job<'_> {
         }
     }
 
-    fn cancel(&mut self, node: NodeIndex, call: CallId) {
+    fn cancel(&mut self, node: NodeIndex, call: AttemptId) {
         let place = &mut self.nodes[node as usize];
         place.bundles.retain(|(other, _)| *other != call);
         if let Some(at) = place.asked.iter().position(|(other, _)| *other == call) {
@@ -365,28 +360,28 @@ impl Job<'_> {
     }
 
     /// Nobody wants an answer any more: the question is taken back, or no more of the body is sent.
-    pub(super) fn be_cancelled(&mut self, node: NodeIndex, by: NodeIndex, call: CallId) {
+    pub(super) fn be_cancelled(&mut self, node: NodeIndex, by: NodeIndex, call: AttemptId) {
         for growing in &mut self.nodes[node as usize].growing {
             growing.watchers.retain(|watcher| watcher.peer() != Some((by, call)));
         }
         self.decide(node, |core, _| core.handle_peer_cancel(ticket(by, call)));
     }
 
-    pub(super) fn be_pinged(&mut self, to: NodeIndex, from: NodeIndex, epoch: u64) {
+    pub(super) fn be_pinged(&mut self, to: NodeIndex, from: NodeIndex, epoch: Epoch) {
         let work = self.cost_of_message(2, 0);
         let (epoch, done) = self.decide_after(to, work, |core, now| core.handle_epoch(now, epoch));
         let arrives = done + self.network.latency(to, from);
         self.queue.at(arrives, Event::Pong { to: from, peer: to, epoch });
     }
 
-    pub(super) fn hear_of(&mut self, node: NodeIndex, peer: NodeIndex, alive_in: Option<u64>) {
+    pub(super) fn hear_of(&mut self, node: NodeIndex, peer: NodeIndex, alive_in: Option<Epoch>) {
         self.nodes[node as usize].pinged.retain(|(other, _)| *other != peer);
         self.decide(node, |core, now| core.handle_ping(now, NodeRank(peer), alive_in));
     }
 }
 
 impl Watcher {
-    fn peer(&self) -> Option<(NodeIndex, CallId)> {
+    fn peer(&self) -> Option<(NodeIndex, AttemptId)> {
         match self {
             Self::Peer { to, call } => Some((*to, *call)),
             _ => None,

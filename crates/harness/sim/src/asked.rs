@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_cache::Key;
 use forebay_node::placement;
 use forebay_overlay::Tree;
-use forebay_wire::Request;
+use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
 use crate::job::{Caller, Job};
@@ -20,8 +20,8 @@ pub(crate) struct Asked {
 }
 
 impl Job<'_> {
-    pub(crate) fn note_asked(&mut self, by: Caller, request: &Request) {
-        let Some(key) = Key::of(request) else { return };
+    pub(crate) fn note_asked(&mut self, by: Caller, request: &ReadMessage) {
+        let key = Key::of(request);
         // Once for every file that turns out to have changed, at every node that had been told of it.
         if matches!(key, Key::Recheck { .. }) {
             return;

@@ -1,8 +1,8 @@
 //! What happens in a job, and at which node.
 
 use forebay_node::Answered;
-use forebay_types::Urgency;
-use forebay_wire::{RefreshStep, Request};
+use forebay_types::{Epoch, Priority};
+use forebay_wire::{ReadMessage, RefreshStep, Request};
 
 use crate::NodeIndex;
 use crate::body::{Handle, State};
@@ -17,9 +17,9 @@ pub(crate) enum Event {
     /// Something goes wrong, or is mended.
     Fault(Fault),
     /// A node is asked.
-    Ask { to: NodeIndex, from: Caller, request: Request, urgency: Urgency },
+    Ask { to: NodeIndex, from: Caller, request: Request<ReadMessage> },
     /// The backing file system is asked.
-    Backing { by: Caller, request: Request },
+    Backing { by: Caller, request: ReadMessage, priority: Priority },
     /// An answer arrives.
     Answer { to: Caller, answered: Answered },
     /// The head of an answer with a body arrives.
@@ -31,9 +31,9 @@ pub(crate) enum Event {
     /// A program waits for an answer that was asked for ahead.
     PeerPromote { to: NodeIndex, from: Caller },
     /// A node is asked whether it is there.
-    Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: u64 },
+    Ping { to: NodeIndex, from: NodeIndex, life: u32, number: u64, epoch: Epoch },
     /// It says so, or the time for it is over.
-    Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, alive_in: Option<u64> },
+    Pong { to: NodeIndex, life: u32, peer: NodeIndex, number: u64, alive_in: Option<Epoch> },
     /// A node takes a whole parcel apart.
     OpenParcel { at: NodeIndex, life: u32, index: u32, body: Handle },
     /// A read whose bytes got lost is asked for again.
@@ -41,11 +41,11 @@ pub(crate) enum Event {
     /// The shell answers a request that nobody answered.
     TooLate { program: usize, request: u32 },
     /// A node takes a step of a refresh.
-    Step { to: NodeIndex, number: u64, step: RefreshStep },
+    Step { to: NodeIndex, epoch: Epoch, step: RefreshStep },
     /// The leader hears that a node has taken it.
-    Taken { number: u64, step: RefreshStep, by: NodeIndex },
+    Taken { epoch: Epoch, step: RefreshStep, by: NodeIndex },
     /// The leader waits no longer for the others.
-    StepOver { number: u64, step: RefreshStep },
+    StepOver { epoch: Epoch, step: RefreshStep },
     /// A program's caller loses patience.
     Interrupt(usize),
 }

@@ -32,10 +32,18 @@ pub enum Fault {
     BackingHangs(Duration),
     /// A file changes on the backing file system: the one of this number, among all files.
     Change(u64),
-    /// The whole job forgets what it knows, led by the first node that runs.
-    Refresh,
+    /// The whole job forgets what it knows of the subtrees of this number, led by the first node that runs.
+    Refresh(u64),
     /// So many questions in a hundred to the backing file system fail, for so long.
     BackingFails(u64, Duration),
+}
+
+impl Fault {
+    /// Whether nodes may not hear each other because of it.
+    #[must_use]
+    pub fn breaks_the_overlay(&self) -> bool {
+        !matches!(self, Self::Change(_) | Self::Refresh(_) | Self::BackingHangs(_) | Self::BackingFails(..))
+    }
 }
 
 /// The faults of a seed for a job of `nodes` nodes, in order of time, within `span`. What is broken is mended within some
@@ -87,7 +95,11 @@ fn refresh(random: &mut Random, nodes: usize, span: Duration, schedule: &mut Vec
         schedule.push((at, Fault::Cut(0, deaf)));
         schedule.push((later(1500 + random.below(3000)), Fault::Mend(0, deaf)));
     }
-    schedule.push((later(30), Fault::Refresh));
+    schedule.push((later(30), Fault::Refresh(random.next())));
+    for _ in 0..random.below(3) {
+        // One that waits for the first, or follows it closely; of the same files or of others.
+        schedule.push((later(30 + random.below(60)), Fault::Refresh(random.next())));
+    }
 }
 
 /// Mostly one of the first nodes, on which the others depend.

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_cache::{CallId, ObjectKind};
+use forebay_cache::ObjectKind;
+use forebay_node::AttemptId;
 use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
 use forebay_overlay::{Forest, Shape};
-use forebay_types::{NodeRank, Time};
+use forebay_schedule::IoScheduler;
+use forebay_types::{Epoch, NodeRank, Time};
+use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
 use crate::asked::Asked;
@@ -16,9 +19,9 @@ use crate::faults::Fault;
 use crate::model::{Model, Versions};
 use crate::parcels::Parcels;
 use crate::program::Program;
-use crate::refresh::Refresh;
+use crate::refresh::Refreshes;
 use crate::shell::{Body, Call};
-use crate::turns::{Turns, TurnsTaken};
+use crate::turns::TurnsTaken;
 use crate::world::World;
 
 /// The time limit of every request.
@@ -59,7 +62,7 @@ pub(crate) struct Caller {
     /// In which of its lives.
     pub life: u32,
     /// Its number of the question.
-    pub call: CallId,
+    pub call: AttemptId,
 }
 
 /// A node.
@@ -73,8 +76,8 @@ pub(crate) struct Node {
     pub(crate) timeout: Option<Time>,
     /// What arrived while it was stopped.
     pub(crate) inbox: Vec<Event>,
-    /// Its questions to the backing file system.
-    pub(crate) turns: Turns,
+    /// Its operations at the backing file system.
+    pub(crate) scheduler: IoScheduler<(AttemptId, ReadMessage)>,
     /// What no program there may be behind: the files as they were at the last refresh that the node took.
     pub(crate) floor: Versions,
     /// How long it was stopped in all.
@@ -104,8 +107,10 @@ pub struct Job<'a> {
     pub(crate) backing_fails: (u64, Time),
     /// What the backing file system holds now.
     pub(crate) versions: Versions,
-    pub(crate) refresh: Option<Refresh>,
-    pub(crate) epoch: u64,
+    pub(crate) refreshes: Refreshes,
+    /// Whether anything was made to go wrong; files that change and refreshes are no faults.
+    pub(crate) was_broken: bool,
+    pub(crate) epoch: Epoch,
     /// Whether the backing file system was made to fail at all.
     pub(crate) has_backing_failed: bool,
     /// What was asked of the backing file system, by whom, how often; only what was answered.
@@ -145,8 +150,9 @@ impl<'a> Job<'a> {
             backing_hangs_until: Time(0),
             backing_fails: (0, Time(0)),
             versions: Versions::default(),
-            refresh: None,
-            epoch: 0,
+            refreshes: Refreshes::default(),
+            was_broken: false,
+            epoch: Epoch::START,
             has_backing_failed: false,
             asked: BTreeMap::new(),
             wrong: Vec::new(),
@@ -185,7 +191,7 @@ impl<'a> Job<'a> {
             life,
             is_paused: false,
             timeout: None,
-            turns: Turns::default(),
+            scheduler: IoScheduler::new(self.setup.turns),
             floor: Versions::default(),
             inbox: Vec::new(),
             paused: Duration::ZERO,
@@ -326,7 +332,7 @@ impl<'a> Job<'a> {
     fn pass_time(&mut self, to: Time) {
         self.world.now = self.world.now.max(to);
         while let Some((_, node)) = self.timeouts.first().copied().filter(|(time, _)| *time <= self.world.now) {
-            self.with_core(node, |core, now| core.handle_timeout(now));
+            self.with_core(node, |core, now| core.run_timers(now));
             // A core that wants to be told the same time again would be told it for ever.
             let again = self.nodes[node].timeout.filter(|time| *time <= self.world.now);
             assert_eq!(again, None, "node {node} stands still");
@@ -392,13 +398,13 @@ impl<'a> Job<'a> {
         match event {
             Event::Start(program) => self.start(program),
             Event::Fault(fault) => self.go_wrong(fault),
-            Event::Ask { to, from, request, urgency } => {
+            Event::Ask { to, from, request } => {
                 self.note(|| format!("node {to} is asked by {}: {request:?}", from.node));
                 let ticket = self.new_ticket();
                 self.tickets.insert(ticket, (to, from));
-                self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, urgency, DEADLINE));
+                self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, DEADLINE));
             }
-            Event::Backing { by, request } => self.ask_backing(by, &request),
+            Event::Backing { by, request, priority } => self.ask_backing(by, &request, priority),
             Event::Answer { to, answered } => {
                 self.calls.remove(&to);
                 self.with_core(to.node, |core, now| core.handle_answer(now, to.call, answered));
@@ -428,9 +434,9 @@ impl<'a> Job<'a> {
             Event::OpenParcel { at, index, body, .. } => self.open_parcel(at, index, &body),
             Event::ReadAgain { program, request } => self.read_again(program, request),
             Event::TooLate { program, request } => self.too_late(program, request),
-            Event::Step { to, number, step } => self.take_step(to, number, step),
-            Event::Taken { number, step, by } => self.has_taken(number, step, by),
-            Event::StepOver { number, step } => self.step_over(number, step),
+            Event::Step { to, epoch, step } => self.take_step(to, epoch, step),
+            Event::Taken { epoch, step, by } => self.has_taken(epoch, step, by),
+            Event::StepOver { epoch, step } => self.step_over(epoch, step),
             Event::Interrupt(program) => {
                 let node = self.programs[program].node;
                 self.with_core(node, |core, _| core.handle_interrupt(KernelTicket(program as u64)));

@@ -13,6 +13,7 @@ use crate::shell::Body;
 impl Job<'_> {
     pub(crate) fn go_wrong(&mut self, fault: Fault) {
         self.note(|| format!("FAULT {fault:?}"));
+        self.was_broken |= fault.breaks_the_overlay();
         let node = match fault {
             Fault::Crash(node) | Fault::Restart(node) | Fault::Pause(node) | Fault::Resume(node) => Some(node),
             _ => None,
@@ -46,7 +47,7 @@ impl Job<'_> {
             Fault::Partition(first) => self.world.divide(Some(first)),
             Fault::Join => self.world.divide(None),
             Fault::Change(number) => self.model.file(number).into_iter().for_each(|file| self.versions.change(file)),
-            Fault::Refresh => self.begin_refresh(),
+            Fault::Refresh(number) => self.begin_refresh(self.model.subtrees(number)),
             Fault::BackingHangs(lasts) => self.backing_hangs_until = self.world.now.after(lasts),
             Fault::BackingFails(percent, lasts) => {
                 self.has_backing_failed = true;

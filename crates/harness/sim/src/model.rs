@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, Timestamp, ViewPath};
-use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, Request};
+use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, ReadMessage};
 
 use crate::random::Random;
 
@@ -57,6 +57,15 @@ impl Versions {
     #[must_use]
     pub fn of(&self, path: &ViewPath) -> i64 {
         self.0.get(path).copied().unwrap_or(0)
+    }
+
+    /// Raises the versions of what is at or below some paths to those of `other`.
+    pub fn raise(&mut self, other: &Self, paths: &[ViewPath]) {
+        let is_refreshed = |path: &ViewPath| paths.iter().any(|refreshed| path.is_within(refreshed));
+        for (path, version) in other.0.iter().filter(|(path, _)| is_refreshed(path)) {
+            let floor = self.0.entry(path.clone()).or_default();
+            *floor = (*floor).max(*version);
+        }
     }
 
     /// A file has changed.
@@ -125,28 +134,41 @@ impl Model {
         self.nodes.insert(path, Node { attributes, target, listable });
     }
 
+    /// What a refresh of this number is about: all, a directory, or a directory with one that may lie in it.
+    #[must_use]
+    pub fn subtrees(&self, number: u64) -> Vec<ViewPath> {
+        let is_dir = |node: &Node| node.attributes.kind() == Kind::Directory;
+        let dirs: Vec<&ViewPath> = self.nodes.iter().filter(|(_, node)| is_dir(node)).map(|(path, _)| path).collect();
+        let dir = |number: u64| dirs[(number % dirs.len() as u64) as usize].clone();
+        match number % 4 {
+            0 => vec![ViewPath::root()],
+            1 => vec![dir(number / 4), dir(number / 1024)],
+            _ => vec![dir(number / 4)],
+        }
+    }
+
     /// What the backing file system says to a question.
     #[must_use]
-    pub fn answer(&self, request: &Request, versions: &Versions) -> Said {
+    pub fn answer(&self, request: &ReadMessage, versions: &Versions) -> Said {
         match request {
-            Request::Listing { dir, .. } => match self.nodes.get(dir) {
+            ReadMessage::Listing { dir, .. } => match self.nodes.get(dir) {
                 Some(node) if node.listable => Said::Listing(self.listing(dir, versions)),
                 Some(_) => Said::Failed(Errno::EACCES),
                 None => Said::Failed(Errno::ENOENT),
             },
-            Request::Page { dir, names, .. } => {
+            ReadMessage::Page { dir, names, .. } => {
                 Said::Entries(names.iter().map(|name| self.record(dir, name, versions)).collect())
             }
-            Request::Lookup { dir, name, .. } => Said::Entries(vec![self.record(dir, name, versions)]),
-            Request::Recheck { file, .. } => match file.split() {
+            ReadMessage::Lookup { dir, name, .. } => Said::Entries(vec![self.record(dir, name, versions)]),
+            ReadMessage::Recheck { file, .. } => match file.split() {
                 Some((dir, name)) => Said::Entries(vec![self.record(&dir, &Name::new(name).unwrap(), versions)]),
                 None => Said::Failed(Errno::EINVAL),
             },
-            Request::Chunk { file, generation, .. } => match self.nodes.get(file) {
+            ReadMessage::Chunk { file, generation, .. } => match self.nodes.get(file) {
                 Some(node) if node.in_version(versions.of(file)).generation() == *generation => Said::Chunk,
                 _ => Said::Failed(Errno::ESTALE),
             },
-            Request::FileSystem { .. } => Said::FileSystem(FileSystem { blocks: 7, ..FileSystem::default() }),
+            ReadMessage::FileSystem { .. } => Said::FileSystem(FileSystem { blocks: 7, ..FileSystem::default() }),
             _ => Said::Failed(Errno::EINVAL),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_node::{Answered, ParcelChunk, PeerAnswer, PeerTicket};
 use forebay_types::{ChunkIndex, Errno, Extent, Generation, Kind, ViewPath, chunk_bytes};
-use forebay_wire::{Listing, ParcelPlace, Request};
+use forebay_wire::{Listing, ParcelPlace, ReadMessage};
 
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State};
@@ -78,12 +78,12 @@ impl Job<'_> {
         let Some(dir) = self.parcel_dirs().get(index as usize).cloned() else {
             return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::ENODATA) });
         };
-        let request = Request::Listing { dir: dir.clone(), epoch: 0 };
+        let request = ReadMessage::Listing { dir: dir.clone() };
         let making = Making { by, dir, listing: None, wanted: Vec::new(), chunks: Vec::new() };
         self.ask_own(making, request);
     }
 
-    fn ask_own(&mut self, making: Making, request: Request) {
+    fn ask_own(&mut self, making: Making, request: ReadMessage) {
         let (node, ticket) = (making.by.node, self.new_ticket());
         self.parcels.making.insert(ticket, making);
         self.with_core(node, |core, now| core.handle_own(now, PeerTicket(ticket), request));
@@ -126,7 +126,7 @@ impl Job<'_> {
 
     fn go_on_making(&mut self, mut making: Making) {
         if let Some(Piece { file, generation, .. }) = making.wanted.pop() {
-            return self.ask_own(making, Request::Chunk { file, generation, index: ChunkIndex(0) });
+            return self.ask_own(making, ReadMessage::Chunk { file, generation, index: ChunkIndex(0) });
         }
         let to = making.by;
         let Some(listing) = making.listing else {
@@ -146,7 +146,7 @@ impl Job<'_> {
         let number: usize = std::str::from_utf8(&name["parcel ".len()..]).unwrap().parse().unwrap();
         let Made { dir, listing, chunks } = self.parcels.made[number].clone();
         let count = self.parcel_dirs().len() as u32;
-        let (life, call) = (self.nodes[node].life, forebay_cache::CallId(0));
+        let (life, call) = (self.nodes[node].life, forebay_node::AttemptId(0));
         let chunks: Vec<ParcelChunk<Handle>> = chunks
             .into_iter()
             .map(|piece| {

@@ -1,9 +1,11 @@
-//! Refreshes of the whole job, as whoever leads them carries them: each step taken by all that can be reached before the
-//! next.
+//! Refreshes of subtrees, as whoever leads them carries them: each step taken by all that can be reached before the next.
+//!
+//! The leader takes one refresh after the other, as the daemon does. While nothing is broken, no step may miss a node: a
+//! node that is named without a fault is wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
-use forebay_types::{ViewPath, limits};
+use forebay_types::{Epoch, ViewPath};
 use forebay_wire::RefreshStep;
 
 use crate::NodeIndex;
@@ -11,10 +13,17 @@ use crate::event::Event;
 use crate::job::Job;
 use crate::model::Versions;
 
+/// How long a step waits for the nodes that do not answer: as long as the daemon's leader asks whether they are there.
+use forebay_dispatch::limits::PING_DEADLINE as STEP_PATIENCE;
+
+/// Refreshes that may wait for the one under way; more are left out.
+const WAITING_MAX: usize = 4;
+
 /// A refresh under way.
 pub(crate) struct Refresh {
-    number: u64,
+    epoch: Epoch,
     leader: NodeIndex,
+    paths: Vec<ViewPath>,
     step: RefreshStep,
     /// Those that have not taken the step yet.
     waits_for: BTreeSet<NodeIndex>,
@@ -24,14 +33,35 @@ pub(crate) struct Refresh {
     seen: Versions,
 }
 
+/// What refreshes have come to.
+#[derive(Default)]
+pub(crate) struct Refreshes {
+    under_way: Option<Refresh>,
+    waiting: VecDeque<Vec<ViewPath>>,
+    /// Refreshes that took all their steps.
+    pub completed_count: usize,
+}
+
 impl Job<'_> {
-    pub(crate) fn begin_refresh(&mut self) {
-        let leader = (0..self.nodes.len()).find(|node| self.runs(*node));
-        let (Some(leader), None) = (leader, &self.refresh) else { return };
-        self.epoch += 1;
+    /// Refreshes that took all their steps, wherever they could be reached.
+    #[must_use]
+    pub fn refreshes_completed(&self) -> usize {
+        self.refreshes.completed_count
+    }
+
+    pub(crate) fn begin_refresh(&mut self, paths: Vec<ViewPath>) {
+        if self.refreshes.under_way.is_some() {
+            if self.refreshes.waiting.len() < WAITING_MAX {
+                self.refreshes.waiting.push_back(paths);
+            }
+            return;
+        }
+        let Some(leader) = (0..self.nodes.len()).find(|node| self.runs(*node)) else { return };
+        self.epoch = Epoch(self.epoch.0 + 1);
         let with = (0..self.nodes.len()).collect();
-        let (number, step, seen) = (self.epoch, RefreshStep::Quiet, Versions::default());
-        self.refresh = Some(Refresh { number, leader, step, waits_for: BTreeSet::new(), with, seen });
+        let (epoch, step, seen) = (self.epoch, RefreshStep::Quiet, Versions::default());
+        let refresh = Refresh { epoch, leader, paths, step, waits_for: BTreeSet::new(), with, seen };
+        self.refreshes.under_way = Some(refresh);
         self.begin_step();
     }
 
@@ -41,41 +71,45 @@ impl Job<'_> {
 
     fn begin_step(&mut self) {
         let now = self.world.now;
-        let Some(refresh) = &mut self.refresh else { return };
-        let (number, step, leader) = (refresh.number, refresh.step, refresh.leader);
+        let Some(refresh) = &mut self.refreshes.under_way else { return };
+        let (epoch, step, leader) = (refresh.epoch, refresh.step, refresh.leader);
         if step == RefreshStep::Hold {
             refresh.seen = self.versions.clone();
         }
         refresh.waits_for = refresh.with.clone();
-        let with = refresh.with.clone();
-        self.note(|| format!("refresh {number}: {step:?} at {with:?}"));
+        let (with, paths) = (refresh.with.clone(), refresh.paths.clone());
+        self.note(|| format!("refresh {epoch} of {paths:?}: {step:?} at {with:?}"));
         for to in with {
-            self.world.send(leader, to, Event::Step { to, number, step });
+            self.world.send(leader, to, Event::Step { to, epoch, step });
         }
-        self.world.at(now.after(limits::PING_DEADLINE), Event::StepOver { number, step });
+        self.world.at(now.after(STEP_PATIENCE), Event::StepOver { epoch, step });
     }
 
-    pub(crate) fn take_step(&mut self, to: NodeIndex, number: u64, step: RefreshStep) {
-        let took = match step {
+    pub(crate) fn take_step(&mut self, to: NodeIndex, epoch: Epoch, step: RefreshStep) {
+        let is_it = |refresh: &&Refresh| refresh.epoch == epoch && refresh.step == step;
+        let Some(refresh) = self.refreshes.under_way.as_ref().filter(is_it) else { return };
+        let (leader, paths, seen) = (refresh.leader, refresh.paths.clone(), refresh.seen.clone());
+        let took = self.with_core(to, |core, now| match step {
             // The kernel, which is told to forget, is not here.
-            RefreshStep::Quiet => Some(true),
-            RefreshStep::Hold => self.with_core(to, |core, now| core.handle_hold(now, number, vec![ViewPath::root()])),
-            RefreshStep::Release => self.with_core(to, |core, now| {
-                core.handle_release(now, number);
-                core.epoch() == number
-            }),
-        };
-        let refresh = self.refresh.as_ref().filter(|refresh| refresh.number == number && refresh.step == step);
-        let Some(leader) = refresh.filter(|_| took == Some(true)).map(|refresh| refresh.leader) else { return };
-        if step == RefreshStep::Release {
-            self.nodes[to].floor = self.refresh.as_ref().map(|refresh| refresh.seen.clone()).unwrap_or_default();
+            RefreshStep::Quiet => {
+                core.handle_quiet(now, epoch, paths.clone());
+                true
+            }
+            RefreshStep::Hold => core.handle_hold(now, epoch, paths.clone()),
+            RefreshStep::Release => core.handle_release(now, epoch),
+        });
+        if took != Some(true) {
+            return self.note(|| format!("node {to} does not take {step:?} of refresh {epoch}"));
         }
-        self.world.send(to, leader, Event::Taken { number, step, by: to });
+        if step == RefreshStep::Release {
+            self.nodes[to].floor.raise(&seen, &paths);
+        }
+        self.world.send(to, leader, Event::Taken { epoch, step, by: to });
     }
 
-    pub(crate) fn has_taken(&mut self, number: u64, step: RefreshStep, by: NodeIndex) {
-        let Some(refresh) = &mut self.refresh else { return };
-        if (refresh.number, refresh.step) == (number, step)
+    pub(crate) fn has_taken(&mut self, epoch: Epoch, step: RefreshStep, by: NodeIndex) {
+        let Some(refresh) = &mut self.refreshes.under_way else { return };
+        if (refresh.epoch, refresh.step) == (epoch, step)
             && refresh.waits_for.remove(&by)
             && refresh.waits_for.is_empty()
         {
@@ -84,24 +118,37 @@ impl Job<'_> {
     }
 
     /// Whoever has not taken the step by now has not heard of the refresh.
-    pub(crate) fn step_over(&mut self, number: u64, step: RefreshStep) {
-        let Some(refresh) = &mut self.refresh else { return };
-        if (refresh.number, refresh.step) != (number, step) {
+    pub(crate) fn step_over(&mut self, epoch: Epoch, step: RefreshStep) {
+        let Some(refresh) = &mut self.refreshes.under_way else { return };
+        if (refresh.epoch, refresh.step) != (epoch, step) {
             return;
         }
         let missing = std::mem::take(&mut refresh.waits_for);
         refresh.with.retain(|node| !missing.contains(node));
         let leader = refresh.leader;
-        if self.runs(leader) { self.next_step() } else { self.refresh = None }
+        if !self.was_broken {
+            self.wrong.push(format!("refresh {epoch} names {missing:?} at {step:?}, and nothing is broken"));
+        }
+        if self.runs(leader) { self.next_step() } else { self.end_refresh() }
     }
 
     fn next_step(&mut self) {
-        let Some(refresh) = &mut self.refresh else { return };
+        let Some(refresh) = &mut self.refreshes.under_way else { return };
         refresh.step = match refresh.step {
             RefreshStep::Quiet => RefreshStep::Hold,
             RefreshStep::Hold => RefreshStep::Release,
-            RefreshStep::Release => return self.refresh = None,
+            RefreshStep::Release => {
+                self.refreshes.completed_count += 1;
+                return self.end_refresh();
+            }
         };
         self.begin_step();
+    }
+
+    fn end_refresh(&mut self) {
+        self.refreshes.under_way = None;
+        if let Some(paths) = self.refreshes.waiting.pop_front() {
+            self.begin_refresh(paths);
+        }
     }
 }

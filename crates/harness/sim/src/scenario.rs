@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use forebay_dispatch::limits::SUSPICION_LONGEST;
 use forebay_overlay::Tree;
-use forebay_types::{NodeRank, Time, limits};
+use forebay_types::{NodeRank, Time};
 
 use crate::NodeIndex;
 use crate::asked::Asked;
@@ -63,7 +64,7 @@ pub fn run(seed: u64, log: bool) -> Report {
         })
         .collect();
     // Who asks around a refresh is told what was before or what is now, but never the first after the second.
-    for at in faults.iter().filter(|(_, fault)| *fault == Fault::Refresh).map(|(at, _)| *at) {
+    for at in faults.iter().filter(|(_, fault)| matches!(fault, Fault::Refresh(_))).map(|(at, _)| *at) {
         for _ in 0..60 {
             let starts = at.after(Duration::from_millis(random.below(2500)));
             programs.push(Program::random(&model, nodes, &mut random, starts));
@@ -107,7 +108,7 @@ fn too_many_reads(job: &Job<'_>, faults: &[(Time, Fault)]) -> Vec<String> {
 
 fn readers_max(job: &Job<'_>, faults: &[(Time, Fault)], tree: &Tree) -> usize {
     let mut possible = possible_readers(job, tree, &as_they_are_noticed(faults, Duration::ZERO));
-    possible.extend(possible_readers(job, tree, &as_they_are_noticed(faults, limits::SUSPICION_LONGEST)));
+    possible.extend(possible_readers(job, tree, &as_they_are_noticed(faults, SUSPICION_LONGEST)));
     possible.len()
 }
 
@@ -160,11 +161,12 @@ fn possible_readers(job: &Job<'_>, tree: &Tree, changes: &[Change<'_>]) -> BTree
             }
             Fault::Restart(node) => drop(crashed.remove(node)),
             Fault::Resume(node) => drop(paused.remove(node)),
-            Fault::Slow(..) | Fault::Change(_) | Fault::Refresh | Fault::BackingHangs(_) | Fault::BackingFails(..) => {}
+            Fault::Slow(..) => {}
+            fault if !fault.breaks_the_overlay() => {}
             Fault::Cut(from, to) => drop(cuts.insert((*from, *to))),
             Fault::Mend(from, to) => drop(cuts.remove(&(*from, *to))),
             Fault::Partition(first) => divisions.push(*first),
-            Fault::Join => divisions.clear(),
+            _ => divisions.clear(),
         }
         note(&crashed.union(&paused).copied().collect(), &cuts, &divisions, &lives);
     }
@@ -206,8 +208,8 @@ fn as_they_are_noticed(faults: &[(Time, Fault)], suspicion: Duration) -> Vec<Cha
 
 /// Second questions keep to their budget.
 fn too_many_questions(job: &Job<'_>) -> Option<String> {
-    let asked = job.sum(|core| core.counters().asked_peers);
-    let hedged = job.sum(|core| core.counters().hedged);
+    let asked = job.sum(|core| core.counters().dispatch.asked_peers);
+    let hedged = job.sum(|core| core.counters().dispatch.hedged);
     let allowed = asked / 50 + 16 * job.nodes.len() as u64;
     (hedged > allowed).then(|| format!("{hedged} second questions beside {asked}"))
 }

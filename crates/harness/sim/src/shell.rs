@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_node::{Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source};
-use forebay_types::{Attributes, Errno, Extent, Kind, Time, Urgency, ViewPath, chunk_bytes};
-use forebay_wire::Request;
+use forebay_types::{Attributes, Errno, Extent, Kind, Priority, Time, ViewPath, chunk_bytes};
+use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State, pieces_of};
@@ -21,7 +21,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     /// What was asked.
-    pub request: Request,
+    pub request: ReadMessage,
     /// Whom it was sent to.
     pub source: Source,
     /// Since when a program waits for it.
@@ -62,21 +62,21 @@ impl Job<'_> {
     pub(crate) fn carry_out(&mut self, node: NodeIndex, effect: Effect<Handle>) {
         let life = self.nodes[node].life;
         match effect {
-            Effect::Fetch { call, source, request, urgency, .. } => {
+            Effect::Fetch { attempt: call, source, request, .. } => {
                 let from = Caller { node, life, call };
                 self.note(|| format!("node {node} asks {source:?} as {}: {request:?}", call.0));
-                let wanted_since = (urgency == Urgency::Demand).then_some(self.world.now);
-                self.calls.insert(from, Call { request: request.clone(), source, wanted_since, body: None });
+                let wanted_since = (request.priority == Priority::Demand).then_some(self.world.now);
+                self.calls.insert(from, Call { request: request.message.clone(), source, wanted_since, body: None });
                 match source {
-                    Source::Backing => self.queue_backing(from, request, urgency),
+                    Source::Backing => self.queue_backing(from, request.message, request.priority),
                     Source::Peer(to) => {
                         let to = to.0 as usize;
-                        self.world.send(node, to, Event::Ask { to, from, request, urgency });
+                        self.world.send(node, to, Event::Ask { to, from, request });
                     }
                 }
             }
-            Effect::Promote { call, source } => self.promote(Caller { node, life, call }, source),
-            Effect::Cancel { call } => self.cancel(Caller { node, life, call }),
+            Effect::Promote { attempt: call, source } => self.promote(Caller { node, life, call }, source),
+            Effect::Cancel { attempt: call } => self.cancel(Caller { node, life, call }),
             Effect::Ping { peer, epoch, deadline } => {
                 let to = peer.0 as usize;
                 self.next_ping += 1;
@@ -116,15 +116,15 @@ impl Job<'_> {
         handle
     }
 
-    pub(crate) fn ask_backing(&mut self, by: Caller, request: &Request) {
+    pub(crate) fn ask_backing(&mut self, by: Caller, request: &ReadMessage, priority: Priority) {
         if let Err(until) = self.backing_mood() {
-            return self.world.at(until, Event::Backing { by, request: request.clone() });
+            return self.world.at(until, Event::Backing { by, request: request.clone(), priority });
         }
-        self.end_turn(by);
+        self.end_operation(by, priority);
         if self.backing_fails_now() {
             return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::EIO) });
         }
-        if let Request::Parcel { index, .. } = request {
+        if let ReadMessage::Parcel { index, .. } = request {
             return self.make_parcel(by, *index);
         }
         let said = self.model.answer(request, &self.versions);
@@ -141,8 +141,8 @@ impl Job<'_> {
         self.world.soon(Event::Answer { to: by, answered });
     }
 
-    fn read_chunk(&mut self, by: Caller, request: &Request) {
-        let Request::Chunk { file, generation, index } = request else { return };
+    fn read_chunk(&mut self, by: Caller, request: &ReadMessage) {
+        let ReadMessage::Chunk { file, generation, index } = request else { return };
         let bytes = chunk_bytes(generation.size_bytes, *index) as u64;
         let extent = Extent { offset_bytes: index.start_bytes(), len_bytes: bytes };
         let pieces = [Piece { file: file.clone(), generation: *generation, extent }].into();

@@ -1,28 +1,18 @@
-//! Turns at the backing file system: each node asks it a few things at a time, and first what programs wait for. Simpler than
-//! the daemon's: what is asked ahead has no turns of its own, and waits as long as it must.
-//! Each turn is compared with what all programs of the job wait for at that time.
+//! The backing file system is asked by the daemon's own I/O scheduler (`forebay_schedule`), at each node.
+//! What begins is compared with what all programs of the job wait for at that time.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use forebay_cache::{CallId, Key};
+use forebay_cache::Key;
 use forebay_node::Source;
-use forebay_types::{Time, Urgency};
-use forebay_wire::Request;
+use forebay_types::{Priority, Time};
+use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
 use crate::event::Event;
 use crate::job::{Caller, Job};
 use crate::shell::Call;
 use crate::world::LATENCY_MAX_US;
-
-/// What waits for its turn at one life of a node.
-#[derive(Default)]
-pub(crate) struct Turns {
-    demand: VecDeque<(CallId, Request)>,
-    ahead: VecDeque<(CallId, Request)>,
-    under_way: usize,
-}
 
 /// What is known of all turns.
 #[derive(Default)]
@@ -31,18 +21,6 @@ pub(crate) struct TurnsTaken {
     demand_count: u64,
     /// Turns that began for what was asked ahead, although a program had waited for it for long enough to be heard of.
     unheard: Vec<String>,
-}
-
-impl Turns {
-    fn promote(&mut self, call: CallId) {
-        let at = self.ahead.iter().position(|(waiting, _)| *waiting == call);
-        self.demand.extend(at.and_then(|at| self.ahead.remove(at)));
-    }
-
-    fn withdraw(&mut self, call: CallId) {
-        self.demand.retain(|(waiting, _)| *waiting != call);
-        self.ahead.retain(|(waiting, _)| *waiting != call);
-    }
 }
 
 impl Job<'_> {
@@ -58,45 +36,30 @@ impl Job<'_> {
         &self.turns.unheard
     }
 
-    /// A node asks the backing file system when its turn has come.
-    pub(crate) fn queue_backing(&mut self, by: Caller, request: Request, urgency: Urgency) {
-        let turns = &mut self.nodes[by.node].turns;
-        let queue = if urgency == Urgency::Demand { &mut turns.demand } else { &mut turns.ahead };
-        queue.push_back((by.call, request));
-        self.begin_turns(by.node);
+    /// A node asks the backing file system when its scheduler says so.
+    pub(crate) fn queue_backing(&mut self, by: Caller, request: ReadMessage, priority: Priority) {
+        self.nodes[by.node].scheduler.submit(by.call.0, priority, (by.call, request));
+        self.begin_operations(by.node);
     }
 
-    /// A turn of a node is over.
-    pub(crate) fn end_turn(&mut self, by: Caller) {
+    /// An operation of a node is over.
+    pub(crate) fn end_operation(&mut self, by: Caller, priority: Priority) {
         if self.nodes[by.node].life == by.life {
-            self.nodes[by.node].turns.under_way -= 1;
-            self.begin_turns(by.node);
+            self.nodes[by.node].scheduler.end(priority);
+            self.begin_operations(by.node);
         }
     }
 
-    fn begin_turns(&mut self, node: NodeIndex) {
+    fn begin_operations(&mut self, node: NodeIndex) {
         let life = self.nodes[node].life;
-        loop {
-            let turns = &mut self.nodes[node].turns;
-            if turns.under_way >= self.setup.turns {
-                return;
-            }
-            let (urgency, next) = match turns.demand.pop_front() {
-                Some(next) => (Urgency::Demand, next),
-                None => match turns.ahead.pop_front() {
-                    Some(next) => (Urgency::Ahead, next),
-                    None => return,
-                },
-            };
-            turns.under_way += 1;
-            let (call, request) = next;
-            self.note_turn(&request, urgency);
-            self.world.soon(Event::Backing { by: Caller { node, life, call }, request });
+        while let Some(((call, request), priority)) = self.nodes[node].scheduler.begin() {
+            self.note_turn(&request, priority);
+            self.world.soon(Event::Backing { by: Caller { node, life, call }, request, priority });
         }
     }
 
-    fn note_turn(&mut self, request: &Request, urgency: Urgency) {
-        if urgency == Urgency::Demand {
+    fn note_turn(&mut self, request: &ReadMessage, priority: Priority) {
+        if priority == Priority::Demand {
             self.turns.demand_count += 1;
             return;
         }
@@ -117,7 +80,11 @@ impl Job<'_> {
         let Some(call) = self.calls.get_mut(&by) else { return };
         call.wanted_since = Some(self.world.now);
         match source {
-            Source::Backing => self.nodes[by.node].turns.promote(by.call),
+            Source::Backing => {
+                if self.nodes[by.node].scheduler.promote(by.call.0) {
+                    self.begin_operations(by.node);
+                }
+            }
             Source::Peer(to) => {
                 let to = to.0 as usize;
                 self.world.send_behind(by.node, to, Event::PeerPromote { to, from: by });
@@ -127,6 +94,6 @@ impl Job<'_> {
 
     /// Takes a question back that waits for its turn.
     pub(crate) fn withdraw_turn(&mut self, by: Caller) {
-        self.nodes[by.node].turns.withdraw(by.call);
+        self.nodes[by.node].scheduler.withdraw(by.call.0);
     }
 }

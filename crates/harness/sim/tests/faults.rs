@@ -131,6 +131,6 @@ fn a_job_that_is_cut_off_is_no_storm() {
     let started = |program: &Program| !tree.may_be_root(NodeRank(program.node as u32));
     job.run(programs(&model, 100, 1000, 0, 10 * SECOND).into_iter().filter(started).collect());
     assert_eq!(job.wrong(), &[] as &[String]);
-    let reads = job.sum(|core| core.counters().asked_backing);
+    let reads = job.sum(|core| core.counters().dispatch.asked_backing);
     assert!(reads > 0 && reads <= 92 * (64 + 20 * 20), "{reads} reads");
 }

@@ -56,7 +56,7 @@ proptest! {
         prop_assert_eq!(job.sum(|core| core.counters().parcels_failed), 0);
     }
 
-    /// Urgency travels with a question, and after it. A backing file system that takes one question at a time gives a turn to
+    /// Priority travels with a question, and after it. A backing file system that takes one question at a time gives a turn to
     /// one asked ahead only where no program waits for its answer, at whatever node; and no node takes a question asked
     /// ahead for a program's.
     #[test]
@@ -138,20 +138,21 @@ fn the_first_nodes_accesses_lead_the_others() {
     let run = |job: &mut Job<'_>, number, nodes: std::ops::Range<usize>| {
         job.run(nodes.map(|node| read(&model, node, number)).collect());
     };
-    let waits = |job: &Job<'_>| job.sum(|core| core.counters().asked_backing - core.counters().asked_early);
+    let waits =
+        |job: &Job<'_>| job.sum(|core| core.counters().dispatch.asked_backing - core.counters().prefetch_issued);
     let (mut first, mut together) =
         (Job::new(&model, setup(7, 2, 512 * MIB), 1), Job::new(&model, setup(7, 2, 512 * MIB), 1));
     for number in 0..80 {
         run(&mut first, number, 6..7);
         run(&mut together, number, 0..7);
     }
-    let (asked, waited) = (first.sum(|core| core.counters().asked_backing), waits(&first));
+    let (asked, waited) = (first.sum(|core| core.counters().dispatch.asked_backing), waits(&first));
     for number in 0..80 {
         run(&mut first, number, 0..6);
     }
-    assert_eq!(first.sum(|core| core.counters().asked_backing), asked, "the others find all of it");
+    assert_eq!(first.sum(|core| core.counters().dispatch.asked_backing), asked, "the others find all of it");
     for (job, name, share) in [(&first, "one after the other", 4), (&together, "together", 2)] {
-        let early = (job.sum(|core| core.counters().asked_early), job.sum(|core| core.counters().early_used));
+        let early = (job.sum(|core| core.counters().prefetch_issued), job.sum(|core| core.counters().prefetch_used));
         println!("{name}: {asked} questions, waited for {}, early and used {early:?}", waits(job));
         assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
         assert!(share * waits(job) <= asked, "{} of {asked} questions were waited for", waits(job));

@@ -15,8 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use forebay_types::limits;
-
+use crate::limits;
 use crate::request;
 use crate::shared_memory::{SharedMemory, create_shared_memory, shared_memory_bytes};
 

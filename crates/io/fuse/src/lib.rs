@@ -28,6 +28,7 @@ mod entry;
 mod fusermount;
 mod init;
 mod kept_requests;
+pub mod limits;
 mod mount;
 mod mount_table;
 mod notify;

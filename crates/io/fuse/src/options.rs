@@ -1,6 +1,9 @@
 //! What a caller chooses: how a view is mounted, and how its session runs.
 
-use forebay_types::limits;
+use crate::limits;
+
+/// Requests the kernel may have waiting in the background, read-ahead mostly.
+const KERNEL_BACKGROUND: u16 = 64;
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -50,7 +53,7 @@ impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             readers: limits::KERNEL_READERS,
-            max_background: limits::KERNEL_BACKGROUND,
+            max_background: KERNEL_BACKGROUND,
             read_ahead_bytes: limits::KERNEL_READ_AHEAD_BYTES,
             no_open: true,
         }

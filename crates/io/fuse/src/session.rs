@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use forebay_types::{Errno, limits};
+use forebay_types::Errno;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, open_flag};
@@ -23,6 +23,7 @@ use crate::counts::MessageCounts;
 use crate::device::{Device, Received};
 use crate::init::{self, Negotiated};
 use crate::kept_requests::{Intake, KeptRequests, Slot};
+use crate::limits;
 use crate::notify::Notifier;
 use crate::options::SessionOptions;
 use crate::reply::Reply;

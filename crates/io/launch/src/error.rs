@@ -2,10 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
-
-use crate::MungeProblem;
 
 /// Why a job could not be laid out or its directory not be used.
 #[derive(Debug, Error)]
@@ -109,4 +108,32 @@ impl LaunchError {
     pub(crate) fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io { doing, object: path.display().to_string(), source: source.into() }
     }
+}
+
+/// Why MUNGE did not do it.
+#[derive(Debug, Error)]
+pub enum MungeProblem {
+    /// There is no such program.
+    #[error("the program {0} is not installed")]
+    NotInstalled(&'static str),
+    /// The program cannot be run or spoken with.
+    #[error("the program {0} cannot be run")]
+    NotRun(&'static str, #[source] std::io::Error),
+    /// It has been ended.
+    #[error("{0} did not end within {1:?}; does munged hang?")]
+    Silent(&'static str, Duration),
+    /// The program says why.
+    #[error("{0}")]
+    Refused(String),
+    /// Somebody else has made it.
+    #[error("it was sealed by user {found}, not by you (user {own})")]
+    Foreign {
+        /// Who has.
+        found: String,
+        /// Who this process is.
+        own: u32,
+    },
+    /// It is something else.
+    #[error("{0}")]
+    NotAKey(&'static str),
 }

@@ -9,10 +9,14 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use forebay_types::{NodeRank, limits};
+use forebay_types::NodeRank;
 
 use crate::local::append_to;
 use crate::{JobDirectory, LaunchError, MemoryFile, NodeAddress, Process, Starter, end_all};
+
+/// Hosts on which a program is run at once by the remote shell, where nothing waits for all of them: each takes a process
+/// here and a login there, and `srun` a place in the queue of its controller.
+const REMOTE_CALLS_AT_ONCE: usize = 64;
 
 /// How programs are run on other hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +60,7 @@ impl RemoteCall {
         })
     }
 
-    /// Runs the program with `arguments` on all `hosts`, `limits::REMOTE_CALLS_AT_ONCE` at once, on each for `timeout` at
+    /// Runs the program with `arguments` on all `hosts`, `REMOTE_CALLS_AT_ONCE` at once, on each for `timeout` at
     /// most. Returns the hosts where it did not end well, with what it said.
     #[must_use]
     pub fn run_on_all(&self, hosts: &[&str], arguments: &[&str], timeout: Duration) -> Vec<(String, String)> {
@@ -64,7 +68,7 @@ impl RemoteCall {
         let mut calls = Calls { timeout, sender, running: BTreeMap::new(), failed: Vec::new() };
         let mut hosts = hosts.iter();
         loop {
-            let room = limits::REMOTE_CALLS_AT_ONCE - calls.running.len();
+            let room = REMOTE_CALLS_AT_ONCE - calls.running.len();
             hosts.by_ref().take(room).for_each(|host| calls.begin(host, self.command(host, arguments)));
             let Some(deadline) = calls.running.values().map(|call| call.deadline).min() else { return calls.failed };
             match ended.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -195,14 +199,14 @@ mod tests {
         assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
         // Opening the gate waits until it is open at its other end. The last of the first is slow, so that one too many would
         // be there before it.
-        let slow = format!("h{}", limits::REMOTE_CALLS_AT_ONCE - 1);
+        let slow = format!("h{}", REMOTE_CALLS_AT_ONCE - 1);
         let script = format!(r#"cd "$2"; [ "$0" != {slow} ] || seq 50 | xargs -n 1 true; : >"$0"; : <gate"#);
         let shell = ["sh", "-c", &script].map(str::to_owned).to_vec();
         let call = RemoteCall { shell, program: temporary.path().to_owned() };
-        let hosts: Vec<String> = (0..2 * limits::REMOTE_CALLS_AT_ONCE).map(|host| format!("h{host}")).collect();
+        let hosts: Vec<String> = (0..2 * REMOTE_CALLS_AT_ONCE).map(|host| format!("h{host}")).collect();
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let called = || hosts.iter().filter(|host| temporary.path().join(host).exists()).count();
-        let (first, deadline) = (&hosts[..limits::REMOTE_CALLS_AT_ONCE], Instant::now() + Duration::from_secs(60));
+        let (first, deadline) = (&hosts[..REMOTE_CALLS_AT_ONCE], Instant::now() + Duration::from_secs(60));
         std::thread::scope(|scope| {
             let run = scope.spawn(|| call.run_on_all(&hosts, &[], Duration::from_secs(120)));
             while !first.iter().all(|host| temporary.path().join(host).exists()) {
@@ -212,7 +216,7 @@ mod tests {
             let at_once = called();
             let _open = std::fs::OpenOptions::new().write(true).open(&gate).unwrap();
             assert_eq!(run.join().unwrap(), []);
-            assert_eq!((at_once, called()), (limits::REMOTE_CALLS_AT_ONCE, hosts.len()));
+            assert_eq!((at_once, called()), (REMOTE_CALLS_AT_ONCE, hosts.len()));
         });
     }
 

@@ -13,11 +13,18 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use forebay_secret::{JobKey, Zeroizing};
-use forebay_types::limits;
 use rustix::process::geteuid;
-use thiserror::Error;
 
-use crate::{LaunchError, Process, wait_for_end};
+use crate::error::{LaunchError, MungeProblem};
+use crate::limits;
+use crate::{Process, wait_for_end};
+
+/// How long `munge` and `unmunge` may take: they answer in milliseconds, and a job must not wait for a service that hangs.
+const MUNGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a sealed key can be opened: longer than nodes take to start, with clocks that do not quite agree. After
+/// that, what somebody has recorded of it cannot be opened any more.
+const MUNGE_TIME_TO_LIVE: Duration = Duration::from_secs(600);
 
 /// Exit status of `unmunge` for a credential that it has opened and that was opened there before
 /// (`EMUNGE_CRED_REPLAYED` of munge.h).
@@ -34,34 +41,6 @@ pub enum KeySealing {
     Socket(PathBuf),
 }
 
-/// Why MUNGE did not do it.
-#[derive(Debug, Error)]
-pub enum MungeProblem {
-    /// There is no such program.
-    #[error("the program {0} is not installed")]
-    NotInstalled(&'static str),
-    /// The program cannot be run or spoken with.
-    #[error("the program {0} cannot be run")]
-    NotRun(&'static str, #[source] std::io::Error),
-    /// It has been ended.
-    #[error("{0} did not end within {1:?}; does munged hang?")]
-    Silent(&'static str, Duration),
-    /// The program says why.
-    #[error("{0}")]
-    Refused(String),
-    /// Somebody else has made it.
-    #[error("it was sealed by user {found}, not by you (user {own})")]
-    Foreign {
-        /// Who has.
-        found: String,
-        /// Who this process is.
-        own: u32,
-    },
-    /// It is something else.
-    #[error("{0}")]
-    NotAKey(&'static str),
-}
-
 /// MUNGE's service on this host.
 #[derive(Clone, Debug)]
 pub struct Munge {
@@ -73,7 +52,7 @@ impl Munge {
     /// The service at this socket, by default where MUNGE was built to have it.
     #[must_use]
     pub fn at(socket: Option<&Path>) -> Self {
-        Self { socket: socket.map(Path::to_owned), timeout: limits::MUNGE_TIMEOUT }
+        Self { socket: socket.map(Path::to_owned), timeout: MUNGE_TIMEOUT }
     }
 
     /// The key as text that only this user can read, on hosts with the same MUNGE key, for a few minutes.
@@ -94,7 +73,7 @@ impl Munge {
 
     fn try_seal(&self, key: &JobKey) -> Result<String, MungeProblem> {
         let own = format!("--restrict-uid={}", geteuid().as_raw());
-        let ttl = format!("--ttl={}", limits::MUNGE_TIME_TO_LIVE.as_secs());
+        let ttl = format!("--ttl={}", MUNGE_TIME_TO_LIVE.as_secs());
         let said = self.run("munge", &[&own, &ttl], key.secret_hex().as_bytes())?;
         let text = String::from_utf8_lossy(&said.stdout).trim().to_owned();
         match said.status.success() {

@@ -8,6 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 
+use crate::limits;
+
 const KEY: [u8; 32] = [0xab; 32];
 
 /// A `munged` that ends with the test.

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use forebay_profile::{BlockOpener, LEVEL_DEFAULT, Piece, Profile, ProfileDirectory, Use};
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Generation, ViewPath, limits};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Generation, ViewPath};
 use rustix::time::{ClockId, clock_gettime};
 
 fn main() -> Result<()> {
@@ -68,7 +68,8 @@ fn pieces_of(tree: &Path, profile: &Profile) -> Result<Vec<(Piece, Vec<u8>)>> {
 
 fn measure(profile: &Profile, pieces: &[(Piece, Vec<u8>)], level: i32) -> Result<()> {
     let place = tempfile::tempdir()?;
-    let directory = ProfileDirectory::open(&place.path().join("profiles"), limits::PROFILE_BUDGET_BYTES)?;
+    let directory =
+        ProfileDirectory::open(&place.path().join("profiles"), forebay_profile::limits::PROFILE_BUDGET_BYTES)?;
     let files = directory.files(profile.key());
     let (written, packing) = timed(|| {
         let mut pack = files.begin_pack(level)?;

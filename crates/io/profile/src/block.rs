@@ -5,11 +5,12 @@
 //! what the file held. No length in a block is believed: it is opened into a buffer of the size that its pieces make up.
 
 use bytes::{Bytes, BytesMut};
-use forebay_types::{ChunkIndex, Generation, ViewPath, chunk_bytes, limits};
+use forebay_types::{ChunkIndex, Generation, ViewPath, chunk_bytes};
 use lz4::block::CompressionMode;
 use serde::{Deserialize, Serialize};
 
 use crate::FormatError;
+use crate::limits;
 
 /// How hard packs are compressed unless somebody says otherwise, from 3 to 12: within 2 % of the smallest, at a sixth of its
 /// time (`examples/pack.rs`; docs/adr/0013-packs-of-lz4.md has the figures).

@@ -10,13 +10,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forebay_types::limits;
 use rustix::fs::{AtFlags, Dir, Stat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::files::{PACK, PROFILE};
+use crate::limits;
 use crate::unfinished::is_left_behind;
 use crate::{ProfileError, ProfileKey};
+
+/// The extension of a profile.
+pub(crate) const PROFILE: &str = "profile";
+
+/// The extension of a pack.
+pub(crate) const PACK: &str = "pack";
 
 /// How much a directory may hold.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 //! `forebay up`, which is the script. What changes from job to job (Slurm's copy of the script below its spool
 //! directory) is left out, for it would make every start the first one.
 
-use forebay_types::limits;
+use crate::limits;
 
 /// What Slurm calls its copy of a batch script (`slurmd`'s spool directory holds `jobN/slurm_script`).
 const SLURM_SCRIPT: &str = "slurm_script";

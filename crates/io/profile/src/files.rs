@@ -7,18 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use forebay_types::limits;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
-use crate::bounds::{self, Bounds};
+use crate::bounds::{self, Bounds, PACK};
+use crate::limits;
 use crate::unfinished::Unfinished;
-use crate::{FormatError, PackReader, PackWriter, Profile, ProfileError, trusted};
-
-/// The extension of a profile.
-pub(crate) const PROFILE: &str = "profile";
-
-/// The extension of a pack.
-pub(crate) const PACK: &str = "pack";
+use crate::{FormatError, Profile, ProfileError, trusted};
 
 /// Where a profile and its pack lie: in a `ProfileDirectory`, or wherever the user says.
 #[derive(Clone, Debug)]
@@ -119,27 +113,6 @@ impl ProfileFiles {
         file.finish()?;
         self.make_room();
         Ok(())
-    }
-
-    /// The pack; `None` when there is none.
-    ///
-    /// # Errors
-    /// `Untrusted`, `Broken` and `Io`: it is not to be used.
-    pub fn open_pack(&self) -> Result<Option<PackReader>, ProfileError> {
-        let path = self.pack_path();
-        let Some((file, stat)) = trusted::open_file(&self.directory, &self.pack_name, &path)? else {
-            return Ok(None);
-        };
-        PackReader::open(file, stat.st_size as u64, path).map(Some)
-    }
-
-    /// Begins a pack, compressed at `level`, which takes the place of the one before when it is finished.
-    ///
-    /// # Errors
-    /// `Untrusted` when somebody else's is there, and `Io`.
-    pub fn begin_pack(&self, level: i32) -> Result<PackWriter, ProfileError> {
-        let file = Unfinished::begin(&self.directory, &self.pack_name, &self.shown)?;
-        PackWriter::begin(file, level, self.clone())
     }
 
     /// Removes both files; whether there was one.

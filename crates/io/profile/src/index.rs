@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use forebay_types::limits;
 use serde::{Deserialize, Serialize};
 
 use crate::block::contents_bytes;
+use crate::limits;
 use crate::sealed::Sealed;
 use crate::{Block, FormatError, Piece};
 

@@ -15,6 +15,7 @@ mod error;
 pub mod exercise;
 mod files;
 mod index;
+pub mod limits;
 mod merge;
 mod order;
 mod pack;

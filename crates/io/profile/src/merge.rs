@@ -77,7 +77,7 @@ impl Profile {
         let mut chunks = 0;
         let within = self.uses.iter().take(limits::PROFILE_USES_MAX).take_while(|each| {
             chunks += each.chunks().len();
-            chunks <= limits::PROFILE_CHUNKS_MAX
+            chunks <= crate::limits::PROFILE_CHUNKS_MAX
         });
         let within = within.count();
         self.uses.truncate(within);

@@ -8,6 +8,9 @@ use forebay_types::{ChunkIndex, Generation, Map, ViewPath, limits};
 
 use crate::{Profile, Use};
 
+/// What of a directory's small files lies together in a pack though other files were used in between, bytes: a block.
+const PACK_GROUP_BYTES: u64 = crate::limits::PACK_BLOCK_BYTES as u64;
+
 /// One chunk of a file that a profile names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
@@ -49,7 +52,7 @@ impl Profile {
             let mut bytes = 0;
             while let Some(next) = group.pop() {
                 bytes += self.uses[next].content_bytes();
-                if bytes > limits::PACK_GROUP_BYTES {
+                if bytes > PACK_GROUP_BYTES {
                     group.push(next);
                     break;
                 }

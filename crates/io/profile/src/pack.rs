@@ -11,7 +11,7 @@ use crate::index::{HEAD, TAIL_BYTES};
 use crate::unfinished::Unfinished;
 use crate::{
     Block, BlockBuilder, BlockEntry, BlockOpener, FormatError, PackIndex, Piece, ProfileError, ProfileFiles,
-    index_range,
+    index_range, trusted,
 };
 
 /// A pack that is being written. It is there, whole, when it is finished; dropped before, nothing is.
@@ -34,6 +34,29 @@ pub struct PackWritten {
     pub contents_bytes: u64,
     /// The file's size.
     pub file_bytes: u64,
+}
+
+impl ProfileFiles {
+    /// The pack; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Untrusted`, `Broken` and `Io`: it is not to be used.
+    pub fn open_pack(&self) -> Result<Option<PackReader>, ProfileError> {
+        let path = self.pack_path();
+        let Some((file, stat)) = trusted::open_file(&self.directory, &self.pack_name, &path)? else {
+            return Ok(None);
+        };
+        PackReader::open(file, stat.st_size as u64, path).map(Some)
+    }
+
+    /// Begins a pack, compressed at `level`, which takes the place of the one before when it is finished.
+    ///
+    /// # Errors
+    /// `Untrusted` when somebody else's is there, and `Io`.
+    pub fn begin_pack(&self, level: i32) -> Result<PackWriter, ProfileError> {
+        let file = Unfinished::begin(&self.directory, &self.pack_name, &self.shown)?;
+        PackWriter::begin(file, level, self.clone())
+    }
 }
 
 impl PackWriter {

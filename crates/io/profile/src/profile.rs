@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::FormatError;
 use crate::sealed::Sealed;
 
+/// Exports that a profile may name.
+const PROFILE_EXPORTS_MAX: usize = 1024;
+
 pub(crate) const FORMAT: Sealed = Sealed { magic: *b"FBpr", version: 1, name: "profile" };
 
 /// What a start-up of a command used.
@@ -190,7 +193,7 @@ impl Profile {
     }
 
     fn check(&self) -> Result<(), FormatError> {
-        if self.command.len() > limits::PROFILE_COMMAND_BYTES_MAX || self.exports.len() > limits::PROFILE_EXPORTS_MAX {
+        if self.command.len() > crate::limits::PROFILE_COMMAND_BYTES_MAX || self.exports.len() > PROFILE_EXPORTS_MAX {
             return Err(FormatError::Limit("its command or exports"));
         }
         // It is shown on terminals.
@@ -198,7 +201,7 @@ impl Profile {
             return Err(FormatError::Content("its command is not printable"));
         }
         let chunks: usize = self.uses.iter().map(|each| each.chunks().len()).sum();
-        if self.uses.len() > limits::PROFILE_USES_MAX || chunks > limits::PROFILE_CHUNKS_MAX {
+        if self.uses.len() > limits::PROFILE_USES_MAX || chunks > crate::limits::PROFILE_CHUNKS_MAX {
             return Err(FormatError::Limit("its directories, files or chunks"));
         }
         self.uses.iter().try_for_each(Use::check)

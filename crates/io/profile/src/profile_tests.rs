@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits;
 use crate::samples::{path, profile};
 use proptest::prelude::*;
 

@@ -3,9 +3,8 @@
 //!
 //! Little endian: `magic [4], version u16, zero u16, body length u32, body, crc32c u32` of all before it.
 
-use forebay_types::limits;
-
 use crate::FormatError;
+use crate::limits;
 
 /// Bytes around a body.
 pub(crate) const FRAME_BYTES: usize = HEAD_BYTES + 4;

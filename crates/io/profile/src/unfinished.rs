@@ -6,13 +6,16 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use forebay_types::limits;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{ProfileError, trusted};
+
+/// How old a file must be that somebody began to write into a directory of profiles and did not finish, before it is
+/// removed: whoever still writes it touches it every few seconds.
+const PROFILE_UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
 /// What the names of unfinished files begin and end with.
 const PREFIX: &str = ".";
@@ -78,5 +81,5 @@ impl Drop for Unfinished {
 /// Whether a file of that name was begun, and its writer must have died since.
 pub(crate) fn is_left_behind(name: &str, modified: SystemTime, now: SystemTime) -> bool {
     let is_unfinished = name.starts_with(PREFIX) && name.ends_with(SUFFIX);
-    is_unfinished && now.duration_since(modified).is_ok_and(|age| age > limits::PROFILE_UNFINISHED_AGE)
+    is_unfinished && now.duration_since(modified).is_ok_and(|age| age > PROFILE_UNFINISHED_AGE)
 }

@@ -21,12 +21,6 @@ pub struct Counters {
     pub bytes: u64,
     /// Operations that ended with an error.
     pub errors: u64,
-    /// Operations under way now.
-    pub under_way: u64,
-    /// Most operations under way at once so far.
-    pub under_way_most: u64,
-    /// Operations that had to wait for their turn.
-    pub waits: u64,
 }
 
 #[derive(Default)]
@@ -61,7 +55,6 @@ impl Tally {
             reads: read(&self.reads),
             bytes: read(&self.bytes),
             errors: read(&self.errors),
-            ..Counters::default()
         }
     }
 }

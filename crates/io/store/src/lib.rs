@@ -1,10 +1,9 @@
 //! The reader of the backing file system: what a tree's root asks, and any node that reads large files directly.
 //!
-//! Calls block and are made in turns (`Turns`), each on a thread that may; the `Store` is shared by all of them. It
-//! decides nothing about caching or forwarding. What it guarantees: no message can name anything outside the exports, whatever it says and
+//! Calls block; whoever makes them bounds how many there are at once, and the `Store` is shared by all of them. It
+//! decides nothing about order, caching or forwarding. What it guarantees: no message can name anything outside the exports, whatever it says and
 //! whatever happens to the directories meanwhile; no bytes of two versions of a file leave as one; an error of the
-//! backing file system is passed on as it is and never taken for an absence; operations at once and open descriptors
-//! are bounded; kernel pseudo file systems and Forebay's own mounts are neither shown nor touched.
+//! backing file system is passed on as it is and never taken for an absence; open descriptors are bounded; kernel pseudo file systems and Forebay's own mounts are neither shown nor touched.
 
 mod ancestors;
 mod backing;
@@ -15,15 +14,14 @@ mod descriptors;
 mod directory;
 mod error;
 mod inode_numbers;
+pub mod limits;
 mod listing;
 mod mounts;
 mod namespace;
 mod stat;
 mod store;
-mod turns;
 
 pub use counters::Counters;
 pub use error::StoreError;
 pub use mounts::is_never_served;
 pub use store::{Store, StoreOptions};
-pub use turns::Turns;

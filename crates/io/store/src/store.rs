@@ -17,7 +17,6 @@ use crate::error::StoreError;
 use crate::inode_numbers::InodeNumbers;
 use crate::mounts::{Mounts, Table, absolute};
 use crate::namespace::{Namespace, Place};
-use crate::turns::Turns;
 use crate::{ancestors, chunk, listing};
 
 /// What a store serves and how much it may use.
@@ -29,18 +28,17 @@ pub struct StoreOptions {
     /// Descriptors kept open, directories and files each (`limits::BACKING_DESCRIPTORS`); fewer where the process may
     /// not open as many.
     pub descriptors: usize,
-    /// In which the calls are made.
-    pub turns: Arc<Turns>,
+    /// Calls at once, at most: each may hold a descriptor beyond those that are kept.
+    pub operations_max: usize,
     /// Where the buffers of chunks come from.
     pub pool: Pool,
     /// Forebay's own view mount points and state directories: never shown and never touched.
     pub hidden: Vec<PathBuf>,
 }
 
-/// The reader of the backing file system. Calls block: they are made in turns, on any thread.
+/// The reader of the backing file system. Calls block: they are made on threads that may.
 pub struct Store {
     backing: Backing,
-    turns: Arc<Turns>,
     listing_entries_full: usize,
 }
 
@@ -56,10 +54,10 @@ impl Store {
         let calls = Calls::new();
         let namespace = Namespace::open(&options.exports, &calls, &table)?;
         let numbers = InodeNumbers::new(namespace.exports().iter().map(|export| (export.device, &export.path)));
-        let bound = affordable(options.descriptors, options.turns.limit());
+        let bound = affordable(options.descriptors, options.operations_max);
         let (directories, files) = (Descriptors::new(bound), Descriptors::new(bound));
         let backing = Backing { calls, mounts, numbers, namespace, directories, files, pool: options.pool };
-        Ok(Self { backing, turns: options.turns, listing_entries_full: options.listing_entries_full })
+        Ok(Self { backing, listing_entries_full: options.listing_entries_full })
     }
 
     /// The complete listing of `dir`: with attributes and link targets up to the limit, above it with names, kinds and
@@ -155,7 +153,7 @@ impl Store {
     /// What the backing file system was asked so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.turns.complete(self.backing.calls.tally.snapshot())
+        self.backing.calls.tally.snapshot()
     }
 
     /// The exports, symbolic links resolved, those within others left out.

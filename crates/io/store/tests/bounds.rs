@@ -4,13 +4,12 @@
 mod fixture;
 
 use std::fs::{self, File};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
 
 use fixture::{Tree, generation, options, view};
-use forebay_store::{Store, StoreOptions, Turns};
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Urgency};
+use forebay_store::{Store, StoreOptions};
+use forebay_types::{CHUNK_BYTES, ChunkIndex};
 use rustix::process::{Resource, getrlimit};
 
 /// The tests of this program take turns.
@@ -35,7 +34,7 @@ fn reading_2000_files_keeps_to_the_bound_of_descriptors() {
         })
         .collect();
     let before = open_descriptors();
-    let options = StoreOptions { descriptors: BOUND, turns: Turns::new(THREADS), ..options(&[tree.path("")]) };
+    let options = StoreOptions { descriptors: BOUND, operations_max: THREADS, ..options(&[tree.path("")]) };
     let store = Store::open(options).unwrap();
     let (next, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -59,39 +58,6 @@ fn reading_2000_files_keeps_to_the_bound_of_descriptors() {
     drop(forgotten);
     let left = open_descriptors() - before;
     assert!(left <= 12, "{left} descriptors left");
-}
-
-#[test]
-fn no_more_operations_than_allowed_are_under_way() {
-    let _turn = TURN.lock().unwrap();
-    let tree = Tree::new();
-    let file = tree.write("file", "x");
-    let turns = Turns::new(2);
-    let options = StoreOptions { turns: Arc::clone(&turns), ..options(&[tree.path("")]) };
-    let store = Arc::new(Store::open(options).unwrap());
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let (read, has_read) = mpsc::channel();
-    for call in 0..5 {
-        let (store, file, read) = (Arc::clone(&store), file.clone(), read.clone());
-        turns.queue(call, Urgency::Demand, move || {
-            let started = |_| {
-                // The first two stay until both are there, and the other three have come and wait.
-                while store.counters().waits < 3 || store.counters().under_way_most < 2 {
-                    assert!(Instant::now() < deadline, "{:?}", store.counters());
-                    std::thread::yield_now();
-                }
-            };
-            store.read_chunk(&view(&file), &generation(&file), ChunkIndex(0), started).unwrap();
-            read.send(()).unwrap();
-        });
-    }
-    (0..5).for_each(|_| has_read.recv_timeout(Duration::from_secs(60)).unwrap());
-    while store.counters().under_way > 0 {
-        assert!(Instant::now() < deadline, "{:?}", store.counters());
-        std::thread::yield_now();
-    }
-    let counters = store.counters();
-    assert_eq!((counters.under_way_most, counters.waits), (2, 3));
 }
 
 #[test]

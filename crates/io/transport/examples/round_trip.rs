@@ -15,7 +15,7 @@ use forebay_body::{Body, Pool};
 use forebay_secret::JobKey;
 use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
 use forebay_types::{NodeRank, PIECE_BYTES};
-use forebay_wire::{Outcome, Request};
+use forebay_wire::{JobMessage, Message, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 
 const PAYLOADS_BYTES: [u32; 7] = [64, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 1 << 20, 4 << 20];
@@ -27,7 +27,7 @@ struct Probes(Bytes);
 
 impl Service for Probes {
     fn handle(&self, call: IncomingCall) {
-        let Request::Probe { payload_bytes } = call.request else {
+        let Message::Job(JobMessage::Probe { payload_bytes }) = call.request.message else {
             return;
         };
         let body = Body::growing(payload_bytes as usize);
@@ -81,7 +81,7 @@ fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 async fn probe(leaf: &Endpoint, payload_bytes: u32) -> Result<()> {
-    let reply = leaf.call(NodeRank(0), Request::Probe { payload_bytes }, DEADLINE).await?;
+    let reply = leaf.call(NodeRank(0), JobMessage::Probe { payload_bytes }, DEADLINE).await?;
     reply.body.context("no body")?.whole_bytes().await?;
     Ok(())
 }

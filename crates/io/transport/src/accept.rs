@@ -8,26 +8,36 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_types::{NodeRank, limits};
+use forebay_body::Pool;
+use forebay_types::NodeRank;
 use forebay_wire::{Class, Hello};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::endpoint::Shared;
+use crate::connect::Listener;
+use crate::counts::Counts;
 use crate::error::Refusal;
-use crate::handshake::{Greeted, welcome};
-use crate::lock;
+use crate::handshake::{Greeted, Identity, welcome};
+use crate::lock::lock;
 use crate::pending::{PendingHandshakes, Place};
 use crate::replier::Service;
 use crate::session::Session;
-use crate::stream::{Listener, Stream};
+use crate::stream::Stream;
+use crate::tasks::Tasks;
+
+/// Addresses of refused connections that are remembered, so that each is reported once.
+const REFUSED_REPORTED_MAX: usize = 1024;
 
 /// Pause after the system failed to accept (out of descriptors, mostly): trying at once would only burn a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Who is being let in, and who was.
-#[derive(Default)]
 pub(crate) struct Doorway {
+    identity: Arc<Identity>,
+    counts: Arc<Counts>,
+    tasks: Arc<Tasks>,
+    pool: Pool,
+    handshake_deadline: Duration,
     halves: Mutex<HashMap<NodeRank, Half>>,
     sessions: Mutex<HashMap<NodeRank, Arc<Session>>>,
     reported: Mutex<HashSet<IpAddr>>,
@@ -41,6 +51,25 @@ struct Half {
 }
 
 impl Doorway {
+    pub(crate) fn new(
+        identity: &Arc<Identity>,
+        counts: &Arc<Counts>,
+        tasks: &Arc<Tasks>,
+        pool: &Pool,
+        handshake_deadline: Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            identity: Arc::clone(identity),
+            counts: Arc::clone(counts),
+            tasks: Arc::clone(tasks),
+            pool: pool.clone(),
+            handshake_deadline,
+            halves: Mutex::default(),
+            sessions: Mutex::default(),
+            reported: Mutex::default(),
+        })
+    }
+
     pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
         lock(&self.sessions).values().filter(|session| !session.has_ended()).cloned().collect()
     }
@@ -52,7 +81,7 @@ impl Doorway {
 
     fn report(&self, peer: IpAddr, refusal: &Refusal) {
         let mut reported = lock(&self.reported);
-        if reported.len() < limits::REFUSED_REPORTED_MAX && reported.insert(peer) {
+        if reported.len() < REFUSED_REPORTED_MAX && reported.insert(peer) {
             let refusal: &dyn std::error::Error = refusal;
             tracing::warn!(%peer, refusal, "a connection was refused; further ones from there are not reported");
         }
@@ -60,7 +89,7 @@ impl Doorway {
 }
 
 /// Accepts until it is aborted.
-pub(crate) async fn accept_peers(shared: Arc<Shared>, mut listener: Listener, service: Arc<dyn Service>) {
+pub(crate) async fn accept_peers(doorway: Arc<Doorway>, mut listener: Listener, service: Arc<dyn Service>) {
     let pending = Arc::new(PendingHandshakes::default());
     let mut fails = false;
     loop {
@@ -68,7 +97,7 @@ pub(crate) async fn accept_peers(shared: Arc<Shared>, mut listener: Listener, se
             Ok(stream) => {
                 fails = false;
                 let (place, crowded) = pending.enter(stream.peer);
-                shared.tasks.spawn(let_in(Arc::clone(&shared), stream, Arc::clone(&service), place));
+                doorway.tasks.spawn(let_in(Arc::clone(&doorway), stream, Arc::clone(&service), place));
                 if crowded {
                     // Whoever had to leave is gone before the next one comes: no flood outruns its own end.
                     tokio::task::yield_now().await;
@@ -84,10 +113,10 @@ pub(crate) async fn accept_peers(shared: Arc<Shared>, mut listener: Listener, se
     }
 }
 
-async fn let_in(shared: Arc<Shared>, stream: Stream, service: Arc<dyn Service>, mut place: Place) {
+async fn let_in(doorway: Arc<Doorway>, stream: Stream, service: Arc<dyn Service>, mut place: Place) {
     let peer = stream.peer;
-    let deadline = shared.handshake_deadline;
-    let welcomed = timeout(deadline, welcome(stream, &shared.identity, &shared.pool, &shared.counts));
+    let deadline = doorway.handshake_deadline;
+    let welcomed = timeout(deadline, welcome(stream, &doorway.identity, &doorway.pool, &doorway.counts));
     let shaken = tokio::select! {
         outcome = welcomed => outcome.unwrap_or(Err(Refusal::Late(deadline))),
         () = place.lost() => Err(Refusal::Crowded),
@@ -95,26 +124,26 @@ async fn let_in(shared: Arc<Shared>, stream: Stream, service: Arc<dyn Service>, 
     // From here on it is a known rank's, and there is one for each at most.
     drop(place);
     let refusal = match shaken {
-        Ok((hello, connection)) => match pair(&shared, &hello, connection, deadline).await {
-            Ok(Some(pair)) => return admit(&shared, hello.from, pair, service),
+        Ok((hello, connection)) => match pair(&doorway, &hello, connection, deadline).await {
+            Ok(Some(pair)) => return admit(&doorway, hello.from, pair, service),
             Ok(None) => return,
             Err(refusal) => refusal,
         },
         Err(refusal) => refusal,
     };
-    shared.counts.refused();
-    shared.doorway.report(peer, &refusal);
+    doorway.counts.refused();
+    doorway.report(peer, &refusal);
 }
 
 /// The peer's two connections, control first; `None` for the second of them, which goes to whoever waits with the first.
 async fn pair(
-    shared: &Shared,
+    doorway: &Doorway,
     hello: &Hello,
     connection: Greeted,
     deadline: Duration,
 ) -> Result<Option<(Greeted, Greeted)>, Refusal> {
     let waiter = {
-        let mut halves = lock(&shared.doorway.halves);
+        let mut halves = lock(&doorway.halves);
         match halves.remove(&hello.from) {
             Some(half) if half.session == hello.session && half.class != hello.class => {
                 // If the first gave up in this moment, the peer finds both closed and tries again.
@@ -134,15 +163,15 @@ async fn pair(
         // A newer session of the same peer took its place.
         Ok(Err(_)) => Err(Refusal::Session),
         Err(_) => {
-            lock(&shared.doorway.halves).retain(|_, half| !half.other.is_closed());
+            lock(&doorway.halves).retain(|_, half| !half.other.is_closed());
             Err(Refusal::Late(deadline))
         }
     }
 }
 
-fn admit(shared: &Arc<Shared>, from: NodeRank, pair: (Greeted, Greeted), service: Arc<dyn Service>) {
-    let session = Session::start(from, pair, service, Arc::clone(&shared.counts), &shared.tasks);
-    let mut sessions = lock(&shared.doorway.sessions);
+fn admit(doorway: &Doorway, from: NodeRank, pair: (Greeted, Greeted), service: Arc<dyn Service>) {
+    let session = Session::start(from, pair, service, Arc::clone(&doorway.counts), &doorway.tasks);
+    let mut sessions = lock(&doorway.sessions);
     sessions.retain(|_, session| !session.has_ended());
     let earlier = sessions.insert(from, session);
     drop(sessions);

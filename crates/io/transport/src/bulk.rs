@@ -10,12 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use forebay_body::{Body, Piece};
-use forebay_types::{Errno, PIECE_BYTES, limits};
+use forebay_types::{Errno, PIECE_BYTES};
 use forebay_wire::Outcome;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::session::Session;
+use crate::limits;
 use crate::writer::{FrameWriter, Outgoing};
 
 /// What the sending task is told.
@@ -100,13 +100,14 @@ impl Sending {
     }
 }
 
-/// Sends bodies until the session is gone or the connection fails.
+/// Sends bodies until the session is gone or the connection fails. `sent` is told each stream whose last frame is handed
+/// to the writer.
 pub(crate) async fn send_bodies(
-    session: Arc<Session>,
+    sent: impl Fn(u32),
     mut inbox: mpsc::Receiver<ToBulk>,
     mut writer: FrameWriter,
 ) -> io::Result<()> {
-    let mut bodies = Bodies { session, sending: VecDeque::new(), flushing: Vec::new() };
+    let mut bodies = Bodies { sent, sending: VecDeque::new(), flushing: Vec::new() };
     loop {
         let deadline = bodies.deadline();
         let gathered = std::future::poll_fn(|context| bodies.gather(context, &mut inbox, &mut writer));
@@ -118,14 +119,14 @@ pub(crate) async fn send_bodies(
     }
 }
 
-struct Bodies {
-    session: Arc<Session>,
+struct Bodies<F> {
+    sent: F,
     /// Whose turn it is comes first.
     sending: VecDeque<Sending>,
     flushing: Vec<oneshot::Sender<()>>,
 }
 
-impl Bodies {
+impl<F: Fn(u32)> Bodies<F> {
     /// When the first body under way need not be sent any more; a day without one.
     fn deadline(&self) -> Instant {
         let first = self.sending.iter().map(|sending| sending.deadline).min();
@@ -140,7 +141,7 @@ impl Bodies {
         let late: VecDeque<Sending> = late;
         for mut body in late {
             writer.push(body.failed(Errno::ETIMEDOUT));
-            self.session.sent(body.stream);
+            (self.sent)(body.stream);
         }
     }
 
@@ -192,12 +193,12 @@ impl Bodies {
                     if sending.unsent_bytes > 0 {
                         self.sending.push_back(sending);
                     } else {
-                        self.session.sent(sending.stream);
+                        (self.sent)(sending.stream);
                     }
                 }
                 Step::Failed(frame) => {
                     writer.push(frame);
-                    self.session.sent(sending.stream);
+                    (self.sent)(sending.stream);
                 }
             }
         }

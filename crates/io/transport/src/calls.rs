@@ -7,13 +7,28 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
 use forebay_body::{Body, Piece};
-use forebay_types::{Errno, limits};
+use forebay_types::Errno;
 use forebay_wire::{Answer, Outcome, WireError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use crate::link::Reply;
-use crate::lock;
+use crate::limits;
+use crate::lock::lock;
+
+/// Bytes a receiver takes before it grants them anew, so that a 1 MiB chunk costs two small frames of credit, not eight.
+/// With one more piece under way it stays below `BODY_CREDIT_BYTES`, or sender and receiver would wait for each other.
+const BODY_GRANT_BYTES: usize = 256 << 10;
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// What it says.
+    pub outcome: Outcome,
+    /// Its bytes, which may still be arriving. Always there, even when empty, except for `FileSystem` and `Failed`. Fails
+    /// with `WAY_LOST` when the rest will not come in time. When the last holder drops it while it
+    /// grows, the rest is cancelled.
+    pub body: Option<Arc<Body>>,
+}
 
 /// Why all calls to a peer ended.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +41,7 @@ pub(crate) enum End {
     BadChecksum,
 }
 
-impl End {
-    /// What followers of a body see that ends so.
-    fn errno(self) -> Errno {
-        match self {
-            Self::Lost | Self::Corrupt(_) | Self::ShutDown | Self::BadChecksum => Errno::WAY_LOST,
-            Self::TimedOut => Errno::ETIMEDOUT,
-        }
-    }
-}
+impl End {}
 
 /// What the peer must be told after a frame.
 #[derive(PartialEq, Eq, Debug)]
@@ -304,7 +311,9 @@ impl Call {
                 // Whoever asked may have gone in this moment.
                 let _ = waiting.send(Err(end));
             }
-            Phase::Receiving(receiving) => fail(&receiving, end.errno()),
+            // However it ends, the bytes are lost on their way, and may be asked for again: the deadline is that of whoever
+            // asked first, and others who have joined the body have more time.
+            Phase::Receiving(receiving) => fail(&receiving, Errno::WAY_LOST),
         }
     }
 }
@@ -319,7 +328,7 @@ impl Receiving {
         let window = self.granted_bytes.saturating_sub(self.received_bytes);
         let taken = limits::BODY_CREDIT_BYTES - window;
         let needed = self.granted_bytes < self.total_bytes;
-        let grant = if needed && taken >= limits::BODY_GRANT_BYTES { taken } else { 0 };
+        let grant = if needed && taken >= BODY_GRANT_BYTES { taken } else { 0 };
         self.granted_bytes += grant;
         Ok((grant, self.received_bytes == self.total_bytes))
     }

@@ -10,24 +10,32 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::Pool;
-use forebay_types::{NodeRank, Urgency, limits};
+use forebay_types::{NodeRank, Priority};
 use forebay_wire::{Class, Request};
-use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
-use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::{Doorway, accept_peers};
-use crate::calls::End;
+use crate::calls::{End, Reply};
+use crate::connect::{Connector, Listener};
 use crate::counts::{Counters, Counts};
 use crate::error::CallError;
 use crate::handshake::{Greeted, Identity, greet};
-use crate::link::{Asked, Link, Reply};
-use crate::lock;
+use crate::limits;
+use crate::link::{Asked, Link};
+use crate::lock::lock;
 use crate::memory::Network;
 use crate::options::{EndpointOptions, Peers};
 use crate::replier::Service;
-use crate::stream::{Connector, Listener, Stream};
+use crate::stream::Stream;
+use crate::tasks::Tasks;
+
+/// Connections that may wait in the kernel to be accepted. A wave of children, or a flood, waits there for milliseconds;
+/// one that finds no room comes again after a second.
+const BACKLOG_CONNECTIONS: i32 = 4096;
+
+/// How long a daemon that ends waits for its last answers to leave. `down` has a second in all.
+const FLUSH_DEADLINE: Duration = Duration::from_millis(300);
 
 /// A call's deadline is cut to this; the protocol counts milliseconds in 32 bits, and nobody waits for a day.
 const CALL_DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -41,16 +49,15 @@ pub struct Endpoint {
     shared: Arc<Shared>,
 }
 
-/// What the tasks of an endpoint share.
-pub(crate) struct Shared {
-    pub(crate) identity: Identity,
-    pub(crate) handshake_deadline: Duration,
-    pub(crate) counts: Arc<Counts>,
-    pub(crate) doorway: Doorway,
-    pub(crate) tasks: Tasks,
+/// What the tasks of an endpoint that ask share.
+struct Shared {
+    identity: Arc<Identity>,
+    counts: Arc<Counts>,
+    doorway: Arc<Doorway>,
+    tasks: Arc<Tasks>,
     connect_deadline: Duration,
     peers: Peers,
-    pub(crate) pool: Pool,
+    pool: Pool,
     connector: Connector,
     links: Mutex<HashMap<NodeRank, Slot>>,
     started: Instant,
@@ -79,7 +86,7 @@ impl Endpoint {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         // Listening already, but with what the standard library takes for enough.
-        rustix::net::listen(&listener, limits::BACKLOG_CONNECTIONS)?;
+        rustix::net::listen(&listener, BACKLOG_CONNECTIONS)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         Ok(Self::start_on(options, Connector::Tcp, Listener::Tcp(listener), service))
     }
@@ -98,12 +105,14 @@ impl Endpoint {
 
     fn start_on(options: EndpointOptions, connector: Connector, listener: Listener, service: Arc<dyn Service>) -> Self {
         let nodes = options.addresses.len();
+        let identity = Identity { job: options.job, rank: options.rank, nodes, security: options.security };
+        let (identity, counts, tasks) = (Arc::new(identity), Arc::<Counts>::default(), Arc::new(Tasks::new()));
+        let doorway = Doorway::new(&identity, &counts, &tasks, &options.pool, options.handshake_deadline);
         let shared = Arc::new(Shared {
-            identity: Identity { job: options.job, rank: options.rank, nodes, security: options.security },
-            handshake_deadline: options.handshake_deadline,
-            counts: Arc::default(),
-            doorway: Doorway::default(),
-            tasks: Tasks::new(),
+            identity,
+            counts,
+            doorway,
+            tasks,
             connect_deadline: options.connect_deadline,
             peers: Peers::new(options.addresses),
             pool: options.pool,
@@ -113,7 +122,7 @@ impl Endpoint {
             // A daemon that comes back must not tie its connections to those of its earlier life.
             next_session: AtomicU64::new(RandomState::new().hash_one(options.rank)),
         });
-        shared.tasks.spawn(accept_peers(Arc::clone(&shared), listener, service));
+        shared.tasks.spawn(accept_peers(Arc::clone(&shared.doorway), listener, service));
         Self { shared }
     }
 
@@ -122,30 +131,37 @@ impl Endpoint {
     ///
     /// # Errors
     /// `CallError`, which tells whether the request was sent.
-    pub async fn call(&self, to: NodeRank, request: Request, deadline: Duration) -> Result<Reply, CallError> {
+    pub async fn call(
+        &self,
+        to: NodeRank,
+        request: impl Into<Request>,
+        deadline: Duration,
+    ) -> Result<Reply, CallError> {
         let (until, after) = (call_until(deadline), deadline);
-        self.ask(to, &request, Urgency::Demand, until, after).await?.reply().await
+        self.ask(to, &request.into(), until, after).await?.reply().await
     }
 
     /// The same for what no program waits for yet. Once `promoted` is told that one does, the peer is told too.
     ///
     /// # Errors
     /// As `call`.
-    pub async fn call_ahead(
+    pub async fn call_prefetch(
         &self,
         to: NodeRank,
-        request: Request,
+        request: impl Into<Request>,
         deadline: Duration,
         promoted: oneshot::Receiver<()>,
     ) -> Result<Reply, CallError> {
         let (until, after) = (call_until(deadline), deadline);
+        let request = request.into().at(Priority::Prefetch);
         let mut promoted = pin!(told(promoted));
         let asked = tokio::select! {
             biased;
-            asked = self.ask(to, &request, Urgency::Ahead, until, after) => asked?,
+            asked = self.ask(to, &request, until, after) => asked?,
             // It waits for a connection, or for room that programs' calls have.
             () = &mut promoted => {
-                return self.ask(to, &request, Urgency::Demand, until, after).await?.reply().await;
+                let request = request.clone().at(Priority::Demand);
+                return self.ask(to, &request, until, after).await?.reply().await;
             }
         };
         asked.reply_or_promote(promoted).await
@@ -155,7 +171,6 @@ impl Endpoint {
         &self,
         to: NodeRank,
         request: &Request,
-        urgency: Urgency,
         deadline: Instant,
         after: Duration,
     ) -> Result<Asked, CallError> {
@@ -167,7 +182,7 @@ impl Endpoint {
                     .await
                     .unwrap_or(Err(CallError::TimedOut { to, after }))?,
             };
-            match link.ask(request, urgency, deadline, after).await {
+            match link.ask(request, deadline, after).await {
                 Err(CallError::ConnectionLost { .. }) if tries < TRIES => tries += 1,
                 asked => return asked,
             }
@@ -192,7 +207,7 @@ impl Endpoint {
     }
 
     /// Closes the listener and all connections and returns when every task has ended. Answers given before get
-    /// `limits::FLUSH_DEADLINE` to leave; calls under way fail, and services are told that their callers are gone.
+    /// `FLUSH_DEADLINE` to leave; calls under way fail, and services are told that their callers are gone.
     pub async fn shutdown(&self) {
         let Some(mut tasks) = self.shared.tasks.close() else {
             return;
@@ -204,7 +219,7 @@ impl Endpoint {
             }
         };
         // Whoever has not read its answer by now learns from the closed connection.
-        let _ = timeout(limits::FLUSH_DEADLINE, flush).await;
+        let _ = timeout(FLUSH_DEADLINE, flush).await;
         self.close_connections();
         tasks.shutdown().await;
         // A task may have made one in its last moment.
@@ -326,30 +341,5 @@ impl Shared {
 
     fn address(&self, to: NodeRank) -> String {
         self.peers.address(to).map_or_else(|| "no address".to_owned(), ToString::to_string)
-    }
-}
-
-/// The tasks of an endpoint, so that none outlives it.
-pub(crate) struct Tasks {
-    runtime: Handle,
-    set: Mutex<Option<JoinSet<()>>>,
-}
-
-impl Tasks {
-    fn new() -> Self {
-        Self { runtime: Handle::current(), set: Mutex::new(Some(JoinSet::new())) }
-    }
-
-    /// Starts a task; `None` when the endpoint is shutting down and the task was dropped instead.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
-        let mut set = lock(&self.set);
-        let set = set.as_mut()?;
-        while set.try_join_next().is_some() {}
-        Some(set.spawn_on(task, &self.runtime))
-    }
-
-    /// No task starts any more; the caller ends those that run.
-    fn close(&self) -> Option<JoinSet<()>> {
-        lock(&self.set).take()
     }
 }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use forebay_body::Pool;
 use forebay_secret::JobKey;
 use forebay_types::{Errno, NodeRank};
-use forebay_wire::message::TimedRequest;
-use forebay_wire::{Answer, Class, FrameKind};
+use forebay_wire::{Answer, Class, Envelope, FrameKind};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::counts::Counts;
@@ -84,7 +83,7 @@ async fn shake(bytes: Vec<u8>, identity: &Identity, asks: bool) -> Option<usize>
 async fn read_frame(connection: &mut Greeted, pool: &Pool) -> Result<(), ReadError> {
     let head = connection.reader.head().await?;
     match head.kind {
-        FrameKind::Request => connection.reader.message::<TimedRequest>().map(|_| ())?,
+        FrameKind::Request => connection.reader.message::<Envelope>().map(|_| ())?,
         FrameKind::Answer => connection.reader.message::<Answer>().map(|_| ())?,
         FrameKind::Abort => connection.reader.message::<Errno>().map(|_| ())?,
         _ => {}

@@ -7,11 +7,15 @@
 //! moved, left out or sent back to its sender does not open, and the connection ends.
 
 use forebay_secret::{JOB_KEY_BYTES, JobKey};
-use forebay_types::limits;
 use forebay_wire::{FRAME_HEAD_BYTES, Level, TAG_BYTES, WireError};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 use ring::digest::{SHA256, digest};
 use ring::hkdf::{HKDF_SHA256, Salt};
+
+/// Frames that one key may protect in one direction; then the connection ends, and the next call makes a new one with
+/// new keys. 2^32 frames of 128 KiB are 512 TiB, for which AES-GCM still leaves an attacker a chance below 2^-38 (with
+/// q blocks q^2 / 2^129), and a counter of 64 bits never comes near its end.
+const FRAMES_PER_KEY_MAX: u64 = 1 << 32;
 
 /// What the job's key is extracted with: keys made of it for this protocol are like no others made of it.
 const SALT: &[u8] = b"forebay overlay connection";
@@ -132,14 +136,14 @@ impl Guard {
     #[cfg(test)]
     pub(crate) fn use_up(&mut self) {
         if let Some(keyed) = &mut self.0 {
-            keyed.used = limits::FRAMES_PER_KEY_MAX;
+            keyed.used = FRAMES_PER_KEY_MAX;
         }
     }
 }
 
 impl Keyed {
     fn nonce(&mut self) -> Result<Nonce, UsedUp> {
-        if self.used >= limits::FRAMES_PER_KEY_MAX {
+        if self.used >= FRAMES_PER_KEY_MAX {
             return Err(UsedUp);
         }
         let mut nonce = [0; NONCE_LEN];

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use forebay_body::Pool;
-use forebay_types::{NodeRank, limits};
+use forebay_types::NodeRank;
 use forebay_wire::message::{MAGIC, PROTOCOL_VERSION, decode, encode};
 use forebay_wire::{Class, FrameKind, Greeting, Hello, NONCE_BYTES, WireError};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -21,6 +21,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::counts::Counts;
 use crate::error::Refusal;
 use crate::guard::{Greetings, Role, guards};
+use crate::limits;
 use crate::options::Security;
 use crate::reader::{FrameReader, ReadError};
 use crate::stream::Stream;

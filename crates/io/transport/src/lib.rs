@@ -17,6 +17,7 @@
 mod accept;
 mod bulk;
 mod calls;
+mod connect;
 mod counts;
 mod endpoint;
 mod error;
@@ -24,7 +25,9 @@ mod error;
 pub mod exercise;
 mod guard;
 mod handshake;
+pub mod limits;
 mod link;
+mod lock;
 pub mod memory;
 mod options;
 mod pace;
@@ -33,18 +36,12 @@ mod reader;
 mod replier;
 mod session;
 mod stream;
+mod tasks;
 mod writer;
 
+pub use calls::Reply;
 pub use counts::Counters;
 pub use endpoint::Endpoint;
 pub use error::{CallError, Refusal};
-pub use link::Reply;
 pub use options::{Address, EndpointOptions, Peers, Security};
 pub use replier::{IncomingCall, Replier, Service};
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A panic ends the process, so a poisoned lock is never seen outside tests.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -7,33 +7,22 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_body::{Body, Piece, Pool};
-use forebay_types::{Errno, NodeRank, Urgency, limits};
-use forebay_wire::message::TimedRequest;
-use forebay_wire::{Answer, FrameKind, Outcome, Request, WireError};
+use forebay_body::{Piece, Pool};
+use forebay_types::{Errno, NodeRank, Priority};
+use forebay_wire::{Answer, Envelope, FrameKind, Request, WireError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::calls::{Calls, End, Place, Tell, Waiter};
+use crate::calls::{Calls, End, Place, Reply, Tell, Waiter};
 use crate::counts::Counts;
-use crate::endpoint::Tasks;
 use crate::error::CallError;
 use crate::handshake::Greeted;
-use crate::lock;
+use crate::limits;
+use crate::lock::lock;
 use crate::reader::{FrameReader, ReadError};
+use crate::tasks::Tasks;
 use crate::writer::{FrameWriter, Item, Outgoing, write_frames};
-
-/// An answer.
-#[derive(Debug)]
-pub struct Reply {
-    /// What it says.
-    pub outcome: Outcome,
-    /// Its bytes, which may still be arriving. Always there, even when empty, except for `FileSystem` and `Failed`. Fails
-    /// with `ETIMEDOUT` or `WAY_LOST` when the rest will not come. When the last holder drops it while it
-    /// grows, the rest is cancelled.
-    pub body: Option<Arc<Body>>,
-}
 
 /// The connections to one peer.
 pub(crate) struct Link {
@@ -85,24 +74,23 @@ impl Link {
     pub(crate) async fn ask(
         self: &Arc<Self>,
         request: &Request,
-        urgency: Urgency,
         deadline: Instant,
         after: Duration,
     ) -> Result<Asked, CallError> {
-        let place = self.place(urgency, deadline, after).await?;
+        let place = self.place(request.priority, deadline, after).await?;
         let (stream, waiter) = self.calls.open(deadline, place).map_err(|end| self.error(end, after))?;
         let asked = Asked { link: Arc::clone(self), stream, waiter, after };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let remaining_ms = u32::try_from(remaining.as_millis()).unwrap_or(u32::MAX).max(1);
-        self.send(Outgoing::request(stream, &TimedRequest { remaining_ms, urgency, request: request.clone() }));
+        self.send(Outgoing::request(stream, &Envelope { remaining_ms, request: request.clone() }));
         self.counts.request_sent();
         Ok(asked)
     }
 
-    async fn place(&self, urgency: Urgency, deadline: Instant, after: Duration) -> Result<Place, CallError> {
-        let ahead = match urgency {
-            Urgency::Ahead => Some(self.place_of(&self.places_ahead, deadline, after).await?),
-            Urgency::Demand => None,
+    async fn place(&self, priority: Priority, deadline: Instant, after: Duration) -> Result<Place, CallError> {
+        let ahead = match priority {
+            Priority::Prefetch => Some(self.place_of(&self.places_ahead, deadline, after).await?),
+            Priority::Demand => None,
         };
         Ok(Place { _any: self.place_of(&self.places, deadline, after).await?, _ahead: ahead })
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use forebay_types::NodeRank;
 use tokio::sync::mpsc;
 
-use crate::lock;
+use crate::lock::lock;
 use crate::options::Address;
 use crate::pace::{Cable, Paced};
 use crate::stream::Stream;

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use forebay_body::Pool;
 use forebay_secret::JobKey;
-use forebay_types::{NodeRank, limits};
+use forebay_types::NodeRank;
 use forebay_wire::Level;
+
+use crate::limits;
 
 /// How a node is reached.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::lock;
+use crate::lock::lock;
 use crate::stream::WriteHalf;
 
 /// Bytes written at a time, so that connections take turns.

@@ -12,10 +12,10 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
-use forebay_types::limits;
 use tokio::sync::oneshot;
 
-use crate::lock;
+use crate::limits;
+use crate::lock::lock;
 
 /// Pending handshakes of one child: its control and its bulk connection.
 const OF_A_CHILD: usize = 2;

@@ -19,6 +19,10 @@ use crate::counts::Counts;
 use crate::guard::Guard;
 use crate::stream::ReadHalf;
 
+/// A connection's read buffer, bytes: dozens of requests in one read, and idle connections stay light (a root with 1,024
+/// children holds 8 MiB of them). Bodies are read past it, into their own buffers.
+const READ_BUFFER_BYTES: usize = 8 << 10;
+
 /// Why reading ended.
 #[derive(Debug)]
 pub(crate) enum ReadError {
@@ -56,7 +60,7 @@ pub(crate) struct FrameReader {
 
 impl FrameReader {
     pub(crate) fn new(stream: ReadHalf, counts: Arc<Counts>) -> Self {
-        let buffer = vec![0; limits::READ_BUFFER_BYTES].into();
+        let buffer = vec![0; READ_BUFFER_BYTES].into();
         let guard = Guard::default();
         Self { stream, guard, buffer, start: 0, end: 0, message: 0..0, long: Vec::new(), checksum: 0, counts }
     }
@@ -188,9 +192,8 @@ mod tests {
     use crate::guard::{Greetings, Role, guards};
     use crate::writer::{FrameWriter, Outgoing};
     use forebay_secret::JobKey;
-    use forebay_types::{Errno, PIECE_BYTES, Urgency};
-    use forebay_wire::message::TimedRequest;
-    use forebay_wire::{Answer, FrameKind, Level, Outcome, Request};
+    use forebay_types::{Errno, PIECE_BYTES};
+    use forebay_wire::{Answer, Envelope, FrameKind, Level, Outcome, ReadMessage};
     use proptest::prelude::*;
     use tokio::io::AsyncWriteExt;
 
@@ -278,7 +281,7 @@ mod tests {
                 drop(near);
                 let pool = Pool::new(1);
                 while let Ok(head) = reader.head().await {
-                    let read = reader.message::<TimedRequest>().is_ok();
+                    let read = reader.message::<Envelope>().is_ok();
                     if !read || reader.body(head, &pool).await.is_err() {
                         break;
                     }
@@ -293,8 +296,8 @@ mod tests {
     fn a_message_longer_than_the_buffer_is_read_whole() {
         let names = vec![forebay_types::Name::new(&[b'n'; limits::NAME_BYTES_MAX]).unwrap(); 200];
         let dir = forebay_types::ViewPath::root();
-        let request = Request::Page { dir, listing: Default::default(), page: 3, names, epoch: 0 };
-        let timed = TimedRequest { remaining_ms: 5, urgency: Urgency::Ahead, request };
+        let request = ReadMessage::Page { dir, listing: Default::default(), page: 3, names };
+        let timed = Envelope { remaining_ms: 5, request: request.into() };
         let (near, mut reader) = pipe(64 << 10);
         let received = block_on(async {
             let mut writer = FrameWriter::new(Box::new(near), Pool::new(1), Arc::default());
@@ -302,8 +305,8 @@ mod tests {
             writer.push(Outgoing::cancel(1));
             let receive = async {
                 let head = reader.head().await.unwrap();
-                assert!(head.head_bytes as usize > limits::READ_BUFFER_BYTES);
-                let received: TimedRequest = reader.message().unwrap();
+                assert!(head.head_bytes as usize > READ_BUFFER_BYTES);
+                let received: Envelope = reader.message().unwrap();
                 assert_eq!(reader.head().await.unwrap().kind, FrameKind::Cancel);
                 received
             };

@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_types::{Errno, NodeRank, Urgency};
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::{Outcome, Request};
 use tokio::time::Instant;
-
-use crate::session::Session;
 
 /// Answers what peers ask.
 pub trait Service: Send + Sync + 'static {
@@ -21,19 +19,31 @@ pub trait Service: Send + Sync + 'static {
 pub struct IncomingCall {
     /// Who asks.
     pub from: NodeRank,
-    /// What.
+    /// What, with who waits for it there.
     pub request: Request,
-    /// Who waits for it there.
-    pub urgency: Urgency,
     /// How long the peer still waits.
     pub remaining: Duration,
     /// Where the answer goes.
     pub reply: Replier,
 }
 
+/// What a replier says, and asks, of the connections that a request came by. All are about one stream.
+pub(crate) trait Answering: Send + Sync {
+    fn answer(self: Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant);
+
+    fn on_cancel(&self, stream: u32, callback: Callback);
+
+    fn on_promote(&self, stream: u32, callback: Callback);
+
+    fn is_cancelled(&self, stream: u32) -> bool;
+}
+
+/// What is called once when something has happened to a request.
+pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+
 /// The way back to the peer that asked. Dropped without an answer, it sends `Failed(EIO)`: no peer waits for nothing.
 pub struct Replier {
-    session: Arc<Session>,
+    session: Arc<dyn Answering>,
     stream: u32,
     /// When the peer gives up.
     deadline: Instant,
@@ -41,7 +51,7 @@ pub struct Replier {
 }
 
 impl Replier {
-    pub(crate) fn new(session: Arc<Session>, stream: u32, deadline: Instant) -> Self {
+    pub(crate) fn new(session: Arc<dyn Answering>, stream: u32, deadline: Instant) -> Self {
         Self { session, stream, deadline, answered: false }
     }
 
@@ -50,7 +60,7 @@ impl Replier {
     /// A body that fails before its first piece makes the answer `Failed`. No effect when the call was cancelled.
     pub fn answer(mut self, outcome: Outcome, body: Option<Arc<Body>>) {
         self.answered = true;
-        self.session.answer(self.stream, outcome, body, self.deadline);
+        Arc::clone(&self.session).answer(self.stream, outcome, body, self.deadline);
     }
 
     /// Calls `callback` once if the peer cancels, or its connection ends, before the answer is given; at once when that
@@ -76,7 +86,7 @@ impl Replier {
 impl Drop for Replier {
     fn drop(&mut self) {
         if !self.answered {
-            self.session.answer(self.stream, Outcome::Failed(Errno::EIO), None, self.deadline);
+            Arc::clone(&self.session).answer(self.stream, Outcome::Failed(Errno::EIO), None, self.deadline);
         }
     }
 }

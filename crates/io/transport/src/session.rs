@@ -10,22 +10,19 @@ use std::time::Duration;
 
 use forebay_body::{Body, Piece};
 use forebay_types::{Errno, NodeRank, limits};
-use forebay_wire::message::TimedRequest;
-use forebay_wire::{FrameKind, Outcome, WireError};
+use forebay_wire::{Envelope, FrameKind, Outcome, WireError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::bulk::{Sending, ToBulk, send_bodies};
 use crate::counts::Counts;
-use crate::endpoint::Tasks;
 use crate::handshake::Greeted;
-use crate::lock;
+use crate::lock::lock;
 use crate::reader::{FrameReader, ReadError};
-use crate::replier::{IncomingCall, Replier, Service};
+use crate::replier::{Answering, Callback, IncomingCall, Replier, Service};
+use crate::tasks::Tasks;
 use crate::writer::{FrameWriter, Item, Outgoing, write_frames};
-
-type Callback = Box<dyn FnOnce() + Send>;
 
 /// The connections from one peer.
 pub(crate) struct Session {
@@ -65,8 +62,8 @@ impl Session {
         counts: Arc<Counts>,
         tasks: &Tasks,
     ) -> Arc<Self> {
-        let (outbox, to_write) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
-        let (bodies, to_send) = mpsc::channel(limits::OUTBOX_FRAMES_MAX);
+        let (outbox, to_write) = mpsc::channel(crate::limits::OUTBOX_FRAMES_MAX);
+        let (bodies, to_send) = mpsc::channel(crate::limits::OUTBOX_FRAMES_MAX);
         let session = Arc::new(Self {
             from,
             outbox,
@@ -128,20 +125,6 @@ impl Session {
         }
     }
 
-    pub(crate) fn answer(self: &Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant) {
-        let Some(body) = body else {
-            return self.answer_whole(stream, outcome, Piece::default());
-        };
-        let total_bytes = body.expected_bytes();
-        if total_bytes > limits::LISTING_BYTES_MAX {
-            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Piece::default());
-        } else if total_bytes > limits::CONTROL_BODY_BYTES_MAX {
-            self.answer_on_bulk(stream, outcome, body, deadline);
-        } else {
-            self.answer_when_whole(stream, outcome, body);
-        }
-    }
-
     fn answer_whole(&self, stream: u32, outcome: Outcome, whole: Piece) {
         if self.remove(stream).is_some() {
             self.put(Outgoing::answer(stream, outcome, whole.len(), whole));
@@ -153,7 +136,7 @@ impl Session {
         if self.replace(stream, UnderWay::Sending).is_none() {
             return;
         }
-        let sending = ToBulk::Send(Sending::new(stream, outcome, body, deadline + limits::ANSWER_GRACE));
+        let sending = ToBulk::Send(Sending::new(stream, outcome, body, deadline + crate::limits::ANSWER_GRACE));
         if let Err(mpsc::error::TrySendError::Full(_)) = self.bodies.try_send(sending) {
             self.close();
         }
@@ -181,33 +164,8 @@ impl Session {
         self.room.notify_one();
     }
 
-    pub(crate) fn on_cancel(&self, stream: u32, callback: Callback) {
-        let mut under_way = lock(&self.under_way);
-        if let Some(UnderWay::Asked(told)) = under_way.get_mut(&stream) {
-            let earlier = told.cancelled.replace(callback);
-            drop(under_way);
-            drop(earlier);
-        } else {
-            drop(under_way);
-            callback();
-        }
-    }
-
-    pub(crate) fn on_promote(&self, stream: u32, callback: Callback) {
-        let earlier = match lock(&self.under_way).get_mut(&stream) {
-            Some(UnderWay::Asked(told)) => told.promoted.replace(callback),
-            _ => Some(callback),
-        };
-        // Without the lock: it may hold anything.
-        drop(earlier);
-    }
-
-    pub(crate) fn is_cancelled(&self, stream: u32) -> bool {
-        !lock(&self.under_way).contains_key(&stream)
-    }
-
     /// The sending task has handed a body's last frame to its writer.
-    pub(crate) fn sent(&self, stream: u32) {
+    fn sent(&self, stream: u32) {
         self.remove(stream);
         self.room.notify_one();
     }
@@ -243,11 +201,11 @@ impl Session {
         let stream = head.stream;
         match head.kind {
             FrameKind::Request if head.body_bytes == 0 => {
-                let TimedRequest { remaining_ms, urgency, request } = reader.message()?;
+                let Envelope { remaining_ms, request } = reader.message()?;
                 let remaining = Duration::from_millis(remaining_ms.into());
                 let reply = self.open(stream, Instant::now() + remaining).await?;
                 self.counts.request_served();
-                service.handle(IncomingCall { from: self.from, request, urgency, remaining, reply });
+                service.handle(IncomingCall { from: self.from, request, remaining, reply });
             }
             FrameKind::Credit if head.head_bytes == 0 => {
                 self.tell_bodies(ToBulk::Credit { stream, bytes: head.body_bytes as usize }).await;
@@ -268,9 +226,9 @@ impl Session {
                 if under_way.contains_key(&stream) {
                     return Err(WireError::Frame("a stream that is under way"));
                 }
-                if under_way.len() < limits::PEER_REQUESTS_MAX {
+                if under_way.len() < crate::limits::PEER_REQUESTS_MAX {
                     under_way.insert(stream, UnderWay::Asked(Told::default()));
-                    return Ok(Replier::new(Arc::clone(self), stream, deadline));
+                    return Ok(Replier::new(Arc::clone(self) as _, stream, deadline));
                 }
             }
             self.room.notified().await;
@@ -304,7 +262,8 @@ impl Session {
     }
 
     async fn send(self: Arc<Self>, inbox: mpsc::Receiver<ToBulk>, writer: FrameWriter) {
-        self.written(send_bodies(Arc::clone(&self), inbox, writer).await);
+        let sent = |stream| self.sent(stream);
+        self.written(send_bodies(sent, inbox, writer).await);
     }
 
     fn written(&self, outcome: std::io::Result<()>) {
@@ -328,5 +287,46 @@ impl Session {
             ReadError::Lost(error) => tracing::debug!(node = %self.from, %error, "the connection from a peer ended"),
         }
         self.close();
+    }
+}
+
+impl Answering for Session {
+    fn answer(self: Arc<Self>, stream: u32, outcome: Outcome, body: Option<Arc<Body>>, deadline: Instant) {
+        let Some(body) = body else {
+            return self.answer_whole(stream, outcome, Piece::default());
+        };
+        let total_bytes = body.expected_bytes();
+        if total_bytes > limits::LISTING_BYTES_MAX {
+            self.answer_whole(stream, Outcome::Failed(Errno::EFBIG), Piece::default());
+        } else if total_bytes > crate::limits::CONTROL_BODY_BYTES_MAX {
+            self.answer_on_bulk(stream, outcome, body, deadline);
+        } else {
+            self.answer_when_whole(stream, outcome, body);
+        }
+    }
+
+    fn on_cancel(&self, stream: u32, callback: Callback) {
+        let mut under_way = lock(&self.under_way);
+        if let Some(UnderWay::Asked(told)) = under_way.get_mut(&stream) {
+            let earlier = told.cancelled.replace(callback);
+            drop(under_way);
+            drop(earlier);
+        } else {
+            drop(under_way);
+            callback();
+        }
+    }
+
+    fn on_promote(&self, stream: u32, callback: Callback) {
+        let earlier = match lock(&self.under_way).get_mut(&stream) {
+            Some(UnderWay::Asked(told)) => told.promoted.replace(callback),
+            _ => Some(callback),
+        };
+        // Without the lock: it may hold anything.
+        drop(earlier);
+    }
+
+    fn is_cancelled(&self, stream: u32) -> bool {
+        !lock(&self.under_way).contains_key(&stream)
     }
 }

@@ -2,15 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
-use forebay_types::{NodeRank, limits};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::net::TcpStream;
 
-use crate::memory::Network;
-use crate::options::{Address, Peers};
+/// How long a peer may leave bytes unacknowledged before its connection counts as lost, and a silent connection goes
+/// unprobed. A dead host must not hold buffers for the 15 minutes that TCP would try.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
@@ -27,7 +27,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn tcp(stream: TcpStream) -> io::Result<Self> {
+    pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
         let peer = stream.peer_addr()?.ip();
         stream.set_nodelay(true)?;
         notice_silence(&stream)?;
@@ -43,55 +43,11 @@ impl Stream {
 
 /// Lets the kernel find out that a peer's host is gone, though it never said good-bye.
 fn notice_silence(stream: &TcpStream) -> io::Result<()> {
-    let silence_ms = u32::try_from(limits::SILENCE_MAX.as_millis()).unwrap_or(u32::MAX);
+    let silence_ms = u32::try_from(SILENCE_MAX.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, silence_ms)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, limits::SILENCE_MAX)?;
-    sockopt::set_tcp_keepintvl(stream, limits::SILENCE_MAX / PROBES)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE_MAX)?;
+    sockopt::set_tcp_keepintvl(stream, SILENCE_MAX / PROBES)?;
     sockopt::set_tcp_keepcnt(stream, PROBES)?;
     Ok(())
-}
-
-/// Opens connections to peers.
-pub(crate) enum Connector {
-    Tcp,
-    /// The network, and whose end of it this is.
-    Memory(Network, NodeRank),
-}
-
-impl Connector {
-    pub(crate) async fn connect(&self, peers: &Peers, to: NodeRank) -> io::Result<Stream> {
-        match (self, peers.address(to)) {
-            (_, None) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the job has no such node")),
-            (Self::Tcp, Some(Address::Tcp { host, port })) => {
-                Stream::tcp(TcpStream::connect((host.as_str(), *port)).await?)
-            }
-            (Self::Memory(network, from), Some(_)) => network.connect(*from, to).await,
-            (Self::Tcp, Some(Address::Memory)) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-}
-
-/// Where peers' connections come in.
-pub(crate) enum Listener {
-    Tcp(TcpListener),
-    Memory(mpsc::Receiver<Stream>),
-}
-
-impl Listener {
-    pub(crate) async fn accept(&mut self) -> io::Result<Stream> {
-        match self {
-            Self::Tcp(listener) => loop {
-                // One that is gone before it was greeted is no failure of the listener's.
-                if let Ok(stream) = Stream::tcp(listener.accept().await?.0) {
-                    return Ok(stream);
-                }
-            },
-            Self::Memory(incoming) => match incoming.recv().await {
-                Some(stream) => Ok(stream),
-                // Another endpoint took this rank's place; nobody will connect here any more.
-                None => std::future::pending().await,
-            },
-        }
-    }
 }

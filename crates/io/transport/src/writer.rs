@@ -3,13 +3,13 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::{Piece, Pool};
 use forebay_types::Errno;
-use forebay_types::limits;
-use forebay_wire::message::{Answer, Outcome, TimedRequest, encode};
-use forebay_wire::{FrameHead, FrameKind};
+use forebay_wire::message::{Answer, Outcome, encode};
+use forebay_wire::{Envelope, FrameHead, FrameKind};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -17,6 +17,16 @@ use tokio::time::timeout;
 use crate::counts::Counts;
 use crate::guard::{Guard, UsedUp};
 use crate::stream::WriteHalf;
+
+/// Bytes of bodies gathered into one write on a bulk connection: a cancel waits no longer than this.
+const BULK_WRITE_BYTES: usize = 1 << 20;
+
+/// Frames gathered into one write; each takes two of the 1,024 slices that `writev(2)` allows.
+const WRITE_FRAMES_MAX: usize = 32;
+
+/// How long a peer may take for one write of `BULK_WRITE_BYTES`: 300 kbit/s. A slower one counts as lost, so that bodies
+/// are not held for it.
+const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Memory for heads above which a batch gives it back after use: a page request of 128 KiB is rare.
 const HEADS_KEPT_BYTES: usize = 16 << 10;
@@ -34,7 +44,7 @@ impl Outgoing {
         Self { head, message, body }
     }
 
-    pub(crate) fn request(stream: u32, request: &TimedRequest) -> Self {
+    pub(crate) fn request(stream: u32, request: &Envelope) -> Self {
         Self::new(FrameKind::Request, stream, encode(request), Piece::default())
     }
 
@@ -157,15 +167,15 @@ impl FrameWriter {
 
     /// Whether another frame should wait for the next write.
     pub(crate) fn is_full(&self) -> bool {
-        self.frames >= limits::WRITE_FRAMES_MAX || self.bytes >= limits::BULK_WRITE_BYTES
+        self.frames >= WRITE_FRAMES_MAX || self.bytes >= BULK_WRITE_BYTES
     }
 
-    /// Writes what was added, within `limits::WRITE_DEADLINE`.
+    /// Writes what was added, within `WRITE_DEADLINE`.
     pub(crate) async fn write(&mut self) -> io::Result<()> {
         if self.used_up {
             return Err(io::Error::other("the connection's key has protected as many frames as it may"));
         }
-        timeout(limits::WRITE_DEADLINE, self.write_all()).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        timeout(WRITE_DEADLINE, self.write_all()).await.map_err(|_| io::ErrorKind::TimedOut)??;
         self.counts.sent(self.bytes);
         self.segments.clear();
         self.heads.clear();
@@ -218,7 +228,7 @@ pub(crate) enum Item {
 pub(crate) async fn write_frames(mut inbox: mpsc::Receiver<Item>, mut writer: FrameWriter) -> io::Result<()> {
     let mut items = Vec::new();
     let mut flushed = Vec::new();
-    while inbox.recv_many(&mut items, limits::WRITE_FRAMES_MAX).await > 0 {
+    while inbox.recv_many(&mut items, WRITE_FRAMES_MAX).await > 0 {
         for item in items.drain(..) {
             match item {
                 Item::Frame(frame) => writer.push(frame),
@@ -248,6 +258,6 @@ mod tests {
         writer.push(Outgoing::piece(1, Piece::new(vec![7; 4096].into())));
         let began = tokio::time::Instant::now();
         assert_eq!(writer.write().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert_eq!(began.elapsed(), limits::WRITE_DEADLINE);
+        assert_eq!(began.elapsed(), WRITE_DEADLINE);
     }
 }

@@ -10,7 +10,7 @@ use forebay_secret::JobKey;
 use forebay_transport::{Address, CallError, Endpoint, Refusal, Security};
 use forebay_types::{Errno, NodeRank};
 use forebay_wire::message::{PROTOCOL_VERSION, encode};
-use forebay_wire::{Class, FrameKind, Level, Outcome, Request, TAG_BYTES};
+use forebay_wire::{Class, FrameKind, JobMessage, Level, Message, Outcome, ReadMessage, TAG_BYTES};
 use net::middle::{Passing, Tamper, between, pass, recorder};
 use net::raw::{self, closed, greeting, hello};
 use net::{PATIENCE, ask, chunk, in_pieces, index_of, key, loopback, mute, options_with, pattern, service, until};
@@ -33,8 +33,8 @@ fn security(level: Level, key: JobKey) -> Security {
 fn root(security: Security) -> (Endpoint, Address) {
     let (listener, address) = loopback();
     let options = options_with(0, vec![address.clone(), address.clone()], security);
-    let answer = service(|call| match call.request {
-        Request::Chunk { .. } => {
+    let answer = service(|call| match call.request.message {
+        Message::Read(ReadMessage::Chunk { .. }) => {
             let bytes = pattern(index_of(&call.request) as usize);
             call.reply.answer(Outcome::Body, Some(in_pieces(&bytes)));
         }
@@ -61,7 +61,7 @@ async fn deceived_by(level: Level, tamper: Arc<Tamper>) -> [Endpoint; 2] {
 }
 
 async fn status(node: &Endpoint) -> Result<(), CallError> {
-    node.call(NodeRank(0), Request::Status, PATIENCE).await.map(drop)
+    node.call(NodeRank(0), JobMessage::Status, PATIENCE).await.map(drop)
 }
 
 fn refusal(error: &CallError) -> &Refusal {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, Endpoint, Security};
-use forebay_types::{Errno, NodeRank, Urgency, limits};
-use forebay_wire::message::{TimedRequest, decode, encode};
-use forebay_wire::{FrameKind, Outcome, Request};
+use forebay_types::{Errno, NodeRank};
+use forebay_wire::message::{decode, encode};
+use forebay_wire::{Envelope, FrameKind, JobMessage, Outcome};
 use net::raw::{self, Raw};
 use net::{PATIENCE, ask, chunk, in_pieces, key, loopback, mute, options, options_with, pattern, service, until};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
@@ -66,7 +66,7 @@ async fn child_is_served(address: &Address) -> bool {
     let (listener, own) = loopback();
     let options = options_with(1, vec![address.clone(), own], Security::Auth(key()));
     let child = Endpoint::start(options, listener, mute()).unwrap();
-    let served = child.call(NodeRank(0), Request::Status, PATIENCE).await.is_ok();
+    let served = child.call(NodeRank(0), JobMessage::Status, PATIENCE).await.is_ok();
     child.shutdown().await;
     served
 }
@@ -149,7 +149,7 @@ async fn a_child_that_does_not_read_delays_nobody() {
 async fn bodies_are_not_held_for_a_child_that_has_given_up() {
     let (_root, address, held) = large();
     let mut child = Raw::connect(&address).await;
-    let message = encode(&TimedRequest { remaining_ms: 10, urgency: Urgency::Demand, request: chunk(0) });
+    let message = encode(&Envelope { remaining_ms: 10, request: chunk(0) });
     for stream in 1..=4 {
         raw::send(&mut child.control, FrameKind::Request, stream, &message, &[]).await;
     }
@@ -162,6 +162,9 @@ async fn bodies_are_not_held_for_a_child_that_has_given_up() {
             ended.push(head.stream);
         }
     }
-    assert!(start.elapsed() >= limits::ANSWER_GRACE - Duration::from_millis(100), "not before its time");
+    assert!(
+        start.elapsed() >= forebay_transport::limits::ANSWER_GRACE - Duration::from_millis(100),
+        "not before its time"
+    );
     assert!(held.lock().unwrap().iter().all(|body| body.upgrade().is_none()), "nothing is held any more");
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, CallError, Endpoint, Refusal};
-use forebay_types::{Errno, NodeRank, PIECE_BYTES, Urgency, limits};
-use forebay_wire::message::{PROTOCOL_VERSION, TimedRequest, encode};
-use forebay_wire::{Answer, Class, FrameKind, Greeting, Level, Outcome, Request};
+use forebay_types::{Errno, NodeRank, PIECE_BYTES, limits};
+use forebay_wire::message::{PROTOCOL_VERSION, encode};
+use forebay_wire::{Answer, Class, Envelope, FrameKind, Greeting, JobMessage, Level, Outcome};
 use net::raw::{self, Raw, closed, greeting, head, hello};
 use net::{PATIENCE, chunk, loopback, mute, options, service, until};
 use tokio::io::AsyncWriteExt;
@@ -20,7 +20,7 @@ mod net;
 
 /// Node 0 of a job of two, which answers any request with a word.
 fn root() -> (Endpoint, Address) {
-    root_with(limits::HANDSHAKE_DEADLINE)
+    root_with(forebay_transport::limits::HANDSHAKE_DEADLINE)
 }
 
 fn root_with(handshake_deadline: Duration) -> (Endpoint, Address) {
@@ -53,7 +53,8 @@ fn refusal(error: &CallError) -> &Refusal {
 #[tokio::test]
 async fn garbage_is_closed_and_counted() {
     let (root, address) = root();
-    let long_hello = [&head(FrameKind::Greeting, 0, limits::HELLO_BYTES_MAX + 1, 0)[..], &[0; 64]].concat();
+    let long_hello =
+        [&head(FrameKind::Greeting, 0, forebay_transport::limits::HELLO_BYTES_MAX + 1, 0)[..], &[0; 64]].concat();
     let wrong_magic = encode(&Greeting { magic: *b"notforeb", ..greeting(Level::Off) });
     let good = raw::frame(FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]);
     let garbage: [&[u8]; 10] = [
@@ -75,7 +76,7 @@ async fn garbage_is_closed_and_counted() {
         until("it is counted", || root.counters().refused == index as u64 + 1).await;
     }
     assert_eq!(
-        leaf(net::JOB, &address).call(NodeRank(0), Request::Status, PATIENCE).await.unwrap().outcome,
+        leaf(net::JOB, &address).call(NodeRank(0), JobMessage::Status, PATIENCE).await.unwrap().outcome,
         Outcome::Text
     );
 }
@@ -83,7 +84,7 @@ async fn garbage_is_closed_and_counted() {
 #[tokio::test]
 async fn another_job_is_refused_on_both_sides() {
     let (root, address) = root();
-    let error = leaf("other", &address).call(NodeRank(0), Request::Status, PATIENCE).await.unwrap_err();
+    let error = leaf("other", &address).call(NodeRank(0), JobMessage::Status, PATIENCE).await.unwrap_err();
     assert_eq!(error.errno(), Errno::EPROTO);
     assert_eq!(refusal(&error).to_string(), "it belongs to job \"test\", not to \"other\"");
     until("both connections are counted", || root.counters().refused == 2).await;
@@ -96,7 +97,7 @@ async fn a_wrong_address_is_noticed() {
     // By this list node 2 is where node 0 is.
     let addresses = vec![address.clone(), address.clone(), address];
     let leaf = Endpoint::start(options(1, addresses), listener, mute()).unwrap();
-    let error = leaf.call(NodeRank(2), Request::Status, PATIENCE).await.unwrap_err();
+    let error = leaf.call(NodeRank(2), JobMessage::Status, PATIENCE).await.unwrap_err();
     assert!(matches!(refusal(&error), Refusal::Rank { from: NodeRank(0), .. }), "{error:?}");
     until("both connections are counted", || root.counters().refused == 2).await;
 }
@@ -128,7 +129,7 @@ async fn another_version_is_refused_on_both_sides() {
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
     let leaf = leaf(net::JOB, &address);
-    let call = tokio::spawn(async move { leaf.call(NodeRank(0), Request::Status, PATIENCE).await });
+    let call = tokio::spawn(async move { leaf.call(NodeRank(0), JobMessage::Status, PATIENCE).await });
     let (mut connection, _) = listener.accept().await.unwrap();
     raw::receive(&mut connection).await;
     raw::send(&mut connection, FrameKind::Greeting, 0, &theirs, &[]).await;
@@ -152,7 +153,7 @@ async fn a_silent_connection_is_closed_after_its_time() {
 async fn a_pending_handshake_beyond_the_limit_takes_the_place_of_the_oldest() {
     let (root, address) = root_with(Duration::from_secs(60));
     let mut silent = vec![];
-    for _ in 0..limits::PENDING_HANDSHAKES_MAX {
+    for _ in 0..forebay_transport::limits::PENDING_HANDSHAKES_MAX {
         silent.push(connect(&address).await);
     }
     let mut late = connect(&address).await;
@@ -174,14 +175,14 @@ async fn a_flood_from_many_loopback_addresses_pushes_out_itself() {
     let (root, address) = root_with(Duration::from_secs(60));
     let source = |index: usize| Ipv4Addr::from_bits(0x7f01_0000 + index as u32);
     let mut flood = vec![];
-    for index in 0..limits::PENDING_HANDSHAKES_MAX {
+    for index in 0..forebay_transport::limits::PENDING_HANDSHAKES_MAX {
         flood.push(connect_from(source(index), &address).await);
     }
     let mut child = [connect(&address).await, connect(&address).await];
-    for index in 0..limits::PENDING_HANDSHAKES_MAX / 2 {
-        flood.push(connect_from(source(limits::PENDING_HANDSHAKES_MAX + index), &address).await);
+    for index in 0..forebay_transport::limits::PENDING_HANDSHAKES_MAX / 2 {
+        flood.push(connect_from(source(forebay_transport::limits::PENDING_HANDSHAKES_MAX + index), &address).await);
     }
-    let pushed_out = limits::PENDING_HANDSHAKES_MAX as u64 / 2 + 2;
+    let pushed_out = forebay_transport::limits::PENDING_HANDSHAKES_MAX as u64 / 2 + 2;
     until("as many as came too many are pushed out", || root.counters().refused == pushed_out).await;
     for connection in &mut child {
         raw::send(connection, FrameKind::Greeting, 0, &encode(&greeting(Level::Off)), &[]).await;
@@ -192,12 +193,8 @@ async fn a_flood_from_many_loopback_addresses_pushes_out_itself() {
 #[tokio::test]
 async fn a_corrupt_frame_from_an_asking_peer_closes_its_connection_only() {
     let (root, address) = root();
-    let request = encode(&TimedRequest { remaining_ms: 1, urgency: Urgency::Demand, request: Request::Status });
-    let probe = encode(&TimedRequest {
-        remaining_ms: 1,
-        urgency: Urgency::Demand,
-        request: Request::Probe { payload_bytes: u32::MAX },
-    });
+    let request = encode(&Envelope { remaining_ms: 1, request: JobMessage::Status.into() });
+    let probe = encode(&Envelope { remaining_ms: 1, request: JobMessage::Probe { payload_bytes: u32::MAX }.into() });
     let frames: [Vec<u8>; 9] = [
         vec![0xff; 16],
         head(FrameKind::Request, 1, limits::HEAD_BYTES_MAX + 1, 0).to_vec(),
@@ -220,7 +217,7 @@ async fn a_corrupt_frame_from_an_asking_peer_closes_its_connection_only() {
     peer.bulk.write_all(&head(FrameKind::Request, 1, 0, 0)).await.unwrap();
     closed(&mut peer.control).await;
     let mut peer = Raw::connect(&address).await;
-    peer.ask(1, Request::Status).await;
+    peer.ask(1, JobMessage::Status).await;
     assert_eq!(peer.answer().await.0, 1, "the next one is served");
 }
 

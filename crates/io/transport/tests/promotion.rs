@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forebay_transport::{Endpoint, IncomingCall, Service};
-use forebay_types::{NodeRank, Urgency, limits};
-use forebay_wire::{FrameKind, Outcome, Request};
+use forebay_types::{NodeRank, Priority};
+use forebay_wire::{FrameKind, JobMessage, Outcome};
 use net::raw::{self, Raw};
 use net::{KINDS, Kind, PATIENCE, chunk, index_of, loopback, options, pair, service, until};
 use tokio::sync::oneshot;
@@ -51,11 +51,11 @@ async fn a_call_says_who_waits_for_it() {
         let (_root, leaf) = pair(kind, heard.service());
         let (_promote, promoted) = oneshot::channel();
         let asking = leaf.clone();
-        let ahead = tokio::spawn(async move { asking.call_ahead(NodeRank(0), chunk(0), PATIENCE, promoted).await });
+        let ahead = tokio::spawn(async move { asking.call_prefetch(NodeRank(0), chunk(0), PATIENCE, promoted).await });
         let first = heard.call().await;
         let demand = tokio::spawn(async move { leaf.call(NodeRank(0), chunk(1), PATIENCE).await });
         let second = heard.call().await;
-        assert_eq!((first.urgency, second.urgency), (Urgency::Ahead, Urgency::Demand));
+        assert_eq!((first.request.priority, second.request.priority), (Priority::Prefetch, Priority::Demand));
         first.reply.answer(Outcome::Text, None);
         second.reply.answer(Outcome::Text, None);
         assert!(ahead.await.unwrap().is_ok() && demand.await.unwrap().is_ok());
@@ -69,7 +69,7 @@ async fn the_service_hears_of_a_promotion_and_the_answer_comes_as_before() {
         let heard = Heard::default();
         let (_root, leaf) = pair(kind, heard.service());
         let (promote, promoted) = oneshot::channel();
-        let asking = tokio::spawn(async move { leaf.call_ahead(NodeRank(0), chunk(0), PATIENCE, promoted).await });
+        let asking = tokio::spawn(async move { leaf.call_prefetch(NodeRank(0), chunk(0), PATIENCE, promoted).await });
         let call = heard.call().await;
         promote.send(()).unwrap();
         heard.promotion(1).await;
@@ -85,9 +85,9 @@ async fn what_was_promoted_before_there_was_a_connection_is_a_programs() {
         let (_root, leaf) = pair(kind, heard.service());
         let (promote, promoted) = oneshot::channel();
         promote.send(()).unwrap();
-        let asking = tokio::spawn(async move { leaf.call_ahead(NodeRank(0), chunk(0), PATIENCE, promoted).await });
+        let asking = tokio::spawn(async move { leaf.call_prefetch(NodeRank(0), chunk(0), PATIENCE, promoted).await });
         let call = heard.call().await;
-        assert_eq!(call.urgency, Urgency::Demand);
+        assert_eq!(call.request.priority, Priority::Demand);
         call.reply.answer(Outcome::Text, None);
         assert!(asking.await.unwrap().is_ok());
     }
@@ -100,10 +100,10 @@ async fn calls_ahead_leave_room_for_others() {
     let (_root, leaf) = pair(Kind::Tcp, heard.service());
     let ahead = |number| {
         let (leaf, (promote, promoted)) = (leaf.clone(), oneshot::channel());
-        let call = async move { leaf.call_ahead(NodeRank(0), chunk(number), PATIENCE, promoted).await };
+        let call = async move { leaf.call_prefetch(NodeRank(0), chunk(number), PATIENCE, promoted).await };
         (tokio::spawn(call), promote)
     };
-    let under_way = limits::PEER_REQUESTS_AHEAD_MAX;
+    let under_way = forebay_transport::limits::PEER_REQUESTS_AHEAD_MAX;
     let mut asking: Vec<_> = (0..under_way as u64).map(ahead).collect();
     let arrived = |count| {
         let calls = Arc::clone(&heard.calls);
@@ -118,8 +118,8 @@ async fn calls_ahead_leave_room_for_others() {
     promote.send(()).unwrap();
     arrived(under_way + 2).await;
     let calls = std::mem::take(&mut *heard.calls.lock().unwrap());
-    let last = calls[under_way..].iter().map(|call| (index_of(&call.request), call.urgency));
-    assert_eq!(last.collect::<Vec<_>>(), [(30_000, Urgency::Demand), (20_000, Urgency::Demand)]);
+    let last = calls[under_way..].iter().map(|call| (index_of(&call.request), call.request.priority));
+    assert_eq!(last.collect::<Vec<_>>(), [(30_000, Priority::Demand), (20_000, Priority::Demand)]);
     calls.into_iter().for_each(|call| call.reply.answer(Outcome::Text, None));
     heard.call().await.reply.answer(Outcome::Text, None);
     assert!(demand.await.unwrap().is_ok() && wanted.await.unwrap().is_ok());
@@ -138,12 +138,12 @@ async fn a_call_that_nobody_will_promote_is_answered_and_a_promoted_one_cancelle
         drop(promote);
         let asking = leaf.clone();
         let unpromoted =
-            tokio::spawn(async move { asking.call_ahead(NodeRank(0), chunk(0), PATIENCE, promoted).await });
+            tokio::spawn(async move { asking.call_prefetch(NodeRank(0), chunk(0), PATIENCE, promoted).await });
         heard.call().await.reply.answer(Outcome::Text, None);
         assert!(unpromoted.await.unwrap().is_ok());
         let (promote, promoted) = oneshot::channel();
         promote.send(()).unwrap();
-        let asking = tokio::spawn(async move { leaf.call_ahead(NodeRank(0), chunk(0), PATIENCE, promoted).await });
+        let asking = tokio::spawn(async move { leaf.call_prefetch(NodeRank(0), chunk(0), PATIENCE, promoted).await });
         let call = heard.call().await;
         heard.promotion(1).await;
         asking.abort();
@@ -159,17 +159,17 @@ async fn a_promotion_of_what_is_answered_is_nothing_and_a_second_one_neither() {
     let _root = Endpoint::start(options(0, vec![address.clone(), address.clone()]), listener, heard.service()).unwrap();
     let mut leaf = Raw::connect(&address).await;
     raw::send(&mut leaf.control, FrameKind::Promote, 7, &[], &[]).await;
-    leaf.ask(1, Request::Status).await;
+    leaf.ask(1, JobMessage::Status).await;
     heard.call().await.reply.answer(Outcome::Text, None);
     assert_eq!(leaf.answer().await.0, 1);
     raw::send(&mut leaf.control, FrameKind::Promote, 1, &[], &[]).await;
-    leaf.ask(2, Request::Status).await;
+    leaf.ask(2, JobMessage::Status).await;
     let call = heard.call().await;
     for _ in 0..2 {
         raw::send(&mut leaf.control, FrameKind::Promote, 2, &[], &[]).await;
     }
     heard.promotion(1).await;
-    leaf.ask(3, Request::Status).await;
+    leaf.ask(3, JobMessage::Status).await;
     heard.call().await;
     assert_eq!(heard.promotions.load(Ordering::SeqCst), 1);
     call.reply.answer(Outcome::Text, None);

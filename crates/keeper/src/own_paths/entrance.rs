@@ -8,9 +8,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use forebay_types::limits;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,10 @@ use serde::{Deserialize, Serialize};
 use super::namespaces::Namespace;
 use super::place::{Node, Place};
 use crate::packets::{pair, receive, send};
+
+/// How long a program waits at the entrance of the namespace that shows exports at their own paths: a keeper answers in
+/// microseconds, and one that lends the view in milliseconds.
+const ENTRANCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a program asks.
 #[derive(Debug)]
@@ -148,7 +152,7 @@ fn exchange(
     entrance.connect(socket).with_context(silent)?;
     let (ours, theirs) = pair().with_context(silent)?;
     for (waiting, kind) in [(entrance.as_fd(), Timeout::Send), (ours.as_fd(), Timeout::Recv)] {
-        set_socket_timeout(waiting, kind, Some(limits::ENTRANCE_TIMEOUT)).with_context(silent)?;
+        set_socket_timeout(waiting, kind, Some(ENTRANCE_TIMEOUT)).with_context(silent)?;
     }
     let all: Vec<BorrowedFd<'_>> = std::iter::once(theirs.as_fd()).chain(descriptors.iter().copied()).collect();
     send(entrance.as_fd(), question, &all).with_context(silent)?;

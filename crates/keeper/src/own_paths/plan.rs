@@ -12,11 +12,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use forebay_fuse::MountedAt;
-use forebay_types::limits;
 use rustix::fs::{AtFlags, statat};
 use rustix::io::Errno;
 
 use super::plan_points::Points;
+
+/// Directories that parts of the view are laid over in one namespace: the kernel allows 100,000 mounts
+/// (`fs.mount-max`).
+const COVERED_DIRECTORIES_MAX: usize = 4096;
 
 /// At the top of a file system, where things change or are each host's own (Filesystem Hierarchy Standard 3.0).
 const CHANGING: [&str; 9] = ["/etc", "/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var"];
@@ -122,10 +125,10 @@ impl Planner<'_> {
             return self.cover_around(dir, &hidden, plan);
         }
         ensure!(
-            plan.covers.len() < limits::COVERED_DIRECTORIES_MAX,
+            plan.covers.len() < COVERED_DIRECTORIES_MAX,
             "more than {} directories would have to be covered to go around what is mounted below the exports; export \
              smaller directories",
-            limits::COVERED_DIRECTORIES_MAX
+            COVERED_DIRECTORIES_MAX
         );
         plan.covers.push(Cover { dir: dir.to_owned(), kept, is_named });
         Ok(())

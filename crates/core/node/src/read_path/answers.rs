@@ -6,78 +6,91 @@
 
 use std::sync::Arc;
 
-use forebay_cache::{CallId, Flight, Key, Object, Waiting};
+use forebay_cache::{Key, Object};
+use forebay_dispatch::{AttemptId, RequestId, Waiting};
 use forebay_types::{Errno, FileSystem, Time};
 
 use super::entries::Known;
-use super::{ReadPath, Waiter};
-use crate::{Answered, KernelAnswer, PeerAnswer, Source};
+use super::{ReadFinished, ReadPath, Waiter};
+use crate::{Answered, KernelAnswer, PeerAnswer};
 
 impl<B: Clone> ReadPath<B> {
-    /// Takes the answer to a question other than a chunk's, or any question's failure.
-    pub fn handle_answer(&mut self, now: Time, call: CallId, answered: Answered) {
-        self.ways.now = now;
-        let Some(attempt) = self.ways.end_attempt(call) else {
+    /// Takes the answer to an attempt at anything but a chunk, or any attempt's failure.
+    pub fn handle_answer(&mut self, now: Time, attempt: AttemptId, answered: Answered) {
+        self.now = now;
+        let Some((key, _)) = self.dispatch.asked(attempt) else {
             return;
         };
-        match (attempt.source, &answered) {
-            (Source::Peer(peer), Answered::Lost) => self.lose(peer),
-            // The shell's own clock says so too: no sign that the peer is there.
-            (_, Answered::Failed(Errno::ETIMEDOUT)) => {}
-            (source, _) => self.ways.heard_of(source),
-        }
-        let flight = attempt.flight;
-        let Some(Flight { key, deadline, .. }) = self.in_flight.get(flight) else {
-            return;
-        };
-        let (key, is_over) = (key.clone(), *deadline <= now);
-        match (&key, answered) {
-            (Key::Listing { .. }, Answered::Listing(listing)) => {
+        match (key.clone(), answered) {
+            (key @ Key::Listing { .. }, Answered::Listing(listing)) => {
                 self.keep(&key, Object::Listing(listing.clone()));
                 self.note_listing(key.path(), &listing);
                 let known = Known { listing: Some(listing.clone()), ..Known::default() };
-                self.deliver(flight, known, PeerAnswer::Listing(listing));
+                self.answer(attempt, known, PeerAnswer::Listing(listing));
             }
-            (Key::Page { .. } | Key::Name { .. }, Answered::Entries(records)) => {
+            (key @ (Key::Page { .. } | Key::Name { .. }), Answered::Entries(records)) => {
                 let records: Arc<[_]> = records.into();
                 self.keep(&key, Object::Entries(Arc::clone(&records)));
                 let known = Known { entries: Some((key, Arc::clone(&records))), ..Known::default() };
-                self.deliver(flight, known, PeerAnswer::Entries(records));
+                self.answer(attempt, known, PeerAnswer::Entries(records));
             }
             (Key::Recheck { file, generation }, Answered::Entries(records)) => {
-                self.forget_version(file, generation);
-                self.deliver(flight, Known::default(), PeerAnswer::Entries(records.into()));
+                self.forget_version(&file, &generation);
+                self.answer(attempt, Known::default(), PeerAnswer::Entries(records.into()));
             }
-            (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(flight, sizes),
-            (_, Answered::Lost | Answered::Failed(Errno::WAY_LOST)) => self.try_elsewhere(attempt),
+            (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(attempt, sizes),
+            (_, Answered::Lost) => self.dispatching(|dispatch| dispatch.lost(now, attempt)),
+            (_, Answered::TimedOut) => self.dispatching(|dispatch| dispatch.timed_out(now, attempt)),
             (_, Answered::Fenced(epoch)) => self.fenced(attempt, epoch),
-            // The shell keeps the time too, and may be first.
-            (_, Answered::Failed(Errno::ETIMEDOUT)) if is_over => self.give_up(flight),
+            (_, Answered::Failed(Errno::WAY_LOST)) => self.dispatching(|dispatch| dispatch.spoilt(now, attempt)),
             // Another thing stands at the file's path now, or nothing.
             (Key::Chunk { .. }, Answered::Failed(Errno::ENOENT | Errno::ENOTDIR | Errno::EISDIR)) => {
-                self.end_flight(flight, Errno::ESTALE);
+                self.answer_failed(attempt, Errno::ESTALE);
             }
-            (_, Answered::Failed(errno)) => self.end_flight(flight, errno),
+            (_, Answered::Failed(errno)) => self.answer_failed(attempt, errno),
             // A source that answers something else than it was asked is broken; its answer is not used.
-            _ => self.try_elsewhere(attempt),
+            _ => self.dispatching(|dispatch| dispatch.spoilt(now, attempt)),
         }
     }
 
-    /// Ends a flight with an error that everybody who waits is told. A directory that may not be listed may still be
-    /// searched, so its lookups go on by name.
-    pub(super) fn end_flight(&mut self, call: CallId, errno: Errno) {
-        let Some(flight) = self.end(call, None) else { return };
-        self.note_ended(call);
+    fn answer(&mut self, attempt: AttemptId, arrived: Known, answer: PeerAnswer<B>) {
+        let finished = self.finish_by(attempt);
+        self.deliver(finished, arrived, answer);
+    }
+
+    fn answer_failed(&mut self, attempt: AttemptId, errno: Errno) {
+        if let Some(finished) = self.finish_by(attempt) {
+            self.on_end(finished.request);
+            self.tell_all_failed(finished, errno);
+        }
+    }
+
+    fn finish_by(&mut self, attempt: AttemptId) -> Option<ReadFinished> {
+        let now = self.now;
+        self.dispatching(|dispatch| dispatch.finish_by(now, attempt))
+    }
+
+    /// Ends a request with an error that everybody who waits is told.
+    pub(super) fn end_request(&mut self, request: RequestId, errno: Errno) {
+        if let Some(finished) = self.dispatching(|dispatch| dispatch.finish_request(request)) {
+            self.on_end(finished.request);
+            self.tell_all_failed(finished, errno);
+        }
+    }
+
+    /// Tells an error to everybody who waited. A directory that may not be listed may still be searched, so its lookups go
+    /// on by name.
+    pub(super) fn tell_all_failed(&mut self, finished: ReadFinished, errno: Errno) {
         if errno == Errno::ESTALE {
-            self.start_over(&flight.key);
+            self.start_over(&finished.key);
         }
         // One file's error is not the others'.
-        if let Some(members) = self.bundles.remove(&call) {
-            self.note_broken(flight.key);
-            return self.ask_one_by_one(&members, flight.waiters);
+        if matches!(finished.key, Key::Bundle { .. }) {
+            self.note_broken(finished.key.clone());
+            return self.take_apart(finished);
         }
-        let try_by_name = errno == Errno::EACCES && matches!(flight.key, Key::Listing { .. });
-        for Waiting { who, until } in flight.waiters {
+        let try_by_name = errno == Errno::EACCES && matches!(finished.key, Key::Listing { .. });
+        for Waiting { who, until } in finished.waiters {
             match who {
                 Waiter::Kernel { ticket, operation, known } if try_by_name && operation.can_go_by_name() => {
                     self.resume(until, ticket, operation, Known { unlistable: true, ..known });
@@ -88,14 +101,15 @@ impl<B: Clone> ReadPath<B> {
     }
 
     pub(super) fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
-        self.objects.insert(self.ways.now, key.clone(), object, 0);
+        self.objects.insert(self.now, key.clone(), object, 0);
         self.pin_if_wanted(key);
     }
 
-    pub(super) fn deliver(&mut self, call: CallId, arrived: Known, answer: PeerAnswer<B>) {
-        let Some(flight) = self.end(call, None) else { return };
-        self.note_ended(call);
-        for Waiting { who, until } in flight.waiters {
+    /// Hands an answer to everybody who waited for it.
+    pub(super) fn deliver(&mut self, finished: Option<ReadFinished>, arrived: Known, answer: PeerAnswer<B>) {
+        let Some(finished) = finished else { return };
+        self.on_end(finished.request);
+        for Waiting { who, until } in finished.waiters {
             match who {
                 Waiter::Kernel { ticket, operation, known } => {
                     self.resume(until, ticket, operation, known.with(&arrived));
@@ -106,9 +120,10 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    fn deliver_file_system(&mut self, call: CallId, sizes: FileSystem) {
-        let Some(flight) = self.end(call, None) else { return };
-        for Waiting { who, .. } in flight.waiters {
+    fn deliver_file_system(&mut self, attempt: AttemptId, sizes: FileSystem) {
+        let Some(finished) = self.finish_by(attempt) else { return };
+        self.on_end(finished.request);
+        for Waiting { who, .. } in finished.waiters {
             match who {
                 Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::FileSystem(sizes)),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::FileSystem(sizes)),

@@ -57,7 +57,7 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn wait_for_parcels(&mut self, wanted: &[(Key, usize)], deadline: Time, reader: Reader) -> bool {
         let parcels: Option<Vec<u32>> = wanted.iter().map(|(key, _)| self.parcel_to_come(key)).collect();
         let Some(parcels) = parcels.filter(|parcels| self.has_room_for_parcels(parcels.len())) else { return false };
-        let until = self.ways.now.after(limits::PARCEL_WAIT).min(deadline);
+        let until = self.now.after(limits::PARCEL_WAIT).min(deadline);
         for ((key, slot), parcel) in wanted.iter().zip(parcels) {
             self.ask_out_of_turn(parcel);
             let read = AwaitingRead { key: key.clone(), deadline, until, reader, slot: *slot };
@@ -91,7 +91,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     pub(super) fn end_long_waits(&mut self) {
-        let now = self.ways.now;
+        let now = self.now;
         let is_late = |read: &mut AwaitingRead| read.until <= now;
         let late: Vec<AwaitingRead> =
             self.awaited.reads.values_mut().flat_map(|reads| reads.extract_if(.., is_late)).collect();

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_cache::{CallId, Key, Object, ObjectKind, Waiting};
+use forebay_cache::{Key, Object, ObjectKind};
+use forebay_dispatch::{AttemptId, RequestId, Waiting};
 use forebay_types::{Errno, Time, limits};
 
 use super::{ReadPath, Waiter};
 use crate::{Part, PeerAnswer};
+use forebay_prefetch::Bundle;
 
 /// A chunk as it is kept.
 #[derive(Clone, Debug)]
@@ -29,36 +31,27 @@ impl<B: Clone> ReadPath<B> {
     /// The first bytes of a chunk's or a bundle's answer are known to come: everybody who waits gets the handle now.
     /// `bytes` is the length announced; one that does not fit the files' sizes is an error of the source.
     ///
-    /// `false` when the question has ended before: the shell may drop the body.
-    pub fn handle_body_started(&mut self, now: Time, call: CallId, body: B, bytes: usize) -> bool {
-        self.ways.now = now;
-        let Some(attempt) = self.ways.attempt(call) else {
+    /// `false` when the request has ended before: the shell may drop the body.
+    pub fn handle_body_started(&mut self, now: Time, attempt: AttemptId, body: B, bytes: usize) -> bool {
+        self.now = now;
+        let Some((key, message)) = self.dispatch.asked(attempt) else {
             return false;
         };
-        self.ways.heard_of(attempt.source);
-        let id = attempt.flight;
-        let Some(key) = self.in_flight.get(id).map(|flight| flight.key.clone()) else {
-            return false;
-        };
-        let is_in_bundle = self.bundles.contains_key(&id);
-        let members = self.bundles.get(&id).cloned().unwrap_or_else(|| vec![key]);
+        let bundle = Bundle::of(message).and_then(|bundle| bundle.members());
+        let is_in_bundle = bundle.is_some();
+        let members = bundle.unwrap_or_else(|| vec![key.clone()]);
         // A parcel says itself how long it is.
         let length_of = |key: &Key| if matches!(key, Key::Parcel { .. }) { bytes } else { chunk_bytes_of(key) };
         let lengths: Vec<usize> = members.iter().map(length_of).collect();
         if lengths.iter().sum::<usize>() != bytes || lengths.contains(&0) {
-            self.ways.end_attempt(call);
-            self.try_elsewhere(attempt);
+            self.dispatching(|dispatch| dispatch.spoilt(now, attempt));
             return false;
         }
-        let Some(flight) = self.end(id, Some(call)) else {
+        let Some(started) = self.dispatching(|dispatch| dispatch.begin_filling(now, attempt)) else {
             return false;
         };
-        self.bundles.remove(&id);
-        if self.early.remove(&id) {
-            self.early.insert(call);
-        }
         let chunks = cut(&body, &lengths, is_in_bundle);
-        for Waiting { who, .. } in flight.waiters {
+        for Waiting { who, .. } in started.waiters {
             match who {
                 Waiter::ReadPart { reader, slot, member } => self.fill_read(reader, slot, &chunks[member]),
                 Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Body(body.clone())),
@@ -66,51 +59,48 @@ impl<B: Clone> ReadPath<B> {
                 Waiter::Kernel { .. } => self.tell_failed(who, Errno::EPROTO),
             }
         }
-        let mut grown = Vec::new();
+        let mut filled = Vec::new();
         for (member, (key, chunk)) in members.into_iter().zip(chunks).enumerate() {
             if !self.has_chunk(&key) {
-                self.growing.insert(key.clone(), chunk);
-                grown.push((member, key));
+                self.filling.insert(key.clone(), chunk);
+                filled.push((member, key));
             }
         }
-        if grown.is_empty() {
-            self.note_ended(call);
-        }
-        self.growing_calls.insert(call, grown);
+        self.filling_members.insert(started.request, filled);
         true
     }
 
     /// A chunk's body is whole, or will never be. Only a whole one is kept.
-    pub fn handle_body_ended(&mut self, call: CallId, outcome: Result<(), Errno>) {
+    pub fn handle_body_ended(&mut self, attempt: AttemptId, outcome: Result<(), Errno>) {
+        let Some(request) = self.dispatching(|dispatch| dispatch.end_filling(attempt)) else { return };
         if outcome == Err(Errno::ESTALE)
-            && let Some(key) = self.growing_calls.get(&call).and_then(|grown| Some(grown.first()?.1.clone()))
+            && let Some(key) = self.filling_members.get(&request).and_then(|filled| Some(filled.first()?.1.clone()))
         {
             self.start_over(&key);
         }
-        self.end_growing(call, |_, chunk| outcome.is_ok().then_some(chunk));
+        self.end_filling(request, |_, chunk| outcome.is_ok().then_some(chunk));
     }
 
     /// A bundle's body is whole, and these are its files' own bodies; or it will never be.
-    pub fn handle_bundle_ended(&mut self, call: CallId, outcome: Result<Vec<B>, Errno>) {
+    pub fn handle_bundle_ended(&mut self, attempt: AttemptId, outcome: Result<Vec<B>, Errno>) {
+        let Some(request) = self.dispatching(|dispatch| dispatch.end_filling(attempt)) else { return };
         let bodies = outcome.unwrap_or_default();
         let own = |chunk, body: &B| Chunk { body: body.clone(), start_bytes: 0, is_in_bundle: false, ..chunk };
-        self.end_growing(call, |member, chunk| bodies.get(member).map(|body| own(chunk, body)));
+        self.end_filling(request, |member, chunk| bodies.get(member).map(|body| own(chunk, body)));
     }
 
-    /// The body that a call fills will never be whole.
-    pub(super) fn drop_growing(&mut self, call: CallId) {
-        self.end_growing(call, |_, _| None);
+    /// The body that answers a request will never be whole.
+    pub(super) fn drop_filling(&mut self, request: RequestId) {
+        self.end_filling(request, |_, _| None);
     }
 
-    fn end_growing(&mut self, call: CallId, whole: impl Fn(usize, Chunk<B>) -> Option<Chunk<B>>) {
-        self.ways.end_attempt(call);
-        for (member, key) in self.growing_calls.remove(&call).unwrap_or_default() {
-            let Some(chunk) = self.growing.remove(&key) else { continue };
-            self.note_ended(call);
+    fn end_filling(&mut self, request: RequestId, whole: impl Fn(usize, Chunk<B>) -> Option<Chunk<B>>) {
+        for (member, key) in self.filling_members.remove(&request).unwrap_or_default() {
+            let Some(chunk) = self.filling.remove(&key) else { continue };
             match (whole(member, chunk), &key) {
                 (Some(chunk), Key::Parcel { index }) => {
                     let (index, body) = (*index, chunk.body.clone());
-                    if !self.tree_of(&key).is_leaf(self.options.rank) {
+                    if !self.routing().is_leaf(&key) {
                         self.keep_whole_chunk(key, chunk);
                     }
                     self.parcel_arrived(index, body);
@@ -120,11 +110,12 @@ impl<B: Clone> ReadPath<B> {
                 _ => {}
             }
         }
+        self.on_end(request);
     }
 
     pub(super) fn keep_whole_chunk(&mut self, key: Key, chunk: Chunk<B>) {
         let bytes = chunk.bytes;
-        self.objects.insert(self.ways.now, key.clone(), Object::Chunk(chunk), bytes);
+        self.objects.insert(self.now, key.clone(), Object::Chunk(chunk), bytes);
         self.pin_if_wanted(&key);
         if self.is_own(&key) {
             self.bound_own_chunks(key);
@@ -133,7 +124,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// The chunk for a kernel read of `len_bytes` of it.
     pub(super) fn find_chunk(&mut self, key: &Key, len_bytes: usize) -> Option<Chunk<B>> {
-        if let Some(chunk) = self.growing.get(key) {
+        if let Some(chunk) = self.filling.get(key) {
             chunk.take(len_bytes);
             return Some(chunk.clone());
         }
@@ -149,7 +140,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// The chunk for another node, which takes all of it.
     pub(super) fn find_chunk_for_peer(&mut self, key: &Key) -> Option<Chunk<B>> {
-        if let Some(chunk) = self.growing.get(key) {
+        if let Some(chunk) = self.filling.get(key) {
             return Some(chunk.clone());
         }
         match self.objects.get(key, ObjectKind::Chunks) {
@@ -159,7 +150,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     pub(super) fn has_chunk(&self, key: &Key) -> bool {
-        self.growing.contains_key(key) || self.objects.contains(key)
+        self.filling.contains_key(key) || self.objects.contains(key)
     }
 
     pub(super) fn pin_if_wanted(&mut self, key: &Key) {
@@ -175,8 +166,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// Whether a chunk is of use to this node's kernel alone, and nobody asked for it to be kept.
     pub(super) fn is_own(&self, key: &Key) -> bool {
-        let alone = self.is_direct(key) || self.tree_of(key).is_leaf(self.options.rank);
-        alone && !self.is_pinned(key)
+        self.routing().is_leaf(key) && !self.is_pinned(key)
     }
 
     pub(super) fn is_pinned(&self, key: &Key) -> bool {

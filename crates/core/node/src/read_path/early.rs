@@ -4,12 +4,13 @@
 //! root of few directories: a habit is one of the program, not of a directory. What a root wishes for may belong to another
 //! root (a directory in one of its own); then it is asked of that one, who reads it early.
 
-use forebay_cache::{CallId, Key, Object};
-use forebay_types::{ChunkIndex, Urgency, ViewPath, limits};
-use forebay_wire::{Listing, Request};
+use forebay_cache::{Key, Object};
+use forebay_dispatch::RequestId;
+use forebay_types::{ChunkIndex, Priority, ViewPath, limits};
+use forebay_wire::{Listing, ReadMessage};
 
 use super::ReadPath;
-use crate::anticipate::Wish;
+use forebay_prefetch::Candidate;
 
 impl<B: Clone> ReadPath<B> {
     /// Somebody wants `key`, whether it is here or not.
@@ -22,11 +23,11 @@ impl<B: Clone> ReadPath<B> {
         match key {
             Key::Listing { dir } => {
                 // One that was asked for early has arrived before it was entered.
-                if self.anticipation.on_directory_entered(dir, is_reader)
+                if self.habits.on_directory_entered(dir, is_reader)
                     && let Some(Object::Listing(listing)) = self.objects.peek(key)
                 {
                     let listing = listing.clone();
-                    self.anticipation.on_listing_arrived(dir, &listing, is_reader);
+                    self.habits.on_listing_arrived(dir, &listing, is_reader);
                 }
             }
             Key::Chunk { file, index: ChunkIndex(0), .. } => self.note_file(file, is_reader),
@@ -39,21 +40,21 @@ impl<B: Clone> ReadPath<B> {
 
     /// Somebody wants `key`: if it was asked for early, that was not in vain.
     pub(super) fn note_used(&mut self, key: &Key) {
-        self.counters.early_used += u64::from(self.anticipation.on_used(key));
+        self.counters.prefetch_used += u64::from(self.habits.on_used(key));
     }
 
     /// A listing has arrived; if something in it was wanted, those that usually follow it are asked for.
     pub(super) fn note_listing(&mut self, dir: &ViewPath, listing: &Listing) {
-        if self.options.anticipate && self.anticipation.is_entered(dir) {
+        if self.options.anticipate && self.habits.is_entered(dir) {
             let is_reader = self.reads_for_others(&Key::Listing { dir: dir.clone() });
-            self.anticipation.on_listing_arrived(dir, listing, is_reader);
+            self.habits.on_listing_arrived(dir, listing, is_reader);
             self.ask_early();
         }
     }
 
-    /// An early question has ended: the next may be asked.
-    pub(super) fn note_ended(&mut self, call: CallId) {
-        if self.early.remove(&call) {
+    /// An early request has ended: the next may be asked.
+    pub(super) fn note_ended(&mut self, request: RequestId) {
+        if self.early.remove(&request) {
             self.ask_early();
         }
     }
@@ -64,32 +65,35 @@ impl<B: Clone> ReadPath<B> {
             && let Some(index) = listing.find(name)
         {
             let listing = listing.clone();
-            let room = self.anticipation.on_file_wanted(&dir, &listing, index);
+            let room = self.habits.on_file_wanted(&dir, &listing, index);
             if let Some(room) = room.filter(|_| is_reader) {
-                self.anticipation.wish_siblings_of(&dir, &listing, index, room);
+                self.habits.add_siblings_of(&dir, &listing, index, room);
             }
         }
     }
 
     fn ask_early(&mut self) {
-        let deadline = self.ways.now.after(self.options.deadline);
+        let deadline = self.now.after(self.options.deadline);
         while self.early.len() < limits::ANTICIPATED_UNDER_WAY {
-            let Some(wish) = self.anticipation.next_wish() else { return };
-            let (key, request) = match wish {
-                Wish::Listing(dir) => (Key::Listing { dir: dir.clone() }, Request::Listing { dir, epoch: 0 }),
-                Wish::File(file, generation) => {
+            let Some(candidate) = self.habits.next_candidate() else { return };
+            let (key, request) = match candidate {
+                Candidate::Listing(dir) => (Key::Listing { dir: dir.clone() }, ReadMessage::Listing { dir }),
+                Candidate::File(file, generation) => {
                     let index = ChunkIndex(0);
-                    (Key::Chunk { file: file.clone(), generation, index }, Request::Chunk { file, generation, index })
+                    (
+                        Key::Chunk { file: file.clone(), generation, index },
+                        ReadMessage::Chunk { file, generation, index },
+                    )
                 }
             };
-            let is_coming = self.in_flight.contains(&key) || self.parcel_to_come(&key).is_some();
-            if is_coming || self.has_chunk(&key) || self.is_direct(&key) {
+            let is_coming = self.dispatch.find(&key).is_some() || self.parcel_to_come(&key).is_some();
+            if is_coming || self.has_chunk(&key) || self.routing().is_direct(&key) {
                 continue;
             }
-            if let Some(call) = self.ask(key.clone(), request, Urgency::Ahead, deadline, None) {
-                self.early.insert(call);
-                self.anticipation.on_asked_early(key);
-                self.counters.asked_early += 1;
+            if let Some(request) = self.ask(key.clone(), request, Priority::Prefetch, deadline, None) {
+                self.early.insert(request);
+                self.habits.on_issued(key);
+                self.counters.prefetch_issued += 1;
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_cache::{Key, Object, ObjectKind};
 use forebay_types::{Attributes, Errno, Name, ViewPath, limits};
-use forebay_wire::{EntryRecord, Listing, Request};
+use forebay_wire::{EntryRecord, Listing, ReadMessage};
 
 use super::ReadPath;
 
@@ -22,7 +22,7 @@ pub(super) struct Known {
 pub(super) enum Search {
     Found(Attributes, Vec<u8>),
     Absent,
-    Wants(Key, Request),
+    Wants(Key, ReadMessage),
     Failed(Errno),
 }
 
@@ -48,7 +48,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     /// The listing of `dir`, or what to ask for it.
-    pub(super) fn listing_of(&mut self, dir: &ViewPath, known: &mut Known) -> Result<Listing, Box<(Key, Request)>> {
+    pub(super) fn listing_of(&mut self, dir: &ViewPath, known: &mut Known) -> Result<Listing, Box<(Key, ReadMessage)>> {
         if let Some(listing) = &known.listing {
             return Ok(listing.clone());
         }
@@ -59,7 +59,7 @@ impl<B: Clone> ReadPath<B> {
                 known.listing = Some(listing.clone());
                 Ok(listing)
             }
-            _ => Err(Box::new((key, Request::Listing { dir: dir.clone(), epoch: 0 }))),
+            _ => Err(Box::new((key, ReadMessage::Listing { dir: dir.clone() }))),
         }
     }
 
@@ -73,7 +73,7 @@ impl<B: Clone> ReadPath<B> {
         let first = page * limits::ATTRIBUTES_PAGE_NAMES;
         let end = (first + limits::ATTRIBUTES_PAGE_NAMES).min(listing.len());
         let names = (first..end).filter_map(|index| Name::new(listing.entry(index).name).ok()).collect();
-        Search::Wants(key, Request::Page { dir: dir.clone(), listing: version, page: page as u32, names, epoch: 0 })
+        Search::Wants(key, ReadMessage::Page { dir: dir.clone(), listing: version, page: page as u32, names })
     }
 
     fn search_unlistable(&mut self, dir: &ViewPath, name: &[u8], known: &Known) -> Search {
@@ -83,7 +83,7 @@ impl<B: Clone> ReadPath<B> {
         let key = Key::Name { dir: dir.clone(), name: name.clone() };
         match self.entries_of(&key, known) {
             Some(records) => found_at(&records, 0),
-            None => Search::Wants(key, Request::Lookup { dir: dir.clone(), name, epoch: 0 }),
+            None => Search::Wants(key, ReadMessage::Lookup { dir: dir.clone(), name }),
         }
     }
 

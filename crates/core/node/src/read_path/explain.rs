@@ -4,8 +4,8 @@ use forebay_cache::{Key, Object};
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Kind, NodeRank, ViewPath};
 
 use super::ReadPath;
-use crate::Source;
 use crate::placement::placement;
+use forebay_dispatch::Source;
 
 /// What this node would do for a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,21 +33,21 @@ impl<B: Clone> ReadPath<B> {
             kept.push(format!("listing of {path} ({} entries)", listing.len()));
         }
         let (state, answers) = self.explain_entry(path, &key, &mut kept);
-        let source = self.source_of(&key);
+        let source = self.dispatch.source_of(&key);
         let why = match (answers, source) {
             (true, _) => state,
             (false, source) => format!("{state}; {}", self.explain_source(&key, source)),
         };
-        let is_open = |peer: &NodeRank| !self.ways.suspects.contains(*peer);
+        let is_open = |peer: &NodeRank| !self.dispatch.detector().is_suspect(*peer);
         let line = match source {
-            Source::Peer(_) => self.tree_of(&key).line(self.options.rank).filter(is_open).collect(),
+            Source::Peer(_) => self.routing().tree_of(&key).line(self.routing().rank).filter(is_open).collect(),
             Source::Backing => Vec::new(),
         };
         Explanation { kept, answers, source, line, why }
     }
 
     fn explain_source(&self, key: &Key, source: Source) -> String {
-        let parent = self.tree_of(key).parent(self.options.rank);
+        let parent = self.routing().tree_of(key).parent(self.routing().rank);
         let tree = self.tree_in_words(key);
         match (source, parent) {
             (Source::Peer(rank), Some(parent)) if rank != parent => {
@@ -63,12 +63,12 @@ impl<B: Clone> ReadPath<B> {
 
     /// `the tree`, where there is one only.
     fn tree_in_words(&self, key: &Key) -> String {
-        let forest = &self.options.forest;
+        let forest = &self.routing().forest;
         match forest.roots().count() {
             1 => "the tree".to_owned(),
             count => {
                 let (_, number) = placement(key);
-                let (index, root) = (forest.index_of(number).0, self.tree_of(key).root());
+                let (index, root) = (forest.index_of(number).0, self.routing().tree_of(key).root());
                 format!("tree {index} of {count} (root: node {root})")
             }
         }
@@ -112,15 +112,15 @@ impl<B: Clone> ReadPath<B> {
             Key::Chunk { file, generation: other, .. } => file == path && *other == generation,
             _ => false,
         };
-        let growing = self.growing.keys().filter(|key| is_of_file(key) && !self.objects.contains(key)).count();
-        let here = (self.objects.count_where(is_of_file) + growing) as u64;
+        let filling = self.filling.keys().filter(|key| is_of_file(key) && !self.objects.contains(key)).count();
+        let here = (self.objects.count_where(is_of_file) + filling) as u64;
         kept.push(format!("{here} of {count} chunks"));
         let key = Key::Chunk { file: path.clone(), generation, index: ChunkIndex(0) };
-        if self.is_direct(&key) {
+        if self.routing().is_direct(&key) {
             return ("its attributes are kept here; its bytes are read from the backing file system by every node itself (--direct-above)".to_owned(), true);
         }
         let mut text = format!("its attributes and {here} of {count} chunks are kept here");
-        if self.is_striped(&key) && self.options.forest.roots().nth(1).is_some() {
+        if self.routing().is_striped(&key) && self.routing().forest.roots().nth(1).is_some() {
             text.push_str(" (its chunks are striped over the trees of all roots)");
         }
         (text, here == count)

@@ -4,8 +4,8 @@
 //! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
 
 use forebay_cache::Key;
-use forebay_types::{Errno, Kind, Name, Time, Urgency, ViewPath};
-use forebay_wire::{ListingEntry, Request, Use};
+use forebay_types::{Errno, Kind, Name, Priority, Time, ViewPath};
+use forebay_wire::{ListingEntry, ReadMessage, Use};
 
 use super::entries::{Known, Search};
 use super::{ReadPath, Waiter};
@@ -25,7 +25,7 @@ pub(super) enum Operation {
 /// What an operation came to.
 enum Step<B> {
     Answer(KernelAnswer<B>),
-    Wants(Key, Request),
+    Wants(Key, ReadMessage),
 }
 
 impl<B: Clone> ReadPath<B> {
@@ -36,7 +36,7 @@ impl<B: Clone> ReadPath<B> {
         ticket: KernelTicket,
         request: KernelRequest,
     ) -> Option<KernelAnswer<B>> {
-        self.ways.now = now;
+        self.now = now;
         match request {
             KernelRequest::Read { inode, extent } => self.read(now.after(self.options.deadline), ticket, inode, extent),
             _ => match self.operation_of(request) {
@@ -92,7 +92,7 @@ impl<B: Clone> ReadPath<B> {
             Step::Answer(answer) => Some(answer),
             Step::Wants(key, request) => {
                 let waiter = Waiter::Kernel { ticket, operation, known };
-                self.ask(key, request, Urgency::Demand, deadline, Some(waiter));
+                self.ask(key, request, Priority::Demand, deadline, Some(waiter));
                 None
             }
         }
@@ -104,7 +104,7 @@ impl<B: Clone> ReadPath<B> {
         Ok(match request {
             KernelRequest::Lookup { parent, name } => {
                 let dir = path_of(parent)?;
-                self.recording.note(self.ways.now, || Use::Directory(dir.clone()));
+                self.recording.note(self.now, || Use::Directory(dir.clone()));
                 let name = Name::new(name).map_err(|_| Errno::ENAMETOOLONG)?;
                 dir.join(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
                 Operation::Lookup { dir, name }
@@ -113,7 +113,7 @@ impl<B: Clone> ReadPath<B> {
             KernelRequest::Readlink { inode } => Operation::Readlink { inode },
             KernelRequest::Directory { inode } => {
                 let dir = path_of(inode)?;
-                self.recording.note(self.ways.now, || Use::Directory(dir.clone()));
+                self.recording.note(self.now, || Use::Directory(dir.clone()));
                 Operation::Directory { dir }
             }
             KernelRequest::FileSystem { inode } => {
@@ -136,7 +136,7 @@ impl<B: Clone> ReadPath<B> {
             // The view's own sizes are those of its first export; the root of the tree knows which that is.
             Operation::FileSystem => {
                 let path = ViewPath::root();
-                Step::Wants(Key::FileSystem { path: path.clone() }, Request::FileSystem { path })
+                Step::Wants(Key::FileSystem { path: path.clone() }, ReadMessage::FileSystem { path })
             }
         }
     }
@@ -153,7 +153,7 @@ impl<B: Clone> ReadPath<B> {
             },
             Search::Absent => {
                 if let Ok(path) = dir.join(name.as_bytes()) {
-                    self.recording.note(self.ways.now, || Use::Absent(path));
+                    self.recording.note(self.now, || Use::Absent(path));
                 }
                 Step::Answer(KernelAnswer::Absent)
             }

@@ -1,11 +1,11 @@
 //! The read path of one node.
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
-//! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `ways` finds whom to
-//! ask and whom to ask instead, `refresh` forgets, `recheck` what a file has turned out not to be. `early` asks before
-//! anybody does, `parcels` for what an earlier start used, and reads wait for that in `awaited`; `record` notes what this
-//! start uses, `explain` tells where an answer would come from. This file holds the state they share and the beginning of a
-//! question: joined if it is under way, else sent out; and its end when its time is over.
+//! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `refresh` forgets,
+//! `recheck` what a file has turned out not to be. `early` asks before anybody does, `parcels` for what an earlier start
+//! used, and reads wait for that in `awaited`; `record` notes what this start uses, `explain` tells where an answer would
+//! come from. Whom to ask, and whom instead, is `forebay_dispatch`'s: this file asks it (`ask`), carries its events out
+//! (`carry`) and hears of every end of a request (`on_end`).
 
 mod answers;
 mod awaited;
@@ -20,35 +20,35 @@ mod reads;
 mod recheck;
 mod record;
 mod refresh;
-mod ways;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use forebay_cache::{CallId, Flight, InFlight, Joined, Key, KindCounters, ObjectKind, Objects};
-use forebay_overlay::{Class, Forest};
-use forebay_types::{Errno, Map, NodeRank, Time, Urgency, ViewPath};
-use forebay_wire::Request;
+use forebay_cache::{Key, KindCounters, ObjectKind, Objects};
+use forebay_dispatch::{AttemptId, Dispatch, Event, Failure, Finished, HoldId, Joined, RequestId, Source, Wanted};
+use forebay_overlay::Forest;
+use forebay_types::{Epoch, Errno, Map, NodeRank, Priority, Time, ViewPath};
+use forebay_wire::{ReadMessage, Request};
 
 pub use explain::Explanation;
 pub use parcels::ParcelChunk;
+pub use refresh::QUIET_MAX;
 
-use crate::anticipate::Anticipation;
 use crate::inodes::Inodes;
 use crate::ledger::{InodeLedger, LedgerContents};
 use crate::links::Links;
-use crate::placement::placement;
+use crate::routing::ReadRouting;
 use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
 use awaited::Awaited;
 use chunks::Chunk;
 use entries::Known;
+use forebay_prefetch::Habits;
 use kernel::Operation;
 use parcels::Parcels;
 use reads::{PendingRead, Reader};
 use recheck::Recheck;
 use record::Recording;
-use refresh::Epoch;
-use ways::Ways;
+use refresh::Refreshes;
 
 /// What a node is told about itself and its job.
 #[derive(Clone, Debug)]
@@ -75,28 +75,18 @@ pub struct Options {
 /// Counts since the start; sums of a job are made of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Questions sent to peers.
-    pub asked_peers: u64,
-    /// Questions sent to the backing file system.
-    pub asked_backing: u64,
-    /// Questions asked before anybody did, of these.
-    pub asked_early: u64,
+    /// Of requests and attempts.
+    pub dispatch: forebay_dispatch::Counters,
+    /// Requests that were asked before anybody wanted their answers.
+    pub prefetch_issued: u64,
     /// Of these, those whose answers somebody wanted then.
-    pub early_used: u64,
-    /// Questions asked ahead that a program came to wait for while they were under way.
-    pub promoted: u64,
+    pub prefetch_used: u64,
     /// Requests of peers taken.
     pub served_peers: u64,
-    /// Requests that joined one under way.
-    pub coalesced: u64,
     /// Absent names answered from a complete listing.
     pub negative_hits: u64,
-    /// Questions given up at their deadline.
-    pub timed_out: u64,
-    /// Questions asked again elsewhere, because whoever was asked could not be reached.
-    pub reparented: u64,
-    /// Questions asked of a second node, because the first was slow.
-    pub hedged: u64,
+    /// Refreshes that this node had missed, and made up for by forgetting all names.
+    pub refreshes_missed: u64,
     /// Parcels that were taken apart.
     pub parcels: u64,
     /// Parcels that did not come, once for each time.
@@ -114,7 +104,7 @@ pub struct StaleInode {
     pub entry: Option<(InodeId, Vec<u8>)>,
 }
 
-/// Who waits for a flight.
+/// Who waits for a request.
 #[derive(Clone, Debug)]
 enum Waiter {
     Kernel {
@@ -133,21 +123,40 @@ enum Waiter {
     Prefill(u32),
 }
 
+impl forebay_dispatch::Waiter for Waiter {
+    type Id = Reader;
+
+    fn id(&self) -> Option<Reader> {
+        match self {
+            Self::Kernel { ticket, .. } => Some(Reader::Kernel(*ticket)),
+            Self::ReadPart { reader, .. } => Some(*reader),
+            Self::Peer(ticket) => Some(Reader::Peer(*ticket)),
+            Self::Prefill(_) => None,
+        }
+    }
+}
+
+/// Requests of the read path.
+type ReadDispatch = Dispatch<Key, ReadMessage, Waiter, ReadRouting>;
+
+/// A request of the read path that has ended.
+type ReadFinished = Finished<Key, ReadMessage, Waiter>;
+
 /// The state of one node's read path. `B` is the handle of a chunk's bytes, shared by cloning.
 pub struct ReadPath<B> {
     options: Options,
+    /// The last time that was told.
+    now: Time,
     inodes: Inodes,
     objects: Objects<Chunk<B>>,
-    in_flight: InFlight<Waiter>,
-    ways: Ways,
-    epoch: Epoch,
+    dispatch: ReadDispatch,
+    refreshes: Refreshes,
+    next_hold: u64,
     /// The chunks that are filling.
-    growing: Map<Key, Chunk<B>>,
-    /// The chunks that a call fills, by their places in its body.
-    growing_calls: Map<CallId, Vec<(usize, Key)>>,
+    filling: Map<Key, Chunk<B>>,
+    /// The chunks that a request's answer fills, by their places in its body.
+    filling_members: Map<RequestId, Vec<(usize, Key)>>,
     pending_reads: Map<Reader, PendingRead<B>>,
-    /// The chunks of the bundles that are asked for.
-    bundles: Map<CallId, Vec<Key>>,
     /// Bundles that failed once.
     broken_bundles: Map<Key, ()>,
     pins: Vec<ViewPath>,
@@ -155,9 +164,10 @@ pub struct ReadPath<B> {
     own_chunks: VecDeque<Key>,
     /// Their bytes, also of those that have left.
     own_bytes: u64,
-    rechecks: BTreeMap<CallId, Recheck>,
-    anticipation: Anticipation,
-    early: BTreeSet<CallId>,
+    rechecks: BTreeMap<RequestId, Recheck>,
+    habits: Habits,
+    /// Requests that nobody wanted when they were asked.
+    early: BTreeSet<RequestId>,
     parcels: Parcels,
     awaited: Awaited,
     recording: Recording,
@@ -170,23 +180,25 @@ impl<B: Clone> ReadPath<B> {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let objects = Objects::new(options.budget_bytes);
+        let Options { rank, ref forest, direct_above_bytes, .. } = options;
+        let routing = ReadRouting { rank, forest: forest.clone(), direct_above_bytes };
         Self {
             options,
+            now: Time(0),
             inodes: Inodes::new(),
             objects,
-            in_flight: InFlight::default(),
-            ways: Ways::new(),
-            epoch: Epoch::default(),
-            growing: Map::default(),
-            growing_calls: Map::default(),
+            dispatch: Dispatch::new(routing),
+            refreshes: Refreshes::default(),
+            next_hold: 0,
+            filling: Map::default(),
+            filling_members: Map::default(),
             pending_reads: Map::default(),
-            bundles: Map::default(),
             broken_bundles: Map::default(),
             pins: Vec::new(),
             own_chunks: VecDeque::new(),
             own_bytes: 0,
             rechecks: BTreeMap::new(),
-            anticipation: Anticipation::default(),
+            habits: Habits::default(),
             early: BTreeSet::new(),
             parcels: Parcels::default(),
             awaited: Awaited::default(),
@@ -207,53 +219,55 @@ impl<B: Clone> ReadPath<B> {
         self.effects.pop_front()
     }
 
-    /// When `handle_timeout` has something to do next.
+    /// When `run_timers` has something to do next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let flights = self.in_flight.next_deadline().into_iter().chain(self.next_check());
-        flights.chain(self.hold_ends()).chain(self.first_wait_end()).min()
+        let requests = self.dispatch.poll_timeout().into_iter();
+        requests.chain(self.hold_ends()).chain(self.first_wait_end()).min()
     }
 
     /// Gives up what has passed its deadline: who waits is told `ETIMEDOUT`, or `EHOSTUNREACH` if there was nobody to
-    /// ask. Looks for nodes that are silent and for questions that are slow.
-    pub fn handle_timeout(&mut self, now: Time) {
-        self.ways.now = now;
-        self.in_flight.expired(now).into_iter().for_each(|flight| self.give_up(flight));
+    /// ask. Looks for nodes that are silent and for requests that are slow.
+    pub fn run_timers(&mut self, now: Time) {
+        self.now = now;
         self.end_late_hold();
         self.end_long_waits();
-        self.check_ways();
+        self.dispatching(|dispatch| dispatch.run_timers(now));
     }
 
-    /// A flight's time is over, at least for those who wait longest.
-    fn give_up(&mut self, flight: CallId) {
-        self.counters.timed_out += 1;
-        let errno = if self.ways.is_cut_off(flight) { Errno::EHOSTUNREACH } else { Errno::ETIMEDOUT };
-        match self.in_flight.part(flight, self.ways.now) {
-            Some(late) => {
-                late.into_iter().for_each(|waiter| self.tell_failed(waiter, errno));
-                self.ask_longer(flight);
-            }
-            None => {
-                // Whoever's time is over has none for asking one by one.
-                self.bundles.remove(&flight);
-                self.end_flight(flight, errno);
-            }
+    /// A node answered that it is there, and up to which refresh it has forgotten, or did not answer.
+    pub fn handle_ping(&mut self, now: Time, peer: NodeRank, alive_in: Option<Epoch>) {
+        self.now = now;
+        self.dispatching(|dispatch| dispatch.pinged(now, peer, alive_in.is_some()));
+        if let Some(epoch) = alive_in {
+            self.handle_epoch(now, epoch);
         }
+    }
+
+    /// A node does not answer while the job starts: it is bypassed until it does.
+    pub fn handle_absent(&mut self, now: Time, peer: NodeRank) {
+        self.dispatching(|dispatch| dispatch.absent(now, peer));
+    }
+
+    /// The nodes that are bypassed, in order of rank.
+    #[must_use]
+    pub fn suspects(&self) -> Vec<NodeRank> {
+        self.dispatch.detector().suspects()
+    }
+
+    /// Who waits for a request now, by the number of an attempt whose answer has not begun.
+    #[must_use]
+    pub fn priority_of(&self, attempt: AttemptId) -> Option<Priority> {
+        self.dispatch.priority_of(attempt)
     }
 
     /// The kernel's caller is being killed: answers `EINTR` if the request still waits here. `false` if it does not.
     pub fn handle_interrupt(&mut self, ticket: KernelTicket) -> bool {
-        let reader = Reader::Kernel(ticket);
-        let read = self.pending_reads.remove(&reader).is_some();
-        let found = self.withdraw(|waiter| match waiter {
-            Waiter::Kernel { ticket: other, .. } => *other == ticket,
-            Waiter::ReadPart { reader: other, .. } => *other == reader,
-            Waiter::Peer(_) | Waiter::Prefill(_) => false,
-        });
-        if read || found {
+        let waited = self.withdraw(Reader::Kernel(ticket));
+        if waited {
             self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EINTR));
         }
-        read || found
+        waited
     }
 
     /// The kernel forgot `count` lookups of an inode.
@@ -268,7 +282,7 @@ impl<B: Clone> ReadPath<B> {
         self.pins.clear();
         self.own_chunks.clear();
         self.own_bytes = 0;
-        self.anticipation.clear();
+        self.habits.clear();
         self.broken_bundles.clear();
         let stale = self.inodes.make_stale();
         self.name_stale(stale)
@@ -292,7 +306,7 @@ impl<B: Clone> ReadPath<B> {
     /// Counts since the start.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { dispatch: self.dispatch.counters(), ..self.counters }
     }
 
     /// Counts of what is kept.
@@ -318,10 +332,10 @@ impl<B: Clone> ReadPath<B> {
         self.objects.set_budget(bytes);
     }
 
-    /// Questions that have no answer yet, and chunks that are not whole yet.
+    /// Requests that have no answer yet, and chunks that are not whole yet.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.in_flight.len() + self.growing.len() + self.ways.attempts_under_way()
+        self.dispatch.under_way_count() + self.filling.len()
     }
 
     /// Number of inodes that the kernel knows of.
@@ -330,65 +344,104 @@ impl<B: Clone> ReadPath<B> {
         self.inodes.len()
     }
 
-    fn is_direct(&self, key: &Key) -> bool {
-        match (key, self.options.direct_above_bytes) {
-            (Key::Chunk { generation, .. }, Some(limit)) => generation.size_bytes > limit,
-            _ => false,
-        }
+    /// Whether this node reads `key` from the backing file system for others too, as the root or in its place.
+    fn reads_for_others(&self, key: &Key) -> bool {
+        self.dispatch.source_of(key) == Source::Backing && self.routing().may_be_root(key)
     }
 
-    /// Whether `key` goes another way than the listing of its directory.
-    fn is_striped(&self, key: &Key) -> bool {
-        placement(key).0 == Class::Stripes
+    fn routing(&self) -> &ReadRouting {
+        self.dispatch.routing()
     }
 
-    /// Asks for `key` by `request`, or joins who did; `waiter` is told. The number of the question if it is new.
+    /// Asks for `key` by `message`, or joins who did; `waiter` is told. The number of the request if it is new.
     fn ask(
         &mut self,
         key: Key,
-        request: Request,
-        urgency: Urgency,
+        message: ReadMessage,
+        priority: Priority,
         deadline: Time,
         waiter: Option<Waiter>,
-    ) -> Option<CallId> {
-        let waits = waiter.is_some();
-        match self.in_flight.join(key.clone(), deadline, waiter) {
-            Joined::Coalesced(flight) => {
-                self.counters.coalesced += u64::from(waits);
-                if urgency == Urgency::Demand {
-                    self.promote(flight);
-                }
-                None
+    ) -> Option<RequestId> {
+        let (now, holds) = (self.now, self.holds_of(&key));
+        let wanted = Wanted { priority, deadline, waiter, holds };
+        match self.dispatching(|dispatch| dispatch.request(now, key, || message, wanted)) {
+            Joined::First(request) => Some(request),
+            Joined::Coalesced(_) => None,
+        }
+    }
+
+    /// What a new request for `key` has to wait for.
+    fn holds_of(&self, key: &Key) -> Vec<HoldId> {
+        self.refreshes.hold_of(key).into_iter().chain(self.recheck_of(key)).collect()
+    }
+
+    fn new_hold(&mut self) -> HoldId {
+        self.next_hold += 1;
+        HoldId(self.next_hold)
+    }
+
+    /// Lets the dispatch decide, and carries out what it decided.
+    fn dispatching<T>(&mut self, decide: impl FnOnce(&mut ReadDispatch) -> T) -> T {
+        let outcome = decide(&mut self.dispatch);
+        while let Some(event) = self.dispatch.poll_event() {
+            self.carry(event);
+        }
+        outcome
+    }
+
+    fn carry(&mut self, event: Event<Key, ReadMessage, Waiter>) {
+        match event {
+            Event::Ask { attempt, source, message, priority, epoch, deadline } => {
+                let request = Request { epoch, priority, message };
+                self.effects.push_back(Effect::Fetch { attempt, source, request, deadline });
             }
-            Joined::First(flight) => {
-                self.set_out(flight, &key, request, urgency);
-                Some(flight)
+            Event::Promote { attempt, source } => self.effects.push_back(Effect::Promote { attempt, source }),
+            Event::Cancel { attempt } => self.effects.push_back(Effect::Cancel { attempt }),
+            Event::Ping { peer, epoch, deadline } => self.effects.push_back(Effect::Ping { peer, epoch, deadline }),
+            Event::Late { waiters, why } => {
+                waiters.into_iter().for_each(|waiter| self.tell_failed(waiter, why.errno()));
+            }
+            Event::Failed { finished, why } => self.request_failed(finished, why),
+            Event::BodyLost { request } => self.drop_filling(request),
+        }
+    }
+
+    /// A request ended without an answer.
+    fn request_failed(&mut self, finished: ReadFinished, why: Failure) {
+        self.on_end(finished.request);
+        match why {
+            Failure::BackingLost => self.tell_all_failed(finished, why.errno()),
+            // A bundle has nobody left to be asked of.
+            Failure::NoSource => self.take_apart(finished),
+            // Whoever's time is over has none for asking otherwise.
+            Failure::TimedOut | Failure::CutOff => {
+                finished.waiters.into_iter().for_each(|waiting| self.tell_failed(waiting.who, why.errno()));
             }
         }
     }
 
-    /// Ends a flight; `by` is the attempt that brought its answer. `None` when it has ended before.
-    fn end(&mut self, flight: CallId, by: Option<CallId>) -> Option<Flight<Waiter>> {
-        self.arrive(flight, by);
-        self.in_flight.end(flight)
+    /// A request has ended, and the body that answers it too.
+    fn on_end(&mut self, request: RequestId) {
+        self.end_recheck(request);
+        self.note_ended(request);
     }
 
     /// Forgets names that have been kept for as long as they last.
     fn drop_if_old(&mut self, key: &Key) {
         if let Some(last) = self.options.names_last
-            && self.objects.age(key, self.ways.now).is_some_and(|age| age >= last)
+            && self.objects.age(key, self.now).is_some_and(|age| age >= last)
         {
             self.objects.remove(key);
         }
     }
 
-    /// Takes waiters out of their flights; flights that are left alone are cancelled. Whether there were any.
-    fn withdraw(&mut self, leaves: impl FnMut(&Waiter) -> bool) -> bool {
-        let (withdrawn, empty) = self.in_flight.withdraw(leaves);
-        self.early.retain(|call| !empty.contains(call));
-        self.bundles.retain(|call, _| !empty.contains(call));
-        empty.into_iter().for_each(|flight| self.arrive(flight, None));
-        !withdrawn.is_empty()
+    /// Takes somebody out of the read that waits for him and out of all requests. Whether he waited for anything.
+    fn withdraw(&mut self, reader: Reader) -> bool {
+        let read = self.pending_reads.remove(&reader).is_some();
+        let ended = self.dispatching(|dispatch| dispatch.withdraw(reader));
+        let waited = read || ended.is_some();
+        ended.into_iter().flatten().for_each(|request| self.on_end(request));
+        waited
     }
 
     fn tell_failed(&mut self, waiter: Waiter, errno: Errno) {

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use forebay_cache::{CallId, Key, Object};
-use forebay_types::{ChunkIndex, Errno, Generation, Time, Urgency, ViewPath, limits};
-use forebay_wire::{Listing, Request};
+use forebay_cache::{Key, Object};
+use forebay_types::{ChunkIndex, Epoch, Errno, Generation, Priority, Time, ViewPath, limits};
+use forebay_wire::{Listing, ReadMessage};
 
 use super::chunks::Chunk;
 use super::entries::Known;
@@ -54,8 +54,8 @@ impl<B> ParcelChunk<B> {
 impl<B: Clone> ReadPath<B> {
     /// Begins to ask for the start-up's contents.
     pub fn start_prefill(&mut self, now: Time) {
-        self.ways.now = now;
-        if self.epoch.to_tell() == 0 && self.options.names_last.is_none() {
+        self.now = now;
+        if self.refreshes.met() == Epoch::START && self.options.names_last.is_none() {
             self.parcels.is_wanted = true;
             self.ask_parcels();
         }
@@ -64,13 +64,13 @@ impl<B: Clone> ReadPath<B> {
     /// Whether this node reads some of the backing file system for others.
     #[must_use]
     pub fn is_reader(&self) -> bool {
-        self.options.forest.is_root(self.options.rank)
+        self.routing().forest.is_root(self.routing().rank)
     }
 
     /// How many nodes do.
     #[must_use]
     pub fn reader_count(&self) -> usize {
-        self.options.forest.roots().count()
+        self.routing().forest.roots().count()
     }
 
     /// Whether this node makes a parcel for others.
@@ -106,7 +106,7 @@ impl<B: Clone> ReadPath<B> {
         listings: Vec<(ViewPath, Listing)>,
         chunks: &[ParcelChunk<B>],
     ) -> bool {
-        self.ways.now = now;
+        self.now = now;
         if !self.parcels.is_wanted {
             return false;
         }
@@ -154,7 +154,7 @@ impl<B: Clone> ReadPath<B> {
     /// A parcel has been dealt with; these chunks are in the kernel's cache now. Only who reads for others keeps them: the
     /// others get the same parcel, and seldom ask.
     pub fn handle_parcel_stored(&mut self, now: Time, index: u32, filled: &[ParcelChunk<B>]) {
-        self.ways.now = now;
+        self.now = now;
         for chunk in filled {
             let key = chunk.key();
             if !self.reads_for_others(&key) && !self.is_pinned(&key) {
@@ -170,7 +170,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// A parcel came whole, but not as it was sent: it is asked for once more, among the next.
     pub fn handle_parcel_spoilt(&mut self, now: Time, index: u32) {
-        self.ways.now = now;
+        self.now = now;
         self.objects.remove(&Key::Parcel { index });
         self.parcel_failed(index, Errno::WAY_LOST);
     }
@@ -182,10 +182,10 @@ impl<B: Clone> ReadPath<B> {
         self.parcels.unopened.clear();
         self.end_waits();
         self.objects.remove_where(|key| matches!(key, Key::Parcel { .. }));
-        let is_parcel =
-            |flight: &CallId| self.in_flight.get(*flight).is_some_and(|known| matches!(known.key, Key::Parcel { .. }));
-        let flights: Vec<CallId> = self.in_flight.calls().into_iter().filter(is_parcel).collect();
-        flights.into_iter().for_each(|flight| self.end_flight(flight, Errno::ENODATA));
+        let is_parcel = |key: &Key| matches!(key, Key::Parcel { .. });
+        for request in self.requests_where(is_parcel) {
+            self.end_request(request, Errno::ENODATA);
+        }
     }
 
     /// A parcel's body is whole here, for this node or one that asked for it.
@@ -259,10 +259,10 @@ impl<B: Clone> ReadPath<B> {
             let body = chunk.body.clone();
             return self.effects.push_back(Effect::OpenParcel { index, body });
         }
-        if !self.growing.contains_key(&key) {
-            let deadline = self.ways.now.after(self.options.deadline);
-            let request = Request::Parcel { index, epoch: 0 };
-            self.ask(key, request, Urgency::Ahead, deadline, Some(Waiter::Prefill(index)));
+        if !self.filling.contains_key(&key) {
+            let deadline = self.now.after(self.options.deadline);
+            let request = ReadMessage::Parcel { index };
+            self.ask(key, request, Priority::Prefetch, deadline, Some(Waiter::Prefill(index)));
         }
     }
 
@@ -273,9 +273,10 @@ impl<B: Clone> ReadPath<B> {
             return;
         }
         self.keep(&key, Object::Listing(listing.clone()));
-        if let Some(flight) = self.in_flight.call_of(&key) {
+        if let Some(request) = self.dispatch.find(&key) {
             let known = Known { listing: Some(listing.clone()), ..Known::default() };
-            self.deliver(flight, known, PeerAnswer::Listing(listing));
+            let finished = self.dispatching(|dispatch| dispatch.finish_request(request));
+            self.deliver(finished, known, PeerAnswer::Listing(listing));
         }
     }
 }

@@ -3,92 +3,65 @@
 use std::time::Duration;
 
 use forebay_cache::{Key, Object, ObjectKind};
-use forebay_types::{Errno, Time, Urgency};
-use forebay_wire::Request;
+use forebay_types::{Epoch, Errno, Priority, Time};
+use forebay_wire::{ReadMessage, Request};
 
 use super::chunks::Chunk;
 use super::reads::Reader;
 use super::{ReadPath, Waiter};
-use crate::bundle::Bundle;
 use crate::{PeerAnswer, PeerTicket};
+use forebay_prefetch::Bundle;
 
 impl<B: Clone> ReadPath<B> {
     /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.
-    pub fn handle_peer(
-        &mut self,
-        now: Time,
-        ticket: PeerTicket,
-        request: Request,
-        urgency: Urgency,
-        remaining: Duration,
-    ) {
+    pub fn handle_peer(&mut self, now: Time, ticket: PeerTicket, request: Request<ReadMessage>, remaining: Duration) {
         self.counters.served_peers += 1;
         let deadline = now.after(remaining.min(self.options.deadline));
-        if let Some(key) = self.serve(now, ticket, request, urgency, deadline) {
+        if let Some(key) = self.serve(now, ticket, request, deadline) {
             self.note_wanted(&key);
         }
     }
 
     /// A program waits now for what a peer asked ahead.
     pub fn handle_peer_promote(&mut self, now: Time, ticket: PeerTicket) {
-        self.ways.now = now;
+        self.now = now;
         let reader = Reader::Peer(ticket);
         self.promote_read(reader);
-        let flights = self.in_flight.calls_of(|waiter| match waiter {
-            Waiter::Peer(other) => *other == ticket,
-            Waiter::ReadPart { reader: other, .. } => *other == reader,
-            Waiter::Kernel { .. } | Waiter::Prefill(_) => false,
-        });
-        flights.into_iter().for_each(|flight| self.promote(flight));
+        self.dispatching(|dispatch| dispatch.promote_waiter(reader));
     }
 
     /// Takes a request of this node's shell, answered like a peer's; no program wants it yet.
-    pub fn handle_own(&mut self, now: Time, ticket: PeerTicket, request: Request) {
-        let request = request.in_epoch(self.epoch.to_tell());
-        self.serve(now, ticket, request, Urgency::Ahead, now.after(self.options.deadline));
+    pub fn handle_own(&mut self, now: Time, ticket: PeerTicket, message: ReadMessage) {
+        let request = Request::new(message).at(Priority::Prefetch).in_epoch(self.refreshes.met());
+        self.serve(now, ticket, request, now.after(self.options.deadline));
     }
 
     /// Answers from what is kept, or asks. What was wanted, for a request that wants one thing.
-    fn serve(
-        &mut self,
-        now: Time,
-        ticket: PeerTicket,
-        request: Request,
-        urgency: Urgency,
-        deadline: Time,
-    ) -> Option<Key> {
-        self.ways.now = now;
-        let Some(key) = Key::of(&request) else {
-            self.tell_peer(ticket, PeerAnswer::Failed(Errno::EINVAL));
-            return None;
-        };
-        if !self.is_in_epoch(ticket, request.epoch()) {
+    fn serve(&mut self, now: Time, ticket: PeerTicket, request: Request<ReadMessage>, deadline: Time) -> Option<Key> {
+        self.now = now;
+        if !self.is_in_epoch(ticket, &request) {
             return None;
         }
-        if matches!(key, Key::Parcel { .. }) && self.epoch.to_tell() > 0 {
+        let Request { priority, message, .. } = request;
+        let key = Key::of(&message);
+        if matches!(key, Key::Parcel { .. }) && self.refreshes.met() > Epoch::START {
             self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENODATA));
             return None;
         }
-        if let Some(bundle) = Bundle::of(&request) {
-            self.read_bundle(deadline, ticket, bundle, urgency);
+        if let Some(bundle) = Bundle::of(&message) {
+            self.read_bundle(deadline, ticket, bundle, priority);
             return None;
         }
         match self.kept_for_peer(&key) {
             Some(answer) => self.tell_peer(ticket, answer),
-            None => drop(self.ask(key.clone(), request, urgency, deadline, Some(Waiter::Peer(ticket)))),
+            None => _ = self.ask(key.clone(), message, priority, deadline, Some(Waiter::Peer(ticket))),
         }
         Some(key)
     }
 
     /// The peer does not want its answer any more.
     pub fn handle_peer_cancel(&mut self, ticket: PeerTicket) {
-        let reader = Reader::Peer(ticket);
-        self.pending_reads.remove(&reader);
-        self.withdraw(|waiter| match waiter {
-            Waiter::Peer(other) => *other == ticket,
-            Waiter::ReadPart { reader: other, .. } => *other == reader,
-            Waiter::Kernel { .. } | Waiter::Prefill(_) => false,
-        });
+        self.withdraw(Reader::Peer(ticket));
     }
 
     fn kept_for_peer(&mut self, key: &Key) -> Option<PeerAnswer<B>> {

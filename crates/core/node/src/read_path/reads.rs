@@ -3,17 +3,18 @@
 //! A small file that programs usually read with its neighbours is asked for with them, in one bundle. A bundle is only a
 //! way of asking: its files are kept, found and counted as chunks, and where it fails they are asked for one by one.
 
-use forebay_cache::{Key, Object, Waiting};
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Time, Urgency, limits};
-use forebay_wire::{Request, Use};
+use forebay_cache::{Key, Object};
+use forebay_dispatch::{Source, Waiting};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Priority, Time, limits};
+use forebay_wire::{ReadMessage, Use};
 
 use super::chunks::{Chunk, chunk_bytes_of};
-use super::{ReadPath, Waiter};
-use crate::bundle::{Bundle, suffix_of};
-use crate::{InodeId, KernelAnswer, KernelTicket, Part, PeerAnswer, PeerTicket, ROOT_INODE, Source};
+use super::{ReadFinished, ReadPath, Waiter};
+use crate::{InodeId, KernelAnswer, KernelTicket, Part, PeerAnswer, PeerTicket, ROOT_INODE};
+use forebay_prefetch::{Bundle, suffix_of};
 
 /// Who reads.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Reader {
     Kernel(KernelTicket),
     Peer(PeerTicket),
@@ -24,7 +25,7 @@ pub(super) enum Reader {
 pub(super) struct PendingRead<B> {
     parts: Vec<PendingPart<B>>,
     missing: usize,
-    urgency: Urgency,
+    priority: Priority,
 }
 
 /// Bytes `offset_bytes..+len_bytes` of a chunk that may be missing.
@@ -45,7 +46,7 @@ impl<B: Clone> ReadPath<B> {
         inode: InodeId,
         extent: Extent,
     ) -> Option<KernelAnswer<B>> {
-        self.ways.now = now;
+        self.now = now;
         self.read(deadline, ticket, inode, extent)
     }
 
@@ -60,12 +61,12 @@ impl<B: Clone> ReadPath<B> {
             return Some(KernelAnswer::Failed(Errno::ESTALE));
         };
         let (file, generation) = (inode.path.clone(), inode.generation);
-        let mut read = PendingRead::new(Urgency::Demand);
+        let mut read = PendingRead::new(Priority::Demand);
         let mut wanted = Vec::new();
         for (index, within) in extent.clamped(generation.size_bytes).chunks() {
             let (offset_bytes, len_bytes) = (within.offset_bytes as usize, within.len_bytes as usize);
             let key = Key::Chunk { file: file.clone(), generation, index };
-            self.recording.note(self.ways.now, || Use::Chunk { file: file.clone(), generation, index });
+            self.recording.note(self.now, || Use::Chunk { file: file.clone(), generation, index });
             let chunk = self.find_chunk(&key, len_bytes);
             if chunk.is_none() {
                 wanted.push((key, read.parts.len()));
@@ -92,11 +93,11 @@ impl<B: Clone> ReadPath<B> {
 
     /// Answers a peer that asks for a bundle: from what is here, by its parent's bundle, or file by file at the reader
     /// of the backing file system.
-    pub(super) fn read_bundle(&mut self, deadline: Time, ticket: PeerTicket, bundle: Bundle, urgency: Urgency) {
+    pub(super) fn read_bundle(&mut self, deadline: Time, ticket: PeerTicket, bundle: Bundle, priority: Priority) {
         let Some(members) = bundle.members() else {
             return self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENAMETOOLONG));
         };
-        let mut read = PendingRead::new(urgency);
+        let mut read = PendingRead::new(priority);
         let mut wanted = Vec::new();
         for key in members {
             let chunk = self.find_chunk_for_peer(&key);
@@ -110,8 +111,8 @@ impl<B: Clone> ReadPath<B> {
         if wanted.is_empty() {
             return self.tell_peer(ticket, PeerAnswer::Parts(read.into_parts()));
         }
-        if self.source_of(&bundle.key()) != Source::Backing {
-            return self.ask_bundle(&bundle, urgency, deadline, Waiter::Peer(ticket));
+        if self.dispatch.source_of(&bundle.key()) != Source::Backing {
+            return self.ask_bundle(&bundle, priority, deadline, Waiter::Peer(ticket));
         }
         let reader = Reader::Peer(ticket);
         self.pending_reads.insert(reader, read);
@@ -122,7 +123,7 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn ask_chunk(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
         match self.bundle_with(&key) {
             Some((bundle, member)) => {
-                self.ask_bundle(&bundle, Urgency::Demand, deadline, Waiter::ReadPart { reader, slot, member });
+                self.ask_bundle(&bundle, Priority::Demand, deadline, Waiter::ReadPart { reader, slot, member });
             }
             None => self.ask_alone(key, deadline, reader, slot),
         }
@@ -130,30 +131,28 @@ impl<B: Clone> ReadPath<B> {
 
     pub(super) fn ask_alone(&mut self, key: Key, deadline: Time, reader: Reader, slot: usize) {
         if let Key::Chunk { file, generation, index } = key.clone() {
-            let request = Request::Chunk { file, generation, index };
-            let urgency = self.pending_reads.get(&reader).map_or(Urgency::Demand, |read| read.urgency);
+            let request = ReadMessage::Chunk { file, generation, index };
+            let priority = self.pending_reads.get(&reader).map_or(Priority::Demand, |read| read.priority);
             let waiter = Waiter::ReadPart { reader, slot, member: 0 };
-            self.ask(key, request, urgency, deadline, Some(waiter));
+            self.ask(key, request, priority, deadline, Some(waiter));
         }
     }
 
     /// Asks for a bundle, or joins who does. A directory keeps its generation when a file in it changes, so others may cut
     /// its bundles differently: one of other files is no answer to this question.
-    fn ask_bundle(&mut self, bundle: &Bundle, urgency: Urgency, deadline: Time, waiter: Waiter) {
+    fn ask_bundle(&mut self, bundle: &Bundle, priority: Priority, deadline: Time, waiter: Waiter) {
         let Some(members) = bundle.members() else { return self.tell_failed(waiter, Errno::ENAMETOOLONG) };
-        let under_way = self.in_flight.call_of(&bundle.key()).and_then(|call| self.bundles.get(&call));
-        if under_way.is_some_and(|others| *others != members) {
+        let under_way = self.dispatch.find(&bundle.key()).and_then(|request| self.dispatch.message(request));
+        if under_way.is_some_and(|message| *message != bundle.message()) {
             return self.ask_one_by_one(&members, vec![Waiting { who: waiter, until: deadline }]);
         }
-        if let Some(call) = self.ask(bundle.key(), bundle.request(), urgency, deadline, Some(waiter)) {
-            self.bundles.insert(call, members);
-        }
+        self.ask(bundle.key(), bundle.message(), priority, deadline, Some(waiter));
     }
 
     /// The bundle to ask for instead of a chunk, and the chunk's place in it.
     fn bundle_with(&self, key: &Key) -> Option<(Bundle, usize)> {
         let Key::Chunk { file, generation, index: ChunkIndex(0) } = key else { return None };
-        let is_asked_alone = self.in_flight.contains(key) || self.source_of(key) == Source::Backing;
+        let is_asked_alone = self.dispatch.find(key).is_some() || self.dispatch.source_of(key) == Source::Backing;
         if !self.options.anticipate || is_asked_alone || generation.size_bytes > limits::BUNDLE_FILE_BYTES_MAX {
             return None;
         }
@@ -163,10 +162,16 @@ impl<B: Clone> ReadPath<B> {
         };
         let at = listing.find(name)?;
         let is_current = listing.entry(at).attributes?.generation() == *generation;
-        if !is_current || !self.anticipation.is_read_whole(&dir, suffix_of(name)) {
+        if !is_current || !self.habits.is_read_whole(&dir, suffix_of(name)) {
             return None;
         }
         Bundle::around(&dir, listing, at).filter(|(bundle, _)| !self.broken_bundles.contains_key(&bundle.key()))
+    }
+
+    /// A bundle's files are asked for one by one, by those who waited for it.
+    pub(super) fn take_apart(&mut self, bundle: ReadFinished) {
+        let members = Bundle::of(&bundle.message).and_then(|bundle| bundle.members()).unwrap_or_default();
+        self.ask_one_by_one(&members, bundle.waiters);
     }
 
     /// A bundle did not come, and is not tried again.
@@ -201,21 +206,21 @@ impl<B: Clone> ReadPath<B> {
         let ahead = inode.read_ahead.on_read(extent.end_bytes(), inode.generation.size_bytes);
         let (file, generation) = (inode.path.clone(), inode.generation);
         for index in ahead.map(ChunkIndex) {
-            if self.growing.len() + self.in_flight.len() >= limits::READ_AHEAD_CHUNKS_UNDER_WAY {
+            if self.filling.len() + self.dispatch.request_count() >= limits::READ_AHEAD_CHUNKS_UNDER_WAY {
                 return self.inodes.get_mut(id).into_iter().for_each(|inode| inode.read_ahead.put_off(index.0));
             }
             let key = Key::Chunk { file: file.clone(), generation, index };
-            let is_coming = self.in_flight.contains(&key) || self.parcel_to_come(&key).is_some();
+            let is_coming = self.dispatch.find(&key).is_some() || self.parcel_to_come(&key).is_some();
             if !is_coming && !self.has_chunk(&key) {
-                let request = Request::Chunk { file: file.clone(), generation, index };
-                self.ask(key, request, Urgency::Ahead, deadline, None);
+                let request = ReadMessage::Chunk { file: file.clone(), generation, index };
+                self.ask(key, request, Priority::Prefetch, deadline, None);
             }
         }
     }
 
     /// A program waits for all of a read now, also for what is still to be asked for.
     pub(super) fn promote_read(&mut self, reader: Reader) {
-        self.pending_reads.entry(reader).and_modify(|read| read.urgency = Urgency::Demand);
+        self.pending_reads.entry(reader).and_modify(|read| read.priority = Priority::Demand);
     }
 
     /// Whether a read still waits for something.
@@ -258,8 +263,8 @@ impl<B: Clone> ReadPath<B> {
 }
 
 impl<B> PendingRead<B> {
-    fn new(urgency: Urgency) -> Self {
-        Self { parts: Vec::new(), missing: 0, urgency }
+    fn new(priority: Priority) -> Self {
+        Self { parts: Vec::new(), missing: 0, priority }
     }
 
     /// The next part: bytes of a chunk that is here, or is to be filled in.

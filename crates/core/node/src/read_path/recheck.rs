@@ -5,19 +5,20 @@
 //! listing's way: each node on it drops what it has when the answer comes back, the reader of the backing file system
 //! before the others, and until then nothing about the directory is asked from here.
 
-use forebay_cache::{CallId, Key, Object};
-use forebay_types::{Generation, Urgency, ViewPath, limits};
-use forebay_wire::Request;
+use forebay_cache::{Key, Object};
+use forebay_dispatch::{HoldId, RequestId, Source};
+use forebay_types::{Generation, Priority, ViewPath, limits};
+use forebay_wire::ReadMessage;
 
 use super::{ReadPath, StaleInode};
-use crate::{Effect, Source};
+use crate::Effect;
 
 /// A question that tells others that a version is old.
 #[derive(Debug)]
 pub(super) struct Recheck {
     dir: ViewPath,
-    /// The questions about the directory that wait for its end.
-    held: Vec<CallId>,
+    /// What is asked about the directory meanwhile waits for this.
+    hold: HoldId,
 }
 
 impl<B: Clone> ReadPath<B> {
@@ -26,7 +27,7 @@ impl<B: Clone> ReadPath<B> {
         let Key::Chunk { file, generation, .. } = key else { return };
         let is_known = self.forget_version(file, generation);
         // What comes in the listing's own tree was asked of the same nodes, and they have dropped it.
-        if is_known && (self.is_direct(key) || self.is_striped(key)) {
+        if is_known && (self.routing().is_direct(key) || self.routing().is_striped(key)) {
             self.recheck(file, generation);
         }
     }
@@ -39,9 +40,8 @@ impl<B: Clone> ReadPath<B> {
         if let Some(source) = &source {
             self.objects.remove(source);
         }
-        for flight in self.flights_about(&dir) {
-            self.call_back(flight);
-            self.send_anew(flight);
+        for request in self.requests_about(&dir) {
+            self.ask_anew(request);
         }
         let inode = self.inodes.id_of(file);
         let inode = inode.filter(|id| self.inodes.get(*id).is_some_and(|known| known.generation == *generation));
@@ -56,40 +56,37 @@ impl<B: Clone> ReadPath<B> {
     fn recheck(&mut self, file: &ViewPath, generation: &Generation) {
         let key = Key::Recheck { file: file.clone(), generation: *generation };
         let Some((dir, _)) = file.split() else { return };
-        if self.source_of(&key) == Source::Backing {
+        if self.dispatch.source_of(&key) == Source::Backing {
             return;
         }
-        let request = Request::Recheck { file: file.clone(), generation: *generation, epoch: 0 };
-        let deadline = self.ways.now.after(self.options.deadline);
-        if let Some(flight) = self.ask(key, request, Urgency::Demand, deadline, None) {
-            let held = self.flights_about(&dir);
-            held.iter().for_each(|flight| self.call_back(*flight));
-            self.rechecks.insert(flight, Recheck { dir, held });
+        let message = ReadMessage::Recheck { file: file.clone(), generation: *generation };
+        let deadline = self.now.after(self.options.deadline);
+        if let Some(recheck) = self.ask(key, message, Priority::Demand, deadline, None) {
+            let hold = self.new_hold();
+            for request in self.requests_about(&dir) {
+                self.hold(request, hold);
+            }
+            self.rechecks.insert(recheck, Recheck { dir, hold });
         }
     }
 
-    /// Whether a flight has to wait for the end of a recheck; it is sent then.
-    pub(super) fn waits_for_recheck(&mut self, flight: CallId, key: &Key) -> bool {
-        let Some(dir) = listed_in(key) else { return false };
-        let Some(recheck) = self.rechecks.values_mut().find(|recheck| recheck.dir == *dir) else { return false };
-        if !recheck.held.contains(&flight) {
-            recheck.held.push(flight);
+    /// What a request for `key` has to wait for, if its directory is rechecked.
+    pub(super) fn recheck_of(&self, key: &Key) -> Option<HoldId> {
+        let dir = listed_in(key)?;
+        self.rechecks.values().find(|recheck| recheck.dir == *dir).map(|recheck| recheck.hold)
+    }
+
+    /// A request has ended; if it was a recheck, what waited for it goes on.
+    pub(super) fn end_recheck(&mut self, request: RequestId) {
+        if let Some(Recheck { hold, .. }) = self.rechecks.remove(&request) {
+            let now = self.now;
+            self.dispatching(|dispatch| dispatch.release(now, hold));
         }
-        true
     }
 
-    /// A flight has ended; if it was a recheck, what waited for it goes on.
-    pub(super) fn end_recheck(&mut self, flight: CallId) {
-        let held = self.rechecks.remove(&flight).map(|recheck| recheck.held).unwrap_or_default();
-        held.into_iter().for_each(|flight| self.send_anew(flight));
-    }
-
-    /// The questions under way whose answers list what is in `dir`.
-    fn flights_about(&self, dir: &ViewPath) -> Vec<CallId> {
-        let is_about = |flight: &CallId| {
-            self.in_flight.get(*flight).and_then(|known| listed_in(&known.key)).is_some_and(|other| other == dir)
-        };
-        self.in_flight.calls().into_iter().filter(is_about).collect()
+    /// The requests under way whose answers list what is in `dir`.
+    fn requests_about(&self, dir: &ViewPath) -> Vec<RequestId> {
+        self.requests_where(|key| listed_in(key) == Some(dir))
     }
 
     /// What is kept that says a file has this generation: the listing, the page of attributes, or the name on its own.

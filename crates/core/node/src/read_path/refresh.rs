@@ -5,50 +5,84 @@
 //! that is forgotten, and who asks for it waits. `Release`: it is asked for anew. So nobody is told what was before once
 //! anybody has been told what is now.
 //!
-//! Refreshes are numbered, and questions about names carry the number that the asking node has come to. A node that
-//! missed one (it was cut off or stopped) is told nothing before it has forgotten everything that has a name; chunks
-//! may stay, because they name their version. A chunk's question is therefore never held: an open file goes on with the
-//! bytes of its version, or gets `ESTALE`.
+//! Refreshes are numbered by epochs, and requests about names carry the one that the asking node has met. A node may meet
+//! an epoch before it is told to hold, by a request of a node that was: if it has taken the first step of that refresh, it
+//! takes the second. If it has not, it has missed it (it was cut off or stopped): it is told nothing before it has
+//! forgotten everything that has a name; chunks may stay, because they name their version. A chunk's request is therefore
+//! never held: an open file goes on with the bytes of its version, or gets `ESTALE`.
 
-use forebay_cache::{CallId, Key};
-use forebay_types::{Time, ViewPath, limits};
+use std::time::Duration;
+
+use forebay_cache::Key;
+use forebay_dispatch::{AttemptId, HoldId, RequestId};
+use forebay_types::{Epoch, Time, ViewPath};
+use forebay_wire::{ReadMessage, Request};
 
 use super::entries::Known;
-use super::ways::Attempt;
 use super::{ReadPath, StaleInode, Waiter};
 use crate::{Effect, PeerAnswer, PeerTicket};
 
+/// How long a refresh may make nodes wait for its end; then they go on without it, because whoever leads it is lost.
+const HOLD_MAX: Duration = Duration::from_secs(10);
+
+/// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
+pub const QUIET_MAX: Duration = Duration::from_secs(40);
+
 /// How far this node has come.
 #[derive(Default)]
-pub(super) struct Epoch {
+pub(super) struct Refreshes {
     /// The last refresh that was completed here.
-    number: u64,
+    completed: Epoch,
+    /// Whether that one was made up for, so that its hold may still come.
+    was_missed: bool,
+    quiet: Option<Quiet>,
     hold: Option<Hold>,
 }
 
-struct Hold {
-    number: u64,
+/// A refresh whose first step was taken.
+struct Quiet {
+    epoch: Epoch,
     paths: Vec<ViewPath>,
-    /// The questions that wait for its end.
-    flights: Vec<CallId>,
     until: Time,
 }
 
-impl Epoch {
-    /// The number that this node's questions carry.
-    pub fn to_tell(&self) -> u64 {
-        self.hold.as_ref().map_or(self.number, |hold| hold.number)
+/// One whose second step was taken.
+struct Hold {
+    epoch: Epoch,
+    paths: Vec<ViewPath>,
+    until: Time,
+    /// What the requests about the paths wait for.
+    id: HoldId,
+}
+
+impl Refreshes {
+    /// The refresh that this node's requests carry.
+    pub fn met(&self) -> Epoch {
+        self.hold.as_ref().map_or(self.completed, |hold| hold.epoch)
+    }
+
+    /// What a request for `key` has to wait for.
+    pub fn hold_of(&self, key: &Key) -> Option<HoldId> {
+        self.hold.as_ref().filter(|hold| is_name(key) && concerns(key, &hold.paths)).map(|hold| hold.id)
     }
 }
 
 impl<B: Clone> ReadPath<B> {
     /// Up to which refresh this node has forgotten.
     #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.epoch.number
+    pub fn epoch(&self) -> Epoch {
+        self.refreshes.completed
     }
 
-    /// The first step: what the kernel is to forget. It must not remember what it is told until `handle_release`.
+    /// The first step begins: another node that has taken the second may be met before this one is told to.
+    pub fn handle_quiet(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) {
+        self.now = now;
+        if epoch > self.refreshes.met() {
+            self.refreshes.quiet = Some(Quiet { epoch, paths, until: now.after(QUIET_MAX) });
+        }
+    }
+
+    /// What the kernel is to forget in the first step. It must not remember what it is told until `handle_release`.
     #[must_use]
     pub fn stale_within(&self, paths: &[ViewPath]) -> Vec<StaleInode> {
         let stale = self.inodes.within(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
@@ -67,130 +101,147 @@ impl<B: Clone> ReadPath<B> {
 
     /// The second step: forgets what is known of `paths`, and lets whoever asks for it wait until the third. `false` for a
     /// refresh that is older than one that was completed here.
-    pub fn handle_hold(&mut self, now: Time, number: u64, paths: Vec<ViewPath>) -> bool {
-        self.ways.now = now;
-        if number <= self.epoch.number {
+    pub fn handle_hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
+        self.now = now;
+        if epoch < self.refreshes.completed || (epoch == self.refreshes.completed && !self.refreshes.was_missed) {
             return false;
         }
-        self.end_parcels();
-        self.objects.remove_where(|key| concerns(key, &paths));
-        self.inodes.forget_attributes(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
-        let mut flights = self.epoch.hold.take().map(|earlier| earlier.flights).unwrap_or_default();
-        for flight in self.in_flight.calls() {
-            let is_held =
-                self.in_flight.get(flight).is_some_and(|known| is_name(&known.key) && concerns(&known.key, &paths));
-            if is_held && !flights.contains(&flight) {
-                self.call_back(flight);
-                flights.push(flight);
-            }
+        // Begun by meeting a node that took it before, of which nothing has changed since.
+        if self.refreshes.hold.as_ref().is_none_or(|hold| hold.epoch != epoch) {
+            self.begin_hold(epoch, paths);
         }
-        let until = now.after(limits::REFRESH_HOLD_MAX);
-        self.epoch.hold = Some(Hold { number, paths, flights, until });
         true
     }
 
-    /// The third step.
-    pub fn handle_release(&mut self, now: Time, number: u64) {
-        self.ways.now = now;
-        if self.epoch.hold.as_ref().is_some_and(|hold| hold.number == number) {
-            self.release();
+    fn begin_hold(&mut self, epoch: Epoch, paths: Vec<ViewPath>) {
+        self.end_parcels();
+        self.objects.remove_where(|key| concerns(key, &paths));
+        self.inodes.forget_attributes(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
+        let id = self.new_hold();
+        for request in self.requests_where(|key| is_name(key) && concerns(key, &paths)) {
+            self.hold(request, id);
+        }
+        let until = self.now.after(HOLD_MAX);
+        let earlier = self.refreshes.hold.replace(Hold { epoch, paths, until, id });
+        self.refreshes.quiet = None;
+        self.tell_epoch();
+        if let Some(earlier) = earlier {
+            self.let_go(earlier.id);
         }
     }
 
-    /// Another node has come to this refresh: one that was missed here is made up for. Which one this node has come to.
-    pub fn handle_epoch(&mut self, now: Time, number: u64) -> u64 {
-        self.ways.now = now;
-        let is_held = self.epoch.hold.as_ref().is_some_and(|hold| hold.number >= number);
-        if number > self.epoch.number && !is_held {
-            self.catch_up(number);
+    /// The third step. Whether this node has completed that refresh.
+    pub fn handle_release(&mut self, now: Time, epoch: Epoch) -> bool {
+        self.now = now;
+        if self.refreshes.hold.as_ref().is_some_and(|hold| hold.epoch == epoch) {
+            self.release();
         }
-        self.epoch.number
+        self.refreshes.completed >= epoch
+    }
+
+    /// Another node has met this refresh. One whose first step was taken here is at its second; one that was missed is made
+    /// up for. Which one this node has completed.
+    pub fn handle_epoch(&mut self, now: Time, met: Epoch) -> Epoch {
+        self.now = now;
+        if met > self.refreshes.met() {
+            match self.refreshes.quiet.take_if(|quiet| quiet.epoch == met && now < quiet.until) {
+                Some(quiet) => self.begin_hold(met, quiet.paths),
+                None => self.catch_up(met),
+            }
+        }
+        self.refreshes.completed
     }
 
     /// When a hold ends that nobody ended.
     pub(super) fn hold_ends(&self) -> Option<Time> {
-        self.epoch.hold.as_ref().map(|hold| hold.until)
+        self.refreshes.hold.as_ref().map(|hold| hold.until)
     }
 
     pub(super) fn end_late_hold(&mut self) {
-        if self.hold_ends().is_some_and(|until| until <= self.ways.now) {
+        if self.hold_ends().is_some_and(|until| until <= self.now) {
             self.release();
         }
     }
 
-    /// Whether a flight has to wait for the end of a refresh; it is sent then.
-    pub(super) fn is_held(&mut self, flight: CallId, key: &Key) -> bool {
-        let Some(hold) = self.epoch.hold.as_mut().filter(|hold| is_name(key) && concerns(key, &hold.paths)) else {
-            return false;
-        };
-        if !hold.flights.contains(&flight) {
-            hold.flights.push(flight);
-        }
-        true
-    }
-
-    /// Whether a flight waits for the end of a refresh.
-    pub(super) fn holds(&self, flight: CallId) -> bool {
-        self.epoch.hold.as_ref().is_some_and(|hold| hold.flights.contains(&flight))
-    }
-
-    /// Checks the number that a peer's question carries. `false`: the peer has been told to make up for a refresh.
-    pub(super) fn is_in_epoch(&mut self, ticket: PeerTicket, number: Option<u64>) -> bool {
-        let Some(number) = number else { return true };
-        let now = self.ways.now;
-        if number >= self.handle_epoch(now, number) {
+    /// Compares the epoch of a peer's request. `false`: the peer has been told to make up for a refresh.
+    pub(super) fn is_in_epoch(&mut self, ticket: PeerTicket, request: &Request<ReadMessage>) -> bool {
+        if !request.message.is_fenced() || request.epoch >= self.handle_epoch(self.now, request.epoch) {
             return true;
         }
-        self.tell_peer(ticket, PeerAnswer::Fenced(self.epoch.number));
+        self.tell_peer(ticket, PeerAnswer::Fenced(self.refreshes.completed));
         false
     }
 
-    /// A node that was asked has come further: what was missed is made up for, and the question asked again.
-    pub(super) fn fenced(&mut self, attempt: Attempt, number: u64) {
-        self.handle_epoch(self.ways.now, number);
-        // What has been missed may just have been made up for, and all asked again.
-        if !self.ways.is_under_way(attempt.flight) {
-            self.send_anew(attempt.flight);
+    /// A node that was asked has come further: what was missed is made up for, and asked again.
+    pub(super) fn fenced(&mut self, attempt: AttemptId, epoch: Epoch) {
+        let now = self.now;
+        let request = self.dispatching(|dispatch| dispatch.fenced(now, attempt));
+        self.handle_epoch(now, epoch);
+        if let Some(request) = request {
+            self.dispatching(|dispatch| dispatch.go_on(now, request));
         }
     }
 
     /// Forgets all names, because it is not known which of them were refreshed.
-    fn catch_up(&mut self, number: u64) {
+    fn catch_up(&mut self, epoch: Epoch) {
+        self.counters.refreshes_missed += 1;
         self.end_parcels();
         self.objects.remove_where(is_name);
         let stale = self.inodes.make_stale();
         let stale = self.name_stale(stale);
         self.effects.push_back(Effect::Stale(stale));
-        let flights: Vec<CallId> = self
-            .in_flight
-            .calls()
-            .into_iter()
-            .filter(|flight| self.in_flight.get(*flight).is_some_and(|known| is_name(&known.key)))
-            .collect();
-        let held = self.epoch.hold.take().map(|hold| hold.flights).unwrap_or_default();
-        self.epoch.number = number;
-        for flight in flights {
-            if !held.contains(&flight) {
-                self.call_back(flight);
-            }
-            self.send_anew(flight);
+        let hold = self.refreshes.hold.take();
+        (self.refreshes.completed, self.refreshes.was_missed) = (epoch, true);
+        self.tell_epoch();
+        if let Some(hold) = hold {
+            self.let_go(hold.id);
+        }
+        for request in self.requests_where(is_name) {
+            self.ask_anew(request);
         }
     }
 
     fn release(&mut self) {
-        let Some(hold) = self.epoch.hold.take() else { return };
-        self.epoch.number = hold.number;
-        hold.flights.into_iter().for_each(|flight| self.send_anew(flight));
+        let Some(hold) = self.refreshes.hold.take() else { return };
+        (self.refreshes.completed, self.refreshes.was_missed) = (hold.epoch, false);
+        self.tell_epoch();
+        self.let_go(hold.id);
     }
 
-    /// Takes a flight's attempts back; who waits for it forgets what it had found before.
-    pub(super) fn call_back(&mut self, flight: CallId) {
-        self.cancel_attempts(flight, |_| true);
-        for waiter in self.in_flight.waiters_mut(flight) {
+    fn tell_epoch(&mut self) {
+        let epoch = self.refreshes.met();
+        self.dispatching(|dispatch| dispatch.set_epoch(epoch));
+    }
+
+    fn let_go(&mut self, hold: HoldId) {
+        let now = self.now;
+        self.dispatching(|dispatch| dispatch.release(now, hold));
+    }
+
+    /// A request has to wait, and what was found before is forgotten.
+    pub(super) fn hold(&mut self, request: RequestId, hold: HoldId) {
+        self.forget_found(request);
+        self.dispatching(|dispatch| dispatch.hold(request, hold));
+    }
+
+    /// A request is asked again, and what was found before is forgotten.
+    pub(super) fn ask_anew(&mut self, request: RequestId) {
+        let now = self.now;
+        self.forget_found(request);
+        self.dispatching(|dispatch| dispatch.ask_anew(now, request));
+    }
+
+    fn forget_found(&mut self, request: RequestId) {
+        for waiter in self.dispatch.waiters_mut(request) {
             if let Waiter::Kernel { known, .. } = waiter {
                 *known = Known { unlistable: known.unlistable, ..Known::default() };
             }
         }
+    }
+
+    /// The requests under way for such keys, in the order they began.
+    pub(super) fn requests_where(&self, is_one: impl Fn(&Key) -> bool) -> Vec<RequestId> {
+        self.dispatch.requests().filter(|(_, key)| is_one(key)).map(|(request, _)| request).collect()
     }
 
     pub(super) fn name_stale(&self, stale: Vec<(crate::InodeId, ViewPath)>) -> Vec<StaleInode> {

@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_transport::IncomingCall;
-use forebay_types::{Errno, NodeRank, Time, limits};
+use forebay_dispatch::limits::PING_DEADLINE;
+use forebay_transport::Replier;
+use forebay_types::{Epoch, Errno, NodeRank, Time};
 use forebay_wire::recording::{decode_uses, encode_uses};
-use forebay_wire::{Outcome, Request, Use};
+use forebay_wire::{JobMessage, Outcome, Request, Use};
 
 use super::source::is_recorder;
+use crate::limits;
 use crate::read::core::Core;
 use crate::shared::gather;
 use crate::shared::node::Node;
@@ -75,15 +77,15 @@ impl Elsewhere {
     }
 
     /// Answers a node above that wants to know what was used here or below.
-    pub async fn tell(&self, call: IncomingCall) {
+    pub async fn tell(&self, remaining: Duration, reply: Replier) {
         let own = self.core.lock().recorded();
         let body = match own.is_empty() {
-            true => self.first_below(call.remaining.mul_f64(HOP_SHARE)).await,
+            true => self.first_below(remaining.mul_f64(HOP_SHARE)).await,
             false => Some(Body::whole(Bytes::from(encode_uses(&own)))),
         };
         match body {
-            Some(body) => call.reply.answer(Outcome::Body, Some(body)),
-            None => call.reply.answer(Outcome::Failed(Errno::ENODATA), None),
+            Some(body) => reply.answer(Outcome::Body, Some(body)),
+            None => reply.answer(Outcome::Failed(Errno::ENODATA), None),
         }
     }
 
@@ -115,7 +117,7 @@ impl Elsewhere {
 /// tree, so that it is the same node every time.
 fn first_below(
     node: Arc<Node>,
-    epoch: u64,
+    epoch: Epoch,
     parent: NodeRank,
     left: Duration,
 ) -> Pin<Box<dyn Future<Output = Option<Arc<Body>>> + Send>> {
@@ -136,13 +138,14 @@ fn first_below(
 }
 
 /// What a node or one below it has; when it is not there, its children are asked in its place.
-async fn first_from(node: Arc<Node>, epoch: u64, from: NodeRank, left: Duration) -> Option<Arc<Body>> {
+async fn first_from(node: Arc<Node>, epoch: Epoch, from: NodeRank, left: Duration) -> Option<Arc<Body>> {
     let deadline = Instant::now() + left;
-    let there = gather::call(&node, from, Request::Ping { epoch }, left.min(limits::PING_DEADLINE)).await;
+    let there =
+        gather::call(&node, from, Request::from(JobMessage::Ping).in_epoch(epoch), left.min(PING_DEADLINE)).await;
     let left = deadline.saturating_duration_since(Instant::now());
     if there.is_err() {
         return first_below(node, epoch, from, left).await;
     }
-    let body = gather::call(&node, from, Request::Recording, left).await.ok()?.body?;
+    let body = gather::call(&node, from, JobMessage::Recording, left).await.ok()?.body?;
     body.whole_bytes().await.ok().map(|()| body)
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_cache::CallId;
+use forebay_node::AttemptId;
 use forebay_node::PeerAnswer;
 use forebay_profile::BlockEntry;
 use forebay_types::{Errno, Generation, Kind, ViewPath};
 use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
-use forebay_wire::{Listing, Parcel, Request};
+use forebay_wire::{Listing, Parcel, ReadMessage};
 use tokio::task::JoinSet;
 
 use super::listing_order::ListingOrder;
@@ -38,7 +38,7 @@ impl Maker {
     }
 
     /// Makes a parcel and hands it to the core as the answer to `call`.
-    pub async fn answer(&self, arrivals: &Arrivals, call: CallId, index: u32) {
+    pub async fn answer(&self, arrivals: &Arrivals, call: AttemptId, index: u32) {
         let made = match self.sources.get().await {
             Some(source) => self.make(&source, index).await,
             None => Err(Errno::ENODATA),
@@ -137,7 +137,7 @@ impl Listings {
 
 async fn listing(peers: &Peers, source: &Source, dir: ViewPath) -> Option<Listing> {
     let _turn = source.listing_turns.next(source.pack.as_ref().map(|pack| &pack.blocks)).await;
-    match peers.ask_own(Request::Listing { dir, epoch: 0 }).await {
+    match peers.ask_own(ReadMessage::Listing { dir }).await {
         Some(PeerAnswer::Listing(listing)) => Some(listing),
         _ => None,
     }
@@ -212,7 +212,7 @@ async fn stored(peers: &Arc<Peers>, chunks: Vec<PlannedChunk>) -> Option<(Parcel
 pub async fn contents(peers: &Peers, chunk: &PlannedChunk) -> Option<Bytes> {
     let PlannedChunk { file, generation, index } = chunk.clone();
     let is_there = forebay_types::chunk_bytes(generation.size_bytes, index) > 0;
-    let request = Request::Chunk { file, generation, index };
+    let request = ReadMessage::Chunk { file, generation, index };
     match peers.ask_own(request).await.filter(|_| is_there)? {
         PeerAnswer::Body(body) => {
             body.whole_bytes().await.ok()?;

@@ -23,9 +23,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_cache::CallId;
-use forebay_transport::IncomingCall;
-use forebay_wire::Request;
+use forebay_node::AttemptId;
+use forebay_transport::Replier;
+use forebay_wire::ReadMessage;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -110,7 +110,7 @@ impl Prefill {
     }
 
     /// Makes a parcel and hands it to the core as the answer to `call`.
-    pub async fn answer(&self, arrivals: &Arrivals, call: CallId, index: u32) {
+    pub async fn answer(&self, arrivals: &Arrivals, call: AttemptId, index: u32) {
         self.maker.answer(arrivals, call, index).await;
     }
 
@@ -127,8 +127,8 @@ impl Prefill {
     }
 
     /// The chunk that is asked for, if the pack holds it in exactly this version and can be asked.
-    pub fn packed(&self, request: &Request) -> Option<PackedChunk> {
-        self.sources.packed(request)
+    pub fn packed(&self, message: &ReadMessage) -> Option<PackedChunk> {
+        self.sources.packed(message)
     }
 
     /// Lets go of what was read of the pack for parcels that nobody will ask for.
@@ -157,7 +157,7 @@ impl Prefill {
     }
 
     /// Answers a node above that wants to know what was used here or below.
-    pub async fn tell(self: Arc<Self>, call: IncomingCall) {
-        self.elsewhere.tell(call).await;
+    pub async fn tell(self: Arc<Self>, remaining: Duration, reply: Replier) {
+        self.elsewhere.tell(remaining, reply).await;
     }
 }

@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use forebay_types::limits;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
+
+/// How much of a pack is read before it is asked for, bytes: what one node holds of it for a moment.
+const PACK_AHEAD_BYTES: u64 = 256 << 20;
 
 /// Parts of a pack that a node reads at the same time: as many as keep it busy with one while the other comes, and few
 /// enough that answers about names do not wait long behind contents.
@@ -69,7 +71,7 @@ struct Reading {
 impl PackBlocks {
     /// Those that `read` reads.
     pub fn new(room_bytes: u64, read: impl Fn(usize) -> Option<Bytes> + Send + Sync + 'static) -> Self {
-        let room_bytes = room_bytes.min(limits::PACK_AHEAD_BYTES);
+        let room_bytes = room_bytes.min(PACK_AHEAD_BYTES);
         Self(Arc::new(Shared { read: Box::new(read), room_bytes, state: Mutex::default(), came: Notify::new() }))
     }
 
@@ -156,7 +158,8 @@ impl PackBlocks {
 
     /// Whether something is to be read ahead, and has room.
     fn has_ahead(&self, state: &State) -> bool {
-        let coming_bytes = (state.reading.len() + 1) as u64 * limits::PACK_BLOCK_COMPRESSED_BYTES_MAX as u64;
+        let coming_bytes =
+            (state.reading.len() + 1) as u64 * forebay_profile::limits::PACK_BLOCK_COMPRESSED_BYTES_MAX as u64;
         !state.ahead.is_empty() && state.here_bytes + coming_bytes <= self.0.room_bytes
     }
 

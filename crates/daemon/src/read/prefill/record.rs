@@ -12,13 +12,14 @@ use std::time::{Duration, SystemTime};
 
 use forebay_node::PeerAnswer;
 use forebay_profile::{Learned, Profile, ProfileError, Start, Use};
-use forebay_types::{ChunkIndex, Generation, Time, ViewPath, limits};
-use forebay_wire::{Request, Use as Used};
+use forebay_types::{ChunkIndex, Generation, Time, ViewPath};
+use forebay_wire::{ReadMessage, Use as Used};
 use serde_json::{Value, json};
 
 use super::elsewhere::Elsewhere;
 use super::packing::pack;
 use super::source::{Sources, is_recorder, is_sampled};
+use crate::limits;
 use crate::options::ProfileOptions;
 use crate::read::core::Core;
 use crate::read::peers::Peers;
@@ -142,7 +143,7 @@ async fn describe(peers: &Peers, used: Vec<Used>) -> Vec<Use> {
     for each in used {
         match each {
             Used::Directory(path) => {
-                let request = Request::Listing { dir: path.clone(), epoch: 0 };
+                let request = ReadMessage::Listing { dir: path.clone() };
                 if let Some(PeerAnswer::Listing(listing)) = peers.ask_own(request).await {
                     uses.push(Use::Directory { path, generation: listing.generation() });
                 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_profile::{Profile, ProfileError};
 use forebay_types::{ChunkIndex, Generation, Hasher, NodeRank, ViewPath};
-use forebay_wire::{ParcelPlace, Request};
+use forebay_wire::{ParcelPlace, ReadMessage};
 use tokio::sync::OnceCell;
 
 use super::listing_turns::ListingTurns;
@@ -94,8 +94,8 @@ impl Sources {
     }
 
     /// The chunk that is asked for, if the pack holds it in exactly this version and can be asked.
-    pub fn packed(&self, request: &Request) -> Option<PackedChunk> {
-        let (source, Request::Chunk { file, generation, index }) = (self.known()?, request) else { return None };
+    pub fn packed(&self, message: &ReadMessage) -> Option<PackedChunk> {
+        let (source, ReadMessage::Chunk { file, generation, index }) = (self.known()?, message) else { return None };
         let pack = self.pack()?;
         let chunk = PlannedChunk { file: file.clone(), generation: *generation, index: *index };
         let place = *pack.places.get(&chunk)?;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, ROOT_NODE, Session, SessionOptions, agree, mount};
-use forebay_types::limits;
 use tempfile::TempDir;
 
 use crate::fixture::{alone, skip};
@@ -33,7 +32,7 @@ struct Held {
 impl Held {
     /// `None`, said aloud, where this machine cannot mount, or cannot send requests again.
     fn new(keeps_requests: bool) -> Option<Self> {
-        Self::with_slots(keeps_requests, limits::KERNEL_REQUESTS_KEPT)
+        Self::with_slots(keeps_requests, forebay_fuse::limits::KERNEL_REQUESTS_KEPT)
     }
 
     /// The same, with room for `slots` requests.
@@ -170,7 +169,7 @@ fn sessions_come_and_go_while_every_slot_is_taken() {
         tree.wait_held_count(SLOTS);
         let started = Instant::now();
         session.hand_over(Duration::ZERO);
-        assert!(started.elapsed() < limits::KERNEL_READERS_STOP, "a reader is left behind");
+        assert!(started.elapsed() < forebay_fuse::limits::KERNEL_READERS_STOP, "a reader is left behind");
     }
     let (_session, _tree) = held.serve();
     readers.into_iter().for_each(has_read_all);

@@ -4,7 +4,7 @@ use std::fs::{self, FileTimes};
 use std::time::{Duration, SystemTime};
 
 use forebay_profile::{Piece, ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
-use forebay_types::{ChunkIndex, limits};
+use forebay_types::ChunkIndex;
 
 use crate::place::{AMPLE_BYTES, Place, contents, generation, profile, view, write_pack};
 
@@ -83,13 +83,13 @@ fn the_least_recently_used_leave_for_number() {
     let place = Place::new();
     let directory = place.open();
     let name = |number: usize| format!("command {number}");
-    for number in 0..limits::PROFILES_MAX {
+    for number in 0..forebay_profile::limits::PROFILES_MAX {
         directory.store(&profile(&name(number))).unwrap();
     }
     age(&directory, profile(&name(3)).key(), HOUR);
     directory.store(&profile("one more")).unwrap();
     let left = commands(&directory);
-    assert_eq!(left.len(), limits::PROFILES_MAX);
+    assert_eq!(left.len(), forebay_profile::limits::PROFILES_MAX);
     assert!(!left.contains(&name(3)) && left.contains(&"one more".to_owned()));
 }
 

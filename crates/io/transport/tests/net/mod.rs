@@ -12,7 +12,7 @@ use forebay_secret::JobKey;
 use forebay_transport::memory::Network;
 use forebay_transport::{Address, Endpoint, EndpointOptions, IncomingCall, Security, Service};
 use forebay_types::{ChunkIndex, Generation, NodeRank, PIECE_BYTES, ViewPath};
-use forebay_wire::{Outcome, Request};
+use forebay_wire::{Message, Outcome, ReadMessage, Request};
 
 pub mod middle;
 pub mod raw;
@@ -99,13 +99,13 @@ pub fn pair(kind: Kind, service: Arc<dyn Service>) -> (Endpoint, Endpoint) {
 
 pub fn chunk(index: u64) -> Request {
     let file = ViewPath::new(b"soft/lib.so").unwrap();
-    Request::Chunk { file, generation: Generation::default(), index: ChunkIndex(index) }
+    ReadMessage::Chunk { file, generation: Generation::default(), index: ChunkIndex(index) }.into()
 }
 
 /// The number in a request made by `chunk`.
 pub fn index_of(request: &Request) -> u64 {
-    match request {
-        Request::Chunk { index, .. } => index.0,
+    match &request.message {
+        Message::Read(ReadMessage::Chunk { index, .. }) => index.0,
         other => panic!("no chunk was asked for but {other:?}"),
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use forebay_body::Piece;
 use forebay_transport::Address;
-use forebay_types::{NodeRank, Urgency};
-use forebay_wire::message::{MAGIC, PROTOCOL_VERSION, TimedRequest, decode, encode};
+use forebay_types::NodeRank;
+use forebay_wire::message::{MAGIC, PROTOCOL_VERSION, decode, encode};
 use forebay_wire::{
-    Answer, CHECKSUM_BYTES, Class, FRAME_HEAD_BYTES, FrameHead, FrameKind, Greeting, Hello, Level, NONCE_BYTES, Request,
+    Answer, CHECKSUM_BYTES, Class, Envelope, FRAME_HEAD_BYTES, FrameHead, FrameKind, Greeting, Hello, Level,
+    NONCE_BYTES, Request,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -118,8 +119,8 @@ impl Raw {
         (connection, theirs.class)
     }
 
-    pub async fn ask(&mut self, stream: u32, request: Request) {
-        let message = encode(&TimedRequest { remaining_ms: 30_000, urgency: Urgency::Demand, request });
+    pub async fn ask(&mut self, stream: u32, request: impl Into<Request>) {
+        let message = encode(&Envelope { remaining_ms: 30_000, request: request.into() });
         send(&mut self.control, FrameKind::Request, stream, &message, &[]).await;
     }
 

@@ -1,0 +1,34 @@
+//! The limits of dispatch, each with its reason.
+
+use std::time::Duration;
+
+/// How long nothing may be heard of a node that is asked something before it is asked whether it is there.
+pub const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a node may take to say that it is there; then it is bypassed. A node that is merely busy answers in a few
+/// milliseconds, also while the backing file system hangs.
+pub const PING_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How often silent nodes, slow requests and what else depends on time are looked for.
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long a bypassed node is left alone before it is asked again whether it is there: doubled each time, up to the
+/// second. A node that comes back is used again within the first seconds; one that does not costs next to nothing.
+pub const SUSPICION_FIRST: Duration = Duration::from_millis(250);
+/// The longest of these times.
+pub const SUSPICION_LONGEST: Duration = Duration::from_secs(15);
+
+/// The budget of hedges: one for so many requests, and so many at once after a quiet time.
+pub const REQUESTS_PER_HEDGE: u32 = 50;
+/// Hedges that may be saved up.
+pub const HEDGES_SAVED_MAX: u32 = 16;
+
+/// Fallback reads: reads of the backing file system by a node that is cut off from all that may be root, so many a second,
+/// and so many at once after a quiet time. A whole job that is cut off must not become the storm it was started against.
+pub const FALLBACK_READS_PER_SECOND: u32 = 20;
+/// Fallback reads that may be saved up: the files of a small program.
+pub const FALLBACK_READS_SAVED_MAX: u32 = 64;
+
+/// How often a node that asks nothing asks its parent whether it is there: so it learns of a refresh that it missed, and
+/// of a parent that is lost before somebody has to wait for it.
+pub const HEARTBEAT: Duration = Duration::from_secs(2);

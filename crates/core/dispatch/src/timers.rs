@@ -1,0 +1,137 @@
+//! What depends on time: deadlines, silent nodes, hedges, reads as the last resort.
+
+use std::hash::Hash;
+
+use forebay_types::{NodeRank, Time};
+
+use crate::dispatch::{Attempt, Dispatch};
+use crate::event::Failure;
+use crate::ids::{RequestId, Waiter};
+use crate::limits;
+use crate::routing::{Fallback, Routing, Source};
+use crate::table::{Entry, Phase};
+
+impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W, R> {
+    /// When `run_timers` has something to do next. A node that has nobody to ask about the job looks around only while it
+    /// has requests.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let is_idle = self.attempts.is_empty() && self.limited.is_empty() && self.detector.is_empty();
+        let check = match (is_idle, self.parent()) {
+            (false, _) => Some(self.checked.after(limits::CHECK_INTERVAL)),
+            (true, Some(_)) => Some(self.checked.after(limits::HEARTBEAT)),
+            (true, None) => None,
+        };
+        check.into_iter().chain(self.table.next_deadline()).min()
+    }
+
+    /// Gives up what has passed its deadline, and looks for silent nodes, slow requests, and those that may go on now.
+    pub fn run_timers(&mut self, now: Time) {
+        self.table.expired(now).into_iter().for_each(|id| self.expire(now, id));
+        if now < self.checked.after(limits::CHECK_INTERVAL) {
+            return;
+        }
+        self.checked = now;
+        self.fallback_reads.earn_until(now, limits::FALLBACK_READS_PER_SECOND);
+        self.ping_silent(now);
+        self.hedge(now);
+        self.route_limited(now);
+        self.read_as_last_resort(now);
+    }
+
+    /// Whom this node asks about the job itself.
+    fn parent(&self) -> Option<NodeRank> {
+        self.routing.job_order().find(|peer| !self.detector.is_suspect(*peer))
+    }
+
+    /// A node answered that it is there, or did not answer.
+    pub fn pinged(&mut self, now: Time, peer: NodeRank, is_alive: bool) {
+        self.detector.end_ping(peer);
+        if !is_alive {
+            return self.lose(now, peer);
+        }
+        if self.detector.on_alive(peer, now) {
+            self.go_back_to(now, peer);
+        }
+    }
+
+    /// A node is back: what waits for a token may be asked of it again.
+    fn go_back_to(&mut self, now: Time, peer: NodeRank) {
+        let limited: Vec<RequestId> = self.limited.iter().map(|(_, id)| *id).collect();
+        for id in limited {
+            if let Some(entry) = self.table.get_mut(id) {
+                entry.tried.retain(|tried| *tried != peer);
+            }
+            self.route(now, id);
+        }
+    }
+
+    /// A node does not answer while the job starts: it is bypassed until it does. That says nothing of others, which are
+    /// late or not by themselves; so unlike when a node is lost later, nobody else is asked whether it is there.
+    pub fn absent(&mut self, now: Time, peer: NodeRank) {
+        self.detector.on_lost(peer, now);
+    }
+
+    fn ping_silent(&mut self, now: Time) {
+        let mut silent = self.detector.silent(now);
+        silent.extend(self.parent().filter(|parent| !self.detector.was_heard_within(*parent, limits::HEARTBEAT, now)));
+        // One is merely slow; a second while the first does not say that it is there may mean that the network is cut.
+        let is_news = silent.iter().any(|peer| !self.detector.is_pinged(*peer));
+        if is_news && self.detector.is_in_doubt() {
+            self.probe_orders(now, |peer| silent.contains(&peer));
+        }
+        let due = self.detector.due(now);
+        silent.into_iter().chain(due).for_each(|peer| self.ping(now, peer));
+    }
+
+    /// Asks slow requests of the next source too.
+    fn hedge(&mut self, now: Time) {
+        // Attempts begin in the order of their numbers, so the first that is young ends the search.
+        let is_old = |attempt: &&Attempt| now.since(attempt.since) >= self.routing.hedge_after_min();
+        let old: Vec<Attempt> = self.attempts.values().take_while(is_old).copied().collect();
+        for Attempt { request, source, since, is_filling, .. } in old {
+            let (Source::Peer(peer), Some(entry), false) = (source, self.table.get(request), is_filling) else {
+                continue;
+            };
+            let patience = self.routing.hedge_after(&entry.key, entry.priority);
+            if entry.is_hedged || patience.is_none_or(|patience| now.since(since) < patience) {
+                continue;
+            }
+            let tried: Vec<NodeRank> = entry.tried.iter().copied().chain([peer]).collect();
+            let next = self.next_source(&entry.key, &tried);
+            if matches!(next, Source::Peer(_)) && self.hedges.spend() {
+                if let Some(entry) = self.table.get_mut(request) {
+                    entry.is_hedged = true;
+                }
+                self.counters.hedged += 1;
+                self.start_attempt(now, request, next);
+            }
+        }
+    }
+
+    /// Reads for itself what has been asked in vain for most of its time, in case it is the nodes above that hang and not
+    /// the backing file system.
+    fn read_as_last_resort(&mut self, now: Time) {
+        let is_late = |entry: &Entry<K, M, W>| {
+            let is_waited_for = !entry.waiters.is_empty();
+            let is_worth_it = self.routing.hedge_after(&entry.key, entry.priority).is_some();
+            let waited = now.since(entry.since);
+            is_waited_for && is_worth_it && waited >= entry.until().since(entry.since) * 2 / 3
+        };
+        let reads_itself = |entry: &Entry<K, M, W>| {
+            let sources = entry.attempts.iter().filter_map(|id| self.attempts.get(id));
+            sources.into_iter().any(|attempt| attempt.source == Source::Backing)
+        };
+        let may_be_asked = |entry: &Entry<K, M, W>| entry.phase == Phase::Asked && !reads_itself(entry);
+        let late = self.table.iter().filter(|(_, entry)| may_be_asked(entry) && is_late(entry));
+        let late: Vec<(RequestId, Fallback)> =
+            late.map(|(id, entry)| (id, self.routing.fallback(&entry.key))).collect();
+        for (id, fallback) in late {
+            match fallback {
+                Fallback::None => self.fail(id, Failure::NoSource),
+                _ if self.fallback_reads.spend() => self.start_attempt(now, id, Source::Backing),
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What concerns the job itself, carried over its first tree: who is there, what it does, when it ends.
+
+use forebay_types::{Epoch, ViewPath, limits};
+use serde::{Deserialize, Serialize};
+
+use crate::report::Report;
+
+/// What one node asks another about the job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum JobMessage {
+    /// Whether this node is there; answered at once, whatever else is under way. Answer: `Alive`.
+    Ping,
+    /// The state of this node and, recursively, of its children. Answer: `Text`, a JSON array of node objects.
+    Status,
+    /// Ends this node's daemon after its children's. Answer: `Text`, a JSON array of the ranks that ended.
+    Shutdown,
+    /// Where an answer for `path` would come from, node by node to the root. Answer: `Text`, a JSON array.
+    Explain {
+        /// The path.
+        path: ViewPath,
+    },
+    /// Carried to the root and back with a body of that many bytes: measures the overlay. Answer: `Body`.
+    Probe {
+        /// Bytes of body in the answer, `PROBE_BYTES_MAX` at most.
+        payload_bytes: u32,
+    },
+    /// The asked node is to lead a refresh. Answer: `Text`, a JSON array with its outcome.
+    LeadRefresh {
+        /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
+        paths: Vec<ViewPath>,
+    },
+    /// One step of a refresh, for this node and, recursively, its children. Answer: `Text`, a JSON array of the ranks
+    /// that took it.
+    Refresh {
+        /// The refresh.
+        epoch: Epoch,
+        /// Which step.
+        step: RefreshStep,
+        /// What is refreshed, `limits::REFRESH_PATHS_MAX` at most.
+        paths: Vec<ViewPath>,
+    },
+    /// While the job starts: who is ready of the asking node and those below it. Answer: `Noted`; one that says that all
+    /// are ready is answered when the job is up, or after a while.
+    Report {
+        /// Who is.
+        report: Report,
+    },
+    /// What programs of the asked node have used while they started, or those of the first node below it that has
+    /// something. Answer: `Body`; body: the uses (see `recording`). `ENODATA` where nothing was used.
+    Recording,
+}
+
+/// The steps of a refresh; each is taken by all nodes before the next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum RefreshStep {
+    /// The kernel is told to forget, and what it is told from now on holds for this one answer.
+    Quiet,
+    /// What is known is forgotten, and who asks for it waits.
+    Hold,
+    /// It is asked for anew.
+    Release,
+}
+
+/// Largest probe, bytes.
+pub const PROBE_BYTES_MAX: u32 = 4 << 20;
+
+impl JobMessage {
+    /// A short word for logs and counters.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Status => "status",
+            Self::Shutdown => "shutdown",
+            Self::Explain { .. } => "explain",
+            Self::Probe { .. } => "probe",
+            Self::LeadRefresh { .. } => "lead-refresh",
+            Self::Refresh { .. } => "refresh",
+            Self::Report { .. } => "report",
+            Self::Recording => "recording",
+        }
+    }
+
+    pub(crate) fn is_within_limits(&self) -> bool {
+        match self {
+            Self::Probe { payload_bytes } => *payload_bytes <= PROBE_BYTES_MAX,
+            Self::LeadRefresh { paths } | Self::Refresh { paths, .. } => {
+                (1..=limits::REFRESH_PATHS_MAX).contains(&paths.len())
+            }
+            Self::Report { report } => report.is_within_limits(),
+            _ => true,
+        }
+    }
+}

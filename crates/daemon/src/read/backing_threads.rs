@@ -1,0 +1,177 @@
+//! Threads that read the backing file system, as the I/O scheduler lets operations begin (`forebay_schedule`).
+//!
+//! They are as many as are needed, up to the scheduler's limit: a backing file system that hangs holds them and nothing
+//! else of the daemon. What waits for one is an entry in a queue.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forebay_node::AttemptId;
+use forebay_schedule::IoScheduler;
+use forebay_types::Priority;
+
+/// How long a thread stays that has nothing to do.
+const IDLE_MAX: Duration = Duration::from_secs(2);
+
+/// What a thread carries out; may block.
+type Operation = Box<dyn FnOnce() + Send>;
+
+pub struct BackingThreads {
+    state: Mutex<State>,
+    submitted: Condvar,
+}
+
+struct State {
+    scheduler: IoScheduler<Operation>,
+    threads: usize,
+    /// Threads that wait, also those that have been woken and do not run yet.
+    idle: usize,
+}
+
+impl BackingThreads {
+    /// For `limit` operations at once.
+    pub fn new(limit: usize) -> Arc<Self> {
+        let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0 };
+        Arc::new(Self { state: Mutex::new(state), submitted: Condvar::new() })
+    }
+
+    /// Lets `operation` begin on a thread when the scheduler says so.
+    pub fn submit(self: &Arc<Self>, attempt: AttemptId, priority: Priority, operation: impl FnOnce() + Send + 'static) {
+        let mut state = self.lock();
+        state.scheduler.submit(attempt.0, priority, Box::new(operation));
+        self.call_a_thread(&mut state);
+    }
+
+    /// A program waits now for what was asked ahead.
+    pub fn promote(self: &Arc<Self>, attempt: AttemptId) {
+        let mut state = self.lock();
+        if state.scheduler.promote(attempt.0) {
+            self.call_a_thread(&mut state);
+        }
+    }
+
+    /// Nobody waits for it any more: if it has not begun, it never does.
+    pub fn withdraw(&self, attempt: AttemptId) {
+        let withdrawn = self.lock().scheduler.withdraw(attempt.0);
+        drop(withdrawn);
+    }
+
+    /// Wakes a thread, or starts one if those that wait are too few for what may begin.
+    fn call_a_thread(self: &Arc<Self>, state: &mut State) {
+        self.submitted.notify_one();
+        if state.scheduler.ready_count() <= state.idle || state.threads >= state.scheduler.limit() {
+            return;
+        }
+        let threads = Arc::clone(self);
+        match std::thread::Builder::new().name("backing".to_owned()).spawn(move || threads.work()) {
+            Ok(_) => state.threads += 1,
+            // What waits does so for a thread that is there, or for the next that asks, or until its deadline.
+            Err(error) => tracing::error!(%error, threads = state.threads, "no thread to read the exports with"),
+        }
+    }
+
+    /// The life of a thread.
+    fn work(&self) {
+        let mut state = self.lock();
+        while let Some((operation, priority)) = state.scheduler.begin() {
+            drop(state);
+            operation();
+            state = self.lock();
+            state.scheduler.end(priority);
+            state = self.stay(state);
+        }
+        state.threads -= 1;
+    }
+
+    /// Waits until something may begin, for a while.
+    fn stay<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.idle += 1;
+        let nothing = |state: &mut State| state.scheduler.ready_count() == 0;
+        let waited = self.submitted.wait_timeout_while(state, IDLE_MAX, nothing);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.idle -= 1;
+        state
+    }
+
+    /// A panic ends the process, so a poisoned lock is never seen.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use forebay_schedule::OPERATIONS_PER_PREFETCH;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Operations that begin on threads and end by hand.
+    struct Slow {
+        threads: Arc<BackingThreads>,
+        begin: Sender<u64>,
+        begun: Receiver<u64>,
+        ends: BTreeMap<u64, Sender<()>>,
+    }
+
+    impl Slow {
+        fn new(limit: usize) -> Self {
+            let (begin, begun) = channel();
+            Self { threads: BackingThreads::new(limit), begin, begun, ends: BTreeMap::new() }
+        }
+
+        fn ask(&mut self, priority: Priority, attempts: impl IntoIterator<Item = u64>) {
+            for attempt in attempts {
+                let ((end, ended), begin) = (channel(), self.begin.clone());
+                self.ends.insert(attempt, end);
+                self.threads.submit(AttemptId(attempt), priority, move || {
+                    begin.send(attempt).unwrap();
+                    // An error says that the test is over.
+                    let _ = ended.recv();
+                });
+            }
+        }
+
+        fn next(&self) -> u64 {
+            self.begun.recv_timeout(PATIENCE).unwrap()
+        }
+
+        fn end(&mut self, attempt: u64) {
+            self.ends.remove(&attempt).unwrap().send(()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_program_finds_a_thread_however_much_is_prefetched() {
+        let mut slow = Slow::new(2 * OPERATIONS_PER_PREFETCH);
+        slow.ask(Priority::Prefetch, 1..100);
+        assert_eq!([slow.next(), slow.next()].iter().sum::<u64>(), 3, "a part of the threads");
+        slow.ask(Priority::Demand, [200]);
+        assert_eq!(slow.next(), 200);
+    }
+
+    #[test]
+    fn what_is_promoted_takes_a_thread_that_is_free() {
+        let mut slow = Slow::new(2);
+        slow.ask(Priority::Prefetch, [1, 2]);
+        assert_eq!(slow.next(), 1);
+        slow.threads.promote(AttemptId(2));
+        assert_eq!(slow.next(), 2);
+    }
+
+    #[test]
+    fn no_more_threads_than_allowed_and_what_is_withdrawn_never_begins() {
+        let mut slow = Slow::new(1);
+        slow.ask(Priority::Demand, 1..4);
+        assert_eq!(slow.next(), 1);
+        slow.threads.withdraw(AttemptId(2));
+        assert!(slow.begun.try_recv().is_err(), "one at a time");
+        slow.end(1);
+        assert_eq!(slow.next(), 3);
+        assert_eq!(slow.threads.lock().threads, 1);
+    }
+}

@@ -1,0 +1,7 @@
+//! Exit statuses beside 0 (done) and 1 (failed).
+
+/// Of a command that was called wrongly; clap's own.
+pub const WRONG_USAGE: u8 = 2;
+
+/// Of a command that did only part of its work.
+pub const DONE_IN_PART: u8 = 3;

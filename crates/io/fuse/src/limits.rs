@@ -1,0 +1,23 @@
+//! Limits of this crate that several of its modules, or others, need to know; each with its reason.
+
+use std::time::Duration;
+
+/// Threads that read the kernel's requests (option `--readers`); more than two measured no gain.
+pub const KERNEL_READERS: usize = 2;
+
+/// The most threads that may read them: each has a buffer of its own.
+pub const KERNEL_READERS_MAX: usize = 64;
+
+/// Requests in flight that are kept for a next daemon, on kernels that do not send them again. More processes than this
+/// do not wait for one node's files at once; where they do, further requests wait in the kernel, interrupts too.
+pub const KERNEL_REQUESTS_KEPT: usize = 4096;
+
+/// How far the kernel may read ahead of a program on a view, bytes: one chunk, the largest read it makes.
+pub const KERNEL_READ_AHEAD_BYTES: u32 = 1 << 20;
+
+/// Buffer of each thread that reads the kernel's requests, bytes. The largest request on a read-only mount is an ioctl
+/// with 16 KiB of input (the size field of its number has 14 bits); a batch of forgets fills what room there is.
+pub const KERNEL_BUFFER_BYTES: usize = 32 << 10;
+
+/// How long ending a FUSE session waits for requests that are being handled; then their threads are left behind.
+pub const KERNEL_READERS_STOP: Duration = Duration::from_secs(5);

@@ -1,0 +1,56 @@
+//! Where connections come from: those that this node opens, and those that its peers do. Above this module nobody knows
+//! whether it is TCP or a network within the process.
+
+use std::io;
+
+use forebay_types::NodeRank;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use crate::memory::Network;
+use crate::options::{Address, Peers};
+use crate::stream::Stream;
+
+/// Opens connections to peers.
+pub(crate) enum Connector {
+    Tcp,
+    /// The network, and whose end of it this is.
+    Memory(Network, NodeRank),
+}
+
+impl Connector {
+    pub(crate) async fn connect(&self, peers: &Peers, to: NodeRank) -> io::Result<Stream> {
+        match (self, peers.address(to)) {
+            (_, None) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the job has no such node")),
+            (Self::Tcp, Some(Address::Tcp { host, port })) => {
+                Stream::tcp(TcpStream::connect((host.as_str(), *port)).await?)
+            }
+            (Self::Memory(network, from), Some(_)) => network.connect(*from, to).await,
+            (Self::Tcp, Some(Address::Memory)) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// Where peers' connections come in.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Memory(mpsc::Receiver<Stream>),
+}
+
+impl Listener {
+    pub(crate) async fn accept(&mut self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => loop {
+                // One that is gone before it was greeted is no failure of the listener's.
+                if let Ok(stream) = Stream::tcp(listener.accept().await?.0) {
+                    return Ok(stream);
+                }
+            },
+            Self::Memory(incoming) => match incoming.recv().await {
+                Some(stream) => Ok(stream),
+                // Another endpoint took this rank's place; nobody will connect here any more.
+                None => std::future::pending().await,
+            },
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The tasks of an endpoint, so that none outlives it.
+
+use std::sync::Mutex;
+
+use tokio::runtime::Handle;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::lock::lock;
+
+/// What an endpoint runs.
+pub(crate) struct Tasks {
+    runtime: Handle,
+    set: Mutex<Option<JoinSet<()>>>,
+}
+
+impl Tasks {
+    pub(crate) fn new() -> Self {
+        Self { runtime: Handle::current(), set: Mutex::new(Some(JoinSet::new())) }
+    }
+
+    /// Starts a task; `None` when the endpoint is shutting down and the task was dropped instead.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
+        let mut set = lock(&self.set);
+        let set = set.as_mut()?;
+        while set.try_join_next().is_some() {}
+        Some(set.spawn_on(task, &self.runtime))
+    }
+
+    /// No task starts any more; the caller ends those that run.
+    pub(crate) fn close(&self) -> Option<JoinSet<()>> {
+        lock(&self.set).take()
+    }
+}

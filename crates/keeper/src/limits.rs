@@ -1,0 +1,13 @@
+//! Limits of this crate that several of its modules, or others, need to know; each with its reason.
+
+use std::time::Duration;
+
+/// How often a daemon tells its keeper that it is there.
+pub const DAEMON_WORD_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long a new daemon may take until it serves: as long as a request may take.
+pub const DAEMON_START_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a daemon may take to end, in order or to be replaced, before it is killed: longer than it gives its mount
+/// and its connections (5 s each).
+pub const DAEMON_END_DEADLINE: Duration = Duration::from_secs(11);
