@@ -75,7 +75,7 @@ impl OverlayJob {
                 budget_bytes: 1 << 30,
                 deadline: DEADLINE,
                 direct_above_bytes: None,
-                anticipate: true,
+                prefetch: true,
                 names_last: None,
                 links: None,
             };

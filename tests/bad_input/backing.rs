@@ -158,7 +158,7 @@ fn a_directory_that_is_gone_when_it_is_listed() {
         let directory = source.join("gone");
         fs::create_dir(&directory).unwrap();
         // What is asked for early could have been listed before.
-        let job = Job::up_local(sandbox, nodes, &source, &["--fanout", "2", "--anticipate", "false"]);
+        let job = Job::up_local(sandbox, nodes, &source, &["--fanout", "2", "--prefetch", "false"]);
         let view = job.path(job.nodes() - 1, &directory);
         assert!(fs::metadata(&view).unwrap().is_dir());
         fs::remove_dir(&directory).unwrap();

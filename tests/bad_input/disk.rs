@@ -31,7 +31,7 @@ fn errors_are_passed_on_as_they_are_and_not_kept() {
         disk.break_down();
         let root = disk.root();
         // What is asked for early could have been read before the disk breaks again.
-        let job = Job::up_local(Sandbox::new(), nodes, &root, &["--fanout", "2", "--anticipate", "false"]);
+        let job = Job::up_local(Sandbox::new(), nodes, &root, &["--fanout", "2", "--prefetch", "false"]);
         let view = job.path(job.nodes() - 1, &root);
         fails_alike(&root, &view, |root| fs::read_dir(root)?.collect::<io::Result<Vec<_>>>());
         fails_alike(&root, &view, |root| fs::metadata(root.join("file")));

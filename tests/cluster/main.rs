@@ -233,7 +233,7 @@ fn errors_of_the_server_are_passed_on_and_not_kept() {
 #[test]
 fn an_error_reaches_a_leaf_as_the_server_gives_it() {
     require_testbed!();
-    let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--anticipate", "false"]);
+    let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--prefetch", "false"]);
     let source = cluster.testbed().source();
     let (view, leaf) = (cluster.view(&source), NODES - 1);
     cluster.testbed().script(&["fault", "error", "EIO", "open,read"]);

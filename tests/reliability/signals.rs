@@ -97,7 +97,7 @@ fn signals_that_a_program_takes_interrupt_no_cold_call() {
             tree::write(&source.join(directory).join("file"), b"x");
         }
     });
-    let job = Job::up_local(Sandbox::new(), 1, &slow.export, &["--anticipate", "false"]);
+    let job = Job::up_local(Sandbox::new(), 1, &slow.export, &["--prefetch", "false"]);
     let mut command = program.command();
     let told = run(command.arg("each").arg(job.path(0, &slow.export)).arg(CALLS.to_string())).good().text();
     let lines: Vec<&str> = told.lines().collect();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Job, Sandbox, compare, require, tree};
@@ -13,6 +13,22 @@ const DIRECTORIES: usize = 12;
 const FILES: usize = 15;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Files of 16 MiB.
+const LARGE: usize = 10;
+
+/// How long a job may take to end that adds to its pack.
+const DOWN_MAX: Duration = Duration::from_secs(8);
+
+/// Bytes that do not compress.
+fn noise(seed: usize, len: usize) -> Vec<u8> {
+    let mut state = seed as u64 + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
 
 /// An environment that programs start from, and the profile of that.
 struct Environment {
@@ -42,6 +58,10 @@ impl Environment {
         let files_in = |number| (0..FILES).map(move |file| (number, file));
         let path = |(number, file)| self.directory(number).join(format!("module{file}"));
         (0..DIRECTORIES).flat_map(files_in).map(path).collect()
+    }
+
+    fn large(&self, number: usize) -> PathBuf {
+        self.source().join(format!("lib/large{number}"))
     }
 
     fn profile(&self) -> PathBuf {
@@ -236,6 +256,37 @@ fn what_has_changed_is_replaced_in_the_pack() {
     };
     assert!(reads_of_a_start() > 0, "what has changed is read from its own file");
     assert_eq!(reads_of_a_start(), 0, "the pack has it");
+}
+
+/// Jobs that end with their programs leave a pack between them, each some of it.
+#[test]
+fn jobs_that_are_short_make_a_pack() {
+    require!(Fuse, Root);
+    let environment = Environment::new();
+    // More than one of them can pack.
+    for number in 0..LARGE {
+        tree::write(&environment.large(number), &noise(number, 16 << 20));
+    }
+    let mut sizes = Vec::new();
+    for _ in 0..3 {
+        let job = environment.up(1, &[]);
+        environment.start(&job, 0);
+        for number in 0..LARGE {
+            assert_eq!(fs::read(job.path(0, &environment.large(number))).unwrap().len(), 16 << 20);
+        }
+        let began = Instant::now();
+        job.down();
+        assert!(began.elapsed() < DOWN_MAX, "{:?}", began.elapsed());
+        sizes.push(fs::metadata(environment.pack()).map_or(0, |pack| pack.len()));
+    }
+    println!("the pack grew so: {sizes:?}");
+    assert!(sizes.is_sorted() && sizes[2] > 16 << 20, "{sizes:?}");
+    let job = environment.up(1, &[]);
+    wait_until_filled(&job);
+    environment.start(&job, 0);
+    let bytes = job.status()["totals"]["backing"]["bytes"].as_u64().unwrap();
+    assert!(bytes < (LARGE as u64) << 24, "{bytes} bytes were read of the files");
+    job.down();
 }
 
 #[test]

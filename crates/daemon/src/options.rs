@@ -56,7 +56,7 @@ pub struct DaemonOptions {
     /// Files above this size are read by the node itself, bytes.
     pub direct_above_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
-    pub anticipate: bool,
+    pub prefetch: bool,
     /// Where the start-up is recorded and what it is prefilled from; nothing is if not given.
     pub profile: Option<ProfileOptions>,
     /// Entries up to which a listing carries attributes.

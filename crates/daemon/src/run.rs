@@ -8,6 +8,7 @@ use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
 use forebay_keeper::{ExitReason, Handoff, Link, session_options};
 use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
+use forebay_types::CHUNK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::job::incoming::Incoming;
@@ -165,7 +166,15 @@ fn endpoint_options(node: &Node) -> anyhow::Result<EndpointOptions> {
     let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
     let addresses = options.nodes.iter().map(address).collect();
     let (job, pool) = (options.job.clone(), node.pool.clone());
-    Ok(EndpointOptions::new(job, options.rank, addresses, pool, options.security()?))
+    let made = EndpointOptions::new(job, options.rank, addresses, pool, options.security()?);
+    Ok(EndpointOptions { bodies_bytes: child_bytes(options), ..made })
+}
+
+/// What may be under way to one child: all children together have half of the budget, and each has room for a chunk.
+fn child_bytes(options: &DaemonOptions) -> usize {
+    let children = u64::from(options.fan_out) + u64::from(options.stripe_fan_out);
+    let share_bytes = options.budget_bytes / 2 / children.max(1);
+    share_bytes.clamp(CHUNK_BYTES, forebay_transport::limits::PEER_BODIES_BYTES_MAX as u64) as usize
 }
 
 fn resume_session(

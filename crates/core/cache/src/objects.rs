@@ -123,6 +123,13 @@ impl<B: Clone> Objects<B> {
         }
     }
 
+    /// Puts `object` in the place of one that has as many bytes; neither counted nor a use.
+    pub fn replace(&mut self, key: &Key, object: Object<B>) {
+        if let Some(mut slot) = self.slots.peek_mut(key) {
+            slot.object = object;
+        }
+    }
+
     /// Drops the object.
     pub fn remove(&mut self, key: &Key) {
         if let Some((_, slot)) = self.slots.remove(key) {

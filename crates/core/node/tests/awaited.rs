@@ -35,7 +35,7 @@ impl Node {
             budget_bytes: 64 << 20,
             deadline: Duration::from_secs(30),
             direct_above_bytes: None,
-            anticipate: false,
+            prefetch: false,
             names_last: None,
             links: None,
         });

@@ -19,14 +19,14 @@ fn node() -> Node {
     node_of(0, 1, false)
 }
 
-fn node_of(rank: u32, nodes: u32, anticipate: bool) -> Node {
+fn node_of(rank: u32, nodes: u32, prefetch: bool) -> Node {
     ReadPath::new(Options {
         rank: NodeRank(rank),
         forest: Forest::single(nodes, 2).unwrap(),
         budget_bytes: 64 << 20,
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
-        anticipate,
+        prefetch,
         names_last: None,
         links: None,
     })
@@ -211,9 +211,9 @@ fn node_that_has_read_five(mut node: Node) -> (Node, InodeId) {
     (node, inode)
 }
 
-/// `--anticipate false`: neither bundles nor anything that nobody has asked for.
+/// `--prefetch false`: neither bundles nor anything that nobody has asked for.
 #[test]
-fn without_anticipation_nothing_is_asked_for_but_what_is_wanted() {
+fn without_prefetching_nothing_is_asked_for_but_what_is_wanted() {
     for (rank, nodes) in [(0, 1), (1, 2)] {
         let (mut node, inode) = node_that_has_read_five(node_of(rank, nodes, false));
         assert!(read(&mut node, inode).is_none());

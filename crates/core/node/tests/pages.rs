@@ -25,7 +25,7 @@ fn node_of(rank: u32, nodes: u32, names_last: Option<Duration>) -> Node {
         budget_bytes: 64 << 20,
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
-        anticipate: false,
+        prefetch: false,
         names_last,
         links: None,
     })

@@ -23,7 +23,7 @@ fn node_in(forest: Forest, rank: u32) -> Node {
         budget_bytes: 64 << 20,
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
-        anticipate: true,
+        prefetch: true,
         names_last: None,
         links: None,
     })

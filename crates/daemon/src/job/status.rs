@@ -66,6 +66,8 @@ pub struct ReadyNode {
     memory_bytes: u64,
     budget_bytes: u64,
     allowed_bytes: u64,
+    /// Bytes of these that are held beside the caches.
+    aside_bytes: u64,
     cache: CacheStatus,
     kernel: KernelStatus,
     overlay: OverlayStatus,
@@ -206,7 +208,7 @@ impl ReadyNode {
     fn of(node: &Node, read: &ReadParts) -> Self {
         let options = &node.options;
         let core = read.core.lock();
-        let (allowed_bytes, suspects) = (core.allowed_bytes(), core.suspects());
+        let (allowed_bytes, aside_bytes, suspects) = (core.allowed_bytes(), core.aside_bytes(), core.suspects());
         drop(core);
         Self {
             rank: options.rank.0,
@@ -223,6 +225,7 @@ impl ReadyNode {
             memory_bytes: resident_bytes(),
             budget_bytes: options.budget_bytes,
             allowed_bytes,
+            aside_bytes,
             cache: cache(read),
             kernel: kernel(read),
             overlay: overlay(node, read),
@@ -335,7 +338,7 @@ mod tests {
     /// What programs may rely on. A field is added here with the field, and never taken away.
     const FIELDS: &str = "\
         job: exports fan_out name nodes roots security stripe_fan_out
-        node: allowed_bytes backing budget_bytes bypassed cache host keeper_pid kernel memory_bytes overlay parents pid \
+        node: allowed_bytes aside_bytes backing budget_bytes bypassed cache host keeper_pid kernel memory_bytes overlay parents pid \
               prefill rank replaced restarts state uptime_ms view
         unreachable: host rank state why
         totals: backing cache kernel memory_bytes overlay prefill

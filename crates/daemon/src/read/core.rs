@@ -39,7 +39,7 @@ impl Core {
             budget_bytes: options.budget_bytes,
             deadline: options.deadline,
             direct_above_bytes: options.direct_above_bytes,
-            anticipate: options.anticipate,
+            prefetch: options.prefetch,
             names_last: names_last(node),
             links: options.links.as_ref().map(|links| links.rules(&options.view)),
         });

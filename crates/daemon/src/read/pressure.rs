@@ -3,11 +3,17 @@
 //! Whenever some MiB have arrived, and every second, it looks at the room that is left, in the machine and in every control group that the daemon is in
 //! (version 1 and 2). Below a reserve the caches may hold half of what they hold; each time there is ample room again
 //! they may hold twice as much, up to their budget. Files that cannot be read are no limit.
+//!
+//! The budget is for all that a node holds of the exports: chunks that have left the caches while they are on their way to a
+//! slow node, and what is read of a pack before it is asked for, leave the caches so much less.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_body::LiveBytes;
+use forebay_cache::ObjectKind;
 
 use super::core::Core;
 
@@ -15,6 +21,10 @@ use crate::limits;
 
 /// How much may arrive before it is looked again: looking takes some 50 us, and a fast network brings this in 10 ms.
 const LOOK_AFTER_BYTES: u64 = 16 << 20;
+
+/// What is held beside the caches is known to them to one part in so many of the budget: each change makes them look at all
+/// that they keep.
+const ASIDE_STEPS: u64 = 32;
 
 /// The room that is kept free: an eighth of what there is, at most this, bytes.
 const RESERVE_BYTES_MAX: u64 = 512 << 20;
@@ -34,16 +44,25 @@ impl Pressure {
         Arc::new(Self { core: Arc::clone(core), budget_bytes, limits, arrived_bytes: AtomicU64::new(0) })
     }
 
-    /// Looks when enough has arrived.
+    /// Looks what is held beside the caches, and at the memory when enough has arrived.
     pub fn on_arrival(&self, bytes: usize) {
+        self.set_aside();
         let arrived = self.arrived_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if arrived + bytes as u64 >= LOOK_AFTER_BYTES {
             self.look();
         }
     }
 
+    fn set_aside(&self) {
+        let step_bytes = (self.budget_bytes / ASIDE_STEPS).max(1);
+        let mut core = self.core.lock();
+        let beside_bytes = LiveBytes::total().saturating_sub(core.kept(ObjectKind::Chunks).bytes);
+        core.set_aside(beside_bytes.next_multiple_of(step_bytes));
+    }
+
     /// Looks now.
     pub fn look(&self) {
+        self.set_aside();
         self.arrived_bytes.store(0, Ordering::Relaxed);
         let Some(room) = self.limits.room() else { return };
         let mut core = self.core.lock();

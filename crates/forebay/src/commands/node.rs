@@ -267,7 +267,8 @@ impl Plan {
         let nodes_here = self.nodes.iter().filter(|node| node.host == keeper.address.host).count() as u64;
         let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
         let settings = self.settings;
-        let settle_after = (settings.missing == WhenMissing::GoOn).then(|| settings.wait_timeout + SETTLE_MARGIN);
+        let settle_after =
+            (settings.on_missing == WhenMissing::Continue).then(|| settings.wait_timeout + SETTLE_MARGIN);
         let report = ReportOptions { started_unix_ms: self.waited_for.since_unix_ms, settle_after };
         let KeeperOptions { view, exports, job_directory, .. } = keeper;
         let profile = profiles::options(&settings, exports);
@@ -289,7 +290,7 @@ impl Plan {
             stripe_fan_out: settings.stripe_fan_out.unwrap_or_else(|| default_stripe_fan_out(fan_out)),
             budget_bytes: settings.budget.unwrap_or_else(default_budget),
             direct_above_bytes: settings.direct_above,
-            anticipate: settings.anticipate,
+            prefetch: settings.prefetch,
             listing_entries_full: settings.listing_limit,
             revalidate: settings.revalidate,
             deadline: settings.deadline,

@@ -148,9 +148,9 @@ impl Up {
         let starters = self.starters(selection)?;
         let prepare = began.elapsed();
         let mut progress = Shown::new(self.record.nodes.len());
-        let Settings { wait_timeout, missing, .. } = self.settings;
+        let Settings { wait_timeout, on_missing, .. } = self.settings;
         let tell = |interrupt| signals.tell(interrupt);
-        let result = start(starters, wait_timeout, missing, tell, &mut |ready| progress.show(ready));
+        let result = start(starters, wait_timeout, on_missing, tell, &mut |ready| progress.show(ready));
         progress.end();
         let started = result.map_err(|failure| {
             let nodes = &self.record.nodes;

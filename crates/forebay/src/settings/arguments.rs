@@ -64,6 +64,7 @@ fn argument(setting: &'static Setting) -> Arg {
         "direct-above" => argument.visible_alias("cacheable"),
         _ => argument,
     };
+    let argument = argument.aliases(setting.old_key());
     let check = move |text: &str| (setting.check)(text).map(|()| text.to_owned());
     match setting.how {
         How::Switch => argument.action(ArgAction::SetTrue),

@@ -45,7 +45,8 @@ impl Effective {
             }
         }
         for setting in TABLE {
-            if let Some(text) = variable(&setting.variable()).filter(|text| !text.is_empty()) {
+            let of_before = || setting.old_variable().and_then(|old| variable(&old));
+            if let Some(text) = variable(&setting.variable()).or_else(of_before).filter(|text| !text.is_empty()) {
                 let texts = match setting.how {
                     How::Many => text.split(':').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
                     _ => vec![text],
@@ -177,6 +178,19 @@ mod tests {
         assert!(message(file).contains("forebay.toml, line 2, fanout: '0'"));
         let environment = merged(&[], "", &[("FOREBAY_FANOUT", "many")]).unwrap();
         assert!(message(environment).starts_with("the environment variable FOREBAY_FANOUT: 'many'"));
+    }
+
+    #[test]
+    fn names_of_before_are_understood_everywhere() {
+        let environment = [("FOREBAY_MISSING", "go-on")];
+        let settings = merged(&[], "anticipate = false\n", &environment).unwrap().settings().unwrap();
+        assert_eq!((settings.on_missing.word(), settings.prefetch), ("continue", false));
+        let both = [("FOREBAY_MISSING", "go-on"), ("FOREBAY_ON_MISSING", "fail")];
+        assert_eq!(
+            merged(&[], "", &both).unwrap().settings().unwrap().on_missing.word(),
+            "fail",
+            "today's name counts"
+        );
     }
 
     #[test]

@@ -66,13 +66,30 @@ pub struct Setting {
 impl Setting {
     /// Its name in the environment.
     pub fn variable(&self) -> String {
-        format!("FOREBAY_{}", self.key.to_uppercase().replace('-', "_"))
+        variable_of(self.key)
     }
 
-    /// The row of `key`.
-    pub fn of(key: &str) -> Option<&'static Self> {
-        TABLE.iter().find(|setting| setting.key == key)
+    /// Its name of before, which goes on being understood.
+    pub fn old_key(&self) -> Option<&'static str> {
+        RENAMED.iter().find(|(_, key)| *key == self.key).map(|(old, _)| *old)
     }
+
+    /// The name of before in the environment.
+    pub fn old_variable(&self) -> Option<String> {
+        self.old_key().map(variable_of)
+    }
+
+    /// The row of `key`, by its name or that of before.
+    pub fn of(key: &str) -> Option<&'static Self> {
+        TABLE.iter().find(|setting| setting.key == key || setting.old_key() == Some(key))
+    }
+}
+
+/// Settings that had another name: that one, and today's.
+const RENAMED: [(&str, &str); 2] = [("missing", "on-missing"), ("anticipate", "prefetch")];
+
+fn variable_of(key: &str) -> String {
+    format!("FOREBAY_{}", key.to_uppercase().replace('-', "_"))
 }
 
 /// The texts of all settings that have one.
@@ -148,9 +165,9 @@ settings! {
         // Ample for a login on a busy host; a local start takes a fraction of a second.
         /// How long all nodes may take to be ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
-        /// What a node that does not come up means: fail ends the start, go-on lets the job go on without it (exit
+        /// What happens when a node fails to start: fail ends the start, continue lets the job go on without it (exit
         /// status 3), at once if its launcher says why, else after --wait-timeout
-        Up One(when_missing) missing: WhenMissing = "missing" "fail|go-on", WhenMissing::Fail.word();
+        Up One(when_missing) on_missing: WhenMissing = "on-missing" "fail|continue", WhenMissing::Fail.word();
     }
     "View" {
         /// Show this directory and what is below it; repeatable [default: /]
@@ -188,9 +205,9 @@ settings! {
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
         /// Files above this size are read from the backing file system by each node itself [default: none are]
         Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
-        /// Let the node that reads the backing file system ask early for what programs usually want next, and let
-        /// small files that are usually read together travel together
-        Node One(switch) anticipate: bool = "anticipate" "BOOL", "true";
+        /// Let the node that reads the backing file system prefetch what programs usually want next, and let small files
+        /// that are usually read together travel together
+        Node One(switch) prefetch: bool = "prefetch" "BOOL", "true";
         /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
         Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", forebay_store::limits::LISTING_ENTRIES_FULL;
         /// Look after this time whether names and attributes have changed, for exports that do; nothing that is shown is

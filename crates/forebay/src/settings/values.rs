@@ -218,10 +218,11 @@ pub fn security(text: &str) -> Result<Level, String> {
     level.ok_or_else(|| format!("'{text}' is no level of security (auth, seal or off)"))
 }
 
-/// What a node means that does not come up.
+/// What happens when a node fails to start. `go-on` is the word of before.
 pub fn when_missing(text: &str) -> Result<WhenMissing, String> {
-    let known = [WhenMissing::Fail, WhenMissing::GoOn].into_iter().find(|known| known.word() == text);
-    known.ok_or_else(|| format!("'{text}' is neither fail nor go-on"))
+    let word = if text == "go-on" { WhenMissing::Continue.word() } else { text };
+    let known = [WhenMissing::Fail, WhenMissing::Continue].into_iter().find(|known| known.word() == word);
+    known.ok_or_else(|| format!("'{text}' is neither fail nor continue"))
 }
 
 /// Whether MUNGE seals the key.

@@ -68,7 +68,7 @@ const UNREACHABLE: &str = "*'--rank 2'*) echo 'no route to that' >&2; exit 255;;
 fn a_job_goes_on_without_a_host_that_cannot_be_reached() {
     let Some(site) = Site::new(7, UNREACHABLE) else { return };
     let began = Instant::now();
-    let up = up_json(&site.up(&["--missing", "go-on", "--fanout", "2", "--json"]));
+    let up = up_json(&site.up(&["--on-missing", "continue", "--fanout", "2", "--json"]));
     assert!(began.elapsed() < SOON, "nobody waits for what has failed: {:?}", began.elapsed());
     assert_eq!(up["nodes"].as_array().unwrap().len(), 6);
     assert_eq!(up["missing"][0]["rank"], 2);
@@ -91,7 +91,7 @@ fn a_job_goes_on_without_a_host_that_cannot_be_reached() {
 #[test]
 fn a_person_reads_which_host_is_missing_and_why() {
     let Some(site) = Site::new(3, UNREACHABLE) else { return };
-    let output = site.up(&["--missing", "go-on"]);
+    let output = site.up(&["--on-missing", "continue"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let (told, warned) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(told.starts_with("job m: 2 of 3 nodes ready in "), "{told}");
@@ -102,7 +102,7 @@ fn a_person_reads_which_host_is_missing_and_why() {
 #[test]
 fn a_job_goes_on_without_its_first_node() {
     let Some(site) = Site::new(5, "*'--rank 0'*) echo 'no route to that' >&2; exit 255;;") else { return };
-    let up = up_json(&site.up(&["--missing", "go-on", "--json"]));
+    let up = up_json(&site.up(&["--on-missing", "continue", "--json"]));
     assert_eq!(up["missing"][0]["rank"], 0);
     for rank in 1..5 {
         assert_eq!(site.read(rank), "contents of file\n", "node {rank}");
@@ -118,7 +118,7 @@ const SILENT: &str = "*'node '*'--rank 1'*) echo 'asking that host' >&2; exec sl
 fn a_silent_host_is_given_up_when_the_time_is_up() {
     let Some(site) = Site::new(4, SILENT) else { return };
     let began = Instant::now();
-    let up = up_json(&site.up(&["--missing", "go-on", "--fanout", "1", "--wait-timeout", "3s", "--json"]));
+    let up = up_json(&site.up(&["--on-missing", "continue", "--fanout", "1", "--wait-timeout", "3s", "--json"]));
     assert!((Duration::from_secs(3)..Duration::from_secs(3) + SOON).contains(&began.elapsed()), "{up}");
     let why = up["missing"][0]["why"].as_str().unwrap();
     for part in ["not ready after 3s (--wait-timeout)", "node 2 cannot reach it", "onnection refused"] {
@@ -136,7 +136,7 @@ fn a_node_that_comes_up_after_all_is_used() {
         setsid sh -c 'until [ -e go ]; do sleep 0.02; done; exec "$@"' sh "$@" <&3 >late.log 2>&1 &
         exec sleep 600;;"#;
     let Some(site) = Site::new(4, late) else { return };
-    let up = up_json(&site.up(&["--missing", "go-on", "--wait-timeout", "2s", "--json"]));
+    let up = up_json(&site.up(&["--on-missing", "continue", "--wait-timeout", "2s", "--json"]));
     assert_eq!(up["missing"][0]["rank"], 2);
     assert_eq!(site.nodes()[2]["state"], "missing");
     fs::write(site.place.path("go"), "").unwrap();
@@ -160,7 +160,7 @@ fn a_silent_host_ends_the_start_unless_told_otherwise() {
 #[test]
 fn a_job_of_which_nothing_comes_up_does_not_go_on() {
     let Some(site) = Site::new(2, "*'--rank '*) echo 'no route to that' >&2; exit 255;;") else { return };
-    let output = site.up(&["--missing", "go-on"]);
+    let output = site.up(&["--on-missing", "continue"]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("2 of 2 nodes did not start") && message.contains("no route"), "{message}");
@@ -175,7 +175,7 @@ fn a_local_node_that_fails_is_gone_without_too() {
     let arguments = ["up", "--local", "4", "--job", "l", "--view", "view", "--export", &source];
     let failed = place.fails(1, &arguments);
     assert!(failed.contains("node 2: ") && failed.contains("not empty"), "{failed}");
-    let warned = place.fails(3, &[&arguments[..], &["--missing", "go-on"]].concat());
+    let warned = place.fails(3, &[&arguments[..], &["--on-missing", "continue"]].concat());
     assert!(warned.contains("without 1:\n  node 2: ") && warned.contains("not empty"), "{warned}");
     let down = place.json(&["down", "--job", "l"]);
     assert_eq!(down["ended"], json!([0, 1, 3]));
@@ -187,5 +187,5 @@ fn a_local_node_that_fails_is_gone_without_too() {
 fn what_missing_may_mean_is_checked() {
     let place = Place::new();
     let message = place.fails(2, &["up", "--missing", "perhaps"]);
-    assert!(message.contains("'perhaps' is neither fail nor go-on"), "{message}");
+    assert!(message.contains("'perhaps' is neither fail nor continue"), "{message}");
 }

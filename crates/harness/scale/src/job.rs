@@ -5,10 +5,11 @@
 //! contents: a body is a number of bytes. What is right under faults is checked by another simulator (`crates/harness/sim`); this
 //! one asks how long things take and what passes over which link.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use forebay_node::AttemptId;
-use forebay_node::{Answered, Options, ReadPath};
+use forebay_node::{Answered, Effect, Options, ReadPath};
 use forebay_overlay::Forest;
 use forebay_types::{Epoch, NodeRank, Time};
 use forebay_wire::{ReadMessage, Request};
@@ -22,7 +23,6 @@ use super::parameters::MODEL;
 use super::program::Program;
 use super::servers::{Fifo, Nanos, Pool, Queue, SECOND, nanos, scattered};
 use super::stated::Machine;
-use super::storm::Loss;
 
 /// The time limit of a question, as the daemon has it.
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
@@ -33,8 +33,14 @@ const BUDGET_BYTES: u64 = 256 << 20;
 /// A core is told the time so much late at most: less than it looks for slow questions itself.
 const TIMER_GRAIN: Nanos = SECOND / 20;
 
-/// A start-up that takes longer does not end: each of its requests is answered within the deadline.
-const ENDS_WITHIN: Nanos = 4 * 3600 * SECOND;
+/// Nodes that are lost on the way.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// When, seconds after the start.
+    pub at_seconds: f64,
+    /// Which.
+    pub nodes: Vec<NodeIndex>,
+}
 
 /// How a job is set up.
 pub(super) struct Setup<'a> {
@@ -128,6 +134,8 @@ pub(super) struct Job<'a> {
     pub network: Network,
     pub backing: Backing,
     pub nodes: Vec<Node>,
+    /// What cores decided, and when their processors have come to it; carried out before anything else happens.
+    pub decided: VecDeque<(NodeIndex, Nanos, Effect<Handle>)>,
     /// The processors that all nodes share, if they do.
     pub processors: Option<Pool>,
     pub next_body: u32,
@@ -157,6 +165,7 @@ impl<'a> Job<'a> {
             network: Network::new(machine.network, nodes),
             backing: Backing::new(machine.file_system),
             nodes: (0..nodes as u32).map(|rank| Node::new(rank, &forest, files.count())).collect(),
+            decided: VecDeque::new(),
             processors: (shared > 0).then(|| Pool::new(shared)),
             next_body: 0,
             next_ping: 0,
@@ -171,59 +180,12 @@ impl<'a> Job<'a> {
         job
     }
 
-    /// Runs until every program has ended or was lost with its node, or it is clear that one waits for ever.
-    pub fn run(&mut self) {
-        while self.running > 0 && self.queue.now() < ENDS_WITHIN {
-            let Some(event) = self.queue.next() else { return };
-            self.happen(event);
-        }
-    }
-
-    fn happen(&mut self, event: Event) {
-        if event.place().is_some_and(|node| self.nodes[node as usize].is_lost) {
-            return;
-        }
-        match event {
-            Event::Next(node) => self.go_on(node),
-            Event::Again(node) => self.read_again(node),
-            Event::Ask { to, from, call, request } => self.be_asked(to, from, call, request),
-            Event::Told { to, call, answered } => {
-                self.decide(to, |core, now| core.handle_answer(now, call, answered));
-            }
-            Event::Answer { to, call, answered, bytes } => {
-                self.nodes[to as usize].asked.retain(|(other, _)| *other != call);
-                let work = self.cost_of_message(1, bytes);
-                self.decide_after(to, work, |core, now| core.handle_answer(now, call, answered));
-            }
-            Event::Cross { from, piece } => self.cross(from, piece),
-            Event::Arrive(piece) => {
-                let now = self.queue.now();
-                let done = self.network.arrive(piece.to, now, u64::from(piece.bytes) * u64::from(piece.weight));
-                if done > now { self.queue.at(done, Event::Piece(piece)) } else { self.take_piece(piece) }
-            }
-            Event::Piece(piece) => self.take_piece(piece),
-            Event::Lost { to, call } => self.lose_body(to, call),
-            Event::Cancel { to, from, call } => self.be_cancelled(to, from, call),
-            Event::Ping { to, from, epoch } => self.be_pinged(to, from, epoch),
-            Event::Pong { to, peer, epoch } => self.hear_of(to, peer, Some(epoch)),
-            Event::Silent { to, peer, number } => {
-                if self.nodes[to as usize].pinged.contains(&(peer, number)) {
-                    self.hear_of(to, peer, None);
-                }
-            }
-            Event::Opened { node, index } => self.parcel_opened(node, index),
-            Event::Stored { node, index } => self.parcel_stored(node, index),
-            Event::Timer(node) => self.pass_time(node),
-            Event::Lose(index) => self.lose_nodes(index),
-        }
-    }
-
     /// Lets a node's core decide.
     pub fn decide<T>(&mut self, node: NodeIndex, decide: impl FnOnce(&mut ReadPath<Handle>, Time) -> T) -> T {
         self.decide_after(node, 0, decide).0
     }
 
-    /// Lets a node's core decide, which takes its processor so long, and carries its decisions out after that: when.
+    /// Lets a node's core decide, which takes its processor so long; what it decides is carried out after that: when.
     pub fn decide_after<T>(
         &mut self,
         node: NodeIndex,
@@ -233,9 +195,8 @@ impl<'a> Job<'a> {
         let now = self.queue.now();
         let outcome = decide(&mut self.nodes[node as usize].core, Time(now));
         let done = self.work(node, work);
-        while let Some(effect) = self.nodes[node as usize].core.poll_effect() {
-            self.carry_out(node, done, effect);
-        }
+        let core = &mut self.nodes[node as usize].core;
+        self.decided.extend(std::iter::from_fn(|| core.poll_effect()).map(|effect| (node, done, effect)));
         self.note_timer(node);
         (outcome, done)
     }
@@ -259,7 +220,7 @@ impl<'a> Job<'a> {
     }
 
     /// Notes when a core wants to be told the time.
-    fn note_timer(&mut self, node: NodeIndex) {
+    pub fn note_timer(&mut self, node: NodeIndex) {
         let now = self.queue.now();
         let place = &mut self.nodes[node as usize];
         if (now..now + TIMER_GRAIN).contains(&place.timer) {
@@ -272,29 +233,6 @@ impl<'a> Job<'a> {
             self.queue.at(next, Event::Timer(node));
         }
     }
-
-    fn pass_time(&mut self, node: NodeIndex) {
-        let now = self.queue.now();
-        let place = &mut self.nodes[node as usize];
-        if place.timer > now {
-            // One that was put off: an earlier one has been asked for meanwhile, and has passed.
-            return;
-        }
-        place.timer = Nanos::MAX;
-        if place.core.poll_timeout().is_some_and(|Time(next)| next <= now) {
-            self.decide(node, |core, now| core.run_timers(now));
-        }
-        self.note_timer(node);
-    }
-
-    fn lose_nodes(&mut self, index: usize) {
-        for node in &self.losses[index].nodes {
-            let place = &mut self.nodes[*node as usize];
-            if !std::mem::replace(&mut place.is_lost, true) && place.program.ended.is_none() {
-                self.running -= 1;
-            }
-        }
-    }
 }
 
 impl Node {
@@ -305,7 +243,7 @@ impl Node {
             budget_bytes: BUDGET_BYTES,
             deadline: DEADLINE,
             direct_above_bytes: None,
-            anticipate: true,
+            prefetch: true,
             names_last: None,
             links: None,
         };
@@ -320,30 +258,6 @@ impl Node {
             timer: Nanos::MAX,
             pinged: Vec::new(),
             is_lost: false,
-        }
-    }
-}
-
-impl Event {
-    /// At which node it happens.
-    fn place(&self) -> Option<NodeIndex> {
-        match self {
-            Self::Next(node)
-            | Self::Again(node)
-            | Self::Timer(node)
-            | Self::Opened { node, .. }
-            | Self::Stored { node, .. } => Some(*node),
-            Self::Ask { to, .. }
-            | Self::Told { to, .. }
-            | Self::Answer { to, .. }
-            | Self::Lost { to, .. }
-            | Self::Cancel { to, .. }
-            | Self::Ping { to, .. }
-            | Self::Pong { to, .. }
-            | Self::Silent { to, .. } => Some(*to),
-            Self::Arrive(piece) | Self::Piece(piece) => Some(piece.to),
-            // What is on its way travels on; nodes are lost by name.
-            Self::Cross { .. } | Self::Lose(_) => None,
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The cores are the daemon's (`forebay_node::ReadPath`, `forebay_job::Readiness`, `forebay_overlay::Forest`); what they
 //! run on is a model made of queues: links (`network`), the backing file system (`backing`), processors, programs that
-//! ask one thing after the other (`program`, with the script from `synthetic` or `replay`). `job` and `shell` bring the
-//! two together. What Forebay is compared with (`baselines`, `copper`) runs on the same network and file system.
+//! ask one thing after the other (`program`, with the script from `synthetic` or `replay`). `job` has the nodes; `steps`
+//! (of programs), `shell` (around cores) and `run` (what happens next) bring the two together. What Forebay is compared with (`baselines`, `copper`) runs on the same network and file system.
 //!
 //! Every number that goes in is in `parameters` and `published`, with its source; every number that comes out is called
 //! a model's. docs/scale.md says how far it was checked against real runs, and where it cannot be trusted.
@@ -15,6 +15,7 @@ mod backing;
 pub mod baselines;
 mod bodies;
 pub mod copper;
+mod curves;
 mod files;
 mod job;
 mod launch;
@@ -27,21 +28,25 @@ mod program;
 mod published;
 mod replay;
 mod reproductions;
+mod run;
 mod scenarios;
 mod servers;
 mod shell;
 mod stated;
+mod steps;
 mod storm;
 mod synthetic;
 mod table;
 
+pub use curves::default_forest;
+pub use job::Loss;
 pub use plot::svg;
 pub use replay::Replay;
-pub use scenarios::{SCENARIOS, Scenario, default_forest, find};
+pub use scenarios::{SCENARIOS, Scenario, find};
 pub use stated::{
     CopperParameters, DaemonParameters, FileSystemParameters, Machine, ModelParameters, NetworkParameters,
     StartParameters, Stated, Workload,
 };
-pub use storm::{Figures, Loss, Storm};
+pub use storm::{Figures, Storm};
 pub use synthetic::Grain;
 pub use table::{Bar, Curve, Outcome};

@@ -1,10 +1,11 @@
 //! What nobody has published: all ways to 100,000 nodes, the start of the job itself, nodes that are lost, and links.
 
 use super::baselines::{self, Run};
+use super::curves::{copper_curve, curve, default_forest, direct_curve, forebay_curve, forest_of, of_torch, torch};
+use super::job::Loss;
 use super::parameters::{AURORA, COPPER, START, TORCH};
-use super::scenarios::{copper_curve, curve, default_forest, direct_curve, forebay_curve, forest_of, of_torch, torch};
 use super::servers::scattered;
-use super::storm::{Loss, Storm};
+use super::storm::Storm;
 use super::table::{Bar, Curve, Outcome, in_seconds, of_curves};
 use super::{launch, published};
 

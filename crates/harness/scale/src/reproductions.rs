@@ -1,9 +1,9 @@
 //! Published figures, and the same by the model: what it is worth shows in the points that nothing was fitted to.
 
 use super::baselines::{self, Run};
+use super::curves::{copper_curve, curve, direct_curve, forebay_curve, of_torch};
 use super::parameters::{AURORA_FIG_1, COPPER, HOROVOD, MODEL, MPI4PY, TORCH};
 use super::published;
-use super::scenarios::{copper_curve, curve, direct_curve, forebay_curve, of_torch};
 use super::stated::Workload;
 use super::table::{Curve, Outcome, of_curves};
 

@@ -3,8 +3,7 @@
 use forebay_node::Counters;
 use forebay_overlay::Forest;
 
-use super::job::{Job, Setup};
-use super::network::NodeIndex;
+use super::job::{Job, Loss, Setup};
 use super::pack::Pack;
 use super::servers::seconds;
 use super::stated::{Machine, Workload};
@@ -29,15 +28,6 @@ pub struct Storm<'a> {
     pub is_known: bool,
     /// Nodes that are lost on the way.
     pub losses: &'a [Loss],
-}
-
-/// Nodes that are lost on the way.
-#[derive(Clone, Debug)]
-pub struct Loss {
-    /// When, seconds after the start.
-    pub at_seconds: f64,
-    /// Which.
-    pub nodes: Vec<NodeIndex>,
 }
 
 /// What came of a start.

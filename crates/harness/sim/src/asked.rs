@@ -4,20 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_cache::Key;
 use forebay_node::placement;
-use forebay_overlay::Tree;
 use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
-use crate::job::{Caller, Job};
-
-/// What the backing file system answered to one question.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// The tree that the question belongs to.
-    pub tree: Tree,
-    /// Which lives of which nodes asked it, how often.
-    pub readers: BTreeMap<(NodeIndex, u32), u32>,
-}
+use crate::job::Job;
+use crate::tables::{Asked, Caller};
 
 impl Job<'_> {
     pub(crate) fn note_asked(&mut self, by: Caller, request: &ReadMessage) {

@@ -7,7 +7,7 @@ use forebay_wire::{ReadMessage, RefreshStep, Request};
 use crate::NodeIndex;
 use crate::body::{Handle, State};
 use crate::faults::Fault;
-use crate::job::{Caller, Job};
+use crate::tables::Caller;
 
 /// What happens.
 #[derive(Clone, Debug)]
@@ -62,22 +62,6 @@ impl Event {
             Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
             Self::Pong { to, life, .. } | Self::OpenParcel { at: to, life, .. } => Some((*to, Some(*life))),
             _ => None,
-        }
-    }
-}
-
-impl Job<'_> {
-    /// At which node something happens, which waits while that node is stopped: its programs' doings and the ends of
-    /// bodies too, or a stopped node would still ask, answer and hand on.
-    pub(crate) fn node_of(&self, event: &Event) -> Option<NodeIndex> {
-        match event {
-            Event::Start(program)
-            | Event::ReadAgain { program, .. }
-            | Event::TooLate { program, .. }
-            | Event::Interrupt(program) => Some(self.programs[*program].node),
-            Event::BodyEnd { body, .. } => Some(self.bodies[*body].at.node),
-            Event::Backing { by, .. } => Some(by.node),
-            _ => event.place().map(|(node, _)| node),
         }
     }
 }

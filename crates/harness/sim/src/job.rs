@@ -1,27 +1,24 @@
 //! The nodes of a job and what happens to them: messages that arrive, time that passes, faults.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_cache::ObjectKind;
 use forebay_node::AttemptId;
-use forebay_node::{Answered, KernelTicket, Options, PeerTicket, ReadPath};
+use forebay_node::{Effect, Options, ReadPath};
 use forebay_overlay::{Forest, Shape};
 use forebay_schedule::IoScheduler;
 use forebay_types::{Epoch, NodeRank, Time};
 use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
-use crate::asked::Asked;
-use crate::body::Handle;
+use crate::body::{Handle, Piece, State};
 use crate::event::Event;
 use crate::faults::Fault;
 use crate::model::{Model, Versions};
-use crate::parcels::Parcels;
 use crate::program::Program;
-use crate::refresh::Refreshes;
-use crate::shell::{Body, Call};
-use crate::turns::TurnsTaken;
+use crate::tables::{Asked, Body, Call, Caller, Parcels, Refreshes, TurnsTaken, Watcher};
 use crate::world::World;
 
 /// The time limit of every request.
@@ -29,9 +26,6 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// How much later than that a request may be answered: the shell's grace and its tick.
 pub const GRACE: Duration = Duration::from_millis(700);
-
-/// How long programs may run: some times what those of any test take, with all their requests at their time limits.
-const LONGEST: Duration = Duration::from_secs(3600);
 
 /// How a job is set up.
 #[derive(Clone, Copy, Debug)]
@@ -52,17 +46,6 @@ pub struct Setup {
     pub prefill: bool,
     /// Whether to write down what happens.
     pub log: bool,
-}
-
-/// One question of one life of a node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Caller {
-    /// Who asks.
-    pub node: NodeIndex,
-    /// In which of its lives.
-    pub life: u32,
-    /// Its number of the question.
-    pub call: AttemptId,
 }
 
 /// A node.
@@ -93,7 +76,9 @@ pub struct Job<'a> {
     pub(crate) world: World<Event>,
     pub(crate) nodes: Vec<Node>,
     /// The nodes whose cores want to be told the time, in order of that time.
-    timeouts: BTreeSet<(Time, NodeIndex)>,
+    pub(crate) timeouts: BTreeSet<(Time, NodeIndex)>,
+    /// What cores have decided, to be carried out.
+    pub(crate) decided: VecDeque<(NodeIndex, Effect<Handle>)>,
     pub(crate) programs: Vec<Program>,
     pub(crate) bodies: Vec<Body>,
     pub(crate) calls: BTreeMap<Caller, Call>,
@@ -128,9 +113,8 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A job that has just started.
-    #[must_use]
-    pub fn new(model: &'a Model, setup: Setup, seed: u64) -> Self {
+    /// The nodes of a job, which have just started.
+    pub(crate) fn start_nodes(model: &'a Model, setup: Setup, seed: u64) -> Self {
         let Setup { nodes, roots, fan_out, stripe_fan_out, .. } = setup;
         let forest = Forest::new(Shape { node_count: nodes as u32, roots, fan_out, stripe_fan_out }).unwrap();
         let mut job = Self {
@@ -164,13 +148,11 @@ impl<'a> Job<'a> {
             turns: TurnsTaken::default(),
             kept_bytes_max: 0,
             interrupt_every: None,
+            decided: VecDeque::new(),
             log: Vec::new(),
         };
         job.nodes = (0..setup.nodes).map(|node| job.new_node(node, 0)).collect();
         (0..setup.nodes).for_each(|node| job.note_timeout(node));
-        if setup.prefill {
-            job.start_prefill();
-        }
         job
     }
 
@@ -181,7 +163,7 @@ impl<'a> Job<'a> {
             budget_bytes: self.setup.budget_bytes,
             deadline: DEADLINE,
             direct_above_bytes: None,
-            anticipate: true,
+            prefetch: true,
             names_last: None,
             links: None,
         };
@@ -281,64 +263,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Runs programs beside those that run already, until all have ended.
-    pub fn run(&mut self, programs: Vec<Program>) {
-        let first = self.programs.len();
-        self.programs.extend(programs);
-        for program in first..self.programs.len() {
-            let starts = self.programs[program].starts.max(self.world.now);
-            self.world.at(starts, Event::Start(program));
-        }
-        let until = self.world.now.after(LONGEST);
-        while self.programs[first..].iter().any(|program| !program.ended) {
-            let timeout = self.timeouts.first().map(|(time, _)| *time);
-            match (self.world.next_time(), timeout) {
-                // Cores look after each other for ever: that something is still to come does not say that a program ends.
-                _ if self.world.now > until => return self.note_hanging(first),
-                (Some(event), Some(timeout)) if timeout < event => self.pass_time(timeout),
-                (None, Some(timeout)) => self.pass_time(timeout),
-                (Some(_), _) => self.happen_next(),
-                (None, None) => return self.note_hanging(first),
-            }
-        }
-    }
-
-    fn note_hanging(&mut self, first: usize) {
-        let hanging = self.programs[first..].iter().filter(|program| !program.ended).count();
-        self.wrong.push(format!("{hanging} programs wait for ever"));
-    }
-
-    /// Lets time pass after the programs have ended, and names the nodes that still ask for something.
-    pub fn settle(&mut self, time: Duration) -> Vec<String> {
-        let until = self.world.now.after(time);
-        loop {
-            let timeout = self.timeouts.first().map(|(time, _)| *time);
-            match (self.world.next_time(), timeout) {
-                (Some(event), _) if event <= until && timeout.is_none_or(|timeout| event <= timeout) => {
-                    self.happen_next()
-                }
-                (_, Some(timeout)) if timeout <= until => self.pass_time(timeout),
-                _ => break,
-            }
-        }
-        let cores = self.nodes.iter().enumerate().filter(|(_, node)| !node.is_paused);
-        let under_way = cores.filter_map(|(index, node)| Some((index, node.core.as_ref()?.under_way())));
-        under_way
-            .filter(|(_, count)| *count > 0)
-            .map(|(node, count)| format!("node {node} asks for ever: {count}"))
-            .collect()
-    }
-
-    fn pass_time(&mut self, to: Time) {
-        self.world.now = self.world.now.max(to);
-        while let Some((_, node)) = self.timeouts.first().copied().filter(|(time, _)| *time <= self.world.now) {
-            self.with_core(node, |core, now| core.run_timers(now));
-            // A core that wants to be told the same time again would be told it for ever.
-            let again = self.nodes[node].timeout.filter(|time| *time <= self.world.now);
-            assert_eq!(again, None, "node {node} stands still");
-        }
-    }
-
     /// Notes when a node wants to be told the time.
     pub(crate) fn note_timeout(&mut self, node: NodeIndex) {
         let place = &mut self.nodes[node];
@@ -351,7 +275,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Lets a node's core decide, and carries its decisions out.
+    /// Lets a node's core decide. What it decides is carried out before anything else happens.
     pub(crate) fn with_core<T>(
         &mut self,
         node: NodeIndex,
@@ -363,89 +287,21 @@ impl<'a> Job<'a> {
         let effects: Vec<_> = std::iter::from_fn(|| core.poll_effect()).collect();
         self.kept_bytes_max = self.kept_bytes_max.max(core.kept_bytes());
         self.note_timeout(node);
-        effects.into_iter().for_each(|effect| self.carry_out(node, effect));
+        self.decided.extend(effects.into_iter().map(|effect| (node, effect)));
         Some(outcome)
     }
 
-    fn happen_next(&mut self) {
-        let Some(event) = self.world.next_event() else { return };
-        if let Some(stopped) = self.node_of(&event).filter(|node| self.nodes[*node].is_paused) {
-            return self.nodes[stopped].inbox.push(event);
-        }
-        if let Some((node, life)) = event.place() {
-            let place = &self.nodes[node];
-            if place.core.is_none() || life.is_some_and(|life| life != place.life) {
-                return self.refuse(event);
-            }
-        }
-        self.happen(event);
+    pub(crate) fn new_body(&mut self, at: Caller, from: Option<NodeIndex>, pieces: Arc<[Piece]>) -> Handle {
+        let handle = Handle { id: self.bodies.len(), pieces };
+        let body =
+            Body { at, from, state: State::Growing, handle: handle.clone(), has_started: false, watchers: Vec::new() };
+        self.bodies.push(body);
+        handle
     }
 
-    /// What becomes of a message to a node that does not run any more.
-    fn refuse(&mut self, event: Event) {
-        match event {
-            Event::Ask { to, from, .. } => {
-                self.world.send(to, from.node, Event::Answer { to: from, answered: Answered::Lost });
-            }
-            Event::Ping { to, from, life, number, .. } => {
-                self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, alive_in: None });
-            }
-            _ => {}
-        }
-    }
-
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Start(program) => self.start(program),
-            Event::Fault(fault) => self.go_wrong(fault),
-            Event::Ask { to, from, request } => {
-                self.note(|| format!("node {to} is asked by {}: {request:?}", from.node));
-                let ticket = self.new_ticket();
-                self.tickets.insert(ticket, (to, from));
-                self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, DEADLINE));
-            }
-            Event::Backing { by, request, priority } => self.ask_backing(by, &request, priority),
-            Event::Answer { to, answered } => {
-                self.calls.remove(&to);
-                self.with_core(to.node, |core, now| core.handle_answer(now, to.call, answered));
-            }
-            Event::BodyStart { to, handle } => self.body_starts(to, handle),
-            Event::BodyEnd { body, state } => self.body_ends(body, state),
-            Event::PeerPromote { to, from } => {
-                if let Some(ticket) = self.ticket_of(to, from) {
-                    self.with_core(to, |core, now| core.handle_peer_promote(now, PeerTicket(ticket)));
-                }
-            }
-            Event::PeerCancel { to, from } => {
-                if let Some(ticket) = self.ticket_of(to, from) {
-                    self.tickets.remove(&ticket);
-                    self.with_core(to, |core, _| core.handle_peer_cancel(PeerTicket(ticket)));
-                }
-            }
-            Event::Ping { to, from, life, number, epoch } => {
-                let alive_in = self.with_core(to, |core, now| core.handle_epoch(now, epoch));
-                self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, alive_in });
-            }
-            Event::Pong { number, .. } if !self.pings.remove(&number) => {}
-            Event::Pong { to, peer, alive_in, .. } => {
-                self.note(|| format!("node {to} hears that {peer} is {}", alive_in.map_or("lost", |_| "there")));
-                self.with_core(to, |core, now| core.handle_ping(now, NodeRank(peer as u32), alive_in));
-            }
-            Event::OpenParcel { at, index, body, .. } => self.open_parcel(at, index, &body),
-            Event::ReadAgain { program, request } => self.read_again(program, request),
-            Event::TooLate { program, request } => self.too_late(program, request),
-            Event::Step { to, epoch, step } => self.take_step(to, epoch, step),
-            Event::Taken { epoch, step, by } => self.has_taken(epoch, step, by),
-            Event::StepOver { epoch, step } => self.step_over(epoch, step),
-            Event::Interrupt(program) => {
-                let node = self.programs[program].node;
-                self.with_core(node, |core, _| core.handle_interrupt(KernelTicket(program as u64)));
-            }
-        }
-    }
-
-    fn ticket_of(&self, at: NodeIndex, caller: Caller) -> Option<u64> {
-        self.tickets.iter().find(|(_, place)| **place == (at, caller)).map(|(ticket, _)| *ticket)
+    /// Answers a node's own question when the body is whole or lost.
+    pub(crate) fn when_whole_answer(&mut self, body: Handle, ticket: u64) {
+        self.bodies[body.id].watchers.push(Watcher::Own(ticket, body));
     }
 
     pub(crate) fn new_ticket(&mut self) -> u64 {

@@ -4,7 +4,7 @@
 //! that only counts bytes and time (`crates/harness/scale`).
 //!
 //! `model` is the backing file system, whose every byte, attribute and absence is known; `world` delivers messages, or
-//! does not; `job` holds the nodes and plays the daemon's shell; `program` is what asks; `faults` is what goes wrong;
+//! does not; `job` holds the nodes, `shell` plays the daemon's, and `run` says what happens next; `program` is what asks; `faults` is what goes wrong;
 //! `scenario` makes all of it from a seed, runs it, and says what was not as it must be. Nothing here has a clock, a
 //! socket or a thread: one seed is one history, and can be run again with a log of it.
 
@@ -22,8 +22,10 @@ mod parcels;
 pub mod program;
 pub mod random;
 mod refresh;
+mod run;
 pub mod scenario;
 mod shell;
+mod tables;
 mod turns;
 mod world;
 

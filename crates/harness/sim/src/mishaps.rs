@@ -7,8 +7,8 @@ use crate::NodeIndex;
 use crate::body::State;
 use crate::event::Event;
 use crate::faults::Fault;
-use crate::job::{Caller, Job, Node};
-use crate::shell::Body;
+use crate::job::{Job, Node};
+use crate::tables::{Body, Caller};
 
 impl Job<'_> {
     pub(crate) fn go_wrong(&mut self, fault: Fault) {

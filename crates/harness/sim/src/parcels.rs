@@ -2,7 +2,6 @@
 //! daemon does; every node takes them apart as they arrive. The first one says of the beginnings of all files that they
 //! come with their directories, which is not true of all.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_node::{Answered, ParcelChunk, PeerAnswer, PeerTicket};
@@ -12,37 +11,11 @@ use forebay_wire::{Listing, ParcelPlace, ReadMessage};
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State};
 use crate::event::Event;
-use crate::job::{Caller, Job};
+use crate::job::Job;
+use crate::tables::{Caller, Made, Making};
 
 /// Files of each directory that travel with its listing.
 const FILES: usize = 3;
-
-/// Parcels that are being made, and what is in those that were.
-#[derive(Default)]
-pub(crate) struct Parcels {
-    /// By the tickets of the questions that they wait for.
-    making: BTreeMap<u64, Making>,
-    made: Vec<Made>,
-}
-
-/// A parcel that waits for a listing, or for one of its files.
-#[derive(Clone)]
-struct Making {
-    by: Caller,
-    dir: ViewPath,
-    listing: Option<Listing>,
-    /// What is still to be asked for, last first.
-    wanted: Vec<Piece>,
-    chunks: Vec<Piece>,
-}
-
-/// What a parcel holds.
-#[derive(Clone)]
-struct Made {
-    dir: ViewPath,
-    listing: Listing,
-    chunks: Vec<Piece>,
-}
 
 impl Job<'_> {
     /// How many parcels there are.

@@ -3,7 +3,7 @@
 //! The leader takes one refresh after the other, as the daemon does. While nothing is broken, no step may miss a node: a
 //! node that is named without a fault is wrong.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use forebay_types::{Epoch, ViewPath};
 use forebay_wire::RefreshStep;
@@ -12,35 +12,13 @@ use crate::NodeIndex;
 use crate::event::Event;
 use crate::job::Job;
 use crate::model::Versions;
+use crate::tables::Refresh;
 
 /// How long a step waits for the nodes that do not answer: as long as the daemon's leader asks whether they are there.
 use forebay_dispatch::limits::PING_DEADLINE as STEP_PATIENCE;
 
 /// Refreshes that may wait for the one under way; more are left out.
 const WAITING_MAX: usize = 4;
-
-/// A refresh under way.
-pub(crate) struct Refresh {
-    epoch: Epoch,
-    leader: NodeIndex,
-    paths: Vec<ViewPath>,
-    step: RefreshStep,
-    /// Those that have not taken the step yet.
-    waits_for: BTreeSet<NodeIndex>,
-    /// Those that have taken all steps so far.
-    with: BTreeSet<NodeIndex>,
-    /// The files when the second step began: nobody who took all steps may be behind them.
-    seen: Versions,
-}
-
-/// What refreshes have come to.
-#[derive(Default)]
-pub(crate) struct Refreshes {
-    under_way: Option<Refresh>,
-    waiting: VecDeque<Vec<ViewPath>>,
-    /// Refreshes that took all their steps.
-    pub completed_count: usize,
-}
 
 impl Job<'_> {
     /// Refreshes that took all their steps, wherever they could be reached.

@@ -8,12 +8,12 @@ use forebay_overlay::Tree;
 use forebay_types::{NodeRank, Time};
 
 use crate::NodeIndex;
-use crate::asked::Asked;
 use crate::faults::{Fault, schedule};
 use crate::job::{Job, Setup};
 use crate::model::Model;
 use crate::program::Program;
 use crate::random::Random;
+use crate::tables::Asked;
 
 /// Programs and faults begin within this time.
 const SPAN: Duration = Duration::from_secs(40);

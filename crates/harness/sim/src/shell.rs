@@ -5,58 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_node::{Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source};
-use forebay_types::{Attributes, Errno, Extent, Kind, Priority, Time, ViewPath, chunk_bytes};
+use forebay_types::{Attributes, Errno, Extent, Kind, Priority, ViewPath, chunk_bytes};
 use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State, pieces_of};
 use crate::event::Event;
-use crate::job::{Caller, DEADLINE, GRACE, Job};
+use crate::job::{DEADLINE, GRACE, Job};
 use crate::model::Said;
+use crate::tables::{Body, Call, Caller, Watcher};
 
 /// How long after a loss its bytes are asked for again.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
-
-/// A question under way.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    /// What was asked.
-    pub request: ReadMessage,
-    /// Whom it was sent to.
-    pub source: Source,
-    /// Since when a program waits for it.
-    pub wanted_since: Option<Time>,
-    /// The body that it fills.
-    pub body: Option<usize>,
-}
-
-/// A body at a node.
-#[derive(Clone, Debug)]
-pub(crate) struct Body {
-    /// Whose.
-    pub at: Caller,
-    /// Who sends it; nobody for one that is read from the backing file system.
-    pub from: Option<NodeIndex>,
-    /// How far it has come.
-    pub state: State,
-    handle: Handle,
-    /// Whether its core knows of it.
-    has_started: bool,
-    watchers: Vec<Watcher>,
-}
-
-/// Who waits for a body.
-#[derive(Clone, Debug)]
-enum Watcher {
-    /// A program's read, by the program's number and that of its request.
-    Read(usize, u32, Vec<Part<Handle>>),
-    /// A peer that gets several parts in one.
-    Parts(u64, Vec<Part<Handle>>),
-    /// The body of the next node, sent on by this one.
-    Next(usize),
-    /// A node's own question.
-    Own(u64, Handle),
-}
 
 impl Job<'_> {
     pub(crate) fn carry_out(&mut self, node: NodeIndex, effect: Effect<Handle>) {
@@ -106,14 +66,6 @@ impl Job<'_> {
         if let Some(body) = call.body {
             self.world.at(self.world.now, Event::BodyEnd { body, state: State::Failed(Errno::WAY_LOST) });
         }
-    }
-
-    pub(crate) fn new_body(&mut self, at: Caller, from: Option<NodeIndex>, pieces: Arc<[Piece]>) -> Handle {
-        let handle = Handle { id: self.bodies.len(), pieces };
-        let body =
-            Body { at, from, state: State::Growing, handle: handle.clone(), has_started: false, watchers: Vec::new() };
-        self.bodies.push(body);
-        handle
     }
 
     pub(crate) fn ask_backing(&mut self, by: Caller, request: &ReadMessage, priority: Priority) {
@@ -254,11 +206,6 @@ impl Job<'_> {
         };
         let Some((node, to)) = self.tickets.remove(&ticket.0) else { return };
         self.world.send(node, to.node, Event::Answer { to, answered });
-    }
-
-    /// Answers a node's own question when the body is whole or lost.
-    pub(crate) fn when_whole_answer(&mut self, body: Handle, ticket: u64) {
-        self.bodies[body.id].watchers.push(Watcher::Own(ticket, body));
     }
 
     /// Sends a body on while it arrives.

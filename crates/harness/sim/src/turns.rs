@@ -10,18 +10,9 @@ use forebay_wire::ReadMessage;
 
 use crate::NodeIndex;
 use crate::event::Event;
-use crate::job::{Caller, Job};
-use crate::shell::Call;
+use crate::job::Job;
+use crate::tables::{Call, Caller};
 use crate::world::LATENCY_MAX_US;
-
-/// What is known of all turns.
-#[derive(Default)]
-pub(crate) struct TurnsTaken {
-    /// Turns that began for a program.
-    demand_count: u64,
-    /// Turns that began for what was asked ahead, although a program had waited for it for long enough to be heard of.
-    unheard: Vec<String>,
-}
 
 impl Job<'_> {
     /// Questions of programs that the backing file system was asked.

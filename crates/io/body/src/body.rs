@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use forebay_types::{Errno, PIECE_BYTES};
 
-use crate::Piece;
+use crate::{LiveBytes, Piece};
 
 /// Parts of a body in order, as many as a kernel reply may gather at once.
 pub type Slices = Vec<Bytes>;
@@ -16,6 +16,7 @@ type Callback = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 /// The bytes of an answer: how many there will be is known, how many there are grows.
 pub struct Body {
     expected_bytes: usize,
+    _live: LiveBytes,
     state: Mutex<State>,
 }
 
@@ -38,7 +39,7 @@ impl Body {
     /// A body of `expected_bytes` of which none is there yet.
     #[must_use]
     pub fn growing(expected_bytes: usize) -> Arc<Self> {
-        Arc::new(Self { expected_bytes, state: Mutex::default() })
+        Arc::new(Self { expected_bytes, _live: LiveBytes::new(expected_bytes), state: Mutex::default() })
     }
 
     /// A body that is all there, in pieces that share `bytes`.

@@ -6,9 +6,11 @@
 //! buffers: fresh allocations of bodies cost as much CPU as the copy.
 
 mod body;
+mod live;
 mod piece;
 mod pool;
 
 pub use body::{Body, Slices};
+pub use live::LiveBytes;
 pub use piece::Piece;
 pub use pool::{Pool, PooledBuffer};

@@ -48,13 +48,13 @@ pub struct Starter {
     pub leaves: bool,
 }
 
-/// What a node means that does not come up.
+/// What happens when a node fails to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenMissing {
     /// The start has failed.
     Fail,
     /// The job goes on without it.
-    GoOn,
+    Continue,
 }
 
 impl WhenMissing {
@@ -63,7 +63,7 @@ impl WhenMissing {
     pub fn word(self) -> &'static str {
         match self {
             Self::Fail => "fail",
-            Self::GoOn => "go-on",
+            Self::Continue => "continue",
         }
     }
 }
@@ -235,7 +235,7 @@ impl Start {
         if ranks.all(|rank| self.reasons.contains_key(rank)) {
             return Some(End::Failed);
         }
-        let gathered = self.gathered.as_ref().filter(|_| self.when_missing == WhenMissing::GoOn)?;
+        let gathered = self.gathered.as_ref().filter(|_| self.when_missing == WhenMissing::Continue)?;
         let is_explained = !gathered.is_cut && gathered.missing_ranks().all(|rank| self.reasons.contains_key(&rank));
         (gathered.is_last || is_explained).then_some(End::Up)
     }
@@ -303,7 +303,7 @@ impl Start {
         if !is_first && self.when_missing == WhenMissing::Fail {
             return End::Failed;
         }
-        let is_up_without = self.when_missing == WhenMissing::GoOn && self.gathered.is_some();
+        let is_up_without = self.when_missing == WhenMissing::Continue && self.gathered.is_some();
         let told = self.gathered.as_ref().map(Gathered::reasons).unwrap_or_default();
         let missing: Option<BTreeSet<NodeRank>> =
             self.gathered.as_ref().map(|gathered| gathered.missing_ranks().collect());

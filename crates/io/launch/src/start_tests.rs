@@ -37,7 +37,7 @@ fn run(starters: Vec<Starter>) -> Result<Started, StartFailure> {
 }
 
 fn go_on(starters: Vec<Starter>, timeout: Duration) -> Result<Started, StartFailure> {
-    start(starters, timeout, WhenMissing::GoOn, drop, &mut |_| {})
+    start(starters, timeout, WhenMissing::Continue, drop, &mut |_| {})
 }
 
 /// A process by the number that a script wrote down.
@@ -178,7 +178,7 @@ fn a_node_that_is_cut_off_does_not_end_the_start_of_the_others() {
     ];
     let heard = temporary.path().join("heard");
     let on_wait = &mut |ready| drop((ready == 2).then(|| File::create(&heard)));
-    let started = start(starters, LONG, WhenMissing::GoOn, drop, on_wait).unwrap();
+    let started = start(starters, LONG, WhenMissing::Continue, drop, on_wait).unwrap();
     assert_eq!(started.missing, BTreeMap::new());
     end_all(&started.running, STOP_GRACE);
 }

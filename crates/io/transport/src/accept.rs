@@ -24,6 +24,7 @@ use crate::replier::Service;
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::tasks::Tasks;
+use crate::window::Window;
 
 /// Addresses of refused connections that are remembered, so that each is reported once.
 const REFUSED_REPORTED_MAX: usize = 1024;
@@ -38,6 +39,8 @@ pub(crate) struct Doorway {
     tasks: Arc<Tasks>,
     pool: Pool,
     handshake_deadline: Duration,
+    /// What each peer may have under way.
+    bodies_bytes: usize,
     halves: Mutex<HashMap<NodeRank, Half>>,
     sessions: Mutex<HashMap<NodeRank, Arc<Session>>>,
     reported: Mutex<HashSet<IpAddr>>,
@@ -57,6 +60,7 @@ impl Doorway {
         tasks: &Arc<Tasks>,
         pool: &Pool,
         handshake_deadline: Duration,
+        bodies_bytes: usize,
     ) -> Arc<Self> {
         Arc::new(Self {
             identity: Arc::clone(identity),
@@ -64,6 +68,7 @@ impl Doorway {
             tasks: Arc::clone(tasks),
             pool: pool.clone(),
             handshake_deadline,
+            bodies_bytes,
             halves: Mutex::default(),
             sessions: Mutex::default(),
             reported: Mutex::default(),
@@ -170,7 +175,8 @@ async fn pair(
 }
 
 fn admit(doorway: &Doorway, from: NodeRank, pair: (Greeted, Greeted), service: Arc<dyn Service>) {
-    let session = Session::start(from, pair, service, Arc::clone(&doorway.counts), &doorway.tasks);
+    let (counts, window) = (Arc::clone(&doorway.counts), Window::new(doorway.bodies_bytes));
+    let session = Session::start((from, window), pair, service, counts, &doorway.tasks);
     let mut sessions = lock(&doorway.sessions);
     sessions.retain(|_, session| !session.has_ended());
     let earlier = sessions.insert(from, session);

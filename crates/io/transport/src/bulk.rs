@@ -101,7 +101,7 @@ impl Sending {
 }
 
 /// Sends bodies until the session is gone or the connection fails. `sent` is told each stream whose last frame is handed
-/// to the writer.
+/// to the writer, or whose body is let go because it was cancelled.
 pub(crate) async fn send_bodies(
     sent: impl Fn(u32),
     mut inbox: mpsc::Receiver<ToBulk>,
@@ -165,7 +165,10 @@ impl<F: Fn(u32)> Bodies<F> {
     fn take(&mut self, told: ToBulk) {
         match told {
             ToBulk::Send(sending) => self.sending.push_back(sending),
-            ToBulk::Cancel { stream } => self.sending.retain(|sending| sending.stream != stream),
+            ToBulk::Cancel { stream } => {
+                self.sending.retain(|sending| sending.stream != stream);
+                (self.sent)(stream);
+            }
             ToBulk::Credit { stream, bytes } => {
                 if let Some(sending) = self.sending.iter_mut().find(|sending| sending.stream == stream) {
                     sending.credit_bytes = sending.credit_bytes.saturating_add(bytes);

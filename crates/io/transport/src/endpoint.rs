@@ -107,7 +107,8 @@ impl Endpoint {
         let nodes = options.addresses.len();
         let identity = Identity { job: options.job, rank: options.rank, nodes, security: options.security };
         let (identity, counts, tasks) = (Arc::new(identity), Arc::<Counts>::default(), Arc::new(Tasks::new()));
-        let doorway = Doorway::new(&identity, &counts, &tasks, &options.pool, options.handshake_deadline);
+        let EndpointOptions { handshake_deadline, bodies_bytes, pool, .. } = options;
+        let doorway = Doorway::new(&identity, &counts, &tasks, &pool, handshake_deadline, bodies_bytes);
         let shared = Arc::new(Shared {
             identity,
             counts,
@@ -115,7 +116,7 @@ impl Endpoint {
             tasks,
             connect_deadline: options.connect_deadline,
             peers: Peers::new(options.addresses),
-            pool: options.pool,
+            pool,
             connector,
             links: Mutex::default(),
             started: Instant::now(),

@@ -37,6 +37,7 @@ mod replier;
 mod session;
 mod stream;
 mod tasks;
+mod window;
 mod writer;
 
 pub use calls::Reply;

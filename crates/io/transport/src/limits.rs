@@ -16,6 +16,10 @@ pub const PEER_REQUESTS_MAX: usize = 1024;
 /// program wants must find room beside them.
 pub const PEER_REQUESTS_AHEAD_MAX: usize = PEER_REQUESTS_MAX / 4 * 3;
 
+/// Bytes of the bodies that one peer may have under way at a node, at most: 32 chunks keep a link of 100 Gbit/s busy over 2 ms.
+/// A node with a small budget or many children gives each of them less.
+pub const PEER_BODIES_BYTES_MAX: usize = 32 << 20;
+
 /// Bytes of one body that may be under way to a peer without its credit: two pieces keep a hop's pipe full (the
 /// next piece is on its way while the last one is acknowledged).
 pub const BODY_CREDIT_BYTES: usize = 512 << 10;

@@ -117,6 +117,8 @@ pub struct EndpointOptions {
     pub security: Security,
     /// Where buffers for received bodies come from.
     pub pool: Pool,
+    /// Bytes of the bodies that one peer may have under way; requests for more wait.
+    pub bodies_bytes: usize,
     /// How long to try to connect to a peer and shake hands with it; a call's own deadline ends its wait earlier.
     pub connect_deadline: Duration,
     /// How long a peer that connected may take to shake hands.
@@ -139,6 +141,7 @@ impl EndpointOptions {
             addresses,
             security,
             pool,
+            bodies_bytes: limits::PEER_BODIES_BYTES_MAX,
             connect_deadline: limits::HANDSHAKE_DEADLINE,
             handshake_deadline: limits::HANDSHAKE_DEADLINE,
         }

@@ -22,6 +22,7 @@ use crate::lock::lock;
 use crate::reader::{FrameReader, ReadError};
 use crate::replier::{Answering, Callback, IncomingCall, Replier, Service};
 use crate::tasks::Tasks;
+use crate::window::{Waiting, Window, body_bytes};
 use crate::writer::{FrameWriter, Item, Outgoing, write_frames};
 
 /// The connections from one peer.
@@ -30,6 +31,9 @@ pub(crate) struct Session {
     outbox: mpsc::Sender<Item>,
     bodies: mpsc::Sender<ToBulk>,
     under_way: Mutex<HashMap<u32, UnderWay>>,
+    window: Mutex<Window<IncomingCall>>,
+    /// Told when the window may have room, or something to hand on.
+    to_hand_on: Notify,
     /// Told when a request has ended.
     room: Notify,
     ended: AtomicBool,
@@ -56,7 +60,7 @@ struct Told {
 impl Session {
     /// Takes over two connections that `from` opened, and starts their tasks.
     pub(crate) fn start(
-        from: NodeRank,
+        (from, window): (NodeRank, Window<IncomingCall>),
         (control, bulk): (Greeted, Greeted),
         service: Arc<dyn Service>,
         counts: Arc<Counts>,
@@ -69,13 +73,16 @@ impl Session {
             outbox,
             bodies,
             under_way: Mutex::default(),
+            window: Mutex::new(window),
+            to_hand_on: Notify::new(),
             room: Notify::new(),
             ended: AtomicBool::new(false),
             counts,
             tasks: Mutex::default(),
         });
         let handles = [
-            tasks.spawn(Arc::clone(&session).serve(control.reader, service)),
+            tasks.spawn(Arc::clone(&session).serve(control.reader, Arc::clone(&service))),
+            tasks.spawn(Arc::clone(&session).hand_on(service)),
             tasks.spawn(Arc::clone(&session).write(to_write, control.writer)),
             tasks.spawn(Arc::clone(&session).send(to_send, bulk.writer)),
             tasks.spawn(Arc::clone(&session).watch(bulk.reader)),
@@ -100,6 +107,8 @@ impl Session {
             return;
         }
         let under_way = std::mem::take(&mut *lock(&self.under_way));
+        let window = std::mem::replace(&mut *lock(&self.window), Window::new(0));
+        drop(window);
         for request in under_way.into_values() {
             if let UnderWay::Asked(Told { cancelled: Some(callback), .. }) = request {
                 callback();
@@ -172,7 +181,16 @@ impl Session {
 
     /// What was under way is dropped by the caller, without the lock: a callback may hold anything.
     fn remove(&self, stream: u32) -> Option<UnderWay> {
-        lock(&self.under_way).remove(&stream)
+        let removed = lock(&self.under_way).remove(&stream);
+        self.make_room(stream);
+        removed
+    }
+
+    /// Nothing is held for a request any more.
+    fn make_room(&self, stream: u32) {
+        let waited = lock(&self.window).end(stream);
+        drop(waited);
+        self.to_hand_on.notify_one();
     }
 
     /// The same for what takes its place; `None`, and nothing is placed, when the stream has ended.
@@ -205,7 +223,11 @@ impl Session {
                 let remaining = Duration::from_millis(remaining_ms.into());
                 let reply = self.open(stream, Instant::now() + remaining).await?;
                 self.counts.request_served();
-                service.handle(IncomingCall { from: self.from, request, remaining, reply });
+                let call = IncomingCall { from: self.from, request, remaining, reply };
+                match body_bytes(&call.request.message) {
+                    0 => service.handle(call),
+                    bytes => self.push((stream, bytes), Instant::now() + remaining, call),
+                }
             }
             FrameKind::Credit if head.head_bytes == 0 => {
                 self.tell_bodies(ToBulk::Credit { stream, bytes: head.body_bytes as usize }).await;
@@ -215,6 +237,29 @@ impl Session {
             _ => return Err(WireError::Frame("a frame that does not belong here").into()),
         }
         Ok(())
+    }
+
+    fn push(&self, body: (u32, usize), deadline: Instant, call: IncomingCall) {
+        lock(&self.window).push(body, call.request.priority, deadline, call);
+        self.to_hand_on.notify_one();
+    }
+
+    /// Hands requests for bodies on as there is room for these.
+    async fn hand_on(self: Arc<Self>, service: Arc<dyn Service>) {
+        loop {
+            self.to_hand_on.notified().await;
+            // Without the lock: an answer may come at once.
+            while let Some(call) = self.next() {
+                service.handle(call);
+            }
+        }
+    }
+
+    fn next(&self) -> Option<IncomingCall> {
+        let Waiting { priority, deadline, mut call, .. } = lock(&self.window).next()?;
+        call.request.priority = priority;
+        call.remaining = deadline.saturating_duration_since(Instant::now());
+        Some(call)
     }
 
     /// A new request, as soon as there is room. A peer keeps to the limit itself; one that does not is read no further,
@@ -236,10 +281,15 @@ impl Session {
     }
 
     async fn cancel(&self, stream: u32) {
-        match self.remove(stream) {
+        // Not `remove`: a body is held until the sending task lets go of it.
+        let cancelled = lock(&self.under_way).remove(&stream);
+        if let Some(UnderWay::Sending) = cancelled {
+            return self.tell_bodies(ToBulk::Cancel { stream }).await;
+        }
+        self.make_room(stream);
+        match cancelled {
             Some(UnderWay::Asked(told)) => told.cancelled.into_iter().for_each(|callback| callback()),
-            Some(UnderWay::Sending) => self.tell_bodies(ToBulk::Cancel { stream }).await,
-            Some(UnderWay::Filling(..)) | None => {}
+            Some(UnderWay::Sending | UnderWay::Filling(..)) | None => {}
         }
     }
 
@@ -249,6 +299,7 @@ impl Session {
             Some(UnderWay::Asked(told)) => told.promoted.take(),
             _ => None,
         };
+        lock(&self.window).promote(stream);
         callback.into_iter().for_each(|callback| callback());
     }
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_body::Body;
 use forebay_transport::{Address, Endpoint, Security};
-use forebay_types::{Errno, NodeRank};
+use forebay_types::{ChunkIndex, Errno, Generation, NodeRank, ViewPath};
 use forebay_wire::message::{decode, encode};
-use forebay_wire::{Envelope, FrameKind, JobMessage, Outcome};
+use forebay_wire::{Envelope, FrameKind, JobMessage, Outcome, ReadMessage};
 use net::raw::{self, Raw};
 use net::{PATIENCE, ask, chunk, in_pieces, key, loopback, mute, options, options_with, pattern, service, until};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
@@ -141,6 +141,43 @@ async fn a_child_that_does_not_read_delays_nobody() {
     }
     // And what it asked for is still there for it.
     assert_eq!(raw::receive(&mut slow.bulk).await.0.kind, FrameKind::Answer);
+}
+
+/// A child that asks for all that it may at once and then takes nothing has a window's worth of bodies held for it, while what
+/// it asks about names is answered; what it cancels makes room for the next.
+#[tokio::test]
+async fn no_more_is_held_for_a_slow_child_than_a_window() {
+    const CHUNKS: u64 = forebay_transport::limits::PEER_REQUESTS_MAX as u64 / 2;
+    let (_root, address, held) = large();
+    let mut slow = Raw::connect(&address).await;
+    let file = ViewPath::new(b"soft/lib.so").unwrap();
+    let generation = Generation { size_bytes: CHUNKS << 20, ..Generation::default() };
+    for index in 0..CHUNKS {
+        let chunk = ReadMessage::Chunk { file: file.clone(), generation, index: ChunkIndex(index) };
+        slow.ask(index as u32 + 1, chunk).await;
+    }
+    let last = CHUNKS as u32 + 1;
+    slow.ask(last, JobMessage::Status).await;
+    let alive = || held.lock().unwrap().iter().filter(|body| body.upgrade().is_some()).count();
+    // The first answers fill its connection; the request behind all the others is answered.
+    until("it has what there is room for", || alive() >= forebay_transport::limits::PEER_BODIES_BYTES_MAX >> 20).await;
+    assert_eq!(raw::receive(&mut slow.bulk).await.0.stream, 1);
+    let asked = held.lock().unwrap().len();
+    // One body is that of the last request.
+    let room = (forebay_transport::limits::PEER_BODIES_BYTES_MAX >> 20) + 1;
+    assert!(alive() <= room, "{} bodies of a MiB are held, of {asked}", alive());
+    for stream in 1..last {
+        raw::send(&mut slow.control, FrameKind::Cancel, stream, &[], &[]).await;
+    }
+    let reading = async {
+        loop {
+            raw::receive(&mut slow.bulk).await;
+        }
+    };
+    tokio::select! {
+        () = until("only the last one is held", || alive() <= 1) => {}
+        () = reading => {}
+    }
 }
 
 /// A child that reads what comes, but grants nothing and cancels nothing, has bodies held for it no longer than it said

@@ -1,5 +1,5 @@
 //! Asking early, at the node that reads the backing file system: it sees what every node of the job wants in the directories
-//! it is root of, so the first node's accesses lead the others. The habits are learned in `anticipate`; here is when they
+//! it is root of, so the first node's accesses lead the others. The habits are learned in `forebay_prefetch`; here is when they
 //! are told and acted on. Every node learns from all that it sees, its own programs' accesses among it, though it may be
 //! root of few directories: a habit is one of the program, not of a directory. What a root wishes for may belong to another
 //! root (a directory in one of its own); then it is asked of that one, who reads it early.
@@ -15,7 +15,7 @@ use forebay_prefetch::Candidate;
 impl<B: Clone> ReadPath<B> {
     /// Somebody wants `key`, whether it is here or not.
     pub(super) fn note_wanted(&mut self, key: &Key) {
-        if !self.options.anticipate {
+        if !self.options.prefetch {
             return;
         }
         self.note_used(key);
@@ -45,7 +45,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// A listing has arrived; if something in it was wanted, those that usually follow it are asked for.
     pub(super) fn note_listing(&mut self, dir: &ViewPath, listing: &Listing) {
-        if self.options.anticipate && self.habits.is_entered(dir) {
+        if self.options.prefetch && self.habits.is_entered(dir) {
             let is_reader = self.reads_for_others(&Key::Listing { dir: dir.clone() });
             self.habits.on_listing_arrived(dir, listing, is_reader);
             self.ask_early();

@@ -64,7 +64,7 @@ pub struct Options {
     /// Files above this size are read from the backing file system by each node itself, bytes.
     pub direct_above_bytes: Option<u64>,
     /// Whether the reader of the backing file system asks early for what programs usually want next.
-    pub anticipate: bool,
+    pub prefetch: bool,
     /// How long names and attributes are believed; for ever if not given. Each node keeps them so long, so on the way
     /// down the tree the times add up.
     pub names_last: Option<Duration>,
@@ -149,6 +149,8 @@ pub struct ReadPath<B> {
     now: Time,
     inodes: Inodes,
     objects: Objects<Chunk<B>>,
+    allowed_bytes: u64,
+    aside_bytes: u64,
     dispatch: ReadDispatch,
     refreshes: Refreshes,
     next_hold: u64,
@@ -183,6 +185,8 @@ impl<B: Clone> ReadPath<B> {
         let Options { rank, ref forest, direct_above_bytes, .. } = options;
         let routing = ReadRouting { rank, forest: forest.clone(), direct_above_bytes };
         Self {
+            allowed_bytes: options.budget_bytes,
+            aside_bytes: 0,
             options,
             now: Time(0),
             inodes: Inodes::new(),
@@ -324,11 +328,32 @@ impl<B: Clone> ReadPath<B> {
     /// Bytes that may be kept: the budget, or less while memory is scarce.
     #[must_use]
     pub fn allowed_bytes(&self) -> u64 {
-        self.objects.budget_bytes()
+        self.allowed_bytes
+    }
+
+    /// Bytes of these that are taken otherwise (`set_aside`).
+    #[must_use]
+    pub fn aside_bytes(&self) -> u64 {
+        self.aside_bytes
     }
 
     /// Lets the caches keep so much from now on.
     pub fn allow_bytes(&mut self, bytes: u64) {
+        self.allowed_bytes = bytes;
+        self.fit_objects();
+    }
+
+    /// Bytes beside what is kept that count against the same budget: chunks that are held though they are not kept any
+    /// more. At least a quarter stays for what is kept.
+    pub fn set_aside(&mut self, bytes: u64) {
+        if self.aside_bytes != bytes {
+            self.aside_bytes = bytes;
+            self.fit_objects();
+        }
+    }
+
+    fn fit_objects(&mut self) {
+        let bytes = self.allowed_bytes.saturating_sub(self.aside_bytes).max(self.allowed_bytes / 4);
         self.objects.set_budget(bytes);
     }
 

@@ -168,6 +168,24 @@ impl<B: Clone> ReadPath<B> {
         self.ask_parcels();
     }
 
+    /// The chunks of a parcel that are kept here. What they share memory with may be gone.
+    #[must_use]
+    pub fn kept_chunks(&self, chunks: Vec<ParcelChunk<B>>) -> Vec<ParcelChunk<B>> {
+        chunks.into_iter().filter(|chunk| self.objects.contains(&chunk.key())).collect()
+    }
+
+    /// The same chunks in memory of their own.
+    pub fn handle_chunks_copied(&mut self, copies: Vec<ParcelChunk<B>>) {
+        for copy in copies {
+            let key = copy.key();
+            if let Some(Object::Chunk(kept)) = self.objects.peek(&key) {
+                let mut own = kept.clone();
+                own.body = copy.body;
+                self.objects.replace(&key, Object::Chunk(own));
+            }
+        }
+    }
+
     /// A parcel came whole, but not as it was sent: it is asked for once more, among the next.
     pub fn handle_parcel_spoilt(&mut self, now: Time, index: u32) {
         self.now = now;

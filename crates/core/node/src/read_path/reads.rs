@@ -153,7 +153,7 @@ impl<B: Clone> ReadPath<B> {
     fn bundle_with(&self, key: &Key) -> Option<(Bundle, usize)> {
         let Key::Chunk { file, generation, index: ChunkIndex(0) } = key else { return None };
         let is_asked_alone = self.dispatch.find(key).is_some() || self.dispatch.source_of(key) == Source::Backing;
-        if !self.options.anticipate || is_asked_alone || generation.size_bytes > limits::BUNDLE_FILE_BYTES_MAX {
+        if !self.options.prefetch || is_asked_alone || generation.size_bytes > limits::BUNDLE_FILE_BYTES_MAX {
             return None;
         }
         let (dir, name) = file.split()?;

@@ -111,20 +111,26 @@ impl Filler {
                 walk(walker, &dirs, &parcel.absent);
                 let unknown = self.core.lock().unknown_files(&chunks);
                 walk(walker, &[], &unknown);
-                self.fill(&notifier, chunks)
+                self.fill(&notifier, &chunks)
             }
             None => Vec::new(),
         };
-        self.core.decide(|core, now| {
+        let kept = self.core.decide(|core, now| {
             core.handle_parcel_stored(now, index, &filled);
+            core.kept_chunks(chunks)
+        });
+        // A chunk that is kept must not keep its neighbours' bytes, nor the memory that the next block is opened into.
+        let copies = kept.into_iter().map(copy).collect();
+        self.core.decide(|core, _| {
+            core.handle_chunks_copied(copies);
             core.is_prefilling()
         })
     }
 
     /// Stores chunks into the kernel's page cache, and returns those that it took.
-    fn fill(&self, notifier: &Notifier, chunks: Vec<Chunk>) -> Vec<Chunk> {
-        let inodes = self.core.lock().inodes_to_fill(&chunks);
-        let is_filled = |(chunk, inode): &(Chunk, Option<forebay_node::InodeId>)| {
+    fn fill(&self, notifier: &Notifier, chunks: &[Chunk]) -> Vec<Chunk> {
+        let inodes = self.core.lock().inodes_to_fill(chunks);
+        let is_filled = |(chunk, inode): &(&Chunk, Option<forebay_node::InodeId>)| {
             let parts = chunk.body.slices(0, chunk.body.expected_bytes());
             if self.sources.is_left(&chunk.file, &chunk.generation, chunk.index) {
                 return false;
@@ -132,8 +138,13 @@ impl Filler {
             // A chunk that the kernel does not take is read like any other.
             inode.is_some_and(|inode| matches!(notifier.store(inode.0, chunk.index.start_bytes(), &parts), Ok(true)))
         };
-        chunks.into_iter().zip(inodes).filter(is_filled).map(|(chunk, _)| chunk).collect()
+        chunks.iter().zip(inodes).filter(is_filled).map(|(chunk, _)| chunk.clone()).collect()
     }
+}
+
+fn copy(chunk: Chunk) -> Chunk {
+    let bytes = chunk.body.slices(0, chunk.body.expected_bytes()).concat();
+    Chunk { body: Body::whole(Bytes::from(bytes)), ..chunk }
 }
 
 fn walk(walker: &mut Option<Walker>, dirs: &[ViewPath], names: &[ViewPath]) {
@@ -179,4 +190,33 @@ fn open_block(block: ParcelBlock, encoded: Bytes, opener: &mut BlockOpener) -> R
         chunks.push(ParcelChunk { file, generation, index, body: Body::whole(bytes) });
     }
     Ok(chunks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_types::{ChunkIndex, Generation};
+
+    fn piece(number: u8) -> (ParcelPiece, Vec<u8>) {
+        let bytes = vec![number; 1000];
+        let generation = Generation { size_bytes: 1000, ..Generation::default() };
+        let file = ViewPath::new(&[b'a' + number]).unwrap();
+        let checksum = crc32c::crc32c(&bytes);
+        (ParcelPiece { file, generation, index: ChunkIndex(0), checksum, is_current: true }, bytes)
+    }
+
+    #[test]
+    fn a_chunk_that_is_kept_does_not_keep_its_block() {
+        let (pieces, bytes): (Vec<_>, Vec<_>) = (0..8).map(piece).unzip();
+        let encoded = forebay_profile::compress(&bytes.concat(), 3).unwrap();
+        let block = ParcelBlock { codec: Codec::Lz4, encoded_bytes: encoded.len() as u32, pieces };
+        let mut opener = BlockOpener::new();
+        let place = |opener: &mut BlockOpener| opener.decompress(&encoded, 8000).unwrap().as_ptr();
+        let first = place(&mut opener);
+        let chunks = open_block(block, encoded.clone(), &mut opener).unwrap();
+        let kept = copy(chunks[3].clone());
+        drop(chunks);
+        assert_eq!(place(&mut opener), first, "the block's memory is free for the next one");
+        assert_eq!(kept.body.contiguous().unwrap(), bytes[3]);
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use forebay_body::LiveBytes;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
@@ -53,7 +54,7 @@ struct State {
     reading: HashMap<usize, Reading>,
     is_begun: bool,
     ahead: VecDeque<usize>,
-    here: HashMap<usize, Bytes>,
+    here: HashMap<usize, (Bytes, LiveBytes)>,
     here_bytes: u64,
     /// When something of it came or was taken the last time.
     moved: Option<Instant>,
@@ -221,7 +222,7 @@ impl PackBlocks {
 
 impl State {
     fn take(&mut self, block: usize) -> Option<Bytes> {
-        let bytes = self.here.remove(&block)?;
+        let (bytes, _live) = self.here.remove(&block)?;
         self.here_bytes -= bytes.len() as u64;
         self.moved = Some(Instant::now());
         Some(bytes)
@@ -230,7 +231,8 @@ impl State {
     fn keep(&mut self, block: usize, bytes: Option<Bytes>) {
         if let Some(bytes) = bytes {
             self.here_bytes += bytes.len() as u64;
-            self.here.insert(block, bytes);
+            let live = LiveBytes::new(bytes.len());
+            self.here.insert(block, (bytes, live));
             self.moved = Some(Instant::now());
         }
     }

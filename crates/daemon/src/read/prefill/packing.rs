@@ -1,22 +1,37 @@
-//! Keeping the pack: what it lacks is added behind its blocks, which are taken over as they are; once it lacks much, or
-//! much of it is out of date, it is made anew.
+//! Keeping the pack, in steps: each takes the blocks of the pack before over as they are, but for those that are out of date,
+//! and adds behind them what these lack, for as long as the job lasts.
+//!
+//! A step that comes to no end is not lost: a pack that lacks something is a pack, and the next step, in this job or a later
+//! one, goes on behind its blocks. It takes the place of the one before only if it holds more of what is wanted.
 
 use std::collections::HashSet;
-use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_profile::{Block, LEVEL_DEFAULT, PackReader, PackWriter, Piece, ProfileError, ProfileFiles};
 use forebay_types::{chunk_bytes, limits};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinSet;
 
 use super::maker::contents;
 use super::plan::{PlannedChunk, places};
 use crate::options::ProfileOptions;
 use crate::read::peers::Peers;
 
-/// A pack is made anew when more than one in so many bytes are to be added or out of date: small pieces at its end compress
-/// and are read worse, and what is out of date is sent to all nodes.
+/// A block is made anew when more than one in so many of its bytes are out of date: they are sent to all nodes.
 const WORN: u64 = 16;
+
+/// Chunks that are read at once: a pack is made beside programs, and must not wait for each file in turn either.
+const READ_AT_ONCE: usize = 8;
+
+/// What makes packs, one step after the other.
+#[derive(Default)]
+pub struct Packer {
+    /// Held by who writes, also when nobody waits for him any more.
+    writing: Arc<Mutex<()>>,
+}
 
 /// What a pack is to be made of.
 struct Wanted {
@@ -25,38 +40,52 @@ struct Wanted {
     kept: Option<(PackReader, Vec<usize>)>,
     /// What is read from files.
     chunks: Vec<PlannedChunk>,
+    /// What the pack is to hold more of than the one before, bytes beside the blocks that are taken over.
+    least_bytes: u64,
 }
 
-/// Makes the pack complete, if anything of the profile is not in it.
-pub async fn pack(options: ProfileOptions, peers: &Peers) -> Result<(), ProfileError> {
-    if !options.pack {
-        return Ok(());
+impl Packer {
+    /// Adds to the pack what it lacks, or as much as can be read in so long.
+    pub async fn pack(&self, options: ProfileOptions, peers: &Arc<Peers>, time: Duration) -> Result<(), ProfileError> {
+        if !options.pack {
+            return Ok(());
+        }
+        let alone = Arc::clone(&self.writing).lock_owned().await;
+        let wanted = tokio::task::spawn_blocking(move || wanted_pack(&options)).await;
+        // Fails only when the daemon ends.
+        let Some(mut wanted) = wanted.unwrap_or(Ok(None))? else { return Ok(()) };
+        let (queue, pieces) = channel(limits::PARCELS_AHEAD as usize);
+        let chunks = std::mem::take(&mut wanted.chunks);
+        let writer = tokio::task::spawn_blocking(move || {
+            let _alone = alone;
+            write_pack(wanted, pieces)
+        });
+        let _ = tokio::time::timeout(time, read(peers, chunks, queue)).await;
+        writer.await.unwrap_or(Ok(()))
     }
-    let wanted = tokio::task::spawn_blocking(move || wanted_pack(&options)).await;
-    let Ok(Some(Wanted { files, kept, chunks })) = wanted.unwrap_or(Ok(None)) else { return Ok(()) };
-    let (queue, pieces) = sync_channel(limits::PARCELS_AHEAD as usize);
-    let writer = tokio::task::spawn_blocking(move || write_pack(&files, kept, &pieces));
-    'reading: for chunk in chunks {
-        // A file that cannot be read any more is left out.
-        let Some(bytes) = contents(peers, &chunk).await else { continue };
-        let PlannedChunk { file, generation, index } = chunk;
-        let Ok(piece) = Piece::of(file, generation, index, &bytes) else { continue };
-        let mut piece = Some((piece, bytes));
-        while let Some(waiting) = piece.take() {
-            match queue.try_send(Some(waiting)) {
-                Ok(()) => {}
-                Err(TrySendError::Full(back)) => {
-                    piece = back;
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-                // The writer has failed: what it says is told below.
-                Err(TrySendError::Disconnected(_)) => break 'reading,
+}
+
+/// Reads chunks, some at once, and hands them on in order. A file that cannot be read any more is left out.
+async fn read(peers: &Arc<Peers>, chunks: Vec<PlannedChunk>, queue: Sender<(Piece, Bytes)>) {
+    for some in chunks.chunks(READ_AT_ONCE) {
+        let mut asked = JoinSet::new();
+        for (place, chunk) in some.iter().cloned().enumerate() {
+            let peers = Arc::clone(peers);
+            asked.spawn(async move {
+                let bytes = contents(&peers, &chunk).await?;
+                let PlannedChunk { file, generation, index } = chunk;
+                Some((place, Piece::of(file, generation, index, &bytes).ok()?, bytes))
+            });
+        }
+        let mut read: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
+        read.sort_unstable_by_key(|(place, ..)| *place);
+        for (_, piece, bytes) in read {
+            if queue.send((piece, bytes)).await.is_err() {
+                // The writer has failed, and says why.
+                return;
             }
         }
     }
-    // Without its end a pack is not finished: this task may be given up at any place above.
-    tokio::task::spawn_blocking(move || drop(queue.send(None))).await.ok();
-    writer.await.unwrap_or(Ok(()))
 }
 
 /// What the pack is to be made of; `None` if the one that is there lacks nothing.
@@ -65,41 +94,47 @@ fn wanted_pack(options: &ProfileOptions) -> Result<Option<Wanted>, ProfileError>
     let Some(profile) = files.read()? else { return Ok(None) };
     let chunks: Vec<PlannedChunk> = profile.wanted().into_iter().map(PlannedChunk::from).collect();
     // One that cannot be read is as good as none.
-    let pack = files.open_pack().ok().flatten();
-    let places = pack.as_ref().map(|pack| places(pack.index())).unwrap_or_default();
-    let (there, lacking): (Vec<_>, Vec<_>) = chunks.iter().partition(|chunk| places.contains_key(chunk));
-    if lacking.is_empty() {
+    let Some(pack) = files.open_pack().ok().flatten() else {
+        return Ok(Some(Wanted { files, kept: None, chunks, least_bytes: 1 }));
+    };
+    let places = places(pack.index());
+    if chunks.iter().all(|chunk| places.contains_key(chunk)) {
         return Ok(None);
     }
-    let bytes = |chunk: &&PlannedChunk| chunk_bytes(chunk.generation.size_bytes, chunk.index) as u64;
-    let (used, added): (u64, u64) = (there.iter().map(bytes).sum(), lacking.iter().map(bytes).sum());
-    let outdated = pack.as_ref().map_or(0, |pack| pack.index().contents_bytes().saturating_sub(used));
-    if (added + outdated) * WORN > used + added {
-        return Ok(Some(Wanted { files, kept: None, chunks }));
+    let mut wanted_bytes = vec![0; pack.index().blocks().len()];
+    for chunk in &chunks {
+        if let Some((block, _)) = places.get(chunk) {
+            wanted_bytes[*block] += chunk_bytes(chunk.generation.size_bytes, chunk.index) as u64;
+        }
     }
-    let blocks: HashSet<usize> = there.iter().map(|chunk| places[*chunk].0).collect();
-    let mut blocks: Vec<usize> = blocks.into_iter().collect();
-    blocks.sort_unstable();
-    let chunks = lacking.into_iter().cloned().collect();
-    Ok(Some(Wanted { files, kept: pack.map(|pack| (pack, blocks)), chunks }))
+    let is_kept = |block: &usize| {
+        let all_bytes = pack.index().blocks()[*block].contents_bytes();
+        (all_bytes - wanted_bytes[*block]) * WORN <= all_bytes
+    };
+    let kept: Vec<usize> = (0..wanted_bytes.len()).filter(is_kept).collect();
+    let known: HashSet<usize> = kept.iter().copied().collect();
+    let lost_bytes: u64 =
+        (0..).zip(&wanted_bytes).filter(|(block, _)| !known.contains(block)).map(|(_, bytes)| bytes).sum();
+    let is_kept = |chunk: &PlannedChunk| places.get(chunk).is_some_and(|(block, _)| known.contains(block));
+    let chunks = chunks.into_iter().filter(|chunk| !is_kept(chunk)).collect();
+    Ok(Some(Wanted { files, kept: Some((pack, kept)), chunks, least_bytes: lost_bytes.max(1) }))
 }
 
-fn write_pack(
-    files: &ProfileFiles,
-    kept: Option<(PackReader, Vec<usize>)>,
-    pieces: &Receiver<Option<(Piece, Bytes)>>,
-) -> Result<(), ProfileError> {
-    let mut pack = files.begin_pack(LEVEL_DEFAULT)?;
-    if let Some((before, blocks)) = kept {
-        take_over(&mut pack, &before, &blocks)?;
+/// Writes what comes until nobody sends any more, be that the end of the chunks, of the time or of the job.
+fn write_pack(wanted: Wanted, mut pieces: Receiver<(Piece, Bytes)>) -> Result<(), ProfileError> {
+    let mut pack = wanted.files.begin_pack(LEVEL_DEFAULT)?;
+    if let Some((before, blocks)) = &wanted.kept {
+        take_over(&mut pack, before, blocks)?;
     }
-    while let Ok(piece) = pieces.recv() {
-        let Some((piece, bytes)) = piece else {
-            let written = pack.finish()?;
-            tracing::info!(bytes = written.file_bytes, contents = written.contents_bytes, "a pack is written");
-            return Ok(());
-        };
+    let mut added_bytes = 0;
+    while let Some((piece, bytes)) = pieces.blocking_recv() {
         pack.add(piece, &bytes)?;
+        added_bytes += bytes.len() as u64;
+    }
+    if added_bytes >= wanted.least_bytes {
+        let written = pack.finish()?;
+        let (bytes, contents_bytes) = (written.file_bytes, written.contents_bytes);
+        tracing::info!(bytes, contents_bytes, added_bytes, "a pack is written");
     }
     Ok(())
 }

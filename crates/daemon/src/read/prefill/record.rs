@@ -17,7 +17,7 @@ use forebay_wire::{ReadMessage, Use as Used};
 use serde_json::{Value, json};
 
 use super::elsewhere::Elsewhere;
-use super::packing::pack;
+use super::packing::Packer;
 use super::source::{Sources, is_recorder, is_sampled};
 use crate::limits;
 use crate::options::ProfileOptions;
@@ -28,6 +28,9 @@ use crate::shared::node::Node;
 /// How often it is looked whether a start-up is over.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How long chunks are read for the pack when the job ends: some 50 MB, which later jobs add to.
+const LAST_STEP: Duration = Duration::from_secs(1);
+
 /// What it takes to write down what a start-up used.
 pub struct Recorder {
     node: Arc<Node>,
@@ -35,6 +38,7 @@ pub struct Recorder {
     peers: Arc<Peers>,
     sources: Arc<Sources>,
     elsewhere: Arc<Elsewhere>,
+    packer: Packer,
 }
 
 impl Recorder {
@@ -51,6 +55,7 @@ impl Recorder {
             peers: Arc::clone(peers),
             sources: Arc::clone(sources),
             elsewhere: Arc::clone(elsewhere),
+            packer: Packer::default(),
         }
     }
 
@@ -72,9 +77,7 @@ impl Recorder {
             } else if count != written && now.since(since) >= limits::START_UP_QUIET {
                 written = count;
                 self.keep_now().await;
-                if let Err(error) = pack(options.clone(), &self.peers).await {
-                    tracing::warn!(%error, "no pack was written");
-                }
+                self.pack(options.clone(), Duration::MAX).await;
             }
         }
     }
@@ -85,6 +88,19 @@ impl Recorder {
             Ok(Some(learned)) => tracing::info!(?learned, "the start-up is written down"),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the start-up is not written down"),
+        }
+    }
+
+    /// Adds to the pack as much as can be had before the job ends: programs may have ended before it was begun.
+    pub async fn pack_at_end(&self) {
+        if let Some(options) = self.options() {
+            self.pack(options, LAST_STEP).await;
+        }
+    }
+
+    async fn pack(&self, options: ProfileOptions, time: Duration) {
+        if let Err(error) = self.packer.pack(options, &self.peers, time).await {
+            tracing::warn!(%error, "no pack was written");
         }
     }
 
@@ -99,7 +115,7 @@ impl Recorder {
         self.elsewhere.look_before_end().await;
         let learned = self.write().await.map_err(|error| error.to_string())?;
         let path = options.files().map_err(|error| error.to_string())?.profile_path();
-        pack(options, &self.peers).await.map_err(|error| error.to_string())?;
+        self.packer.pack(options, &self.peers, Duration::MAX).await.map_err(|error| error.to_string())?;
         let Learned { added, changed, dropped } = learned.unwrap_or_default();
         Ok(json!({"path": path.to_string_lossy(), "added": added, "changed": changed, "dropped": dropped}))
     }
