@@ -196,7 +196,7 @@ mod tests {
             stripe_fan_out: 2,
             budget_bytes: 64 << 20,
             direct_above_bytes: None,
-            anticipate: false,
+            prefetch: false,
             profile: None,
             listing_entries_full: 4096,
             revalidate: None,
