@@ -246,6 +246,12 @@ impl<'a> Job<'a> {
         cores.into_iter().any(|core| core.suspects().contains(&NodeRank(node as u32)))
     }
 
+    /// The time in the job.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.world.now
+    }
+
     /// A sum over the nodes that run.
     pub fn sum(&self, count: impl Fn(&ReadPath<Handle>) -> u64) -> u64 {
         self.nodes.iter().filter_map(|node| node.core.as_ref()).map(count).sum()

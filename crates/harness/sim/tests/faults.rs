@@ -80,6 +80,25 @@ fn a_stopped_node_is_bypassed_and_used_again_when_it_goes_on() {
     assert!(!job.is_suspected(2), "a node that is back is used again");
 }
 
+/// A node that was silent for some seconds is used again within a second of its return: it is asked whether it is there
+/// while it is away, and that question is answered when it goes on.
+#[test]
+fn a_node_that_is_back_is_used_again_within_a_second() {
+    for away_ms in [2000, 2600, 3400] {
+        let model = Model::new(11);
+        let mut job = Job::new(&model, setup(15), 5);
+        let back = Time(SECOND).after(Duration::from_millis(away_ms));
+        job.plan(Time(SECOND), Fault::Pause(2));
+        job.plan(back, Fault::Resume(2));
+        let others = |program: &Program| program.node != 2;
+        job.run(programs(&model, 15, 300, 0, SECOND + SECOND / 2).into_iter().filter(others).collect());
+        let suspected_at = job.now();
+        assert!(job.is_suspected(2) && suspected_at < back, "away for {away_ms} ms: noticed before {suspected_at:?}");
+        job.settle(back.since(suspected_at) + Duration::from_secs(1));
+        assert!(!job.is_suspected(2), "away for {away_ms} ms");
+    }
+}
+
 /// Nothing happens at a node while it is stopped: its programs are not heard, and it hands nothing on.
 #[test]
 fn a_stopped_node_does_nothing() {
