@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, bail};
-use forebay_launch::{Allocation, JobDirectory, NodeFile, bases};
+use anyhow::{Context, anyhow, bail};
+use forebay_launch::{Allocation, JobDirectory, NodeFile, SharedPlace, session_base};
 
 use crate::settings::{Effective, Settings};
 
@@ -45,10 +45,32 @@ impl Allocated {
 
 /// The places where jobs of this user lie on this host, the preferred one first.
 pub fn job_bases(given: Option<&Path>) -> Vec<PathBuf> {
+    let shared = SharedPlace::of_this_user();
     match given {
-        Some(given) => vec![given.to_owned()],
-        None => bases(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).as_deref()),
+        Some(given) => shared.instead_of(given),
+        None => of_session().into_iter().chain(shared.instead_of(&shared.usual())).collect(),
     }
+}
+
+/// The place for a new job. That of a job of several hosts is the same on every host, but for hosts where another user has
+/// taken its name.
+pub fn base_for_new(given: Option<&Path>, is_local: bool) -> anyhow::Result<PathBuf> {
+    let shared = SharedPlace::of_this_user();
+    let wanted = given.map(Path::to_owned).or_else(|| of_session().filter(|_| is_local));
+    let wanted = wanted.unwrap_or_else(|| shared.usual());
+    let base = shared.free(&wanted).context("the job's files have no place; choose one with --directory")?;
+    if base != wanted {
+        eprintln!(
+            "forebay: note: another user has taken {}; the job's files are below {}",
+            wanted.display(),
+            base.display()
+        );
+    }
+    Ok(base)
+}
+
+fn of_session() -> Option<PathBuf> {
+    session_base(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).as_deref())
 }
 
 /// A variable of the environment, as text.

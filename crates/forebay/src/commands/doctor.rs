@@ -254,6 +254,12 @@ fn directory() -> Check {
         let place = if base.exists() { Some(base.as_path()) } else { base.parent() };
         place.is_some_and(|place| rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok())
     };
+    if bases.is_empty() {
+        return Check::ok(
+            "job directory",
+            "below a new directory in /tmp, where another user has taken the usual name",
+        );
+    }
     match bases.iter().find(|base| usable(base)) {
         Some(base) => Check::ok("job directory", format!("below {}", base.display())),
         None => Check::missing(

@@ -135,9 +135,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     };
     let rank = own_rank(wanted, &nodes)?;
     let handed = with_key(settings.security, handed, key)?;
-    // The last base is the same on every host.
-    let base = jobs::job_bases(settings.directory.as_deref()).pop();
-    let directory = base.context("there is no place for the job's directory")?.join(&job);
+    let directory = jobs::base_for_new(settings.directory.as_deref(), false)?.join(&job);
     let view_layout = ViewLayout::ByHost;
     Ok(Plan { job, rank, nodes, view_layout, settings, handed, directory, log_file, waited_for })
 }
@@ -177,8 +175,11 @@ fn own_rank(given: Option<u32>, nodes: &[NodeAddress]) -> anyhow::Result<NodeRan
 }
 
 impl Plan {
-    fn run(self) -> anyhow::Result<()> {
+    fn run(mut self) -> anyhow::Result<()> {
         let directory = JobDirectory::at(&self.directory)?;
+        if directory.path() != self.directory {
+            self.move_to(&directory);
+        }
         if self.log_file.as_ref().is_some_and(|log| log.starts_with(directory.logs())) {
             directory.make_logs()?;
         }
@@ -188,6 +189,20 @@ impl Plan {
             directory.remove_if_empty();
         }
         result
+    }
+
+    /// Goes on in another directory than the one that was ordered.
+    fn move_to(&mut self, directory: &JobDirectory) {
+        let (ordered, found) = (self.directory.display(), directory.path().display());
+        let message = format!(
+            "another user has taken the place of {ordered} on this host; the job's files, and its view unless --view names \
+             one, are in {found}"
+        );
+        tell(&json!({"note": {"rank": self.rank, "message": message}}));
+        if self.log_file.as_ref().is_some_and(|log| log.starts_with(&self.directory)) {
+            self.log_file = Some(directory.log(self.rank));
+        }
+        self.directory = directory.path().to_owned();
     }
 
     fn run_in(mut self, directory: &JobDirectory) -> anyhow::Result<()> {

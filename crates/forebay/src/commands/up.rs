@@ -26,7 +26,7 @@ use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::up_report::{Report, Shown, message, named};
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{Allocated, NOT_UP, job_bases, name_to_start, variable};
+use crate::jobs::{Allocated, NOT_UP, base_for_new, job_bases, name_to_start, variable};
 use crate::leftovers::{self, held_text};
 use crate::order::Order;
 use crate::output::causes;
@@ -277,10 +277,8 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
         let done = if done.is_empty() { String::new() } else { format!(": {}", done.join("; ")) };
         eprintln!("forebay: note: cleaned up after a dead job {job}{done}");
     }
-    // Only the last base is the same on every host.
-    let base = if matches!(selection, Selection::Local(..)) { bases.first() } else { bases.last() };
-    let base = base.context("there is no place for the job's directory")?;
-    let created = JobDirectory::create(base, job).map_err(|error| match error {
+    let base = base_for_new(settings.directory.as_deref(), matches!(selection, Selection::Local(..)))?;
+    let created = JobDirectory::create(&base, job).map_err(|error| match error {
         LaunchError::Io { .. } => anyhow!(error).context("the job's files have no place; choose one with --directory"),
         error => error.into(),
     });

@@ -7,6 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -258,6 +259,52 @@ fn a_jobs_directory_that_is_not_private_is_refused() {
     assert!(message.contains("belongs to user 65534"), "{message}");
     std::os::unix::fs::chown(place.job("open"), Some(0), None).unwrap();
     place.succeeds(&["down", "--job", "open"]);
+    place.assert_clean();
+}
+
+/// Another user makes the directory of this user's jobs first, with a job in it. In a `/tmp` of the test's own: the name is
+/// that of all jobs of this user.
+#[test]
+fn another_user_who_takes_the_place_of_jobs_keeps_none_from_starting() {
+    let Some(place) = Place::with_views() else { return };
+    fs::create_dir(place.path("tmp")).unwrap();
+    fs::set_permissions(place.path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
+    remote_shell_that(&place, "exec \"$@\"");
+    fs::copy(place.path("rsh"), place.path("tmp/rsh")).unwrap();
+    let script = r#"
+        mount --bind "$1/tmp" /tmp
+        cd /
+        planted() { mkdir -p /tmp/forebay-0/$1; chown -R 65534 /tmp/forebay-0; }
+        planted local
+        "$2" up --job local --export /etc
+        "$2" status --job local
+        "$2" run --job local -- cat /etc/hostname
+        ls -d /tmp/forebay-0.*/local
+        "$2" down --job local
+        planted far
+        "$2" up --job far --export /etc --nodes 127.0.0.1 --port "$3" --remote-shell /tmp/rsh
+        "$2" status --job far
+        rm -r /tmp/forebay-0
+        "$2" status --job far
+        "$2" down --job far
+        [ "$(ls /tmp)" = rsh ] || ls -l /tmp >&2
+        [ "$(ls /tmp)" = rsh ]
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-euc", script, "sh"]);
+    command.arg(place.path("")).arg(env!("CARGO_BIN_EXE_forebay")).arg(free_ports(1)[0].to_string());
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| ["FOREBAY_", "SLURM", "XDG_"].iter().any(|start| name.starts_with(start)))
+    {
+        command.env_remove(name);
+    }
+    let output = command.env("FOREBAY_PROFILE", "off").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        said.contains("another user has taken /tmp/forebay-0; the job's files are below /tmp/forebay-0."),
+        "{said}"
+    );
     place.assert_clean();
 }
 

@@ -12,10 +12,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use forebay_types::NodeRank;
-use rustix::fs::{AtFlags, CWD};
-use rustix::process::geteuid;
 
-use crate::LaunchError;
+use crate::private::{check_private, make_private, uid};
+use crate::{LaunchError, SharedPlace};
 
 /// A job's name, bytes: it is part of a path that must fit into a Unix socket's address.
 const JOB_NAME_BYTES_MAX: usize = 48;
@@ -23,18 +22,12 @@ const JOB_NAME_BYTES_MAX: usize = 48;
 /// A Unix socket's path, bytes (`sun_path` of `unix(7)` less its NUL).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// The places where this user's jobs lie, the preferred one first: below `$XDG_RUNTIME_DIR` where that is ours, and
-/// `/tmp/forebay-UID`. A job of several hosts uses the last, since a login session's directory ends with the session.
+/// The place of this user's jobs below `$XDG_RUNTIME_DIR`, where that is ours. A job of several hosts does not use it, since
+/// a login session's directory ends with the session.
 #[must_use]
-pub fn bases(runtime_directory: Option<&Path>) -> Vec<PathBuf> {
+pub fn session_base(runtime_directory: Option<&Path>) -> Option<PathBuf> {
     let ours = |path: &&Path| path.is_absolute() && fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == uid());
-    let mut bases: Vec<PathBuf> = runtime_directory.filter(ours).map(|path| path.join("forebay")).into_iter().collect();
-    bases.push(PathBuf::from(format!("/tmp/forebay-{}", uid())));
-    bases
-}
-
-fn uid() -> u32 {
-    geteuid().as_raw()
+    runtime_directory.filter(ours).map(|path| path.join("forebay"))
 }
 
 /// Whether `name` can name a job: it becomes a directory and a word on command lines.
@@ -103,7 +96,7 @@ impl JobDirectory {
         Ok(None)
     }
 
-    /// The directory at `path`, made if it is not there.
+    /// The directory at `path`, made if it is not there; in a stand-in where another user has the name of its base.
     ///
     /// # Errors
     /// As `create`.
@@ -112,7 +105,12 @@ impl JobDirectory {
         let (Some(base), Some(job)) = (base, job) else {
             return Err(LaunchError::Unsafe { path: path.to_owned(), problem: "it has no parent".to_owned() });
         };
-        Self::create(base, job).map(|created| created.unwrap_or_else(|| Self { path: path.to_owned() }))
+        let place = SharedPlace::of_this_user();
+        if let Some(found) = Self::find(&place.instead_of(base), job)? {
+            return Ok(found);
+        }
+        let base = place.free(base)?;
+        Ok(Self::create(&base, job)?.unwrap_or_else(|| Self { path: base.join(job) }))
     }
 
     /// Whether those of `bases` that are there may be used.
@@ -356,31 +354,6 @@ fn ignore_missing(result: io::Result<()>) {
     if let Err(error) = result {
         tracing::trace!(%error, "not removed");
     }
-}
-
-fn make_private(path: &Path) -> Result<(), LaunchError> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(LaunchError::io("create the directory", path, error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether `path` is a real directory of this user that nobody else may enter.
-fn check_private(path: &Path) -> Result<(), LaunchError> {
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(|errno| LaunchError::io("look at", path, errno))?;
-    let problem = if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
-        "it is not a directory; choose another with --directory".to_owned()
-    } else if stat.st_uid != uid() {
-        format!("it belongs to user {}, not to you (user {}); choose another with --directory", stat.st_uid, uid())
-    } else if stat.st_mode & 0o077 != 0 {
-        format!("others may enter it (mode {:04o}); chmod 700 it or remove it", stat.st_mode & 0o7777)
-    } else {
-        return Ok(());
-    };
-    Err(LaunchError::Unsafe { path: path.to_owned(), problem })
 }
 
 fn check_socket_path(directory: &Path) -> Result<(), LaunchError> {

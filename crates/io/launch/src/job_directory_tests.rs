@@ -111,8 +111,8 @@ fn a_path_too_long_for_a_socket_is_refused_before_anything_is_made() {
 #[test]
 fn the_runtime_directory_counts_only_when_it_is_ours() {
     let (temporary, base) = base();
-    assert_eq!(bases(Some(temporary.path())).len(), 2);
-    assert_eq!(bases(Some(&base)).len(), 1);
-    assert_eq!(bases(Some(Path::new("relative"))).len(), 1);
-    assert_eq!(bases(None).len(), 1);
+    assert_eq!(session_base(Some(temporary.path())), Some(temporary.path().join("forebay")));
+    assert_eq!(session_base(Some(&base)), None);
+    assert_eq!(session_base(Some(Path::new("relative"))), None);
+    assert_eq!(session_base(None), None);
 }
