@@ -191,6 +191,7 @@ mod tests {
             key: None,
             view: "/nowhere/view".into(),
             exports: vec![export.to_owned()],
+            allow_other: false,
             roots: 1,
             fan_out: 2,
             stripe_fan_out: 2,
