@@ -5,7 +5,7 @@
  *     if (ioctl(view, FOREBAY_IOC_METRICS, &metrics) == 0) ...
  *
  * Errors: ENOTTY not a view's root directory, or an unknown command; EINVAL a path that is none;
- * ENOSPC too many pinned paths. All counts are of this node since its daemon started.
+ * ENOSPC too many pinned paths; EPERM CLEAR or PIN by another user than the job's (with --allow-other). All counts are of this node since its daemon started.
  */
 #ifndef FOREBAY_H
 #define FOREBAY_H

@@ -14,7 +14,7 @@ PACKAGES=(
   python3:python3 rsync:rsync tar:tar procps:ps
   # Mounting without privileges, other users, namespaces, disks in files.
   fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4
-  bubblewrap:bwrap
+  bubblewrap:bwrap acl:setfacl
   # A real network file system, a private Slurm, MPI.
   glusterfs-server:glusterd,glusterfsd glusterfs-client:glusterfs,mount.glusterfs
   slurm-client:srun,sbatch,salloc slurmctld:slurmctld slurmd:slurmd munge:munge,munged,unmunge

@@ -10,12 +10,12 @@ use forebay_tests::{Site, compare, require, tree};
 const ENOTTY: &str = "25";
 
 /// The program `ask.c`, compiled against the header with every warning.
-struct Ask {
+pub struct Ask {
     directory: tempfile::TempDir,
 }
 
 impl Ask {
-    fn compile() -> Self {
+    pub fn compile() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut gcc = Program::new("gcc");
         gcc.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c11", "-D_GNU_SOURCE", "-I"])
@@ -24,8 +24,13 @@ impl Ask {
         Self { directory }
     }
 
-    fn of(&self, path: &Path, words: &[&str]) -> Finished {
-        run(Program::new(self.directory.path().join("ask")).arg(path).args(words))
+    /// Where it is.
+    pub fn program(&self) -> PathBuf {
+        self.directory.path().join("ask")
+    }
+
+    pub fn of(&self, path: &Path, words: &[&str]) -> Finished {
+        run(Program::new(self.program()).arg(path).args(words))
     }
 
     /// Version, rank, bytes kept, budget, bytes read from the backing file system.

@@ -17,6 +17,7 @@ mod names;
 mod options;
 mod own_paths;
 mod own_paths_elsewhere;
+mod permissions;
 mod prefill;
 mod priority;
 mod programs;

@@ -51,6 +51,8 @@ pub struct DaemonOptions {
     pub fan_out: u32,
     /// Children a node has in a tree of large files.
     pub stripe_fan_out: u32,
+    /// Whether other users than the job's enter the view.
+    pub allow_other: bool,
     /// Memory for the caches, bytes.
     pub budget_bytes: u64,
     /// Files above this size are read by the node itself, bytes.

@@ -39,6 +39,7 @@ impl Backing {
         let options = &self.node.options;
         Store::open(StoreOptions {
             exports: options.exports.clone(),
+            others_enter: options.allow_other,
             listing_entries_full: options.listing_entries_full,
             descriptors: forebay_store::limits::BACKING_DESCRIPTORS,
             operations_max: options.backing_concurrency,

@@ -4,12 +4,13 @@
 //! waiting replies (they are locked second, always), so that no answer can come before its place is made.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use forebay_body::Body;
 use forebay_node::{Effect, Options, ReadPath};
 use forebay_types::{NodeRank, Time};
 
-use super::entry_ttl::names_last;
+use super::entry_ttl::{EntryTtl, EntryTtls, names_last};
 use crate::shared::node::Node;
 use crate::shared::readiness::PeerSigns;
 
@@ -19,13 +20,14 @@ pub type ReadCore = ReadPath<Arc<Body>>;
 /// A decision of the core.
 pub type ReadEffect = Effect<Arc<Body>>;
 
-type CarryOut = Box<dyn Fn(ReadEffect) + Send + Sync>;
+type CarryOut = Box<dyn Fn(ReadEffect, &EntryTtl) + Send + Sync>;
 
 /// The core, to be asked from any thread.
 pub struct Core {
     node: Arc<Node>,
     state: Mutex<ReadCore>,
     carry_out: OnceLock<CarryOut>,
+    entry_ttls: EntryTtls,
 }
 
 impl Core {
@@ -41,11 +43,12 @@ impl Core {
             names_last: names_last(node),
             links: options.links.as_ref().map(|links| links.rules(&options.view)),
         });
-        Arc::new(Self { node: Arc::clone(node), state: Mutex::new(state), carry_out: OnceLock::new() })
+        let (entry_ttls, carry_out) = (EntryTtls::new(node), OnceLock::new());
+        Arc::new(Self { node: Arc::clone(node), state: Mutex::new(state), carry_out, entry_ttls })
     }
 
-    /// Says who carries decisions out. Handed in from above: the parts that do it know the core, not the other way.
-    pub fn set_carry_out(&self, carry_out: impl Fn(ReadEffect) + Send + Sync + 'static) {
+    /// Says who carries decisions out, answers with their TTL. Handed in from above: the parts that do it know the core, not the other way.
+    pub fn set_carry_out(&self, carry_out: impl Fn(ReadEffect, &EntryTtl) + Send + Sync + 'static) {
         let _ = self.carry_out.set(Box::new(carry_out));
     }
 
@@ -60,11 +63,31 @@ impl Core {
         let mut core = self.lock();
         let outcome = decide(&mut core, self.node.now());
         let effects: Vec<ReadEffect> = std::iter::from_fn(|| core.poll_effect()).collect();
+        if effects.is_empty() {
+            return outcome;
+        }
+        let ttl = self.entry_ttl(&core);
         drop(core);
         if let Some(carry_out) = self.carry_out.get() {
-            effects.into_iter().for_each(carry_out);
+            effects.into_iter().for_each(|effect| carry_out(effect, &ttl));
         }
         outcome
+    }
+
+    /// For how long the kernel may believe what the core, which is locked, has just answered.
+    pub fn entry_ttl(&self, core: &ReadCore) -> EntryTtl {
+        self.entry_ttls.decide(self.node.now(), core)
+    }
+
+    /// Lets the kernel remember nothing for so long, or anything again, of what the core answers from now on.
+    pub fn be_quiet(&self, time: Option<Duration>) {
+        let core = self.lock();
+        self.entry_ttls.be_quiet(time.map_or(Time(0), |time| self.node.now().after(time)), &core);
+    }
+
+    /// Until the kernel, which is quiet, has been told everything that it may remember.
+    pub async fn all_told(&self) {
+        self.entry_ttls.all_told().await;
     }
 
     /// Runs the core's timers that are due.

@@ -3,13 +3,12 @@
 //! Positions are indexes in the listing's order of names: 1 and 2 stand behind `.` and `..`, `i + 3` behind entry `i`.
 //! They mean the same on every node and after every restart, as long as the generation is the same.
 
-use std::time::Duration;
-
 use forebay_fuse::{DirectoryBuffer, Reply};
 use forebay_types::Kind;
 use forebay_wire::Listing;
 
 use super::core::{Core, ReadCore};
+use super::entry_ttl::EntryTtl;
 use super::kernel_entry::for_kernel;
 use super::waiting::Position;
 
@@ -17,7 +16,7 @@ use super::waiting::Position;
 const DOTS: u64 = 2;
 
 /// Fills the answer with what fits.
-pub fn answer(core: &Core, ttl: Duration, position: Position, listing: &Listing, reply: Reply) {
+pub fn answer(core: &Core, ttl: &EntryTtl, position: Position, listing: &Listing, reply: Reply) {
     let mut buffer = DirectoryBuffer::new(position.size);
     let dots_fit = push_dots(&mut buffer, position, listing);
     if dots_fit {
@@ -46,7 +45,7 @@ fn push_dots(buffer: &mut DirectoryBuffer, position: Position, listing: &Listing
 fn push_entry(
     buffer: &mut DirectoryBuffer,
     core: &mut ReadCore,
-    ttl: Duration,
+    ttl: &EntryTtl,
     position: Position,
     listing: &Listing,
     index: usize,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_node::{Effect, Source};
 
 use super::core::ReadEffect;
+use super::entry_ttl::EntryTtl;
 use super::fetch::Fetcher;
 use super::kernel::Kernel;
 use super::peers::Peers;
@@ -24,7 +25,7 @@ pub struct Effects {
 
 impl Effects {
     /// Carries out one decision; returns at once.
-    pub fn carry_out(&self, effect: ReadEffect) {
+    pub fn carry_out(&self, effect: ReadEffect, ttl: &EntryTtl) {
         match effect {
             Effect::Fetch { attempt: call, source: Source::Peer(peer), request, deadline } => {
                 self.fetcher.from_peer(call, peer, request, deadline);
@@ -37,7 +38,7 @@ impl Effects {
             Effect::Ping { peer, epoch, deadline } => self.fetcher.ping(peer, epoch, deadline),
             Effect::OpenParcel { index, body } => self.prefill.open(index, body),
             Effect::Cancel { attempt: call } => self.fetcher.cancel(call),
-            Effect::AnswerKernel { ticket, answer } => self.kernel.answer_parked(ticket, answer),
+            Effect::AnswerKernel { ticket, answer } => self.kernel.answer_parked(ticket, answer, ttl),
             Effect::AnswerPeer { ticket, answer } => self.peers.answer(ticket, answer),
             Effect::Stale(stale) => {
                 if let Some(notifier) = self.view.notifier() {

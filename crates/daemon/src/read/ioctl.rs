@@ -1,4 +1,6 @@
 //! What programs may ask of the view's root directory by ioctl(2); the C view of it is `include/forebay.h`.
+//!
+//! Whoever may enter the view may read its counts. What changes the node is for the job's user alone.
 
 use std::sync::Arc;
 
@@ -46,13 +48,14 @@ impl Ioctls {
         Self { node: Arc::clone(node), core: Arc::clone(core), backing: Arc::clone(backing), view: Arc::clone(view) }
     }
 
-    /// Answers an ioctl on a directory.
-    pub fn answer(&self, inode: InodeId, command: u32, input: &[u8], output_bytes: u32, reply: Reply) {
+    /// Answers an ioctl of user `uid` on a directory.
+    pub fn answer(&self, (inode, uid): (InodeId, u32), command: u32, input: &[u8], output_bytes: u32, reply: Reply) {
         if inode != ROOT_INODE {
             return reply.error(Errno::ENOTTY);
         }
         match command {
             METRICS if output_bytes >= METRICS_BYTES => reply.ioctl(0, &self.metrics()),
+            CLEAR | PIN if uid != rustix::process::geteuid().as_raw() => reply.error(Errno::EPERM),
             CLEAR => self.clear(reply),
             PIN => match self.pin(input) {
                 Ok(()) => reply.ioctl(0, &[]),

@@ -32,7 +32,6 @@ const DEADLINE_GRACE: Duration = Duration::from_millis(500);
 pub struct Kernel {
     node: Arc<Node>,
     core: Arc<Core>,
-    entry_ttl: Arc<EntryTtl>,
     prefill: Arc<Prefill>,
     ioctls: Ioctls,
     waiting: Arc<WaitingRequests>,
@@ -40,20 +39,13 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    pub fn new(
-        node: &Arc<Node>,
-        core: &Arc<Core>,
-        entry_ttl: &Arc<EntryTtl>,
-        prefill: &Arc<Prefill>,
-        ioctls: Ioctls,
-    ) -> Arc<Self> {
+    pub fn new(node: &Arc<Node>, core: &Arc<Core>, prefill: &Arc<Prefill>, ioctls: Ioctls) -> Arc<Self> {
         let waiting = Arc::default();
         Arc::new(Self {
             interrupts: Interrupts::new(node, core, &waiting),
             waiting,
             node: Arc::clone(node),
             core: Arc::clone(core),
-            entry_ttl: Arc::clone(entry_ttl),
             prefill: Arc::clone(prefill),
             ioctls,
         })
@@ -104,10 +96,10 @@ impl Kernel {
             {
                 self.waiting.park(ticket, parked);
             }
-            answer
+            Some((answer?, self.core.entry_ttl(core)))
         });
-        if let (Some(answer), Some(parked)) = (answer, parked) {
-            self.answer_now(ticket, parked, answer);
+        if let (Some((answer, ttl)), Some(parked)) = (answer, parked) {
+            self.answer_now(ticket, parked, answer, &ttl);
         }
     }
 
@@ -117,9 +109,9 @@ impl Kernel {
     }
 
     /// Answers a parked request; nothing to do when it was interrupted meanwhile.
-    pub fn answer_parked(self: &Arc<Self>, ticket: KernelTicket, answer: KernelAnswer<Arc<Body>>) {
+    pub fn answer_parked(self: &Arc<Self>, ticket: KernelTicket, answer: KernelAnswer<Arc<Body>>, ttl: &EntryTtl) {
         if let Some(parked) = self.waiting.take(ticket) {
-            self.answer_now(ticket, parked, answer);
+            self.answer_now(ticket, parked, answer, ttl);
         }
     }
 
@@ -129,22 +121,27 @@ impl Kernel {
         late.into_iter().for_each(|parked| parked.reply.error(Errno::ETIMEDOUT));
     }
 
-    fn answer_now(self: &Arc<Self>, ticket: KernelTicket, parked: Parked, answer: KernelAnswer<Arc<Body>>) {
-        let ttl = || self.entry_ttl.now();
+    fn answer_now(
+        self: &Arc<Self>,
+        ticket: KernelTicket,
+        parked: Parked,
+        answer: KernelAnswer<Arc<Body>>,
+        ttl: &EntryTtl,
+    ) {
         let reply = match answer {
             KernelAnswer::Read(parts) => return self.answer_read(ticket, parked, parts),
             KernelAnswer::Directory(listing) => match parked.about {
                 About::Directory(position) => {
-                    return directory::answer(&self.core, ttl(), position, &listing, parked.reply);
+                    return directory::answer(&self.core, ttl, position, &listing, parked.reply);
                 }
                 _ => return parked.reply.error(Errno::EIO),
             },
             _ => parked.reply,
         };
         match answer {
-            KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry, ttl())),
-            KernelAnswer::Absent => reply.negative(ttl()),
-            KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, ttl()),
+            KernelAnswer::Entry(entry) => reply.entry(&for_kernel(entry, ttl)),
+            KernelAnswer::Absent => reply.negative(ttl.get()),
+            KernelAnswer::Attributes(attributes) => reply.attributes(&attributes, ttl.get()),
             KernelAnswer::Target(target) => reply.bytes(&target),
             KernelAnswer::FileSystem(sizes) => reply.statfs(&sizes),
             KernelAnswer::Failed(errno) => reply.error(errno),
@@ -207,7 +204,7 @@ impl Handler for KernelHandler {
             // First, and before any lock: Python asks it of every file it opens (isatty).
             Operation::Ioctl { is_dir: false, .. } => reply.error(Errno::ENOTTY),
             Operation::Ioctl { command, input, output_bytes, .. } => {
-                kernel.ioctls.answer(inode, *command, input, *output_bytes, reply);
+                kernel.ioctls.answer((inode, request.uid), *command, input, *output_bytes, reply);
             }
             Operation::Lookup { name } => kernel.ask(&request, reply, KernelRequest::Lookup { parent: inode, name }),
             Operation::Read { offset, size, .. } => {

@@ -14,7 +14,7 @@ use super::arrivals::Arrivals;
 use super::backing::Backing;
 use super::core::Core;
 use super::effects::Effects;
-use super::entry_ttl::{EntryTtl, names_last};
+use super::entry_ttl::names_last;
 use super::fetch::Fetcher;
 use super::ioctl::Ioctls;
 use super::kernel::{Kernel, KernelHandler};
@@ -52,13 +52,13 @@ impl ReadParts {
     /// When this node is a root and its exports cannot be opened.
     pub fn new(node: &Arc<Node>) -> anyhow::Result<Arc<Self>> {
         let core = Core::new(node);
-        let (backing, view, entry_ttl) = (Backing::new(node)?, Arc::<View>::default(), EntryTtl::new(node));
+        let (backing, view) = (Backing::new(node)?, Arc::<View>::default());
         let pressure = Pressure::new(&core, node.options.budget_bytes);
         let arrivals = Arrivals::new(&core, &pressure);
         let peers = Peers::new(&core);
         let prefill = Prefill::new(node, &core, &peers, &view);
         let ioctls = Ioctls::new(node, &core, &backing, &view);
-        let kernel = Kernel::new(node, &core, &entry_ttl, &prefill, ioctls);
+        let kernel = Kernel::new(node, &core, &prefill, ioctls);
         let effects = Effects {
             node: Arc::clone(node),
             fetcher: Fetcher::new(node, &core, &backing, &arrivals, &prefill),
@@ -68,8 +68,8 @@ impl ReadParts {
             view: Arc::clone(&view),
         };
         // The core and its parts hold each other: they live as long as the process.
-        core.set_carry_out(move |effect| effects.carry_out(effect));
-        let refresh = Refresh::new(node, &core, &backing, &view, &entry_ttl);
+        core.set_carry_out(move |effect, ttl| effects.carry_out(effect, ttl));
+        let refresh = Refresh::new(node, &core, &backing, &view);
         let node = Arc::clone(node);
         Ok(Arc::new(Self { node, core, backing, view, prefill, refresh, peers, kernel, pressure }))
     }

@@ -14,13 +14,15 @@ use serde_json::{Value, json};
 
 use super::backing::Backing;
 use super::core::Core;
-use super::entry_ttl::EntryTtl;
 use super::view::{View, invalidate};
 use crate::shared::gather;
 use crate::shared::node::Node;
 
 /// How long one step may take on the whole job: the kernel may make a node wait for requests that are under way.
 const STEP_DEADLINE: Duration = Duration::from_secs(9);
+
+/// How long answers may be on their way to the kernel: it takes one in microseconds, a busy machine in milliseconds.
+const TOLD_MAX: Duration = Duration::from_secs(2);
 
 /// What a hop leaves of the time to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.9;
@@ -34,25 +36,17 @@ pub struct Refresh {
     core: Arc<Core>,
     backing: Arc<Backing>,
     view: Arc<View>,
-    entry_ttl: Arc<EntryTtl>,
     /// Held by whoever leads one.
     leading: tokio::sync::Mutex<()>,
 }
 
 impl Refresh {
-    pub fn new(
-        node: &Arc<Node>,
-        core: &Arc<Core>,
-        backing: &Arc<Backing>,
-        view: &Arc<View>,
-        entry_ttl: &Arc<EntryTtl>,
-    ) -> Arc<Self> {
+    pub fn new(node: &Arc<Node>, core: &Arc<Core>, backing: &Arc<Backing>, view: &Arc<View>) -> Arc<Self> {
         Arc::new(Self {
             node: Arc::clone(node),
             core: Arc::clone(core),
             backing: Arc::clone(backing),
             view: Arc::clone(view),
-            entry_ttl: Arc::clone(entry_ttl),
             leading: tokio::sync::Mutex::default(),
         })
     }
@@ -142,17 +136,21 @@ impl Refresh {
             RefreshStep::Hold => return self.core.decide(|core, now| core.handle_hold(now, epoch, paths)),
             RefreshStep::Release => {
                 self.core.decide(|core, now| core.handle_release(now, epoch));
-                self.entry_ttl.be_quiet(None);
+                self.core.be_quiet(None);
             }
         }
         true
     }
 
-    /// From now on the kernel remembers nothing; what it remembers of `paths` it forgets. Twice: an answer that was on its
-    /// way to the kernel when the first began may have come between.
+    /// From now on the kernel remembers nothing; what it remembers of `paths` it forgets, once it has been told all that it
+    /// may remember. Twice: a program may still be taking in what the kernel has been told.
     async fn make_quiet(&self, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
         self.core.decide(|core, now| core.handle_quiet(now, epoch, paths.clone()));
-        self.entry_ttl.be_quiet(Some(QUIET_MAX));
+        self.core.be_quiet(Some(QUIET_MAX));
+        if tokio::time::timeout(TOLD_MAX, self.core.all_told()).await.is_err() {
+            tracing::warn!("answers do not reach the kernel; the refresh passes this node over");
+            return false;
+        }
         let Some(notifier) = self.view.notifier() else {
             return true;
         };
@@ -164,5 +162,133 @@ impl Refresh {
             }
         });
         told.await.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+
+    use forebay_fuse::{Negotiated, Session, SessionOptions};
+    use forebay_overlay::Forest;
+    use rustix::io::Errno as OsErrno;
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+    use super::*;
+    use crate::options::DaemonOptions;
+    use crate::read::parts::ReadParts;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// The only node of a job.
+    fn read_parts(export: &Path) -> Arc<ReadParts> {
+        let options = DaemonOptions {
+            job: "test".to_owned(),
+            rank: NodeRank(0),
+            nodes: vec![forebay_launch::NodeAddress { host: "localhost".to_owned(), port: 1 }],
+            level: forebay_wire::Level::Off,
+            key: None,
+            view: "/nowhere/view".into(),
+            exports: vec![export.to_owned()],
+            allow_other: false,
+            roots: 1,
+            fan_out: 2,
+            stripe_fan_out: 2,
+            budget_bytes: 64 << 20,
+            direct_above_bytes: None,
+            prefetch: false,
+            profile: None,
+            listing_entries_full: 4096,
+            revalidate: None,
+            deadline: PATIENCE,
+            readers: 1,
+            cores: Vec::new(),
+            backing_concurrency: 4,
+            job_directory: "/nowhere/job".into(),
+            metrics_file: None,
+            metrics_interval: PATIENCE,
+            read_ahead_bytes: 0,
+            links: None,
+            report: None,
+            kept: Default::default(),
+        };
+        ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap())).unwrap()
+    }
+
+    /// The kernel's side of a connection, and the daemon's.
+    struct Kernel {
+        ours: OwnedFd,
+        daemons: Arc<OwnedFd>,
+    }
+
+    impl Kernel {
+        fn new() -> Self {
+            let flags = SocketFlags::CLOEXEC;
+            let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            Self { ours: pair.0, daemons: Arc::new(pair.1) }
+        }
+
+        /// Takes nothing more from the daemon.
+        fn stop_taking(&self) {
+            while rustix::net::send(&self.daemons, &[0; 16], SendFlags::DONTWAIT) != Err(OsErrno::AGAIN) {}
+        }
+
+        /// Looks a name in the view's root up (`struct fuse_in_header`, then the name).
+        fn look_up(&self, unique: u64, name: &[u8]) {
+            let mut request = ((40 + name.len() + 1) as u32).to_ne_bytes().to_vec();
+            request.extend(1u32.to_ne_bytes());
+            request.extend([unique, 1].map(u64::to_ne_bytes).concat());
+            request.extend([0; 16]);
+            request.extend(name);
+            request.push(0);
+            rustix::net::send(&self.ours, &request, SendFlags::empty()).unwrap();
+        }
+
+        /// For how many seconds the name may be believed that was looked up (`struct fuse_entry_out`).
+        fn believes_for(&self, unique: u64) -> u64 {
+            let word = |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+            loop {
+                let mut reply = [0; 4096];
+                let (len, _) = rustix::net::recv(&self.ours, &mut reply[..], RecvFlags::empty()).unwrap();
+                if word(&reply, 8) == unique {
+                    assert!(len > 16, "it failed: {:?}", &reply[..len]);
+                    return word(&reply, 16 + 16);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_counts_as_quiet_only_when_all_that_holds_for_ever_has_reached_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let export = tempfile::tempdir().unwrap();
+        runtime.block_on(async {
+            let (read, kernel) = (read_parts(export.path()), Kernel::new());
+            let negotiated =
+                Negotiated { minor: 31, flags: 0, offered: 0, max_background: 8, request_bytes_max: 1 << 20 };
+            let options = SessionOptions { readers: 1, ..SessionOptions::default() };
+            let session =
+                Session::resume(Arc::clone(&kernel.daemons), negotiated, &options, None, read.handler()).unwrap();
+            read.set_session(Arc::new(session));
+            let first = export.path().components().nth(1).unwrap().as_os_str().as_encoded_bytes().to_owned();
+
+            kernel.stop_taking();
+            kernel.look_up(2, &first);
+            let began = Instant::now();
+            while read.core.lock().inode_count() < 2 {
+                assert!(began.elapsed() < PATIENCE, "the name is not found");
+                tokio::task::yield_now().await;
+            }
+            let mut quiet =
+                Box::pin(read.refresh.make_quiet(Epoch(1), vec![ViewPath::new(b"elsewhere/unknown").unwrap()]));
+            let early = tokio::time::timeout(Duration::from_millis(200), &mut quiet).await;
+            assert!(early.is_err(), "an answer that holds for ever is on its way, and the step counts as taken");
+            assert!(kernel.believes_for(2) > 1 << 32);
+            assert!(quiet.await);
+            kernel.look_up(4, &first);
+            assert_eq!(kernel.believes_for(4), 0);
+            drop(kernel.ours);
+        });
     }
 }

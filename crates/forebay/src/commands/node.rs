@@ -300,6 +300,7 @@ impl Plan {
             key: None,
             view: view.clone(),
             exports: exports.clone(),
+            allow_other: keeper.allow_other,
             roots,
             fan_out,
             stripe_fan_out: settings.stripe_fan_out.unwrap_or_else(|| default_stripe_fan_out(fan_out)),

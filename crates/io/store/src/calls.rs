@@ -13,11 +13,13 @@ use rustix::fs::{self, Advice, AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::retry_on_intr;
 
 use crate::counters::Tally;
+use crate::permissions::Permissions;
 use crate::stat::{GENERATION_FIELDS, Stat};
 
 pub(crate) struct Calls {
     pub(crate) tally: Tally,
     has_openat2: bool,
+    permissions: Permissions,
 }
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
@@ -29,9 +31,9 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXE
 
 impl Calls {
     /// Finds out whether `openat2` works here.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(permissions: Permissions) -> Self {
         let probe = fs::openat2(fs::CWD, "/", BASE, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-        Self { tally: Tally::default(), has_openat2: probe.is_ok() }
+        Self { tally: Tally::default(), has_openat2: probe.is_ok(), permissions }
     }
 
     /// The directory `path` below `base` (`base` itself for the empty path), as a base.
@@ -64,9 +66,12 @@ impl Calls {
         quietly(READ | OFlags::NONBLOCK, |flags| self.open(base, name, flags))
     }
 
-    /// Attributes of entry `name` of directory `base`, of a link itself, without triggering an automounter.
+    /// Attributes of entry `name` of directory `base`, as they are shown, of a link itself, without triggering an automounter.
     pub(crate) fn stat_entry(&self, base: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
-        self.statx(base, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS)
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let mut stat = self.statx(base, name, flags, StatxFlags::BASIC_STATS)?;
+        stat.attributes.mode = self.permissions.shown_mode(&stat.attributes, base, name);
+        Ok(stat)
     }
 
     /// What entry `name` of directory `base` is, as far as this machine knows: the type of an inode never changes, so
@@ -76,9 +81,11 @@ impl Calls {
         self.statx(base, name, flags, StatxFlags::TYPE)
     }
 
-    /// Attributes of what is open.
+    /// Attributes of what is open, as they are shown.
     pub(crate) fn stat_open(&self, open: BorrowedFd<'_>) -> Result<Stat, Errno> {
-        self.statx(open, b"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+        let mut stat = self.statx(open, b"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+        stat.attributes.mode = self.permissions.shown_mode(&stat.attributes, open, b"");
+        Ok(stat)
     }
 
     /// Only the fields of what is open that make its generation.
@@ -194,9 +201,9 @@ mod tests {
     use super::*;
 
     fn both() -> [Calls; 2] {
-        let calls = Calls::new();
+        let calls = Calls::new(Permissions::new(false));
         assert!(calls.has_openat2, "the kernels this is tested on have it");
-        [calls, Calls { tally: Tally::default(), has_openat2: false }]
+        [calls, Calls { has_openat2: false, ..Calls::new(Permissions::new(false)) }]
     }
 
     #[test]

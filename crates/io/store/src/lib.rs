@@ -18,6 +18,7 @@ pub mod limits;
 mod listing;
 mod mounts;
 mod namespace;
+mod permissions;
 mod stat;
 mod store;
 

@@ -17,12 +17,15 @@ use crate::error::StoreError;
 use crate::inode_numbers::InodeNumbers;
 use crate::mounts::{Mounts, Table, absolute};
 use crate::namespace::{Namespace, Place};
+use crate::permissions::Permissions;
 use crate::{ancestors, chunk, listing};
 
 /// What a store serves and how much it may use.
 pub struct StoreOptions {
     /// The directories to serve.
     pub exports: Vec<PathBuf>,
+    /// Whether other users than this process's enter the view, so that modes must speak for them.
+    pub others_enter: bool,
     /// Entries up to which a listing carries attributes (`limits::LISTING_ENTRIES_FULL`).
     pub listing_entries_full: usize,
     /// Descriptors kept open, directories and files each (`limits::BACKING_DESCRIPTORS`); fewer where the process may
@@ -51,7 +54,7 @@ impl Store {
         let hidden = options.hidden.iter().filter_map(|path| absolute(path)).collect();
         let mounts = Mounts::open(hidden).map_err(|errno| StoreError::MountTable { errno })?;
         let table = mounts.table().map_err(|errno| StoreError::MountTable { errno })?;
-        let calls = Calls::new();
+        let calls = Calls::new(Permissions::new(options.others_enter));
         let namespace = Namespace::open(&options.exports, &calls, &table)?;
         let numbers = InodeNumbers::new(namespace.exports().iter().map(|export| (export.device, &export.path)));
         let bound = affordable(options.descriptors, options.operations_max);
