@@ -11,7 +11,7 @@ use crate::failure_detector::FailureDetector;
 use crate::ids::{AttemptId, HoldId, RequestId, Waiter};
 use crate::limits;
 use crate::routing::{Fallback, Routing, Source};
-use crate::table::{Entry, Phase, Table, Waiting};
+use crate::table::{Entry, Phase, Table, Waiting, last_resort};
 use crate::token_bucket::TokenBucket;
 
 /// Requests under way at one node. `K` is what is asked for, `M` the message that asks, `W` who waits, `R` whom to ask.
@@ -41,6 +41,8 @@ pub(crate) struct Attempt {
     pub source: Source,
     pub since: Time,
     pub deadline: Time,
+    /// The epoch that it carried.
+    pub epoch: Epoch,
     /// Its answer's body is arriving; the request itself has ended.
     pub is_filling: bool,
 }
@@ -150,6 +152,9 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     /// Asks again: an answer that is on its way is not taken.
     pub fn ask_anew(&mut self, now: Time, id: RequestId) {
         self.recall(id);
+        if let Some(entry) = self.table.get_mut(id) {
+            entry.tried.clear();
+        }
         self.route(now, id);
     }
 
@@ -157,6 +162,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     fn begin_anew(&mut self, id: RequestId) {
         if let Some(entry) = self.table.get_mut(id) {
             entry.phase = Phase::Asked;
+            entry.tried.clear();
         }
     }
 
@@ -178,12 +184,15 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
 
     /// A request has been asked in vain for as long as its attempts had; others still wait for it.
     pub(crate) fn ask_longer(&mut self, now: Time, id: RequestId) {
-        let Some(entry) = self.table.get_mut(id) else { return };
-        (entry.since, entry.is_hedged) = (now, false);
-        entry.tried.clear();
         // What this node reads itself it waits for: the backing file system would be asked the same again.
         self.cancel_attempts(id, |attempt| attempt.source != Source::Backing && attempt.deadline <= now);
         self.leave_limited(id);
+        // Whoever joined does not put off what is under way for those before him.
+        if let Some(entry) = self.table.get_mut(id).filter(|entry| entry.attempts.is_empty()) {
+            entry.last_resort = last_resort(now, entry.deadline);
+            entry.is_hedged = false;
+            entry.tried.clear();
+        }
         self.route(now, id);
     }
 
@@ -248,8 +257,9 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             }
             Source::Backing => self.counters.asked_backing += 1,
         }
-        self.attempts.insert(attempt, Attempt { request: id, source, since: now, deadline, is_filling: false });
-        self.events.push_back(Event::Ask { attempt, source, message, priority, epoch: self.epoch, deadline });
+        let epoch = self.epoch;
+        self.attempts.insert(attempt, Attempt { request: id, source, since: now, deadline, epoch, is_filling: false });
+        self.events.push_back(Event::Ask { attempt, source, message, priority, epoch, deadline });
     }
 
     /// Takes an attempt out of everything.
@@ -346,10 +356,29 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         }
     }
 
-    /// The source refuses an attempt, because this node has missed a refresh. The caller makes up for it
-    /// (`set_epoch`), then asks anew.
-    pub fn fenced(&mut self, now: Time, attempt: AttemptId) -> Option<RequestId> {
-        let attempt = self.end_attempt(attempt)?;
+    /// The source gave an attempt up at the deadline that it was told, which is rounded down to milliseconds on its way:
+    /// those whose time is over are told so. `false` if there was time left: then it is an error like any other.
+    pub fn given_up(&mut self, now: Time, id: AttemptId) -> bool {
+        let request = self.attempts.get(&id).map(|attempt| attempt.request);
+        let deadline = request.and_then(|request| self.table.get(request)).map(|entry| entry.deadline);
+        let Some(deadline) = deadline.filter(|deadline| deadline.since(now) <= limits::DEADLINE_ROUNDING) else {
+            return false;
+        };
+        if let Some(attempt) = self.end_attempt(id) {
+            self.heard(now, attempt.source);
+            self.expire(now.max(deadline), attempt.request);
+        }
+        true
+    }
+
+    /// The source refuses an attempt, because it has come to `epoch` and this node has not. The caller makes up for it
+    /// (`set_epoch`), then lets the request go on. `None` if the attempt had come as far: then the refusal makes no sense.
+    pub fn fenced(&mut self, now: Time, id: AttemptId, epoch: Epoch) -> Option<RequestId> {
+        if self.attempts.get(&id)?.epoch >= epoch {
+            self.spoilt(now, id);
+            return None;
+        }
+        let attempt = self.end_attempt(id)?;
         self.heard(now, attempt.source);
         Some(attempt.request)
     }

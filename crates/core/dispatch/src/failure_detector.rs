@@ -51,8 +51,11 @@ impl FailureDetector {
 
     /// An attempt at a node has ended, by whatever.
     pub(crate) fn on_attempt_ended(&mut self, rank: NodeRank) {
-        if let Some(asked) = self.asked.get_mut(&rank) {
-            asked.outstanding_count = asked.outstanding_count.saturating_sub(1);
+        let Some(asked) = self.asked.get_mut(&rank) else { return };
+        asked.outstanding_count = asked.outstanding_count.saturating_sub(1);
+        // Nothing is expected of a node that was heard of after all that was asked.
+        if asked.outstanding_count == 0 && self.heard.get(&rank).is_some_and(|heard| *heard >= asked.since) {
+            self.asked.remove(&rank);
         }
     }
 
@@ -86,9 +89,14 @@ impl FailureDetector {
         true
     }
 
-    /// A node could not be reached, or did not say that it is there. Whether this is news.
+    /// A node could not be reached, or did not say that it is there: its attempts have ended. Whether this is news.
     pub(crate) fn on_lost(&mut self, rank: NodeRank, now: Time) -> bool {
         self.asked.remove(&rank);
+        self.suspect(rank, now)
+    }
+
+    /// A node is to be bypassed until it says that it is there. Whether this is news.
+    pub(crate) fn suspect(&mut self, rank: NodeRank, now: Time) -> bool {
         let back_off = match self.suspicions.get(&rank) {
             Some(earlier) if earlier.holds || now < earlier.next => {
                 (earlier.back_off * 2).min(limits::SUSPICION_LONGEST)

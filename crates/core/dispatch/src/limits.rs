@@ -29,6 +29,9 @@ pub const FALLBACK_READS_PER_SECOND: u32 = 20;
 /// Fallback reads that may be saved up: the files of a small program.
 pub const FALLBACK_READS_SAVED_MAX: u32 = 64;
 
+/// How much earlier than a deadline a peer may give up that was told it in whole milliseconds, with a moment on the way.
+pub const DEADLINE_ROUNDING: Duration = Duration::from_millis(2);
+
 /// How often a node that asks nothing asks its parent whether it is there: so it learns of a refresh that it missed, and
 /// of a parent that is lost before somebody has to wait for it.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);

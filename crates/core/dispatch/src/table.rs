@@ -25,8 +25,8 @@ pub(crate) struct Entry<K, M, W> {
     pub key: K,
     pub message: M,
     pub priority: Priority,
-    /// Since when it is asked, for who waits now.
-    pub since: Time,
+    /// When this node reads it itself if it still waits: two thirds of the time of whoever asked first.
+    pub last_resort: Time,
     /// When it is given up, or the first who wait for it are.
     pub deadline: Time,
     pub waiters: Vec<Waiting<W>>,
@@ -54,6 +54,11 @@ impl<K, M, W> Entry<K, M, W> {
     pub fn until(&self) -> Time {
         self.waiters.iter().map(|waiting| waiting.until).max().unwrap_or(self.deadline)
     }
+}
+
+/// When what is asked at `now`, until `deadline`, is read as the last resort.
+pub(crate) fn last_resort(now: Time, deadline: Time) -> Time {
+    now.after(deadline.since(now) * 2 / 3)
 }
 
 /// All requests under way.
@@ -87,7 +92,7 @@ impl<K: Clone + Eq + Hash, M, W: Waiter> Table<K, M, W> {
             key,
             message,
             priority,
-            since: now,
+            last_resort: last_resort(now, deadline),
             deadline,
             waiters: Vec::new(),
             phase: Phase::Asked,

@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     /// A node does not answer while the job starts: it is bypassed until it does. That says nothing of others, which are
     /// late or not by themselves; so unlike when a node is lost later, nobody else is asked whether it is there.
     pub fn absent(&mut self, now: Time, peer: NodeRank) {
-        self.detector.on_lost(peer, now);
+        self.detector.suspect(peer, now);
     }
 
     fn ping_silent(&mut self, now: Time) {
@@ -115,8 +115,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         let is_late = |entry: &Entry<K, M, W>| {
             let is_waited_for = !entry.waiters.is_empty();
             let is_worth_it = self.routing.hedge_after(&entry.key, entry.priority).is_some();
-            let waited = now.since(entry.since);
-            is_waited_for && is_worth_it && waited >= entry.until().since(entry.since) * 2 / 3
+            is_waited_for && is_worth_it && entry.last_resort <= now
         };
         let reads_itself = |entry: &Entry<K, M, W>| {
             let sources = entry.attempts.iter().filter_map(|id| self.attempts.get(id));
@@ -130,7 +129,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             match fallback {
                 Fallback::None => self.fail(id, Failure::NoSource),
                 _ if self.fallback_reads.spend() => self.start_attempt(now, id, Source::Backing),
-                _ => return,
+                _ => {}
             }
         }
     }

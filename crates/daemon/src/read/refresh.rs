@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use forebay_node::QUIET_MAX;
+use forebay_node::{QUIET_MAX, ReadPath};
 use forebay_transport::Replier;
 use forebay_types::{Epoch, NodeRank, ViewPath};
 use forebay_wire::{JobMessage, RefreshStep};
@@ -132,14 +132,17 @@ impl Refresh {
     async fn step_here(&self, epoch: Epoch, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
         self.backing.forget_descriptors();
         match step {
-            RefreshStep::Quiet => return self.make_quiet(epoch, paths).await,
-            RefreshStep::Hold => return self.core.decide(|core, now| core.handle_hold(now, epoch, paths)),
+            RefreshStep::Quiet => self.make_quiet(epoch, paths).await,
+            RefreshStep::Hold => self.core.decide(|core, now| core.handle_hold(now, epoch, paths)),
             RefreshStep::Release => {
-                self.core.decide(|core, now| core.handle_release(now, epoch));
-                self.core.be_quiet(None);
+                let release = |core: &mut ReadPath<_>, now| (core.handle_release(now, epoch), core.is_holding());
+                let (took, holds_another) = self.core.decide(release);
+                if took && !holds_another {
+                    self.core.be_quiet(None);
+                }
+                took
             }
         }
-        true
     }
 
     /// From now on the kernel remembers nothing; what it remembers of `paths` it forgets, once it has been told all that it

@@ -42,6 +42,8 @@ impl<B: Clone> ReadPath<B> {
             (_, Answered::Lost) => self.dispatching(|dispatch| dispatch.lost(now, attempt)),
             (_, Answered::TimedOut) => self.dispatching(|dispatch| dispatch.timed_out(now, attempt)),
             (_, Answered::Fenced(epoch)) => self.fenced(attempt, epoch),
+            (_, Answered::Failed(Errno::ETIMEDOUT)) if self.dispatching(|dispatch| dispatch.given_up(now, attempt)) => {
+            }
             (_, Answered::Failed(Errno::WAY_LOST)) => self.dispatching(|dispatch| dispatch.spoilt(now, attempt)),
             // Another thing stands at the file's path now, or nothing.
             (Key::Chunk { .. }, Answered::Failed(Errno::ENOENT | Errno::ENOTDIR | Errno::EISDIR)) => {

@@ -152,6 +152,8 @@ pub struct ReadPath<B> {
     allowed_bytes: u64,
     aside_bytes: u64,
     dispatch: ReadDispatch,
+    /// Whether events of the dispatch are being carried out.
+    is_carrying: bool,
     refreshes: Refreshes,
     next_hold: u64,
     /// The chunks that are filling.
@@ -192,6 +194,7 @@ impl<B: Clone> ReadPath<B> {
             inodes: Inodes::new(),
             objects,
             dispatch: Dispatch::new(routing),
+            is_carrying: false,
             refreshes: Refreshes::default(),
             next_hold: 0,
             filling: Map::default(),
@@ -397,7 +400,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// What a new request for `key` has to wait for.
     fn holds_of(&self, key: &Key) -> Vec<HoldId> {
-        self.refreshes.hold_of(key).into_iter().chain(self.recheck_of(key)).collect()
+        self.refreshes.hold_of(key).into_iter().chain(self.rechecks_of(key)).collect()
     }
 
     fn new_hold(&mut self) -> HoldId {
@@ -408,8 +411,12 @@ impl<B: Clone> ReadPath<B> {
     /// Lets the dispatch decide, and carries out what it decided.
     fn dispatching<T>(&mut self, decide: impl FnOnce(&mut ReadDispatch) -> T) -> T {
         let outcome = decide(&mut self.dispatch);
-        while let Some(event) = self.dispatch.poll_event() {
-            self.carry(event);
+        // What an event leads to is carried out after the events before it, or many failures at once would nest as deep.
+        if !std::mem::replace(&mut self.is_carrying, true) {
+            while let Some(event) = self.dispatch.poll_event() {
+                self.carry(event);
+            }
+            self.is_carrying = false;
         }
         outcome
     }

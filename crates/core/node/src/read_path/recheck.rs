@@ -70,10 +70,10 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    /// What a request for `key` has to wait for, if its directory is rechecked.
-    pub(super) fn recheck_of(&self, key: &Key) -> Option<HoldId> {
-        let dir = listed_in(key)?;
-        self.rechecks.values().find(|recheck| recheck.dir == *dir).map(|recheck| recheck.hold)
+    /// What a request for `key` has to wait for, where its directory is rechecked.
+    pub(super) fn rechecks_of(&self, key: &Key) -> impl Iterator<Item = HoldId> {
+        let dir = listed_in(key);
+        self.rechecks.values().filter(move |recheck| Some(&recheck.dir) == dir).map(|recheck| recheck.hold)
     }
 
     /// A request has ended; if it was a recheck, what waited for it goes on.

@@ -103,7 +103,8 @@ impl<B: Clone> ReadPath<B> {
     /// refresh that is older than one that was completed here.
     pub fn handle_hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
         self.now = now;
-        if epoch < self.refreshes.completed || (epoch == self.refreshes.completed && !self.refreshes.was_missed) {
+        let is_made_up_for = self.refreshes.was_missed && epoch == self.refreshes.completed;
+        if epoch < self.refreshes.met() || (epoch == self.refreshes.completed && !is_made_up_for) {
             return false;
         }
         // Begun by meeting a node that took it before, of which nothing has changed since.
@@ -137,6 +138,12 @@ impl<B: Clone> ReadPath<B> {
             self.release();
         }
         self.refreshes.completed >= epoch
+    }
+
+    /// Whether a refresh is at its second step here.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        self.refreshes.hold.is_some()
     }
 
     /// Another node has met this refresh. One whose first step was taken here is at its second; one that was missed is made
@@ -175,7 +182,7 @@ impl<B: Clone> ReadPath<B> {
     /// A node that was asked has come further: what was missed is made up for, and asked again.
     pub(super) fn fenced(&mut self, attempt: AttemptId, epoch: Epoch) {
         let now = self.now;
-        let request = self.dispatching(|dispatch| dispatch.fenced(now, attempt));
+        let request = self.dispatching(|dispatch| dispatch.fenced(now, attempt, epoch));
         self.handle_epoch(now, epoch);
         if let Some(request) = request {
             self.dispatching(|dispatch| dispatch.go_on(now, request));
@@ -193,11 +200,12 @@ impl<B: Clone> ReadPath<B> {
         let hold = self.refreshes.hold.take();
         (self.refreshes.completed, self.refreshes.was_missed) = (epoch, true);
         self.tell_epoch();
-        if let Some(hold) = hold {
-            self.let_go(hold.id);
-        }
         for request in self.requests_where(is_name) {
             self.ask_anew(request);
+        }
+        // What was held has not been asked by that.
+        if let Some(hold) = hold {
+            self.let_go(hold.id);
         }
     }
 

@@ -1,0 +1,177 @@
+//! One core driven by hand through refreshes and rechecks: what is asked when, and with which epoch.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use forebay_node::{
+    Answered, AttemptId, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, PeerTicket,
+    ROOT_INODE, ReadPath,
+};
+use forebay_overlay::Forest;
+use forebay_types::{Attributes, Epoch, Errno, Extent, Kind, NodeRank, Time, ViewPath};
+use forebay_wire::{Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
+
+type Node = ReadPath<&'static str>;
+
+fn node_of(rank: u32, nodes: u32) -> Node {
+    ReadPath::new(Options {
+        rank: NodeRank(rank),
+        forest: Forest::single(nodes, 2).unwrap(),
+        budget_bytes: 64 << 20,
+        deadline: Duration::from_secs(30),
+        direct_above_bytes: None,
+        prefetch: false,
+        names_last: None,
+        links: None,
+    })
+}
+
+fn at(ms: u64) -> Time {
+    Time(0).after(Duration::from_millis(ms))
+}
+
+fn path(text: &str) -> ViewPath {
+    ViewPath::new(text.as_bytes()).unwrap()
+}
+
+fn peer_lists(node: &mut Node, ms: u64, ticket: u64, dir: &str, epoch: u64, has: Duration) {
+    let request = Request::new(ReadMessage::Listing { dir: path(dir) }).in_epoch(Epoch(epoch));
+    node.handle_peer(at(ms), PeerTicket(ticket), request, has);
+}
+
+/// What is asked now, with the epoch that it carries.
+fn asked(node: &mut Node) -> Vec<(AttemptId, Request<ReadMessage>)> {
+    let fetch = |effect| match effect {
+        Effect::Fetch { attempt, request, .. } => Some((attempt, request)),
+        _ => None,
+    };
+    std::iter::from_fn(|| node.poll_effect()).filter_map(fetch).collect()
+}
+
+const TIME: Duration = Duration::from_secs(9);
+
+/// With more than one root, a node is asked by one that holds already before it is told to hold itself.
+#[test]
+fn meeting_an_epoch_after_its_first_step_is_its_second() {
+    let mut node = node_of(1, 3);
+    node.handle_quiet(at(0), Epoch(5), vec![path("a")]);
+    peer_lists(&mut node, 1, 1, "b", 5, TIME);
+    assert_eq!(asked(&mut node)[0].1.epoch, Epoch(5), "what is elsewhere is answered");
+    assert_eq!(node.counters().refreshes_missed, 0);
+    peer_lists(&mut node, 2, 2, "a", 5, TIME);
+    assert!(asked(&mut node).is_empty(), "what is refreshed waits");
+    assert!(node.handle_hold(at(3), Epoch(5), vec![path("a")]), "it has taken the step");
+    assert!(node.handle_release(at(4), Epoch(5)));
+    assert_eq!(asked(&mut node).len(), 1);
+}
+
+/// One that was not told the first step has missed it; it still takes part in what follows.
+#[test]
+fn a_node_that_made_up_for_a_refresh_takes_its_steps() {
+    let mut node = node_of(1, 3);
+    assert_eq!(node.handle_epoch(at(0), Epoch(5)), Epoch(5));
+    assert_eq!(node.counters().refreshes_missed, 1);
+    assert!(node.handle_hold(at(1), Epoch(5), vec![path("a")]) && node.handle_release(at(2), Epoch(5)));
+    assert!(!node.handle_hold(at(3), Epoch(5), vec![path("a")]), "it is over");
+}
+
+/// A step of an older refresh that comes late is refused, and changes nothing.
+#[test]
+fn a_hold_never_goes_back() {
+    let mut node = node_of(1, 3);
+    assert!(node.handle_hold(at(0), Epoch(5), vec![path("a")]));
+    assert!(!node.handle_hold(at(2), Epoch(4), vec![path("c")]));
+    peer_lists(&mut node, 3, 2, "d", 4, TIME);
+    assert_eq!(asked(&mut node)[0].1.epoch, Epoch(5));
+    assert!(node.handle_release(at(4), Epoch(5)));
+}
+
+#[test]
+fn what_was_held_is_asked_once_when_a_refresh_was_missed() {
+    let mut node = node_of(1, 3);
+    assert!(node.handle_hold(at(0), Epoch(5), vec![path("a")]));
+    peer_lists(&mut node, 1, 1, "a", 5, TIME);
+    assert!(asked(&mut node).is_empty());
+    node.handle_epoch(at(2), Epoch(6));
+    assert_eq!(asked(&mut node).len(), 1);
+}
+
+/// A peer gives up at the deadline that it was told; whoever joined later has more time.
+#[test]
+fn a_peers_time_out_is_that_of_whoever_asked_first() {
+    let mut node = node_of(1, 3);
+    peer_lists(&mut node, 0, 1, "a", 0, Duration::from_secs(1));
+    let (attempt, _) = asked(&mut node)[0].clone();
+    peer_lists(&mut node, 900, 2, "a", 0, TIME);
+    node.handle_answer(at(999), attempt, Answered::Failed(Errno::ETIMEDOUT));
+    let told = |effect| match effect {
+        Effect::AnswerPeer { ticket, .. } => Some(ticket.0),
+        _ => None,
+    };
+    assert_eq!(std::iter::from_fn(|| node.poll_effect()).filter_map(told).collect::<Vec<_>>(), [1]);
+}
+
+/// A broken peer that refuses for an epoch that this node has come to is not asked again and again.
+#[test]
+fn a_refusal_that_makes_no_sense_goes_elsewhere() {
+    let mut node = node_of(3, 7);
+    peer_lists(&mut node, 0, 1, "a", 0, TIME);
+    let (attempt, _) = asked(&mut node)[0].clone();
+    node.handle_answer(at(1), attempt, Answered::Fenced(Epoch::START));
+    let sources: Vec<_> = std::iter::from_fn(|| node.poll_effect()).collect();
+    assert!(matches!(sources[..], [Effect::Fetch { source, .. }] if source != forebay_node::Source::Peer(NodeRank(2))));
+}
+
+/// Two large files of one directory.
+fn two_files() -> Listing {
+    let mut builder = ListingBuilder::new();
+    for (name, ino) in [(&b"a"[..], 7), (b"b", 8)] {
+        let attributes = Some(Attributes { ino, mode: 0o100_644, size_bytes: 64 << 20, ..Attributes::default() });
+        builder.push(ListingEntry { name, kind: Kind::File, ino, attributes, target: &[] }).unwrap();
+    }
+    builder.finish(&Attributes { ino: 2, mode: 0o040_755, ..Attributes::default() }).unwrap()
+}
+
+fn look_up(node: &mut Node, name: &[u8]) -> Option<KernelAnswer<&'static str>> {
+    node.handle_kernel(Time(0), KernelTicket(1), KernelRequest::Lookup { parent: ROOT_INODE, name })
+}
+
+fn inode_of(answer: Option<KernelAnswer<&'static str>>) -> InodeId {
+    match answer {
+        Some(KernelAnswer::Entry(Entry { inode, .. })) => inode,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Reads a file, which turns out to be another version; the recheck that is sent.
+fn read_stale(node: &mut Node, inode: InodeId) -> AttemptId {
+    let extent = Extent { offset_bytes: 0, len_bytes: 10 };
+    assert!(node.handle_kernel(Time(0), KernelTicket(2), KernelRequest::Read { inode, extent }).is_none());
+    let (attempt, _) = asked(node)[0].clone();
+    node.handle_answer(Time(0), attempt, Answered::Failed(Errno::ESTALE));
+    let is_recheck = |(_, request): &(_, Request<_>)| matches!(request.message, ReadMessage::Recheck { .. });
+    asked(node).into_iter().find(is_recheck).map(|(attempt, _)| attempt).unwrap()
+}
+
+/// A directory in which two files have changed is listed again when both have been told of.
+#[test]
+fn a_listing_waits_for_all_rechecks_of_its_directory() {
+    let mut node = node_of(3, 7);
+    assert!(look_up(&mut node, b"a").is_none());
+    let (attempt, _) = asked(&mut node)[0].clone();
+    node.handle_answer(Time(0), attempt, Answered::Listing(two_files()));
+    let answer = |effect| match effect {
+        Effect::AnswerKernel { answer, .. } => Some(answer),
+        _ => None,
+    };
+    let first = inode_of(std::iter::from_fn(|| node.poll_effect()).find_map(answer));
+    let second = inode_of(look_up(&mut node, b"b"));
+    let rechecks = [first, second].map(|inode| read_stale(&mut node, inode));
+    assert!(look_up(&mut node, b"b").is_none());
+    assert!(asked(&mut node).is_empty());
+    node.handle_answer(Time(0), rechecks[0], Answered::Entries(vec![None]));
+    assert!(asked(&mut node).is_empty(), "the other is on its way");
+    node.handle_answer(Time(0), rechecks[1], Answered::Entries(vec![None]));
+    assert_eq!(asked(&mut node).len(), 1);
+}
