@@ -41,7 +41,7 @@ pub(crate) enum Event {
     /// The shell answers a request that nobody answered.
     TooLate { program: usize, request: u32 },
     /// A node takes a step of a refresh.
-    Step { to: NodeIndex, epoch: Epoch, step: RefreshStep },
+    Step { to: NodeIndex, epoch: Epoch, step: RefreshStep, known: Epoch },
     /// The leader hears that a node has taken it.
     Taken { epoch: Epoch, step: RefreshStep, by: NodeIndex },
     /// The leader waits no longer for the others.

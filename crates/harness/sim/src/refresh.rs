@@ -57,16 +57,20 @@ impl Job<'_> {
         refresh.waits_for = refresh.with.clone();
         let (with, paths) = (refresh.with.clone(), refresh.paths.clone());
         self.note(|| format!("refresh {epoch} of {paths:?}: {step:?} at {with:?}"));
+        let Some(known) = self.nodes[leader].core.as_ref().map(|core| core.epoch()) else { return self.end_refresh() };
         for to in with {
-            self.world.send(leader, to, Event::Step { to, epoch, step });
+            self.world.send(leader, to, Event::Step { to, epoch, step, known });
         }
         self.world.at(now.after(STEP_PATIENCE), Event::StepOver { epoch, step });
     }
 
-    pub(crate) fn take_step(&mut self, to: NodeIndex, epoch: Epoch, step: RefreshStep) {
+    /// The daemon asks a node whether it is there before each step, and tells it by that what it has completed itself
+    /// (`known`): a node that was started meanwhile learns what it has missed.
+    pub(crate) fn take_step(&mut self, to: NodeIndex, epoch: Epoch, step: RefreshStep, known: Epoch) {
         let is_it = |refresh: &&Refresh| refresh.epoch == epoch && refresh.step == step;
         let Some(refresh) = self.refreshes.under_way.as_ref().filter(is_it) else { return };
         let (leader, paths, seen) = (refresh.leader, refresh.paths.clone(), refresh.seen.clone());
+        self.with_core(to, |core, now| core.handle_epoch(now, known));
         let took = self.with_core(to, |core, now| match step {
             // The kernel, which is told to forget, is not here.
             RefreshStep::Quiet => {

@@ -165,7 +165,7 @@ impl<'a> Job<'a> {
             Event::OpenParcel { at, index, body, .. } => self.open_parcel(at, index, &body),
             Event::ReadAgain { program, request } => self.read_again(program, request),
             Event::TooLate { program, request } => self.too_late(program, request),
-            Event::Step { to, epoch, step } => self.take_step(to, epoch, step),
+            Event::Step { to, epoch, step, known } => self.take_step(to, epoch, step, known),
             Event::Taken { epoch, step, by } => self.has_taken(epoch, step, by),
             Event::StepOver { epoch, step } => self.step_over(epoch, step),
             Event::Interrupt(program) => {
