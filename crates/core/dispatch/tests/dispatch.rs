@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_dispatch::limits::{CHECK_INTERVAL, FALLBACK_READS_SAVED_MAX};
-use forebay_dispatch::{
-    AttemptId, Dispatch, Event, Fallback, HoldId, Joined, RequestId, Routing, Source, Waiter, Wanted,
-};
-use forebay_types::{NodeRank, Priority, Time};
+use forebay_dispatch::{AttemptId, Dispatch, Event, HoldId, Joined, RequestId, Source, Waiter, Wanted};
+use forebay_types::{Priority, Time};
+use line::{Line, ORDER, at};
 use proptest::prelude::*;
+
+mod line;
 
 /// Who waits: a number of his own, and the one by which he is withdrawn, which he may share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -27,42 +28,7 @@ impl Waiter for Program {
     }
 }
 
-/// Node 3, which asks node 2, then 1, then the backing file system. Key 9 has meaning for nodes only.
-struct Line;
-
-const ORDER: [NodeRank; 2] = [NodeRank(2), NodeRank(1)];
-
-impl Routing<u8> for Line {
-    fn failover_order(&self, _: &u8) -> impl Iterator<Item = NodeRank> {
-        ORDER.into_iter()
-    }
-
-    fn fallback(&self, key: &u8) -> Fallback {
-        if *key == 9 { Fallback::None } else { Fallback::LimitedRead }
-    }
-
-    fn hedge_after(&self, _: &u8, priority: Priority) -> Option<Duration> {
-        (priority == Priority::Demand).then_some(Duration::from_millis(250))
-    }
-
-    fn hedge_after_min(&self) -> Duration {
-        Duration::from_millis(250)
-    }
-
-    fn job_order(&self) -> impl Iterator<Item = NodeRank> {
-        ORDER.into_iter()
-    }
-
-    fn orders(&self) -> impl Iterator<Item = impl Iterator<Item = NodeRank> + Clone> {
-        std::iter::once(ORDER.into_iter())
-    }
-}
-
 type Requests = Dispatch<u8, u8, Program, Line>;
-
-fn at(ms: u64) -> Time {
-    Time(0).after(Duration::from_millis(ms))
-}
 
 fn want(number: usize, deadline: Time) -> Wanted<Program> {
     let waiter = Some(Program { number, id: number as u8 });

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::time::Duration;
+use forebay_dispatch::{Dispatch, Event, Failure, HoldId, Joined, Source, Waiter, Wanted};
+use forebay_types::{Priority, Time};
+use line::{Line, ORDER, at};
 
-use forebay_dispatch::{Dispatch, Event, Failure, Fallback, HoldId, Joined, Routing, Source, Waiter, Wanted};
-use forebay_types::{NodeRank, Priority, Time};
+mod line;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Program(u32);
@@ -18,42 +19,7 @@ impl Waiter for Program {
     }
 }
 
-/// Node 3, which asks node 2, then 1, then the backing file system. Key 9 has meaning for nodes only.
-struct Line;
-
-const ORDER: [NodeRank; 2] = [NodeRank(2), NodeRank(1)];
-
-impl Routing<u8> for Line {
-    fn failover_order(&self, _: &u8) -> impl Iterator<Item = NodeRank> {
-        ORDER.into_iter()
-    }
-
-    fn fallback(&self, key: &u8) -> Fallback {
-        if *key == 9 { Fallback::None } else { Fallback::LimitedRead }
-    }
-
-    fn hedge_after(&self, _: &u8, priority: Priority) -> Option<Duration> {
-        (priority == Priority::Demand).then_some(self.hedge_after_min())
-    }
-
-    fn hedge_after_min(&self) -> Duration {
-        Duration::from_millis(250)
-    }
-
-    fn job_order(&self) -> impl Iterator<Item = NodeRank> {
-        ORDER.into_iter()
-    }
-
-    fn orders(&self) -> impl Iterator<Item = impl Iterator<Item = NodeRank> + Clone> {
-        std::iter::once(ORDER.into_iter())
-    }
-}
-
 type Requests = Dispatch<u8, u8, Program, Line>;
-
-fn at(ms: u64) -> Time {
-    Time(0).after(Duration::from_millis(ms))
-}
 
 fn want(number: u32, deadline: Time) -> Wanted<Program> {
     Wanted { priority: Priority::Demand, deadline, waiter: Some(Program(number)), holds: Vec::new() }
