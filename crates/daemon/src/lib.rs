@@ -1,19 +1,24 @@
 //! The daemon of one node: cores, and the shells that carry out what they decide.
 //!
-//! `shared` is what all paths have in common: the node, its clock and connections, its part in the start of the job. `read`
+//! `environment` says what all of it stands on: its `machine`, or a simulated one. `shared` is what all paths have in common: the node, its clock and connections, its part in the start of the job. `read`
 //! is the read path; other paths stand beside it, each with its own core, and none knows another. `job` is what concerns
-//! the job over all paths, and hands other nodes' requests to the path that they are about. `run` puts them together.
+//! the job over all paths, and hands other nodes' requests to the path that they are about. `driver` puts them together, and `run` is the daemon's life
+//! around it.
 //!
 //! A daemon has a keeper (`forebay_keeper`), which gives it the mount and the sockets, and starts another when it dies.
 
+mod driver;
+pub mod environment;
 mod job;
 pub mod limits;
+mod machine;
 mod options;
 mod read;
 mod run;
 mod shared;
 mod walk;
 
+pub use driver::Driver;
 pub use options::{DaemonOptions, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks};
 pub use run::run;
 pub use walk::walk;

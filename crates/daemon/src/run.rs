@@ -6,14 +6,13 @@ use std::time::Duration;
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
 use forebay_keeper::{ExitReason, Handoff, Link, session_options};
-use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::job::incoming::Incoming;
-use crate::job::requests::Job;
+use crate::driver::Driver;
 use crate::job::{control, metrics};
+use crate::machine::Machine;
 use crate::options::DaemonOptions;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
@@ -47,14 +46,8 @@ pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
 }
 
 async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
-    let forest = Forest::new(Shape {
-        node_count: options.nodes.len() as u32,
-        roots: options.roots,
-        fan_out: options.fan_out,
-        stripe_fan_out: options.stripe_fan_out,
-    })?;
-    let node = Node::new(options, forest);
-    let read = ReadParts::new(&node)?;
+    let driver = Driver::new(options, Machine::here())?;
+    let (node, read) = (Arc::clone(&driver.node), Arc::clone(&driver.read));
     // A signal from now on ends the daemon in order, and never leaves the view behind.
     let mut signals = Signals::catch().context("catching signals")?;
     let Some(handoff) = link.stand_by()? else {
@@ -64,23 +57,20 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
     let starting = Starting::new(&node, link, Arc::clone(&read.core) as _);
-    let job = Job::new(&node, &read, starting.clone());
-    let incoming = Arc::new(Incoming(Arc::clone(&job)));
+    let job = driver.job(starting.clone());
+    let service = Driver::service(&job);
     let endpoint =
-        Endpoint::start(endpoint_options(&node)?, peers, incoming).context("starting the overlay endpoint")?;
-    node.set_endpoint(endpoint.clone());
-    let session = resume_session(&node, &read, &mount, negotiated, requests)?;
-    read.set_session(Arc::clone(&session));
+        Endpoint::start(endpoint_options(&node)?, peers, service).context("starting the overlay endpoint")?;
+    driver.set_endpoint(endpoint.clone());
+    let session = resume_session(&driver, &mount, negotiated, requests)?;
+    driver.set_session(Arc::clone(&session));
 
-    let mut tasks = vec![
-        tokio::spawn(Arc::clone(&read).run_timers()),
-        tokio::spawn(Arc::clone(&read).watch_interrupts()),
-        tokio::spawn(Arc::clone(&read).look_after_memory()),
+    let mut tasks = driver.start();
+    tasks.extend([
         tokio::spawn(metrics::write_regularly(Arc::clone(&node), Arc::clone(&read))),
         tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),
         tokio::spawn(control::serve(control, job)),
-        read.prefill.start(),
-    ];
+    ]);
     tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how, "ready");
     link.ready();
     tasks.extend(starting.map(|starting| tokio::spawn(starting.take_part())));
@@ -178,15 +168,14 @@ fn child_bytes(options: &DaemonOptions) -> usize {
 }
 
 fn resume_session(
-    node: &Node,
-    read: &ReadParts,
+    driver: &Driver,
     mount: &Mount,
     negotiated: Negotiated,
     requests: Option<KeptRequests>,
 ) -> anyhow::Result<Arc<Session>> {
-    let DaemonOptions { readers, read_ahead_bytes, view, .. } = &node.options;
+    let DaemonOptions { readers, read_ahead_bytes, view, .. } = &driver.node.options;
     let options = session_options(*readers, *read_ahead_bytes);
-    let session = Session::resume(mount.descriptor(), negotiated, &options, requests, read.handler());
+    let session = Session::resume(mount.descriptor(), negotiated, &options, requests, driver.handler());
     Ok(Arc::new(session.with_context(|| format!("serving {}", view.display()))?))
 }
 

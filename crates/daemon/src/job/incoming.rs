@@ -25,7 +25,7 @@ impl forebay_transport::Service for Incoming {
                 | JobMessage::Shutdown
                 | JobMessage::Explain { .. }
                 | JobMessage::Probe { .. }),
-            ) => drop(job.node.runtime.spawn(Arc::clone(job).answer(message, remaining, reply))),
+            ) => drop(job.node.spawn(Arc::clone(job).answer(message, remaining, reply))),
             Message::Job(message) => job.read.take_job(epoch, message, remaining, reply),
         }
     }

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
-use forebay_store::{Counters, Store, StoreOptions};
+use forebay_store::{Counters, StoreOptions};
 
-use super::backing_threads::BackingThreads;
+use crate::environment::{BackingThreads, Exports};
 use crate::shared::node::Node;
 
 /// The exports, as this node reads them itself.
 pub struct Backing {
     node: Arc<Node>,
     /// On which it is read.
-    pub threads: Arc<BackingThreads>,
-    store: OnceLock<Arc<Store>>,
+    pub threads: Arc<dyn BackingThreads>,
+    store: OnceLock<Arc<dyn Exports>>,
     /// Why the exports could not be opened the last time. Held by whoever opens them.
     not_opened: Mutex<String>,
 }
@@ -24,20 +24,20 @@ impl Backing {
     pub fn new(node: &Arc<Node>) -> anyhow::Result<Arc<Self>> {
         let backing = Self {
             node: Arc::clone(node),
-            threads: BackingThreads::new(node.options.backing_concurrency),
+            threads: node.environment.backing_threads(node.options.backing_concurrency),
             store: OnceLock::new(),
             not_opened: Mutex::default(),
         };
         // A daemon that goes on where another ended must answer, and within its deadlines, whatever its exports do now.
         if node.forest.is_root(node.rank()) && node.options.kept.is_first() {
-            let _ = backing.store.set(Arc::new(backing.open()?));
+            let _ = backing.store.set(backing.open()?);
         }
         Ok(Arc::new(backing))
     }
 
-    fn open(&self) -> anyhow::Result<Store> {
+    fn open(&self) -> anyhow::Result<Arc<dyn Exports>> {
         let options = &self.node.options;
-        Store::open(StoreOptions {
+        let options = StoreOptions {
             exports: options.exports.clone(),
             others_enter: options.allow_other,
             listing_entries_full: options.listing_entries_full,
@@ -45,19 +45,19 @@ impl Backing {
             operations_max: options.backing_concurrency,
             pool: self.node.pool.clone(),
             hidden: vec![options.view.clone(), options.job_directory.clone()],
-        })
-        .context("opening the exports")
+        };
+        self.node.environment.open_exports(options).context("opening the exports")
     }
 
     /// It, opened at its first use. Exports that are not there now may be at the next. May block.
-    pub fn store(&self) -> Option<&Arc<Store>> {
-        if self.store.get().is_some() {
-            return self.store.get();
+    pub fn store(&self) -> Option<&dyn Exports> {
+        if let Some(store) = self.store.get() {
+            return Some(&**store);
         }
         let mut not_opened = self.not_opened.lock().unwrap_or_else(PoisonError::into_inner);
         if self.store.get().is_none() {
             match self.open().map_err(|error| format!("{error:#}")) {
-                Ok(store) => drop(self.store.set(Arc::new(store))),
+                Ok(store) => drop(self.store.set(store)),
                 // Once for each reason, not for each request.
                 Err(why) if why != *not_opened => {
                     tracing::error!("{why}");
@@ -66,7 +66,7 @@ impl Backing {
                 Err(_) => {}
             }
         }
-        self.store.get()
+        self.store.get().map(|store| &**store)
     }
 
     /// What was asked of the backing file system so far.
@@ -78,7 +78,7 @@ impl Backing {
     pub fn forget_descriptors(&self) {
         if let Some(store) = self.store.get() {
             let forgotten = store.forget();
-            self.node.runtime.spawn_blocking(move || drop(forgotten));
+            drop(self.node.block(move || drop(forgotten)));
         }
     }
 }

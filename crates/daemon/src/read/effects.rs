@@ -42,7 +42,7 @@ impl Effects {
             Effect::AnswerPeer { ticket, answer } => self.peers.answer(ticket, answer),
             Effect::Stale(stale) => {
                 if let Some(notifier) = self.view.notifier() {
-                    self.node.runtime.spawn_blocking(move || invalidate(&notifier, &stale));
+                    drop(self.node.block(move || invalidate(&notifier, &stale)));
                 }
             }
         }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_node::Answered;
 use forebay_node::AttemptId;
-use forebay_store::Store;
 use forebay_transport::{CallError, Reply};
 use forebay_types::{ChunkIndex, Epoch, Errno, Generation, Name, NodeRank, Priority, Time, ViewPath};
 use forebay_wire::message::decode_entries;
@@ -18,6 +17,7 @@ use super::backing::Backing;
 use super::core::Core;
 use super::fetches::Fetches;
 use super::prefill::{PackedChunk, Prefill};
+use crate::environment::Exports;
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
 
@@ -57,7 +57,7 @@ impl Fetcher {
         };
         let at = Arc::clone(self);
         let fetch = async move { at.ask_peer(call, peer, request, promoted, deadline).await };
-        self.fetches.start(&self.node.runtime, call, promote, fetch);
+        self.fetches.start(&self.node, call, promote, fetch);
     }
 
     /// Starts a fetch from the backing file system; returns at once.
@@ -67,12 +67,12 @@ impl Fetcher {
         match message {
             ReadMessage::Parcel { index } => {
                 let fetch = async move { at.prefill.answer(&at.arrivals, call, index).await };
-                self.fetches.start(&self.node.runtime, call, None, fetch);
+                self.fetches.start(&self.node, call, None, fetch);
             }
             message => match self.prefill.packed(&message) {
                 Some(chunk) => {
                     let fetch = async move { at.ask_pack(call, chunk, message, priority).await };
-                    self.fetches.start(&self.node.runtime, call, None, fetch);
+                    self.fetches.start(&self.node, call, None, fetch);
                 }
                 None => self.by_priority(call, message, priority),
             },
@@ -90,7 +90,7 @@ impl Fetcher {
 
     fn by_priority(self: &Arc<Self>, call: AttemptId, message: ReadMessage, priority: Priority) {
         let at = Arc::clone(self);
-        self.backing.threads.submit(call, priority, move || at.ask_backing(call, message));
+        self.backing.threads.submit(call, priority, Box::new(move || at.ask_backing(call, message)));
     }
 
     /// A program waits for what was asked of another node ahead.
@@ -112,7 +112,7 @@ impl Fetcher {
     /// Asks a node whether it is there; returns at once.
     pub fn ping(self: &Arc<Self>, peer: NodeRank, epoch: Epoch, deadline: Time) {
         let at = Arc::clone(self);
-        self.node.runtime.spawn(async move {
+        self.node.spawn(async move {
             let ping = Request::from(JobMessage::Ping).in_epoch(epoch);
             let answer = match at.node.endpoint() {
                 Some(endpoint) => endpoint.call(peer, ping, at.node.remaining(deadline)).await.ok(),
@@ -212,9 +212,16 @@ impl Fetcher {
         self.arrivals.answer(call, answered.unwrap_or_else(Answered::Failed));
     }
 
-    fn read_chunk(&self, store: &Store, call: AttemptId, file: &ViewPath, generation: &Generation, index: ChunkIndex) {
+    fn read_chunk(
+        &self,
+        store: &dyn Exports,
+        call: AttemptId,
+        file: &ViewPath,
+        generation: &Generation,
+        index: ChunkIndex,
+    ) {
         let mut wanted = false;
-        let outcome = store.read_chunk(file, generation, index, |body| {
+        let outcome = store.read_chunk(file, generation, index, &mut |body| {
             let bytes = body.expected_bytes();
             wanted = self.arrivals.begin(call, Arc::clone(&body));
             if wanted {
@@ -281,7 +288,7 @@ fn split(bundle: &Body, sizes: &[usize]) -> Vec<Arc<Body>> {
 }
 
 /// What a path is now: nothing also when its directory is gone, so that everybody on the way drops what lists it.
-fn look_up(store: &Store, path: &ViewPath) -> Result<Answered, Errno> {
+fn look_up(store: &dyn Exports, path: &ViewPath) -> Result<Answered, Errno> {
     let (dir, name) = path.split().ok_or(Errno::EINVAL)?;
     let name = Name::new(name).map_err(|_| Errno::EINVAL)?;
     match store.lookup(&dir, &name) {

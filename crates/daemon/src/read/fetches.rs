@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_node::AttemptId;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+
+use crate::shared::node::Node;
 
 /// By the core's number of each.
 #[derive(Default)]
@@ -22,14 +23,14 @@ impl Fetches {
     /// Starts one that can be cancelled. The lock is held until it is in the table, which it leaves when it ends.
     pub fn start(
         self: &Arc<Self>,
-        runtime: &Handle,
+        node: &Node,
         call: AttemptId,
         promote: Option<oneshot::Sender<()>>,
         fetch: impl Future<Output = ()> + Send + 'static,
     ) {
         let at = Arc::clone(self);
         let mut fetches = self.table();
-        let task = runtime.spawn(async move {
+        let task = node.spawn(async move {
             fetch.await;
             at.table().remove(&call);
         });

@@ -97,9 +97,9 @@ impl Ioctls {
         };
         let stale = self.core.decide(|core, _| core.clear());
         self.backing.forget_descriptors();
-        self.node.runtime.spawn_blocking(move || {
+        drop(self.node.block(move || {
             invalidate(&notifier, &stale);
             reply.ioctl(0, &[]);
-        });
+        }));
     }
 }

@@ -185,7 +185,7 @@ impl Kernel {
         }
         self.waiting.park(ticket, parked);
         let kernel = Arc::clone(self);
-        self.node.runtime.spawn(async move {
+        self.node.spawn(async move {
             tokio::time::sleep(AGAIN_AFTER).await;
             if let Some(parked) = kernel.waiting.take(ticket) {
                 kernel.decide(ticket, parked, |core, now| core.handle_read_again(now, deadline, ticket, inode, extent));

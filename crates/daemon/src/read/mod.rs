@@ -9,7 +9,6 @@
 
 mod arrivals;
 mod backing;
-mod backing_threads;
 mod core;
 mod directory;
 mod effects;

@@ -53,7 +53,7 @@ impl ReadParts {
     pub fn new(node: &Arc<Node>) -> anyhow::Result<Arc<Self>> {
         let core = Core::new(node);
         let (backing, view) = (Backing::new(node)?, Arc::<View>::default());
-        let pressure = Pressure::new(&core, node.options.budget_bytes);
+        let pressure = Pressure::new(node, &core);
         let arrivals = Arrivals::new(&core, &pressure);
         let peers = Peers::new(&core);
         let prefill = Prefill::new(node, &core, &peers, &view);
@@ -102,19 +102,18 @@ impl ReadParts {
 
     /// Takes a request of another node about the job whose answer the read path has.
     pub fn take_job(&self, epoch: Epoch, message: JobMessage, remaining: Duration, reply: Replier) {
-        let runtime = &self.node.runtime;
         match message {
             JobMessage::Ping => {
                 let epoch = self.core.decide(|core, now| core.handle_epoch(now, epoch));
                 reply.answer(Outcome::Alive { epoch }, None);
             }
             JobMessage::Refresh { epoch, step, paths } => {
-                runtime.spawn(Arc::clone(&self.refresh).answer((epoch, step, paths), remaining, reply));
+                self.node.spawn(Arc::clone(&self.refresh).answer((epoch, step, paths), remaining, reply));
             }
             JobMessage::LeadRefresh { paths } => {
-                runtime.spawn(Arc::clone(&self.refresh).answer_lead(paths, reply));
+                self.node.spawn(Arc::clone(&self.refresh).answer_lead(paths, reply));
             }
-            JobMessage::Recording => drop(runtime.spawn(Arc::clone(&self.prefill).tell(remaining, reply))),
+            JobMessage::Recording => drop(self.node.spawn(Arc::clone(&self.prefill).tell(remaining, reply))),
             _ => reply.answer(Outcome::Failed(Errno::EINVAL), None),
         }
     }

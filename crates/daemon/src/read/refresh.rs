@@ -4,13 +4,14 @@
 //! leads, one refresh after the other; whoever is asked by the user passes the wish on to it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use forebay_node::{QUIET_MAX, ReadPath};
 use forebay_transport::Replier;
 use forebay_types::{Epoch, NodeRank, ViewPath};
 use forebay_wire::{JobMessage, RefreshStep};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::backing::Backing;
 use super::core::Core;
@@ -113,7 +114,7 @@ impl Refresh {
 
     /// A number above all that were given: by the time of day, since whoever leads may have been started after the last one.
     fn next_epoch(&self) -> Epoch {
-        let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let today = self.node.environment.unix_time().as_millis() as u64;
         Epoch(today.max(self.core.lock().epoch().0 + 1))
     }
 
@@ -158,13 +159,13 @@ impl Refresh {
             return true;
         };
         let core = Arc::clone(&self.core);
-        let told = tokio::task::spawn_blocking(move || {
+        let told = self.node.block(move || {
             for _ in 0..2 {
                 let stale = core.lock().stale_within(&paths);
                 invalidate(&notifier, &stale);
             }
         });
-        told.await.is_ok()
+        told.await.is_some()
     }
 }
 
@@ -179,6 +180,7 @@ mod tests {
     use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
     use super::*;
+    use crate::machine::Machine;
     use crate::options::DaemonOptions;
     use crate::read::parts::ReadParts;
 
@@ -216,7 +218,7 @@ mod tests {
             report: None,
             kept: Default::default(),
         };
-        ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap())).unwrap()
+        ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap(), Machine::here())).unwrap()
     }
 
     /// The kernel's side of a connection, and the daemon's.

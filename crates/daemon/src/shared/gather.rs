@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
@@ -17,6 +17,7 @@ use forebay_types::{Epoch, NodeRank};
 use forebay_wire::{JobMessage, Outcome, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::node::Node;
 
@@ -73,7 +74,7 @@ pub async fn ask_children<T: Answer>(
     left: Duration,
 ) -> Gathered<T> {
     let children = node.forest.first().children(parent);
-    let ask = |child| tokio::spawn(ask_from(Arc::clone(node), epoch, child, message.clone(), left));
+    let ask = |child| node.spawn(ask_from(Arc::clone(node), epoch, child, message.clone(), left));
     let tasks: Vec<_> = children.map(ask).collect();
     let mut gathered = Gathered::none();
     for task in tasks {

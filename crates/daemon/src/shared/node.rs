@@ -1,27 +1,44 @@
-//! This node: what it was told, its place in the forest, its clock, its threads, its memory for bodies, its connections.
+//! This node: what it was told, its place in the forest, what it stands on, its clock, its memory for bodies, its connections.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use forebay_body::Pool;
 use forebay_overlay::Forest;
 use forebay_transport::Endpoint;
 use forebay_types::{NodeRank, Time};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use crate::environment::Environment;
 use crate::options::DaemonOptions;
 
 /// Free pieces of 128 KiB that the pool keeps: enough for a stream of read-ahead to run without fresh memory.
 const POOL_PIECES: usize = 32;
 
+/// What is being done that may block. Whoever gives it up does not stop it.
+pub struct Blocking<T>(oneshot::Receiver<T>);
+
+impl<T> Future for Blocking<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        Pin::new(&mut self.0).poll(context).map(Result::ok)
+    }
+}
+
 /// What every part of a daemon may need.
 pub struct Node {
     pub options: DaemonOptions,
     pub forest: Forest,
-    pub runtime: Handle,
+    pub environment: Arc<dyn Environment>,
     pub pool: Pool,
+    runtime: Handle,
     started: Instant,
     endpoint: OnceLock<Endpoint>,
     job_is_up: AtomicBool,
@@ -29,13 +46,14 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node that `options` describe. Its clock begins now.
-    pub fn new(options: DaemonOptions, forest: Forest) -> Arc<Self> {
+    /// The node that `options` describe. Its clock begins now, its tasks run in the runtime it is made in.
+    pub fn new(options: DaemonOptions, forest: Forest, environment: Arc<dyn Environment>) -> Arc<Self> {
         // Nobody waits for the start of a job that is up, or that was not started by an order.
         let job_is_up = options.kept.job_is_up || options.report.is_none();
         Arc::new(Self {
             options,
             forest,
+            environment,
             runtime: Handle::current(),
             pool: Pool::new(POOL_PIECES),
             started: Instant::now(),
@@ -52,6 +70,19 @@ impl Node {
     /// The host of a node, as the job lists it.
     pub fn host(&self, rank: NodeRank) -> &str {
         &self.options.nodes[rank.0 as usize].host
+    }
+
+    /// Starts a task.
+    pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.runtime.spawn(task)
+    }
+
+    /// Has something done that may block, beside everything else. What it returns, unless the daemon ends.
+    pub fn block<T: Send + 'static>(&self, operation: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+        let (sender, done) = oneshot::channel();
+        // Nobody may wait for it.
+        self.environment.block(Box::new(move || drop(sender.send(operation()))));
+        Blocking(done)
     }
 
     pub fn uptime(&self) -> Duration {

@@ -107,7 +107,7 @@ impl Starting {
     fn carry_out(self: &Arc<Self>, effect: ReadinessEffect) {
         match effect {
             ReadinessEffect::Report { to, ticket, report } => {
-                self.node.runtime.spawn(Arc::clone(self).report_to(to, ticket, report));
+                self.node.spawn(Arc::clone(self).report_to(to, ticket, report));
             }
             ReadinessEffect::Answer { to, settled } => {
                 let reply = lock(&self.waiting).remove(&to);

@@ -21,9 +21,25 @@ use crate::kept_requests::KeptRequests;
 /// Parts of one write; the kernel's `UIO_MAXIOV`.
 const PARTS_MAX: usize = 1024;
 
+/// A kernel within the process, as simulated jobs and tests have one: it calls `Session::take`, and is told the rest here.
+pub trait ProcessKernel: Send + Sync {
+    /// Takes one reply or notification, whole: its head, then what follows (`abi`).
+    ///
+    /// # Errors
+    /// What `write(2)` on the device says: ENOENT for a request that is gone or a node that is not known.
+    fn take(&self, message: &[IoSlice<'_>]) -> io::Result<()>;
+}
+
+/// Where the kernel is.
+pub(crate) enum Kernel {
+    /// Behind a descriptor of `/dev/fuse`.
+    Device(Arc<OwnedFd>),
+    Process(Arc<dyn ProcessKernel>),
+}
+
 /// A connection to the kernel, shared by readers, replies and notifiers.
 pub(crate) struct Device {
-    descriptor: Arc<OwnedFd>,
+    kernel: Kernel,
     pub(crate) counts: MessageCounts,
     /// Requests in flight, where a next daemon must find them.
     pub(crate) kept: Option<KeptRequests>,
@@ -46,9 +62,9 @@ pub(crate) enum Received {
 }
 
 impl Device {
-    pub(crate) fn new(descriptor: Arc<OwnedFd>, kept: Option<KeptRequests>) -> Self {
+    pub(crate) fn new(kernel: Kernel, kept: Option<KeptRequests>) -> Self {
         Self {
-            descriptor,
+            kernel,
             counts: MessageCounts::default(),
             kept,
             handing_over: AtomicBool::new(false),
@@ -59,9 +75,10 @@ impl Device {
 
     /// Lets the descriptor's number stand for nothing, whoever has a share of it.
     pub(crate) fn close_for_all(&self) -> io::Result<()> {
+        let Kernel::Device(descriptor) = &self.kernel else { return Ok(()) };
         let nothing = File::options().read(true).write(true).open("/dev/null")?;
-        // SAFETY: the number is open as long as `self.descriptor` lives; it gets another file and is not closed here.
-        let mut shared = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.descriptor.as_raw_fd()) });
+        // SAFETY: the number is open as long as `descriptor` lives; it gets another file and is not closed here.
+        let mut shared = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(descriptor.as_raw_fd()) });
         Ok(rustix::io::dup3(nothing, &mut shared, DupFlags::CLOEXEC)?)
     }
 
@@ -86,23 +103,15 @@ impl Device {
     /// # Errors
     /// What `read(2)` says beyond the cases that are normal on this device.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        match rustix::io::read(&*self.descriptor, buffer) {
+        let Kernel::Device(descriptor) = &self.kernel else { return Ok(Received::Ended) };
+        match rustix::io::read(&**descriptor, buffer) {
             // A closed socket in place of the device, as tests use it.
             Ok(0) => Ok(Received::Ended),
             Ok(len) => Ok(Received::Request(len)),
             // ENOENT: the request was aborted while it was being read.
             Err(OsErrno::NOENT | OsErrno::INTR) => Ok(Received::Nothing),
-            Err(OsErrno::AGAIN) => self.wait_readable().map(|()| Received::Nothing),
+            Err(OsErrno::AGAIN) => wait_readable(descriptor).map(|()| Received::Nothing),
             Err(OsErrno::NODEV | OsErrno::CONNABORTED) => Ok(Received::Ended),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Only for a descriptor that somebody else made non-blocking.
-    fn wait_readable(&self) -> io::Result<()> {
-        let mut polled = [rustix::event::PollFd::new(&*self.descriptor, rustix::event::PollFlags::IN)];
-        match rustix::event::poll(&mut polled, None) {
-            Ok(_) | Err(OsErrno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -134,13 +143,26 @@ impl Device {
     }
 
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        let descriptor = match &self.kernel {
+            Kernel::Device(descriptor) => descriptor,
+            Kernel::Process(kernel) => return kernel.take(slices),
+        };
         loop {
-            match rustix::io::writev(&*self.descriptor, slices) {
+            match rustix::io::writev(&**descriptor, slices) {
                 // The device takes a message whole or not at all.
                 Ok(_) => return Ok(()),
                 Err(OsErrno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+/// Only for a descriptor that somebody else made non-blocking.
+fn wait_readable(descriptor: &OwnedFd) -> io::Result<()> {
+    let mut polled = [rustix::event::PollFd::new(descriptor, rustix::event::PollFlags::IN)];
+    match rustix::event::poll(&mut polled, None) {
+        Ok(_) | Err(OsErrno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -41,6 +41,7 @@ mod wake;
 
 pub use abi::{init_flag, ioctl_flag, open_flag};
 pub use counts::MessageCounts;
+pub use device::ProcessKernel;
 pub use directory::DirectoryBuffer;
 pub use entry::Entry;
 pub use init::Negotiated;

@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, open_flag};
 use crate::counts::MessageCounts;
-use crate::device::{Device, Received};
+use crate::device::{Device, Kernel, ProcessKernel, Received};
 use crate::init::{self, Negotiated};
 use crate::kept_requests::{Intake, KeptRequests, Slot};
 use crate::limits;
@@ -75,7 +75,7 @@ impl Session {
     /// descriptor or starting a thread says. The mount is then left without a session.
     pub fn start<H: Handler>(descriptor: Arc<OwnedFd>, options: &SessionOptions, handler: Arc<H>) -> io::Result<Self> {
         let negotiated = agree(&descriptor, options)?;
-        let session = Self::prepare(Device::new(descriptor, None), negotiated, options)?;
+        let session = Self::prepare(Device::new(Kernel::Device(descriptor), None), negotiated, options)?;
         session.start_readers(options.readers, &handler)?;
         Ok(session)
     }
@@ -94,7 +94,7 @@ impl Session {
         kept: Option<KeptRequests>,
         handler: Arc<H>,
     ) -> io::Result<Self> {
-        let session = Self::prepare(Device::new(descriptor, kept), negotiated, options)?;
+        let session = Self::prepare(Device::new(Kernel::Device(descriptor), kept), negotiated, options)?;
         match &session.shared.device.kept {
             // Before the first reader: its intake may hold one.
             Some(kept) => session.shared.answer_large(kept, &*handler)?,
@@ -111,6 +111,23 @@ impl Session {
             found.iter().for_each(|(slot, bytes)| session.shared.take_again(bytes, *slot, &*handler));
         }
         Ok(session)
+    }
+
+    /// A session with a kernel within the process, which has no readers: each request is handed to `take`.
+    ///
+    /// # Errors
+    /// See `start`.
+    pub fn within(
+        kernel: Arc<dyn ProcessKernel>,
+        negotiated: Negotiated,
+        options: &SessionOptions,
+    ) -> io::Result<Self> {
+        Self::prepare(Device::new(Kernel::Process(kernel), None), negotiated, options)
+    }
+
+    /// Takes one request (`abi`), as a reader would.
+    pub fn take(&self, request: &[u8], handler: &impl Handler) {
+        self.shared.take(request, None, handler);
     }
 
     fn prepare(device: Device, negotiated: Negotiated, options: &SessionOptions) -> io::Result<Self> {
@@ -404,7 +421,7 @@ impl Buffer {
 /// # Errors
 /// EPROTO when the kernel speaks a version older than 7.31; else what reading and writing the descriptor says.
 pub fn agree(descriptor: &Arc<OwnedFd>, options: &SessionOptions) -> io::Result<Negotiated> {
-    let device = Device::new(Arc::clone(descriptor), None);
+    let device = Device::new(Kernel::Device(Arc::clone(descriptor)), None);
     let negotiated = shake_hands(&device, options)?;
     tracing::debug!(?negotiated, "FUSE session agreed");
     Ok(negotiated)

@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
@@ -16,6 +16,8 @@ use forebay_transport::Replier;
 use forebay_types::{Epoch, Errno, NodeRank, Time};
 use forebay_wire::recording::{decode_uses, encode_uses};
 use forebay_wire::{JobMessage, Outcome, Request, Use};
+
+use tokio::time::Instant;
 
 use super::source::is_recorder;
 use crate::limits;
@@ -124,7 +126,7 @@ fn first_below(
     Box::pin(async move {
         let children = node.forest.first().children(parent);
         let mut asked: Vec<_> =
-            children.map(|child| tokio::spawn(first_from(Arc::clone(&node), epoch, child, left))).collect();
+            children.map(|child| node.spawn(first_from(Arc::clone(&node), epoch, child, left))).collect();
         let mut first = None;
         for task in &mut asked {
             if first.is_some() {

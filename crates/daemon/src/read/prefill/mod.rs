@@ -4,7 +4,7 @@
 //! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
 //! that read the backing file system make them by a `plan` from the `pack` (`maker` from its `source`, with
 //! `listing_order`, `listing_turns`, `pack_blocks`), and every node takes them apart and fills its kernel's caches
-//! (`opener`, `walker`).
+//! (`opener`).
 
 mod elsewhere;
 mod listing_order;
@@ -17,7 +17,6 @@ mod packing;
 mod plan;
 mod record;
 mod source;
-mod walker;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -66,7 +65,7 @@ impl Prefill {
             core: Arc::clone(core),
             recorder: Recorder::new(node, core, peers, &sources, &elsewhere),
             maker: Maker::new(core, peers, &sources),
-            filler: Filler::new(core, view, &sources),
+            filler: Filler::new(node, core, view, &sources),
             sources,
             elsewhere,
             opener: OnceLock::new(),
@@ -77,7 +76,7 @@ impl Prefill {
     /// to be aborted before `end`.
     pub fn start(self: &Arc<Self>) -> JoinHandle<()> {
         let prefill = Arc::clone(self);
-        tokio::spawn(async move { prefill.run().await })
+        self.node.spawn(async move { prefill.run().await })
     }
 
     async fn run(&self) {
@@ -90,10 +89,7 @@ impl Prefill {
             // What is left for the kernel to ask for is known before the first parcel comes.
             self.sources.get().await;
         }
-        match Opener::start(&self.filler, &options.view) {
-            Ok(opener) => drop(self.opener.set(opener)),
-            Err(error) => return tracing::warn!(%error, "nothing is prefilled: no thread for it"),
-        }
+        let _ = self.opener.set(Opener::start(&self.filler));
         self.core.decide(|core, now| core.start_prefill(now));
         tokio::join!(self.maker.read_ahead(), self.recorder.keep());
     }

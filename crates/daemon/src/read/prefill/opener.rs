@@ -1,11 +1,8 @@
 //! Taking parcels apart, and filling the kernel's caches from them: names by the walker, pages by notifications.
 //!
-//! One thread a daemon does all of it, one parcel after the other, so that programs find the processors free. What a
-//! parcel says is checked piece by piece before the core or the kernel gets it.
+//! Parcels are opened one after the other, so that programs find the processors free. What a parcel says is checked piece by piece before the core or the kernel gets it.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 
 use bytes::Bytes;
 use forebay_body::Body;
@@ -16,10 +13,13 @@ use forebay_types::{ViewPath, limits};
 use forebay_wire::Parcel;
 use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
 
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
 use super::source::Sources;
-use super::walker::{Walker, WalkerEnd};
+use crate::environment::Walker;
 use crate::read::core::Core;
 use crate::read::view::View;
+use crate::shared::node::Node;
 
 /// A parcel that is whole.
 type Arrived = (u32, Arc<Body>);
@@ -29,33 +29,27 @@ type Chunk = ParcelChunk<Arc<Body>>;
 
 /// What it takes to fill this node's kernel.
 pub struct Filler {
+    node: Arc<Node>,
     core: Arc<Core>,
     view: Arc<View>,
     sources: Arc<Sources>,
 }
 
-/// The way to the thread that opens parcels.
+/// The way to where parcels are opened.
 pub struct Opener {
-    queue: SyncSender<Arrived>,
-    walker: Option<WalkerEnd>,
+    queue: Sender<Arrived>,
+    walker: Option<Arc<dyn Walker>>,
 }
 
 impl Opener {
-    /// Starts the thread and the walker beside it.
-    pub fn start(filler: &Arc<Filler>, view: &Path) -> std::io::Result<Self> {
-        let (queue, arrived) = sync_channel::<Arrived>(limits::PARCELS_UNDER_WAY_MAX as usize);
-        let started = Walker::start(view)
-            .inspect_err(|error| tracing::warn!(%error, "names are not prefilled: no process beside this one"))
-            .ok();
-        let (walker, end) = started.unzip();
-        let filler = Arc::clone(filler);
-        std::thread::Builder::new().name("prefill".to_owned()).spawn(move || {
-            let mut tools = Tools { parcel: Bytes::new(), blocks: BlockOpener::new(), walker };
-            while let Ok((index, body)) = arrived.recv()
-                && filler.open(index, &body, &mut tools)
-            {}
-        })?;
-        Ok(Self { queue, walker: end })
+    /// Starts the walker, and to open what comes.
+    pub fn start(filler: &Arc<Filler>) -> Self {
+        let node = &filler.node;
+        let (queue, arrived) = channel(limits::PARCELS_UNDER_WAY_MAX as usize);
+        let started = node.environment.start_walker(&node.options.view);
+        let walker = started.inspect_err(|error| tracing::warn!(%error, "names are not prefilled: no walker")).ok();
+        node.spawn(Arc::clone(filler).open_all(arrived, walker.clone()));
+        Self { queue, walker }
     }
 
     /// Hands a parcel over. The core has no more of them under way than the queue has places.
@@ -65,26 +59,40 @@ impl Opener {
 
     /// The walker's process.
     pub fn walker_pid(&self) -> Option<u32> {
-        self.walker.as_ref().map(WalkerEnd::pid)
+        self.walker.as_ref().map(|walker| walker.pid())
     }
 
-    /// Ends the walker, for which the thread may be waiting.
+    /// Ends the walker, for which a thread may be waiting.
     pub fn end(&self) {
-        self.walker.iter().for_each(WalkerEnd::end);
+        self.walker.iter().for_each(|walker| walker.end());
     }
 }
 
-/// What the thread works with.
+/// What parcels are opened with.
 struct Tools {
     /// The last parcel, whose memory is used again.
     parcel: Bytes,
     blocks: BlockOpener,
-    walker: Option<Walker>,
+    walker: Option<Arc<dyn Walker>>,
 }
 
 impl Filler {
-    pub fn new(core: &Arc<Core>, view: &Arc<View>, sources: &Arc<Sources>) -> Arc<Self> {
-        Arc::new(Self { core: Arc::clone(core), view: Arc::clone(view), sources: Arc::clone(sources) })
+    pub fn new(node: &Arc<Node>, core: &Arc<Core>, view: &Arc<View>, sources: &Arc<Sources>) -> Arc<Self> {
+        let (node, core) = (Arc::clone(node), Arc::clone(core));
+        Arc::new(Self { node, core, view: Arc::clone(view), sources: Arc::clone(sources) })
+    }
+
+    /// Opens what comes, until no more is wanted.
+    async fn open_all(self: Arc<Self>, mut arrived: Receiver<Arrived>, walker: Option<Arc<dyn Walker>>) {
+        let mut tools = Tools { parcel: Bytes::new(), blocks: BlockOpener::new(), walker };
+        while let Some((index, body)) = arrived.recv().await {
+            let filler = Arc::clone(&self);
+            let opened = self.node.block(move || filler.open(index, &body, &mut tools).then_some(tools));
+            match opened.await.flatten() {
+                Some(used) => tools = used,
+                None => return,
+            }
+        }
     }
 
     /// Opens one parcel. `false` when there will be no more.
@@ -147,7 +155,7 @@ fn copy(chunk: Chunk) -> Chunk {
     Chunk { body: Body::whole(Bytes::from(bytes)), ..chunk }
 }
 
-fn walk(walker: &mut Option<Walker>, dirs: &[ViewPath], names: &[ViewPath]) {
+fn walk(walker: &mut Option<Arc<dyn Walker>>, dirs: &[ViewPath], names: &[ViewPath]) {
     let walks = walker.as_mut().filter(|_| !dirs.is_empty() || !names.is_empty());
     let failed = walks.and_then(|walker| walker.walk(dirs, names).err());
     if let Some(error) = failed {

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use forebay_node::PeerAnswer;
 use forebay_profile::{Learned, Profile, ProfileError, Start, Use};
@@ -136,7 +136,10 @@ impl Recorder {
             // Where nothing was asked for it is not known whether anything ran; but another sixteenth is left the next time.
             Some(source) => source.profile.clone(),
             None if used.is_empty() => return Ok(None),
-            None => Profile::new(options.command.clone(), options.exports.clone(), now_unix_s()),
+            None => {
+                let now_s = self.node.environment.unix_time().as_secs();
+                Profile::new(options.command.clone(), options.exports.clone(), now_s)
+            }
         };
         let used = describe(&self.peers, used).await;
         // Other nodes' kernels are left nothing to ask for.
@@ -144,12 +147,8 @@ impl Recorder {
         let learned = profile.merge(&Start { used, unused });
         let write = move || options.files().and_then(|files| files.write(&profile));
         // Fails only when the daemon ends.
-        tokio::task::spawn_blocking(write).await.unwrap_or(Ok(())).map(|()| Some(learned))
+        self.node.block(write).await.unwrap_or(Ok(())).map(|()| Some(learned))
     }
-}
-
-fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// What was used, as a profile names it: a file once, with all its chunks, at the place of its first.

@@ -78,7 +78,7 @@ impl Sources {
             let readers = self.core.lock().reader_count();
             let room_bytes = self.node.options.budget_bytes / PACK_AHEAD_SHARE;
             let load = move || Source::open(&options, readers, room_bytes);
-            let loaded = tokio::task::spawn_blocking(load).await.ok()?;
+            let loaded = self.node.block(load).await?;
             loaded.inspect_err(|error| tracing::warn!(%error, "no profile")).ok().flatten().map(Arc::new)
         };
         self.source.get_or_init(load).await.clone()

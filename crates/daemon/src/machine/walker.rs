@@ -10,28 +10,31 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use forebay_types::ViewPath;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::environment::Walker;
 use crate::walk::{DONE, LIST, LOOK};
 
 /// The process.
-pub struct Walker {
+pub struct WalkerProcess {
+    /// What ends it from another thread.
+    process: OwnedFd,
+    pid: u32,
+    pipes: Mutex<Pipes>,
+}
+
+struct Pipes {
     child: Child,
     input: ChildStdin,
     output: ChildStdout,
 }
 
-/// What ends a walker from another thread.
-pub struct WalkerEnd {
-    process: OwnedFd,
-    pid: u32,
-}
-
-impl Walker {
-    /// Starts the process, and says how to end it.
-    pub fn start(view: &Path) -> std::io::Result<(Self, WalkerEnd)> {
+impl WalkerProcess {
+    /// Starts it.
+    pub fn start(view: &Path) -> std::io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("walk").arg(view).current_dir("/").process_group(0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -39,15 +42,13 @@ impl Walker {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(std::io::ErrorKind::BrokenPipe.into());
         };
-        let end = WalkerEnd { process, pid: child.id() };
-        Ok((Self { child, input, output }, end))
+        let pid = child.id();
+        Ok(Self { process, pid, pipes: Mutex::new(Pipes { child, input, output }) })
     }
+}
 
-    /// Has directories listed and names looked up, and returns when all that is done.
-    ///
-    /// # Errors
-    /// When the process has ended.
-    pub fn walk(&mut self, listed: &[ViewPath], looked_up: &[ViewPath]) -> std::io::Result<()> {
+impl Walker for WalkerProcess {
+    fn walk(&self, listed: &[ViewPath], looked_up: &[ViewPath]) -> std::io::Result<()> {
         let mut asked = Vec::new();
         let listed = listed.iter().map(|path| (LIST, path));
         for (verb, path) in listed.chain(looked_up.iter().map(|path| (LOOK, path))) {
@@ -56,28 +57,27 @@ impl Walker {
             asked.push(0);
         }
         asked.extend_from_slice(&[DONE, 0]);
-        self.input.write_all(&asked)?;
-        self.output.read_exact(&mut [0])
+        // A panic ends the process, so a poisoned lock is never seen.
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        pipes.input.write_all(&asked)?;
+        pipes.output.read_exact(&mut [0])
     }
-}
 
-impl Drop for Walker {
-    fn drop(&mut self) {
-        // It may be waiting for an answer of the view that never comes, so it is not waited for before it is killed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl WalkerEnd {
-    /// Ends the process without waiting for it.
-    pub fn end(&self) {
+    fn end(&self) {
         // Fails only when it has ended already.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 
-    /// Its number, by which the kernel names it in requests.
-    pub fn pid(&self) -> u32 {
+    fn pid(&self) -> u32 {
         self.pid
+    }
+}
+
+impl Drop for WalkerProcess {
+    fn drop(&mut self) {
+        // It may be waiting for an answer of the view that never comes, so it is not waited for before it is killed.
+        let pipes = self.pipes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = pipes.child.kill();
+        let _ = pipes.child.wait();
     }
 }

@@ -10,13 +10,15 @@ use forebay_node::AttemptId;
 use forebay_schedule::IoScheduler;
 use forebay_types::Priority;
 
+use crate::environment::{BackingThreads, Operation};
+
 /// How long a thread stays that has nothing to do.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
-/// What a thread carries out; may block.
-type Operation = Box<dyn FnOnce() + Send>;
+/// Threads of the machine.
+pub struct Threads(Arc<Shared>);
 
-pub struct BackingThreads {
+struct Shared {
     state: Mutex<State>,
     submitted: Condvar,
 }
@@ -28,34 +30,35 @@ struct State {
     idle: usize,
 }
 
-impl BackingThreads {
+impl Threads {
     /// For `limit` operations at once.
-    pub fn new(limit: usize) -> Arc<Self> {
+    pub fn new(limit: usize) -> Self {
         let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0 };
-        Arc::new(Self { state: Mutex::new(state), submitted: Condvar::new() })
+        Self(Arc::new(Shared { state: Mutex::new(state), submitted: Condvar::new() }))
+    }
+}
+
+impl BackingThreads for Threads {
+    fn submit(&self, attempt: AttemptId, priority: Priority, operation: Operation) {
+        let mut state = self.0.lock();
+        state.scheduler.submit(attempt.0, priority, operation);
+        self.0.call_a_thread(&mut state);
     }
 
-    /// Lets `operation` begin on a thread when the scheduler says so.
-    pub fn submit(self: &Arc<Self>, attempt: AttemptId, priority: Priority, operation: impl FnOnce() + Send + 'static) {
-        let mut state = self.lock();
-        state.scheduler.submit(attempt.0, priority, Box::new(operation));
-        self.call_a_thread(&mut state);
-    }
-
-    /// A program waits now for what was asked ahead.
-    pub fn promote(self: &Arc<Self>, attempt: AttemptId) {
-        let mut state = self.lock();
+    fn promote(&self, attempt: AttemptId) {
+        let mut state = self.0.lock();
         if state.scheduler.promote(attempt.0) {
-            self.call_a_thread(&mut state);
+            self.0.call_a_thread(&mut state);
         }
     }
 
-    /// Nobody waits for it any more: if it has not begun, it never does.
-    pub fn withdraw(&self, attempt: AttemptId) {
-        let withdrawn = self.lock().scheduler.withdraw(attempt.0);
+    fn withdraw(&self, attempt: AttemptId) {
+        let withdrawn = self.0.lock().scheduler.withdraw(attempt.0);
         drop(withdrawn);
     }
+}
 
+impl Shared {
     /// Wakes a thread, or starts one if those that wait are too few for what may begin.
     fn call_a_thread(self: &Arc<Self>, state: &mut State) {
         self.submitted.notify_one();
@@ -112,7 +115,7 @@ mod tests {
 
     /// Operations that begin on threads and end by hand.
     struct Slow {
-        threads: Arc<BackingThreads>,
+        threads: Threads,
         begin: Sender<u64>,
         begun: Receiver<u64>,
         ends: BTreeMap<u64, Sender<()>>,
@@ -121,18 +124,19 @@ mod tests {
     impl Slow {
         fn new(limit: usize) -> Self {
             let (begin, begun) = channel();
-            Self { threads: BackingThreads::new(limit), begin, begun, ends: BTreeMap::new() }
+            Self { threads: Threads::new(limit), begin, begun, ends: BTreeMap::new() }
         }
 
         fn ask(&mut self, priority: Priority, attempts: impl IntoIterator<Item = u64>) {
             for attempt in attempts {
                 let ((end, ended), begin) = (channel(), self.begin.clone());
                 self.ends.insert(attempt, end);
-                self.threads.submit(AttemptId(attempt), priority, move || {
+                let operation = move || {
                     begin.send(attempt).unwrap();
                     // An error says that the test is over.
                     let _ = ended.recv();
-                });
+                };
+                self.threads.submit(AttemptId(attempt), priority, Box::new(operation));
             }
         }
 
@@ -172,6 +176,6 @@ mod tests {
         assert!(slow.begun.try_recv().is_err(), "one at a time");
         slow.end(1);
         assert_eq!(slow.next(), 3);
-        assert_eq!(slow.threads.lock().threads, 1);
+        assert_eq!(slow.threads.0.lock().threads, 1);
     }
 }

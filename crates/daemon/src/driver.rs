@@ -1,0 +1,80 @@
+//! The driver of a node: its paths' cores, with all that carries their decisions out over an `Environment`, the overlay's
+//! endpoint and the kernel's session. Daemons run it on their machines, and simulated jobs in virtual time.
+
+use std::sync::Arc;
+
+use forebay_fuse::{Handler, Session};
+use forebay_overlay::{Forest, Shape};
+use forebay_transport::{Endpoint, Service};
+use tokio::task::JoinHandle;
+
+use crate::environment::Environment;
+use crate::job::incoming::Incoming;
+use crate::job::requests::Job;
+use crate::options::DaemonOptions;
+use crate::read::ReadParts;
+use crate::shared::node::Node;
+use crate::shared::readiness::Starting;
+
+/// One node's. What it needs of the outside comes in this order: `new`, `take_part`, `service` for an endpoint that is
+/// handed to `set_endpoint`, `handler` for a session that is handed to `set_session`, `start`.
+pub struct Driver {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Its read path.
+    pub read: Arc<ReadParts>,
+}
+
+impl Driver {
+    /// The driver of the node that `options` describe. Its tasks run in the runtime it is made in.
+    ///
+    /// # Errors
+    /// When the options make no forest, or when this node is a root and its exports cannot be opened.
+    pub fn new(options: DaemonOptions, environment: Arc<dyn Environment>) -> anyhow::Result<Self> {
+        let forest = Forest::new(Shape {
+            node_count: options.nodes.len() as u32,
+            roots: options.roots,
+            fan_out: options.fan_out,
+            stripe_fan_out: options.stripe_fan_out,
+        })?;
+        let node = Node::new(options, forest, environment);
+        let read = ReadParts::new(&node)?;
+        Ok(Self { node, read })
+    }
+
+    /// Its part in the job, and, if it has one, in the job's start.
+    pub fn job(&self, starting: Option<Arc<Starting>>) -> Arc<Job> {
+        Job::new(&self.node, &self.read, starting)
+    }
+
+    /// What takes other nodes' requests.
+    pub fn service(job: &Arc<Job>) -> Arc<dyn Service> {
+        Arc::new(Incoming(Arc::clone(job)))
+    }
+
+    /// What takes the kernel's requests.
+    pub fn handler(&self) -> Arc<impl Handler + use<>> {
+        self.read.handler()
+    }
+
+    /// It is connected from now on.
+    pub fn set_endpoint(&self, endpoint: Endpoint) {
+        self.node.set_endpoint(endpoint);
+    }
+
+    /// The view is served from now on.
+    pub fn set_session(&self, session: Arc<Session>) {
+        self.read.set_session(session);
+    }
+
+    /// Starts what goes on as long as the node runs, to be aborted at its end.
+    pub fn start(&self) -> Vec<JoinHandle<()>> {
+        let read = || Arc::clone(&self.read);
+        vec![
+            self.node.spawn(read().run_timers()),
+            self.node.spawn(read().watch_interrupts()),
+            self.node.spawn(read().look_after_memory()),
+            self.read.prefill.start(),
+        ]
+    }
+}

@@ -1,0 +1,131 @@
+//! What a daemon stands on: its threads, the exports, the processes and the memory of its machine.
+//!
+//! Everything above decides or ties together, and is the same wherever it runs: on a `Machine` (`crate::machine`), or in a simulated job, in
+//! virtual time. Time itself is tokio's, which a simulated job sets; connections are the transport's, which has a network
+//! within the process; the kernel is at the other end of a FUSE session, whoever that is.
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_body::Body;
+use forebay_node::AttemptId;
+use forebay_store::{Counters, StoreOptions};
+use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};
+use forebay_wire::{EntryRecord, Listing};
+
+/// What a thread carries out; may block.
+pub type Operation = Box<dyn FnOnce() + Send>;
+
+/// What a daemon stands on.
+pub trait Environment: Send + Sync {
+    /// Has something done that may block, beside everything else.
+    fn block(&self, operation: Operation);
+
+    /// Threads that read the exports, for so many operations at once.
+    fn backing_threads(&self, limit: usize) -> Arc<dyn BackingThreads>;
+
+    /// The exports. May block.
+    ///
+    /// # Errors
+    /// Which of them cannot be opened, and why.
+    fn open_exports(&self, options: StoreOptions) -> anyhow::Result<Arc<dyn Exports>>;
+
+    /// Starts what makes the kernel look at the view.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn start_walker(&self, view: &Path) -> std::io::Result<Arc<dyn Walker>>;
+
+    /// Whether a task has a signal pending that ends it. One that cannot be seen has none.
+    fn is_being_killed(&self, tid: u32) -> bool;
+
+    /// The memory that is left under the tightest limit, if any is known.
+    fn memory(&self) -> Option<Room>;
+
+    /// The time of day, since 1970.
+    fn unix_time(&self) -> Duration;
+}
+
+/// The memory under the tightest limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// What there is, bytes.
+    pub all_bytes: u64,
+    /// What of it can be had now, bytes.
+    pub left_bytes: u64,
+}
+
+/// Reads the exports. Everything may block.
+pub trait Exports: Send + Sync {
+    /// The complete listing of a directory.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; so do all others.
+    fn listing(&self, dir: &ViewPath) -> Result<Listing, Errno>;
+
+    /// Records of names in a directory.
+    ///
+    /// # Errors
+    /// See `listing`.
+    fn page(&self, dir: &ViewPath, names: &[Name]) -> Result<Vec<Option<EntryRecord>>, Errno>;
+
+    /// The record of one name.
+    ///
+    /// # Errors
+    /// See `listing`.
+    fn lookup(&self, dir: &ViewPath, name: &Name) -> Result<Option<EntryRecord>, Errno>;
+
+    /// Sizes of the file system that holds a path.
+    ///
+    /// # Errors
+    /// See `listing`.
+    fn file_system(&self, path: &ViewPath) -> Result<FileSystem, Errno>;
+
+    /// Reads a chunk of this version of a file. `started` gets its body once the version has been found.
+    ///
+    /// # Errors
+    /// `ESTALE` where there is another version, else see `listing`. A body that was started has failed with the same error.
+    fn read_chunk(
+        &self,
+        file: &ViewPath,
+        generation: &Generation,
+        index: ChunkIndex,
+        started: &mut dyn FnMut(Arc<Body>),
+    ) -> Result<(), Errno>;
+
+    /// Finds every path anew from now on. What is returned may block when it is dropped.
+    #[must_use = "dropping it may block"]
+    fn forget(&self) -> Box<dyn Any + Send>;
+
+    /// What was asked so far.
+    fn counters(&self) -> Counters;
+}
+
+/// Threads that carry operations out, as an I/O scheduler lets them begin (`forebay_schedule`).
+pub trait BackingThreads: Send + Sync {
+    /// Lets `operation` begin when its turn comes.
+    fn submit(&self, attempt: AttemptId, priority: Priority, operation: Operation);
+
+    /// A program waits now for what was asked ahead.
+    fn promote(&self, attempt: AttemptId);
+
+    /// Nobody waits for it any more: if it has not begun, it never does.
+    fn withdraw(&self, attempt: AttemptId);
+}
+
+/// What makes the kernel look at the view.
+pub trait Walker: Send + Sync {
+    /// Has directories listed and names looked up, and returns when all that is done. May block; one caller at a time.
+    ///
+    /// # Errors
+    /// When it has ended.
+    fn walk(&self, listed: &[ViewPath], looked_up: &[ViewPath]) -> std::io::Result<()>;
+
+    /// Ends it without waiting, though another thread walks.
+    fn end(&self);
+
+    /// By which number the kernel names it in requests.
+    fn pid(&self) -> u32;
+}

@@ -1,0 +1,77 @@
+//! Whether a task is being killed, as `/proc` tells.
+
+use rustix::process::Signal;
+
+const KILL: u64 = bit(Signal::KILL);
+
+/// Signals that end no program, whatever it does about them: they do nothing by default, or stop it.
+const HARMLESS: u64 = bit(Signal::CHILD)
+    | bit(Signal::CONT)
+    | bit(Signal::STOP)
+    | bit(Signal::TSTP)
+    | bit(Signal::TTIN)
+    | bit(Signal::TTOU)
+    | bit(Signal::URG)
+    | bit(Signal::WINCH);
+
+/// The bit of a signal in a mask of `/proc`.
+const fn bit(signal: Signal) -> u64 {
+    1 << (signal.as_raw() - 1)
+}
+
+/// Whether a task has a signal pending that ends it. One that cannot be seen has none.
+pub fn is_being_killed(tid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|status| tells_of_end(&status))
+}
+
+/// The same, of the text in `/proc/TID/status` (proc_pid_status(5)). Of a signal that ends a program the kernel makes
+/// `SIGKILL`, but not while another one is pending, and not when it is to dump core.
+fn tells_of_end(status: &str) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let mask = |name: &str| field(name).and_then(|value| u64::from_str_radix(value, 16).ok()).unwrap_or(0);
+    let pending = mask("SigPnd") | mask("ShdPnd");
+    let dealt_with = mask("SigBlk") | mask("SigIgn") | mask("SigCgt") | HARMLESS;
+    // What a debugger lets through is its own affair.
+    let is_traced = field("TracerPid").is_some_and(|tracer| tracer != "0");
+    let ends = if is_traced { KILL } else { KILL | !dealt_with };
+    pending & ends != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(own: u64, shared: u64, [blocked, ignored, caught]: [u64; 3]) -> String {
+        format!(
+            "Name:\tprogram\nTracerPid:\t0\nSigQ:\t0/1\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\n\
+             SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\nCapInh:\t0000000000000000\n"
+        )
+    }
+
+    #[test]
+    fn only_a_signal_that_ends_the_program_counts() {
+        assert!(!tells_of_end(""));
+        assert!(!tells_of_end(&status(0, 0, [0; 3])));
+        assert!(tells_of_end(&status(KILL, 0, [0; 3])));
+        assert!(tells_of_end(&status(0, KILL, [0; 3])));
+        let [alarm, quit] = [bit(Signal::ALARM), bit(Signal::QUIT)];
+        assert!(tells_of_end(&status(0, alarm | quit, [0, 0, alarm])), "the one that it does nothing about");
+        for dealt_with in [[quit, 0, 0], [0, quit, 0], [0, 0, quit]] {
+            assert!(!tells_of_end(&status(0, quit, dealt_with)), "{dealt_with:?}");
+        }
+        assert!(!tells_of_end(&status(0, bit(Signal::CHILD) | bit(Signal::TSTP), [0; 3])));
+    }
+
+    #[test]
+    fn a_debugger_may_keep_any_signal_but_one() {
+        let traced = |pending| status(pending, 0, [0; 3]).replace("TracerPid:\t0", "TracerPid:\t17");
+        assert!(!tells_of_end(&traced(bit(Signal::INT))));
+        assert!(tells_of_end(&traced(KILL)));
+    }
+
+    #[test]
+    fn a_task_that_cannot_be_seen_goes_on() {
+        assert!(!is_being_killed(0));
+        assert!(!is_being_killed(std::process::id()));
+    }
+}
