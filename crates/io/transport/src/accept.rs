@@ -3,7 +3,7 @@
 //! Pending handshakes hold few connections, for a short time (`pending`), and are reported once each address. A peer that comes again with a new
 //! session has lost the old one, even if this side has not noticed; the old one is closed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,9 +41,9 @@ pub(crate) struct Doorway {
     handshake_deadline: Duration,
     /// What each peer may have under way.
     bodies_bytes: usize,
-    halves: Mutex<HashMap<NodeRank, Half>>,
-    sessions: Mutex<HashMap<NodeRank, Arc<Session>>>,
-    reported: Mutex<HashSet<IpAddr>>,
+    halves: Mutex<BTreeMap<NodeRank, Half>>,
+    sessions: Mutex<BTreeMap<NodeRank, Arc<Session>>>,
+    reported: Mutex<BTreeSet<IpAddr>>,
 }
 
 /// A connection whose other one is still to come.
@@ -123,6 +123,7 @@ async fn let_in(doorway: Arc<Doorway>, stream: Stream, service: Arc<dyn Service>
     let deadline = doorway.handshake_deadline;
     let welcomed = timeout(deadline, welcome(stream, &doorway.identity, &doorway.pool, &doorway.counts));
     let shaken = tokio::select! {
+        biased;
         outcome = welcomed => outcome.unwrap_or(Err(Refusal::Late(deadline))),
         () = place.lost() => Err(Refusal::Crowded),
     };

@@ -3,7 +3,7 @@
 //! One table under one lock, which is never held while a body's followers or a waiting task are called. A body is held
 //! weakly: when nobody else holds it any more, nobody wants it, and its stream is cancelled.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 
 use forebay_body::{Body, Piece};
@@ -41,8 +41,6 @@ pub(crate) enum End {
     BadChecksum,
 }
 
-impl End {}
-
 /// What the peer must be told after a frame.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Tell {
@@ -62,7 +60,7 @@ pub(crate) struct Calls {
 
 #[derive(Default)]
 struct State {
-    streams: HashMap<u32, Call>,
+    streams: BTreeMap<u32, Call>,
     deadlines: BTreeSet<(Instant, u32)>,
     sleeping_until: Option<Instant>,
     next_stream: u32,
@@ -234,6 +232,7 @@ impl Calls {
                 continue;
             };
             tokio::select! {
+                biased;
                 () = sooner => {}
                 () = tokio::time::sleep_until(deadline) => {
                     let expired = self.expire(Instant::now());

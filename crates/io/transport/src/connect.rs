@@ -1,6 +1,7 @@
 //! Where connections come from: those that this node opens, and those that its peers do. Above this module nobody knows
 //! whether it is TCP or a network within the process.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use forebay_types::NodeRank;
@@ -19,6 +20,15 @@ pub(crate) enum Connector {
 }
 
 impl Connector {
+    /// The number of a daemon's first session. One that comes back must not tie its connections to those of its earlier
+    /// life.
+    pub(crate) fn first_session(&self) -> u64 {
+        match self {
+            Self::Tcp => RandomState::new().hash_one(()),
+            Self::Memory(network, _) => network.first_session(),
+        }
+    }
+
     pub(crate) async fn connect(&self, peers: &Peers, to: NodeRank) -> io::Result<Stream> {
         match (self, peers.address(to)) {
             (_, None) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the job has no such node")),

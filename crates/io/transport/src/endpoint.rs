@@ -1,8 +1,7 @@
 //! A node's end of the job's network: what it asks, what it answers, and the one place that knows all its connections.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use std::time::Duration;
 use forebay_body::Pool;
 use forebay_types::{NodeRank, Priority};
 use forebay_wire::{Class, Request};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::{Doorway, accept_peers};
@@ -59,7 +58,7 @@ struct Shared {
     peers: Peers,
     pool: Pool,
     connector: Connector,
-    links: Mutex<HashMap<NodeRank, Slot>>,
+    links: Mutex<BTreeMap<NodeRank, Slot>>,
     started: Instant,
     next_session: AtomicU64,
 }
@@ -67,7 +66,8 @@ struct Shared {
 type Connected = Result<Arc<Link>, CallError>;
 
 enum Slot {
-    Connecting(watch::Receiver<Option<Connected>>),
+    /// Calls that wait for it, in the order they came.
+    Connecting(Vec<oneshot::Sender<Connected>>),
     Up(Arc<Link>),
 }
 
@@ -105,6 +105,7 @@ impl Endpoint {
 
     fn start_on(options: EndpointOptions, connector: Connector, listener: Listener, service: Arc<dyn Service>) -> Self {
         let nodes = options.addresses.len();
+        let first_session = connector.first_session();
         let identity = Identity { job: options.job, rank: options.rank, nodes, security: options.security };
         let (identity, counts, tasks) = (Arc::new(identity), Arc::<Counts>::default(), Arc::new(Tasks::new()));
         let EndpointOptions { handshake_deadline, bodies_bytes, pool, .. } = options;
@@ -120,8 +121,7 @@ impl Endpoint {
             connector,
             links: Mutex::default(),
             started: Instant::now(),
-            // A daemon that comes back must not tie its connections to those of its earlier life.
-            next_session: AtomicU64::new(RandomState::new().hash_one(options.rank)),
+            next_session: AtomicU64::new(first_session),
         });
         shared.tasks.spawn(accept_peers(Arc::clone(&shared.doorway), listener, service));
         Self { shared }
@@ -268,38 +268,39 @@ impl Shared {
 
     /// The link to a peer. Calls that need the same one share one attempt; a failed attempt is not remembered.
     async fn connected(self: &Arc<Self>, to: NodeRank) -> Connected {
-        let mut attempt = {
+        let (waiter, connected) = oneshot::channel();
+        {
             let mut links = lock(&self.links);
-            match links.get(&to) {
+            match links.get_mut(&to) {
                 Some(Slot::Up(link)) if !link.has_ended() => return Ok(Arc::clone(link)),
-                Some(Slot::Connecting(attempt)) => attempt.clone(),
+                Some(Slot::Connecting(waiters)) => waiters.push(waiter),
                 _ => {
-                    let (sender, attempt) = watch::channel(None);
-                    links.insert(to, Slot::Connecting(attempt.clone()));
-                    self.tasks.spawn(Arc::clone(self).connect(to, sender));
-                    attempt
+                    links.insert(to, Slot::Connecting(vec![waiter]));
+                    if self.tasks.spawn(Arc::clone(self).connect(to)).is_none() {
+                        links.remove(&to);
+                    }
                 }
             }
-        };
-        match attempt.wait_for(Option::is_some).await {
-            Ok(outcome) => outcome.clone().unwrap_or(Err(CallError::ShutDown)),
-            // Attempts are abandoned at shutdown only.
-            Err(_) => Err(CallError::ShutDown),
         }
+        // Attempts are abandoned at shutdown only.
+        connected.await.unwrap_or(Err(CallError::ShutDown))
     }
 
-    async fn connect(self: Arc<Self>, to: NodeRank, outcome: watch::Sender<Option<Connected>>) {
+    async fn connect(self: Arc<Self>, to: NodeRank) {
         let connected = self
             .shake_hands(to)
             .await
             .map(|pair| Link::start(to, pair, self.pool.clone(), Arc::clone(&self.counts), &self.tasks));
-        let mut links = lock(&self.links);
-        match &connected {
-            Ok(link) => links.insert(to, Slot::Up(Arc::clone(link))),
-            Err(_) => links.remove(&to),
+        let attempt = match &connected {
+            Ok(link) => lock(&self.links).insert(to, Slot::Up(Arc::clone(link))),
+            Err(_) => lock(&self.links).remove(&to),
         };
-        drop(links);
-        outcome.send_replace(Some(connected));
+        if let Some(Slot::Connecting(waiters)) = attempt {
+            for waiter in waiters {
+                // It may have stopped waiting.
+                let _ = waiter.send(connected.clone());
+            }
+        }
     }
 
     /// Both connections at once: they find each other at the other end by the session's number.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forebay_types::NodeRank;
@@ -26,6 +27,8 @@ type Listeners = HashMap<NodeRank, mpsc::Sender<Stream>>;
 pub struct Network {
     nodes: u32,
     listeners: Arc<Mutex<Listeners>>,
+    /// Endpoints started so far.
+    lives: Arc<AtomicU64>,
     /// By rank; none where nodes send as fast as they can.
     cables: Arc<[Arc<Cable>]>,
 }
@@ -34,7 +37,7 @@ impl Network {
     /// A network for ranks `0..nodes`, none of which listens yet.
     #[must_use]
     pub fn new(nodes: u32) -> Self {
-        Self { nodes, listeners: Arc::default(), cables: Arc::default() }
+        Self { nodes, listeners: Arc::default(), lives: Arc::default(), cables: Arc::default() }
     }
 
     /// The same, where each node sends so many bytes a second at most, over all its connections.
@@ -54,6 +57,11 @@ impl Network {
         let (sender, receiver) = mpsc::channel(BACKLOG);
         lock(&self.listeners).insert(rank, sender);
         receiver
+    }
+
+    /// No two lives of a rank come to the same numbers, and every run of a job comes to the same ones.
+    pub(crate) fn first_session(&self) -> u64 {
+        self.lives.fetch_add(1, Ordering::Relaxed) << 32
     }
 
     pub(crate) async fn connect(&self, from: NodeRank, to: NodeRank) -> io::Result<Stream> {

@@ -8,7 +8,7 @@
 //! hosts keep their places; a node on the same host needs its place for two round trips, and loses it only if as many
 //! others as there are places come meanwhile.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
@@ -32,7 +32,7 @@ struct Taken {
     places: usize,
     next: u64,
     /// No source without addresses.
-    by_source: HashMap<IpAddr, Source>,
+    by_source: BTreeMap<IpAddr, Source>,
 }
 
 /// What one source holds.
@@ -40,7 +40,7 @@ struct Taken {
 struct Source {
     places: usize,
     /// The oldest first; no address without places.
-    by_address: HashMap<IpAddr, VecDeque<(u64, oneshot::Sender<()>)>>,
+    by_address: BTreeMap<IpAddr, VecDeque<(u64, oneshot::Sender<()>)>>,
 }
 
 /// The place of one pending handshake, until it is dropped or lost to another.

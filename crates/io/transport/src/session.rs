@@ -3,7 +3,7 @@
 //! A request is under way until its last frame is handed to a writer. A small answer goes out on the control connection
 //! as soon as its body is whole; a larger one on the bulk connection while it grows.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct Session {
     from: NodeRank,
     outbox: mpsc::Sender<Item>,
     bodies: mpsc::Sender<ToBulk>,
-    under_way: Mutex<HashMap<u32, UnderWay>>,
+    under_way: Mutex<BTreeMap<u32, UnderWay>>,
     window: Mutex<Window<IncomingCall>>,
     /// Told when the window may have room, or something to hand on.
     to_hand_on: Notify,

@@ -5,7 +5,7 @@
 //! others wait as what they are, some hundred bytes each, those of programs first. Requests about names have no body to
 //! speak of and never wait.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use forebay_types::{Priority, chunk_bytes, limits};
 use forebay_wire::{Message, ReadMessage};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub(crate) struct Window<C> {
     room_bytes: usize,
     /// By the streams of requests that were handed on.
-    taken: HashMap<u32, usize>,
+    taken: BTreeMap<u32, usize>,
     taken_bytes: usize,
     waiting: VecDeque<Waiting<C>>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Waiting<C> {
 
 impl<C> Window<C> {
     pub(crate) fn new(room_bytes: usize) -> Self {
-        Self { room_bytes, taken: HashMap::new(), taken_bytes: 0, waiting: VecDeque::new() }
+        Self { room_bytes, taken: BTreeMap::new(), taken_bytes: 0, waiting: VecDeque::new() }
     }
 
     /// Takes a request; what there is room for comes from `next`.
