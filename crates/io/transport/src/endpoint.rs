@@ -107,7 +107,8 @@ impl Endpoint {
         let nodes = options.addresses.len();
         let first_session = connector.first_session();
         let identity = Identity { job: options.job, rank: options.rank, nodes, security: options.security };
-        let (identity, counts, tasks) = (Arc::new(identity), Arc::<Counts>::default(), Arc::new(Tasks::new()));
+        let (identity, counts, tasks) =
+            (Arc::new(identity), Arc::<Counts>::default(), Arc::new(Tasks::new(options.life)));
         let EndpointOptions { handshake_deadline, bodies_bytes, pool, .. } = options;
         let doorway = Doorway::new(&identity, &counts, &tasks, &pool, handshake_deadline, bodies_bytes);
         let shared = Arc::new(Shared {

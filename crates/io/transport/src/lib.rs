@@ -12,7 +12,9 @@
 //! A body is sent while it grows and received while somebody still holds it: nothing is stored and forwarded, and
 //! dropping a body cancels it. What an answer means, whom to ask next and whether to ask again is not decided here.
 //!
-//! Everything runs as tasks of the runtime in which the endpoint was started; `call` may be awaited in any.
+//! Everything runs as tasks of the runtime in which the endpoint was started; `call` may be awaited in any. In what order
+//! things happen follows from what is asked and when, from nothing random: on one thread, over the memory network and under
+//! a paused clock, every run of a job is the same (`tests/simulated.rs`).
 
 mod accept;
 mod bulk;
@@ -23,8 +25,10 @@ mod endpoint;
 mod error;
 #[doc(hidden)]
 pub mod exercise;
+mod faults;
 mod guard;
 mod handshake;
+pub mod life;
 pub mod limits;
 mod link;
 mod lock;
@@ -32,6 +36,7 @@ pub mod memory;
 mod options;
 mod pace;
 mod pending;
+mod pipe;
 mod reader;
 mod replier;
 mod session;

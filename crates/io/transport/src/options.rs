@@ -8,6 +8,7 @@ use forebay_secret::JobKey;
 use forebay_types::NodeRank;
 use forebay_wire::Level;
 
+use crate::life::Life;
 use crate::limits;
 
 /// How a node is reached.
@@ -123,6 +124,8 @@ pub struct EndpointOptions {
     pub connect_deadline: Duration,
     /// How long a peer that connected may take to shake hands.
     pub handshake_deadline: Duration,
+    /// What the endpoint's tasks are part of, where nodes are simulated; none otherwise.
+    pub life: Option<Life>,
 }
 
 impl EndpointOptions {
@@ -144,6 +147,7 @@ impl EndpointOptions {
             bodies_bytes: limits::PEER_BODIES_BYTES_MAX,
             connect_deadline: limits::HANDSHAKE_DEADLINE,
             handshake_deadline: limits::HANDSHAKE_DEADLINE,
+            life: None,
         }
     }
 }

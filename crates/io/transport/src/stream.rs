@@ -1,7 +1,7 @@
-//! The byte streams below the frames: TCP between nodes, duplex pipes in tests. Above this module nobody knows which.
+//! The byte streams below the frames: TCP between nodes, pipes within a process. Above this module nobody knows which.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -33,11 +33,6 @@ impl Stream {
         notice_silence(&stream)?;
         let (reader, writer) = stream.into_split();
         Ok(Self { reader: Box::new(reader), writer: Box::new(writer), peer })
-    }
-
-    pub(crate) fn memory(pipe: tokio::io::DuplexStream) -> Self {
-        let (reader, writer) = tokio::io::split(pipe);
-        Self { reader: Box::new(reader), writer: Box::new(writer), peer: Ipv4Addr::UNSPECIFIED.into() }
     }
 }
 
