@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use forebay_fuse::MountedAt;
 use forebay_keeper::Kept;
-use forebay_launch::NodeAddress;
+use forebay_launch::{NodeAddress, Ports};
 use forebay_node::Links;
 use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
 use forebay_secret::JobKey;
@@ -36,6 +36,9 @@ pub struct DaemonOptions {
     pub rank: NodeRank,
     /// All nodes of the job.
     pub nodes: Vec<NodeAddress>,
+    /// Where those of them listen that name no port of their own.
+    #[serde(default)]
+    pub ports: Ports,
     /// How connections to other nodes are protected.
     pub level: Level,
     /// The job's key, which its keeper hands to a daemon beside these options.

@@ -153,7 +153,10 @@ impl Signals {
 
 fn endpoint_options(node: &Node) -> anyhow::Result<EndpointOptions> {
     let options = &node.options;
-    let address = |node: &forebay_launch::NodeAddress| Address::Tcp { host: node.host.clone(), port: node.port };
+    let address = |node: &forebay_launch::NodeAddress| Address::Tcp {
+        host: node.host.clone(),
+        ports: options.ports.of(node).to_vec(),
+    };
     let addresses = options.nodes.iter().map(address).collect();
     let (job, pool) = (options.job.clone(), node.pool.clone());
     let made = EndpointOptions::new(job, options.rank, addresses, pool, options.security()?);

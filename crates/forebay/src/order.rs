@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use forebay_launch::{MemoryFile, NodeAddress, ViewLayout};
+use forebay_launch::{MemoryFile, NodeAddress, Ports, ViewLayout};
 use forebay_secret::Zeroizing;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,8 @@ pub struct Order {
     pub job_directory: PathBuf,
     /// The nodes in the order of their ranks.
     pub nodes: Vec<NodeAddress>,
+    /// Where those of them listen that name no port of their own.
+    pub ports: Ports,
     /// Where their views are, below the directory that the settings name.
     pub view_layout: ViewLayout,
     /// The settings that are not at their defaults, as text.
@@ -44,10 +46,11 @@ impl Order {
         job: String,
         job_directory: PathBuf,
         nodes: Vec<NodeAddress>,
+        ports: Ports,
         view_layout: ViewLayout,
         settings: BTreeMap<String, Vec<String>>,
     ) -> Self {
-        Self { version: VERSION.to_owned(), job, job_directory, nodes, view_layout, settings }
+        Self { version: VERSION.to_owned(), job, job_directory, nodes, ports, view_layout, settings }
     }
 
     /// Writes it to a file.
@@ -110,7 +113,8 @@ mod tests {
     fn an_order_of_another_version_is_refused() {
         let nodes = vec![NodeAddress { host: "n1".into(), port: 5 }];
         let directory = "/tmp/forebay-0/job".into();
-        let order = Order::new("job".into(), directory, nodes.clone(), ViewLayout::Numbered, BTreeMap::new());
+        let ports = Ports::named(5);
+        let order = Order::new("job".into(), directory, nodes.clone(), ports, ViewLayout::Numbered, BTreeMap::new());
         let text = serde_json::to_string(&order).unwrap();
         assert_eq!(Order::parse(text.as_bytes()).unwrap().nodes, nodes);
         let other = text.replace(VERSION, "99.0.0");

@@ -1,7 +1,7 @@
 //! What a keeper holds while daemons come and go: the mount, the sockets with whoever waits in their queues, and the
 //! memory of what the kernel was told.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -52,6 +52,14 @@ impl Held {
         Ok(Self { mount, connection, negotiated, peers, control, inodes, requests })
     }
 
+    /// The port that peers connect to.
+    ///
+    /// # Errors
+    /// Never, as far as is known: it listens.
+    pub fn port(&self) -> std::io::Result<u16> {
+        Ok(self.peers.local_addr()?.port())
+    }
+
     /// What a daemon is told with the descriptors.
     pub fn begin(&self) -> Begin {
         Begin {
@@ -83,9 +91,10 @@ impl Held {
 }
 
 fn listen(options: &KeeperOptions) -> anyhow::Result<TcpListener> {
-    let port = options.address.port;
-    TcpListener::bind((options.bind, port)).with_context(|| {
-        format!("cannot listen on {}:{port}: another program may use the port; choose one with --port", options.bind)
+    let addresses: Vec<SocketAddr> = options.ports.iter().map(|port| (options.bind, *port).into()).collect();
+    TcpListener::bind(&addresses[..]).with_context(|| {
+        let tried = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
+        format!("cannot listen on {tried}: another program may use the port; choose one with --port")
     })
 }
 

@@ -67,6 +67,8 @@ pub fn keep<P: Serialize>(
     // Whoever started the node knows how long it may take.
     daemon.deadline = None;
     let held = Held::take(options, handed.listener)?;
+    let port = held.port().context("a socket without a port")?;
+    tracing::info!(port, "peers connect to this node");
     // After the control socket, which tells whether the node runs already.
     let asking = Asking::listen(&directory.keeper_socket(options.rank))?;
     let namespaces = Namespaces::open(&directory.entrance(options.rank), node_of(options, &held)?)?;
@@ -77,7 +79,7 @@ pub fn keep<P: Serialize>(
         namespaces,
         record,
         directory: directory.clone(),
-        ready: options.says_ready.then(|| ready_line(options)),
+        ready: options.says_ready.then(|| ready_line(options, port)),
         job_is_up: false,
         starter: Starter::new(options.reports),
         current: Some(daemon),
@@ -460,9 +462,9 @@ fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
 }
 
 /// What whoever started the node is told when its view answers.
-fn ready_line(options: &KeeperOptions) -> Value {
+fn ready_line(options: &KeeperOptions, port: u16) -> Value {
     json!({"ready": {
         "rank": options.rank.0, "pid": std::process::id(), "view": options.view.to_string_lossy(),
-        "host": options.address.host, "port": options.address.port,
+        "host": options.address.host, "port": port,
     }})
 }

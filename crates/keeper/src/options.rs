@@ -19,6 +19,8 @@ pub struct KeeperOptions {
     pub address: NodeAddress,
     /// The address to listen on, unless the launcher did.
     pub bind: IpAddr,
+    /// The ports to listen on: the first that is free.
+    pub ports: Vec<u16>,
     /// The mount point: an existing, empty directory.
     pub view: PathBuf,
     /// What the view shows: absolute paths of existing directories.

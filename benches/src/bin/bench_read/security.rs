@@ -83,7 +83,7 @@ impl Pair {
         let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
         let mut addresses = Vec::new();
         for listener in &listeners {
-            addresses.push(Address::Tcp { host: "127.0.0.1".to_owned(), port: listener.local_addr()?.port() });
+            addresses.push(Address::Tcp { host: "127.0.0.1".to_owned(), ports: vec![listener.local_addr()?.port()] });
         }
         let options =
             |rank| EndpointOptions::new("bench", NodeRank(rank), addresses.clone(), Pool::new(64), security.clone());

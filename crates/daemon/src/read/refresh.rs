@@ -192,6 +192,7 @@ mod tests {
             job: "test".to_owned(),
             rank: NodeRank(0),
             nodes: vec![forebay_launch::NodeAddress { host: "localhost".to_owned(), port: 1 }],
+            ports: forebay_launch::Ports::default(),
             level: forebay_wire::Level::Off,
             key: None,
             view: "/nowhere/view".into(),

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
 use forebay_keeper::{Handed, KeeperOptions, Kept, own_paths, take_stdin, tell};
-use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Process, ViewLayout, read_key};
+use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Ports, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_secret::{JobKey, forbid_core_dumps};
 use forebay_types::{NodeRank, ViewPath};
@@ -81,6 +81,7 @@ struct Plan {
     job: String,
     rank: NodeRank,
     nodes: Vec<NodeAddress>,
+    ports: Ports,
     view_layout: ViewLayout,
     settings: Settings,
     handed: Handed,
@@ -122,22 +123,24 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let carried = || carried.map(|carried| carried.open(&settings.munge)).transpose();
         let key = key.map_or_else(carried, |key| Ok(Some(key)))?;
         let handed = with_key(settings.security, handed, key)?;
-        let Order { job, job_directory: directory, nodes, view_layout, .. } = order;
+        let Order { job, job_directory: directory, nodes, ports, view_layout, .. } = order;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan { job, rank, nodes, view_layout, settings, handed, directory, log_file, waited_for });
+        return Ok(Plan { job, rank, nodes, ports, view_layout, settings, handed, directory, log_file, waited_for });
     }
     let effective = Effective::merge(given, arguments.file.config, &variable)?;
     let settings = effective.settings()?;
     let job = jobs::name_to_start(&settings, None);
+    let derived = || Ports::derived(&job, rustix::process::geteuid().as_raw(), key.as_ref());
+    let ports = settings.port.map_or_else(derived, Ports::named);
     let nodes = match settings.hostfile {
-        Some(_) => selection::nodes_of_file(&settings, &job)?,
+        Some(_) => selection::nodes_of_file(&settings, ports.first())?,
         None => bail!("no list of nodes: give --hostfile FILE (- for standard input)"),
     };
     let rank = own_rank(wanted, &nodes)?;
     let handed = with_key(settings.security, handed, key)?;
     let directory = jobs::base_for_new(settings.directory.as_deref(), false)?.join(&job);
     let view_layout = ViewLayout::ByHost;
-    Ok(Plan { job, rank, nodes, view_layout, settings, handed, directory, log_file, waited_for })
+    Ok(Plan { job, rank, nodes, ports, view_layout, settings, handed, directory, log_file, waited_for })
 }
 
 /// The same, and the key that the node has read itself, if the level takes one.
@@ -264,6 +267,7 @@ impl Plan {
             rank: self.rank,
             address: own.clone(),
             bind,
+            ports: self.ports.of(own).to_vec(),
             view,
             exports: if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() },
             links_lead_into_view: settings.links == LinksShown::View,
@@ -322,6 +326,7 @@ impl Plan {
             kept: Kept::default(),
             profile,
             nodes: self.nodes,
+            ports: self.ports,
         })
     }
 }

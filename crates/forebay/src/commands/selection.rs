@@ -5,8 +5,7 @@ use std::net::TcpListener;
 
 use anyhow::Context;
 use forebay_launch::{
-    Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, default_port, in_order, parse_hostfile,
-    topology_file,
+    Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, in_order, parse_hostfile, topology_file,
 };
 
 use crate::jobs::Allocated;
@@ -30,7 +29,7 @@ pub enum Selection {
 const WAYS: [&str; 3] = ["local", "nodes", "hostfile"];
 
 impl Selection {
-    /// What the settings, else the environment of a scheduler say.
+    /// What the settings, else the environment of a scheduler say. Nodes that name no port have `port`.
     ///
     /// # Errors
     /// When two ways were given at once, the one that counts names no usable nodes, or the file of the topology does not
@@ -38,10 +37,10 @@ impl Selection {
     pub fn choose(
         effective: &Effective,
         settings: &Settings,
-        job: &str,
+        port: u16,
         allocated: Option<Allocated>,
     ) -> anyhow::Result<Self> {
-        let mut selection = Self::listed(effective, settings, job, allocated)?;
+        let mut selection = Self::listed(effective, settings, port, allocated)?;
         let source = match &settings.topology {
             Topology::Auto => TopologySource::Auto,
             Topology::Off => TopologySource::Off,
@@ -60,7 +59,7 @@ impl Selection {
     fn listed(
         effective: &Effective,
         settings: &Settings,
-        job: &str,
+        port: u16,
         allocated: Option<Allocated>,
     ) -> anyhow::Result<Self> {
         match way(effective)? {
@@ -73,15 +72,14 @@ impl Selection {
                         UsageError(format!("--nodes names {twice} twice; a node needs a host of its own")).into()
                     );
                 }
-                Ok(Self::Hosts(parse_hostfile(&text, "--nodes", port(settings, job))?))
+                Ok(Self::Hosts(parse_hostfile(&text, "--nodes", port)?))
             }
-            Some(_) => Ok(Self::Hosts(nodes_of_file(settings, job)?)),
-            None => Self::allocated(settings, job, allocated),
+            Some(_) => Ok(Self::Hosts(nodes_of_file(settings, port)?)),
+            None => Self::allocated(port, allocated),
         }
     }
 
-    fn allocated(settings: &Settings, job: &str, allocated: Option<Allocated>) -> anyhow::Result<Self> {
-        let port = port(settings, job);
+    fn allocated(port: u16, allocated: Option<Allocated>) -> anyhow::Result<Self> {
         let addresses = |hosts: &[String]| hosts.iter().map(|host| NodeAddress { host: host.clone(), port }).collect();
         match allocated {
             Some(Allocated::Slurm(allocation)) => {
@@ -135,19 +133,15 @@ fn is_this_host(hosts: &[String]) -> bool {
     matches!(hosts, [host] if own.iter().any(|name| name.eq_ignore_ascii_case(host)))
 }
 
-/// The nodes of the host file that the settings name.
+/// The nodes of the host file that the settings name. Those that name no port have `port`.
 ///
 /// # Errors
 /// When there is none, or it is not a host file.
-pub fn nodes_of_file(settings: &Settings, job: &str) -> anyhow::Result<Vec<NodeAddress>> {
+pub fn nodes_of_file(settings: &Settings, port: u16) -> anyhow::Result<Vec<NodeAddress>> {
     let path = settings.hostfile.as_deref().ok_or_else(|| UsageError("--hostfile is missing".to_owned()))?;
     let bytes = read_input(path).with_context(|| format!("cannot use the host file {}", path.display()))?;
     let text = String::from_utf8(bytes).with_context(|| format!("the host file {} is not text", path.display()))?;
-    Ok(parse_hostfile(&text, &path.display().to_string(), port(settings, job))?)
-}
-
-fn port(settings: &Settings, job: &str) -> u16 {
-    settings.port.unwrap_or_else(|| default_port(job, rustix::process::geteuid().as_raw()))
+    Ok(parse_hostfile(&text, &path.display().to_string(), port)?)
 }
 
 /// The way that comes from the strongest source; two from the same one contradict each other.
@@ -180,7 +174,8 @@ mod tests {
         let variable = |name: &str| (name == "FOREBAY_LOCAL").then(|| environment.map(str::to_owned)).flatten();
         let effective = Effective::merge(given, None, &variable)?;
         let allocation = Allocation { job_id: "7".into(), hosts: vec!["a".into(), "b".into()], list: "a,b".into() };
-        Selection::choose(&effective, &effective.settings()?, "job", Some(Allocated::Slurm(allocation)))
+        let settings = effective.settings()?;
+        Selection::choose(&effective, &settings, settings.port.unwrap_or(5), Some(Allocated::Slurm(allocation)))
     }
 
     #[test]
@@ -197,7 +192,7 @@ mod tests {
             let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
             let file = NodeFile { scheduler: "PBS", job: "7.server".into(), hosts };
             let effective = Effective::merge(BTreeMap::new(), None, &|_| None).unwrap();
-            Selection::choose(&effective, &effective.settings().unwrap(), "job", Some(Allocated::Hosts(file))).unwrap()
+            Selection::choose(&effective, &effective.settings().unwrap(), 5, Some(Allocated::Hosts(file))).unwrap()
         };
         assert!(matches!(given(&["a", "b"]), Selection::Hosts(nodes) if nodes.len() == 2 && nodes[1].host == "b"));
         let own = machine::host_names().remove(0);

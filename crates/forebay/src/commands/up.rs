@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow, bail};
 use forebay_keeper::Handed;
 use forebay_launch::{
-    JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Process, ProcessSpace, Progress,
+    JobDirectory, JobRecord, LaunchError, Launcher, MemoryFile, NodeAddress, Ports, Process, ProcessSpace, Progress,
     RemoteCall, Started, Starter, ViewLayout, host_starter, local_starter, slurm_starter, start,
 };
 use forebay_secret::{JobKey, forbid_core_dumps};
@@ -49,16 +49,18 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let settings = effective.settings()?;
     let allocated = Allocated::from_environment()?;
     let job = name_to_start(&settings, allocated.as_ref());
-    let selection = Selection::choose(&effective, &settings, &job, allocated)?;
+    let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
+    let ports = ports.context("cannot draw the nodes' ports")?;
+    let selection = Selection::choose(&effective, &settings, ports.first(), allocated)?;
     let signals = Signals::catch()?;
-    let mut up = Up::lay_out(&effective, settings, job, &selection)?;
+    let mut up = Up::lay_out(&effective, settings, job, ports, &selection)?;
     let result = up.start(selection, &signals, began);
     match result {
         Ok((started, prepare)) => {
             let took = began.elapsed();
             let profile = profiles::shown(&up.settings, &up.given).filter(|_| has_place(&up.settings));
-            let Up { record, directory, settings, .. } = &up;
-            let report = Report { record, directory, settings, started: &started, profile, prepare, took };
+            let Up { record, directory, settings, ports, .. } = &up;
+            let report = Report { record, directory, settings, ports, started: &started, profile, prepare, took };
             report.print(arguments.json);
             Ok(if started.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
         }
@@ -73,6 +75,8 @@ struct Up {
     settings: Settings,
     /// Until the nodes are started; `None` with `--security off`.
     key: Option<JobKey>,
+    /// Where nodes listen that name no port of their own, for the order.
+    ports: Ports,
     /// Where the views are, for the order.
     layout: ViewLayout,
     given: BTreeMap<String, Vec<String>>,
@@ -82,7 +86,13 @@ struct Up {
 
 impl Up {
     /// Makes the job's directory and writes down what is going to be started.
-    fn lay_out(effective: &Effective, settings: Settings, job: String, selection: &Selection) -> anyhow::Result<Self> {
+    fn lay_out(
+        effective: &Effective,
+        settings: Settings,
+        job: String,
+        ports: Ports,
+        selection: &Selection,
+    ) -> anyhow::Result<Self> {
         let directory = make_directory(&settings, &job, selection)?;
         let nodes = selection.nodes();
         let launcher = match selection {
@@ -119,6 +129,7 @@ impl Up {
             record,
             settings,
             key,
+            ports,
             layout: selection.view_layout(),
             given,
             failed_hosts: BTreeSet::new(),
@@ -134,8 +145,9 @@ impl Up {
     }
 
     fn order(&self) -> Order {
-        let Self { record, directory, layout, given, .. } = self;
-        Order::new(record.job.clone(), directory.path().to_owned(), record.nodes.clone(), *layout, given.clone())
+        let Self { record, directory, ports, layout, given, .. } = self;
+        let (job, directory) = (record.job.clone(), directory.path().to_owned());
+        Order::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone())
     }
 
     /// Starts the job; also how long it took until that could begin.

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_launch::{JobDirectory, JobRecord, NodeAddress, StartFailure, Started};
+use forebay_launch::{JobDirectory, JobRecord, NodeAddress, Ports, StartFailure, Started};
 use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
@@ -28,6 +28,8 @@ pub struct Report<'a> {
     pub directory: &'a JobDirectory,
     /// Its settings.
     pub settings: &'a Settings,
+    /// Where its nodes listen that name no port of their own.
+    pub ports: &'a Ports,
     /// What was heard.
     pub started: &'a Started,
     /// The command whose profile it uses, or the file that is its profile.
@@ -81,7 +83,12 @@ impl Report<'_> {
         let is_here = |rank: &NodeRank| !started.missing.contains_key(rank);
         let nodes: Vec<_> = ranks
             .filter(|((rank, _), _)| is_here(rank))
-            .map(|((rank, node), view)| json!({"rank": rank, "host": node.host, "port": node.port, "view": view}))
+            .map(|((rank, node), view)| {
+                let ports = self.ports.of(node);
+                // Which of several is the node's own, only the node knows.
+                let port = if let [port] = ports { Some(port) } else { None };
+                json!({"rank": rank, "host": node.host, "port": port, "ports": ports, "view": view})
+            })
             .collect();
         let missing: Vec<_> = started
             .missing

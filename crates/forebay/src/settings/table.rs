@@ -154,7 +154,7 @@ settings! {
         /// Listen on this network interface only, named or by the network its address lies in (10.1.0.0/16); the hosts
         /// must be listed by names that lead there
         Node Optional(text) interface: Option<String> = "interface" "NAME|CIDR";
-        /// TCP port of every node [default: from 20000 up, by the job's name and the user]
+        /// TCP port of every node [default: one that is free of four at random from 20000 up; node: by its key]
         Node Optional(port) port: Option<u16> = "port" "PORT";
         /// How connections between nodes are protected: auth proves that both ends are this job's, seal encrypts too,
         /// off lets in whoever reaches the port

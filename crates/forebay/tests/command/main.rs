@@ -15,4 +15,5 @@ mod profiles;
 mod readiness;
 mod settings;
 mod silent_nodes;
+mod taken_ports;
 mod usage;

@@ -8,19 +8,12 @@ use std::path::{Path, PathBuf};
 use forebay_types::NodeRank;
 use serde::{Deserialize, Serialize};
 
-/// First port of the range that `default_port` draws from: above the registered services, below the range from which
-/// Linux takes the ports of outgoing connections by default (32768).
-const PORT_FIRST: u16 = 20_000;
-
-/// Ports in that range.
-const PORT_COUNT: u64 = 12_768;
-
 /// A host and the port its daemon listens on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeAddress {
     /// Name or IP address, without brackets.
     pub host: String,
-    /// TCP port.
+    /// TCP port; where it is the first of the job's candidates, it stands for all of them.
     pub port: u16,
 }
 
@@ -32,19 +25,6 @@ impl fmt::Display for NodeAddress {
             write!(f, "{}:{}", self.host, self.port)
         }
     }
-}
-
-/// The port of all nodes of a job when the user names none. It depends on the job and the user, so that two jobs that
-/// share hosts seldom meet; where they do, the daemon says that the port is taken and `--port` helps.
-#[must_use]
-pub fn default_port(job: &str, uid: u32) -> u16 {
-    let offset = fnv1a(job.bytes().chain([0]).chain(uid.to_le_bytes())) % PORT_COUNT;
-    PORT_FIRST + u16::try_from(offset).unwrap_or(0)
-}
-
-/// FNV-1a, 64 bits: the same on every host and in every build, which `std`'s hashers do not promise.
-fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Where the nodes of a job have their views, below the directory that was asked for.
@@ -70,17 +50,6 @@ impl ViewLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_port_depends_on_job_and_user_and_stays_in_its_range() {
-        let port = default_port("train", 1000);
-        assert_eq!(port, default_port("train", 1000));
-        assert_ne!(port, default_port("train", 1001));
-        assert_ne!(port, default_port("other", 1000));
-        for uid in 0..2000 {
-            assert!((20_000..32_768).contains(&default_port("job", uid)));
-        }
-    }
 
     #[test]
     fn nodes_that_share_a_host_have_views_of_their_own() {

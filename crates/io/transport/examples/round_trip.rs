@@ -42,7 +42,7 @@ fn main() -> Result<()> {
     let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     let mut addresses = Vec::new();
     for listener in &listeners {
-        addresses.push(Address::Tcp { host: "127.0.0.1".to_owned(), port: listener.local_addr()?.port() });
+        addresses.push(Address::Tcp { host: "127.0.0.1".to_owned(), ports: vec![listener.local_addr()?.port()] });
     }
     let service: Arc<dyn Service> = Arc::new(Probes(vec![7; 4 << 20].into()));
     let [root, leaf] = listeners;

@@ -29,11 +29,12 @@ impl Connector {
         }
     }
 
-    pub(crate) async fn connect(&self, peers: &Peers, to: NodeRank) -> io::Result<Stream> {
+    /// To `port` of the peer's, where the network has ports.
+    pub(crate) async fn connect(&self, peers: &Peers, to: NodeRank, port: u16) -> io::Result<Stream> {
         match (self, peers.address(to)) {
             (_, None) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the job has no such node")),
-            (Self::Tcp, Some(Address::Tcp { host, port })) => {
-                Stream::tcp(TcpStream::connect((host.as_str(), *port)).await?)
+            (Self::Tcp, Some(Address::Tcp { host, .. })) => {
+                Stream::tcp(TcpStream::connect((host.as_str(), port)).await?, port)
             }
             (Self::Memory(network, from), Some(_)) => network.connect(*from, to).await,
             (Self::Tcp, Some(Address::Memory)) => Err(io::ErrorKind::Unsupported.into()),
@@ -51,8 +52,10 @@ impl Listener {
     pub(crate) async fn accept(&mut self) -> io::Result<Stream> {
         match self {
             Self::Tcp(listener) => loop {
+                let (stream, _) = listener.accept().await?;
+                let port = listener.local_addr()?.port();
                 // One that is gone before it was greeted is no failure of the listener's.
-                if let Ok(stream) = Stream::tcp(listener.accept().await?.0) {
+                if let Ok(stream) = Stream::tcp(stream, port) {
                     return Ok(stream);
                 }
             },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use forebay_body::Pool;
 use forebay_types::{NodeRank, Priority};
 use forebay_wire::{Class, Request};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::accept::{Doorway, accept_peers};
 use crate::calls::{End, Reply};
@@ -59,11 +59,16 @@ struct Shared {
     pool: Pool,
     connector: Connector,
     links: Mutex<BTreeMap<NodeRank, Slot>>,
+    /// The ports at which peers were found.
+    found_at: Mutex<BTreeMap<NodeRank, u16>>,
     started: Instant,
     next_session: AtomicU64,
 }
 
 type Connected = Result<Arc<Link>, CallError>;
+
+/// A peer's two connections, control first.
+type Found = Result<(Greeted, Greeted), CallError>;
 
 enum Slot {
     /// Calls that wait for it, in the order they came.
@@ -121,6 +126,7 @@ impl Endpoint {
             pool,
             connector,
             links: Mutex::default(),
+            found_at: Mutex::default(),
             started: Instant::now(),
             next_session: AtomicU64::new(first_session),
         });
@@ -244,6 +250,13 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
+/// What was found, else what the other attempt finds. Of two failures that of one where somebody spoke: it may be the peer,
+/// of another build.
+async fn or_by(found: Found, other: impl Future<Output = Found>) -> Found {
+    let Err(why) = found else { return found };
+    other.await.map_err(|error| if matches!(error, CallError::Unreachable { .. }) { why } else { error })
+}
+
 /// Never ends where nobody is left who could tell.
 async fn told(promoted: oneshot::Receiver<()>) {
     if promoted.await.is_err() {
@@ -289,7 +302,7 @@ impl Shared {
 
     async fn connect(self: Arc<Self>, to: NodeRank) {
         let connected = self
-            .shake_hands(to)
+            .find(to)
             .await
             .map(|pair| Link::start(to, pair, self.pool.clone(), Arc::clone(&self.counts), &self.tasks));
         let attempt = match &connected {
@@ -304,19 +317,49 @@ impl Shared {
         }
     }
 
-    /// Both connections at once: they find each other at the other end by the session's number.
-    async fn shake_hands(&self, to: NodeRank) -> Result<(Greeted, Greeted), CallError> {
-        let session = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let both =
-            async { tokio::try_join!(self.open(to, Class::Control, session), self.open(to, Class::Bulk, session)) };
-        match timeout(self.connect_deadline, both).await {
+    /// Shakes hands at whichever of the peer's ports is its own. The one where it was found last comes first.
+    async fn find(&self, to: NodeRank) -> Found {
+        let mut ports = self.peers.ports(to);
+        let found_at = lock(&self.found_at).get(&to).copied();
+        ports.sort_by_key(|port| Some(*port) != found_at);
+        match timeout(self.connect_deadline, self.find_at(to, &ports)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(self.unreachable(to, io::ErrorKind::TimedOut.into())),
         }
     }
 
-    async fn open(&self, to: NodeRank, class: Class, session: u64) -> Result<Greeted, CallError> {
-        let stream = self.connect_early(to).await.map_err(|error| self.unreachable(to, error))?;
+    /// Tries one port after the other, and the next beside one that keeps silent.
+    fn find_at<'a>(&'a self, to: NodeRank, ports: &'a [u16]) -> Pin<Box<dyn Future<Output = Found> + Send + 'a>> {
+        Box::pin(async move {
+            let (port, others) = ports.split_first().unwrap_or((&0, &[]));
+            let mut here = pin!(self.shake_hands(to, *port));
+            if others.is_empty() {
+                return here.await;
+            }
+            let mut elsewhere = self.find_at(to, others);
+            let later = async {
+                sleep(limits::PORT_PATIENCE).await;
+                elsewhere.as_mut().await
+            };
+            tokio::select! {
+                biased;
+                found = &mut here => or_by(found, elsewhere).await,
+                found = later => or_by(found, here).await,
+            }
+        })
+    }
+
+    /// Both connections at once: they find each other at the other end by the session's number.
+    async fn shake_hands(&self, to: NodeRank, port: u16) -> Found {
+        let session = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let open = |class| self.open((to, port), class, session);
+        let pair = tokio::try_join!(open(Class::Control), open(Class::Bulk))?;
+        lock(&self.found_at).insert(to, port);
+        Ok(pair)
+    }
+
+    async fn open(&self, (to, port): (NodeRank, u16), class: Class, session: u64) -> Result<Greeted, CallError> {
+        let stream = self.connect_early(to, port).await.map_err(|error| self.unreachable(to, error))?;
         let greeted = greet(stream, &self.identity, (to, class, session), &self.pool, &self.counts).await;
         let refused = |refusal| CallError::Refused { to, address: self.address(to), source: Arc::new(refusal) };
         greeted.map_err(refused)
@@ -324,14 +367,14 @@ impl Shared {
 
     /// Connects. Where nobody listens yet it tries again while this node is young: the nodes of a job start side by side,
     /// and one that is a moment later than its neighbour is not lost.
-    async fn connect_early(&self, to: NodeRank) -> io::Result<Stream> {
+    async fn connect_early(&self, to: NodeRank, port: u16) -> io::Result<Stream> {
         loop {
-            match self.connector.connect(&self.peers, to).await {
+            match self.connector.connect(&self.peers, to, port).await {
                 Err(error)
                     if error.kind() == io::ErrorKind::ConnectionRefused
                         && self.started.elapsed() < limits::START_SKEW =>
                 {
-                    tokio::time::sleep(limits::START_SKEW / 50).await;
+                    sleep(limits::START_SKEW / 50).await;
                 }
                 outcome => return outcome,
             }

@@ -103,7 +103,7 @@ pub enum Refusal {
         ours: Level,
     },
     /// It did not prove that it holds the key: another job's daemon, another user, or somebody who repeats what was said
-    /// on another connection.
+    /// on another connection or passes on what was meant for another port.
     #[error("it does not hold this job's key")]
     Key,
     /// Another job's daemon.

@@ -66,6 +66,7 @@ async fn shake(bytes: Vec<u8>, identity: &Identity, asks: bool) -> Option<usize>
         reader: Box::new(Cursor::new(bytes)),
         writer: Box::new(tokio::io::sink()),
         peer: Ipv4Addr::LOCALHOST.into(),
+        port: 0,
     };
     let greeted = if asks {
         greet(stream, identity, (NodeRank(1), Class::Bulk, SESSION), &pool, &counts).await

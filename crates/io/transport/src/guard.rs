@@ -45,11 +45,13 @@ impl Role {
     }
 }
 
-/// The greetings of a connection, byte for byte as they were sent: version, level and both random numbers.
+/// The greetings of a connection, byte for byte as they were sent: version, level and both random numbers; and to which
+/// port it was made, so that whoever has taken one port of a node cannot pass connections on to another.
 #[derive(Clone, Copy)]
 pub(crate) struct Greetings<'a> {
     pub(crate) asking: &'a [u8],
     pub(crate) answering: &'a [u8],
+    pub(crate) port: u16,
 }
 
 /// The guards of a connection for its side `role`: of what it sends, and of what it receives. They seal, whatever the
@@ -59,8 +61,9 @@ pub(crate) fn guards(key: &JobKey, role: Role, greetings: Greetings<'_>) -> (Gua
     let secret = Salt::new(HKDF_SHA256, SALT).extract(key.secret_bytes());
     // Of a fixed length: bytes of one greeting cannot pass for bytes of the other.
     let [asking, answering] = [greetings.asking, greetings.answering].map(|greeting| digest(&SHA256, greeting));
+    let port = greetings.port.to_be_bytes();
     let guard = |role: Role| {
-        let purpose = [role.label(), asking.as_ref(), answering.as_ref()];
+        let purpose = [role.label(), asking.as_ref(), answering.as_ref(), &port];
         // Fails only for more than 255 hashes of output; this is half a hash.
         let key = secret.expand(&purpose, &AES_128_GCM).expect("a key is shorter than HKDF's limit");
         Guard(Some(Keyed { key: LessSafeKey::new(UnboundKey::from(key)), used: 0, seals: true }))

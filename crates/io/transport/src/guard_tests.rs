@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const GREETINGS: Greetings<'static> = Greetings { asking: b"a", answering: b"b" };
+const GREETINGS: Greetings<'static> = Greetings { asking: b"a", answering: b"b", port: 7 };
 
 fn key(byte: u8) -> JobKey {
     JobKey::from_bytes([byte; JOB_KEY_BYTES])
@@ -65,6 +65,7 @@ fn a_frame_is_good_for_one_place_in_one_direction_of_one_connection_of_one_job()
             (key(2), GREETINGS),
             (key(1), Greetings { asking: b"x", ..GREETINGS }),
             (key(1), Greetings { answering: b"x", ..GREETINGS }),
+            (key(1), Greetings { port: 8, ..GREETINGS }),
         ] {
             let (_, mut other) = guards(&key, Role::Answering, greetings);
             other.set_level(level);

@@ -5,6 +5,10 @@ use std::time::Duration;
 /// How much later than its neighbours a node may start to listen without being taken for lost.
 pub const START_SKEW: Duration = Duration::from_millis(500);
 
+/// How long whoever listens on one of a node's ports may take to shake hands before the next port is tried beside it.
+/// Longer than a handshake takes within a cluster; where a node is slower, the attempts beside it are refused at once.
+pub const PORT_PATIENCE: Duration = Duration::from_millis(250);
+
 /// How long a peer may take to shake hands: a pending handshake must not hold a connection open for nothing.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 

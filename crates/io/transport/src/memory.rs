@@ -19,7 +19,7 @@ use crate::lock::lock;
 use crate::options::Address;
 use crate::pace::{Cable, Paced};
 use crate::pipe::{PipeReader, PipeWriter, pipe};
-use crate::stream::Stream;
+use crate::stream::{Stream, WriteHalf};
 
 /// Bytes a pipe holds in each direction; of the size of a small socket buffer, so that senders wait as they do there.
 const PIPE_BYTES: usize = 64 << 10;
@@ -147,9 +147,10 @@ impl Network {
     fn stream(&self, own: NodeRank, peer: NodeRank, reader: PipeReader, writer: PipeWriter) -> Stream {
         let peer = Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits().wrapping_add(peer.0)).into();
         let reader = Box::new(reader);
-        match self.cables.get(own.0 as usize) {
-            Some(cable) => Stream { reader, writer: Box::new(Paced::new(Box::new(writer), Arc::clone(cable))), peer },
-            None => Stream { reader, writer: Box::new(writer), peer },
-        }
+        let writer: WriteHalf = match self.cables.get(own.0 as usize) {
+            Some(cable) => Box::new(Paced::new(Box::new(writer), Arc::clone(cable))),
+            None => Box::new(writer),
+        };
+        Stream { reader, writer, peer, port: 0 }
     }
 }

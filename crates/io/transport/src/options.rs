@@ -18,8 +18,8 @@ pub enum Address {
     Tcp {
         /// Name or number of the host.
         host: String,
-        /// Port its daemon listens on.
-        port: u16,
+        /// Ports of which its daemon listens on one; who listens on the others may be anybody.
+        ports: Vec<u16>,
     },
     /// Within the process, over the `memory::Network` the endpoint was started on.
     Memory,
@@ -28,8 +28,10 @@ pub enum Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Tcp { host, ports } => {
+                let ports = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+                if host.contains(':') { write!(f, "[{host}]:{ports}") } else { write!(f, "{host}:{ports}") }
+            }
             Self::Memory => write!(f, "memory"),
         }
     }
@@ -102,6 +104,14 @@ impl Peers {
     #[must_use]
     pub fn address(&self, rank: NodeRank) -> Option<&Address> {
         self.0.get(rank.0 as usize)
+    }
+
+    /// The ports to look for `rank` at; what stands for one where there are none.
+    pub(crate) fn ports(&self, rank: NodeRank) -> Vec<u16> {
+        match self.address(rank) {
+            Some(Address::Tcp { ports, .. }) => ports.clone(),
+            Some(Address::Memory) | None => vec![0],
+        }
     }
 }
 

@@ -24,15 +24,17 @@ pub(crate) struct Stream {
     pub(crate) writer: WriteHalf,
     /// Whose it is, as far as the network tells; refused ones are reported once for each.
     pub(crate) peer: IpAddr,
+    /// The port of the side that listens, as this side knows it; 0 where there are none.
+    pub(crate) port: u16,
 }
 
 impl Stream {
-    pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
+    pub(crate) fn tcp(stream: TcpStream, port: u16) -> io::Result<Self> {
         let peer = stream.peer_addr()?.ip();
         stream.set_nodelay(true)?;
         notice_silence(&stream)?;
         let (reader, writer) = stream.into_split();
-        Ok(Self { reader: Box::new(reader), writer: Box::new(writer), peer })
+        Ok(Self { reader: Box::new(reader), writer: Box::new(writer), peer, port })
     }
 }
 

@@ -56,7 +56,7 @@ async fn deceived(level: Level, tamper: impl Fn(Passing) -> Vec<Vec<u8>> + Send 
 
 async fn deceived_by(level: Level, tamper: Arc<Tamper>) -> [Endpoint; 2] {
     let (root, address) = root(security(level, key()));
-    let middle = between(&address, level, tamper).await;
+    let middle = between(&address, level, tamper);
     [root, leaf(security(level, key()), &middle)]
 }
 
@@ -149,7 +149,7 @@ async fn a_recorded_connection_cannot_be_played_again() {
     for level in KEYED {
         let (recorded, tamper) = recorder();
         let (root, address) = root(security(level, key()));
-        let middle = between(&address, level, tamper).await;
+        let middle = between(&address, level, tamper);
         let leaf = leaf(security(level, key()), &middle);
         status(&leaf).await.unwrap();
         let served = root.counters().requests_served;
@@ -186,7 +186,7 @@ async fn what_a_node_says_cannot_be_sent_back_to_it() {
 async fn a_node_that_is_led_to_itself_notices() {
     for level in KEYED {
         let (listener, own) = loopback();
-        let middle = between(&own, level, Arc::new(pass)).await;
+        let middle = between(&own, level, Arc::new(pass));
         let addresses = vec![middle, own];
         let node = Endpoint::start(options_with(1, addresses, security(level, key())), listener, mute()).unwrap();
         let error = status(&node).await.unwrap_err();

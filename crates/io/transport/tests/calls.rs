@@ -213,7 +213,7 @@ async fn an_unreachable_node_is_named_with_its_reason() {
     let (listener, dead) = loopback();
     drop(listener);
     let (own, address) = loopback();
-    let unknown = Address::Tcp { host: "no-such-host.invalid".to_owned(), port: 1 };
+    let unknown = Address::Tcp { host: "no-such-host.invalid".to_owned(), ports: vec![1] };
     let leaf = Endpoint::start(options(1, vec![dead.clone(), address, unknown]), own, mute()).unwrap();
     for to in [0, 2, 3] {
         let error = leaf.call(NodeRank(to), JobMessage::Status, PATIENCE).await.unwrap_err();
@@ -300,8 +300,8 @@ async fn shutdown_leaves_no_task_and_no_listener() {
         assert_eq!((root.counters().connections, leaf.counters().connections), (0, 0));
         let error = leaf.call(NodeRank(0), chunk(0), PATIENCE).await.unwrap_err();
         assert!(matches!(error, CallError::ShutDown), "{error:?}");
-        if let Some(Address::Tcp { host, port }) = root.peers().address(NodeRank(0)) {
-            assert!(std::net::TcpStream::connect((host.as_str(), *port)).is_err());
+        if let Some(Address::Tcp { host, ports }) = root.peers().address(NodeRank(0)) {
+            assert!(std::net::TcpStream::connect((host.as_str(), ports[0])).is_err());
         }
         drop(held);
     }

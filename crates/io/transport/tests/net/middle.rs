@@ -10,7 +10,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::loopback;
 use super::raw::address_of;
 
 /// A frame on its way.
@@ -28,14 +27,20 @@ pub struct Passing {
 /// What goes on instead of a frame.
 pub type Tamper = dyn Fn(Passing) -> Vec<Vec<u8>> + Send + Sync;
 
-/// Where whoever is to be deceived connects; ends with the test's runtime.
-pub async fn between(target: &Address, level: Level, tamper: Arc<Tamper>) -> Address {
-    let (listener, address) = loopback();
-    listener.set_nonblocking(true).unwrap();
-    let listener = TcpListener::from_std(listener).unwrap();
+/// Where whoever is to be deceived connects.
+pub fn between(target: &Address, level: Level, tamper: Arc<Tamper>) -> Address {
     let target = address_of(target);
-    tokio::spawn(relay(listener, target, level, tamper));
-    address
+    // The same port, at another address of this machine: keys are bound to the port.
+    let host = "127.0.0.2";
+    let listener = std::net::TcpListener::bind((host, target.port())).unwrap();
+    pass_on(listener, target, level, tamper);
+    Address::Tcp { host: host.to_owned(), ports: vec![target.port()] }
+}
+
+/// Passes on what comes to `listener`; ends with the test's runtime.
+pub fn pass_on(listener: std::net::TcpListener, target: SocketAddr, level: Level, tamper: Arc<Tamper>) {
+    listener.set_nonblocking(true).unwrap();
+    tokio::spawn(relay(TcpListener::from_std(listener).unwrap(), target, level, tamper));
 }
 
 /// Frames as they were sent.

@@ -69,7 +69,7 @@ pub fn options_with(rank: u32, addresses: Vec<Address>, security: Security) -> E
 pub fn loopback() -> (TcpListener, Address) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    (listener, Address::Tcp { host: "127.0.0.1".to_owned(), port })
+    (listener, Address::Tcp { host: "127.0.0.1".to_owned(), ports: vec![port] })
 }
 
 /// A job with a node for each service.

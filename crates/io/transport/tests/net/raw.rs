@@ -33,7 +33,7 @@ pub fn hello(from: u32, to: u32, class: Class) -> Hello {
 
 pub fn address_of(address: &Address) -> SocketAddr {
     match address {
-        Address::Tcp { host, port } => SocketAddr::new(host.parse().unwrap(), *port),
+        Address::Tcp { host, ports } => SocketAddr::new(host.parse().unwrap(), ports[0]),
         Address::Memory => panic!("no socket"),
     }
 }
