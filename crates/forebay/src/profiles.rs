@@ -119,8 +119,8 @@ fn command_line(pid: i32) -> Vec<u8> {
 }
 
 fn parent(pid: i32) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// Whether a process was given this program, and `up`, among its own arguments.

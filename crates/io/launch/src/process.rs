@@ -4,7 +4,9 @@
 //! opened before the start time is compared, so that it can never reach somebody else.
 
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,7 +43,7 @@ impl Process {
     /// The process with that number now; `None` when there is none, or only a zombie.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = read_lossy(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
         // The command stands in parentheses and may hold any character; what counts comes after the last one.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
@@ -71,7 +73,7 @@ impl Process {
         let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
         // Not `stat`, which may wait for what the thread waits for.
         let waits = |thread: fs::DirEntry| {
-            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            let status = read_lossy(&thread.path().join("status")).unwrap_or_default();
             status.lines().any(|line| line.starts_with("State:\tD"))
         };
         self.is_alive() && threads.into_iter().any(waits)
@@ -83,6 +85,11 @@ impl Process {
         let descriptor = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         self.is_alive().then_some(descriptor)
     }
+}
+
+/// The text of a file about a process. The name in it may be any bytes: the kernel cuts a program's off after 15 of them.
+fn read_lossy(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
 /// Waits until all of `processes` have ended, until `deadline` at most; those that have not are returned.
@@ -159,6 +166,18 @@ mod tests {
         let this = Process::this();
         assert!(this.is_alive());
         assert!(!Process { start_ticks: this.start_ticks + 1, ..this }.is_alive());
+    }
+
+    #[test]
+    fn a_program_whose_name_is_cut_off_within_a_letter_is_alive() {
+        let temporary = tempfile::tempdir().unwrap();
+        let program = temporary.path().join("fourteen-bytesé");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let child = Command::new(&program).arg("60").spawn().unwrap();
+        assert!(String::from_utf8(fs::read(format!("/proc/{}/comm", child.id())).unwrap()).is_err());
+        let process = reaped(child);
+        assert!(process.is_alive() && !process.waits_in_kernel());
+        end_all(&[process], Duration::from_secs(10));
     }
 
     #[test]
