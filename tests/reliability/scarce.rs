@@ -130,6 +130,28 @@ fn no_descriptors_left() {
     job.down();
 }
 
+/// Wherever on its way a node finds that it may open no more files, nothing of it stays.
+#[test]
+fn too_few_descriptors_to_start() {
+    require!(Fuse, Root, Command("prlimit"));
+    let mut failures = 0;
+    for limit in 12..24 {
+        let sandbox = Sandbox::new();
+        let mut up = Command::new("prlimit");
+        sandbox.surround(&mut up);
+        up.arg(format!("--nofile={limit}:{limit}")).arg(forebay_tests::job::binary());
+        let done = run(up.args(["up", "--job", &sandbox.name, "--export"]).arg(sandbox.source()));
+        if done.status.success() {
+            let _ = run(sandbox.command().args(["down", "--job", &sandbox.name])).good();
+        } else {
+            failures += 1;
+        }
+        let left = sandbox.left();
+        assert!(left.is_empty(), "{limit}: {}{left:#?}", done.stderr);
+    }
+    assert!(failures > 0, "twelve are too few");
+}
+
 /// Connections that a port still has at its own end, also those that nobody has accepted yet.
 fn connections_at(port: u16) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();

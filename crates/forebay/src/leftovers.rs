@@ -82,8 +82,10 @@ fn detach(job: &str, node: &NodeRecord) -> Vec<String> {
     mounts.iter().map(unmount).collect()
 }
 
-/// What a daemon does when it has ended well: its own files go, and with the last daemon on this host the job's.
+/// What a node does when it has ended: its own files go, and with the last node on this host the job's. So does its mount, where
+/// the keeper could not take it away: without the record nobody finds it.
 pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
+    detach(&directory.job(), record).iter().for_each(|note| tracing::warn!("{note}"));
     view_directory::remove(&record.view, record.view_created);
     directory.remove_node(record.rank);
     if !directory.record_ranks().is_empty() {
