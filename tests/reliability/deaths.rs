@@ -102,6 +102,22 @@ fn an_ordinary_users_daemon_dies() {
     job.forget();
 }
 
+/// `SIGCHLD` stays ignored in programs that one which ignores it starts.
+#[test]
+fn a_daemon_dies_whose_starter_ignores_its_children() {
+    require!(Root, FuseForUsers, Command("setpriv"), Command("fusermount3"));
+    let sandbox = Sandbox::of_nobody();
+    let mut up = as_nobody(Path::new("env"));
+    sandbox.surround(&mut up);
+    up.arg("--ignore-signal=CHLD").arg(sandbox.base().join("forebay"));
+    up.args(["up", "--job", &sandbox.name, "--export"]).arg(sandbox.source()).arg("--view").arg(sandbox.view());
+    let _ = run(&mut up).good();
+    let job = Job::of(sandbox);
+    let before = job.kill_daemon(0);
+    wait_until("there is another daemon", STALL_MAX, || job.daemon(0).is_some_and(|daemon| daemon != before));
+    job.down();
+}
+
 /// A figure for docs/reliability.md, printed with `--nocapture`.
 #[test]
 fn pauses() {

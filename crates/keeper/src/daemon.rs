@@ -11,6 +11,7 @@ use anyhow::Context;
 use forebay_launch::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::limits;
@@ -258,7 +259,7 @@ impl Drop for Daemon {
             self.kill();
             let mut polled = [PollFd::new(&self.ended, PollFlags::IN)];
             let grace = Timespec::try_from(DAEMON_LAST_GRACE).ok();
-            if matches!(poll(&mut polled, grace.as_ref()), Ok(1)) {
+            if matches!(retry_on_intr(|| poll(&mut polled, grace.as_ref())), Ok(1)) {
                 let _ = self.child.wait();
             }
         }

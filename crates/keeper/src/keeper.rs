@@ -30,7 +30,7 @@ use crate::options::KeeperOptions;
 use crate::own_paths::{Node, Place};
 use crate::packets;
 use crate::restarts::{Restarts, Verdict};
-use crate::signals::Signals;
+use crate::signals::{Signals, hear_of_children};
 use crate::starter::{Starter, tell};
 
 /// What of a request's time limit a daemon may be silent before its keeper kills it and starts another, so that what
@@ -54,6 +54,7 @@ pub fn keep<P: Serialize>(
 ) -> anyhow::Result<()> {
     // Before anything can be left behind: a signal from now on ends the node in order.
     let signals = Signals::block().context("catching signals")?;
+    hear_of_children().context("catching signals")?;
     // So that who looks at the processes, or ends them by name, can tell the two apart.
     if let Err(errno) = rustix::thread::set_name(c"forebay-keeper") {
         tracing::debug!(%errno, "the keeper has no name of its own");

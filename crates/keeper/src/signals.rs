@@ -1,10 +1,22 @@
 //! The signals that end a node, as something to wait for beside everything else. Daemons start with none of them blocked
 //! (the standard library sees to that), so they hear theirs.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// Lets this process learn how its children end. Whoever started it may ignore `SIGCHLD`, which a program inherits: the kernel
+/// then forgets a child when it ends, and nobody can tell a death from an orderly end. The handler does nothing, and children
+/// inherit none.
+///
+/// # Errors
+/// What `sigaction(2)` says.
+pub fn hear_of_children() -> io::Result<()> {
+    signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
+}
 
 /// Blocked signals that are read from a descriptor.
 pub struct Signals(SignalFd);

@@ -25,10 +25,16 @@ mod ways_out;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
+
 use crate::cli::Command;
 
 /// Runs a command.
 pub fn run(command: Command) -> anyhow::Result<ExitCode> {
+    // These run programs; a keeper sees to it itself, and a daemon's calls are not to be interrupted.
+    if matches!(command, Command::Up(_) | Command::Down(_) | Command::Doctor(_)) {
+        forebay_keeper::hear_of_children().context("the ends of children cannot be heard of")?;
+    }
     match command {
         Command::Up(arguments) => up::run(*arguments),
         Command::Node(arguments) => node::run(*arguments),
