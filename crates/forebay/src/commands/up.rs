@@ -93,7 +93,6 @@ impl Up {
         ports: Ports,
         selection: &Selection,
     ) -> anyhow::Result<Self> {
-        let directory = make_directory(&settings, &job, selection)?;
         let nodes = selection.nodes();
         let launcher = match selection {
             Selection::Local(..) => Launcher::Local,
@@ -104,11 +103,14 @@ impl Up {
         // A relative path means this directory, not the daemon's.
         for (key, path) in [("view", &settings.view), ("metrics", &settings.metrics)] {
             if let Some(path) = path {
-                let path =
-                    std::path::absolute(path).with_context(|| format!("cannot use --{key} {}", path.display()))?;
-                given.insert(key.to_owned(), vec![path.display().to_string()]);
+                let unusable = || format!("cannot use --{key} {}", path.display());
+                let absolute = std::path::absolute(path).with_context(unusable)?;
+                let text =
+                    absolute.to_str().context("this directory's path is not valid UTF-8").with_context(unusable)?;
+                given.insert(key.to_owned(), vec![text.to_owned()]);
             }
         }
+        let directory = make_directory(&settings, &job, selection)?;
         given.extend(profiles::decided(&settings).into_iter().map(|(key, text)| (key.to_owned(), vec![text])));
         let record = JobRecord {
             job,

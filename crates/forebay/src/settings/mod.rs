@@ -45,8 +45,8 @@ impl Effective {
             }
         }
         for setting in TABLE {
-            let of_before = || setting.old_variable().and_then(|old| variable(&old));
-            if let Some(text) = variable(&setting.variable()).or_else(of_before).filter(|text| !text.is_empty()) {
+            let set = |name: String| variable(&name).filter(|text| !text.is_empty());
+            if let Some(text) = set(setting.variable()).or_else(|| set(setting.old_variable()?)) {
                 let texts = match setting.how {
                     How::Many => text.split(':').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
                     _ => vec![text],
@@ -185,6 +185,12 @@ mod tests {
         let environment = [("FOREBAY_MISSING", "go-on")];
         let settings = merged(&[], "anticipate = false\n", &environment).unwrap().settings().unwrap();
         assert_eq!((settings.on_missing.word(), settings.prefetch), ("continue", false));
+        let unset = [("FOREBAY_MISSING", "go-on"), ("FOREBAY_ON_MISSING", "")];
+        assert_eq!(
+            merged(&[], "", &unset).unwrap().settings().unwrap().on_missing.word(),
+            "continue",
+            "an empty one is none"
+        );
         let both = [("FOREBAY_MISSING", "go-on"), ("FOREBAY_ON_MISSING", "fail")];
         assert_eq!(
             merged(&[], "", &both).unwrap().settings().unwrap().on_missing.word(),

@@ -1,6 +1,8 @@
 //! `config` and `doctor`.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
 
@@ -78,4 +80,16 @@ fn the_doctor_looks_at_everything_and_leaves_nothing() {
     assert!(text.lines().next().unwrap().contains("view: "), "{text}");
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains("forebay-doctor"));
+}
+
+#[test]
+fn a_relative_path_below_what_is_no_text_is_refused() {
+    let place = Place::new();
+    let directory = place.path("source").join(OsStr::from_bytes(b"odd-\xff"));
+    fs::create_dir(&directory).unwrap();
+    for option in ["--view", "--metrics"] {
+        let output = place.command(&["up", option, "relative"]).current_dir(&directory).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("not valid UTF-8"), "{option}: {said}");
+    }
 }
