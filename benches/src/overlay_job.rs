@@ -188,8 +188,9 @@ impl Node {
                 }
             }
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(ticket, answer),
-            // Nobody is lost here and nothing changes.
-            Effect::Promote { .. }
+            // Nobody is lost here, nothing changes, and no file is small.
+            Effect::FetchBundle { .. }
+            | Effect::Promote { .. }
             | Effect::Cancel { .. }
             | Effect::Ping { .. }
             | Effect::Stale(_)

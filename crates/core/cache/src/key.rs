@@ -17,8 +17,6 @@ pub enum Key {
     Name { dir: ViewPath, name: Name },
     /// A chunk of one version of a file.
     Chunk { file: ViewPath, generation: Generation, index: ChunkIndex },
-    /// Small files beside each other, by the place of the first in the listing; joined, and kept file by file.
-    Bundle { dir: ViewPath, generation: Generation, first: u32 },
     /// A part of the start-up's contents.
     Parcel { index: u32 },
     /// Sizes of the file system that holds a path; joined, never kept.
@@ -28,26 +26,40 @@ pub enum Key {
 }
 
 impl Key {
-    /// The key of what is asked.
+    /// The key of what is asked; none for a bundle, which asks for several things.
     #[must_use]
-    pub fn of(message: &ReadMessage) -> Self {
-        match message.clone() {
+    pub fn of(message: &ReadMessage) -> Option<Self> {
+        Some(match message.clone() {
             ReadMessage::Listing { dir } => Self::Listing { dir },
             ReadMessage::Page { dir, listing, page, .. } => Self::Page { dir, listing, page },
             ReadMessage::Lookup { dir, name } => Self::Name { dir, name },
             ReadMessage::Chunk { file, generation, index } => Self::Chunk { file, generation, index },
-            ReadMessage::Bundle { dir, generation, first, .. } => Self::Bundle { dir, generation, first },
             ReadMessage::Parcel { index } => Self::Parcel { index },
             ReadMessage::FileSystem { path } => Self::FileSystem { path },
             ReadMessage::Recheck { file, generation } => Self::Recheck { file, generation },
-        }
+            ReadMessage::Bundle { .. } => return None,
+        })
+    }
+
+    /// What asks for it; none for a page, which is asked for by the names in it.
+    #[must_use]
+    pub fn message(&self) -> Option<ReadMessage> {
+        Some(match self.clone() {
+            Self::Listing { dir } => ReadMessage::Listing { dir },
+            Self::Page { .. } => return None,
+            Self::Name { dir, name } => ReadMessage::Lookup { dir, name },
+            Self::Chunk { file, generation, index } => ReadMessage::Chunk { file, generation, index },
+            Self::Parcel { index } => ReadMessage::Parcel { index },
+            Self::FileSystem { path } => ReadMessage::FileSystem { path },
+            Self::Recheck { file, generation } => ReadMessage::Recheck { file, generation },
+        })
     }
 
     /// The path the key is about.
     #[must_use]
     pub fn path(&self) -> &ViewPath {
         match self {
-            Self::Listing { dir } | Self::Page { dir, .. } | Self::Name { dir, .. } | Self::Bundle { dir, .. } => dir,
+            Self::Listing { dir } | Self::Page { dir, .. } | Self::Name { dir, .. } => dir,
             Self::Chunk { file, .. } | Self::Recheck { file, .. } => file,
             Self::FileSystem { path } => path,
             Self::Parcel { .. } => &EVERYWHERE,

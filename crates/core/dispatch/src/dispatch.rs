@@ -140,12 +140,23 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     /// What had to wait for this goes on, unless it waits for something else too.
     pub fn release(&mut self, now: Time, hold: HoldId) {
         for id in self.holds.remove(&hold).unwrap_or_default() {
-            let Some(Phase::Held(holds)) = self.table.get_mut(id).map(|entry| &mut entry.phase) else { continue };
-            holds.remove(&hold);
-            if holds.is_empty() {
-                self.begin_anew(id);
-                self.route(now, id);
-            }
+            self.let_go(now, id, hold);
+        }
+    }
+
+    /// The same for one of those requests.
+    pub fn release_one(&mut self, now: Time, id: RequestId, hold: HoldId) {
+        if self.holds.get_mut(&hold).is_some_and(|held| held.remove(&id)) {
+            self.let_go(now, id, hold);
+        }
+    }
+
+    fn let_go(&mut self, now: Time, id: RequestId, hold: HoldId) {
+        let Some(Phase::Held(holds)) = self.table.get_mut(id).map(|entry| &mut entry.phase) else { return };
+        holds.remove(&hold);
+        if holds.is_empty() {
+            self.begin_anew(id);
+            self.route(now, id);
         }
     }
 
@@ -282,19 +293,19 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     }
 
     /// An attempt brought the whole answer, or an error that is one: the request is over. `None` if it was before.
-    pub fn finish_by(&mut self, now: Time, attempt: AttemptId) -> Option<Finished<K, M, W>> {
+    pub fn finish_by(&mut self, now: Time, attempt: AttemptId) -> Option<Finished<K, W>> {
         let ended = self.end_attempt(attempt)?;
         self.heard(now, ended.source);
         self.finish(ended.request, None)
     }
 
     /// A request's answer has come otherwise.
-    pub fn finish_request(&mut self, id: RequestId) -> Option<Finished<K, M, W>> {
+    pub fn finish_request(&mut self, id: RequestId) -> Option<Finished<K, W>> {
         self.finish(id, None)
     }
 
     /// The body of an attempt's answer begins to arrive: the request is over, and the attempt goes on until `end_filling`.
-    pub fn begin_filling(&mut self, now: Time, id: AttemptId) -> Option<Finished<K, M, W>> {
+    pub fn begin_filling(&mut self, now: Time, id: AttemptId) -> Option<Finished<K, W>> {
         let attempt = self.attempts.get_mut(&id)?;
         attempt.is_filling = true;
         let Attempt { request, source, .. } = *attempt;
@@ -311,17 +322,17 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
     }
 
     /// The one end of a request: it leaves every table, and its attempts are cancelled but for the one whose body goes on.
-    fn finish(&mut self, id: RequestId, but: Option<AttemptId>) -> Option<Finished<K, M, W>> {
+    fn finish(&mut self, id: RequestId, but: Option<AttemptId>) -> Option<Finished<K, W>> {
         self.cancel_attempts(id, |attempt| !attempt.is_filling);
         debug_assert!(self.table.get(id).is_none_or(|entry| entry.attempts.iter().all(|other| Some(*other) == but)));
         self.leave_limited(id);
-        let Entry { key, message, waiters, phase, .. } = self.table.remove(id)?;
+        let Entry { key, waiters, phase, .. } = self.table.remove(id)?;
         if let Phase::Held(holds) = phase {
             for hold in holds {
                 self.holds.entry(hold).and_modify(|held| _ = held.remove(&id));
             }
         }
-        Some(Finished { request: id, key, message, waiters })
+        Some(Finished { request: id, key, waiters })
     }
 
     pub(crate) fn fail(&mut self, id: RequestId, why: Failure) {
@@ -414,9 +425,10 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         let is_there = |attempt: &Attempt| attempt.source == Source::Peer(peer);
         let attempts: Vec<AttemptId> =
             self.attempts.iter().filter(|(_, attempt)| is_there(attempt)).map(|(id, _)| *id).collect();
-        for id in attempts {
-            let Some(attempt) = self.end_attempt(id) else { continue };
-            self.events.push_back(Event::Cancel { attempt: id });
+        let ended: Vec<Attempt> = attempts.iter().filter_map(|id| self.end_attempt(*id)).collect();
+        self.events.extend(attempts.into_iter().map(|attempt| Event::Cancel { attempt }));
+        // All at once, so that what travelled in one message may do so again.
+        for attempt in ended {
             match attempt.is_filling {
                 true => self.events.push_back(Event::BodyLost { request: attempt.request }),
                 false => self.fail_over(now, attempt),

@@ -30,13 +30,11 @@ pub enum Joined {
 
 /// A request that has ended, with those who waited for it.
 #[derive(Debug)]
-pub struct Finished<K, M, W> {
+pub struct Finished<K, W> {
     /// Its number.
     pub request: RequestId,
     /// What was asked for.
     pub key: K,
-    /// By what message.
-    pub message: M,
     /// Who waited, in the order they came.
     pub waiters: Vec<Waiting<W>>,
 }
@@ -115,7 +113,7 @@ pub enum Event<K, M, W> {
     /// A request ended without an answer.
     Failed {
         /// The request.
-        finished: Finished<K, M, W>,
+        finished: Finished<K, W>,
         /// Why.
         why: Failure,
     },

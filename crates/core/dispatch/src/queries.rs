@@ -23,17 +23,10 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.table.by_key(key)
     }
 
-    /// What a request asks, if it is under way.
-    #[must_use]
-    pub fn message(&self, id: RequestId) -> Option<&M> {
-        self.table.get(id).map(|entry| &entry.message)
-    }
-
     /// What an attempt was made for, if its answer has not begun.
     #[must_use]
-    pub fn asked(&self, attempt: AttemptId) -> Option<(&K, &M)> {
-        let entry = self.table.get(self.attempts.get(&attempt)?.request)?;
-        Some((&entry.key, &entry.message))
+    pub fn asked(&self, attempt: AttemptId) -> Option<&K> {
+        self.table.get(self.attempts.get(&attempt)?.request).map(|entry| &entry.key)
     }
 
     /// Whether a program waits for what an attempt asks; `None` once its answer has begun.

@@ -6,7 +6,7 @@ use forebay_dispatch::{AttemptId, Source};
 use forebay_types::{Attributes, Epoch, Errno, Extent, FileSystem, NodeRank, Time};
 use forebay_wire::{EntryRecord, Listing, ReadMessage, Request};
 
-use crate::{InodeId, StaleInode};
+use crate::InodeId;
 
 /// A kernel request that waits for its answer; the shell's number for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -105,8 +105,9 @@ pub enum PeerAnswer<B> {
     Entries(Arc<[Option<EntryRecord>]>),
     /// A chunk, which may still be filling: forwarded while it arrives.
     Body(B),
-    /// Bytes of several bodies, one after the other, each of which may still be filling.
-    Parts(Vec<Part<B>>),
+    /// What became of each file of a bundle, in the order of its request. The bodies may still be filling; one that ends
+    /// early is an error like the others.
+    Bundle(Vec<Result<B, Errno>>),
     /// Sizes of a file system.
     FileSystem(FileSystem),
     /// An error.
@@ -134,6 +135,15 @@ pub enum Answered {
     Fenced(Epoch),
 }
 
+/// An inode that the kernel may hold stale attributes, entries or pages of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaleInode {
+    /// The inode.
+    pub inode: InodeId,
+    /// Its directory and its name there; `None` for the view's root and where the directory is forgotten already.
+    pub entry: Option<(InodeId, Vec<u8>)>,
+}
+
 /// What the shell is to do.
 #[derive(Clone, Debug)]
 pub enum Effect<B> {
@@ -146,6 +156,17 @@ pub enum Effect<B> {
         /// What to ask, with its priority at the backing file system and the epoch of this node.
         request: Request<ReadMessage>,
         /// When the answer is of no use any more.
+        deadline: Time,
+    },
+    /// Ask a node for small files of one directory in one message; bring each attempt's answer back as if it were alone.
+    FetchBundle {
+        /// The attempts, in the order of the request's files.
+        attempts: Vec<AttemptId>,
+        /// Whom to ask.
+        peer: NodeRank,
+        /// What to ask: a `ReadMessage::Bundle`.
+        request: Request<ReadMessage>,
+        /// When none of the answers is of use any more.
         deadline: Time,
     },
     /// A program waits now for what was asked ahead of any.

@@ -16,10 +16,12 @@ mod placement;
 mod read_path;
 mod routing;
 
-pub use effect::{Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket};
+pub use effect::{
+    Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, StaleInode,
+};
 pub use forebay_dispatch::{AttemptId, Source};
 pub use inodes::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use links::Links;
 pub use placement::placement;
-pub use read_path::{Counters, Explanation, Options, ParcelChunk, QUIET_MAX, ReadPath, StaleInode};
+pub use read_path::{Counters, Explanation, Options, ParcelChunk, QUIET_MAX, ReadPath};

@@ -1,10 +1,9 @@
 //! Which tree serves what.
 //!
-//! All that belongs to a directory goes one way: its listing, pages and names, the small files in it and the bundles that
-//! they travel in, so that one node learns what programs do there, and asks early. Large files are striped chunk by chunk.
+//! All that belongs to a directory goes one way: its listing, pages and names, and the small files in it, so that one node
+//! learns what programs do there, and prefetches. Large files are striped chunk by chunk.
 //!
-//! What a question leads to at another node (a bundle to the files in it) is of the same tree, or nodes might wait for each
-//! other in a circle. A parcel leads to listings and chunks of all trees, and none of these to a parcel.
+//! What a request leads to at another node is of the same tree, or nodes might wait for each other in a circle. A parcel leads to listings and chunks of all trees, and none of these to a parcel.
 
 use std::hash::BuildHasher;
 
@@ -20,7 +19,7 @@ pub fn placement(key: &Key) -> (Class, u64) {
             (Class::Stripes, hash(file.as_bytes()).wrapping_add(index.0))
         }
         Key::Chunk { file, .. } | Key::Recheck { file, .. } => (Class::Directories, hash(file.directory_bytes())),
-        Key::Listing { dir } | Key::Page { dir, .. } | Key::Name { dir, .. } | Key::Bundle { dir, .. } => {
+        Key::Listing { dir } | Key::Page { dir, .. } | Key::Name { dir, .. } => {
             (Class::Directories, hash(dir.as_bytes()))
         }
         Key::Parcel { index } => (Class::Stripes, u64::from(*index)),
@@ -54,7 +53,6 @@ mod tests {
             let keys = [
                 Key::Page { dir: dir.clone(), listing: ListingVersion::default(), page: 3 },
                 Key::Name { dir: dir.clone(), name: Name::new(b"file").unwrap() },
-                Key::Bundle { dir: dir.clone(), generation, first: 3 },
                 Key::Recheck { file: file.clone(), generation },
                 Key::Chunk { file, generation, index: ChunkIndex(0) },
             ];

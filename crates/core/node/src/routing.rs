@@ -65,12 +65,7 @@ impl Routing<Key> for ReadRouting {
     }
 
     fn fallback(&self, key: &Key) -> Fallback {
-        match key {
-            // Its files are asked for one by one.
-            Key::Bundle { .. } => Fallback::None,
-            _ if self.is_direct(key) || self.may_be_root(key) => Fallback::Read,
-            _ => Fallback::LimitedRead,
-        }
+        if self.is_direct(key) || self.may_be_root(key) { Fallback::Read } else { Fallback::LimitedRead }
     }
 
     /// What is asked ahead may be slow because others have their turns before it; but nodes wait for parcels.

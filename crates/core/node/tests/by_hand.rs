@@ -10,7 +10,7 @@ use forebay_node::{
     ROOT_INODE, ReadPath, Source, StaleInode,
 };
 use forebay_overlay::Forest;
-use forebay_types::{Attributes, Epoch, Errno, Extent, Kind, NodeRank, Time, ViewPath};
+use forebay_types::{Attributes, Epoch, Errno, Extent, Kind, Name, NodeRank, Time, ViewPath};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 
 type Node = ReadPath<&'static str>;
@@ -151,14 +151,25 @@ fn a_deleted_file_is_stale_and_its_directory_is_listed_again() {
     }
 }
 
-/// A leaf that has read five of ten small files, looks up the sixth, and reads it.
-fn leaf_that_asks_for_a_bundle() -> (Node, AttemptId) {
+/// A leaf that has read five of ten small files, looks up the sixth, and reads it: the attempts at it and its neighbours.
+fn leaf_that_asks_for_a_bundle() -> (Node, Vec<AttemptId>) {
     let (mut leaf, inode) = node_that_has_read_five(node_of(1, 2, true));
     assert!(read(&mut leaf, inode).is_none());
-    match fetched(&mut leaf) {
-        (call, ReadMessage::Bundle { files, .. }) if files.len() == 10 => (leaf, call),
+    let (attempts, files) = bundle_fetched(&mut leaf);
+    assert_eq!((attempts.len(), &files[0]), (10, &"m5.pyc".to_owned()));
+    (leaf, attempts)
+}
+
+fn bundle_fetched(node: &mut Node) -> (Vec<AttemptId>, Vec<String>) {
+    match node.poll_effect() {
+        Some(Effect::FetchBundle { attempts, request, .. }) => (attempts, names(&request.message)),
         other => panic!("{other:?}"),
     }
+}
+
+fn names(bundle: &ReadMessage) -> Vec<String> {
+    let ReadMessage::Bundle { files, .. } = bundle else { panic!("{bundle:?}") };
+    files.iter().map(|(name, _)| String::from_utf8(name.as_bytes().to_vec()).unwrap()).collect()
 }
 
 fn read(node: &mut Node, inode: InodeId) -> Option<KernelAnswer<&'static str>> {
@@ -230,60 +241,61 @@ fn without_prefetching_nothing_is_asked_for_but_what_is_wanted() {
     }
 }
 
-/// Nobody is left who could be asked for a bundle when its first time is over: its files are read one by one.
+/// The ten files, or some of them, as a peer asks for them.
+fn bundle(numbers: &[usize]) -> ReadMessage {
+    let listing = ten_files();
+    let file = |number: &usize| {
+        let entry = listing.entry(*number);
+        (Name::new(entry.name).unwrap(), entry.attributes.unwrap().generation())
+    };
+    ReadMessage::Bundle { dir: ViewPath::root(), files: numbers.iter().map(file).collect() }
+}
+
+fn peer_asks(node: &mut Node, ticket: u64, numbers: &[usize]) {
+    node.handle_peer(Time(0), PeerTicket(ticket), Request::new(bundle(numbers)), Duration::from_secs(9));
+}
+
+/// What of a peer's bundle is here is not asked for; what is under way is joined, whoever asked for it with what else.
 #[test]
-fn a_bundle_that_outlives_its_nodes_is_taken_apart() {
-    let at = |ms| Time(0).after(Duration::from_millis(ms));
-    let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
-    assert!(read(&mut node, inode).is_none());
-    let (_, bundle) = fetched(&mut node);
-    node.handle_peer(at(5_000), PeerTicket(1), Request::new(bundle), Duration::from_secs(30));
-    node.handle_absent(at(29_000), NodeRank(0));
-    node.run_timers(at(30_000));
-    let effects: Vec<Effect<&str>> = std::iter::from_fn(|| node.poll_effect()).collect();
-    let told = |effect: &Effect<&str>| match effect {
-        Effect::AnswerKernel { answer: KernelAnswer::Failed(errno), .. } => Some(*errno),
-        Effect::AnswerPeer { answer: PeerAnswer::Failed(errno), .. } => Some(*errno),
+fn a_bundle_s_files_are_joined_one_by_one() {
+    let mut node = node_of(2, 7, true);
+    peer_asks(&mut node, 1, &[0, 1, 2]);
+    let (first, files) = bundle_fetched(&mut node);
+    assert_eq!(files, ["m0.pyc", "m1.pyc", "m2.pyc"]);
+    peer_asks(&mut node, 2, &[1, 2, 3, 4]);
+    let (second, files) = bundle_fetched(&mut node);
+    assert_eq!(files, ["m3.pyc", "m4.pyc"]);
+    for attempt in second.into_iter().chain(first) {
+        assert!(node.handle_body_started(Time(0), attempt, "bytes", 100));
+        node.handle_body_ended(attempt, Ok(()));
+    }
+    for (ticket, count) in [(1, 3), (2, 4)] {
+        match node.poll_effect() {
+            Some(Effect::AnswerPeer { ticket: PeerTicket(told), answer: PeerAnswer::Bundle(files) }) => {
+                assert_eq!((told, files), (ticket, vec![Ok("bytes"); count]));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    peer_asks(&mut node, 3, &[0, 4]);
+    let answer = node.poll_effect();
+    assert!(matches!(answer, Some(Effect::AnswerPeer { answer: PeerAnswer::Bundle(_), .. })), "{answer:?}");
+}
+
+/// A node is lost: all that was asked of it in one message is asked of the next in one.
+#[test]
+fn a_bundle_fails_over_as_one() {
+    let mut node = node_of(3, 7, true);
+    peer_asks(&mut node, 1, &[0, 1, 2]);
+    let (attempts, _) = bundle_fetched(&mut node);
+    node.handle_answer(Time(0), attempts[0], Answered::Lost);
+    let asked: Vec<Effect<&str>> = std::iter::from_fn(|| node.poll_effect()).collect();
+    let bundles = asked.iter().filter_map(|effect| match effect {
+        Effect::FetchBundle { peer, request, .. } => Some((peer.0, names(&request.message).len())),
+        Effect::Fetch { .. } => panic!("{effect:?}"),
         _ => None,
-    };
-    let told: Vec<Errno> = effects.iter().filter_map(told).collect();
-    assert_eq!(told, [Errno::ETIMEDOUT, Errno::ESTALE], "the program, then the child, which asks for them one by one");
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Fetch { .. })), "{effects:?}");
-}
-
-/// The bundle that a node asks for, as one asks for it that knows two of its files in other versions.
-fn cut_differently(request: &ReadMessage) -> ReadMessage {
-    let ReadMessage::Bundle { dir, generation, first, files } = request.clone() else { panic!("{request:?}") };
-    let files = files.into_iter().take(8).skip(1).collect();
-    ReadMessage::Bundle { dir, generation, first, files }
-}
-
-/// A file may change and its directory keep its generation: two nodes then call different files by one bundle's name.
-#[test]
-fn a_bundle_of_other_files_is_not_joined() {
-    let peer_asks = |node: &mut Node, request| {
-        node.handle_peer(Time(0), PeerTicket(1), Request::new(request), Duration::from_secs(9));
-    };
-    let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
-    assert!(read(&mut node, inode).is_none());
-    let (call, bundle) = fetched(&mut node);
-    peer_asks(&mut node, cut_differently(&bundle));
-    let answer = node.poll_effect();
-    let is_refused = matches!(answer, Some(Effect::AnswerPeer { answer: PeerAnswer::Failed(Errno::ESTALE), .. }));
-    assert!(is_refused, "it is to ask for its files one by one: {answer:?}");
-    assert!(node.handle_body_started(Time(0), call, "bytes", 1000));
-    assert!(matches!(node.poll_effect(), Some(Effect::AnswerKernel { answer: KernelAnswer::Read(_), .. })));
-
-    let (mut node, inode) = node_that_has_read_five(node_of(2, 7, true));
-    peer_asks(&mut node, cut_differently(&bundle));
-    let (call, _) = fetched(&mut node);
-    assert!(read(&mut node, inode).is_none());
-    let (_, request) = fetched(&mut node);
-    assert!(matches!(request, ReadMessage::Chunk { .. }), "{request:?}");
-    assert!(node.handle_body_started(Time(0), call, "bytes", 700));
-    let answer = node.poll_effect();
-    assert!(matches!(answer, Some(Effect::AnswerPeer { answer: PeerAnswer::Body("bytes"), .. })), "{answer:?}");
-    assert!(node.poll_effect().is_none(), "the bytes of another file");
+    });
+    assert_eq!(bundles.collect::<Vec<_>>(), [(0, 3)]);
 }
 
 /// A child may have little time left. Who joins its question has all of his own.
@@ -371,18 +383,28 @@ fn what_is_asked_early_has_time() {
     assert_eq!(next, [at(59_000)]);
 }
 
-/// Whatever one file of a bundle failed with, a reader of another gets its bytes: also when the backing file system
-/// itself said `ETIMEDOUT`.
+/// Whatever one file of a bundle failed with, a reader of another gets its bytes, and a peer all that there are.
 #[test]
-fn an_error_of_a_bundle_is_not_that_of_its_files() {
+fn an_error_of_a_file_is_not_that_of_its_bundle() {
     for errno in [Errno::EIO, Errno::EACCES, Errno::ETIMEDOUT] {
-        let (mut leaf, call) = leaf_that_asks_for_a_bundle();
-        leaf.handle_answer(Time(0), call, Answered::Failed(errno));
-        let (call, request) = fetched(&mut leaf);
-        assert!(matches!(request, ReadMessage::Chunk { .. }), "{errno}: {request:?}");
-        assert!(leaf.handle_body_started(Time(0), call, "bytes", 100));
+        let (mut leaf, attempts) = leaf_that_asks_for_a_bundle();
+        leaf.handle_answer(Time(0), attempts[1], Answered::Failed(errno));
+        assert!(leaf.poll_effect().is_none());
+        assert!(leaf.handle_body_started(Time(0), attempts[0], "bytes", 100));
         let answer = leaf.poll_effect();
         assert!(matches!(answer, Some(Effect::AnswerKernel { answer: KernelAnswer::Read(_), .. })), "{answer:?}");
+
+        let mut node = node_of(2, 7, true);
+        peer_asks(&mut node, 1, &[0, 1]);
+        let (attempts, _) = bundle_fetched(&mut node);
+        node.handle_answer(Time(0), attempts[0], Answered::Failed(errno));
+        assert!(node.handle_body_started(Time(0), attempts[1], "bytes", 100));
+        match node.poll_effect() {
+            Some(Effect::AnswerPeer { answer: PeerAnswer::Bundle(files), .. }) => {
+                assert_eq!(files, [Err(errno), Ok("bytes")]);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -390,14 +412,14 @@ fn an_error_of_a_bundle_is_not_that_of_its_files() {
 fn a_bundle_that_takes_too_long_is_told_at_once() {
     let (mut leaf, _) = leaf_that_asks_for_a_bundle();
     leaf.run_timers(Time(0).after(Duration::from_secs(30)));
-    assert!(matches!(leaf.poll_effect(), Some(Effect::Cancel { .. })));
-    let answer = leaf.poll_effect();
-    assert!(
-        matches!(answer, Some(Effect::AnswerKernel { answer: KernelAnswer::Failed(Errno::ETIMEDOUT), .. })),
-        "{answer:?}"
-    );
-    let asked = std::iter::from_fn(|| leaf.poll_effect()).any(|effect| matches!(effect, Effect::Fetch { .. }));
-    assert!(!asked, "nothing is asked when the time is over");
+    let effects: Vec<Effect<&str>> = std::iter::from_fn(|| leaf.poll_effect()).collect();
+    let is_told = |effect: &Effect<&str>| {
+        matches!(effect, Effect::AnswerKernel { answer: KernelAnswer::Failed(Errno::ETIMEDOUT), .. })
+    };
+    assert!(effects.iter().any(is_told), "{effects:?}");
+    let is_asked = |effect: &Effect<&str>| matches!(effect, Effect::Fetch { .. } | Effect::FetchBundle { .. });
+    assert!(!effects.iter().any(is_asked), "nothing is asked when the time is over: {effects:?}");
+    assert_eq!(leaf.under_way(), 0);
 }
 
 /// While others answer in the place of a silent parent, no question waits long enough for it to be missed; it is noticed

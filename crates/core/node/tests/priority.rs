@@ -202,10 +202,10 @@ fn bundle() -> ReadMessage {
     let generation = Generation { size_bytes: 10, ..Generation::default() };
     let file = |name: &[u8]| (Name::new(name).unwrap(), generation);
     let files = vec![file(b"a"), file(b"b")];
-    ReadMessage::Bundle { dir: ViewPath::root(), generation, first: 0, files }
+    ReadMessage::Bundle { dir: ViewPath::root(), files }
 }
 
-/// The reader takes a bundle apart: all of its files are as urgent as it.
+/// At the reader, all files of a bundle have its priority.
 #[test]
 fn the_files_of_a_bundle_are_promoted_with_it() {
     let mut root = node_of(0);

@@ -8,6 +8,6 @@ mod bundle;
 mod habits;
 mod read_ahead;
 
-pub use bundle::{Bundle, suffix_of};
+pub use bundle::{neighbours, suffix_of};
 pub use habits::{Candidate, Habits};
 pub use read_ahead::ReadAhead;

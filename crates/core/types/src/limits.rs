@@ -49,9 +49,6 @@ pub const BUNDLE_FILE_BYTES_MAX: u64 = 128 << 10;
 /// Largest bundle, bytes: no more than half a chunk, since not all of it is wanted.
 pub const BUNDLE_BYTES_MAX: u64 = 512 << 10;
 
-/// Bundles remembered as failed; beyond that all are tried again.
-pub const BROKEN_BUNDLES_MAX: usize = 1024;
-
 /// Questions that the reader of the backing file system asks early at a time: a metadata server with two threads is kept
 /// busy, and a question that somebody waits for finds two others before it at most.
 pub const ANTICIPATED_UNDER_WAY: usize = 4;

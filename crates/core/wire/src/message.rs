@@ -136,6 +136,8 @@ pub enum Outcome {
         /// The nodes without which the job is up, `limits::REPORT_MISSING_MAX` at most; `None` while it starts.
         settled: Option<Vec<Missing>>,
     },
+    /// What became of each file of a bundle: an error, or its bytes are in the body.
+    Bundle(Vec<Option<Errno>>),
 }
 
 /// An answer's message.
@@ -202,11 +204,12 @@ impl Checked for Hello {
 
 impl Checked for Answer {
     fn is_within_limits(&self) -> bool {
-        let named = match &self.outcome {
-            Outcome::Noted { settled: Some(missing) } => missing.len(),
-            _ => 0,
+        let is_outcome_within = match &self.outcome {
+            Outcome::Noted { settled: Some(missing) } => missing.len() <= limits::REPORT_MISSING_MAX,
+            Outcome::Bundle(files) => files.len() <= limits::BUNDLE_FILES_MAX,
+            _ => true,
         };
-        self.body_bytes as usize <= limits::LISTING_BYTES_MAX && named <= limits::REPORT_MISSING_MAX
+        self.body_bytes as usize <= limits::LISTING_BYTES_MAX && is_outcome_within
     }
 }
 

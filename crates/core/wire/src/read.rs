@@ -43,15 +43,11 @@ pub enum ReadMessage {
         /// Which chunk.
         index: ChunkIndex,
     },
-    /// Small files of one directory, whole, one after the other. Answer: `Body`; body: their bytes. Any error means that
-    /// they are to be asked for one by one.
+    /// The first chunks of small files of one directory, asked for in one message. Answer: `Bundle`; body: the bytes of
+    /// those that did not fail, one after the other.
     Bundle {
         /// The directory.
         dir: ViewPath,
-        /// The generation of its listing: places in different listings must not be taken for each other.
-        generation: Generation,
-        /// The first file's place in the listing.
-        first: u32,
         /// The files with the versions wanted, within `limits::BUNDLE_*`.
         files: Vec<(Name, Generation)>,
     },

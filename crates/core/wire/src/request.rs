@@ -184,8 +184,7 @@ mod tests {
     fn a_bundle_keeps_to_its_limits() {
         let file = |size_bytes| (Name::new(b"a").unwrap(), Generation { size_bytes, ..Generation::default() });
         let bundle = |files: Vec<(Name, Generation)>| {
-            let request =
-                ReadMessage::Bundle { dir: ViewPath::root(), generation: Generation::default(), first: 0, files };
+            let request = ReadMessage::Bundle { dir: ViewPath::root(), files };
             decode::<Envelope>(&encode(&timed(request)))
         };
         assert!(bundle(vec![file(1); limits::BUNDLE_FILES_MAX]).is_ok());

@@ -26,6 +26,11 @@ impl Arrivals {
         self.core.decide(|core, now| core.handle_answer(now, call, answered));
     }
 
+    /// Hands the same over for attempts that travelled together.
+    pub fn answer_all(&self, calls: &[AttemptId], answered: &Answered) {
+        self.core.decide(|core, now| calls.iter().for_each(|call| core.handle_answer(now, *call, answered.clone())));
+    }
+
     pub fn fail(&self, call: AttemptId, errno: Errno) {
         self.answer(call, Answered::Failed(errno));
     }
@@ -42,9 +47,23 @@ impl Arrivals {
         self.pressure.on_arrival(expected_bytes);
     }
 
-    /// The same for a bundle, by its parts.
-    pub fn end_bundle(&self, call: AttemptId, outcome: Result<Vec<Arc<Body>>, Errno>) {
-        self.core.decide(|core, _| core.handle_bundle_ended(call, outcome));
+    /// Hands over what became of each file of a bundle.
+    pub fn answer_bundle(&self, calls: &[AttemptId], files: Vec<Result<Arc<Body>, Errno>>) {
+        let bytes = files.iter().flatten().map(|body| body.expected_bytes()).sum();
+        self.core.decide(|core, now| {
+            for (call, file) in calls.iter().zip(files) {
+                match file {
+                    Ok(body) => {
+                        let bytes = body.expected_bytes();
+                        if core.handle_body_started(now, *call, body, bytes) {
+                            core.handle_body_ended(*call, Ok(()));
+                        }
+                    }
+                    Err(errno) => core.handle_answer(now, *call, Answered::Failed(errno)),
+                }
+            }
+        });
+        self.pressure.on_arrival(bytes);
     }
 
     /// Hands a body over that is all there.

@@ -28,7 +28,10 @@ impl Effects {
     pub fn carry_out(&self, effect: ReadEffect, ttl: &EntryTtl) {
         match effect {
             Effect::Fetch { attempt: call, source: Source::Peer(peer), request, deadline } => {
-                self.fetcher.from_peer(call, peer, request, deadline);
+                self.fetcher.from_peer(vec![call], peer, request, deadline);
+            }
+            Effect::FetchBundle { attempts, peer, request, deadline } => {
+                self.fetcher.from_peer(attempts, peer, request, deadline);
             }
             Effect::Fetch { attempt: call, source: Source::Backing, request, .. } => {
                 self.fetcher.from_backing(call, request);

@@ -49,15 +49,22 @@ impl Fetcher {
         })
     }
 
-    /// Starts a fetch from a peer; returns at once.
-    pub fn from_peer(self: &Arc<Self>, call: AttemptId, peer: NodeRank, request: Request<ReadMessage>, deadline: Time) {
+    /// Starts a fetch from a peer, for as many attempts as travel in one message; returns at once.
+    pub fn from_peer(
+        self: &Arc<Self>,
+        calls: Vec<AttemptId>,
+        peer: NodeRank,
+        request: Request<ReadMessage>,
+        deadline: Time,
+    ) {
         let (promote, promoted) = match request.priority {
             Priority::Prefetch => Some(oneshot::channel()).unzip(),
             Priority::Demand => (None, None),
         };
         let at = Arc::clone(self);
-        let fetch = async move { at.ask_peer(call, peer, request, promoted, deadline).await };
-        self.fetches.start(&self.node, call, promote, fetch);
+        let asked = calls.clone();
+        let fetch = async move { at.ask_peer(&asked, peer, request, promoted, deadline).await };
+        self.fetches.start(&self.node, calls, promote, fetch);
     }
 
     /// Starts a fetch from the backing file system; returns at once.
@@ -67,12 +74,12 @@ impl Fetcher {
         match message {
             ReadMessage::Parcel { index } => {
                 let fetch = async move { at.prefill.answer(&at.arrivals, call, index).await };
-                self.fetches.start(&self.node, call, None, fetch);
+                self.fetches.start(&self.node, vec![call], None, fetch);
             }
             message => match self.prefill.packed(&message) {
                 Some(chunk) => {
                     let fetch = async move { at.ask_pack(call, chunk, message, priority).await };
-                    self.fetches.start(&self.node, call, None, fetch);
+                    self.fetches.start(&self.node, vec![call], None, fetch);
                 }
                 None => self.by_priority(call, message, priority),
             },
@@ -138,57 +145,57 @@ impl Fetcher {
     /// What was asked ahead has a `promoted`.
     async fn ask_peer(
         &self,
-        call: AttemptId,
+        calls: &[AttemptId],
         to: NodeRank,
         request: Request<ReadMessage>,
         promoted: Option<oneshot::Receiver<()>>,
         deadline: Time,
     ) {
         let Some(endpoint) = self.node.endpoint() else {
-            return self.arrivals.answer(call, Answered::Lost);
+            return self.arrivals.answer_all(calls, &Answered::Lost);
         };
         let word = request.message.word();
-        let bundled = bundled_bytes(&request.message);
+        let sizes = bundled_bytes(&request.message);
         // A program may have come before there was anybody to tell.
-        let promoted = promoted.filter(|_| self.core.lock().priority_of(call) != Some(Priority::Demand));
+        let is_demand = |call: &AttemptId| self.core.lock().priority_of(*call) == Some(Priority::Demand);
+        let promoted = promoted.filter(|_| !calls.iter().any(is_demand));
         let replied = match promoted {
             Some(promoted) => endpoint.call_prefetch(to, request, self.node.remaining(deadline), promoted).await,
             None => endpoint.call(to, request, self.node.remaining(deadline)).await,
         };
-        match replied {
-            Ok(Reply { outcome: Outcome::Body, body: Some(body) }) => self.follow_body(call, body, bundled).await,
-            Ok(reply) => {
-                let answered = read_answer(reply).await.unwrap_or_else(Answered::Failed);
-                self.arrivals.answer(call, answered);
+        let answered = match (replied, calls) {
+            (Ok(Reply { outcome: Outcome::Body, body: Some(body) }), [call]) => {
+                return self.follow_body(*call, body).await;
             }
-            Err(CallError::TimedOut { .. }) => self.arrivals.answer(call, Answered::TimedOut),
-            Err(error @ CallError::ShutDown) => self.arrivals.fail(call, error.errno()),
+            (Ok(Reply { outcome: Outcome::Bundle(errors), body }), _) => match split(&sizes, errors, body).await {
+                Some(files) => return self.arrivals.answer_bundle(calls, files),
+                None => Answered::Failed(Errno::WAY_LOST),
+            },
+            (Ok(reply), _) => read_answer(reply).await.unwrap_or_else(Answered::Failed),
+            (Err(CallError::TimedOut { .. }), _) => Answered::TimedOut,
+            (Err(error @ CallError::ShutDown), _) => Answered::Failed(error.errno()),
             // It is there, and its other answers may be whole: this one is to be asked for again, elsewhere.
-            Err(CallError::BadChecksum { .. }) => self.arrivals.fail(call, Errno::WAY_LOST),
-            Err(error) => {
-                // Once for a node, not for each of its questions.
+            (Err(CallError::BadChecksum { .. }), _) => Answered::Failed(Errno::WAY_LOST),
+            (Err(error), _) => {
+                // Once for a node, not for each of its requests.
                 if !self.core.lock().suspects().contains(&to) {
                     tracing::warn!(%to, word, error = %chain(&error), "a node is lost; others are asked instead");
                 }
-                self.arrivals.answer(call, Answered::Lost);
+                Answered::Lost
             }
-        }
+        };
+        self.arrivals.answer_all(calls, &answered);
     }
 
     /// Hands a body to the core while it arrives, and tells it when it has.
-    async fn follow_body(&self, call: AttemptId, body: Arc<Body>, bundled: Vec<usize>) {
+    async fn follow_body(&self, call: AttemptId, body: Arc<Body>) {
         let expected_bytes = body.expected_bytes();
         if !self.arrivals.begin(call, Arc::clone(&body)) {
             return;
         }
         let followed = Followed(body);
-        let body = &followed.0;
-        let outcome = body.whole_bytes().await;
-        if bundled.is_empty() {
-            self.arrivals.end(call, outcome, expected_bytes);
-        } else {
-            self.arrivals.end_bundle(call, outcome.map(|()| split(body, &bundled)));
-        }
+        let outcome = followed.0.whole_bytes().await;
+        self.arrivals.end(call, outcome, expected_bytes);
     }
 
     fn ask_backing(&self, call: AttemptId, message: ReadMessage) {
@@ -206,7 +213,7 @@ impl Fetcher {
             }
             ReadMessage::Recheck { file, .. } => look_up(store, &file),
             ReadMessage::FileSystem { path } => store.file_system(&path).map(Answered::FileSystem),
-            // A bundle is read file by file, a parcel made elsewhere.
+            // A bundle is for nodes, and a parcel is made elsewhere.
             ReadMessage::Bundle { .. } | ReadMessage::Parcel { .. } => Err(Errno::EINVAL),
         };
         self.arrivals.answer(call, answered.unwrap_or_else(Answered::Failed));
@@ -250,7 +257,7 @@ async fn read_answer(reply: Reply) -> Result<Answered, Errno> {
         Outcome::FileSystem(sizes) => Answered::FileSystem(sizes),
         Outcome::Failed(errno) => Answered::Failed(errno),
         Outcome::Fenced { epoch } => Answered::Fenced(epoch),
-        Outcome::Body | Outcome::Text | Outcome::Alive { .. } | Outcome::Noted { .. } => {
+        Outcome::Body | Outcome::Bundle(_) | Outcome::Text | Outcome::Alive { .. } | Outcome::Noted { .. } => {
             Answered::Failed(Errno::WAY_LOST)
         }
     })
@@ -276,15 +283,26 @@ impl Drop for Followed {
     }
 }
 
-/// Bodies of their own for the files of a bundle: copies, because one that is kept must not keep all the others.
-fn split(bundle: &Body, sizes: &[usize]) -> Vec<Arc<Body>> {
+/// What became of each file of a bundle; `None` if the answer is spoilt. The bodies are copies, because one that is kept must
+/// not keep all the others.
+async fn split(
+    sizes: &[usize],
+    errors: Vec<Option<Errno>>,
+    body: Option<Arc<Body>>,
+) -> Option<Vec<Result<Arc<Body>, Errno>>> {
+    let body = body.unwrap_or_else(|| Body::whole(Bytes::new()));
+    body.whole_bytes().await.ok().filter(|()| errors.len() == sizes.len())?;
     let mut start = 0;
-    let file = |len: &usize| {
-        let bytes = bundle.slices(start, *len).concat();
-        start += len;
-        Body::whole(Bytes::from(bytes))
+    let file = |(error, len): (Option<Errno>, &usize)| match error {
+        Some(errno) => Err(errno),
+        None => {
+            let bytes = body.slices(start, *len).concat();
+            start += len;
+            Ok(Body::whole(Bytes::from(bytes)))
+        }
     };
-    sizes.iter().map(file).collect()
+    let files = errors.into_iter().zip(sizes).map(file).collect();
+    (start == body.expected_bytes()).then_some(files)
 }
 
 /// What a path is now: nothing also when its directory is gone, so that everybody on the way drops what lists it.

@@ -9,14 +9,14 @@ use tokio::task::AbortHandle;
 
 use crate::shared::node::Node;
 
-/// By the core's number of each.
+/// By the core's numbers of the attempts that each is for.
 #[derive(Default)]
-pub struct Fetches(Mutex<HashMap<AttemptId, Fetch>>);
+pub struct Fetches(Mutex<HashMap<AttemptId, Arc<Fetch>>>);
 
 struct Fetch {
     task: AbortHandle,
     /// Told when a program waits for what was asked of another node ahead.
-    promote: Option<oneshot::Sender<()>>,
+    promote: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 impl Fetches {
@@ -24,37 +24,41 @@ impl Fetches {
     pub fn start(
         self: &Arc<Self>,
         node: &Node,
-        call: AttemptId,
+        calls: Vec<AttemptId>,
         promote: Option<oneshot::Sender<()>>,
         fetch: impl Future<Output = ()> + Send + 'static,
     ) {
         let at = Arc::clone(self);
-        let mut fetches = self.table();
+        let mut fetches = lock(&self.0);
+        let asked = calls.clone();
         let task = node.spawn(async move {
             fetch.await;
-            at.table().remove(&call);
+            let mut fetches = lock(&at.0);
+            asked.iter().for_each(|call| drop(fetches.remove(call)));
         });
-        fetches.insert(call, Fetch { task: task.abort_handle(), promote });
+        let fetch = Arc::new(Fetch { task: task.abort_handle(), promote: Mutex::new(promote) });
+        fetches.extend(calls.into_iter().map(|call| (call, Arc::clone(&fetch))));
     }
 
     /// A program waits for what is asked of another node. Who is not found here has ended, or finds it in the core.
     pub fn promote(&self, call: AttemptId) {
-        let promote = self.table().get_mut(&call).and_then(|fetch| fetch.promote.take());
+        let promote = lock(&self.0).get(&call).and_then(|fetch| lock(&fetch.promote).take());
         if let Some(promote) = promote {
             // Whoever would be told has its answer.
             let _ = promote.send(());
         }
     }
 
-    /// Ends one that nobody waits for any more.
+    /// Ends one whose attempts nobody waits for any more.
     pub fn cancel(&self, call: AttemptId) {
-        if let Some(fetch) = self.table().remove(&call) {
-            fetch.task.abort();
+        let mut fetches = lock(&self.0);
+        if let Some(last) = fetches.remove(&call).and_then(Arc::into_inner) {
+            last.task.abort();
         }
     }
+}
 
-    /// A panic ends the process, so a poisoned lock is never seen.
-    fn table(&self) -> MutexGuard<'_, HashMap<AttemptId, Fetch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A panic ends the process, so a poisoned lock is never seen.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

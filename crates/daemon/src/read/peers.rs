@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_body::Body;
-use forebay_node::{Part, PeerAnswer, PeerTicket};
+use forebay_node::{PeerAnswer, PeerTicket};
 use forebay_transport::Replier;
-use forebay_types::Priority;
+use forebay_types::{Errno, Priority};
 use forebay_wire::message::encode_entries;
 use forebay_wire::{Outcome, ReadMessage, Request};
 use tokio::sync::oneshot;
@@ -101,24 +101,26 @@ fn answer_peer(reply: Replier, answer: Answer) {
             reply.answer(Outcome::Entries, Some(Body::whole(Bytes::from(encode_entries(&records)))));
         }
         PeerAnswer::Body(body) => reply.answer(Outcome::Body, Some(body)),
-        PeerAnswer::Parts(parts) => answer_parts(reply, parts),
+        PeerAnswer::Bundle(files) => answer_bundle(reply, files),
         PeerAnswer::FileSystem(sizes) => reply.answer(Outcome::FileSystem(sizes), None),
         PeerAnswer::Failed(errno) => reply.answer(Outcome::Failed(errno), None),
         PeerAnswer::Fenced(epoch) => reply.answer(Outcome::Fenced { epoch }, None),
     }
 }
 
-/// Answers with the bytes of all parts when they are there; they are small.
-fn answer_parts(reply: Replier, parts: Vec<Part<Arc<Body>>>) {
-    let lacking = parts.iter().find(|part| part.body.filled_bytes() < part.offset_bytes + part.len_bytes);
-    let Some(Part { body, offset_bytes, len_bytes }) = lacking else {
-        let slices = parts.iter().flat_map(|part| part.body.slices(part.offset_bytes, part.len_bytes));
-        let bytes = slices.collect::<Vec<_>>().concat();
-        return reply.answer(Outcome::Body, Some(Body::whole(Bytes::from(bytes))));
-    };
-    let (body, end) = (Arc::clone(body), offset_bytes + len_bytes);
-    body.when_filled(end, move |outcome| match outcome {
-        Ok(()) => answer_parts(reply, parts),
-        Err(errno) => reply.answer(Outcome::Failed(errno), None),
-    });
+/// Answers with the bytes of a bundle's files when they are there or will not come; they are small.
+fn answer_bundle(reply: Replier, mut files: Vec<Result<Arc<Body>, Errno>>) {
+    let filling = |file: &Result<Arc<Body>, Errno>| file.as_ref().is_ok_and(|body| !body.is_whole());
+    if let Some(at) = files.iter().position(filling)
+        && let Ok(body) = files[at].clone()
+    {
+        return body.when_filled(body.expected_bytes(), move |outcome| {
+            files[at] = outcome.and(files[at].clone());
+            answer_bundle(reply, files);
+        });
+    }
+    let bytes =
+        files.iter().flatten().flat_map(|body| body.slices(0, body.expected_bytes())).collect::<Vec<_>>().concat();
+    let body = (!bytes.is_empty()).then(|| Body::whole(Bytes::from(bytes)));
+    reply.answer(Outcome::Bundle(files.into_iter().map(Result::err).collect()), body);
 }

@@ -1,11 +1,10 @@
 //! Bodies at a node: how far each has come, and who waits for more of it.
 //!
 //! A core's handle names a body of its own node. While the body grows it is in the node's list; a handle that is not
-//! found there is whole. A body may be the second or third at a node for the same question (a bundle's files get bodies
-//! of their own), so handles are never compared by what they hold.
+//! found there is whole. A bundle is one body on its way, and its files get bodies of their own when it is there.
 
-use forebay_node::AttemptId;
-use forebay_node::{Part, PeerTicket};
+use forebay_node::{AttemptId, PeerTicket};
+use forebay_types::Errno;
 
 use super::network::NodeIndex;
 
@@ -25,18 +24,21 @@ pub(super) struct Growing {
     pub handle: Handle,
     pub call: AttemptId,
     pub arrived: u32,
-    /// The sizes of its files, if it is a bundle.
-    pub members: Option<Vec<u32>>,
+    /// Its files, if it is a bundle, which the core does not know as a body.
+    pub files: Option<Files>,
     pub watchers: Vec<Watcher>,
 }
+
+/// The attempts at a bundle's files, and the files' sizes.
+pub(super) type Files = Vec<(AttemptId, u32)>;
 
 /// Who waits for more of a body.
 #[derive(Clone, Debug)]
 pub(super) enum Watcher {
     /// A node that it is sent on to.
     Peer { to: NodeIndex, call: AttemptId },
-    /// A node that gets several parts in one when all are there.
-    Parts { ticket: PeerTicket, parts: Vec<Part<Handle>> },
+    /// A node that gets the files of a bundle in one when all are there.
+    Bundle { ticket: PeerTicket, files: Vec<Result<Handle, Errno>> },
     /// This node's program, until so many bytes are there.
     Read { until: u32 },
 }

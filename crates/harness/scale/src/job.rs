@@ -15,7 +15,7 @@ use forebay_types::{Epoch, NodeRank, Time};
 use forebay_wire::{ReadMessage, Request};
 
 use super::backing::Backing;
-use super::bodies::{Growing, Handle};
+use super::bodies::{self, Growing, Handle};
 use super::files::{Files, Script};
 use super::network::{Network, NodeIndex};
 use super::pack::Pack;
@@ -111,8 +111,8 @@ pub(super) struct Node {
     pub growing: Vec<Growing>,
     /// Who was asked, by the number of the question.
     pub asked: Vec<(AttemptId, NodeIndex)>,
-    /// The sizes of the files of the bundles that were asked for.
-    pub bundles: Vec<(AttemptId, Vec<u32>)>,
+    /// The bundles that were asked for, by the first of their attempts.
+    pub bundles: Vec<(AttemptId, bodies::Files)>,
     /// The daemon's processor.
     pub processor: Fifo,
     /// Its threads that store into the kernel.
@@ -236,6 +236,24 @@ impl<'a> Job<'a> {
 }
 
 impl Node {
+    /// The bundle that was asked for by this attempt, if it was one.
+    pub fn take_bundle(&mut self, call: AttemptId) -> Option<bodies::Files> {
+        let at = self.bundles.iter().position(|(first, _)| *first == call)?;
+        Some(self.bundles.swap_remove(at).1)
+    }
+
+    /// Nobody wants an attempt's answer: the one by which its message is known, unless something else in it is wanted.
+    pub fn leave_bundle(&mut self, call: AttemptId) -> Option<AttemptId> {
+        let asked = self.bundles.iter_mut().map(|(first, files)| (*first, files));
+        let growing = self.growing.iter_mut().filter_map(|growing| Some((growing.call, growing.files.as_mut()?)));
+        let is_of = |(_, files): &(AttemptId, &mut bodies::Files)| files.iter().any(|(other, _)| *other == call);
+        let Some((first, files)) = asked.chain(growing).find(is_of) else { return Some(call) };
+        files.retain(|(other, _)| *other != call);
+        let is_last = files.is_empty();
+        self.bundles.retain(|(_, files)| !files.is_empty());
+        is_last.then_some(first)
+    }
+
     fn new(rank: NodeIndex, forest: &Forest, paths: usize) -> Self {
         let options = Options {
             rank: NodeRank(rank),

@@ -31,9 +31,8 @@ impl Job<'_> {
                 self.decide(to, |core, now| core.handle_answer(now, call, answered));
             }
             Event::Answer { to, call, answered, bytes } => {
-                self.nodes[to as usize].asked.retain(|(other, _)| *other != call);
                 let work = self.cost_of_message(1, bytes);
-                self.decide_after(to, work, |core, now| core.handle_answer(now, call, answered));
+                self.be_answered(to, call, work, &answered);
             }
             Event::Cross { from, piece } => self.cross(from, piece),
             Event::Arrive(piece) => {

@@ -1,7 +1,7 @@
 //! What the daemon does around its core, with bytes counted instead of moved.
 
 use forebay_node::AttemptId;
-use forebay_node::{Answered, Effect, Part, PeerAnswer, PeerTicket, Source};
+use forebay_node::{Answered, Effect, PeerAnswer, PeerTicket, Source};
 use forebay_types::{Epoch, Errno, NodeRank, chunk_bytes};
 use forebay_wire::{EntryRecord, Listing, ReadMessage, Request};
 
@@ -41,16 +41,13 @@ impl Job<'_> {
                 self.ask_backing(node, at, call, &request.message)
             }
             Effect::Fetch { attempt: call, source: Source::Peer(NodeRank(to)), request, .. } => {
-                let weight = self.weight_of(&request.message);
-                self.nodes[node as usize].asked.push((call, to));
-                if let ReadMessage::Bundle { files, .. } = &request.message {
-                    let sizes = files.iter().map(|(_, generation)| generation.size_bytes as u32).collect();
-                    self.nodes[node as usize].bundles.push((call, sizes));
-                }
-                let sent = self.work(node, self.cost_of_message(weight.things, 0)).max(at);
-                let left = self.network.leave(node, sent, HEAD_BYTES * u64::from(weight.things));
-                let arrives = left + self.network.latency(node, to) * u64::from(weight.in_turn);
-                self.queue.at(arrives, Event::Ask { to, from: node, call, request });
+                self.ask_peer(node, at, call, to, request);
+            }
+            Effect::FetchBundle { attempts, peer: NodeRank(to), request, .. } => {
+                let sizes = sizes_of(&request.message);
+                let files = attempts.iter().copied().zip(sizes).collect();
+                self.nodes[node as usize].bundles.push((attempts[0], files));
+                self.ask_peer(node, at, attempts[0], to, request);
             }
             Effect::Cancel { attempt: call } => self.cancel(node, call),
             Effect::Ping { peer: NodeRank(peer), epoch, deadline } => {
@@ -68,6 +65,15 @@ impl Job<'_> {
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(node, at, ticket, answer),
             Effect::AnswerKernel { answer, .. } => self.answer_kernel(node, at, answer),
         }
+    }
+
+    fn ask_peer(&mut self, node: NodeIndex, at: Nanos, call: AttemptId, to: NodeIndex, request: Request<ReadMessage>) {
+        let weight = self.weight_of(&request.message);
+        self.nodes[node as usize].asked.push((call, to));
+        let sent = self.work(node, self.cost_of_message(weight.things, 0)).max(at);
+        let left = self.network.leave(node, sent, HEAD_BYTES * u64::from(weight.things));
+        let arrives = left + self.network.latency(node, to) * u64::from(weight.in_turn);
+        self.queue.at(arrives, Event::Ask { to, from: node, call, request });
     }
 
     pub(super) fn be_asked(&mut self, to: NodeIndex, from: NodeIndex, call: AttemptId, request: Request<ReadMessage>) {
@@ -166,7 +172,7 @@ impl Job<'_> {
         let (to, call) = asker(ticket);
         let (answered, bytes, weight) = match answer {
             PeerAnswer::Body(handle) => return self.send_on(node, at, to, call, handle),
-            PeerAnswer::Parts(parts) => return self.send_parts(node, at, ticket, parts),
+            PeerAnswer::Bundle(files) => return self.send_bundle(node, at, ticket, files),
             PeerAnswer::Listing(listing) => {
                 let weight = self.files.weight(&listing.generation());
                 let bytes = listing.bytes().len() as u64;
@@ -207,19 +213,19 @@ impl Job<'_> {
         self.nodes[node as usize].growing.iter_mut().find(|growing| growing.handle.body == handle.body)
     }
 
-    /// Sends the bytes of all parts in one when they are there.
-    fn send_parts(&mut self, node: NodeIndex, at: Nanos, ticket: PeerTicket, parts: Vec<Part<Handle>>) {
-        if let Some(missing) = parts.iter().map(|part| part.body).find(|body| self.growing(node, *body).is_some()) {
-            if let Some(growing) = self.growing(node, missing) {
-                growing.watchers.push(Watcher::Parts { ticket, parts });
-            }
-            return;
+    /// Sends the files of a bundle in one when all are there. A model's file system refuses no file.
+    fn send_bundle(&mut self, node: NodeIndex, at: Nanos, ticket: PeerTicket, files: Vec<Result<Handle, Errno>>) {
+        let Ok(whole) = files.iter().copied().collect::<Result<Vec<Handle>, Errno>>() else {
+            return self.answer_peer(node, at, ticket, PeerAnswer::Failed(Errno::WAY_LOST));
+        };
+        if let Some(filling) = whole.iter().find(|body| self.growing(node, **body).is_some())
+            && let Some(growing) = self.growing(node, *filling)
+        {
+            return growing.watchers.push(Watcher::Bundle { ticket, files });
         }
-        let bytes = parts.iter().map(|part| part.len_bytes as u32).sum();
-        let weight = parts.first().map_or(1, |part| part.body.weight);
-        let whole = Handle { body: u32::MAX, bytes, weight };
+        let (bytes, weight) = (whole.iter().map(|body| body.bytes).sum(), whole.first().map_or(1, |body| body.weight));
         let (to, call) = asker(ticket);
-        self.send_on(node, at, to, call, whole);
+        self.send_on(node, at, to, call, Handle { body: u32::MAX, bytes, weight });
     }
 
     fn send_piece(&mut self, node: NodeIndex, at: Nanos, piece: Piece, is_first: bool) {
@@ -284,9 +290,12 @@ impl Job<'_> {
         if piece.bytes >= total {
             place.asked.retain(|(other, _)| *other != call);
         }
-        let members =
-            place.bundles.iter().position(|(other, _)| *other == call).map(|at| place.bundles.swap_remove(at).1);
-        place.growing.push(Growing { handle, call, arrived: 0, members, watchers: Vec::new() });
+        let files = place.take_bundle(call);
+        let is_bundle = files.is_some();
+        place.growing.push(Growing { handle, call, arrived: 0, files, watchers: Vec::new() });
+        if is_bundle {
+            return Some(self.work(to, work));
+        }
         let (wanted, done) =
             self.decide_after(to, work, |core, now| core.handle_body_started(now, call, handle, total as usize));
         if !wanted {
@@ -296,23 +305,26 @@ impl Job<'_> {
     }
 
     fn end_body(&mut self, node: NodeIndex, place: usize, last: u32, at: Nanos) {
-        let Growing { handle, call, members, watchers, .. } = self.nodes[node as usize].growing.swap_remove(place);
+        let Growing { handle, call, files, watchers, .. } = self.nodes[node as usize].growing.swap_remove(place);
         self.nodes[node as usize].asked.retain(|(other, _)| *other != call);
         let Handle { bytes: total, weight, .. } = handle;
-        match members {
-            None => self.decide(node, |core, _| core.handle_body_ended(call, Ok(()))),
-            Some(sizes) => {
-                let own = |bytes: &u32| Handle { body: u32::MAX, bytes: *bytes, weight };
-                let files = sizes.iter().map(own).collect();
-                self.decide(node, |core, _| core.handle_bundle_ended(call, Ok(files)));
+        self.decide(node, |core, now| match files {
+            None => core.handle_body_ended(call, Ok(())),
+            Some(files) => {
+                for (call, bytes) in files {
+                    let whole = Handle { body: u32::MAX, bytes, weight };
+                    if core.handle_body_started(now, call, whole, bytes as usize) {
+                        core.handle_body_ended(call, Ok(()));
+                    }
+                }
             }
-        }
+        });
         for watcher in watchers {
             match watcher {
                 Watcher::Peer { to, call } => {
                     self.send_piece(node, at, Piece { to, call, bytes: last, total, weight }, last == total);
                 }
-                Watcher::Parts { ticket, parts } => self.send_parts(node, at, ticket, parts),
+                Watcher::Bundle { ticket, files } => self.send_bundle(node, at, ticket, files),
                 Watcher::Read { .. } => self.look_at_read(node, at),
             }
         }
@@ -322,15 +334,15 @@ impl Job<'_> {
     pub(super) fn lose_body(&mut self, node: NodeIndex, call: AttemptId) {
         let growing = &mut self.nodes[node as usize].growing;
         let Some(place) = growing.iter().position(|growing| growing.call == call) else {
-            return self.decide(node, |core, now| {
-                core.handle_answer(now, call, Answered::Failed(Errno::WAY_LOST));
-            });
+            return self.be_answered(node, call, 0, &Answered::Failed(Errno::WAY_LOST));
         };
         let lost = growing.swap_remove(place);
-        match lost.members {
-            None => self.decide(node, |core, _| core.handle_body_ended(call, Err(Errno::WAY_LOST))),
-            Some(_) => self.decide(node, |core, _| core.handle_bundle_ended(call, Err(Errno::WAY_LOST))),
-        }
+        self.decide(node, |core, now| match lost.files {
+            None => core.handle_body_ended(call, Err(Errno::WAY_LOST)),
+            Some(files) => {
+                files.iter().for_each(|(call, _)| core.handle_answer(now, *call, Answered::Failed(Errno::WAY_LOST)));
+            }
+        });
         let now = self.queue.now();
         for watcher in lost.watchers {
             match watcher {
@@ -338,7 +350,7 @@ impl Job<'_> {
                     let arrives = now + self.network.latency(node, to);
                     self.queue.at(arrives, Event::Lost { to, call });
                 }
-                Watcher::Parts { ticket, .. } => {
+                Watcher::Bundle { ticket, .. } => {
                     self.answer_peer(node, now, ticket, PeerAnswer::Failed(Errno::WAY_LOST));
                 }
                 Watcher::Read { .. } => self.lose_read(node),
@@ -346,9 +358,19 @@ impl Job<'_> {
         }
     }
 
-    fn cancel(&mut self, node: NodeIndex, call: AttemptId) {
+    /// An answer without a body arrives, for all that travelled in one message.
+    pub(super) fn be_answered(&mut self, node: NodeIndex, call: AttemptId, work: Nanos, answered: &Answered) {
         let place = &mut self.nodes[node as usize];
-        place.bundles.retain(|(other, _)| *other != call);
+        place.asked.retain(|(other, _)| *other != call);
+        let bundle = place.take_bundle(call).unwrap_or_else(|| vec![(call, 0)]);
+        self.decide_after(node, work, |core, now| {
+            bundle.iter().for_each(|(call, _)| core.handle_answer(now, *call, answered.clone()));
+        });
+    }
+
+    fn cancel(&mut self, node: NodeIndex, call: AttemptId) {
+        let Some(call) = self.nodes[node as usize].leave_bundle(call) else { return };
+        let place = &mut self.nodes[node as usize];
         if let Some(at) = place.asked.iter().position(|(other, _)| *other == call) {
             let (_, to) = place.asked.swap_remove(at);
             let arrives = self.queue.now() + self.network.latency(node, to);
@@ -377,6 +399,14 @@ impl Job<'_> {
     pub(super) fn hear_of(&mut self, node: NodeIndex, peer: NodeIndex, alive_in: Option<Epoch>) {
         self.nodes[node as usize].pinged.retain(|(other, _)| *other != peer);
         self.decide(node, |core, now| core.handle_ping(now, NodeRank(peer), alive_in));
+    }
+}
+
+/// The sizes of a bundle's files.
+fn sizes_of(bundle: &ReadMessage) -> Vec<u32> {
+    match bundle {
+        ReadMessage::Bundle { files, .. } => files.iter().map(|(_, generation)| generation.size_bytes as u32).collect(),
+        _ => Vec::new(),
     }
 }
 

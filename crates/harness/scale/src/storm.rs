@@ -120,7 +120,7 @@ fn figures_of(job: &Job<'_>) -> Figures {
         failed: programs().map(|program| program.failed).sum(),
         ended: ends().count(),
         stuck: job.running,
-        questions: count(&|counters| counters.dispatch.asked_peers),
+        questions: count(&|counters| counters.dispatch.asked_peers - counters.bundled),
         asked_backing: count(&|counters| counters.dispatch.asked_backing),
         asked_again: count(&|counters| counters.dispatch.hedged + counters.dispatch.failovers),
         listings: job.backing.listings,

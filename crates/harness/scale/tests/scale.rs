@@ -132,7 +132,7 @@ fn it_asks_what_the_simulator_of_faults_asks() {
     let files = paths.map(|(path, node)| (path, size(node.attributes.kind(), node.attributes.size_bytes)));
     let scaled = Replay::of_files(files, &AURORA).run(&AURORA, forest, NODES, 1);
     assert_eq!(scaled.asked_backing, faultless.sum(|core| core.counters().dispatch.asked_backing));
-    let peers = faultless.sum(|core| core.counters().dispatch.asked_peers) as f64;
+    let peers = faultless.sum(|core| core.counters().dispatch.asked_peers - core.counters().bundled) as f64;
     let ratio = scaled.questions as f64 / peers;
     assert!((0.8..1.25).contains(&ratio), "{} questions here, {peers} there", scaled.questions);
 }

@@ -12,7 +12,7 @@ use crate::tables::{Asked, Caller};
 
 impl Job<'_> {
     pub(crate) fn note_asked(&mut self, by: Caller, request: &ReadMessage) {
-        let key = Key::of(request);
+        let Some(key) = Key::of(request) else { return };
         // Once for every file that turns out to have changed, at every node that had been told of it.
         if matches!(key, Key::Recheck { .. }) {
             return;

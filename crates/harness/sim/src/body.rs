@@ -21,7 +21,7 @@ pub struct Piece {
 pub struct Handle {
     /// Which body.
     pub id: usize,
-    /// What it holds: one piece, or one for each file of a bundle.
+    /// What it holds: bytes of one file, or of a parcel.
     pub pieces: Arc<[Piece]>,
 }
 

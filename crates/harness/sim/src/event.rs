@@ -1,11 +1,13 @@
 //! What happens in a job, and at which node.
 
+use std::sync::Arc;
+
 use forebay_node::Answered;
-use forebay_types::{Epoch, Priority};
+use forebay_types::{Epoch, Errno, Priority};
 use forebay_wire::{ReadMessage, RefreshStep, Request};
 
 use crate::NodeIndex;
-use crate::body::{Handle, State};
+use crate::body::{Handle, Piece, State};
 use crate::faults::Fault;
 use crate::tables::Caller;
 
@@ -16,12 +18,14 @@ pub(crate) enum Event {
     Start(usize),
     /// Something goes wrong, or is mended.
     Fault(Fault),
-    /// A node is asked.
-    Ask { to: NodeIndex, from: Caller, request: Request<ReadMessage> },
+    /// A node is asked, by as many attempts as travel together.
+    Ask { to: NodeIndex, from: Vec<Caller>, request: Request<ReadMessage> },
     /// The backing file system is asked.
     Backing { by: Caller, request: ReadMessage, priority: Priority },
     /// An answer arrives.
-    Answer { to: Caller, answered: Answered },
+    Answer { to: Vec<Caller>, answered: Answered },
+    /// What became of the files of a bundle arrives.
+    Bundle { to: Vec<Caller>, files: Vec<Result<Arc<[Piece]>, Errno>> },
     /// The head of an answer with a body arrives.
     BodyStart { to: Caller, handle: Handle },
     /// The last byte of a body arrives, or it becomes clear that it will not.
@@ -59,7 +63,8 @@ impl Event {
             | Self::PeerPromote { to, .. }
             | Self::Ping { to, .. }
             | Self::Step { to, .. } => Some((*to, None)),
-            Self::Answer { to, .. } | Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
+            Self::Answer { to, .. } | Self::Bundle { to, .. } => to.first().map(|to| (to.node, Some(to.life))),
+            Self::BodyStart { to, .. } => Some((to.node, Some(to.life))),
             Self::Pong { to, life, .. } | Self::OpenParcel { at: to, life, .. } => Some((*to, Some(*life))),
             _ => None,
         }

@@ -83,7 +83,7 @@ pub struct Job<'a> {
     pub(crate) bodies: Vec<Body>,
     pub(crate) calls: BTreeMap<Caller, Call>,
     /// Whom a peer's ticket belongs to.
-    pub(crate) tickets: BTreeMap<u64, (NodeIndex, Caller)>,
+    pub(crate) tickets: BTreeMap<u64, (NodeIndex, Vec<Caller>)>,
     next_ticket: u64,
     /// Questions whether a node is there that have no answer yet.
     pub(crate) pings: BTreeSet<u64>,
@@ -105,6 +105,7 @@ pub struct Job<'a> {
     pub(crate) stale: usize,
     pub(crate) longest: Duration,
     pub(crate) bundles: usize,
+    pub(crate) messages: usize,
     pub(crate) parcels: Parcels,
     pub(crate) turns: TurnsTaken,
     kept_bytes_max: u64,
@@ -144,6 +145,7 @@ impl<'a> Job<'a> {
             stale: 0,
             longest: Duration::ZERO,
             bundles: 0,
+            messages: 0,
             parcels: Parcels::default(),
             turns: TurnsTaken::default(),
             kept_bytes_max: 0,
@@ -231,6 +233,12 @@ impl<'a> Job<'a> {
     #[must_use]
     pub fn bundles(&self) -> usize {
         self.bundles
+    }
+
+    /// Messages by which nodes asked each other.
+    #[must_use]
+    pub fn messages(&self) -> usize {
+        self.messages
     }
 
     /// Chunks that a node keeps.

@@ -87,7 +87,7 @@ impl Job<'_> {
             .map(|(caller, _)| *caller)
             .collect();
         for caller in asked {
-            self.world.send(node, caller.node, Event::Answer { to: caller, answered: Answered::Lost });
+            self.world.send(node, caller.node, Event::Answer { to: vec![caller], answered: Answered::Lost });
         }
         for body in 0..self.bodies.len() {
             let Body { at, from, state, .. } = self.bodies[body];

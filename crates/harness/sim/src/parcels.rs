@@ -49,7 +49,7 @@ impl Job<'_> {
     /// A node that reads the backing file system is to make a parcel.
     pub(crate) fn make_parcel(&mut self, by: Caller, index: u32) {
         let Some(dir) = self.parcel_dirs().get(index as usize).cloned() else {
-            return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::ENODATA) });
+            return self.world.soon(Event::Answer { to: vec![by], answered: Answered::Failed(Errno::ENODATA) });
         };
         let request = ReadMessage::Listing { dir: dir.clone() };
         let making = Making { by, dir, listing: None, wanted: Vec::new(), chunks: Vec::new() };
@@ -74,7 +74,6 @@ impl Job<'_> {
                 making.listing = Some(listing);
             }
             PeerAnswer::Body(body) => return self.own_body(ticket.0, making, body),
-            PeerAnswer::Parts(parts) => making.chunks.extend(parts.iter().flat_map(crate::body::pieces_of)),
             // What cannot be had is left out.
             _ => {}
         }
@@ -103,7 +102,7 @@ impl Job<'_> {
         }
         let to = making.by;
         let Some(listing) = making.listing else {
-            return self.world.soon(Event::Answer { to, answered: Answered::Failed(Errno::EIO) });
+            return self.world.soon(Event::Answer { to: vec![to], answered: Answered::Failed(Errno::EIO) });
         };
         self.parcels.made.push(Made { dir: making.dir, listing, chunks: making.chunks });
         let number = format!("parcel {}", self.parcels.made.len() - 1);

@@ -111,7 +111,7 @@ impl<'a> Job<'a> {
     fn refuse(&mut self, event: Event) {
         match event {
             Event::Ask { to, from, .. } => {
-                self.world.send(to, from.node, Event::Answer { to: from, answered: Answered::Lost });
+                self.world.send(to, from[0].node, Event::Answer { to: from, answered: Answered::Lost });
             }
             Event::Ping { to, from, life, number, .. } => {
                 self.world.send(to, from, Event::Pong { to: from, life, peer: to, number, alive_in: None });
@@ -130,16 +130,20 @@ impl<'a> Job<'a> {
             Event::Start(program) => self.start(program),
             Event::Fault(fault) => self.go_wrong(fault),
             Event::Ask { to, from, request } => {
-                self.note(|| format!("node {to} is asked by {}: {request:?}", from.node));
+                self.note(|| format!("node {to} is asked by {}: {request:?}", from[0].node));
                 let ticket = self.new_ticket();
                 self.tickets.insert(ticket, (to, from));
                 self.with_core(to, |core, now| core.handle_peer(now, PeerTicket(ticket), request, DEADLINE));
             }
             Event::Backing { by, request, priority } => self.ask_backing(by, &request, priority),
             Event::Answer { to, answered } => {
-                self.calls.remove(&to);
-                self.with_core(to.node, |core, now| core.handle_answer(now, to.call, answered));
+                for to in to {
+                    self.calls.remove(&to);
+                    let answered = answered.clone();
+                    self.with_core(to.node, |core, now| core.handle_answer(now, to.call, answered));
+                }
             }
+            Event::Bundle { to, files } => self.bundle_arrives(to, files),
             Event::BodyStart { to, handle } => self.body_starts(to, handle),
             Event::BodyEnd { body, state } => self.body_ends(body, state),
             Event::PeerPromote { to, from } => {
@@ -176,7 +180,7 @@ impl<'a> Job<'a> {
     }
 
     fn ticket_of(&self, at: NodeIndex, caller: Caller) -> Option<u64> {
-        self.tickets.iter().find(|(_, place)| **place == (at, caller)).map(|(ticket, _)| *ticket)
+        self.tickets.iter().find(|(_, (place, from))| *place == at && from[0] == caller).map(|(ticket, _)| *ticket)
     }
 
     /// At which node something happens, which waits while that node is stopped: its programs' doings and the ends of

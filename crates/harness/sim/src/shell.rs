@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_node::{Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source};
-use forebay_types::{Attributes, Errno, Extent, Kind, Priority, ViewPath, chunk_bytes};
-use forebay_wire::ReadMessage;
+use forebay_node::{
+    Answered, AttemptId, Effect, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, Source,
+};
+use forebay_types::{Attributes, ChunkIndex, Errno, Extent, Generation, Kind, Name, Priority, ViewPath, chunk_bytes};
+use forebay_wire::{ReadMessage, Request};
 
 use crate::NodeIndex;
 use crate::body::{Handle, Piece, State, pieces_of};
@@ -25,15 +27,20 @@ impl Job<'_> {
             Effect::Fetch { attempt: call, source, request, .. } => {
                 let from = Caller { node, life, call };
                 self.note(|| format!("node {node} asks {source:?} as {}: {request:?}", call.0));
-                let wanted_since = (request.priority == Priority::Demand).then_some(self.world.now);
-                self.calls.insert(from, Call { request: request.message.clone(), source, wanted_since, body: None });
+                self.new_call(from, call, source, &request);
                 match source {
                     Source::Backing => self.queue_backing(from, request.message, request.priority),
-                    Source::Peer(to) => {
-                        let to = to.0 as usize;
-                        self.world.send(node, to, Event::Ask { to, from, request });
-                    }
+                    Source::Peer(to) => self.ask_peer(vec![from], to.0 as usize, request),
                 }
+            }
+            Effect::FetchBundle { attempts, peer, request, .. } => {
+                self.bundles += 1;
+                let from: Vec<Caller> = attempts.iter().map(|call| Caller { node, life, call: *call }).collect();
+                self.note(|| format!("node {node} asks node {peer} as {attempts:?}: {request:?}"));
+                for (caller, message) in from.iter().zip(files_of(&request.message)) {
+                    self.new_call(*caller, attempts[0], Source::Peer(peer), &request.clone().with(message));
+                }
+                self.ask_peer(from, peer.0 as usize, request);
             }
             Effect::Promote { attempt: call, source } => self.promote(Caller { node, life, call }, source),
             Effect::Cancel { attempt: call } => self.cancel(Caller { node, life, call }),
@@ -54,12 +61,25 @@ impl Job<'_> {
         }
     }
 
+    fn new_call(&mut self, from: Caller, with: AttemptId, source: Source, request: &Request<ReadMessage>) {
+        let wanted_since = (request.priority == Priority::Demand).then_some(self.world.now);
+        self.calls.insert(from, Call { request: request.message.clone(), source, wanted_since, body: None, with });
+    }
+
+    fn ask_peer(&mut self, from: Vec<Caller>, to: NodeIndex, request: Request<ReadMessage>) {
+        self.messages += 1;
+        self.world.send(from[0].node, to, Event::Ask { to, from, request });
+    }
+
     fn cancel(&mut self, caller: Caller) {
         let Some(call) = self.calls.remove(&caller) else { return };
+        let of_node = Caller { call: AttemptId(0), ..caller }..=Caller { call: AttemptId(u64::MAX), ..caller };
         match call.source {
+            // Somebody waits for what travels with it.
+            Source::Peer(_) if self.calls.range(of_node).any(|(_, other)| other.with == call.with) => {}
             Source::Peer(to) => {
-                let to = to.0 as usize;
-                self.world.send(caller.node, to, Event::PeerCancel { to, from: caller });
+                let (to, from) = (to.0 as usize, Caller { call: call.with, ..caller });
+                self.world.send(caller.node, to, Event::PeerCancel { to, from });
             }
             Source::Backing => self.withdraw_turn(caller),
         }
@@ -74,7 +94,7 @@ impl Job<'_> {
         }
         self.end_operation(by, priority);
         if self.backing_fails_now() {
-            return self.world.soon(Event::Answer { to: by, answered: Answered::Failed(Errno::EIO) });
+            return self.world.soon(Event::Answer { to: vec![by], answered: Answered::Failed(Errno::EIO) });
         }
         if let ReadMessage::Parcel { index, .. } = request {
             return self.make_parcel(by, *index);
@@ -90,7 +110,7 @@ impl Job<'_> {
             Said::FileSystem(sizes) => Answered::FileSystem(sizes),
             Said::Failed(errno) => Answered::Failed(errno),
         };
-        self.world.soon(Event::Answer { to: by, answered });
+        self.world.soon(Event::Answer { to: vec![by], answered });
     }
 
     fn read_chunk(&mut self, by: Caller, request: &ReadMessage) {
@@ -140,33 +160,17 @@ impl Job<'_> {
     /// Tells a core, and whoever waits for a body, that it is whole or lost.
     fn tell_end(&mut self, body: usize) {
         let Body { at, state, .. } = self.bodies[body];
-        let handle = self.bodies[body].handle.clone();
         let outcome = match state {
             State::Failed(errno) => Err(errno),
             _ => Ok(()),
         };
         self.calls.remove(&at);
         if self.nodes[at.node].life == at.life {
-            if handle.pieces.len() == 1 {
-                self.with_core(at.node, |core, _| core.handle_body_ended(at.call, outcome));
-            } else {
-                let own = outcome.map(|()| self.split(at, &handle));
-                self.with_core(at.node, |core, _| core.handle_bundle_ended(at.call, own));
-            }
+            self.with_core(at.node, |core, _| core.handle_body_ended(at.call, outcome));
         }
         for watcher in std::mem::take(&mut self.bodies[body].watchers) {
             self.tell(watcher, at.node, state);
         }
-    }
-
-    /// Bodies of their own for the files of a bundle.
-    fn split(&mut self, at: Caller, bundle: &Handle) -> Vec<Handle> {
-        let file = |piece: &Piece| {
-            let handle = self.new_body(at, None, [piece.clone()].into());
-            self.bodies[handle.id].state = State::Whole;
-            handle
-        };
-        bundle.pieces.iter().map(file).collect()
     }
 
     fn tell(&mut self, watcher: Watcher, node: NodeIndex, state: State) {
@@ -185,10 +189,7 @@ impl Job<'_> {
             (Watcher::Own(ticket, body), _) => {
                 drop(self.answer_own(PeerTicket(ticket), PeerAnswer::Body(body)));
             }
-            (Watcher::Parts(ticket, parts), State::Whole) => self.answer_parts(ticket, parts),
-            (Watcher::Parts(ticket, _), State::Failed(errno)) => {
-                self.answer_peer(PeerTicket(ticket), PeerAnswer::Failed(errno));
-            }
+            (Watcher::Bundle(ticket, files), _) => self.answer_bundle(ticket, files),
             _ => {}
         }
     }
@@ -197,7 +198,7 @@ impl Job<'_> {
         let Some(answer) = self.answer_own(ticket, answer) else { return };
         let answered = match answer {
             PeerAnswer::Body(handle) => return self.send_on(ticket.0, &handle),
-            PeerAnswer::Parts(parts) => return self.answer_parts(ticket.0, parts),
+            PeerAnswer::Bundle(files) => return self.answer_bundle(ticket.0, files),
             PeerAnswer::Listing(listing) => Answered::Listing(listing),
             PeerAnswer::Entries(records) => Answered::Entries(records.to_vec()),
             PeerAnswer::FileSystem(sizes) => Answered::FileSystem(sizes),
@@ -205,13 +206,13 @@ impl Job<'_> {
             PeerAnswer::Fenced(epoch) => Answered::Fenced(epoch),
         };
         let Some((node, to)) = self.tickets.remove(&ticket.0) else { return };
-        self.world.send(node, to.node, Event::Answer { to, answered });
+        self.world.send(node, to[0].node, Event::Answer { to, answered });
     }
 
     /// Sends a body on while it arrives.
     fn send_on(&mut self, ticket: u64, handle: &Handle) {
         let Some((node, to)) = self.tickets.remove(&ticket) else { return };
-        self.bundles += usize::from(handle.pieces.len() > 1);
+        let to = to[0];
         let next = self.new_body(to, Some(node), Arc::clone(&handle.pieces));
         let body = next.id;
         self.world.send(node, to.node, Event::BodyStart { to, handle: next });
@@ -221,19 +222,41 @@ impl Job<'_> {
         }
     }
 
-    /// Sends the bytes of all parts in one when they are there.
-    fn answer_parts(&mut self, ticket: u64, parts: Vec<Part<Handle>>) {
-        let waits_for = parts.iter().map(|part| part.body.id).find(|body| self.bodies[*body].state != State::Whole);
-        match waits_for.map(|body| (body, self.bodies[body].state)) {
-            Some((body, State::Growing)) => self.bodies[body].watchers.push(Watcher::Parts(ticket, parts)),
-            Some((_, State::Failed(errno))) => self.answer_peer(PeerTicket(ticket), PeerAnswer::Failed(errno)),
-            _ => {
-                let Some((node, to)) = self.tickets.get(&ticket).copied() else { return };
-                let pieces: Arc<[Piece]> = parts.iter().flat_map(pieces_of).collect();
-                let whole = self.new_body(Caller { node, ..to }, None, pieces);
-                self.bodies[whole.id].state = State::Whole;
-                self.send_on(ticket, &whole);
+    /// Sends the files of a bundle in one when they are there or will not come.
+    fn answer_bundle(&mut self, ticket: u64, files: Vec<Result<Handle, Errno>>) {
+        let mut known = Vec::new();
+        for file in &files {
+            let state = file.as_ref().map(|handle| (handle.id, self.bodies[handle.id].state));
+            known.push(match state {
+                Ok((body, State::Growing)) => return self.bodies[body].watchers.push(Watcher::Bundle(ticket, files)),
+                Ok((_, State::Failed(errno))) | Err(&errno) => Err(errno),
+                Ok((body, State::Whole)) => Ok(Arc::clone(&self.bodies[body].handle.pieces)),
+            });
+        }
+        let Some((node, to)) = self.tickets.remove(&ticket) else { return };
+        self.world.send(node, to[0].node, Event::Bundle { to, files: known });
+    }
+
+    /// A bundle arrives: bodies of their own for its files.
+    pub(crate) fn bundle_arrives(&mut self, to: Vec<Caller>, files: Vec<Result<Arc<[Piece]>, Errno>>) {
+        for (to, file) in to.into_iter().zip(files) {
+            if self.calls.remove(&to).is_none() {
+                continue;
             }
+            let file = file.map(|pieces| {
+                let handle = self.new_body(to, None, pieces);
+                self.bodies[handle.id].state = State::Whole;
+                handle
+            });
+            self.with_core(to.node, |core, now| match file {
+                Ok(handle) => {
+                    let bytes = handle.bytes();
+                    if core.handle_body_started(now, to.call, handle, bytes) {
+                        core.handle_body_ended(to.call, Ok(()));
+                    }
+                }
+                Err(errno) => core.handle_answer(now, to.call, Answered::Failed(errno)),
+            });
         }
     }
 
@@ -415,4 +438,14 @@ impl Job<'_> {
         }
         self.programs[program].ended = true;
     }
+}
+
+/// What a bundle asks for, file by file.
+fn files_of(bundle: &ReadMessage) -> impl Iterator<Item = ReadMessage> {
+    let ReadMessage::Bundle { dir, files } = bundle else { panic!("{bundle:?}") };
+    let chunk = |(name, generation): &(Name, Generation)| {
+        let file = dir.join(name.as_bytes()).unwrap();
+        ReadMessage::Chunk { file, generation: *generation, index: ChunkIndex(0) }
+    };
+    files.iter().map(chunk)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_node::{AttemptId, Part, Source};
 use forebay_overlay::Tree;
-use forebay_types::{Epoch, Time, ViewPath};
+use forebay_types::{Epoch, Errno, Time, ViewPath};
 use forebay_wire::{Listing, ReadMessage, RefreshStep};
 
 use crate::NodeIndex;
@@ -34,6 +34,8 @@ pub(crate) struct Call {
     pub wanted_since: Option<Time>,
     /// The body that it fills.
     pub body: Option<usize>,
+    /// The first of those that travel with it, by which the message is known.
+    pub with: AttemptId,
 }
 
 /// A body at a node.
@@ -56,8 +58,8 @@ pub(crate) struct Body {
 pub(crate) enum Watcher {
     /// A program's read, by the program's number and that of its request.
     Read(usize, u32, Vec<Part<Handle>>),
-    /// A peer that gets several parts in one.
-    Parts(u64, Vec<Part<Handle>>),
+    /// A peer that gets the files of a bundle in one.
+    Bundle(u64, Vec<Result<Handle, Errno>>),
     /// The body of the next node, sent on by this one.
     Next(usize),
     /// A node's own question.

@@ -78,7 +78,8 @@ impl Job<'_> {
             }
             Source::Peer(to) => {
                 let to = to.0 as usize;
-                self.world.send_behind(by.node, to, Event::PeerPromote { to, from: by });
+                let from = Caller { call: call.with, ..by };
+                self.world.send_behind(by.node, to, Event::PeerPromote { to, from });
             }
         }
     }

@@ -124,6 +124,7 @@ fn files_that_are_all_read_come_in_bundles_and_are_right() {
         assert_eq!(job.wrong(), &[] as &[String]);
         if backing_error_percent == 0 {
             assert_eq!(job.bundles(), 8 * 6, "one for each package on each of six links");
+            assert_eq!(job.messages(), 180, "as many as when a bundle was a request");
             assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
         }
     }
@@ -151,11 +152,11 @@ fn the_first_nodes_accesses_lead_the_others() {
         run(&mut first, number, 0..6);
     }
     assert_eq!(first.sum(|core| core.counters().dispatch.asked_backing), asked, "the others find all of it");
-    for (job, name, share) in [(&first, "one after the other", 4), (&together, "together", 2)] {
+    for (job, name) in [(&first, "one after the other"), (&together, "together")] {
         let early = (job.sum(|core| core.counters().prefetch_issued), job.sum(|core| core.counters().prefetch_used));
         println!("{name}: {asked} questions, waited for {}, early and used {early:?}", waits(job));
         assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
-        assert!(share * waits(job) <= asked, "{} of {asked} questions were waited for", waits(job));
+        assert!(2 * waits(job) <= asked, "{} of {asked} questions were waited for", waits(job));
         assert_eq!(early.0, early.1, "each program reads everything");
     }
     assert!(waited > 0 && first.wrong().is_empty() && together.wrong().is_empty());

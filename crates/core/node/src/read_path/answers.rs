@@ -18,9 +18,7 @@ impl<B: Clone> ReadPath<B> {
     /// Takes the answer to an attempt at anything but a chunk, or any attempt's failure.
     pub fn handle_answer(&mut self, now: Time, attempt: AttemptId, answered: Answered) {
         self.now = now;
-        let Some((key, _)) = self.dispatch.asked(attempt) else {
-            return;
-        };
+        let Some(key) = self.dispatch.asked(attempt) else { return };
         match (key.clone(), answered) {
             (key @ Key::Listing { .. }, Answered::Listing(listing)) => {
                 self.keep(&key, Object::Listing(listing.clone()));
@@ -85,11 +83,6 @@ impl<B: Clone> ReadPath<B> {
     pub(super) fn tell_all_failed(&mut self, finished: ReadFinished, errno: Errno) {
         if errno == Errno::ESTALE {
             self.start_over(&finished.key);
-        }
-        // One file's error is not the others'.
-        if matches!(finished.key, Key::Bundle { .. }) {
-            self.note_broken(finished.key.clone());
-            return self.take_apart(finished);
         }
         let try_by_name = errno == Errno::EACCES && matches!(finished.key, Key::Listing { .. });
         for Waiting { who, until } in finished.waiters {

@@ -12,101 +12,81 @@ use forebay_dispatch::{AttemptId, RequestId, Waiting};
 use forebay_types::{Errno, Time, limits};
 
 use super::{ReadPath, Waiter};
-use crate::{Part, PeerAnswer};
-use forebay_prefetch::Bundle;
+use crate::PeerAnswer;
 
 /// A chunk as it is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk<B> {
     pub body: B,
-    /// Where it begins in the body: a bundle's body holds several chunks.
-    pub start_bytes: usize,
     bytes: u64,
-    is_in_bundle: bool,
     /// Bytes that the kernel has read of it.
     taken_bytes: Arc<AtomicU64>,
 }
 
 impl<B: Clone> ReadPath<B> {
-    /// The first bytes of a chunk's or a bundle's answer are known to come: everybody who waits gets the handle now.
-    /// `bytes` is the length announced; one that does not fit the files' sizes is an error of the source.
+    /// The first bytes of a chunk's answer are known to come: everybody who waits gets the handle now. `bytes` is the
+    /// length announced; one that does not fit the file's size is an error of the source.
     ///
     /// `false` when the request has ended before: the shell may drop the body.
     pub fn handle_body_started(&mut self, now: Time, attempt: AttemptId, body: B, bytes: usize) -> bool {
         self.now = now;
-        let Some((key, message)) = self.dispatch.asked(attempt) else {
-            return false;
-        };
-        let bundle = Bundle::of(message).and_then(|bundle| bundle.members());
-        let is_in_bundle = bundle.is_some();
-        let members = bundle.unwrap_or_else(|| vec![key.clone()]);
+        let Some(key) = self.dispatch.asked(attempt).cloned() else { return false };
         // A parcel says itself how long it is.
-        let length_of = |key: &Key| if matches!(key, Key::Parcel { .. }) { bytes } else { chunk_bytes_of(key) };
-        let lengths: Vec<usize> = members.iter().map(length_of).collect();
-        if lengths.iter().sum::<usize>() != bytes || lengths.contains(&0) {
+        let is_parcel = matches!(key, Key::Parcel { .. });
+        if bytes == 0 || (!is_parcel && bytes != chunk_bytes_of(&key)) {
             self.dispatching(|dispatch| dispatch.spoilt(now, attempt));
             return false;
         }
         let Some(started) = self.dispatching(|dispatch| dispatch.begin_filling(now, attempt)) else {
             return false;
         };
-        let chunks = cut(&body, &lengths, is_in_bundle);
-        for Waiting { who, .. } in started.waiters {
+        let chunk = Chunk { body, bytes: bytes as u64, taken_bytes: Arc::default() };
+        self.hand_out(started.waiters, &chunk);
+        if !self.has_chunk(&key) {
+            self.filling.insert(key.clone(), chunk);
+            self.filled_by.insert(started.request, key);
+        }
+        true
+    }
+
+    /// Everybody who waits for a chunk gets its handle.
+    pub(super) fn hand_out(&mut self, waiters: Vec<Waiting<Waiter>>, chunk: &Chunk<B>) {
+        for Waiting { who, .. } in waiters {
             match who {
-                Waiter::ReadPart { reader, slot, member } => self.fill_read(reader, slot, &chunks[member]),
-                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Body(body.clone())),
+                Waiter::ReadPart { ticket, slot } => self.fill_read(ticket, slot, chunk),
+                Waiter::BundleFile { ticket, slot } => self.fill_bundle(ticket, slot, Ok(chunk.body.clone())),
+                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Body(chunk.body.clone())),
                 Waiter::Prefill(_) => {}
                 Waiter::Kernel { .. } => self.tell_failed(who, Errno::EPROTO),
             }
         }
-        let mut filled = Vec::new();
-        for (member, (key, chunk)) in members.into_iter().zip(chunks).enumerate() {
-            if !self.has_chunk(&key) {
-                self.filling.insert(key.clone(), chunk);
-                filled.push((member, key));
-            }
-        }
-        self.filling_members.insert(started.request, filled);
-        true
     }
 
     /// A chunk's body is whole, or will never be. Only a whole one is kept.
     pub fn handle_body_ended(&mut self, attempt: AttemptId, outcome: Result<(), Errno>) {
         let Some(request) = self.dispatching(|dispatch| dispatch.end_filling(attempt)) else { return };
         if outcome == Err(Errno::ESTALE)
-            && let Some(key) = self.filling_members.get(&request).and_then(|filled| Some(filled.first()?.1.clone()))
+            && let Some(key) = self.filled_by.get(&request).cloned()
         {
             self.start_over(&key);
         }
-        self.end_filling(request, |_, chunk| outcome.is_ok().then_some(chunk));
+        self.end_filling(request, outcome.is_ok());
     }
 
-    /// A bundle's body is whole, and these are its files' own bodies; or it will never be.
-    pub fn handle_bundle_ended(&mut self, attempt: AttemptId, outcome: Result<Vec<B>, Errno>) {
-        let Some(request) = self.dispatching(|dispatch| dispatch.end_filling(attempt)) else { return };
-        let bodies = outcome.unwrap_or_default();
-        let own = |chunk, body: &B| Chunk { body: body.clone(), start_bytes: 0, is_in_bundle: false, ..chunk };
-        self.end_filling(request, |member, chunk| bodies.get(member).map(|body| own(chunk, body)));
-    }
-
-    /// The body that answers a request will never be whole.
-    pub(super) fn drop_filling(&mut self, request: RequestId) {
-        self.end_filling(request, |_, _| None);
-    }
-
-    fn end_filling(&mut self, request: RequestId, whole: impl Fn(usize, Chunk<B>) -> Option<Chunk<B>>) {
-        for (member, key) in self.filling_members.remove(&request).unwrap_or_default() {
-            let Some(chunk) = self.filling.remove(&key) else { continue };
-            match (whole(member, chunk), &key) {
-                (Some(chunk), Key::Parcel { index }) => {
+    /// A request's answer does not arrive any more.
+    pub(super) fn end_filling(&mut self, request: RequestId, is_whole: bool) {
+        let key = self.filled_by.remove(&request);
+        if let Some((key, chunk)) = key.and_then(|key| self.filling.remove_entry(&key)) {
+            match (&key, is_whole) {
+                (Key::Parcel { index }, true) => {
                     let (index, body) = (*index, chunk.body.clone());
                     if !self.routing().is_leaf(&key) {
                         self.keep_whole_chunk(key, chunk);
                     }
                     self.parcel_arrived(index, body);
                 }
-                (Some(chunk), _) if !self.is_kept_by_kernel(&key, &chunk) => self.keep_whole_chunk(key, chunk),
-                (None, Key::Parcel { index }) => self.parcel_failed(*index, Errno::WAY_LOST),
+                (Key::Parcel { index }, false) => self.parcel_failed(*index, Errno::WAY_LOST),
+                (_, true) if !self.is_kept_by_kernel(&key, &chunk) => self.keep_whole_chunk(key, chunk),
                 _ => {}
             }
         }
@@ -194,7 +174,7 @@ impl<B> Chunk<B> {
     /// A chunk that has come otherwise than as an answer.
     pub fn whole(body: B, key: &Key) -> Self {
         let bytes = chunk_bytes_of(key) as u64;
-        Self { body, start_bytes: 0, bytes, is_in_bundle: false, taken_bytes: Arc::default() }
+        Self { body, bytes, taken_bytes: Arc::default() }
     }
 
     /// Whether the kernel has read as much as there is.
@@ -202,31 +182,10 @@ impl<B> Chunk<B> {
         self.taken_bytes.load(Ordering::Relaxed) >= self.bytes
     }
 
-    /// What a peer is told that wants this chunk.
-    pub fn into_answer(self) -> PeerAnswer<B> {
-        let Self { body, start_bytes: offset_bytes, bytes, is_in_bundle, .. } = self;
-        match is_in_bundle {
-            true => PeerAnswer::Parts(vec![Part { body, offset_bytes, len_bytes: bytes as usize }]),
-            false => PeerAnswer::Body(body),
-        }
-    }
-
     /// Counts bytes that the kernel reads. Counted under the caller's lock, so relaxed is enough.
     pub fn take(&self, bytes: usize) {
         self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
-}
-
-/// The chunks that a body holds, one after the other.
-fn cut<B: Clone>(body: &B, lengths: &[usize], is_in_bundle: bool) -> Vec<Chunk<B>> {
-    let mut end_bytes = 0;
-    let chunk = |len_bytes: &usize| {
-        let start_bytes = end_bytes;
-        end_bytes += len_bytes;
-        let bytes = *len_bytes as u64;
-        Chunk { body: body.clone(), start_bytes, bytes, is_in_bundle, taken_bytes: Arc::default() }
-    };
-    lengths.iter().map(chunk).collect()
 }
 
 /// Bytes that a chunk has by the size of its file.

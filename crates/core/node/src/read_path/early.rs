@@ -6,8 +6,8 @@
 
 use forebay_cache::{Key, Object};
 use forebay_dispatch::RequestId;
-use forebay_types::{ChunkIndex, Priority, ViewPath, limits};
-use forebay_wire::{Listing, ReadMessage};
+use forebay_types::{ChunkIndex, Priority, Time, ViewPath, limits};
+use forebay_wire::Listing;
 
 use super::ReadPath;
 use forebay_prefetch::Candidate;
@@ -59,6 +59,15 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
+    /// Asks for what nobody waits for yet, unless it is here or will come anyway. The number of the request.
+    pub(super) fn prefetch(&mut self, key: &Key, deadline: Time) -> Option<RequestId> {
+        let is_coming = self.dispatch.find(key).is_some() || self.parcel_to_come(key).is_some();
+        if is_coming || self.has_chunk(key) {
+            return None;
+        }
+        self.ask(key.clone(), key.message()?, Priority::Prefetch, deadline, None)
+    }
+
     fn note_file(&mut self, file: &ViewPath, is_reader: bool) {
         let Some((dir, name)) = file.split() else { return };
         if let Some(Object::Listing(listing)) = self.objects.peek(&Key::Listing { dir: dir.clone() })
@@ -76,21 +85,14 @@ impl<B: Clone> ReadPath<B> {
         let deadline = self.now.after(self.options.deadline);
         while self.early.len() < limits::ANTICIPATED_UNDER_WAY {
             let Some(candidate) = self.habits.next_candidate() else { return };
-            let (key, request) = match candidate {
-                Candidate::Listing(dir) => (Key::Listing { dir: dir.clone() }, ReadMessage::Listing { dir }),
-                Candidate::File(file, generation) => {
-                    let index = ChunkIndex(0);
-                    (
-                        Key::Chunk { file: file.clone(), generation, index },
-                        ReadMessage::Chunk { file, generation, index },
-                    )
-                }
+            let key = match candidate {
+                Candidate::Listing(dir) => Key::Listing { dir },
+                Candidate::File(file, generation) => Key::Chunk { file, generation, index: ChunkIndex(0) },
             };
-            let is_coming = self.dispatch.find(&key).is_some() || self.parcel_to_come(&key).is_some();
-            if is_coming || self.has_chunk(&key) || self.routing().is_direct(&key) {
+            if self.routing().is_direct(&key) {
                 continue;
             }
-            if let Some(request) = self.ask(key.clone(), request, Priority::Prefetch, deadline, None) {
+            if let Some(request) = self.prefetch(&key, deadline) {
                 self.early.insert(request);
                 self.habits.on_issued(key);
                 self.counters.prefetch_issued += 1;

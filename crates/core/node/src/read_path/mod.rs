@@ -1,14 +1,15 @@
 //! The read path of one node.
 //!
 //! `kernel` answers the kernel's requests, `peers` other nodes', `answers` takes what sources bring, `entries` finds a
-//! name in what is known, `reads` gathers the chunks of a read, `chunks` keeps and hands on bytes, `refresh` forgets,
+//! name in what is known, `reads` gathers the chunks of a read, `bundles` those of a peer's bundle, `chunks` keeps and hands
+//! on bytes, `refresh` forgets,
 //! `recheck` what a file has turned out not to be. `early` asks before anybody does, `parcels` for what an earlier start
-//! used, and reads wait for that in `awaited`; `record` notes what this start uses, `explain` tells where an answer would
+//! used; `record` notes what this start uses, `explain` tells where an answer would
 //! come from. Whom to ask, and whom instead, is `forebay_dispatch`'s: this file asks it (`ask`), carries its events out
 //! (`carry`) and hears of every end of a request (`on_end`).
 
 mod answers;
-mod awaited;
+mod bundles;
 mod chunks;
 mod early;
 mod entries;
@@ -38,8 +39,8 @@ use crate::inodes::Inodes;
 use crate::ledger::{InodeLedger, LedgerContents};
 use crate::links::Links;
 use crate::routing::ReadRouting;
-use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket};
-use awaited::Awaited;
+use crate::{Effect, InodeId, KernelAnswer, KernelTicket, PeerAnswer, PeerTicket, StaleInode};
+use bundles::PendingBundle;
 use chunks::Chunk;
 use entries::Known;
 use forebay_prefetch::Habits;
@@ -81,6 +82,8 @@ pub struct Counters {
     pub prefetch_issued: u64,
     /// Of these, those whose answers somebody wanted then.
     pub prefetch_used: u64,
+    /// Attempts at peers that travelled in the message of another.
+    pub bundled: u64,
     /// Requests of peers taken.
     pub served_peers: u64,
     /// Absent names answered from a complete listing.
@@ -95,15 +98,6 @@ pub struct Counters {
     pub prefilled: u64,
 }
 
-/// An inode that the kernel may hold stale attributes, entries or pages of.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StaleInode {
-    /// The inode.
-    pub inode: InodeId,
-    /// Its directory and its name there; `None` for the view's root and where the directory is forgotten already.
-    pub entry: Option<(InodeId, Vec<u8>)>,
-}
-
 /// Who waits for a request.
 #[derive(Clone, Debug)]
 enum Waiter {
@@ -112,13 +106,17 @@ enum Waiter {
         operation: Operation,
         known: Known,
     },
-    /// One part of a read, and its place in the bundle if one was asked for.
+    /// One part of a read.
     ReadPart {
-        reader: Reader,
+        ticket: KernelTicket,
         slot: usize,
-        member: usize,
     },
     Peer(PeerTicket),
+    /// One file of a peer's bundle.
+    BundleFile {
+        ticket: PeerTicket,
+        slot: usize,
+    },
     /// This node itself, for a parcel.
     Prefill(u32),
 }
@@ -128,9 +126,8 @@ impl forebay_dispatch::Waiter for Waiter {
 
     fn id(&self) -> Option<Reader> {
         match self {
-            Self::Kernel { ticket, .. } => Some(Reader::Kernel(*ticket)),
-            Self::ReadPart { reader, .. } => Some(*reader),
-            Self::Peer(ticket) => Some(Reader::Peer(*ticket)),
+            Self::Kernel { ticket, .. } | Self::ReadPart { ticket, .. } => Some(Reader::Kernel(*ticket)),
+            Self::Peer(ticket) | Self::BundleFile { ticket, .. } => Some(Reader::Peer(*ticket)),
             Self::Prefill(_) => None,
         }
     }
@@ -140,7 +137,7 @@ impl forebay_dispatch::Waiter for Waiter {
 type ReadDispatch = Dispatch<Key, ReadMessage, Waiter, ReadRouting>;
 
 /// A request of the read path that has ended.
-type ReadFinished = Finished<Key, ReadMessage, Waiter>;
+type ReadFinished = Finished<Key, Waiter>;
 
 /// The state of one node's read path. `B` is the handle of a chunk's bytes, shared by cloning.
 pub struct ReadPath<B> {
@@ -158,11 +155,10 @@ pub struct ReadPath<B> {
     next_hold: u64,
     /// The chunks that are filling.
     filling: Map<Key, Chunk<B>>,
-    /// The chunks that a request's answer fills, by their places in its body.
-    filling_members: Map<RequestId, Vec<(usize, Key)>>,
-    pending_reads: Map<Reader, PendingRead<B>>,
-    /// Bundles that failed once.
-    broken_bundles: Map<Key, ()>,
+    /// The requests whose answers fill them.
+    filled_by: Map<RequestId, Key>,
+    pending_reads: Map<KernelTicket, PendingRead<B>>,
+    pending_bundles: Map<PeerTicket, PendingBundle<B>>,
     pins: Vec<ViewPath>,
     /// Chunks kept for this node's kernel alone, oldest first; some may have left already.
     own_chunks: VecDeque<Key>,
@@ -173,7 +169,6 @@ pub struct ReadPath<B> {
     /// Requests that nobody wanted when they were asked.
     early: BTreeSet<RequestId>,
     parcels: Parcels,
-    awaited: Awaited,
     recording: Recording,
     effects: VecDeque<Effect<B>>,
     counters: Counters,
@@ -198,9 +193,9 @@ impl<B: Clone> ReadPath<B> {
             refreshes: Refreshes::default(),
             next_hold: 0,
             filling: Map::default(),
-            filling_members: Map::default(),
+            filled_by: Map::default(),
             pending_reads: Map::default(),
-            broken_bundles: Map::default(),
+            pending_bundles: Map::default(),
             pins: Vec::new(),
             own_chunks: VecDeque::new(),
             own_bytes: 0,
@@ -208,7 +203,6 @@ impl<B: Clone> ReadPath<B> {
             habits: Habits::default(),
             early: BTreeSet::new(),
             parcels: Parcels::default(),
-            awaited: Awaited::default(),
             recording: Recording::default(),
             effects: VecDeque::new(),
             counters: Counters::default(),
@@ -230,7 +224,7 @@ impl<B: Clone> ReadPath<B> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let requests = self.dispatch.poll_timeout().into_iter();
-        requests.chain(self.hold_ends()).chain(self.first_wait_end()).min()
+        requests.chain(self.hold_ends()).chain(self.parcels.first_wait_end()).min()
     }
 
     /// Gives up what has passed its deadline: who waits is told `ETIMEDOUT`, or `EHOSTUNREACH` if there was nobody to
@@ -238,7 +232,7 @@ impl<B: Clone> ReadPath<B> {
     pub fn run_timers(&mut self, now: Time) {
         self.now = now;
         self.end_late_hold();
-        self.end_long_waits();
+        self.end_long_waits_for_parcels();
         self.dispatching(|dispatch| dispatch.run_timers(now));
     }
 
@@ -290,7 +284,6 @@ impl<B: Clone> ReadPath<B> {
         self.own_chunks.clear();
         self.own_bytes = 0;
         self.habits.clear();
-        self.broken_bundles.clear();
         let stale = self.inodes.make_stale();
         self.name_stale(stale)
     }
@@ -390,8 +383,14 @@ impl<B: Clone> ReadPath<B> {
         deadline: Time,
         waiter: Option<Waiter>,
     ) -> Option<RequestId> {
-        let (now, holds) = (self.now, self.holds_of(&key));
-        let wanted = Wanted { priority, deadline, waiter, holds };
+        self.wait_for_no_parcel(&key);
+        let wanted = Wanted { priority, deadline, waiter, holds: self.holds_of(&key) };
+        self.ask_held(key, message, wanted)
+    }
+
+    /// The same, where it may have to wait.
+    fn ask_held(&mut self, key: Key, message: ReadMessage, wanted: Wanted<Waiter>) -> Option<RequestId> {
+        let now = self.now;
         match self.dispatching(|dispatch| dispatch.request(now, key, || message, wanted)) {
             Joined::First(request) => Some(request),
             Joined::Coalesced(_) => None,
@@ -424,8 +423,7 @@ impl<B: Clone> ReadPath<B> {
     fn carry(&mut self, event: Event<Key, ReadMessage, Waiter>) {
         match event {
             Event::Ask { attempt, source, message, priority, epoch, deadline } => {
-                let request = Request { epoch, priority, message };
-                self.effects.push_back(Effect::Fetch { attempt, source, request, deadline });
+                self.fetch(attempt, source, Request { epoch, priority, message }, deadline);
             }
             Event::Promote { attempt, source } => self.effects.push_back(Effect::Promote { attempt, source }),
             Event::Cancel { attempt } => self.effects.push_back(Effect::Cancel { attempt }),
@@ -434,7 +432,7 @@ impl<B: Clone> ReadPath<B> {
                 waiters.into_iter().for_each(|waiter| self.tell_failed(waiter, why.errno()));
             }
             Event::Failed { finished, why } => self.request_failed(finished, why),
-            Event::BodyLost { request } => self.drop_filling(request),
+            Event::BodyLost { request } => self.end_filling(request, false),
         }
     }
 
@@ -442,9 +440,7 @@ impl<B: Clone> ReadPath<B> {
     fn request_failed(&mut self, finished: ReadFinished, why: Failure) {
         self.on_end(finished.request);
         match why {
-            Failure::BackingLost => self.tell_all_failed(finished, why.errno()),
-            // A bundle has nobody left to be asked of.
-            Failure::NoSource => self.take_apart(finished),
+            Failure::NoSource | Failure::BackingLost => self.tell_all_failed(finished, why.errno()),
             // Whoever's time is over has none for asking otherwise.
             Failure::TimedOut | Failure::CutOff => {
                 finished.waiters.into_iter().for_each(|waiting| self.tell_failed(waiting.who, why.errno()));
@@ -469,7 +465,10 @@ impl<B: Clone> ReadPath<B> {
 
     /// Takes somebody out of the read that waits for him and out of all requests. Whether he waited for anything.
     fn withdraw(&mut self, reader: Reader) -> bool {
-        let read = self.pending_reads.remove(&reader).is_some();
+        let read = match reader {
+            Reader::Kernel(ticket) => self.pending_reads.remove(&ticket).is_some(),
+            Reader::Peer(ticket) => self.pending_bundles.remove(&ticket).is_some(),
+        };
         let ended = self.dispatching(|dispatch| dispatch.withdraw(reader));
         let waited = read || ended.is_some();
         ended.into_iter().flatten().for_each(|request| self.on_end(request));
@@ -479,8 +478,9 @@ impl<B: Clone> ReadPath<B> {
     fn tell_failed(&mut self, waiter: Waiter, errno: Errno) {
         match waiter {
             Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
-            Waiter::ReadPart { reader, .. } => self.fail_read(reader, errno),
+            Waiter::ReadPart { ticket, .. } => self.fail_read(ticket, errno),
             Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+            Waiter::BundleFile { ticket, slot } => self.fill_bundle(ticket, slot, Err(errno)),
             Waiter::Prefill(index) => self.parcel_failed(index, errno),
         }
     }

@@ -4,11 +4,22 @@
 //! gets lost. Whoever asks has no program waiting for it: one that does not come is left out, and its contents come when
 //! they are wanted. What a parcel says about names holds for the job's first snapshot only, so a refresh ends them.
 
-use std::collections::BTreeSet;
+//!
+//! What a parcel brings soon is not asked for a second time. The first parcel says which of the others brings which chunk.
+//! Where a program wants such a chunk, its parcel is asked for at once, before those whose turn it is, and the chunk's
+//! request is held until the parcel is open, but not for long: a parcel has to wait for more than a chunk has. An open
+//! parcel ends the requests for what it brings, as a listing does; the others are asked like anything else.
+//!
+//! Only what kernels read waits: a parcel is made of what peers ask for, so a peer's request for a chunk ends its wait.
+//! Storing a parcel waits for pages that a read has locked, so nothing of a chunk is stored while a read of it waits, and
+//! a read waits for parcels alone or not at all: so nothing waits for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_cache::{Key, Object};
-use forebay_types::{ChunkIndex, Epoch, Errno, Generation, Priority, Time, ViewPath, limits};
-use forebay_wire::{Listing, ReadMessage};
+use forebay_dispatch::HoldId;
+use forebay_types::{ChunkIndex, Epoch, Errno, Generation, Map, Priority, Time, ViewPath, limits};
+use forebay_wire::{Listing, ParcelPlace, ReadMessage};
 
 use super::chunks::Chunk;
 use super::entries::Known;
@@ -30,6 +41,23 @@ pub(super) struct Parcels {
     /// Those that were asked for before their turn.
     out_of_turn: BTreeSet<u32>,
     failed_in_a_row: u32,
+    /// The parcel that brings a chunk, by the chunk's number.
+    places: Map<u64, u32>,
+    /// The parcels that requests wait for.
+    waits: BTreeMap<u32, Wait>,
+}
+
+/// Requests for chunks wait for their parcel.
+struct Wait {
+    hold: HoldId,
+    until: Time,
+}
+
+impl Parcels {
+    /// When requests have waited long enough for the first of the parcels that they wait for.
+    pub fn first_wait_end(&self) -> Option<Time> {
+        self.waits.values().map(|wait| wait.until).min()
+    }
 }
 
 /// One chunk of a parcel, whole and checked.
@@ -114,13 +142,7 @@ impl<B: Clone> ReadPath<B> {
         for (dir, listing) in listings {
             self.keep_prefilled_listing(dir, listing);
         }
-        for chunk in chunks {
-            let key = chunk.key();
-            if !self.has_chunk(&key) {
-                let kept = Chunk::whole(chunk.body.clone(), &key);
-                self.keep_whole_chunk(key, kept);
-            }
-        }
+        chunks.iter().for_each(|chunk| self.keep_prefilled_chunk(chunk));
         self.parcels.unopened.remove(&index);
         self.end_wait_for(index);
         true
@@ -146,7 +168,7 @@ impl<B: Clone> ReadPath<B> {
                 Some(Object::Chunk(kept)) => kept.is_taken(),
                 _ => false,
             };
-            (is_same && !is_taken && !self.is_locked(&chunk.key())).then_some(inode)
+            (is_same && !is_taken && !self.is_being_read(&chunk.key())).then_some(inode)
         };
         chunks.iter().map(inode).collect()
     }
@@ -198,7 +220,10 @@ impl<B: Clone> ReadPath<B> {
         self.parcels.is_wanted = false;
         self.parcels.under_way.clear();
         self.parcels.unopened.clear();
-        self.end_waits();
+        self.parcels.places.clear();
+        while let Some((parcel, _)) = self.parcels.waits.first_key_value() {
+            self.end_wait_for(*parcel);
+        }
         self.objects.remove_where(|key| matches!(key, Key::Parcel { .. }));
         let is_parcel = |key: &Key| matches!(key, Key::Parcel { .. });
         for request in self.requests_where(is_parcel) {
@@ -249,20 +274,75 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
+    /// What the first parcel says about the others.
+    pub fn handle_parcel_places(&mut self, places: &[ParcelPlace]) {
+        if self.is_prefilling() && self.parcels.places.is_empty() {
+            self.parcels.places.extend(places.iter().map(|place| (place.chunk, place.parcel)));
+        }
+    }
+
+    /// The parcel that will bring a chunk, unless it has come.
+    pub(super) fn parcel_to_come(&self, key: &Key) -> Option<u32> {
+        self.parcel_of(key).filter(|parcel| self.is_parcel_to_come(*parcel))
+    }
+
+    fn parcel_of(&self, key: &Key) -> Option<u32> {
+        let Key::Chunk { file, index, .. } = key else { return None };
+        self.parcels.places.get(&ParcelPlace::chunk_number(file, *index)).copied()
+    }
+
+    /// What the requests for these chunks, which are all that a read needs, have to wait for; `None` if they are to be
+    /// asked for now.
+    pub(super) fn wait_for_parcels(&mut self, wanted: &[(Key, usize)]) -> Option<Vec<HoldId>> {
+        let parcels: Vec<u32> = wanted.iter().map(|(key, _)| self.parcel_to_come(key)).collect::<Option<_>>()?;
+        if self.parcels.under_way.len() + parcels.len() > limits::PARCELS_UNDER_WAY_MAX as usize {
+            return None;
+        }
+        Some(parcels.into_iter().map(|parcel| self.wait_for(parcel)).collect())
+    }
+
+    fn wait_for(&mut self, parcel: u32) -> HoldId {
+        self.ask_out_of_turn(parcel);
+        if let Some(wait) = self.parcels.waits.get(&parcel) {
+            return wait.hold;
+        }
+        let (hold, until) = (self.new_hold(), self.now.after(limits::PARCEL_WAIT));
+        self.parcels.waits.insert(parcel, Wait { hold, until });
+        hold
+    }
+
+    /// Somebody wants a chunk now: whoever waits for it waits for no parcel any more.
+    pub(super) fn wait_for_no_parcel(&mut self, key: &Key) {
+        let waits = self.parcel_of(key).and_then(|parcel| self.parcels.waits.get(&parcel));
+        if let (Some(wait), Some(request)) = (waits, self.dispatch.find(key)) {
+            let (now, hold) = (self.now, wait.hold);
+            self.dispatching(|dispatch| dispatch.release_one(now, request, hold));
+        }
+    }
+
+    /// A parcel is open, or will not be soon: what waits for it is asked for.
+    fn end_wait_for(&mut self, parcel: u32) {
+        if let Some(wait) = self.parcels.waits.remove(&parcel) {
+            self.let_go(wait.hold);
+        }
+    }
+
+    pub(super) fn end_long_waits_for_parcels(&mut self) {
+        let now = self.now;
+        let late: Vec<u32> =
+            self.parcels.waits.iter().filter(|(_, wait)| wait.until <= now).map(|(parcel, _)| *parcel).collect();
+        late.into_iter().for_each(|parcel| self.end_wait_for(parcel));
+    }
+
     /// Whether a parcel may still bring something.
-    pub(super) fn is_parcel_to_come(&self, index: u32) -> bool {
+    fn is_parcel_to_come(&self, index: u32) -> bool {
         let Parcels { is_wanted, next, count, unopened, out_of_turn, .. } = &self.parcels;
         let is_unasked = index >= *next && index < count.unwrap_or(0) && !out_of_turn.contains(&index);
         *is_wanted && (is_unasked || unopened.contains(&index))
     }
 
-    /// Whether so many more parcels may be under way.
-    pub(super) fn has_room_for_parcels(&self, count: usize) -> bool {
-        self.parcels.under_way.len() + count <= limits::PARCELS_UNDER_WAY_MAX as usize
-    }
-
     /// Asks for a parcel to come if that has not been done.
-    pub(super) fn ask_out_of_turn(&mut self, index: u32) {
+    fn ask_out_of_turn(&mut self, index: u32) {
         if !self.parcels.unopened.contains(&index) {
             self.parcels.out_of_turn.insert(index);
             self.ask_parcel(index);
@@ -281,6 +361,22 @@ impl<B: Clone> ReadPath<B> {
             let deadline = self.now.after(self.options.deadline);
             let request = ReadMessage::Parcel { index };
             self.ask(key, request, Priority::Prefetch, deadline, Some(Waiter::Prefill(index)));
+        }
+    }
+
+    /// Whoever waits for the chunk gets it now.
+    fn keep_prefilled_chunk(&mut self, chunk: &ParcelChunk<B>) {
+        let key = chunk.key();
+        if self.has_chunk(&key) {
+            return;
+        }
+        let chunk = Chunk::whole(chunk.body.clone(), &key);
+        self.keep_whole_chunk(key.clone(), chunk.clone());
+        if let Some(request) = self.dispatch.find(&key)
+            && let Some(finished) = self.dispatching(|dispatch| dispatch.finish_request(request))
+        {
+            self.hand_out(finished.waiters, &chunk);
+            self.on_end(request);
         }
     }
 

@@ -6,11 +6,9 @@ use forebay_cache::{Key, Object, ObjectKind};
 use forebay_types::{Epoch, Errno, Priority, Time};
 use forebay_wire::{ReadMessage, Request};
 
-use super::chunks::Chunk;
 use super::reads::Reader;
 use super::{ReadPath, Waiter};
 use crate::{PeerAnswer, PeerTicket};
-use forebay_prefetch::Bundle;
 
 impl<B: Clone> ReadPath<B> {
     /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.
@@ -25,9 +23,7 @@ impl<B: Clone> ReadPath<B> {
     /// A program waits now for what a peer asked ahead.
     pub fn handle_peer_promote(&mut self, now: Time, ticket: PeerTicket) {
         self.now = now;
-        let reader = Reader::Peer(ticket);
-        self.promote_read(reader);
-        self.dispatching(|dispatch| dispatch.promote_waiter(reader));
+        self.dispatching(|dispatch| dispatch.promote_waiter(Reader::Peer(ticket)));
     }
 
     /// Takes a request of this node's shell, answered like a peer's; no program wants it yet.
@@ -43,13 +39,12 @@ impl<B: Clone> ReadPath<B> {
             return None;
         }
         let Request { priority, message, .. } = request;
-        let key = Key::of(&message);
+        let Some(key) = Key::of(&message) else {
+            self.serve_bundle(deadline, ticket, &message, priority);
+            return None;
+        };
         if matches!(key, Key::Parcel { .. }) && self.refreshes.met() > Epoch::START {
             self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENODATA));
-            return None;
-        }
-        if let Some(bundle) = Bundle::of(&message) {
-            self.read_bundle(deadline, ticket, bundle, priority);
             return None;
         }
         match self.kept_for_peer(&key) {
@@ -68,14 +63,16 @@ impl<B: Clone> ReadPath<B> {
         let kind = match key {
             Key::Listing { .. } => ObjectKind::Listings,
             Key::Page { .. } | Key::Name { .. } => ObjectKind::Attributes,
-            Key::Chunk { .. } | Key::Parcel { .. } => return self.find_chunk_for_peer(key).map(Chunk::into_answer),
-            Key::Bundle { .. } | Key::FileSystem { .. } | Key::Recheck { .. } => return None,
+            Key::Chunk { .. } | Key::Parcel { .. } => {
+                return self.find_chunk_for_peer(key).map(|chunk| PeerAnswer::Body(chunk.body));
+            }
+            Key::FileSystem { .. } | Key::Recheck { .. } => return None,
         };
         self.drop_if_old(key);
         match self.objects.get(key, kind)? {
             Object::Listing(listing) => Some(PeerAnswer::Listing(listing)),
             Object::Entries(records) => Some(PeerAnswer::Entries(records)),
-            Object::Chunk(chunk) => Some(chunk.into_answer()),
+            Object::Chunk(chunk) => Some(PeerAnswer::Body(chunk.body)),
         }
     }
 }

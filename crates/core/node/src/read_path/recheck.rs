@@ -10,8 +10,8 @@ use forebay_dispatch::{HoldId, RequestId, Source};
 use forebay_types::{Generation, Priority, ViewPath, limits};
 use forebay_wire::ReadMessage;
 
-use super::{ReadPath, StaleInode};
-use crate::Effect;
+use super::ReadPath;
+use crate::{Effect, StaleInode};
 
 /// A question that tells others that a version is old.
 #[derive(Debug)]
@@ -111,8 +111,6 @@ impl<B: Clone> ReadPath<B> {
 fn listed_in(key: &Key) -> Option<&ViewPath> {
     match key {
         Key::Listing { dir } | Key::Page { dir, .. } | Key::Name { dir, .. } => Some(dir),
-        Key::Chunk { .. } | Key::Bundle { .. } | Key::Parcel { .. } | Key::FileSystem { .. } | Key::Recheck { .. } => {
-            None
-        }
+        Key::Chunk { .. } | Key::Parcel { .. } | Key::FileSystem { .. } | Key::Recheck { .. } => None,
     }
 }

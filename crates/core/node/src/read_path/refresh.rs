@@ -19,8 +19,8 @@ use forebay_types::{Epoch, Time, ViewPath};
 use forebay_wire::{ReadMessage, Request};
 
 use super::entries::Known;
-use super::{ReadPath, StaleInode, Waiter};
-use crate::{Effect, PeerAnswer, PeerTicket};
+use super::{ReadPath, Waiter};
+use crate::{Effect, PeerAnswer, PeerTicket, StaleInode};
 
 /// How long a refresh may make nodes wait for its end; then they go on without it, because whoever leads it is lost.
 const HOLD_MAX: Duration = Duration::from_secs(10);
@@ -221,7 +221,7 @@ impl<B: Clone> ReadPath<B> {
         self.dispatching(|dispatch| dispatch.set_epoch(epoch));
     }
 
-    fn let_go(&mut self, hold: HoldId) {
+    pub(super) fn let_go(&mut self, hold: HoldId) {
         let now = self.now;
         self.dispatching(|dispatch| dispatch.release(now, hold));
     }
@@ -261,7 +261,7 @@ impl<B: Clone> ReadPath<B> {
     }
 }
 
-/// Whether an answer to `key` may be another one after a refresh. Chunks and bundles name their versions.
+/// Whether an answer to `key` may be another one after a refresh. Chunks name their versions.
 fn is_name(key: &Key) -> bool {
     matches!(key, Key::Listing { .. } | Key::Page { .. } | Key::Name { .. } | Key::Recheck { .. } | Key::Parcel { .. })
 }

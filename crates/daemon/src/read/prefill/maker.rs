@@ -218,14 +218,6 @@ pub async fn contents(peers: &Peers, chunk: &PlannedChunk) -> Option<Bytes> {
             body.whole_bytes().await.ok()?;
             body.contiguous()
         }
-        PeerAnswer::Parts(parts) => {
-            let mut bytes = Vec::new();
-            for part in parts {
-                part.body.whole_bytes().await.ok()?;
-                bytes.extend(part.body.slices(part.offset_bytes, part.len_bytes).concat());
-            }
-            Some(bytes.into())
-        }
         _ => None,
     }
 }
