@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use forebay_node::AttemptId;
-use forebay_node::{
+use forebay_overlay::Forest;
+use forebay_read::AttemptId;
+use forebay_read::{
     Answered, Effect, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, ParcelChunk, ROOT_INODE, ReadPath,
 };
-use forebay_overlay::Forest;
 use forebay_types::{Attributes, CHUNK_BYTES, ChunkIndex, Errno, Extent, Kind, NodeRank, Time, ViewPath, limits};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, ParcelPlace, ReadMessage};
 

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use forebay_node::AttemptId;
-use forebay_node::{
+use forebay_overlay::Forest;
+use forebay_read::AttemptId;
+use forebay_read::{
     Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket, ROOT_INODE, ReadPath,
 };
-use forebay_overlay::Forest;
 use forebay_types::{Attributes, Kind, NodeRank, Time};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 

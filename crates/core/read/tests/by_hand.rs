@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use forebay_node::AttemptId;
-use forebay_node::{
+use forebay_overlay::Forest;
+use forebay_read::AttemptId;
+use forebay_read::{
     Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket,
     ROOT_INODE, ReadPath, Source, StaleInode,
 };
-use forebay_overlay::Forest;
 use forebay_types::{Attributes, Epoch, Errno, Extent, Kind, Name, NodeRank, Time, ViewPath};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 

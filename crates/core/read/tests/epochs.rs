@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use forebay_node::{
+use forebay_overlay::Forest;
+use forebay_read::{
     Answered, AttemptId, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, PeerTicket,
     ROOT_INODE, ReadPath,
 };
-use forebay_overlay::Forest;
 use forebay_types::{Attributes, Epoch, Errno, Extent, Kind, NodeRank, Time, ViewPath};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 
@@ -120,7 +120,7 @@ fn a_refusal_that_makes_no_sense_goes_elsewhere() {
     let (attempt, _) = asked(&mut node)[0].clone();
     node.handle_answer(at(1), attempt, Answered::Fenced(Epoch::START));
     let sources: Vec<_> = std::iter::from_fn(|| node.poll_effect()).collect();
-    assert!(matches!(sources[..], [Effect::Fetch { source, .. }] if source != forebay_node::Source::Peer(NodeRank(2))));
+    assert!(matches!(sources[..], [Effect::Fetch { source, .. }] if source != forebay_read::Source::Peer(NodeRank(2))));
 }
 
 /// Two large files of one directory.

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use forebay_node::AttemptId;
-use forebay_node::{Effect, KernelRequest, KernelTicket, Options, PeerTicket, ROOT_INODE, ReadPath, Source};
 use forebay_overlay::Forest;
+use forebay_read::AttemptId;
+use forebay_read::{Effect, KernelRequest, KernelTicket, Options, PeerTicket, ROOT_INODE, ReadPath, Source};
 use forebay_types::{ChunkIndex, Epoch, Generation, Name, NodeRank, Priority, Time, ViewPath};
 use forebay_wire::{ReadMessage, Request};
 
@@ -190,7 +190,7 @@ fn what_was_promoted_stays_so_wherever_it_is_asked_again() {
     let (call, ..) = fetched(&mut leaf);
     look_up(&mut leaf);
     assert!(promoted(&mut leaf).is_some());
-    leaf.handle_answer(Time(0), call, forebay_node::Answered::Lost);
+    leaf.handle_answer(Time(0), call, forebay_read::Answered::Lost);
     let asked = std::iter::from_fn(|| leaf.poll_effect()).find_map(|effect| match effect {
         Effect::Fetch { source, request, .. } => Some((source, request.priority)),
         _ => None,
