@@ -1,18 +1,19 @@
 //! The driver of a node: its paths' cores, with all that carries their decisions out over an `Environment`, the overlay's
 //! endpoint and the kernel's session. Daemons run it on their machines, and simulated jobs in virtual time.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use forebay_fuse::{Handler, Session};
 use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Endpoint, Service};
+use forebay_types::ViewPath;
 use tokio::task::JoinHandle;
 
 use crate::environment::Environment;
 use crate::job::incoming::Incoming;
 use crate::job::requests::Job;
 use crate::options::DaemonOptions;
-use crate::read::ReadParts;
+use crate::read::{ReadCore, ReadParts, Refreshed};
 use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
 
@@ -65,6 +66,29 @@ impl Driver {
     /// The view is served from now on.
     pub fn set_session(&self, session: Arc<Session>) {
         self.read.set_session(session);
+    }
+
+    /// Its core, to be looked at.
+    pub fn core(&self) -> MutexGuard<'_, ReadCore> {
+        self.read.core.lock()
+    }
+
+    /// Into how many parcels its profile is cut, once that is known.
+    pub fn parcel_count(&self) -> Option<usize> {
+        self.read.prefill.parcel_count()
+    }
+
+    /// Refreshes `paths` on the whole job.
+    ///
+    /// # Errors
+    /// When no node that may lead can be reached.
+    pub async fn refresh(&self, paths: Vec<ViewPath>) -> Result<Refreshed, String> {
+        self.read.refresh.refresh(paths).await
+    }
+
+    /// Lets go of everything, where the process goes on: its tasks have ended, and its kernel is gone.
+    pub fn end(&self) {
+        self.read.core.end();
     }
 
     /// Starts what goes on as long as the node runs, to be aborted at its end.

@@ -10,16 +10,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_body::Body;
-use forebay_node::AttemptId;
 use forebay_store::{Counters, StoreOptions};
+use forebay_transport::life::Life;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
+
+pub use forebay_node::AttemptId;
 
 /// What a thread carries out; may block.
 pub type Operation = Box<dyn FnOnce() + Send>;
 
 /// What a daemon stands on.
 pub trait Environment: Send + Sync {
+    /// The life of the node's tasks, where it is not that of the process.
+    fn life(&self) -> Option<Life> {
+        None
+    }
+
     /// Has something done that may block, beside everything else.
     fn block(&self, operation: Operation);
 

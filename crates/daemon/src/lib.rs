@@ -20,5 +20,6 @@ mod walk;
 
 pub use driver::Driver;
 pub use options::{DaemonOptions, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks};
+pub use read::{ReadCore, Refreshed};
 pub use run::run;
 pub use walk::walk;

@@ -76,10 +76,27 @@ fn a_node_that_made_up_for_a_refresh_takes_its_steps() {
     assert!(!node.handle_hold(at(3), Epoch(5), vec![path("a")]), "it is over");
 }
 
+/// A kernel that was not told to forget still believes what was before: a node that did not take the first step, or failed to,
+/// cannot take the second.
+#[test]
+fn a_hold_without_its_first_step_is_a_refresh_that_was_missed() {
+    for has_failed in [false, true] {
+        let mut node = node_of(1, 3);
+        if has_failed {
+            node.handle_quiet(at(0), Epoch(5), vec![path("a")]);
+            node.handle_quiet_failed(Epoch(5));
+        }
+        assert!(!node.handle_hold(at(1), Epoch(5), vec![path("a")]));
+        assert_eq!((node.epoch(), node.counters().refreshes_missed, node.is_holding()), (Epoch(5), 1, false));
+        assert!(std::iter::from_fn(|| node.poll_effect()).any(|effect| matches!(effect, Effect::Stale(_))));
+    }
+}
+
 /// A step of an older refresh that comes late is refused, and changes nothing.
 #[test]
 fn a_hold_never_goes_back() {
     let mut node = node_of(1, 3);
+    node.handle_quiet(at(0), Epoch(5), vec![path("a")]);
     assert!(node.handle_hold(at(0), Epoch(5), vec![path("a")]));
     assert!(!node.handle_hold(at(2), Epoch(4), vec![path("c")]));
     peer_lists(&mut node, 3, 2, "d", 4, TIME);
@@ -90,6 +107,7 @@ fn a_hold_never_goes_back() {
 #[test]
 fn what_was_held_is_asked_once_when_a_refresh_was_missed() {
     let mut node = node_of(1, 3);
+    node.handle_quiet(at(0), Epoch(5), vec![path("a")]);
     assert!(node.handle_hold(at(0), Epoch(5), vec![path("a")]));
     peer_lists(&mut node, 1, 1, "a", 5, TIME);
     assert!(asked(&mut node).is_empty());

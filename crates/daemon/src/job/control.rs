@@ -109,7 +109,7 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
                 return Err(format!("a refresh takes 1 to {} paths", limits::REFRESH_PATHS_MAX));
             }
             let paths = paths.iter().map(|path| path_in_view(path, &job.node)).collect::<Result<_, _>>()?;
-            job.read.refresh.refresh(paths).await
+            job.read.refresh.refresh(paths).await.map(|refreshed| json!(refreshed))
         }
         Command::Record => job.read.prefill.record_now().await,
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {

@@ -32,19 +32,14 @@ pub struct Core {
 
 impl Core {
     pub fn new(node: &Arc<Node>) -> Arc<Self> {
-        let options = &node.options;
-        let state = ReadPath::new(Options {
-            rank: options.rank,
-            forest: node.forest.clone(),
-            budget_bytes: options.budget_bytes,
-            deadline: options.deadline,
-            direct_above_bytes: options.direct_above_bytes,
-            prefetch: options.prefetch,
-            names_last: names_last(node),
-            links: options.links.as_ref().map(|links| links.rules(&options.view)),
-        });
         let (entry_ttls, carry_out) = (EntryTtls::new(node), OnceLock::new());
-        Arc::new(Self { node: Arc::clone(node), state: Mutex::new(state), carry_out, entry_ttls })
+        Arc::new(Self { node: Arc::clone(node), state: Mutex::new(new_state(node)), carry_out, entry_ttls })
+    }
+
+    /// Lets go of everything: what is on its way holds what waits for it.
+    pub fn end(&self) {
+        let ended = std::mem::replace(&mut *self.lock(), new_state(&self.node));
+        drop(ended);
     }
 
     /// Says who carries decisions out, answers with their TTL. Handed in from above: the parts that do it know the core, not the other way.
@@ -97,6 +92,20 @@ impl Core {
             self.decide(|core, now| core.run_timers(now));
         }
     }
+}
+
+fn new_state(node: &Node) -> ReadCore {
+    let options = &node.options;
+    ReadPath::new(Options {
+        rank: options.rank,
+        forest: node.forest.clone(),
+        budget_bytes: options.budget_bytes,
+        deadline: options.deadline,
+        direct_above_bytes: options.direct_above_bytes,
+        prefetch: options.prefetch,
+        names_last: names_last(node),
+        links: options.links.as_ref().map(|links| links.rules(&options.view)),
+    })
 }
 
 impl PeerSigns for Core {

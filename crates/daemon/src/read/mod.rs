@@ -28,4 +28,6 @@ mod refresh;
 mod view;
 mod waiting;
 
+pub use core::ReadCore;
 pub use parts::ReadParts;
+pub use refresh::Refreshed;

@@ -43,6 +43,7 @@ pub struct ReadParts {
     peers: Arc<Peers>,
     kernel: Arc<Kernel>,
     pressure: Arc<Pressure>,
+    _effects: Arc<Effects>,
 }
 
 impl ReadParts {
@@ -59,19 +60,24 @@ impl ReadParts {
         let prefill = Prefill::new(node, &core, &peers, &view);
         let ioctls = Ioctls::new(node, &core, &backing, &view);
         let kernel = Kernel::new(node, &core, &prefill, ioctls);
-        let effects = Effects {
+        let effects = Arc::new(Effects {
             node: Arc::clone(node),
             fetcher: Fetcher::new(node, &core, &backing, &arrivals, &prefill),
             kernel: Arc::clone(&kernel),
             peers: Arc::clone(&peers),
             prefill: Arc::clone(&prefill),
             view: Arc::clone(&view),
-        };
-        // The core and its parts hold each other: they live as long as the process.
-        core.set_carry_out(move |effect, ttl| effects.carry_out(effect, ttl));
+        });
+        // The parts hold the core, which does not hold them.
+        let carrying = Arc::downgrade(&effects);
+        core.set_carry_out(move |effect, ttl| {
+            if let Some(effects) = carrying.upgrade() {
+                effects.carry_out(effect, ttl);
+            }
+        });
         let refresh = Refresh::new(node, &core, &backing, &view);
         let node = Arc::clone(node);
-        Ok(Arc::new(Self { node, core, backing, view, prefill, refresh, peers, kernel, pressure }))
+        Ok(Arc::new(Self { node, core, backing, view, prefill, refresh, peers, kernel, pressure, _effects: effects }))
     }
 
     /// Takes over the inodes that the kernel knows.

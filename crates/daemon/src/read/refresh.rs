@@ -10,7 +10,7 @@ use forebay_node::{QUIET_MAX, ReadPath};
 use forebay_transport::Replier;
 use forebay_types::{Epoch, NodeRank, ViewPath};
 use forebay_wire::{JobMessage, RefreshStep};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::backing::Backing;
@@ -30,6 +30,19 @@ const HOP_SHARE: f64 = 0.9;
 
 /// A step of a refresh of some paths.
 type Step = (Epoch, RefreshStep, Vec<ViewPath>);
+
+/// What came of a refresh.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct Refreshed {
+    /// Its number.
+    pub epoch: Epoch,
+    /// How many nodes took all its steps.
+    pub reached: usize,
+    /// The others, by rank.
+    pub unreached: Vec<u32>,
+    /// How long it took, milliseconds.
+    pub took_ms: f64,
+}
 
 /// What it takes to lead a refresh, or to take a step of one.
 pub struct Refresh {
@@ -70,7 +83,7 @@ impl Refresh {
     ///
     /// # Errors
     /// When no node that may lead can be reached.
-    pub async fn refresh(&self, paths: Vec<ViewPath>) -> Result<Value, String> {
+    pub async fn refresh(&self, paths: Vec<ViewPath>) -> Result<Refreshed, String> {
         let leaders: Vec<NodeRank> = {
             let suspects = self.core.lock().suspects();
             let candidates = self.node.forest.first().root_candidates();
@@ -82,7 +95,7 @@ impl Refresh {
                 return Ok(self.lead(paths).await);
             }
             let request = JobMessage::LeadRefresh { paths: paths.clone() };
-            match gather::ask::<Value>(&self.node, leader, request, STEP_DEADLINE * 3).await {
+            match gather::ask::<Refreshed>(&self.node, leader, request, STEP_DEADLINE * 3).await {
                 Ok(mut answer) if answer.len() == 1 => return Ok(answer.remove(0)),
                 Ok(_) => why = format!("node {leader} answered what is no outcome"),
                 Err(error) => why = error,
@@ -91,7 +104,7 @@ impl Refresh {
         Err(format!("nothing was refreshed for certain: {why}; try again"))
     }
 
-    async fn lead(&self, paths: Vec<ViewPath>) -> Value {
+    async fn lead(&self, paths: Vec<ViewPath>) -> Refreshed {
         let begun = Instant::now();
         let _one_at_a_time = self.leading.lock().await;
         let epoch = self.next_epoch();
@@ -109,7 +122,7 @@ impl Refresh {
         let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).map(|rank| rank.0).collect();
         let took_ms = begun.elapsed().as_secs_f64() * 1e3;
         tracing::info!(%epoch, ?unreached, took_ms, "refreshed");
-        json!({"epoch": epoch.0, "reached": reached.len(), "unreached": unreached, "took_ms": took_ms})
+        Refreshed { epoch, reached: reached.len(), unreached, took_ms }
     }
 
     /// A number above all that were given: by the time of day, since whoever leads may have been started after the last one.
@@ -133,7 +146,13 @@ impl Refresh {
     async fn step_here(&self, epoch: Epoch, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
         self.backing.forget_descriptors();
         match step {
-            RefreshStep::Quiet => self.make_quiet(epoch, paths).await,
+            RefreshStep::Quiet => {
+                let took = self.make_quiet(epoch, paths).await;
+                if !took {
+                    self.core.lock().handle_quiet_failed(epoch);
+                }
+                took
+            }
             RefreshStep::Hold => self.core.decide(|core, now| core.handle_hold(now, epoch, paths)),
             RefreshStep::Release => {
                 let release = |core: &mut ReadPath<_>, now| (core.handle_release(now, epoch), core.is_holding());

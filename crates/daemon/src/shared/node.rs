@@ -9,6 +9,7 @@ use std::time::Duration;
 use forebay_body::Pool;
 use forebay_overlay::Forest;
 use forebay_transport::Endpoint;
+use forebay_transport::life::Life;
 use forebay_types::{NodeRank, Time};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
@@ -39,6 +40,7 @@ pub struct Node {
     pub environment: Arc<dyn Environment>,
     pub pool: Pool,
     runtime: Handle,
+    life: Option<Life>,
     started: Instant,
     endpoint: OnceLock<Endpoint>,
     job_is_up: AtomicBool,
@@ -53,6 +55,7 @@ impl Node {
         Arc::new(Self {
             options,
             forest,
+            life: environment.life(),
             environment,
             runtime: Handle::current(),
             pool: Pool::new(POOL_PIECES),
@@ -74,7 +77,19 @@ impl Node {
 
     /// Starts a task.
     pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.runtime.spawn(task)
+        match &self.life {
+            None => self.runtime.spawn(task),
+            Some(life) => {
+                let task = life.gate(task);
+                // Nobody is left who would wait for what ended with its node.
+                self.runtime.spawn(async {
+                    match task.await {
+                        Some(outcome) => outcome,
+                        None => std::future::pending().await,
+                    }
+                })
+            }
+        }
     }
 
     /// Has something done that may block, beside everything else. What it returns, unless the daemon ends.

@@ -10,9 +10,10 @@ use forebay_scale::{
     Figures, FileSystemParameters, Grain, Loss, Machine, Replay, SCENARIOS, Storm, Workload, copper, default_forest,
     find, svg,
 };
-use forebay_sim::job::{Job, Setup};
+use forebay_sim::job::Job;
 use forebay_sim::model::Model;
 use forebay_sim::program::Program;
+use forebay_sim::setup::Setup;
 use forebay_types::Kind;
 
 /// Coarser than the scenarios: these tests run unoptimised.

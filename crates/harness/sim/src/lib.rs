@@ -1,32 +1,36 @@
-//! Whole jobs in virtual time: the cores that the daemon runs, and a world around them that does what worlds do.
+//! Whole jobs in virtual time: the nodes' drivers as they ship, and a world around them that does what worlds do.
 //!
-//! It moves named contents, breaks things, and checks every answer. How long a start takes is asked elsewhere, by a model
-//! that only counts bytes and time (`crates/harness/scale`).
+//! It breaks things, and checks every answer. How long a start takes is asked elsewhere, by a model that only counts bytes
+//! and time (`crates/harness/scale`).
 //!
-//! `model` is the backing file system, whose every byte, attribute and absence is known; `world` delivers messages, or
-//! does not; `job` holds the nodes, `shell` plays the daemon's, and `run` says what happens next; `program` is what asks; `faults` is what goes wrong;
-//! `scenario` makes all of it from a seed, runs it, and says what was not as it must be. Nothing here has a clock, a
-//! socket or a thread: one seed is one history, and can be run again with a log of it.
+//! Every node runs the driver that daemons run (`forebay_daemon::Driver`), with its endpoint on a network within the
+//! process, all in one runtime whose clock is set: one seed is one history, and can be run again with a log of it. `model` is the backing
+//! file system, whose every byte, attribute and absence is known, `contents` makes its bytes; `world` is what stands outside of the nodes. A
+//! `node` has a `kernel` that speaks FUSE to the daemon's session, and a `machine` with `threads` that read its `exports`. `program`
+//! is what asks, `walk` asks and checks; `faults` is what goes wrong; `shared` lets it happen, and `refreshes` and `waits` know what must
+//! hold then. `job` runs all of it, and `scenario` makes it from a seed and says what was not as it must be.
 
 // The harness trusts its own tables; what it finds wrong with the cores goes into the report.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)]
 
-mod asked;
-pub mod body;
-mod event;
+mod contents;
+mod exports;
 pub mod faults;
 pub mod job;
-mod mishaps;
+mod kernel;
+mod machine;
 pub mod model;
-mod parcels;
+mod node;
+mod profile;
 pub mod program;
 pub mod random;
-mod refresh;
-mod run;
+mod refreshes;
 pub mod scenario;
-mod shell;
-mod tables;
-mod turns;
+pub mod setup;
+mod shared;
+mod threads;
+mod waits;
+mod walk;
 mod world;
 
 /// A node of the simulated job, by its index.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
 
-use forebay_sim::scenario::run;
+use forebay_sim::scenario::reports;
 
 /// Prints a line; ends when nobody reads on.
 macro_rules! say {
@@ -36,14 +36,15 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let log = words.last() == Some(&"--log");
+    let total = seeds.end - seeds.start;
     let (mut failing, mut longest) = (0u32, std::time::Duration::ZERO);
-    for seed in seeds.clone() {
-        let report = run(seed, log);
+    for report in reports(seeds, log) {
         for line in &report.log {
             say!("{line}");
         }
         longest = longest.max(report.longest);
         if !report.wrong.is_empty() {
+            let seed = report.seed;
             failing += 1;
             say!("seed {seed}: {} nodes, faults {:?}", report.nodes, report.faults);
             for wrong in report.wrong.iter().take(10) {
@@ -52,6 +53,6 @@ fn main() -> ExitCode {
             say!("  again, with a log: cargo run --release -p forebay-sim -- --seed {seed} --log");
         }
     }
-    say!("{} seeds, {failing} failing, longest request {longest:?}", seeds.end - seeds.start);
+    say!("{total} seeds, {failing} failing, longest request {longest:?}");
     if failing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, Timestamp, ViewPath};
-use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, ReadMessage};
+use forebay_types::{Attributes, Errno, Generation, Kind, Name, Timestamp, ViewPath};
+use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry};
 
 use crate::random::Random;
 
@@ -11,6 +11,7 @@ use crate::random::Random;
 const FULL_ENTRIES: usize = 12;
 
 /// A file, directory or symbolic link.
+#[derive(Clone, Debug)]
 pub struct Node {
     /// Its attributes.
     pub attributes: Attributes,
@@ -29,23 +30,10 @@ impl Node {
 }
 
 /// The tree.
+#[derive(Clone, Debug)]
 pub struct Model {
     /// Everything in it, by path.
     pub nodes: BTreeMap<ViewPath, Node>,
-}
-
-/// What the backing file system says, with bytes named instead of read.
-pub enum Said {
-    /// A directory's listing.
-    Listing(Listing),
-    /// Records of names.
-    Entries(Vec<Option<EntryRecord>>),
-    /// Sizes.
-    FileSystem(FileSystem),
-    /// The bytes of the chunk that was asked for.
-    Chunk,
-    /// An error.
-    Failed(Errno),
 }
 
 /// How often each file has changed.
@@ -147,33 +135,15 @@ impl Model {
         }
     }
 
-    /// What the backing file system says to a question.
-    #[must_use]
-    pub fn answer(&self, request: &ReadMessage, versions: &Versions) -> Said {
-        match request {
-            ReadMessage::Listing { dir, .. } => match self.nodes.get(dir) {
-                Some(node) if node.listable => Said::Listing(self.listing(dir, versions)),
-                Some(_) => Said::Failed(Errno::EACCES),
-                None => Said::Failed(Errno::ENOENT),
-            },
-            ReadMessage::Page { dir, names, .. } => {
-                Said::Entries(names.iter().map(|name| self.record(dir, name, versions)).collect())
-            }
-            ReadMessage::Lookup { dir, name, .. } => Said::Entries(vec![self.record(dir, name, versions)]),
-            ReadMessage::Recheck { file, .. } => match file.split() {
-                Some((dir, name)) => Said::Entries(vec![self.record(&dir, &Name::new(name).unwrap(), versions)]),
-                None => Said::Failed(Errno::EINVAL),
-            },
-            ReadMessage::Chunk { file, generation, .. } => match self.nodes.get(file) {
-                Some(node) if node.in_version(versions.of(file)).generation() == *generation => Said::Chunk,
-                _ => Said::Failed(Errno::ESTALE),
-            },
-            ReadMessage::FileSystem { .. } => Said::FileSystem(FileSystem { blocks: 7, ..FileSystem::default() }),
-            _ => Said::Failed(Errno::EINVAL),
+    /// The listing of a directory.
+    ///
+    /// # Errors
+    /// `EACCES` for one that may only be searched, `ENOENT` where there is nothing.
+    pub fn listing(&self, dir: &ViewPath, versions: &Versions) -> Result<Listing, Errno> {
+        let node = self.nodes.get(dir).ok_or(Errno::ENOENT)?;
+        if !node.listable {
+            return Err(Errno::EACCES);
         }
-    }
-
-    fn listing(&self, dir: &ViewPath, versions: &Versions) -> Listing {
         let children: Vec<_> = self.children(dir).collect();
         let full = children.len() <= FULL_ENTRIES;
         let mut builder = ListingBuilder::new();
@@ -183,7 +153,21 @@ impl Model {
             let (kind, ino) = (node.attributes.kind(), node.attributes.ino);
             builder.push(ListingEntry { name, kind, ino, attributes, target: &node.target }).unwrap();
         }
-        builder.finish(&self.nodes[dir].attributes).unwrap()
+        Ok(builder.finish(&node.attributes).unwrap())
+    }
+
+    /// The record of a name, if it is there.
+    #[must_use]
+    pub fn record(&self, dir: &ViewPath, name: &Name, versions: &Versions) -> Option<EntryRecord> {
+        let path = dir.join(name.as_bytes()).ok()?;
+        let node = self.nodes.get(&path)?;
+        Some(EntryRecord { attributes: node.in_version(versions.of(&path)), target: node.target.clone() })
+    }
+
+    /// The version of a file.
+    #[must_use]
+    pub fn generation(&self, file: &ViewPath, versions: &Versions) -> Option<Generation> {
+        Some(self.nodes.get(file)?.in_version(versions.of(file)).generation())
     }
 
     /// The file of a number, if there is any file.
@@ -197,11 +181,5 @@ impl Model {
     /// What lies in a directory, in the order of names.
     pub fn children<'a>(&'a self, dir: &'a ViewPath) -> impl Iterator<Item = (&'a ViewPath, &'a Node)> {
         self.nodes.iter().filter(move |(path, _)| path.split().is_some_and(|(parent, _)| parent == *dir))
-    }
-
-    fn record(&self, dir: &ViewPath, name: &Name, versions: &Versions) -> Option<EntryRecord> {
-        let path = dir.join(name.as_bytes()).ok()?;
-        let node = self.nodes.get(&path)?;
-        Some(EntryRecord { attributes: node.in_version(versions.of(&path)), target: node.target.clone() })
     }
 }

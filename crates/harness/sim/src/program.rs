@@ -1,10 +1,9 @@
 //! Programs: each looks a path up, component by component, then does one thing with what it finds.
 
-use forebay_node::{InodeId, ROOT_INODE};
-use forebay_types::{Extent, Generation, Kind, Time, ViewPath};
+use forebay_types::{Extent, Kind, Time, ViewPath};
 
 use crate::NodeIndex;
-use crate::model::{Model, Versions};
+use crate::model::Model;
 use crate::random::Random;
 
 /// A program.
@@ -16,24 +15,8 @@ pub struct Program {
     pub names: Vec<Vec<u8>>,
     /// What it reads of a file.
     pub extent: Extent,
-    /// How many components it has looked up.
-    pub at: usize,
-    /// The last inode it was told.
-    pub inode: InodeId,
-    /// The version of the file that it has looked up.
-    pub generation: Generation,
-    /// What it may not be behind.
-    pub floor: Versions,
     /// When it begins.
     pub starts: Time,
-    /// When its last request was made.
-    pub asked: Time,
-    /// How many requests it has made.
-    pub requests: u32,
-    /// Whether its request waits.
-    pub waits: bool,
-    /// Whether it has ended, or was killed with its node.
-    pub ended: bool,
 }
 
 impl Program {
@@ -61,33 +44,12 @@ impl Program {
     }
 
     fn new(node: NodeIndex, names: Vec<Vec<u8>>, extent: Extent, starts: Time) -> Self {
-        let (inode, asked) = (ROOT_INODE, starts);
-        let (generation, floor) = (Generation::default(), Versions::default());
-        Self {
-            node,
-            names,
-            extent,
-            at: 0,
-            inode,
-            generation,
-            floor,
-            starts,
-            asked,
-            requests: 0,
-            waits: false,
-            ended: false,
-        }
+        Self { node, names, extent, starts }
     }
 
     /// The path of its first `components` names.
     #[must_use]
     pub fn path(&self, components: usize) -> ViewPath {
         self.names[..components].iter().fold(ViewPath::root(), |path, name| path.join(name).unwrap())
-    }
-
-    /// Whether it has looked up all of its path.
-    #[must_use]
-    pub fn has_arrived(&self) -> bool {
-        self.at == self.names.len()
     }
 }

@@ -1,6 +1,10 @@
 //! A scenario: a job, its programs and its faults, all from one seed, and what must hold after it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use forebay_dispatch::limits::SUSPICION_LONGEST;
@@ -9,11 +13,12 @@ use forebay_types::{NodeRank, Time};
 
 use crate::NodeIndex;
 use crate::faults::{Fault, schedule};
-use crate::job::{Job, Setup};
+use crate::job::Job;
 use crate::model::Model;
 use crate::program::Program;
 use crate::random::Random;
-use crate::tables::Asked;
+use crate::setup::Setup;
+use crate::world::Asked;
 
 /// Programs and faults begin within this time.
 const SPAN: Duration = Duration::from_secs(40);
@@ -48,7 +53,9 @@ pub fn run(seed: u64, log: bool) -> Report {
         1..8 => 8 + random.below(60) as usize,
         _ => 1 + random.below(12) as usize,
     };
-    let (fan_out, stripe_fan_out) = (1 + random.below(9) as u32, 1 + random.below(5) as u32);
+    // What concerns the whole job takes too long in a chain of many.
+    let least = if nodes > 20 { 2 } else { 1 };
+    let (fan_out, stripe_fan_out) = (least + random.below(8) as u32, least + random.below(4) as u32);
     let roots = 1 + random.below(8) as u32;
     let faults = schedule(&mut random, nodes, SPAN);
     let prefill = random.below(2) == 0;
@@ -78,12 +85,27 @@ pub fn run(seed: u64, log: bool) -> Report {
     Report { seed, nodes, faults, wrong, longest: job.longest(), log: job.log().to_vec() }
 }
 
+/// What comes of each seed, in no order: every processor runs one at a time.
+pub fn reports(seeds: Range<u64>, log: bool) -> impl Iterator<Item = Report> {
+    let (sender, reports) = channel();
+    let (next, end) = (Arc::new(AtomicU64::new(seeds.start)), seeds.end);
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    for _ in 0..count {
+        let (sender, next) = (sender.clone(), Arc::clone(&next));
+        std::thread::spawn(move || {
+            let seeds = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < end));
+            seeds.take_while(|seed| sender.send(run(*seed, log)).is_ok()).for_each(drop);
+        });
+    }
+    reports.into_iter()
+}
+
 /// The backing file system is read once for an object, and again only where nodes that had read it were lost or cut off:
 /// at most once by each life of a node, and by no more nodes than had nobody to ask between two faults.
-fn too_many_reads(job: &Job<'_>, faults: &[(Time, Fault)]) -> Vec<String> {
+fn too_many_reads(job: &Job, faults: &[(Time, Fault)]) -> Vec<String> {
     let mut possible: Vec<(Tree, usize)> = Vec::new();
     let mut wrong = Vec::new();
-    for (object, Asked { tree, readers }) in &job.asked {
+    for (object, Asked { tree, readers }) in &job.asked() {
         let readers_max = match readers.len() {
             0 | 1 => 1,
             _ => match possible.iter().find(|(other, _)| other == tree) {
@@ -106,72 +128,88 @@ fn too_many_reads(job: &Job<'_>, faults: &[(Time, Fault)]) -> Vec<String> {
     wrong
 }
 
-fn readers_max(job: &Job<'_>, faults: &[(Time, Fault)], tree: &Tree) -> usize {
+fn readers_max(job: &Job, faults: &[(Time, Fault)], tree: &Tree) -> usize {
     let mut possible = possible_readers(job, tree, &as_they_are_noticed(faults, Duration::ZERO));
     possible.extend(possible_readers(job, tree, &as_they_are_noticed(faults, SUSPICION_LONGEST)));
     possible.len()
 }
 
 /// Which lives of nodes may have had nobody to ask in a tree, over all times between two faults. A node that was stopped finds its
-/// questions' time almost over when it goes on, and may read for itself as the last resort.
-fn possible_readers(job: &Job<'_>, tree: &Tree, changes: &[Change<'_>]) -> BTreeSet<(NodeIndex, u32)> {
-    let nodes = job.nodes.len();
-    let mut crashed = BTreeSet::new();
-    let mut paused = BTreeSet::new();
-    let mut stopped: BTreeSet<(NodeIndex, u32)> = BTreeSet::new();
-    let mut cuts = BTreeSet::new();
-    let mut divisions = Vec::new();
-    let mut lives = vec![0u32; nodes];
-    let mut readers: BTreeSet<(NodeIndex, u32)> = BTreeSet::new();
-    let mut note = |away: &BTreeSet<NodeIndex>,
-                    cuts: &BTreeSet<(NodeIndex, NodeIndex)>,
-                    divisions: &[NodeIndex],
-                    lives: &[u32]| {
-        for (node, life) in lives.iter().enumerate() {
-            let can_ask = |other: NodeRank| {
-                let other = other.0 as usize;
-                let divided = divisions.iter().any(|first| (node < *first) != (other < *first));
-                !away.contains(&other) && !divided && !cuts.contains(&(node, other)) && !cuts.contains(&(other, node))
-            };
-            if !tree.line(NodeRank(node as u32)).any(can_ask) {
-                readers.insert((node, *life));
-            }
-        }
-    };
-    note(&BTreeSet::new(), &cuts, &divisions, &lives);
+/// requests' time almost over when it goes on, and may read for itself as the last resort.
+fn possible_readers(job: &Job, tree: &Tree, changes: &[Change<'_>]) -> BTreeSet<(NodeIndex, u32)> {
+    let mut nodes = Reach { lives: vec![0; job.node_count()], ..Reach::default() };
+    let mut readers = nodes.alone(tree);
     for change in changes {
+        nodes.change(change);
+        readers.extend(nodes.alone(tree));
+    }
+    readers.extend(nodes.stopped);
+    readers
+}
+
+/// Who can be reached, at some time.
+#[derive(Default)]
+struct Reach {
+    lives: Vec<u32>,
+    crashed: BTreeSet<NodeIndex>,
+    paused: BTreeSet<NodeIndex>,
+    slow: BTreeSet<NodeIndex>,
+    /// The lives of nodes that were stopped or slow at any time.
+    stopped: BTreeSet<(NodeIndex, u32)>,
+    cuts: BTreeSet<(NodeIndex, NodeIndex)>,
+    divisions: Vec<NodeIndex>,
+}
+
+impl Reach {
+    fn change(&mut self, change: &Change<'_>) {
         let fault = match change {
             Change::Fault(fault) => fault,
             Change::Undivided(first) => {
-                if let Some(at) = divisions.iter().position(|other| other == first) {
-                    divisions.remove(at);
+                if let Some(at) = self.divisions.iter().position(|other| other == first) {
+                    self.divisions.remove(at);
                 }
-                continue;
+                return;
             }
         };
         match fault {
             Fault::Crash(node) => {
-                if crashed.insert(*node) {
-                    lives[*node] += 1;
+                if self.crashed.insert(*node) {
+                    self.lives[*node] += 1;
                 }
             }
             Fault::Pause(node) => {
-                paused.insert(*node);
-                stopped.insert((*node, lives[*node]));
+                self.paused.insert(*node);
+                self.stopped.insert((*node, self.lives[*node]));
             }
-            Fault::Restart(node) => drop(crashed.remove(node)),
-            Fault::Resume(node) => drop(paused.remove(node)),
-            Fault::Slow(..) => {}
+            Fault::Restart(node) => drop(self.crashed.remove(node)),
+            Fault::Resume(node) => drop(self.paused.remove(node)),
+            // Connecting takes some round trips: whoever is slow may seem to be silent, and so may all others to it.
+            Fault::Slow(node, by) if by.is_zero() => drop(self.slow.remove(node)),
+            Fault::Slow(node, _) => {
+                self.slow.insert(*node);
+                self.stopped.insert((*node, self.lives[*node]));
+            }
             fault if !fault.breaks_the_overlay() => {}
-            Fault::Cut(from, to) => drop(cuts.insert((*from, *to))),
-            Fault::Mend(from, to) => drop(cuts.remove(&(*from, *to))),
-            Fault::Partition(first) => divisions.push(*first),
-            _ => divisions.clear(),
+            Fault::Cut(from, to) => drop(self.cuts.insert((*from, *to))),
+            Fault::Mend(from, to) => drop(self.cuts.remove(&(*from, *to))),
+            Fault::Partition(first) => self.divisions.push(*first),
+            _ => self.divisions.clear(),
         }
-        note(&crashed.union(&paused).copied().collect(), &cuts, &divisions, &lives);
     }
-    readers.extend(stopped);
-    readers
+
+    /// The nodes that can ask nobody in a tree.
+    fn alone(&self, tree: &Tree) -> BTreeSet<(NodeIndex, u32)> {
+        let is_alone = |node: NodeIndex| !tree.line(NodeRank(node as u32)).any(|other| self.can_ask(node, other));
+        (0..).zip(&self.lives).filter(|(node, _)| is_alone(*node)).map(|(node, life)| (node, *life)).collect()
+    }
+
+    fn can_ask(&self, node: NodeIndex, other: NodeRank) -> bool {
+        let other = other.0 as usize;
+        let is_away = [&self.crashed, &self.paused, &self.slow].iter().any(|away| away.contains(&other));
+        let is_divided = self.divisions.iter().any(|first| (node < *first) != (other < *first));
+        let is_cut = self.cuts.contains(&(node, other)) || self.cuts.contains(&(other, node));
+        !is_away && !is_divided && !is_cut
+    }
 }
 
 /// What changes for the nodes.
@@ -198,6 +236,7 @@ fn as_they_are_noticed(faults: &[(Time, Fault)], suspicion: Duration) -> Vec<Cha
         in_order.extend(earlier.map(|first| (at.after(suspicion), Change::Undivided(first))));
         let noticed = match fault {
             Fault::Restart(_) | Fault::Resume(_) | Fault::Mend(..) | Fault::Join => at.after(suspicion),
+            Fault::Slow(_, by) if by.is_zero() => at.after(suspicion),
             _ => *at,
         };
         in_order.push((noticed, Change::Fault(fault)));
@@ -207,9 +246,9 @@ fn as_they_are_noticed(faults: &[(Time, Fault)], suspicion: Duration) -> Vec<Cha
 }
 
 /// Second questions keep to their budget.
-fn too_many_questions(job: &Job<'_>) -> Option<String> {
+fn too_many_questions(job: &Job) -> Option<String> {
     let asked = job.sum(|core| core.counters().dispatch.asked_peers);
     let hedged = job.sum(|core| core.counters().dispatch.hedged);
-    let allowed = asked / 50 + 16 * job.nodes.len() as u64;
+    let allowed = asked / 50 + 16 * job.node_count() as u64;
     (hedged > allowed).then(|| format!("{hedged} second questions beside {asked}"))
 }

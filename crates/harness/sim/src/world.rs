@@ -1,128 +1,127 @@
-//! The world: virtual time, what is on its way, and which ways are open.
-//!
-//! A message to a node that does not run is refused, as by a host whose port is closed; one over a way that is cut, or to
-//! a node that is stopped, waits, as TCP's do, and arrives when the way is mended.
+//! What stands outside of the nodes: the backing file system and what became of it, chance, and what is written down.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use forebay_overlay::{Class, Forest, Tree};
 use forebay_types::Time;
+use tokio::time::Instant;
 
 use crate::NodeIndex;
+use crate::model::{Model, Versions};
 use crate::random::Random;
 
-/// Messages take up to this long.
-pub(crate) const LATENCY_MAX_US: u64 = 10_000;
+/// A message, and an operation of the backing file system, takes up to this long. Time passes in whole milliseconds.
+pub(crate) const LATENCY_MAX: Duration = Duration::from_millis(10);
 
-/// Virtual time and what is going to happen. `E` is what happens.
-pub(crate) struct World<E> {
-    /// The time.
-    pub now: Time,
-    /// Chance.
-    pub random: Random,
-    events: BTreeMap<(Time, u64), E>,
-    sequence: u64,
-    cuts: BTreeSet<(NodeIndex, NodeIndex)>,
-    partition: Option<NodeIndex>,
-    held: Vec<(NodeIndex, NodeIndex, E)>,
-    slow: BTreeMap<NodeIndex, Duration>,
+/// The outside, shared by all nodes.
+pub(crate) struct World {
+    pub model: Model,
+    pub forest: Forest,
+    began: Instant,
+    keeps_log: bool,
+    state: Mutex<State>,
 }
 
-impl<E> World<E> {
-    /// A world in which nothing is cut.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self {
-            now: Time(0),
+/// What of it changes.
+pub(crate) struct State {
+    pub random: Random,
+    /// What the backing file system holds now.
+    pub versions: Versions,
+    pub backing_hangs_until: Time,
+    /// Out of a hundred operations, so many fail until then.
+    pub backing_fails: (u64, Time),
+    /// Whether the backing file system was made to fail at all.
+    pub has_backing_failed: bool,
+    /// What was asked of the backing file system, by whom, how often; only what was answered.
+    pub asked: BTreeMap<String, Asked>,
+    /// Chunks of which kernels asked for a page twice.
+    pub asked_by_kernels_twice: BTreeSet<String>,
+    /// Operations that began for a program.
+    pub demand_count: u64,
+    /// Operations that began as prefetch, although a program had waited for them for long enough to be heard of.
+    pub unheard: Vec<String>,
+    /// Requests of the read path between nodes.
+    pub messages: usize,
+    /// Bundles among them.
+    pub bundles: usize,
+    /// Whether anything was made to go wrong; files that change and refreshes are no faults.
+    pub was_broken: bool,
+    pub wrong: Vec<String>,
+    pub log: Vec<String>,
+}
+
+/// What the backing file system answered to one request.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// The tree that the request belongs to.
+    pub tree: Tree,
+    /// Which lives of which nodes asked it, how often.
+    pub readers: BTreeMap<(NodeIndex, u32), u32>,
+}
+
+impl World {
+    /// The world of a job that begins now, in the runtime that this is called in.
+    pub fn new(model: Model, forest: Forest, seed: u64, keeps_log: bool) -> Self {
+        let state = State {
             random: Random::new(seed),
-            events: BTreeMap::new(),
-            sequence: 0,
-            cuts: BTreeSet::new(),
-            partition: None,
-            held: Vec::new(),
-            slow: BTreeMap::new(),
+            versions: Versions::default(),
+            backing_hangs_until: Time(0),
+            backing_fails: (0, Time(0)),
+            has_backing_failed: false,
+            asked: BTreeMap::new(),
+            asked_by_kernels_twice: BTreeSet::new(),
+            demand_count: 0,
+            unheard: Vec::new(),
+            messages: 0,
+            bundles: 0,
+            was_broken: false,
+            wrong: Vec::new(),
+            log: Vec::new(),
+        };
+        Self { model, forest, began: Instant::now(), keeps_log, state: Mutex::new(state) }
+    }
+
+    /// What changes of it. Nothing is asked of a node while it is held.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time in the job.
+    pub fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    /// The clock's name of a time in the job.
+    pub fn instant(&self, time: Time) -> Instant {
+        self.began + Duration::from_nanos(time.0)
+    }
+
+    /// How long the next message or operation takes.
+    pub fn latency(&self) -> Duration {
+        Duration::from_millis(self.state().random.below(LATENCY_MAX.as_millis() as u64))
+    }
+
+    /// Writes down what happens.
+    pub fn note(&self, text: impl FnOnce() -> String) {
+        if self.keeps_log {
+            let line = format!("{:>12.6} {}", self.now().0 as f64 / 1e9, text());
+            self.state().log.push(line);
         }
     }
 
-    /// When the next thing happens.
-    #[must_use]
-    pub fn next_time(&self) -> Option<Time> {
-        self.events.first_key_value().map(|((time, _), _)| *time)
+    /// Something is not as it must be.
+    pub fn note_wrong(&self, what: String) {
+        self.note(|| format!("WRONG {what}"));
+        self.state().wrong.push(what);
     }
 
-    /// The next thing; time has come to it.
-    pub fn next_event(&mut self) -> Option<E> {
-        let ((time, _), event) = self.events.pop_first()?;
-        self.now = self.now.max(time);
-        Some(event)
-    }
-
-    /// Lets something happen at a time.
-    pub fn at(&mut self, time: Time, event: E) {
-        self.sequence += 1;
-        self.events.insert((time, self.sequence), event);
-    }
-
-    /// Lets something happen soon.
-    pub fn soon(&mut self, event: E) {
-        let time = self.now.after(Duration::from_micros(self.random.below(LATENCY_MAX_US)));
-        self.at(time, event);
-    }
-
-    /// Lets something happen that a message brings about.
-    pub fn send(&mut self, from: NodeIndex, to: NodeIndex, event: E) {
-        let takes = Duration::from_micros(self.random.below(LATENCY_MAX_US));
-        self.send_in(from, to, takes, event);
-    }
-
-    /// The same for a message that does not overtake those before it.
-    pub fn send_behind(&mut self, from: NodeIndex, to: NodeIndex, event: E) {
-        let takes = Duration::from_micros(LATENCY_MAX_US + self.random.below(LATENCY_MAX_US));
-        self.send_in(from, to, takes, event);
-    }
-
-    fn send_in(&mut self, from: NodeIndex, to: NodeIndex, takes: Duration, event: E) {
-        if !self.is_open(from, to) {
-            return self.held.push((from, to, event));
-        }
-        let slow = self.slow.get(&from).copied().unwrap_or_default();
-        self.at(self.now.after(slow + takes), event);
-    }
-
-    /// Whether messages get from one node to another.
-    #[must_use]
-    pub fn is_open(&self, from: NodeIndex, to: NodeIndex) -> bool {
-        let is_divided = self.partition.is_some_and(|first| (from < first) != (to < first));
-        !is_divided && !self.cuts.contains(&(from, to))
-    }
-
-    /// Cuts a way.
-    pub fn cut(&mut self, from: NodeIndex, to: NodeIndex) {
-        if from != to {
-            self.cuts.insert((from, to));
-        }
-    }
-
-    /// Mends it.
-    pub fn mend(&mut self, from: NodeIndex, to: NodeIndex) {
-        self.cuts.remove(&(from, to));
-        self.send_held();
-    }
-
-    /// Divides the nodes below an index from the others, or nobody.
-    pub fn divide(&mut self, partition: Option<NodeIndex>) {
-        self.partition = partition;
-        self.send_held();
-    }
-
-    /// Makes what a node sends slower.
-    pub fn slow_down(&mut self, node: NodeIndex, by: Duration) {
-        self.slow.insert(node, by);
-    }
-
-    fn send_held(&mut self) {
-        for (from, to, event) in std::mem::take(&mut self.held) {
-            self.send(from, to, event);
-        }
+    /// The backing file system answers something that belongs to a tree.
+    pub fn note_asked(&self, what: String, (class, number): (Class, u64), reader: (NodeIndex, u32)) {
+        let new = || Asked { tree: *self.forest.tree_of(class, number), readers: BTreeMap::new() };
+        let mut state = self.state();
+        let asked = state.asked.entry(what).or_insert_with(new);
+        *asked.readers.entry(reader).or_default() += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs that lose nodes, ways and the backing file system for a while: two hundred histories, each by its seed.
+//! Jobs that lose nodes, ways and the backing file system for a while: a hundred histories, each by its seed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use forebay_overlay::Tree;
 use forebay_sim::faults::Fault;
-use forebay_sim::job::{Job, Setup};
+use forebay_sim::job::Job;
 use forebay_sim::model::Model;
 use forebay_sim::program::Program;
 use forebay_sim::random::Random;
-use forebay_sim::scenario::run;
+use forebay_sim::scenario::{reports, run};
+use forebay_sim::setup::Setup;
 use forebay_types::{NodeRank, Time};
 
 #[test]
 fn whatever_dies_every_answer_is_right_and_in_time() {
     let mut failing = String::new();
-    for seed in 0..200 {
-        let report = run(seed, false);
+    for report in reports(0..100, false) {
         if !report.wrong.is_empty() {
+            let seed = report.seed;
             let wrong = &report.wrong[..report.wrong.len().min(5)];
             failing += &format!("\nseed {seed}, faults {:?}: {wrong:#?}", report.faults);
             failing += &format!("\nagain, with a log: cargo run --release -p forebay-sim -- --seed {seed} --log\n");
@@ -59,7 +60,7 @@ fn a_killed_root_or_inner_node_holds_nobody_up() {
         let mut job = Job::new(&model, setup(31), 5);
         job.plan(Time(SECOND), Fault::Crash(victim));
         job.run(programs(&model, 31, 300, 0, 3 * SECOND));
-        assert_eq!(job.wrong(), &[] as &[String], "node {victim} was killed");
+        assert_eq!(job.wrong(), Vec::<String>::new(), "node {victim} was killed");
         assert!(job.longest() < Duration::from_secs(2), "node {victim} was killed: {:?}", job.longest());
     }
 }
@@ -72,11 +73,11 @@ fn a_stopped_node_is_bypassed_and_used_again_when_it_goes_on() {
     job.plan(Time(SECOND), Fault::Pause(2));
     job.plan(Time(21 * SECOND), Fault::Resume(2));
     job.run(programs(&model, 15, 300, 0, 20 * SECOND).into_iter().filter(|program| program.node != 2).collect());
-    assert_eq!(job.wrong(), &[] as &[String]);
+    assert_eq!(job.wrong(), Vec::<String>::new());
     assert!(job.longest() < Duration::from_secs(3), "{:?}", job.longest());
     assert!(job.is_suspected(2));
     job.run(programs(&model, 15, 300, 40 * SECOND, 80 * SECOND));
-    assert_eq!(job.wrong(), &[] as &[String]);
+    assert_eq!(job.wrong(), Vec::<String>::new());
     assert!(!job.is_suspected(2), "a node that is back is used again");
 }
 
@@ -107,10 +108,10 @@ fn a_stopped_node_does_nothing() {
     job.plan(Time(0), Fault::Pause(2));
     job.plan(Time(5 * SECOND), Fault::Resume(2));
     job.run((0..40).map(|number| Program { starts: Time(SECOND), ..Program::whole_file(&model, 2, number) }).collect());
-    assert_eq!(job.wrong(), &[] as &[String]);
-    let of_it = |line: &&String| line.contains(" node 2 asks ") || line.contains(" is told ");
-    let done: Vec<&String> = job.log().iter().filter(of_it).collect();
-    let seconds = |line: &&String| line.split_whitespace().next().unwrap().parse::<f64>().unwrap();
+    assert_eq!(job.wrong(), Vec::<String>::new());
+    let of_it = |line: &String| line.contains(" asked by node 2:") || line.contains(" at node 2 is told ");
+    let done: Vec<String> = job.log().into_iter().filter(of_it).collect();
+    let seconds = |line: &String| line.split_whitespace().next().unwrap().parse::<f64>().unwrap();
     assert!(done.len() >= 40 && done.iter().all(|line| seconds(line) >= 5.0), "{:?}", done.first());
 }
 
@@ -125,7 +126,7 @@ fn a_node_that_was_stopped_when_it_was_dead_serves_after_its_restart() {
     job.run(
         (0..40).map(|number| Program { starts: Time(3 * SECOND), ..Program::whole_file(&model, 2, number) }).collect(),
     );
-    assert_eq!(job.wrong(), &[] as &[String]);
+    assert_eq!(job.wrong(), Vec::<String>::new());
 }
 
 /// While the backing file system hangs, nobody suspects the nodes that wait for it.
@@ -135,7 +136,7 @@ fn a_backing_file_system_that_hangs_costs_no_node_its_name() {
     let mut job = Job::new(&model, setup(15), 5);
     job.plan(Time(0), Fault::BackingHangs(Duration::from_secs(15)));
     job.run(programs(&model, 15, 200, 0, SECOND));
-    assert_eq!(job.wrong(), &[] as &[String]);
+    assert_eq!(job.wrong(), Vec::<String>::new());
     assert!((0..15).all(|node| !job.is_suspected(node)));
     assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
 }
@@ -149,7 +150,7 @@ fn a_job_that_is_cut_off_is_no_storm() {
     tree.root_candidates().for_each(|root| job.plan(Time(0), Fault::Crash(root.0 as usize)));
     let started = |program: &Program| !tree.may_be_root(NodeRank(program.node as u32));
     job.run(programs(&model, 100, 1000, 0, 10 * SECOND).into_iter().filter(started).collect());
-    assert_eq!(job.wrong(), &[] as &[String]);
+    assert_eq!(job.wrong(), Vec::<String>::new());
     let reads = job.sum(|core| core.counters().dispatch.asked_backing);
     assert!(reads > 0 && reads <= 92 * (64 + 20 * 20), "{reads} reads");
 }

@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use forebay_sim::faults::Fault;
-use forebay_sim::job::{Job, Setup};
+use forebay_sim::job::Job;
 use forebay_sim::model::Model;
 use forebay_sim::program::Program;
 use forebay_sim::random::Random;
+use forebay_sim::setup::Setup;
 use forebay_types::{Extent, Time};
 use proptest::prelude::*;
 
@@ -34,7 +35,7 @@ proptest! {
         let model = Model::new(seed);
         let mut job = Job::new(&model, setup(nodes, fan_out, 512 * MIB), seed);
         job.run(programs(&model, nodes, seed, 120));
-        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.wrong(), Vec::<String>::new());
         prop_assert_eq!(job.failed(), 0);
         prop_assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
     }
@@ -48,7 +49,7 @@ proptest! {
         let forest = Setup { roots, prefill: true, ..setup(nodes, fan_out, 512 * MIB) };
         let mut job = Job::new(&model, forest, seed);
         job.run(programs(&model, nodes, seed, 120));
-        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.wrong(), Vec::<String>::new());
         prop_assert_eq!(job.settle(Duration::from_secs(60)), Vec::<String>::new());
         prop_assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
         let parcels = job.parcels_count() * nodes as u64;
@@ -69,8 +70,8 @@ proptest! {
         // While it answers nothing, all that is asked waits for a turn.
         job.plan(Time(0), Fault::BackingHangs(Duration::from_secs(1)));
         job.run(programs(&model, nodes, seed, 120));
-        prop_assert_eq!(job.wrong(), &[] as &[String]);
-        prop_assert_eq!(job.unheard(), &[] as &[String]);
+        prop_assert_eq!(job.wrong(), Vec::<String>::new());
+        prop_assert_eq!(job.unheard(), Vec::<String>::new());
         let mut alone = Job::new(&model, forest, seed);
         prop_assert_eq!(alone.settle(Duration::from_secs(60)), Vec::<String>::new());
         prop_assert_eq!((alone.demand_turns(), alone.sum(|core| core.counters().parcels_failed)), (0, 0));
@@ -81,7 +82,7 @@ proptest! {
         let model = Model::new(seed);
         let mut job = Job::new(&model, setup(nodes, 2, 2 * MIB), seed);
         job.run(programs(&model, nodes, seed, 80));
-        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.wrong(), Vec::<String>::new());
         prop_assert_eq!(job.failed(), 0);
         prop_assert!(job.kept_bytes_max() <= 2 * MIB);
     }
@@ -92,11 +93,11 @@ proptest! {
         let mut job = Job::new(&model, setup(nodes, 2, 512 * MIB), seed);
         job.let_backing_fail(10);
         job.run(programs(&model, nodes, seed, 80));
-        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.wrong(), Vec::<String>::new());
         job.let_backing_fail(0);
         let failed = job.failed();
         job.run(programs(&model, nodes, seed, 80));
-        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.wrong(), Vec::<String>::new());
         prop_assert_eq!(job.failed(), failed, "an error was remembered after its cause had gone");
     }
 
@@ -106,7 +107,7 @@ proptest! {
         let mut job = Job::new(&model, setup(nodes, 2, 512 * MIB), seed);
         job.interrupt_every(5);
         job.run(programs(&model, nodes, seed, 80));
-        prop_assert_eq!(job.wrong(), &[] as &[String]);
+        prop_assert_eq!(job.wrong(), Vec::<String>::new());
     }
 }
 
@@ -121,7 +122,7 @@ fn files_that_are_all_read_come_in_bundles_and_are_right() {
         for number in 0..80 {
             job.run((0..7).map(|node| Program::whole_file(&model, node, number)).collect());
         }
-        assert_eq!(job.wrong(), &[] as &[String]);
+        assert_eq!(job.wrong(), Vec::<String>::new());
         if backing_error_percent == 0 {
             assert_eq!(job.bundles(), 8 * 6, "one for each package on each of six links");
             assert_eq!(job.messages(), 180, "as many as when a bundle was a request");
@@ -136,11 +137,10 @@ fn files_that_are_all_read_come_in_bundles_and_are_right() {
 #[test]
 fn the_first_nodes_accesses_lead_the_others() {
     let model = Model::packages(1);
-    let run = |job: &mut Job<'_>, number, nodes: std::ops::Range<usize>| {
+    let run = |job: &mut Job, number, nodes: std::ops::Range<usize>| {
         job.run(nodes.map(|node| read(&model, node, number)).collect());
     };
-    let waits =
-        |job: &Job<'_>| job.sum(|core| core.counters().dispatch.asked_backing - core.counters().prefetch_issued);
+    let waits = |job: &Job| job.sum(|core| core.counters().dispatch.asked_backing - core.counters().prefetch_issued);
     let (mut first, mut together) =
         (Job::new(&model, setup(7, 2, 512 * MIB), 1), Job::new(&model, setup(7, 2, 512 * MIB), 1));
     for number in 0..80 {
@@ -201,7 +201,7 @@ fn every_object_is_read_by_the_root_of_its_tree() {
         let forest = Setup { roots, stripe_fan_out: 4, ..setup(nodes, 8, 512 * MIB) };
         let mut job = Job::new(&model, forest, 5);
         job.run(programs(&model, nodes, 5, 600));
-        assert_eq!(job.wrong(), &[] as &[String]);
+        assert_eq!(job.wrong(), Vec::<String>::new());
         assert_eq!(job.asked_more_than_once(), Vec::<String>::new());
         assert_eq!(job.readers().len(), roots as usize, "each root has its part");
     }
@@ -212,7 +212,7 @@ fn a_leaf_keeps_no_chunk_that_its_kernel_has_read() {
     let model = Model::new(1);
     let mut job = Job::new(&model, setup(3, 2, 512 * MIB), 1);
     job.run((0..200).map(|number| Program::whole_file(&model, 2, number)).collect());
-    assert_eq!(job.wrong(), &[] as &[String]);
+    assert_eq!(job.wrong(), Vec::<String>::new());
     assert_eq!(job.kept_chunks(2), 0, "the leaf's page cache has them");
     assert!(job.kept_chunks(0) > 0, "the root keeps them for other children");
 }

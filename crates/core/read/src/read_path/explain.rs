@@ -5,7 +5,7 @@ use forebay_types::{CHUNK_BYTES, ChunkIndex, Kind, NodeRank, ViewPath};
 
 use super::ReadPath;
 use crate::placement::placement;
-use forebay_dispatch::Source;
+use forebay_dispatch::{AttemptId, Source};
 
 /// What this node would do for a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +23,12 @@ pub struct Explanation {
 }
 
 impl<B: Clone> ReadPath<B> {
+    /// What an attempt is at, unless its answer has begun.
+    #[must_use]
+    pub fn key_of(&self, attempt: AttemptId) -> Option<&Key> {
+        self.dispatch.asked(attempt)
+    }
+
     /// Explains `path`; changes nothing and counts nothing.
     #[must_use]
     pub fn explain(&self, path: &ViewPath) -> Explanation {

@@ -99,8 +99,14 @@ impl<B: Clone> ReadPath<B> {
         stale
     }
 
+    /// The first step was begun and has come to nothing: the kernel may remember what was before.
+    pub fn handle_quiet_failed(&mut self, epoch: Epoch) {
+        self.refreshes.quiet.take_if(|quiet| quiet.epoch == epoch);
+    }
+
     /// The second step: forgets what is known of `paths`, and lets whoever asks for it wait until the third. `false` for a
-    /// refresh that is older than one that was completed here.
+    /// refresh that is older than one that was completed here, and for one whose first step was not taken: that is made up
+    /// for, because nobody has told the kernel.
     pub fn handle_hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
         self.now = now;
         let is_made_up_for = self.refreshes.was_missed && epoch == self.refreshes.completed;
@@ -108,10 +114,15 @@ impl<B: Clone> ReadPath<B> {
             return false;
         }
         // Begun by meeting a node that took it before, of which nothing has changed since.
-        if self.refreshes.hold.as_ref().is_none_or(|hold| hold.epoch != epoch) {
-            self.begin_hold(epoch, paths);
+        if self.refreshes.hold.as_ref().is_some_and(|hold| hold.epoch == epoch) {
+            return true;
         }
-        true
+        let is_quiet = self.refreshes.quiet.as_ref().is_some_and(|quiet| quiet.epoch == epoch && now < quiet.until);
+        match is_quiet || is_made_up_for {
+            true => self.begin_hold(epoch, paths),
+            false => self.catch_up(epoch),
+        }
+        is_quiet || is_made_up_for
     }
 
     fn begin_hold(&mut self, epoch: Epoch, paths: Vec<ViewPath>) {

@@ -143,6 +143,11 @@ impl Prefill {
         self.sources.ahead_bytes()
     }
 
+    /// Into how many parcels the profile is cut, once that is known.
+    pub fn parcel_count(&self) -> Option<usize> {
+        self.sources.parcel_count()
+    }
+
     /// Where the profile lies that this node uses.
     pub fn path(&self) -> Option<String> {
         self.sources.path()

@@ -123,6 +123,11 @@ impl Sources {
         })
     }
 
+    /// Into how many parcels the profile is cut, once that is known.
+    pub fn parcel_count(&self) -> Option<usize> {
+        self.known().map(|source| source.parcels.len())
+    }
+
     /// Where the profile lies that this node uses.
     pub fn path(&self) -> Option<String> {
         self.known().map(|source| source.path.display().to_string())

@@ -1,0 +1,30 @@
+//! How a job is set up.
+
+use std::time::Duration;
+
+/// The time limit of every request.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How much later than that a request may be answered: the daemon's grace and its tick.
+pub const GRACE: Duration = Duration::from_millis(700);
+
+/// How a job is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of roots.
+    pub roots: u32,
+    /// Fan-out of the trees of directories.
+    pub fan_out: u32,
+    /// Fan-out of the trees of stripes.
+    pub stripe_fan_out: u32,
+    /// Memory for caches at each node.
+    pub budget_bytes: u64,
+    /// Operations at the backing file system at a time, by each node.
+    pub turns: usize,
+    /// Whether contents come ahead, in parcels.
+    pub prefill: bool,
+    /// Whether to write down what happens.
+    pub log: bool,
+}

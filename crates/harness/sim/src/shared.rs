@@ -1,0 +1,251 @@
+//! What all that happens in a job works with: the nodes, what becomes of them, and what is noted of that.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forebay_daemon::environment::AttemptId;
+use forebay_daemon::{Driver, ProfileOptions, ReadCore, Refreshed};
+use forebay_overlay::{Forest, Shape};
+use forebay_transport::memory::Network;
+use forebay_types::{Epoch, NodeRank, Priority, ViewPath};
+
+use crate::NodeIndex;
+use crate::faults::Fault;
+use crate::model::{Model, Versions};
+use crate::node::{Node, Running, Start};
+use crate::refreshes::Refreshes;
+use crate::setup::Setup;
+use crate::threads::Begins;
+use crate::waits::Waits;
+use crate::world::{LATENCY_MAX, World};
+
+/// What all that happens in a job may need.
+pub(crate) struct Shared {
+    pub world: Arc<World>,
+    pub setup: Setup,
+    network: Network,
+    profile: Option<ProfileOptions>,
+    nodes: Mutex<Vec<Node>>,
+    counts: Mutex<Counts>,
+    pub waits: Waits,
+    pub refreshes: Refreshes,
+    /// Of the programs, every so many-th loses patience; none for 0.
+    pub interrupt_every: AtomicUsize,
+}
+
+/// What programs have come to.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub failed: usize,
+    pub stale: usize,
+    pub longest: Duration,
+    pub kept_bytes_max: u64,
+}
+
+impl Shared {
+    /// The nodes of a job, which start now.
+    pub fn start(model: &Model, setup: Setup, profile: Option<ProfileOptions>, seed: u64) -> Arc<Self> {
+        let Setup { nodes, roots, fan_out, stripe_fan_out, log, .. } = setup;
+        let forest = Forest::new(Shape { node_count: nodes as u32, roots, fan_out, stripe_fan_out }).unwrap();
+        let world = Arc::new(World::new(model.clone(), forest, seed, log));
+        let latency = Arc::clone(&world);
+        let network = Network::new(nodes as u32).with_latency(move |_, _| latency.latency());
+        let shared = Arc::new(Self {
+            world,
+            setup,
+            network,
+            profile,
+            nodes: Mutex::default(),
+            counts: Mutex::default(),
+            waits: Waits::default(),
+            refreshes: Refreshes::default(),
+            interrupt_every: AtomicUsize::new(0),
+        });
+        for node in 0..nodes {
+            let running = Some(shared.start_node(node, 0));
+            shared.nodes().push(Node { running, ..Node::default() });
+        }
+        shared
+    }
+
+    fn start_node(self: &Arc<Self>, rank: NodeIndex, lives: u32) -> Running {
+        let job = Arc::downgrade(self);
+        let begins = Box::new(move || {
+            let job = job.clone();
+            let begins = move |attempt, priority| {
+                if let Some(job) = job.upgrade() {
+                    job.note_begin(rank, attempt, priority);
+                }
+            };
+            Box::new(begins) as Begins
+        });
+        let profile = self.profile.clone();
+        Running::start(Start {
+            world: &self.world,
+            network: &self.network,
+            setup: &self.setup,
+            profile,
+            rank,
+            lives,
+            begins,
+        })
+    }
+
+    /// Something goes wrong, or is mended.
+    pub fn go_wrong(self: &Arc<Self>, fault: Fault) {
+        self.world.note(|| format!("FAULT {fault:?}"));
+        self.world.state().was_broken |= fault.breaks_the_overlay();
+        let now = self.world.now();
+        let rank = |node: NodeIndex| NodeRank(node as u32);
+        match fault {
+            Fault::Crash(node) => self.crash(node),
+            Fault::Restart(node) => self.restart(node),
+            Fault::Pause(node) => self.pause(node),
+            Fault::Resume(node) => self.resume(node),
+            Fault::Slow(node, by) => self.network.slow(rank(node), by),
+            Fault::Cut(from, to) => self.network.cut(rank(from), rank(to)),
+            Fault::Mend(from, to) => self.network.mend(rank(from), rank(to)),
+            Fault::Partition(first) => {
+                self.network.mend_all();
+                self.network.partition(&(0..first).map(rank).collect::<Vec<_>>());
+            }
+            Fault::Join => self.network.mend_all(),
+            Fault::Change(number) => {
+                let file = self.world.model.file(number);
+                file.into_iter().for_each(|file| self.world.state().versions.change(file));
+            }
+            Fault::Refresh(number) => self.begin_refresh(self.world.model.subtrees(number)),
+            Fault::BackingHangs(lasts) => self.world.state().backing_hangs_until = now.after(lasts),
+            Fault::BackingFails(percent, lasts) => {
+                let mut state = self.world.state();
+                state.has_backing_failed = true;
+                state.backing_fails = (percent, now.after(lasts));
+            }
+        }
+    }
+
+    fn crash(&self, node: NodeIndex) {
+        self.resume(node);
+        let dead = self.nodes()[node].running.take();
+        self.nodes()[node].lives += u32::from(dead.is_some());
+        drop(dead);
+    }
+
+    /// It may have been stopped when it was dead already; the new daemon runs.
+    fn restart(self: &Arc<Self>, node: NodeIndex) {
+        if self.nodes()[node].running.is_some() {
+            return;
+        }
+        self.resume(node);
+        let lives = self.nodes()[node].lives;
+        let running = self.start_node(node, lives);
+        self.nodes()[node].running = Some(running);
+    }
+
+    fn pause(&self, node: NodeIndex) {
+        let place = &mut self.nodes()[node];
+        place.paused_since.get_or_insert(self.world.now());
+        place.running.iter().for_each(|running| running.life.pause());
+    }
+
+    fn resume(&self, node: NodeIndex) {
+        let place = &mut self.nodes()[node];
+        if let Some(since) = place.paused_since.take() {
+            place.paused += self.world.now().since(since);
+        }
+        place.running.iter().for_each(|running| running.life.resume());
+    }
+
+    /// The first node that runs is told to refresh; whoever leads is its affair.
+    fn begin_refresh(self: &Arc<Self>, paths: Vec<ViewPath>) {
+        let runs = |node: &&Node| node.paused_since.is_none();
+        let driver = self.nodes().iter().filter(runs).find_map(|node| {
+            let running = node.running.as_ref()?;
+            Some((running.life.clone(), Arc::clone(&running.driver)))
+        });
+        let Some((life, driver)) = driver else { return };
+        let (job, seen) = (Arc::clone(self), self.world.state().versions.clone());
+        tokio::spawn(life.gate(async move {
+            let outcome = driver.refresh(paths.clone()).await;
+            job.end_refresh(outcome, paths, seen);
+        }));
+    }
+
+    fn end_refresh(&self, outcome: Result<Refreshed, String>, paths: Vec<ViewPath>, seen: Versions) {
+        self.world.note(|| format!("refresh of {paths:?}: {outcome:?}"));
+        let is_broken = self.world.state().was_broken;
+        match outcome {
+            Ok(done) => {
+                if !is_broken && !done.unreached.is_empty() {
+                    let (epoch, unreached) = (done.epoch, &done.unreached);
+                    self.world.note_wrong(format!("refresh {epoch} names {unreached:?}, and nothing is broken"));
+                }
+                self.refreshes.add(done, paths, seen);
+            }
+            Err(_) if is_broken => {}
+            Err(why) => self.world.note_wrong(format!("a refresh fails, and nothing is broken: {why}")),
+        }
+    }
+
+    /// What no program at a node may be behind: the files as they were at the refreshes that the node has completed.
+    pub fn floor(&self, node: NodeIndex) -> Versions {
+        let completed = self.with_core(node, |core| core.epoch()).unwrap_or(Epoch::START);
+        self.refreshes.floor(node, completed, self.world.now())
+    }
+
+    /// An operation begins at a node. As prefetch it may only where no program has waited for it for long.
+    fn note_begin(&self, node: NodeIndex, attempt: AttemptId, priority: Priority) {
+        if priority == Priority::Demand {
+            self.world.state().demand_count += 1;
+            return;
+        }
+        let Some(key) = self.with_core(node, |core| core.key_of(attempt).cloned()).flatten() else { return };
+        let depth_max = self.world.forest.trees().map(|tree| tree.depth_max()).max().unwrap_or(0);
+        let unheard = self.waits.heard(&key, self.world.now(), 2 * LATENCY_MAX * (depth_max + 1));
+        self.world.state().unheard.extend(unheard);
+    }
+
+    /// A program at a node makes a request.
+    pub fn note_kept(&self, node: NodeIndex) {
+        let kept_bytes = self.with_core(node, |core| core.kept_bytes()).unwrap_or(0);
+        let mut counts = self.counts();
+        counts.kept_bytes_max = counts.kept_bytes_max.max(kept_bytes);
+    }
+
+    /// How long a node was stopped so far.
+    pub fn paused(&self, node: NodeIndex) -> Duration {
+        let nodes = self.nodes();
+        let now = nodes[node].paused_since.map_or(Duration::ZERO, |since| self.world.now().since(since));
+        nodes[node].paused + now
+    }
+
+    /// Whether the caller of a program's requests loses patience.
+    pub fn is_interrupted(&self, number: usize) -> bool {
+        let every = self.interrupt_every.load(Ordering::Relaxed);
+        every > 0 && number.is_multiple_of(every)
+    }
+
+    /// A request took so long.
+    pub fn note_longest(&self, took: Duration) {
+        let mut counts = self.counts();
+        counts.longest = counts.longest.max(took);
+    }
+
+    /// Asks a node's core, if it runs.
+    pub fn with_core<T>(&self, node: NodeIndex, ask: impl FnOnce(&ReadCore) -> T) -> Option<T> {
+        let driver: Arc<Driver> = Arc::clone(&self.nodes()[node].running.as_ref()?.driver);
+        let core = driver.core();
+        Some(ask(&core))
+    }
+
+    /// What programs have come to so far.
+    pub fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is asked of a node while they are held.
+    pub fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

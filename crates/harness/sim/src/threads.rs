@@ -1,0 +1,81 @@
+//! Threads that read the exports, in virtual time: operations begin as the daemon's I/O scheduler says, take some
+//! milliseconds, and wait while the backing file system hangs.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_daemon::environment::{BackingThreads, Operation};
+use forebay_node::AttemptId;
+use forebay_schedule::IoScheduler;
+use forebay_transport::life::Life;
+use forebay_types::Priority;
+
+use crate::world::World;
+
+/// The threads of one life of a node.
+pub(crate) struct VirtualThreads(Arc<Shared>);
+
+struct Shared {
+    world: Arc<World>,
+    life: Life,
+    scheduler: Mutex<IoScheduler<(AttemptId, Operation)>>,
+    /// Told of every operation that begins.
+    begins: Begins,
+}
+
+/// Hears of every operation that begins.
+pub(crate) type Begins = Box<dyn Fn(AttemptId, Priority) + Send + Sync>;
+
+impl VirtualThreads {
+    pub fn new(world: &Arc<World>, life: &Life, limit: usize, begins: Begins) -> Self {
+        let (world, life) = (Arc::clone(world), life.clone());
+        Self(Arc::new(Shared { world, life, scheduler: Mutex::new(IoScheduler::new(limit)), begins }))
+    }
+}
+
+impl BackingThreads for VirtualThreads {
+    fn submit(&self, attempt: AttemptId, priority: Priority, operation: Operation) {
+        self.0.scheduler().submit(attempt.0, priority, (attempt, operation));
+        self.0.begin_all();
+    }
+
+    fn promote(&self, attempt: AttemptId) {
+        if self.0.scheduler().promote(attempt.0) {
+            self.0.begin_all();
+        }
+    }
+
+    fn withdraw(&self, attempt: AttemptId) {
+        let withdrawn = self.0.scheduler().withdraw(attempt.0);
+        drop(withdrawn);
+    }
+}
+
+impl Shared {
+    fn begin_all(self: &Arc<Self>) {
+        loop {
+            let begun = self.scheduler().begin();
+            let Some(((attempt, operation), priority)) = begun else { return };
+            let at = Arc::clone(self);
+            tokio::spawn(self.life.gate(async move { at.carry_out(attempt, operation, priority).await }));
+        }
+    }
+
+    async fn carry_out(self: Arc<Self>, attempt: AttemptId, operation: Operation, priority: Priority) {
+        (self.begins)(attempt, priority);
+        tokio::time::sleep(self.world.latency()).await;
+        loop {
+            let until = self.world.state().backing_hangs_until;
+            if until <= self.world.now() {
+                break;
+            }
+            tokio::time::sleep_until(self.world.instant(until)).await;
+        }
+        operation();
+        self.scheduler().end(priority);
+        self.begin_all();
+    }
+
+    fn scheduler(&self) -> MutexGuard<'_, IoScheduler<(AttemptId, Operation)>> {
+        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,51 @@
+//! What programs wait for, and since when: what they wait for must be heard of at the backing file system.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forebay_cache::Key;
+use forebay_types::{Extent, Generation, Time, ViewPath, limits};
+
+/// What programs wait for, by their numbers.
+#[derive(Default)]
+pub(crate) struct Waits(Mutex<BTreeMap<usize, (Time, Wanted)>>);
+
+/// What a program waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    /// A name in a directory, or its listing.
+    Names(ViewPath),
+    /// Bytes of a version of a file.
+    Bytes(ViewPath, Generation, Extent),
+}
+
+impl Waits {
+    /// A program begins to wait.
+    pub fn begin(&self, program: usize, now: Time, wanted: Wanted) {
+        self.lock().insert(program, (now, wanted));
+    }
+
+    /// It waits no longer.
+    pub fn end(&self, program: usize) {
+        self.lock().remove(&program);
+    }
+
+    /// Who has waited for `key` for so long that everybody on the way must have heard of it.
+    pub fn heard(&self, key: &Key, now: Time, heard_within: Duration) -> Option<String> {
+        let is_heard = |(since, wanted): &&(Time, Wanted)| match (wanted, key) {
+            (Wanted::Names(dir), Key::Listing { dir: asked }) => dir == asked && since.after(heard_within) < now,
+            (Wanted::Bytes(file, generation, extent), Key::Chunk { file: asked, generation: version, index }) => {
+                // A read waits for a parcel first.
+                let heard = since.after(limits::PARCEL_WAIT + heard_within) < now;
+                heard && (file, generation) == (asked, version) && extent.chunks().any(|(chunk, _)| chunk == *index)
+            }
+            _ => false,
+        };
+        self.lock().values().find(is_heard).map(|wait| format!("{key:?} at {now:?}: {wait:?}"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, (Time, Wanted)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
