@@ -96,6 +96,7 @@ const PLACES: [Place; 22] = [
             "schedule",
             "job",
             "cache",
+            "prefetch",
             "node",
             "fuse",
             "transport",

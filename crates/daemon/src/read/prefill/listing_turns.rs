@@ -1,30 +1,21 @@
 //! Leave to ask for a listing ahead: few at once, and fewer while the pack is read.
 
+use forebay_prefetch::listings_at_once;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::pack_blocks::PackBlocks;
 
-/// The same beside the pack. File systems that serve names before contents read nothing as long as their threads have
-/// names to look for, and two questions at a time leave them a moment after each.
-const BESIDE_PACK: usize = 2;
-
+/// Leave of one reader.
 pub struct ListingTurns {
     beside_pack: Option<Semaphore>,
     after_it: Semaphore,
 }
 
 impl ListingTurns {
-    /// Listings that all readers of a job ask for ahead at once: few enough that a program's own question never waits long
-    /// behind them, and enough that none costs the backing file system's latency by itself.
-    pub const AT_ONCE: usize = 16;
-
-    /// Those of one of so many readers. Several would have more than a few questions under way beside the pack: they ask
-    /// after it.
+    /// Those of one of so many readers.
     pub fn new(readers: usize) -> Self {
-        Self {
-            beside_pack: (readers <= 1).then(|| Semaphore::new(BESIDE_PACK)),
-            after_it: Semaphore::new((Self::AT_ONCE / readers.max(1)).max(1)),
-        }
+        let beside_pack = Some(listings_at_once(readers, true)).filter(|count| *count > 0).map(Semaphore::new);
+        Self { beside_pack, after_it: Semaphore::new(listings_at_once(readers, false)) }
     }
 
     /// Waits for one, which lasts until it is dropped.
@@ -67,9 +58,8 @@ mod tests {
 
     #[tokio::test]
     async fn few_beside_the_pack_and_more_after_it() {
-        for (readers, beside, after) in
-            [(1, BESIDE_PACK, ListingTurns::AT_ONCE), (4, 0, ListingTurns::AT_ONCE / 4), (64, 0, 1)]
-        {
+        for readers in [1, 4, 64] {
+            let [beside, after] = [true, false].map(|beside| listings_at_once(readers, beside));
             let (go, may_go) = channel::<()>();
             let may_go = std::sync::Mutex::new(may_go);
             let read = move |_| may_go.lock().unwrap().recv().ok().map(|()| Bytes::new());

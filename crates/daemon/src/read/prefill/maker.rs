@@ -11,15 +11,13 @@ use bytes::Bytes;
 use forebay_body::Body;
 use forebay_node::AttemptId;
 use forebay_node::PeerAnswer;
+use forebay_prefetch::{ListingOrder, PlannedChunk, listings_at_once};
 use forebay_profile::BlockEntry;
 use forebay_types::{Errno, Generation, Kind, ViewPath};
 use forebay_wire::parcel::{Codec, ParcelBlock, ParcelPiece};
 use forebay_wire::{Listing, Parcel, ReadMessage};
 use tokio::task::JoinSet;
 
-use super::listing_order::ListingOrder;
-use super::listing_turns::ListingTurns;
-use super::plan::PlannedChunk;
 use super::source::{Source, Sources};
 use crate::read::arrivals::Arrivals;
 use crate::read::core::Core;
@@ -57,9 +55,10 @@ impl Maker {
         let Some(source) = self.sources.get().await else { return };
         source.read_ahead(&self.core);
         let mut order = ListingOrder::of(source.parcels.iter().flat_map(|parcel| &parcel.dirs));
+        let at_once = listings_at_once(1, false);
         let mut asked = JoinSet::new();
         loop {
-            while asked.len() < ListingTurns::AT_ONCE
+            while asked.len() < at_once
                 && let Some((at, dir)) = order.next()
             {
                 if !self.core.lock().reads_listing(&dir) {

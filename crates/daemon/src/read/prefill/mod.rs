@@ -2,19 +2,17 @@
 //!
 //! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `elsewhere` is where the programs of some
 //! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
-//! that read the backing file system make them by a `plan` from the `pack` (`maker` from its `source`, with
-//! `listing_order`, `listing_turns`, `pack_blocks`), and every node takes them apart and fills its kernel's caches
+//! that read the backing file system make them by a plan (`forebay_prefetch`) from the `pack` (`maker` from its `source`, with
+//! `listing_turns`, `pack_blocks`), and every node takes them apart and fills its kernel's caches
 //! (`opener`).
 
 mod elsewhere;
-mod listing_order;
 mod listing_turns;
 mod maker;
 mod opener;
 mod pack;
 mod pack_blocks;
 mod packing;
-mod plan;
 mod record;
 mod source;
 

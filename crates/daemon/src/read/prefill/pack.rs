@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_profile::{BlockOpener, FormatError, PackIndex, PackReader};
+use forebay_prefetch::{Places, PlannedChunk};
+use forebay_profile::{BlockOpener, FormatError, PackIndex, PackReader, Piece, Profile, Wanted};
 use tokio::sync::Mutex;
 
 use super::pack_blocks::PackBlocks;
-use super::plan::{self, Places};
 
 pub struct Pack {
     reader: Arc<PackReader>,
@@ -27,7 +27,7 @@ impl Pack {
     /// The pack that is open; of its blocks as much may be read ahead as there is room for.
     pub fn new(reader: PackReader, room_bytes: u64) -> Self {
         let reader = Arc::new(reader);
-        let (places, from) = (plan::places(reader.index()), Arc::clone(&reader));
+        let (places, from) = (places(reader.index()), Arc::clone(&reader));
         let read = move |block| {
             let read = from.read_block(block);
             read.inspect_err(|error| tracing::warn!(%error, "a block of the pack is not used")).ok()
@@ -67,4 +67,17 @@ impl Opened {
         let (_, pieces) = self.pieces.as_ref().filter(|(opened, _)| *opened == block)?;
         pieces.get(place).map(|bytes| Bytes::copy_from_slice(bytes))
     }
+}
+
+/// Where each chunk lies in a pack.
+pub fn places(pack: &PackIndex) -> Places {
+    let chunk =
+        |piece: &Piece| PlannedChunk { file: piece.path.clone(), generation: piece.generation, index: piece.index };
+    Places::of(pack.blocks().iter().map(|block| block.pieces.iter().map(chunk).collect()).collect())
+}
+
+/// The chunks that a profile has, in the order in which packs hold them.
+pub fn wanted(profile: &Profile) -> Vec<PlannedChunk> {
+    let chunk = |Wanted { path: file, generation, index }| PlannedChunk { file, generation, index };
+    profile.wanted().into_iter().map(chunk).collect()
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_prefetch::PlannedChunk;
 use forebay_profile::{Block, LEVEL_DEFAULT, PackReader, PackWriter, Piece, ProfileError, ProfileFiles};
 use forebay_types::{chunk_bytes, limits};
 use tokio::sync::Mutex;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
 use super::maker::contents;
-use super::plan::{PlannedChunk, places};
+use super::pack::{places, wanted};
 use crate::options::ProfileOptions;
 use crate::read::peers::Peers;
 
@@ -92,19 +93,19 @@ async fn read(peers: &Arc<Peers>, chunks: Vec<PlannedChunk>, queue: Sender<(Piec
 fn wanted_pack(options: &ProfileOptions) -> Result<Option<Wanted>, ProfileError> {
     let files = options.files()?;
     let Some(profile) = files.read()? else { return Ok(None) };
-    let chunks: Vec<PlannedChunk> = profile.wanted().into_iter().map(PlannedChunk::from).collect();
+    let chunks = wanted(&profile);
     // One that cannot be read is as good as none.
     let Some(pack) = files.open_pack().ok().flatten() else {
         return Ok(Some(Wanted { files, kept: None, chunks, least_bytes: 1 }));
     };
     let places = places(pack.index());
-    if chunks.iter().all(|chunk| places.contains_key(chunk)) {
+    if chunks.iter().all(|chunk| places.get(chunk).is_some()) {
         return Ok(None);
     }
     let mut wanted_bytes = vec![0; pack.index().blocks().len()];
     for chunk in &chunks {
         if let Some((block, _)) = places.get(chunk) {
-            wanted_bytes[*block] += chunk_bytes(chunk.generation.size_bytes, chunk.index) as u64;
+            wanted_bytes[block] += chunk_bytes(chunk.generation.size_bytes, chunk.index) as u64;
         }
     }
     let is_kept = |block: &usize| {
@@ -115,7 +116,7 @@ fn wanted_pack(options: &ProfileOptions) -> Result<Option<Wanted>, ProfileError>
     let known: HashSet<usize> = kept.iter().copied().collect();
     let lost_bytes: u64 =
         (0..).zip(&wanted_bytes).filter(|(block, _)| !known.contains(block)).map(|(_, bytes)| bytes).sum();
-    let is_kept = |chunk: &PlannedChunk| places.get(chunk).is_some_and(|(block, _)| known.contains(block));
+    let is_kept = |chunk: &PlannedChunk| places.get(chunk).is_some_and(|(block, _)| known.contains(&block));
     let chunks = chunks.into_iter().filter(|chunk| !is_kept(chunk)).collect();
     Ok(Some(Wanted { files, kept: Some((pack, kept)), chunks, least_bytes: lost_bytes.max(1) }))
 }

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_profile::{Profile, ProfileError};
+use forebay_prefetch::{FirstUse, Places, PlannedChunk, PlannedParcel, cut, parcel_places};
+use forebay_profile::{Profile, ProfileError, Use};
 use forebay_types::{ChunkIndex, Generation, Hasher, NodeRank, ViewPath};
 use forebay_wire::{ParcelPlace, ReadMessage};
 use tokio::sync::OnceCell;
 
 use super::listing_turns::ListingTurns;
-use super::pack::Pack;
-use super::plan::{self, Places, PlannedChunk, PlannedParcel};
+use super::pack::{Pack, wanted};
 use crate::options::ProfileOptions;
 use crate::read::core::Core;
 use crate::shared::node::Node;
@@ -98,7 +98,7 @@ impl Sources {
         let (source, ReadMessage::Chunk { file, generation, index }) = (self.known()?, message) else { return None };
         let pack = self.pack()?;
         let chunk = PlannedChunk { file: file.clone(), generation: *generation, index: *index };
-        let place = *pack.places.get(&chunk)?;
+        let place = pack.places.get(&chunk)?;
         (!pack.blocks.is_left_alone()).then(|| PackedChunk { source: Arc::clone(source), place })
     }
 
@@ -144,7 +144,9 @@ impl Source {
             false => None,
         };
         let pack = pack.map(|pack| Pack::new(pack, room_bytes));
-        let parcels = plan::cut(&profile, pack.as_ref().map_or(&Places::new(), |pack| &pack.places));
+        let none = Places::default();
+        let places = pack.as_ref().map_or(&none, |pack| &pack.places);
+        let parcels = cut(profile.uses.iter().map(first_use), wanted(&profile), places);
         let used_files = profile.uses.iter().filter(|each| !each.chunks().is_empty());
         let generations = used_files.filter_map(|each| Some((each.path().clone(), *each.generation()?))).collect();
         tracing::info!(parcels = parcels.len(), pack = pack.is_some(), "a profile is used");
@@ -166,7 +168,10 @@ impl Source {
     }
 
     pub fn parcel_places(&self) -> Vec<ParcelPlace> {
-        plan::parcel_places(&self.parcels, self.pack.as_ref().map(Pack::index))
+        match &self.pack {
+            Some(pack) => parcel_places(&self.parcels, &pack.places),
+            None => parcel_places(&self.parcels, &Places::default()),
+        }
     }
 
     fn own_blocks(&self, core: &Core) -> Vec<usize> {
@@ -178,5 +183,13 @@ impl Source {
     /// A block of the pack as it lies there; `None` if it is not to be had.
     pub async fn read_block(&self, block: usize) -> Option<Bytes> {
         self.pack.as_ref()?.blocks.for_parcel(block).await
+    }
+}
+
+fn first_use(used: &Use) -> FirstUse<'_> {
+    match used {
+        Use::Directory { path, .. } => FirstUse::Directory(path),
+        Use::Absent { path } => FirstUse::Absent(path),
+        Use::File { path, .. } => FirstUse::File(path),
     }
 }

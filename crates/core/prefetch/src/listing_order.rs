@@ -1,10 +1,29 @@
-//! In which order a plan's directories are listed: what is used first comes first, but nothing before the directory above
+//! In which order a plan's directories are listed, and how many at once: what is used first comes first, but nothing before the directory above
 //! it. A file system that gives attributes with a listing keeps them for a second or so, and opens what it has just told
 //! of without being asked again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use forebay_types::ViewPath;
+use forebay_types::{Map, ViewPath};
+
+/// Listings that all readers of a job ask for ahead at once: few enough that a program's own request never waits long
+/// behind them, and enough that none costs the backing file system's latency by itself.
+const LISTINGS_AT_ONCE: usize = 16;
+
+/// The same beside the pack. File systems that serve names before contents read nothing as long as their threads have
+/// names to look for, and two requests at a time leave them a moment after each.
+const LISTINGS_BESIDE_PACK: usize = 2;
+
+/// How many listings one of so many readers asks for ahead at once, while the pack is read or after that. Several readers
+/// would have more than a few requests under way beside the pack: they ask after it.
+#[must_use]
+pub fn listings_at_once(readers: usize, is_beside_pack: bool) -> usize {
+    match (is_beside_pack, readers) {
+        (true, 0..=1) => LISTINGS_BESIDE_PACK,
+        (true, _) => 0,
+        (false, _) => (LISTINGS_AT_ONCE / readers.max(1)).max(1),
+    }
+}
 
 /// The directories that are still to be listed.
 pub struct ListingOrder {
@@ -16,9 +35,10 @@ pub struct ListingOrder {
 }
 
 impl ListingOrder {
+    /// Of the directories that are used, in the order of first use.
     pub fn of<'a>(dirs: impl Iterator<Item = &'a ViewPath>) -> Self {
         let dirs: Vec<ViewPath> = dirs.cloned().collect();
-        let places: HashMap<&ViewPath, usize> = dirs.iter().zip(0..).collect();
+        let places: Map<&ViewPath, usize> = dirs.iter().zip(0..).collect();
         let parent = |dir: &ViewPath| dir.split().map(|(parent, _)| parent);
         let (mut below, mut ready) = (vec![Vec::new(); dirs.len()], BTreeSet::new());
         for (dir, at) in dirs.iter().zip(0..) {
@@ -31,14 +51,18 @@ impl ListingOrder {
         Self { below, ready, dirs }
     }
 
-    /// The next to be listed, and its place.
-    pub fn next(&mut self) -> Option<(usize, ViewPath)> {
-        self.ready.pop_first().map(|at| (at, self.dirs[at].clone()))
-    }
-
     /// The directory at a place has been listed: those below it may be.
     pub fn listed(&mut self, at: usize) {
         self.ready.extend(std::mem::take(&mut self.below[at]));
+    }
+}
+
+/// The next to be listed, and its place; nothing also while all that is left waits for what is above it.
+impl Iterator for ListingOrder {
+    type Item = (usize, ViewPath);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.ready.pop_first().map(|at| (at, self.dirs[at].clone()))
     }
 }
 
