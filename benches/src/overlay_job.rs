@@ -239,7 +239,7 @@ impl Node {
             },
             ReadMessage::Chunk { generation, index, .. } => {
                 let bytes = chunk_bytes(generation.size_bytes, *index);
-                let body = Body::growing(bytes);
+                let body = Body::filling(bytes);
                 let handle = Arc::clone(&body);
                 let now = self.now();
                 if self.with_core(|core| core.handle_body_started(now, call, handle, bytes)) {

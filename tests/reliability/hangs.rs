@@ -82,7 +82,7 @@ fn is_held(pid: u32) -> bool {
     threads.map(status).any(|status| status.contains("State:\tD"))
 }
 
-/// A question that the kernel has handed on to the file system cannot be taken back, and who waits for it cannot be killed.
+/// A request that the kernel has handed on to the file system cannot be taken back, and who waits for it cannot be killed.
 #[test]
 fn down_names_what_a_file_system_that_hangs_holds_and_does_not_wait_for_it() {
     require!(Fuse, Root);

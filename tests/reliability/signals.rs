@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(3);
 /// How long a program may take to get where it waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// So slow that each question takes several signals of a millisecond.
+/// So slow that each request takes several signals of a millisecond.
 const SLOW: Parameters =
     Parameters { metadata_us: 5000, at_once: 64, link_bits_per_second: 1_000_000_000, client_ttl_ms: 1000 };
 

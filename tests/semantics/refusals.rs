@@ -1,4 +1,4 @@
-//! What a view refuses, and how: every change with EROFS, a question for a terminal with ENOTTY.
+//! What a view refuses, and how: every change with EROFS, a request for a terminal with ENOTTY.
 
 use std::fs::{self, File, Permissions};
 use std::io;

@@ -22,7 +22,7 @@ enum Answer {
     Error(String),
 }
 
-/// Sends `question` to the daemon behind `socket`, if it says first that it is there: one that is stopped takes a question
+/// Sends `request` to the daemon behind `socket`, if it says first that it is there: one that is stopped takes a request
 /// and never answers, and must not cost the time that the whole job may take.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub fn ask_if_there(socket: &Path, question: &Value, timeout: Duration) -> anyho
     ask(socket, question, timeout)
 }
 
-/// Sends `question` to the daemon behind `socket` and waits for the answer, `timeout` at most.
+/// Sends `request` to the daemon behind `socket` and waits for the answer, `timeout` at most.
 ///
 /// # Errors
 /// When nobody listens there, nothing comes back in time, or the daemon says why it cannot answer.

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-/// A question, bytes.
+/// A request, bytes.
 const LINE_BYTES_MAX: usize = 256;
 
 /// The socket, and who has connected.
@@ -40,7 +40,7 @@ impl Asking {
         Ok(Self { listener, client: None })
     }
 
-    /// What to wait for: clients, or the question of the one there is.
+    /// What to wait for: clients, or the request of the one there is.
     pub fn waits_for(&self) -> BorrowedFd<'_> {
         match &self.client {
             Some(client) if !client.has_asked => client.stream.as_fd(),

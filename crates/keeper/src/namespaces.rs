@@ -18,7 +18,7 @@ use crate::daemon::Program;
 use crate::own_paths::{AnswerText, Namespace, Node, Place, QuestionText};
 use crate::packets;
 
-/// Questions that a keeper answers in a row: as many as a socket's queue holds by default (`net.unix.max_dgram_qlen`).
+/// Requests that a keeper answers in a row: as many as a socket's queue holds by default (`net.unix.max_dgram_qlen`).
 const ENTRANCE_QUESTIONS: usize = 512;
 
 /// Namespaces that a keeper holds: one for the node, and one for each container that programs run in now. Programs in one
@@ -58,7 +58,7 @@ impl Namespaces {
         Ok(Self { entrance, node, kept: VecDeque::new(), lenders: Vec::new() })
     }
 
-    /// What to wait for: questions, and the ends of programs.
+    /// What to wait for: requests, and the ends of programs.
     pub fn wait_for(&self) -> Vec<BorrowedFd<'_>> {
         let makers = self.kept.iter().filter_map(|kept| kept.maker.as_ref()).map(AsFd::as_fd);
         std::iter::once(self.entrance.as_fd()).chain(makers).collect()

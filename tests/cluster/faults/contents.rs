@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-/// Files in a directory; its listing takes a question of its own.
+/// Files in a directory; its listing takes a request of its own.
 const FILES_IN_DIRECTORY: usize = 60;
 
 /// Sizes where mistakes are: nothing, around a page, around what travels within an answer, around a kernel's request.

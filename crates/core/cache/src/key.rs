@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use forebay_types::{ChunkIndex, Generation, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing, ListingVersion, ReadMessage};
 
-/// The name under which an answer is kept and questions are joined.
+/// The name under which an answer is kept and requests are joined.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub enum Key {

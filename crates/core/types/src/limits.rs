@@ -18,7 +18,7 @@ pub const LISTING_ENTRIES_MAX: usize = 8 << 20;
 /// A listing's encoded size, bytes; the body limit of the protocol follows from it.
 pub const LISTING_BYTES_MAX: usize = 512 << 20;
 
-/// Names asked for at once when a listing carries no attributes: `ls -l` of 10,000 files takes 40 questions.
+/// Names asked for at once when a listing carries no attributes: `ls -l` of 10,000 files takes 40 requests.
 pub const ATTRIBUTES_PAGE_NAMES: usize = 256;
 
 /// A frame's head (request or answer without its body), bytes: a page of 256 longest names and a longest path fit.
@@ -40,17 +40,17 @@ pub const READ_AHEAD_CHUNKS_UNDER_WAY: usize = 32;
 pub const SMALL_FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// Small files that travel in one bundle, at most: the first of them waits for the last. In the trace of a large Python
-/// import, 8 take 600 questions for 1,501 files and bring 228 more in vain; 16 take 539 and bring 281.
+/// import, 8 take 600 requests for 1,501 files and bring 228 more in vain; 16 take 539 and bring 281.
 pub const BUNDLE_FILES_MAX: usize = 16;
 
-/// Largest file of a bundle, bytes: for larger ones a question of their own is no matter.
+/// Largest file of a bundle, bytes: for larger ones a request of their own is no matter.
 pub const BUNDLE_FILE_BYTES_MAX: u64 = 128 << 10;
 
 /// Largest bundle, bytes: no more than half a chunk, since not all of it is wanted.
 pub const BUNDLE_BYTES_MAX: u64 = 512 << 10;
 
-/// Questions that the reader of the backing file system asks early at a time: a metadata server with two threads is kept
-/// busy, and a question that somebody waits for finds two others before it at most.
+/// Requests that the reader of the backing file system asks early at a time: a metadata server with two threads is kept
+/// busy, and a request that somebody waits for finds two others before it at most.
 pub const ANTICIPATED_UNDER_WAY: usize = 4;
 
 /// Chunks that a node without children keeps for its own kernel, bytes: what was read ahead or in part. Its daemon stays

@@ -36,7 +36,7 @@ pub struct Job {
     is_ended_here: AtomicBool,
 }
 
-/// A node on the way of a question, and what it says.
+/// A node on the way of a request, and what it says.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Step {
@@ -50,7 +50,7 @@ impl Job {
         Arc::new(Self { node, read, starting, is_ended_here: AtomicBool::new(false) })
     }
 
-    /// Answers a peer's question about the job.
+    /// Answers a peer's request about the job.
     pub async fn answer(self: Arc<Self>, message: JobMessage, remaining: Duration, reply: Replier) {
         let left = remaining.mul_f64(HOP_SHARE);
         match message {
@@ -94,7 +94,7 @@ impl Job {
         json!({"ended": ended})
     }
 
-    /// Where an answer for `path` would come from, from this node up to where the question ends.
+    /// Where an answer for `path` would come from, from this node up to where the request ends.
     pub async fn explain_path(&self, path: ViewPath) -> Vec<Step> {
         self.explain(path, JOB_DEADLINE).await
     }
@@ -192,7 +192,7 @@ impl Job {
     /// The root makes the payload; every node on the way forwards it while it arrives.
     async fn probe_answer(&self, reply: Replier, payload_bytes: u32, left: Duration) {
         let Some(parent) = self.node.forest.first().parent(self.node.rank()) else {
-            let body = Body::growing(payload_bytes as usize);
+            let body = Body::filling(payload_bytes as usize);
             let mut left_bytes = payload_bytes as usize;
             while left_bytes > 0 {
                 let piece_bytes = left_bytes.min(PIECE_BYTES);

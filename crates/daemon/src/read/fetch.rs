@@ -1,4 +1,4 @@
-//! Carrying a question to its source and the answer back to the core.
+//! Carrying a request to its source and the answer back to the core.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::environment::Exports;
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
 
-/// What it takes to carry a question.
+/// What it takes to carry a request.
 pub struct Fetcher {
     node: Arc<Node>,
     core: Arc<Core>,

@@ -1,7 +1,7 @@
 //! The read path of a node: its core, and what ties that to the kernel, to other nodes and to the backing file system.
 //!
 //! `core` is the core behind its lock; `effects` hands its decisions to the parts: `kernel` (with `directory`, `ioctl`,
-//! `waiting`, `interrupts`) answers the view's requests, `peers` other nodes' and this node's own, `fetch` carries questions to a parent
+//! `waiting`, `interrupts`) answers the view's requests, `peers` other nodes' and this node's own, `fetch` carries requests to a parent
 //! or to the `backing` file system and `arrivals` their answers back, `prefill` brings start-ups ahead. `refresh` carries
 //! refreshes, `pressure` looks after the memory, `ledger` writes inodes down. Each part is given what it needs; `parts`
 //! puts them together. Hits are answered on the thread that reads the kernel's request; everything else runs on one

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::cli::ExplainArguments;
 use crate::columns;
 use crate::commands::ask::ask_any;
+use crate::commands::escaping_paths::{self, EscapingPath};
 use crate::commands::paths::{is_shown, looking_at, place_of, views, within_view};
-use crate::commands::ways_out::{self, WayOut};
 use crate::jobs::{self, variable};
 use crate::machine;
 use crate::output::say;
@@ -40,15 +40,18 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
         Some(node) => outside(node),
         None => ask_any(&directory, rank, &json!({"command": "explain", "path": path}), EXPLAIN_TIMEOUT)?,
     };
-    let ways = |node: &Node| {
-        let found = ways_out::find(&node.view.path, &node.exports, &given);
-        found.or_else(|_| ways_out::find(&node.view.path, &node.exports, &path)).unwrap_or_default()
+    let paths = |node: &Node| {
+        let found = escaping_paths::find(&node.view.path, &node.exports, &given);
+        found.or_else(|_| escaping_paths::find(&node.view.path, &node.exports, &path)).unwrap_or_default()
     };
-    let ways = node.as_ref().map(ways).unwrap_or_default();
+    let paths = node.as_ref().map(paths).unwrap_or_default();
     drop(looking);
     if arguments.json {
         // Beside the first step: it is the node that was asked whose view has them.
-        steps[0]["ways_out"] = ways.iter().map(WayOut::json).collect();
+        let json: serde_json::Value = paths.iter().map(EscapingPath::json).collect();
+        // The old key, for those who read it.
+        steps[0]["ways_out"] = json.clone();
+        steps[0]["escaping_paths"] = json;
         say!("{steps}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -56,7 +59,7 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let mut rows = vec![["node", "host", "answer", "why"].map(str::to_owned).to_vec()];
     rows.extend(steps.as_array().into_iter().flatten().map(row));
     columns::lines(&rows).iter().for_each(|line| say!("{line}"));
-    ways.iter().for_each(|way| say!("{}", way.text()));
+    paths.iter().for_each(|path| say!("{}", path.text()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,6 +5,7 @@ mod config;
 mod doctor;
 mod doctor_probe;
 mod down;
+mod escaping_paths;
 mod explain;
 mod manual;
 mod node;
@@ -21,7 +22,6 @@ mod simulate;
 mod status;
 mod up;
 mod up_report;
-mod ways_out;
 
 use std::process::ExitCode;
 

@@ -20,7 +20,7 @@ pub(super) struct Handle {
 
 /// A body that arrives.
 #[derive(Clone, Debug)]
-pub(super) struct Growing {
+pub(super) struct Filling {
     pub handle: Handle,
     pub call: AttemptId,
     pub arrived: u32,

@@ -1,8 +1,8 @@
 //! Copper's design, as its paper and documents tell it: one tree, whole files stored and then sent on, no complete
-//! listings, every question of a kernel for itself.
+//! listings, every request of a kernel for itself.
 //!
-//! All nodes ask the same questions one after the other and wait for each other at the nodes above them, so they stay in
-//! step: a question takes what it takes the slowest of them. That is a sum over the levels and needs no events.
+//! All nodes ask the same requests one after the other and wait for each other at the nodes above them, so they stay in
+//! step: a request takes what it takes the slowest of them. That is a sum over the levels and needs no events.
 
 use super::baselines::{self, Run};
 use super::stated::{CopperParameters, Machine, Workload};

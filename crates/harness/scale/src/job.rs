@@ -1,6 +1,6 @@
 //! A job of real cores over the model's network, file system and programs.
 //!
-//! Every node has the core that its daemon has (`forebay_node::ReadPath`); what the daemon does around it (questions
+//! Every node has the core that its daemon has (`forebay_node::ReadPath`); what the daemon does around it (requests
 //! carried, bodies forwarded piece by piece while they arrive, the kernel answered) is in `shell`. Nothing is said about
 //! contents: a body is a number of bytes. What is right under faults is checked by another simulator (`crates/harness/sim`); this
 //! one asks how long things take and what passes over which link.
@@ -15,7 +15,7 @@ use forebay_types::{Epoch, NodeRank, Time};
 use forebay_wire::{ReadMessage, Request};
 
 use super::backing::Backing;
-use super::bodies::{self, Growing, Handle};
+use super::bodies::{self, Filling, Handle};
 use super::files::{Files, Script};
 use super::network::{Network, NodeIndex};
 use super::pack::Pack;
@@ -24,13 +24,13 @@ use super::program::Program;
 use super::servers::{Fifo, Nanos, Pool, Queue, SECOND, nanos, scattered};
 use super::stated::Machine;
 
-/// The time limit of a question, as the daemon has it.
+/// The time limit of a request, as the daemon has it.
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Memory for caches at each node: more than a start-up needs, and tables of the least size.
 const BUDGET_BYTES: u64 = 256 << 20;
 
-/// A core is told the time so much late at most: less than it looks for slow questions itself.
+/// A core is told the time so much late at most: less than it looks for slow requests itself.
 const TIMER_GRAIN: Nanos = SECOND / 20;
 
 /// Nodes that are lost on the way.
@@ -108,8 +108,8 @@ pub(super) struct Piece {
 pub(super) struct Node {
     pub core: ReadPath<Handle>,
     pub program: Program,
-    pub growing: Vec<Growing>,
-    /// Who was asked, by the number of the question.
+    pub filling: Vec<Filling>,
+    /// Who was asked, by the number of the request.
     pub asked: Vec<(AttemptId, NodeIndex)>,
     /// The bundles that were asked for, by the first of their attempts.
     pub bundles: Vec<(AttemptId, bodies::Files)>,
@@ -119,7 +119,7 @@ pub(super) struct Node {
     pub storing: Fifo,
     /// When the core will be told the time next.
     pub timer: Nanos,
-    /// Nodes that were asked whether they are there: the number of the question.
+    /// Nodes that were asked whether they are there: the number of the request.
     pub pinged: Vec<(NodeIndex, u32)>,
     pub is_lost: bool,
 }
@@ -245,9 +245,9 @@ impl Node {
     /// Nobody wants an attempt's answer: the one by which its message is known, unless something else in it is wanted.
     pub fn leave_bundle(&mut self, call: AttemptId) -> Option<AttemptId> {
         let asked = self.bundles.iter_mut().map(|(first, files)| (*first, files));
-        let growing = self.growing.iter_mut().filter_map(|growing| Some((growing.call, growing.files.as_mut()?)));
+        let filling = self.filling.iter_mut().filter_map(|filling| Some((filling.call, filling.files.as_mut()?)));
         let is_of = |(_, files): &(AttemptId, &mut bodies::Files)| files.iter().any(|(other, _)| *other == call);
-        let Some((first, files)) = asked.chain(growing).find(is_of) else { return Some(call) };
+        let Some((first, files)) = asked.chain(filling).find(is_of) else { return Some(call) };
         files.retain(|(other, _)| *other != call);
         let is_last = files.is_empty();
         self.bundles.retain(|(_, files)| !files.is_empty());
@@ -268,7 +268,7 @@ impl Node {
         Self {
             core: ReadPath::new(options),
             program: Program::new(paths),
-            growing: Vec::new(),
+            filling: Vec::new(),
             asked: Vec::new(),
             bundles: Vec::new(),
             processor: Fifo::default(),

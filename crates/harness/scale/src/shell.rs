@@ -5,7 +5,7 @@ use forebay_node::{Answered, Effect, PeerAnswer, PeerTicket, Source};
 use forebay_types::{Epoch, Errno, NodeRank, chunk_bytes};
 use forebay_wire::{EntryRecord, Listing, ReadMessage, Request};
 
-use super::bodies::{Growing, Handle, Watcher};
+use super::bodies::{Filling, Handle, Watcher};
 use super::files::Weight;
 use super::job::{DEADLINE, Event, Job, Piece};
 use super::network::NodeIndex;
@@ -24,7 +24,7 @@ const LISTING_CALLS: u32 = 3;
 /// A head, or a message without a body, bytes.
 const HEAD_BYTES: u64 = MODEL.head.count() as u64;
 
-/// A peer's ticket names its question: who asked, and under which number.
+/// A peer's ticket names its request: who asked, and under which number.
 fn ticket(from: NodeIndex, call: AttemptId) -> PeerTicket {
     PeerTicket(u64::from(from) << 40 | call.0)
 }
@@ -194,10 +194,10 @@ impl Job<'_> {
     /// Sends a body on while it arrives.
     fn send_on(&mut self, node: NodeIndex, at: Nanos, to: NodeIndex, call: AttemptId, handle: Handle) {
         let Handle { bytes: total, weight, .. } = handle;
-        let arrived = match self.growing(node, handle) {
-            Some(growing) => {
-                growing.watchers.push(Watcher::Peer { to, call });
-                growing.arrived
+        let arrived = match self.filling(node, handle) {
+            Some(filling) => {
+                filling.watchers.push(Watcher::Peer { to, call });
+                filling.arrived
             }
             None => total,
         };
@@ -209,8 +209,8 @@ impl Job<'_> {
         }
     }
 
-    fn growing(&mut self, node: NodeIndex, handle: Handle) -> Option<&mut Growing> {
-        self.nodes[node as usize].growing.iter_mut().find(|growing| growing.handle.body == handle.body)
+    fn filling(&mut self, node: NodeIndex, handle: Handle) -> Option<&mut Filling> {
+        self.nodes[node as usize].filling.iter_mut().find(|filling| filling.handle.body == handle.body)
     }
 
     /// Sends the files of a bundle in one when all are there. A model's file system refuses no file.
@@ -218,10 +218,10 @@ impl Job<'_> {
         let Ok(whole) = files.iter().copied().collect::<Result<Vec<Handle>, Errno>>() else {
             return self.answer_peer(node, at, ticket, PeerAnswer::Failed(Errno::WAY_LOST));
         };
-        if let Some(filling) = whole.iter().find(|body| self.growing(node, **body).is_some())
-            && let Some(growing) = self.growing(node, *filling)
+        if let Some(filling) = whole.iter().find(|body| self.filling(node, **body).is_some())
+            && let Some(filling) = self.filling(node, *filling)
         {
-            return growing.watchers.push(Watcher::Bundle { ticket, files });
+            return filling.watchers.push(Watcher::Bundle { ticket, files });
         }
         let (bytes, weight) = (whole.iter().map(|body| body.bytes).sum(), whole.first().map_or(1, |body| body.weight));
         let (to, call) = asker(ticket);
@@ -248,7 +248,7 @@ impl Job<'_> {
     /// A piece is there: the first begins its body, each goes on to who waits, the last ends it.
     pub(super) fn take_piece(&mut self, piece: Piece) {
         let Piece { to, call, bytes, total, weight } = piece;
-        let place = self.nodes[to as usize].growing.iter().position(|growing| growing.call == call);
+        let place = self.nodes[to as usize].filling.iter().position(|filling| filling.call == call);
         let messages = if place.is_none() { weight } else { 0 };
         let work = self.cost_of_message(messages, u64::from(bytes) * u64::from(weight));
         let done = match place {
@@ -258,20 +258,20 @@ impl Job<'_> {
                 None => return,
             },
         };
-        let Some(place) = self.nodes[to as usize].growing.iter().position(|growing| growing.call == call) else {
+        let Some(place) = self.nodes[to as usize].filling.iter().position(|filling| filling.call == call) else {
             return;
         };
-        let growing = &mut self.nodes[to as usize].growing[place];
-        growing.arrived += bytes;
-        if growing.arrived >= total {
+        let filling = &mut self.nodes[to as usize].filling[place];
+        filling.arrived += bytes;
+        if filling.arrived >= total {
             return self.end_body(to, place, bytes, done);
         }
-        let (arrived, is_first) = (growing.arrived, growing.arrived == bytes);
-        let next: Vec<(NodeIndex, AttemptId)> = growing.watchers.iter().filter_map(Watcher::peer).collect();
+        let (arrived, is_first) = (filling.arrived, filling.arrived == bytes);
+        let next: Vec<(NodeIndex, AttemptId)> = filling.watchers.iter().filter_map(Watcher::peer).collect();
         let wakes =
-            growing.watchers.iter().any(|watcher| matches!(watcher, Watcher::Read { until } if *until <= arrived));
+            filling.watchers.iter().any(|watcher| matches!(watcher, Watcher::Read { until } if *until <= arrived));
         if wakes {
-            growing.watchers.retain(|watcher| !matches!(watcher, Watcher::Read { until } if *until <= arrived));
+            filling.watchers.retain(|watcher| !matches!(watcher, Watcher::Read { until } if *until <= arrived));
         }
         for (peer, call) in next {
             self.send_piece(to, done, Piece { to: peer, call, bytes, total, weight }, is_first);
@@ -292,20 +292,20 @@ impl Job<'_> {
         }
         let files = place.take_bundle(call);
         let is_bundle = files.is_some();
-        place.growing.push(Growing { handle, call, arrived: 0, files, watchers: Vec::new() });
+        place.filling.push(Filling { handle, call, arrived: 0, files, watchers: Vec::new() });
         if is_bundle {
             return Some(self.work(to, work));
         }
         let (wanted, done) =
             self.decide_after(to, work, |core, now| core.handle_body_started(now, call, handle, total as usize));
         if !wanted {
-            self.nodes[to as usize].growing.retain(|growing| growing.call != call);
+            self.nodes[to as usize].filling.retain(|filling| filling.call != call);
         }
         wanted.then_some(done)
     }
 
     fn end_body(&mut self, node: NodeIndex, place: usize, last: u32, at: Nanos) {
-        let Growing { handle, call, files, watchers, .. } = self.nodes[node as usize].growing.swap_remove(place);
+        let Filling { handle, call, files, watchers, .. } = self.nodes[node as usize].filling.swap_remove(place);
         self.nodes[node as usize].asked.retain(|(other, _)| *other != call);
         let Handle { bytes: total, weight, .. } = handle;
         self.decide(node, |core, now| match files {
@@ -332,11 +332,11 @@ impl Job<'_> {
 
     /// A body will not be whole: those who wait for it are told, and ask elsewhere.
     pub(super) fn lose_body(&mut self, node: NodeIndex, call: AttemptId) {
-        let growing = &mut self.nodes[node as usize].growing;
-        let Some(place) = growing.iter().position(|growing| growing.call == call) else {
+        let filling = &mut self.nodes[node as usize].filling;
+        let Some(place) = filling.iter().position(|filling| filling.call == call) else {
             return self.be_answered(node, call, 0, &Answered::Failed(Errno::WAY_LOST));
         };
-        let lost = growing.swap_remove(place);
+        let lost = filling.swap_remove(place);
         self.decide(node, |core, now| match lost.files {
             None => core.handle_body_ended(call, Err(Errno::WAY_LOST)),
             Some(files) => {
@@ -376,15 +376,15 @@ impl Job<'_> {
             let arrives = self.queue.now() + self.network.latency(node, to);
             self.queue.at(arrives, Event::Cancel { to, from: node, call });
         }
-        if self.nodes[node as usize].growing.iter().any(|growing| growing.call == call) {
+        if self.nodes[node as usize].filling.iter().any(|filling| filling.call == call) {
             self.queue.at(self.queue.now(), Event::Lost { to: node, call });
         }
     }
 
-    /// Nobody wants an answer any more: the question is taken back, or no more of the body is sent.
+    /// Nobody wants an answer any more: the request is taken back, or no more of the body is sent.
     pub(super) fn be_cancelled(&mut self, node: NodeIndex, by: NodeIndex, call: AttemptId) {
-        for growing in &mut self.nodes[node as usize].growing {
-            growing.watchers.retain(|watcher| watcher.peer() != Some((by, call)));
+        for filling in &mut self.nodes[node as usize].filling {
+            filling.watchers.retain(|watcher| watcher.peer() != Some((by, call)));
         }
         self.decide(node, |core, _| core.handle_peer_cancel(ticket(by, call)));
     }

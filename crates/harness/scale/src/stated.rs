@@ -137,9 +137,9 @@ stated_numbers! {
     CopperParameters {
         /// The most levels of its tree.
         levels,
-        /// Questions of a node that travel up: entries, names that do not exist, files.
+        /// Requests of a node that travel up: entries, names that do not exist, files.
         questions,
-        /// What a question costs the root.
+        /// What a request costs the root.
         root_question,
         /// Each end of a call between nodes.
         call,

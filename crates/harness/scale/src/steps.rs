@@ -83,9 +83,9 @@ impl Job<'_> {
         let place = &mut self.nodes[node as usize];
         for part in place.program.waits.iter().flatten() {
             let until = (part.offset_bytes + part.len_bytes) as u32;
-            let growing = place.growing.iter_mut().find(|growing| growing.handle.body == part.body.body);
-            if let Some(growing) = growing.filter(|growing| growing.arrived < until) {
-                return growing.watchers.push(Watcher::Read { until });
+            let filling = place.filling.iter_mut().find(|filling| filling.handle.body == part.body.body);
+            if let Some(filling) = filling.filter(|filling| filling.arrived < until) {
+                return filling.watchers.push(Watcher::Read { until });
             }
         }
         if place.program.waits.take().is_some() {

@@ -43,11 +43,11 @@ pub struct Figures {
     pub ended: usize,
     /// Programs that wait for ever; none if the cores are as they must be.
     pub stuck: usize,
-    /// Questions that nodes sent to each other, as the model counts them.
+    /// Requests that nodes sent to each other, as the model counts them.
     pub questions: u64,
-    /// Questions that nodes asked the backing file system, as the model counts them.
+    /// Requests that nodes asked the backing file system, as the model counts them.
     pub asked_backing: u64,
-    /// Questions asked of a second node, or again elsewhere.
+    /// Requests asked of a second node, or again elsewhere.
     pub asked_again: u64,
     /// Listings of the backing file system.
     pub listings: u64,

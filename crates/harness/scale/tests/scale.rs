@@ -66,7 +66,7 @@ fn what_nodes_get_is_what_others_and_the_file_system_sent() {
         // Below a single root chunks are slow enough to be asked of a second node, which sends them too.
         let once = received / (contents * nodes as f64);
         assert!(once > 0.99 && (once < 1.03 || figures.asked_again > 0), "each node gets all once: {received}");
-        // Questions leave a node and do not count as received.
+        // Requests leave a node and do not count as received.
         assert!((0.99..1.01).contains(&(received / (sent + backing))), "{received} of {sent} and {backing}");
     }
 }

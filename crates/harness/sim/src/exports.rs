@@ -95,7 +95,7 @@ impl Exports for NodeExports {
         self.note(contents::chunk_name(file, generation, index), &key);
         self.count(|counters| counters.reads += 1);
         let bytes = contents::chunk(file, generation, index);
-        let body = Body::growing(bytes.len());
+        let body = Body::filling(bytes.len());
         started(Arc::clone(&body));
         tokio::spawn(self.life.gate(fill(Arc::clone(&self.world), body, bytes)));
         Ok(())

@@ -34,7 +34,7 @@ pub enum Fault {
     Change(u64),
     /// The whole job forgets what it knows of the subtrees of this number, led by the first node that runs.
     Refresh(u64),
-    /// So many questions in a hundred to the backing file system fail, for so long.
+    /// So many requests in a hundred to the backing file system fail, for so long.
     BackingFails(u64, Duration),
 }
 

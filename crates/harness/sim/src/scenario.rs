@@ -59,7 +59,7 @@ pub fn run(seed: u64, log: bool) -> Report {
     let roots = 1 + random.below(8) as u32;
     let faults = schedule(&mut random, nodes, SPAN);
     let prefill = random.below(2) == 0;
-    // A backing file system that takes a few questions at a time, or all.
+    // A backing file system that takes a few requests at a time, or all.
     let turns = if seed.is_multiple_of(3) { 2 } else { usize::MAX };
     let setup = Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes: 512 << 20, turns, prefill, log };
     let mut job = Job::new(&model, setup, random.next());
@@ -245,7 +245,7 @@ fn as_they_are_noticed(faults: &[(Time, Fault)], suspicion: Duration) -> Vec<Cha
     in_order.into_iter().map(|(_, change)| change).collect()
 }
 
-/// Second questions keep to their budget.
+/// Second requests keep to their budget.
 fn too_many_questions(job: &Job) -> Option<String> {
     let asked = job.sum(|core| core.counters().dispatch.asked_peers);
     let hedged = job.sum(|core| core.counters().dispatch.hedged);

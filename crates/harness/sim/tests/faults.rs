@@ -82,7 +82,7 @@ fn a_stopped_node_is_bypassed_and_used_again_when_it_goes_on() {
 }
 
 /// A node that was silent for some seconds is used again within a second of its return: it is asked whether it is there
-/// while it is away, and that question is answered when it goes on.
+/// while it is away, and that request is answered when it goes on.
 #[test]
 fn a_node_that_is_back_is_used_again_within_a_second() {
     for away_ms in [2000, 2600, 3400] {

@@ -57,8 +57,8 @@ proptest! {
         prop_assert_eq!(job.sum(|core| core.counters().parcels_failed), 0);
     }
 
-    /// Priority travels with a question, and after it. A backing file system that takes one question at a time gives a turn to
-    /// one asked ahead only where no program waits for its answer, at whatever node; and no node takes a question asked
+    /// Priority travels with a request, and after it. A backing file system that takes one request at a time gives a turn to
+    /// one asked ahead only where no program waits for its answer, at whatever node; and no node takes a request asked
     /// ahead for a program's.
     #[test]
     fn what_programs_wait_for_is_heard_of_at_the_backing(

@@ -38,14 +38,14 @@ struct Kept {
 impl Body {
     /// A body of `expected_bytes` of which none is there yet.
     #[must_use]
-    pub fn growing(expected_bytes: usize) -> Arc<Self> {
+    pub fn filling(expected_bytes: usize) -> Arc<Self> {
         Arc::new(Self { expected_bytes, _live: LiveBytes::new(expected_bytes), state: Mutex::default() })
     }
 
     /// A body that is all there, in pieces that share `bytes`.
     #[must_use]
     pub fn whole(mut bytes: Bytes) -> Arc<Self> {
-        let body = Self::growing(bytes.len());
+        let body = Self::filling(bytes.len());
         while !bytes.is_empty() {
             body.push(bytes.split_to(bytes.len().min(PIECE_BYTES)));
         }
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn followers_are_called_when_their_bytes_are_there() {
-        let body = Body::growing(10);
+        let body = Body::filling(10);
         let (early, on_early) = recorder();
         let (late, on_late) = recorder();
         body.when_filled(4, on_early);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_failure_reaches_who_waits_and_keeps_what_is_there() {
-        let body = Body::growing(10);
+        let body = Body::filling(10);
         let (seen, callback) = recorder();
         body.push(Bytes::from_static(b"0123"));
         body.when_filled(5, callback);
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn more_bytes_than_announced_fail_the_body() {
-        let body = Body::growing(3);
+        let body = Body::filling(3);
         body.push(Bytes::from_static(b"0123"));
         assert_eq!(body.failure(), Some(Errno::EPROTO));
     }
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn a_checksum_goes_on_as_it_came() {
         let context = Context::from_waker(Waker::noop());
-        let body = Body::growing(6);
+        let body = Body::filling(6);
         body.push_checked(&Piece::with_checksum(Bytes::from_static(b"abc"), 7));
         body.push(Bytes::from_static(b"def"));
         let checksum = |index| match body.poll_checked(index, &context) {
@@ -326,7 +326,7 @@ mod tests {
         let own = Piece::new(Bytes::from_static(b"def")).checksum();
         assert_eq!([checksum(0), checksum(1), checksum(1)], [7, own, own]);
         assert!(body.contiguous_piece().unwrap().is_sound(), "of several pieces a new one is made");
-        let single = Body::growing(3);
+        let single = Body::filling(3);
         single.push_checked(&Piece::with_checksum(Bytes::from_static(b"abc"), 7));
         assert_eq!(single.contiguous_piece().unwrap().checksum(), 7);
         assert!(Body::whole(Bytes::new()).contiguous_piece().unwrap().is_empty());
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_body_that_is_dropped_tells_who_waits() {
-        let body = Body::growing(3);
+        let body = Body::filling(3);
         let (seen, callback) = recorder();
         body.when_filled(3, callback);
         drop(body);

@@ -96,7 +96,7 @@ impl Calls {
     /// The target of symbolic link `name` of directory `base`.
     pub(crate) fn read_link(&self, base: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
         Tally::one(&self.tally.stats);
-        // Room for any target: a buffer that is too small would cost another question.
+        // Room for any target: a buffer that is too small would cost another request.
         let room = || Vec::with_capacity(limits::TARGET_BYTES_MAX + 1);
         let target = retry_on_intr(|| fs::readlinkat(base, name, room())).map_err(errno)?;
         Ok(target.into_bytes())

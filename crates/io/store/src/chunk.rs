@@ -60,7 +60,7 @@ impl Source {
         index: ChunkIndex,
         started: impl FnOnce(Arc<Body>),
     ) -> Result<Arc<Body>, Errno> {
-        let body = Body::growing(chunk_bytes(self.generation.size_bytes, index));
+        let body = Body::filling(chunk_bytes(self.generation.size_bytes, index));
         started(Arc::clone(&body));
         match self.fill(backing, index, &body) {
             Ok(()) => Ok(body),

@@ -30,7 +30,7 @@ impl Service for Probes {
         let Message::Job(JobMessage::Probe { payload_bytes }) = call.request.message else {
             return;
         };
-        let body = Body::growing(payload_bytes as usize);
+        let body = Body::filling(payload_bytes as usize);
         for start in (0..payload_bytes as usize).step_by(PIECE_BYTES) {
             body.push(self.0.slice(start..(start + PIECE_BYTES).min(payload_bytes as usize)));
         }

@@ -132,7 +132,7 @@ impl Calls {
             reply(waiting, Reply { outcome: answer.outcome, body });
             return Ok(Tell::Nothing);
         }
-        let body = Body::growing(total_bytes);
+        let body = Body::filling(total_bytes);
         let waiting = state.start_receiving(stream, &body, first.len());
         drop(state);
         body.push_checked(first);
@@ -334,7 +334,7 @@ impl Receiving {
 }
 
 fn whole(piece: &Piece) -> Arc<Body> {
-    let body = Body::growing(piece.len());
+    let body = Body::filling(piece.len());
     body.push_checked(piece);
     body
 }

@@ -349,7 +349,7 @@ async fn bytes_spoiled_in_a_nodes_memory_are_noticed_by_the_next() {
     let bytes = pattern(300_000);
     let source = in_pieces(&bytes);
     // What the node holds: its pieces with the checksums that they came with, one of them spoiled since.
-    let spoiled = Body::growing(bytes.len());
+    let spoiled = Body::filling(bytes.len());
     for index in 0..3 {
         let piece = match source.poll_checked(index, &std::task::Context::from_waker(std::task::Waker::noop())) {
             std::task::Poll::Ready(Ok(Some(piece))) => piece,

@@ -57,7 +57,7 @@ async fn bodies_in_one_block_and_in_odd_pieces_arrive_whole() {
     let answer = service(|call| {
         let bytes = pattern(2 << 20);
         let piece_bytes = index_of(&call.request) as usize;
-        let body = Body::growing(bytes.len());
+        let body = Body::filling(bytes.len());
         bytes.chunks(piece_bytes).for_each(|piece| body.push(bytes.slice_ref(piece)));
         call.reply.answer(Outcome::Body, Some(body));
     });
@@ -72,7 +72,7 @@ async fn many_bodies_at_once_do_not_mix() {
     for kind in KINDS {
         let answer = service(|call| {
             let bytes = pattern(index_of(&call.request) as usize);
-            let body = Body::growing(bytes.len());
+            let body = Body::filling(bytes.len());
             call.reply.answer(Outcome::Body, Some(Arc::clone(&body)));
             tokio::spawn(async move {
                 for start in (0..bytes.len()).step_by(PIECE_BYTES) {
@@ -111,7 +111,7 @@ fn forwarder() -> (Arc<OnceLock<Endpoint>>, Arc<dyn Service>) {
 async fn a_growing_body_is_forwarded_before_its_source_has_it() {
     for kind in KINDS {
         let bytes = pattern(1 << 20);
-        let source = Body::growing(bytes.len());
+        let source = Body::filling(bytes.len());
         let body = Arc::clone(&source);
         let root = service(move |call| call.reply.answer(Outcome::Body, Some(Arc::clone(&body))));
         let (own, forward) = forwarder();
@@ -132,7 +132,7 @@ async fn a_growing_body_is_forwarded_before_its_source_has_it() {
 #[tokio::test]
 async fn a_small_body_is_answered_when_it_is_whole() {
     for kind in KINDS {
-        let source = Body::growing(20);
+        let source = Body::filling(20);
         let body = Arc::clone(&source);
         let (_root, leaf) = pair(kind, service(move |call| call.reply.answer(Outcome::Text, Some(Arc::clone(&body)))));
         let call = tokio::spawn(async move { leaf.call(NodeRank(0), JobMessage::Status, PATIENCE).await });
@@ -148,7 +148,7 @@ async fn a_small_body_is_answered_when_it_is_whole() {
 async fn a_body_that_fails_fails_at_the_far_end() {
     for kind in KINDS {
         let answer = service(|call| {
-            let body = Body::growing(1 << 20);
+            let body = Body::filling(1 << 20);
             match index_of(&call.request) {
                 0 => {}
                 pieces => push_pieces(&body, &pattern(pieces as usize * PIECE_BYTES)),
@@ -168,7 +168,7 @@ async fn a_body_that_fails_fails_at_the_far_end() {
 #[tokio::test]
 async fn a_body_that_nobody_wants_is_cancelled() {
     for kind in KINDS {
-        let source = Body::growing(1 << 20);
+        let source = Body::filling(1 << 20);
         let body = Arc::clone(&source);
         let (_root, leaf) = pair(kind, service(move |call| call.reply.answer(Outcome::Body, Some(Arc::clone(&body)))));
         source.push(pattern(PIECE_BYTES));
@@ -183,7 +183,7 @@ async fn a_body_that_nobody_wants_is_cancelled() {
 #[tokio::test]
 async fn a_body_still_growing_at_the_deadline_is_lost_on_its_way() {
     for kind in KINDS {
-        let source = Body::growing(1 << 20);
+        let source = Body::filling(1 << 20);
         let body = Arc::clone(&source);
         let (_root, leaf) = pair(kind, service(move |call| call.reply.answer(Outcome::Body, Some(Arc::clone(&body)))));
         source.push(pattern(PIECE_BYTES));
@@ -198,7 +198,7 @@ async fn a_body_still_growing_at_the_deadline_is_lost_on_its_way() {
 #[tokio::test]
 async fn a_peer_that_dies_fails_its_growing_bodies() {
     for kind in KINDS {
-        let source = Body::growing(1 << 20);
+        let source = Body::filling(1 << 20);
         let body = Arc::clone(&source);
         let held: Arc<Mutex<Vec<Replier>>> = Arc::default();
         let repliers = Arc::clone(&held);

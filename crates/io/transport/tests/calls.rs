@@ -324,7 +324,7 @@ async fn an_answer_given_before_shutdown_leaves() {
 async fn answers_may_come_from_any_thread() {
     let answer = service(|call| {
         std::thread::spawn(move || {
-            let body = Body::growing(300_000);
+            let body = Body::filling(300_000);
             call.reply.answer(Outcome::Body, Some(Arc::clone(&body)));
             let bytes: Bytes = pattern(300_000);
             net::push_pieces(&body, &bytes);
@@ -346,7 +346,7 @@ async fn a_storm_of_calls_given_up_leaves_nothing_behind() {
         let answer = service(move |call| match index_of(&call.request) {
             0 => holding.handle(call),
             size => {
-                let body = Body::growing(size as usize);
+                let body = Body::filling(size as usize);
                 call.reply.answer(Outcome::Body, Some(Arc::clone(&body)));
                 tokio::spawn(async move {
                     tokio::task::yield_now().await;

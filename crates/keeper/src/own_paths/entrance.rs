@@ -1,8 +1,8 @@
-//! What programs and a keeper say to each other at the entrance: a socket in the job's directory that takes questions.
+//! What programs and a keeper say to each other at the entrance: a socket in the job's directory that takes requests.
 //!
-//! A question is one datagram with the descriptor that its answer goes to, so that the keeper waits for nobody and
+//! A request is one datagram with the descriptor that its answer goes to, so that the keeper waits for nobody and
 //! remembers nobody: it reads what is there, answers if there is room, and is done. A keeper that dies takes the
-//! questions with it, which whoever asked sees as the end of the answer. The kernel vouches for who asks
+//! requests with it, which whoever asked sees as the end of the answer. The kernel vouches for who asks
 //! (`SO_PEERCRED` of the descriptor for the answer).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +25,7 @@ const ENTRANCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a program asks.
 #[derive(Debug)]
-pub enum Question {
+pub enum Request {
     /// What are you?
     Node,
     /// Let me into the namespace for programs from here.
@@ -57,18 +57,18 @@ pub enum Answer {
     Kept,
 }
 
-/// A question's text; its descriptors come beside it, after the one for the answer.
+/// A request's text; its descriptors come beside it, after the one for the answer.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionText {
-    /// `Question::Node`.
+    /// `Request::Node`.
     Node,
-    /// `Question::Enter`.
+    /// `Request::Enter`.
     Enter {
         /// Where the program is.
         place: Place,
     },
-    /// `Question::Keep`, with the namespace's descriptors and that of the process that made it.
+    /// `Request::Keep`, with the namespace's descriptors and that of the process that made it.
     Keep {
         /// Where the program was.
         place: Place,
@@ -104,17 +104,17 @@ pub enum AnswerText {
 ///
 /// # Errors
 /// When it does not answer in time, or refuses.
-pub fn ask(socket: &Path, question: &Question) -> anyhow::Result<Answer> {
+pub fn ask(socket: &Path, question: &Request) -> anyhow::Result<Answer> {
     let (text, process) = match question {
-        Question::Node => (QuestionText::Node, None),
-        Question::Enter { place } => (QuestionText::Enter { place: *place }, None),
-        Question::Keep { place, .. } => {
+        Request::Node => (QuestionText::Node, None),
+        Request::Enter { place } => (QuestionText::Enter { place: *place }, None),
+        Request::Keep { place, .. } => {
             let process = pidfd_open(getpid(), PidfdFlags::empty()).context("this process cannot be named")?;
             (QuestionText::Keep { place: *place }, Some(process))
         }
     };
     let mut descriptors: Vec<BorrowedFd<'_>> = process.iter().map(AsFd::as_fd).collect();
-    if let Question::Keep { namespace, .. } = question {
+    if let Request::Keep { namespace, .. } = question {
         descriptors.extend(namespace.descriptors());
     }
     let (answer, handed) = exchange(socket, &text, &descriptors)?;

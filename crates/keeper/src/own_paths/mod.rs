@@ -30,7 +30,7 @@ pub use place::{Node, Place};
 
 use crate::trusted_path;
 use attach::Trees;
-use entrance::{Answer, Question};
+use entrance::{Answer, Request};
 
 /// The node of this host that `rank` names, else the one that lives where this process does, else the one whose host has
 /// one of `host_names`, else the first.
@@ -47,7 +47,7 @@ pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>, host_names: &
     let ranks = rank.map_or(here, |rank| vec![rank]);
     let (mut others, mut failure) = (Vec::new(), None);
     for rank in ranks {
-        match entrance::ask(&directory.entrance(rank), &Question::Node) {
+        match entrance::ask(&directory.entrance(rank), &Request::Node) {
             Ok(Answer::Node(node)) if node.place.mount == place.mount => return Ok(node),
             Ok(Answer::Node(node)) => others.push(node),
             Ok(_) => failure = Some(anyhow!("node {rank} says something strange; it may be of another version")),
@@ -103,7 +103,7 @@ pub fn enter(directory: &JobDirectory, node: &Node) -> anyhow::Result<()> {
 
 /// Enters the namespace that is kept for programs from `place`; `false` when there is none, or none that lets us in.
 fn enter_kept(socket: &Path, place: Place) -> anyhow::Result<bool> {
-    match entrance::ask(socket, &Question::Enter { place })? {
+    match entrance::ask(socket, &Request::Enter { place })? {
         Answer::Inside => Ok(true),
         Answer::Enter(namespace) => match namespace.enter() {
             Ok(()) => Ok(true),
@@ -138,7 +138,7 @@ fn make(directory: &JobDirectory, node: &Node, place: Place) -> anyhow::Result<(
     let own_places = [directory.path().to_owned(), view.clone()];
     let plan = plan::Plan::make(&exports, trees.root(), &own_places)?;
     attach::attach(&plan, &trees)?;
-    let question = Question::Keep { place, namespace };
+    let question = Request::Keep { place, namespace };
     if let Err(error) = entrance::ask(&directory.entrance(node.rank), &question) {
         eprintln!("forebay: note: the namespace is this program's alone: {error:#}");
     }

@@ -1,20 +1,20 @@
 //! Prefill: a start-up's contents come to every node before its programs ask, from what an earlier start-up used.
 //!
-//! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `elsewhere` is where the programs of some
+//! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `remote_recording` is where the programs of some
 //! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
-//! that read the backing file system make them by a plan (`forebay_prefetch`) from the `pack` (`maker` from its `source`, with
+//! that read the backing file system make them by a plan (`forebay_prefetch`) from the `pack` (`build` from its `source`, with
 //! `listing_turns`, `pack_blocks`), and every node takes them apart and fills its kernel's caches
-//! (`opener`).
+//! (`unpack`).
 
-mod elsewhere;
+mod build;
 mod listing_turns;
-mod maker;
-mod opener;
 mod pack;
 mod pack_blocks;
 mod packing;
 mod record;
+mod remote_recording;
 mod source;
+mod unpack;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,11 +31,11 @@ use super::core::Core;
 use super::peers::Peers;
 use super::view::View;
 use crate::shared::node::Node;
-use elsewhere::Elsewhere;
-use maker::Maker;
-use opener::{Filler, Opener};
+use build::Builder;
 use record::Recorder;
+use remote_recording::RemoteRecording;
 use source::{Sources, is_recorder};
+use unpack::{Filler, Unpacker};
 
 pub use source::PackedChunk;
 
@@ -47,26 +47,26 @@ pub struct Prefill {
     node: Arc<Node>,
     core: Arc<Core>,
     sources: Arc<Sources>,
-    elsewhere: Arc<Elsewhere>,
+    remote: Arc<RemoteRecording>,
     recorder: Recorder,
-    maker: Maker,
+    builder: Builder,
     filler: Arc<Filler>,
-    opener: OnceLock<Opener>,
+    unpacker: OnceLock<Unpacker>,
 }
 
 impl Prefill {
     pub fn new(node: &Arc<Node>, core: &Arc<Core>, peers: &Arc<Peers>, view: &Arc<View>) -> Arc<Self> {
         let sources = Sources::new(node, core);
-        let elsewhere = Elsewhere::new(node, core);
+        let remote = RemoteRecording::new(node, core);
         Arc::new(Self {
             node: Arc::clone(node),
             core: Arc::clone(core),
-            recorder: Recorder::new(node, core, peers, &sources, &elsewhere),
-            maker: Maker::new(core, peers, &sources),
+            recorder: Recorder::new(node, core, peers, &sources, &remote),
+            builder: Builder::new(core, peers, &sources),
             filler: Filler::new(node, core, view, &sources),
             sources,
-            elsewhere,
-            opener: OnceLock::new(),
+            remote,
+            unpacker: OnceLock::new(),
         })
     }
 
@@ -87,15 +87,15 @@ impl Prefill {
             // What is left for the kernel to ask for is known before the first parcel comes.
             self.sources.get().await;
         }
-        let _ = self.opener.set(Opener::start(&self.filler));
+        let _ = self.unpacker.set(Unpacker::start(&self.filler));
         self.core.decide(|core, now| core.start_prefill(now));
-        tokio::join!(self.maker.read_ahead(), self.recorder.keep());
+        tokio::join!(self.builder.read_ahead(), self.recorder.keep());
     }
 
     /// Ends what `start` began; at the end of the job what was recorded is written.
     pub async fn end(&self, is_over: bool) {
-        if let Some(opener) = self.opener.get() {
-            opener.end();
+        if let Some(unpacker) = self.unpacker.get() {
+            unpacker.end();
         }
         if !is_over {
             return;
@@ -111,19 +111,19 @@ impl Prefill {
 
     /// Makes a parcel and hands it to the core as the answer to `call`.
     pub async fn answer(&self, arrivals: &Arrivals, call: AttemptId, index: u32) {
-        self.maker.answer(arrivals, call, index).await;
+        self.builder.answer(arrivals, call, index).await;
     }
 
     /// A parcel is whole.
     pub fn open(&self, index: u32, body: Arc<Body>) {
-        if let Some(opener) = self.opener.get() {
-            opener.open(index, body);
+        if let Some(unpacker) = self.unpacker.get() {
+            unpacker.unpack(index, body);
         }
     }
 
     /// The process that looks at the view, if there is one.
     pub fn walker_pid(&self) -> Option<u32> {
-        self.opener.get().and_then(Opener::walker_pid)
+        self.unpacker.get().and_then(Unpacker::walker_pid)
     }
 
     /// The chunk that is asked for, if the pack holds it in exactly this version and can be asked.
@@ -158,11 +158,11 @@ impl Prefill {
 
     /// Looks a last time what other nodes have used, before they end.
     pub async fn look_before_end(&self) {
-        self.elsewhere.look_before_end().await;
+        self.remote.look_before_end().await;
     }
 
     /// Answers a node above that wants to know what was used here or below.
     pub async fn tell(self: Arc<Self>, remaining: Duration, reply: Replier) {
-        self.elsewhere.tell(remaining, reply).await;
+        self.remote.tell(remaining, reply).await;
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
-use super::maker::contents;
+use super::build::contents;
 use super::pack::{places, wanted};
 use crate::options::ProfileOptions;
 use crate::read::peers::Peers;

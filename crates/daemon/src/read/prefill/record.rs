@@ -1,5 +1,5 @@
 //! Writing down what a start-up used, at the first node of a job, and keeping a pack of it. All nodes record; what another
-//! one has used is written where the first one uses nothing (`elsewhere`).
+//! one has used is written where the first one uses nothing (`remote_recording`).
 //!
 //! The kernel does not say what it answers from pages that it was given, so a sixteenth of the profile's contents, another
 //! one at each start, is not given to the recording node's kernel: what of it is not asked for was not used, and leaves
@@ -16,8 +16,8 @@ use forebay_types::{ChunkIndex, Generation, Time, ViewPath};
 use forebay_wire::{ReadMessage, Use as Used};
 use serde_json::{Value, json};
 
-use super::elsewhere::Elsewhere;
 use super::packing::Packer;
+use super::remote_recording::RemoteRecording;
 use super::source::{Sources, is_recorder, is_sampled};
 use crate::limits;
 use crate::options::ProfileOptions;
@@ -37,7 +37,7 @@ pub struct Recorder {
     core: Arc<Core>,
     peers: Arc<Peers>,
     sources: Arc<Sources>,
-    elsewhere: Arc<Elsewhere>,
+    remote: Arc<RemoteRecording>,
     packer: Packer,
 }
 
@@ -47,14 +47,14 @@ impl Recorder {
         core: &Arc<Core>,
         peers: &Arc<Peers>,
         sources: &Arc<Sources>,
-        elsewhere: &Arc<Elsewhere>,
+        remote: &Arc<RemoteRecording>,
     ) -> Self {
         Self {
             node: Arc::clone(node),
             core: Arc::clone(core),
             peers: Arc::clone(peers),
             sources: Arc::clone(sources),
-            elsewhere: Arc::clone(elsewhere),
+            remote: Arc::clone(remote),
             packer: Packer::default(),
         }
     }
@@ -69,9 +69,9 @@ impl Recorder {
             ticks.tick().await;
             let own = self.core.lock().recorded_count();
             if own == 0 {
-                self.elsewhere.look().await;
+                self.remote.look().await;
             }
-            let (now, count) = (self.node.now(), own + self.elsewhere.count());
+            let (now, count) = (self.node.now(), own + self.remote.count());
             if count != seen {
                 (seen, since) = (count, now);
             } else if count != written && now.since(since) >= limits::START_UP_QUIET {
@@ -112,7 +112,7 @@ impl Recorder {
         let Some(options) = self.options() else {
             return Err("the job's first node writes it down; ask there".to_owned());
         };
-        self.elsewhere.look_before_end().await;
+        self.remote.look_before_end().await;
         let learned = self.write().await.map_err(|error| error.to_string())?;
         let path = options.files().map_err(|error| error.to_string())?.profile_path();
         self.packer.pack(options, &self.peers, Duration::MAX).await.map_err(|error| error.to_string())?;
@@ -127,7 +127,7 @@ impl Recorder {
 
     async fn write(&self) -> Result<Option<Learned>, ProfileError> {
         let Some(options) = self.options() else { return Ok(None) };
-        let (own, mut used) = (self.core.lock().recorded(), self.elsewhere.uses());
+        let (own, mut used) = (self.core.lock().recorded(), self.remote.uses());
         let is_own = used.is_empty();
         let known: HashSet<Used> = used.iter().cloned().collect();
         used.extend(own.into_iter().filter(|each| !known.contains(each)));

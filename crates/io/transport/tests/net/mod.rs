@@ -122,7 +122,7 @@ pub fn pattern(len_bytes: usize) -> Bytes {
 
 /// The body of `bytes`, cut into pieces as the backing file system's reader does.
 pub fn in_pieces(bytes: &Bytes) -> Arc<Body> {
-    let body = Body::growing(bytes.len());
+    let body = Body::filling(bytes.len());
     push_pieces(&body, bytes);
     body
 }

@@ -24,13 +24,13 @@ use crate::read::core::Core;
 use crate::read::peers::Peers;
 
 /// What it takes to make parcels.
-pub struct Maker {
+pub struct Builder {
     core: Arc<Core>,
     peers: Arc<Peers>,
     sources: Arc<Sources>,
 }
 
-impl Maker {
+impl Builder {
     pub fn new(core: &Arc<Core>, peers: &Arc<Peers>, sources: &Arc<Sources>) -> Self {
         Self { core: Arc::clone(core), peers: Arc::clone(peers), sources: Arc::clone(sources) }
     }

@@ -38,7 +38,7 @@ const END_DEADLINE: Duration = Duration::from_millis(500);
 const HOP_SHARE: f64 = 0.8;
 
 /// What was used at another node, as far as it is known.
-pub struct Elsewhere {
+pub struct RemoteRecording {
     node: Arc<Node>,
     core: Arc<Core>,
     state: Mutex<State>,
@@ -51,7 +51,7 @@ struct State {
     next: Time,
 }
 
-impl Elsewhere {
+impl RemoteRecording {
     pub fn new(node: &Arc<Node>, core: &Arc<Core>) -> Arc<Self> {
         Arc::new(Self { node: Arc::clone(node), core: Arc::clone(core), state: Mutex::default() })
     }

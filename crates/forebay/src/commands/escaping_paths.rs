@@ -22,7 +22,7 @@ const SCRIPT_BYTES_MAX: u64 = 256;
 
 /// A path that leads out.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WayOut {
+pub struct EscapingPath {
     /// What it stands in: `symbolic link`, `interpreter`, `RUNPATH` and so on.
     pub kind: &'static str,
     /// The file that has it, on the backing file system.
@@ -33,7 +33,7 @@ pub struct WayOut {
     pub is_exported: bool,
 }
 
-impl WayOut {
+impl EscapingPath {
     /// For a person.
     pub fn text(&self) -> String {
         let Self { kind, of, to, is_exported } = self;
@@ -53,11 +53,11 @@ impl WayOut {
 
 const SYMBOLIC_LINK: &str = "symbolic link";
 
-/// The ways out of the file at `path` (as on the backing file system) seen in `view`.
+/// The escaping paths of the file at `path` (as on the backing file system) seen in `view`.
 ///
 /// # Errors
 /// When the view does not let it be looked at.
-pub fn find(view: &Path, exports: &[PathBuf], path: &Path) -> io::Result<Vec<WayOut>> {
+pub fn find(view: &Path, exports: &[PathBuf], path: &Path) -> io::Result<Vec<EscapingPath>> {
     let search = Search { view, exports };
     let (path, link) = search.follow(path)?;
     if let Some(link) = link {
@@ -68,7 +68,7 @@ pub fn find(view: &Path, exports: &[PathBuf], path: &Path) -> io::Result<Vec<Way
         return Ok(Vec::new());
     }
     let file = File::open(&shown)?;
-    let mut ways: Vec<WayOut> = search.script_line(&path, &file)?.into_iter().collect();
+    let mut ways: Vec<EscapingPath> = search.script_line(&path, &file)?.into_iter().collect();
     for (usage, to) in elf::paths(&file)? {
         let kind = match usage {
             Use::Interpreter => "ELF interpreter",
@@ -93,16 +93,16 @@ impl Search<'_> {
     }
 
     /// `to`, if it leads out.
-    fn way(&self, kind: &'static str, of: &Path, to: &Path) -> Option<WayOut> {
+    fn way(&self, kind: &'static str, of: &Path, to: &Path) -> Option<EscapingPath> {
         if !to.is_absolute() || to.starts_with(self.view) {
             return None;
         }
         let is_exported = self.exports.iter().any(|export| to.starts_with(export));
-        Some(WayOut { kind, of: of.to_owned(), to: to.to_owned(), is_exported })
+        Some(EscapingPath { kind, of: of.to_owned(), to: to.to_owned(), is_exported })
     }
 
     /// Where `path` ends within the view, or the link on the way there that leads out.
-    fn follow(&self, path: &Path) -> io::Result<(PathBuf, Option<WayOut>)> {
+    fn follow(&self, path: &Path) -> io::Result<(PathBuf, Option<EscapingPath>)> {
         let mut at = PathBuf::from("/");
         let mut rest: Vec<PathBuf> = parts(path);
         let mut links = 0;
@@ -133,7 +133,7 @@ impl Search<'_> {
         Ok((at, None))
     }
 
-    fn script_line(&self, path: &Path, file: &File) -> io::Result<Option<WayOut>> {
+    fn script_line(&self, path: &Path, file: &File) -> io::Result<Option<EscapingPath>> {
         let mut head = Vec::new();
         file.take(SCRIPT_BYTES_MAX).read_to_end(&mut head)?;
         let Some(line) = head.strip_prefix(b"#!") else { return Ok(None) };

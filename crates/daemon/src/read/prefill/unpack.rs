@@ -36,12 +36,12 @@ pub struct Filler {
 }
 
 /// The way to where parcels are opened.
-pub struct Opener {
+pub struct Unpacker {
     queue: Sender<Arrived>,
     walker: Option<Arc<dyn Walker>>,
 }
 
-impl Opener {
+impl Unpacker {
     /// Starts the walker, and to open what comes.
     pub fn start(filler: &Arc<Filler>) -> Self {
         let node = &filler.node;
@@ -53,7 +53,7 @@ impl Opener {
     }
 
     /// Hands a parcel over. The core has no more of them under way than the queue has places.
-    pub fn open(&self, index: u32, body: Arc<Body>) {
+    pub fn unpack(&self, index: u32, body: Arc<Body>) {
         let _ = self.queue.try_send((index, body));
     }
 
