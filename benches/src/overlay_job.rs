@@ -76,7 +76,7 @@ impl OverlayJob {
                 deadline: DEADLINE,
                 direct_above_bytes: None,
                 prefetch: true,
-                names_last: None,
+                entry_ttl: None,
                 links: None,
             };
             let core = Mutex::new(ReadPath::new(options));

@@ -32,6 +32,7 @@ pub struct Dispatch<K, M, W: Waiter, R> {
     pub(crate) events: VecDeque<Event<K, M, W>>,
     pub(crate) counters: Counters,
     next_attempt: u64,
+    next_hold: u64,
 }
 
 /// One asking of a request.
@@ -65,6 +66,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             events: VecDeque::new(),
             counters: Counters::default(),
             next_attempt: 1,
+            next_hold: 1,
         }
     }
 
@@ -124,6 +126,13 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             drop(self.finish(*id, None));
         }
         Some(empty)
+    }
+
+    /// A new reason not to ask a request.
+    pub fn new_hold(&mut self) -> HoldId {
+        let hold = HoldId(self.next_hold);
+        self.next_hold += 1;
+        hold
     }
 
     /// The request may not be asked until `release`; an answer that is on its way is not taken.

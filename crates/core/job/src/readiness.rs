@@ -3,7 +3,7 @@
 //! A node that is ready and has heard the same of all below it reports to its parent; the root announces to whoever
 //! started the job, and the answers to the reports carry back down that the job is up. So a start costs two messages a
 //! node, and nobody hears from more nodes than its children. A parent that cannot be reached is waited for, then passed
-//! over: the next in the line (`Tree::line`) hears the report, and the parent is tried again all the while. Whoever has
+//! over: the next in the failover order (`Tree::failover_order`) hears the report, and the parent is tried again all the while. Whoever has
 //! nobody left above it announces in the root's place.
 //!
 //! While somebody is missing, reports say who, and are made again when that changes, not more often than
@@ -85,8 +85,8 @@ pub enum ReadinessEffect {
 pub struct Readiness {
     options: ReadinessOptions,
     /// Whom this node may report to, best first.
-    line: Vec<NodeRank>,
-    /// What those that have been tried were told, in the order of the line.
+    failover_order: Vec<NodeRank>,
+    /// What those that have been tried were told, in that order.
     upstream: Vec<Upstream>,
     now: Time,
     own: Option<Own>,
@@ -123,10 +123,10 @@ impl Readiness {
     /// A node of which nothing is known yet, not even that it is ready itself. Its time begins at 0.
     #[must_use]
     pub fn new(options: ReadinessOptions) -> Self {
-        let line = options.forest.first().line(options.rank).collect();
+        let failover_order = options.forest.first().failover_order(options.rank).collect();
         Self {
             options,
-            line,
+            failover_order,
             upstream: Vec::new(),
             now: Time(0),
             own: None,
@@ -176,7 +176,7 @@ impl Readiness {
         if let ReportAnswer::Settled(missing) = answer {
             return self.settle(missing);
         }
-        let Some(at) = self.line.iter().position(|peer| *peer == from) else { return };
+        let Some(at) = self.failover_order.iter().position(|peer| *peer == from) else { return };
         let is_heard = at == self.open_count();
         let Some(upstream) = self.upstream.get_mut(at).filter(|upstream| upstream.ends(ticket)) else { return };
         match answer {
@@ -238,18 +238,18 @@ impl Readiness {
         self.answer_held();
     }
 
-    /// How many of the line are passed over: the place of the one that hears the report. Nobody, if it is beyond the end.
+    /// How many of the failover order are passed over: the place of the one that hears the report. Nobody, if it is beyond the end.
     fn open_count(&self) -> usize {
         self.upstream.iter().position(|upstream| !upstream.is_passed_over).unwrap_or(self.upstream.len())
     }
 
     fn is_top(&self) -> bool {
-        self.open_count() == self.line.len()
+        self.open_count() == self.failover_order.len()
     }
 
     fn report_up(&mut self) {
         let open = self.open_count();
-        if open == self.upstream.len() && open < self.line.len() {
+        if open == self.upstream.len() && open < self.failover_order.len() {
             self.upstream.push(Upstream::default());
         }
         for at in 0..self.upstream.len() {
@@ -282,7 +282,7 @@ impl Readiness {
         let ticket = ReportTicket(self.next_ticket);
         self.next_ticket += 1;
         self.upstream[at].on_sent(self.now, ticket, self.version);
-        let (to, report) = (self.line[at], self.current.clone());
+        let (to, report) = (self.failover_order[at], self.current.clone());
         self.effects.push_back(ReadinessEffect::Report { to, ticket, report });
     }
 

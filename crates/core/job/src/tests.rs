@@ -79,7 +79,7 @@ impl Start {
     fn tops(&self) -> Vec<u32> {
         let is_there = |rank: NodeRank| self.ready_ms[rank.0 as usize].is_some();
         let forest = self.forest();
-        let is_top = |rank: &NodeRank| is_there(*rank) && !forest.first().line(*rank).any(is_there);
+        let is_top = |rank: &NodeRank| is_there(*rank) && !forest.first().failover_order(*rank).any(is_there);
         (0..self.ready_ms.len() as u32).map(NodeRank).filter(is_top).map(|rank| rank.0).collect()
     }
 

@@ -116,7 +116,7 @@ impl Tree {
     /// Whom `rank` may ask, best first: its ancestors, then the nodes that may be root in its root's place, in their
     /// order. Every one of them comes before `rank` in the order, so nodes never wait for each other in a circle; after
     /// the last of them `rank` reads the backing file system itself.
-    pub fn line(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + Clone + use<> {
+    pub fn failover_order(&self, rank: NodeRank) -> impl Iterator<Item = NodeRank> + Clone + use<> {
         let tree = *self;
         let stand_ins = tree.root_candidates().take_while(move |other| *other != rank);
         let is_ancestor = move |other: &NodeRank| tree.ancestors(rank).any(|ancestor| ancestor == *other);
@@ -209,9 +209,9 @@ mod tests {
             let order = levels(&tree);
             let place = |rank: NodeRank| order.iter().position(|other| *other == rank).unwrap();
             for rank in (0..nodes).map(NodeRank) {
-                let line: Vec<NodeRank> = tree.line(rank).collect();
-                prop_assert!(line.iter().all(|other| place(*other) < place(rank)));
-                prop_assert_eq!(line.iter().collect::<BTreeSet<_>>().len(), line.len(), "nobody twice");
+                let order: Vec<NodeRank> = tree.failover_order(rank).collect();
+                prop_assert!(order.iter().all(|other| place(*other) < place(rank)));
+                prop_assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), order.len(), "nobody twice");
             }
         }
 
@@ -221,7 +221,7 @@ mod tests {
             let tree = tree(nodes, fan_out, root);
             let is_lost = |rank: NodeRank| (lost ^ u64::from(rank.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
             let ends = (0..nodes).map(NodeRank).filter(|rank| !is_lost(*rank)).map(|rank| {
-                std::iter::successors(Some(rank), |at| tree.line(*at).find(|other| !is_lost(*other))).last().unwrap()
+                std::iter::successors(Some(rank), |at| tree.failover_order(*at).find(|other| !is_lost(*other))).last().unwrap()
             });
             let ends: BTreeSet<NodeRank> = ends.collect();
             if tree.root_candidates().any(|rank| !is_lost(rank)) {
@@ -249,10 +249,10 @@ mod tests {
     #[test]
     fn the_line_goes_up_and_then_to_the_first_of_the_order() {
         let tree = tree(31, 2, 0);
-        let line = |rank| tree.line(NodeRank(rank)).map(|rank| rank.0).collect::<Vec<u32>>();
-        assert_eq!(line(22), [18, 16, 0, 2, 4, 10, 24, 6]);
-        assert_eq!(line(16), [0, 2]);
-        assert_eq!(tree.line(NodeRank(0)).count(), 0);
+        let order = |rank| tree.failover_order(NodeRank(rank)).map(|rank| rank.0).collect::<Vec<u32>>();
+        assert_eq!(order(22), [18, 16, 0, 2, 4, 10, 24, 6]);
+        assert_eq!(order(16), [0, 2]);
+        assert_eq!(tree.failover_order(NodeRank(0)).count(), 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use forebay_dispatch::{AttemptId, Source};
 use forebay_types::{Attributes, Epoch, Errno, Extent, FileSystem, NodeRank, Time};
 use forebay_wire::{EntryRecord, Listing, ReadMessage, Request};
 
-use crate::InodeId;
+use crate::inode_id::InodeId;
 
 /// A kernel request that waits for its answer; the shell's number for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

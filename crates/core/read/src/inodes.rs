@@ -6,15 +6,9 @@
 
 use forebay_types::{Attributes, Generation, Kind, Map, ViewPath};
 
+use crate::inode_id::{InodeId, ROOT_INODE};
 use crate::ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 use forebay_prefetch::ReadAhead;
-
-/// An inode's number in this view (FUSE's node id, not `st_ino`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct InodeId(pub u64);
-
-/// The view's root directory (`FUSE_ROOT_ID`).
-pub const ROOT_INODE: InodeId = InodeId(1);
 
 /// What is remembered of an inode.
 pub(crate) struct Inode {

@@ -6,7 +6,7 @@
 
 use forebay_types::{Generation, Kind, ViewPath};
 
-use crate::InodeId;
+use crate::inode_id::InodeId;
 
 /// An inode that the kernel knows of.
 #[derive(Clone, PartialEq, Eq, Debug)]

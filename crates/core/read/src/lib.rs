@@ -1,27 +1,61 @@
-//! The core of a node: what it answers at once, what it asks for, whom it asks, and whom it tells.
+//! The read path of a node: what it answers at once, what it asks for, whom it asks, and whom it tells.
 //!
-//! Sans-I/O: requests and answers come in through `handle_*` with the time as an argument; decisions go out through
-//! `poll_effect`. Bytes of files never pass through here: a chunk is a handle of the caller's type `B`, which may still
-//! be filling while it is handed on. The same core runs in the daemon and in virtual time.
+//! Each part of it is a state machine that owns its state and knows none of the others above it: what is kept and filling
+//! (`kept`), finding names in that (`names`), reads and bundles that lack something (`reads`, `bundles`), how far
+//! refreshes, rechecks and parcels have come (`refreshes`, `rechecks`, `parcels`), what is prefetched and recorded
+//! (`prefetches`, `recording`), the inodes that the kernel knows (`inodes`). `read_path` composes them with the dispatch,
+//! which holds every request. A read miss: the kernel's read finds no chunk and makes or joins a request, whose
+//! `Effect::Fetch` the driver carries to the parent or to the backing file system; the answer's first bytes come back
+//! through `handle_body_started`, and everybody who waits gets the handle.
 //!
-//! The way of a read miss: the kernel's request finds no chunk (`read_path::reads`), joins or begins a request
-//! (`forebay_dispatch`), whose `Effect::Fetch` the shell carries to the parent or to the backing file system; the answer's
-//! first bytes come back through `handle_body_started` (`read_path::chunks`), and everybody who waits gets the handle.
+//! # What to call when
+//! Sans-I/O: `now` is an argument, and bytes of files never pass through here: a chunk is a handle of the driver's type `B`,
+//! which may still be filling while it is handed on. After every call the driver empties `poll_effect`, which is where
+//! decisions are carried out; when `poll_timeout` has passed it calls `run_timers`.
+//! - For the kernel: `handle_kernel` answers at once or by `Effect::AnswerKernel` under its ticket; `handle_read_again` when
+//!   the bytes of an answer got lost, `handle_interrupt` when the caller is being killed, `handle_forget`. Entries that
+//!   a directory is told with are counted by `remember_entry`.
+//! - For peers: `handle_peer`, answered by `Effect::AnswerPeer`; `handle_peer_promote` and `handle_peer_cancel` meanwhile.
+//!   `handle_own` is the same for the driver itself.
+//! - For each `Effect::Fetch`, and for each attempt of an `Effect::FetchBundle` as if it were alone: `handle_answer`, or
+//!   `handle_body_started` when a chunk's or a parcel's first bytes are known to come and, if that says so,
+//!   `handle_body_ended`. After `Effect::Cancel` nothing need be told; what is, is ignored.
+//! - For each `Effect::Ping`: `handle_ping`. A node that is missing at the start: `handle_absent`.
+//! - A refresh: `handle_quiet`, `stale_within` for the kernel (or `handle_quiet_failed`), `handle_hold`, `handle_release`, in the steps of all nodes.
+//! - A known start-up: `start_prefill` once; for each `Effect::OpenParcel` either `handle_parcel_places` and
+//!   `handle_parcel_opened`, the kernel's caches, and `handle_parcel_stored`, or `handle_parcel_spoilt`.
+//! - `Effect::Stale` is for the kernel, from a thread that no request waits for.
 
+mod bundles;
+mod chunk;
 mod effect;
+mod explain;
+mod inode_id;
 mod inodes;
+mod kept;
 mod ledger;
 mod links;
+mod names;
+mod parcels;
 mod placement;
+mod prefetches;
 mod read_path;
+mod reads;
+mod rechecks;
+mod recording;
+mod refreshes;
 mod routing;
+mod waiter;
 
 pub use effect::{
     Answered, Effect, Entry, KernelAnswer, KernelRequest, KernelTicket, Part, PeerAnswer, PeerTicket, StaleInode,
 };
+pub use explain::Explanation;
 pub use forebay_dispatch::{AttemptId, Source};
-pub use inodes::{InodeId, ROOT_INODE};
+pub use inode_id::{InodeId, ROOT_INODE};
 pub use ledger::{InodeLedger, KnownInode, LedgerContents, LedgerPlace};
 pub use links::Links;
+pub use parcels::ParcelChunk;
 pub use placement::placement;
-pub use read_path::{Counters, Explanation, Options, ParcelChunk, QUIET_MAX, ReadPath};
+pub use read_path::{Counters, Options, ReadPath};
+pub use refreshes::QUIET_MAX;

@@ -60,7 +60,7 @@ impl ReadRouting {
 
 impl Routing<Key> for ReadRouting {
     fn failover_order(&self, key: &Key) -> impl Iterator<Item = NodeRank> {
-        let order = (!self.is_direct(key)).then(|| self.tree_of(key).line(self.rank));
+        let order = (!self.is_direct(key)).then(|| self.tree_of(key).failover_order(self.rank));
         order.into_iter().flatten()
     }
 
@@ -81,10 +81,10 @@ impl Routing<Key> for ReadRouting {
     }
 
     fn job_order(&self) -> impl Iterator<Item = NodeRank> {
-        self.forest.first().line(self.rank)
+        self.forest.first().failover_order(self.rank)
     }
 
     fn orders(&self) -> impl Iterator<Item = impl Iterator<Item = NodeRank> + Clone> {
-        self.forest.trees().map(|tree| tree.line(self.rank))
+        self.forest.trees().map(|tree| tree.failover_order(self.rank))
     }
 }

@@ -27,7 +27,7 @@ fn node_of(rank: u32, nodes: u32, prefetch: bool) -> Node {
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
         prefetch,
-        names_last: None,
+        entry_ttl: None,
         links: None,
     })
 }

@@ -22,7 +22,7 @@ fn node_of(rank: u32, nodes: u32) -> Node {
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
         prefetch: false,
-        names_last: None,
+        entry_ttl: None,
         links: None,
     })
 }

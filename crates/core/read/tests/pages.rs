@@ -18,7 +18,7 @@ const AFTER: [&str; 3] = ["a", "b", "c"];
 
 type Node = ReadPath<&'static str>;
 
-fn node_of(rank: u32, nodes: u32, names_last: Option<Duration>) -> Node {
+fn node_of(rank: u32, nodes: u32, entry_ttl: Option<Duration>) -> Node {
     ReadPath::new(Options {
         rank: NodeRank(rank),
         forest: Forest::single(nodes, 2).unwrap(),
@@ -26,7 +26,7 @@ fn node_of(rank: u32, nodes: u32, names_last: Option<Duration>) -> Node {
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
         prefetch: false,
-        names_last,
+        entry_ttl,
         links: None,
     })
 }

@@ -36,7 +36,7 @@ impl Node {
             deadline: Duration::from_secs(30),
             direct_above_bytes: None,
             prefetch: false,
-            names_last: None,
+            entry_ttl: None,
             links: None,
         });
         let mut node = Self { core, inodes: Vec::new(), asked: Vec::new(), answered: Vec::new() };

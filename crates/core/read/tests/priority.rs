@@ -24,7 +24,7 @@ fn node_in(forest: Forest, rank: u32) -> Node {
         deadline: Duration::from_secs(30),
         direct_above_bytes: None,
         prefetch: true,
-        names_last: None,
+        entry_ttl: None,
         links: None,
     })
 }
@@ -171,7 +171,7 @@ fn only_what_is_waited_for_is_asked_of_others_when_it_is_slow() {
 fn a_program_has_leave_to_read_before_what_is_asked_ahead() {
     let forest = Forest::single(31, 2).unwrap();
     let mut leaf = node_in(forest.clone(), 22);
-    forest.first().line(NodeRank(22)).for_each(|rank| leaf.handle_absent(Time(0), rank));
+    forest.first().failover_order(NodeRank(22)).for_each(|rank| leaf.handle_absent(Time(0), rank));
     for number in 0..200 {
         leaf.handle_own(Time(0), PeerTicket(number), listing_of(&format!("d{number}")));
     }

@@ -166,16 +166,16 @@ impl Job {
             kept: explanation.kept,
         }];
         if !explanation.answers {
-            steps.extend(self.explain_above(&explanation.line, &path, left).await);
+            steps.extend(self.explain_above(&explanation.failover_order, &path, left).await);
         }
         steps
     }
 
-    /// The steps from the first of a line on that answers.
-    async fn explain_above(&self, line: &[NodeRank], path: &ViewPath, left: Duration) -> Vec<Step> {
+    /// The steps from the first of a failover order on that answers.
+    async fn explain_above(&self, failover_order: &[NodeRank], path: &ViewPath, left: Duration) -> Vec<Step> {
         let deadline = Instant::now() + left;
         let mut steps = Vec::new();
-        for peer in line {
+        for peer in failover_order {
             let left = deadline.saturating_duration_since(Instant::now());
             let message = JobMessage::Explain { path: path.clone() };
             match ask_if_there::<Step>(&self.node, self.epoch(), *peer, message, left).await {

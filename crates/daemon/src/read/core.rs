@@ -10,7 +10,7 @@ use forebay_body::Body;
 use forebay_node::{Effect, Options, ReadPath};
 use forebay_types::{NodeRank, Time};
 
-use super::entry_ttl::{EntryTtl, EntryTtls, names_last};
+use super::entry_ttl::{EntryTtl, EntryTtls, node_entry_ttl};
 use crate::shared::node::Node;
 use crate::shared::readiness::PeerSigns;
 
@@ -103,7 +103,7 @@ fn new_state(node: &Node) -> ReadCore {
         deadline: options.deadline,
         direct_above_bytes: options.direct_above_bytes,
         prefetch: options.prefetch,
-        names_last: names_last(node),
+        entry_ttl: node_entry_ttl(node),
         links: options.links.as_ref().map(|links| links.rules(&options.view)),
     })
 }

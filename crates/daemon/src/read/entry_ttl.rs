@@ -37,7 +37,7 @@ pub struct EntryTtls {
 
 impl EntryTtls {
     pub fn new(node: &Node) -> Self {
-        let usual = names_last(node).unwrap_or(FOR_EVER);
+        let usual = node_entry_ttl(node).unwrap_or(FOR_EVER);
         Self { usual, quiet_until: AtomicU64::new(0), untold: watch::Sender::new(0) }
     }
 
@@ -78,7 +78,7 @@ impl Drop for EntryTtl {
 
 /// How long each node may believe a name: the kernel does, every node on the way to the root does, and the sum of their
 /// times is what the user allows.
-pub fn names_last(node: &Node) -> Option<Duration> {
+pub fn node_entry_ttl(node: &Node) -> Option<Duration> {
     let believers = node.forest.first().depth_max() + 2;
     node.options.revalidate.map(|interval| interval / believers)
 }

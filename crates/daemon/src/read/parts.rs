@@ -14,7 +14,7 @@ use super::arrivals::Arrivals;
 use super::backing::Backing;
 use super::core::Core;
 use super::effects::Effects;
-use super::entry_ttl::names_last;
+use super::entry_ttl::node_entry_ttl;
 use super::fetch::Fetcher;
 use super::ioctl::Ioctls;
 use super::kernel::{Kernel, KernelHandler};
@@ -128,13 +128,13 @@ impl ReadParts {
     pub async fn run_timers(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (mut looked_up, names_last) = (self.node.now(), names_last(&self.node));
+        let (mut looked_up, entry_ttl) = (self.node.now(), node_entry_ttl(&self.node));
         loop {
             ticks.tick().await;
             self.kernel.give_up_late();
             let now = self.node.now();
             // Directories may have been replaced by others of their names.
-            if names_last.is_some_and(|last| now.since(looked_up) >= last) {
+            if entry_ttl.is_some_and(|last| now.since(looked_up) >= last) {
                 self.backing.forget_descriptors();
                 looked_up = now;
             }

@@ -262,7 +262,7 @@ impl Node {
             deadline: DEADLINE,
             direct_above_bytes: None,
             prefetch: true,
-            names_last: None,
+            entry_ttl: None,
             links: None,
         };
         Self {

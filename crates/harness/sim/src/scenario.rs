@@ -199,7 +199,8 @@ impl Reach {
 
     /// The nodes that can ask nobody in a tree.
     fn alone(&self, tree: &Tree) -> BTreeSet<(NodeIndex, u32)> {
-        let is_alone = |node: NodeIndex| !tree.line(NodeRank(node as u32)).any(|other| self.can_ask(node, other));
+        let is_alone =
+            |node: NodeIndex| !tree.failover_order(NodeRank(node as u32)).any(|other| self.can_ask(node, other));
         (0..).zip(&self.lives).filter(|(node, _)| is_alone(*node)).map(|(node, life)| (node, *life)).collect()
     }
 

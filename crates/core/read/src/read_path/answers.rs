@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use forebay_cache::{Key, Object};
-use forebay_dispatch::{AttemptId, RequestId, Waiting};
+use forebay_dispatch::{AttemptId, Waiting};
 use forebay_types::{Errno, FileSystem, Time};
 
-use super::entries::Known;
-use super::{ReadFinished, ReadPath, Waiter};
-use crate::{Answered, KernelAnswer, PeerAnswer};
+use super::state::ReadPath;
+use crate::effect::{Answered, KernelAnswer, PeerAnswer};
+use crate::names::Known;
+use crate::waiter::{ReadFinished, Waiter};
 
 impl<B: Clone> ReadPath<B> {
     /// Takes the answer to an attempt at anything but a chunk, or any attempt's failure.
@@ -21,14 +22,14 @@ impl<B: Clone> ReadPath<B> {
         let Some(key) = self.dispatch.asked(attempt) else { return };
         match (key.clone(), answered) {
             (key @ Key::Listing { .. }, Answered::Listing(listing)) => {
-                self.keep(&key, Object::Listing(listing.clone()));
+                self.kept.keep(now, &key, Object::Listing(listing.clone()));
                 self.note_listing(key.path(), &listing);
                 let known = Known { listing: Some(listing.clone()), ..Known::default() };
                 self.answer(attempt, known, PeerAnswer::Listing(listing));
             }
             (key @ (Key::Page { .. } | Key::Name { .. }), Answered::Entries(records)) => {
                 let records: Arc<[_]> = records.into();
-                self.keep(&key, Object::Entries(Arc::clone(&records)));
+                self.kept.keep(now, &key, Object::Entries(Arc::clone(&records)));
                 let known = Known { entries: Some((key, Arc::clone(&records))), ..Known::default() };
                 self.answer(attempt, known, PeerAnswer::Entries(records));
             }
@@ -37,19 +38,18 @@ impl<B: Clone> ReadPath<B> {
                 self.answer(attempt, Known::default(), PeerAnswer::Entries(records.into()));
             }
             (Key::FileSystem { .. }, Answered::FileSystem(sizes)) => self.deliver_file_system(attempt, sizes),
-            (_, Answered::Lost) => self.dispatching(|dispatch| dispatch.lost(now, attempt)),
-            (_, Answered::TimedOut) => self.dispatching(|dispatch| dispatch.timed_out(now, attempt)),
+            (_, Answered::Lost) => self.dispatch.lost(now, attempt),
+            (_, Answered::TimedOut) => self.dispatch.timed_out(now, attempt),
             (_, Answered::Fenced(epoch)) => self.fenced(attempt, epoch),
-            (_, Answered::Failed(Errno::ETIMEDOUT)) if self.dispatching(|dispatch| dispatch.given_up(now, attempt)) => {
-            }
-            (_, Answered::Failed(Errno::WAY_LOST)) => self.dispatching(|dispatch| dispatch.spoilt(now, attempt)),
+            (_, Answered::Failed(Errno::ETIMEDOUT)) if self.dispatch.given_up(now, attempt) => {}
+            (_, Answered::Failed(Errno::WAY_LOST)) => self.dispatch.spoilt(now, attempt),
             // Another thing stands at the file's path now, or nothing.
             (Key::Chunk { .. }, Answered::Failed(Errno::ENOENT | Errno::ENOTDIR | Errno::EISDIR)) => {
                 self.answer_failed(attempt, Errno::ESTALE);
             }
             (_, Answered::Failed(errno)) => self.answer_failed(attempt, errno),
             // A source that answers something else than it was asked is broken; its answer is not used.
-            _ => self.dispatching(|dispatch| dispatch.spoilt(now, attempt)),
+            _ => self.dispatch.spoilt(now, attempt),
         }
     }
 
@@ -66,16 +66,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     fn finish_by(&mut self, attempt: AttemptId) -> Option<ReadFinished> {
-        let now = self.now;
-        self.dispatching(|dispatch| dispatch.finish_by(now, attempt))
-    }
-
-    /// Ends a request with an error that everybody who waits is told.
-    pub(super) fn end_request(&mut self, request: RequestId, errno: Errno) {
-        if let Some(finished) = self.dispatching(|dispatch| dispatch.finish_request(request)) {
-            self.on_end(finished.request);
-            self.tell_all_failed(finished, errno);
-        }
+        self.dispatch.finish_by(self.now, attempt)
     }
 
     /// Tells an error to everybody who waited. A directory that may not be listed may still be searched, so its lookups go
@@ -95,23 +86,17 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
-    pub(super) fn keep(&mut self, key: &Key, object: Object<super::chunks::Chunk<B>>) {
-        self.objects.insert(self.now, key.clone(), object, 0);
-        self.pin_if_wanted(key);
-    }
-
-    /// Hands an answer to everybody who waited for it.
-    pub(super) fn deliver(&mut self, finished: Option<ReadFinished>, arrived: Known, answer: PeerAnswer<B>) {
-        let Some(finished) = finished else { return };
-        self.on_end(finished.request);
-        for Waiting { who, until } in finished.waiters {
-            match who {
-                Waiter::Kernel { ticket, operation, known } => {
-                    self.resume(until, ticket, operation, known.with(&arrived));
+    pub(super) fn tell_failed(&mut self, waiter: Waiter, errno: Errno) {
+        match waiter {
+            Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(errno)),
+            Waiter::ReadPart { ticket, .. } => {
+                if self.reads.remove(ticket) {
+                    self.tell_kernel(ticket, KernelAnswer::Failed(errno));
                 }
-                Waiter::Peer(ticket) => self.tell_peer(ticket, answer.clone()),
-                waiter => self.tell_failed(waiter, Errno::EPROTO),
             }
+            Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Failed(errno)),
+            Waiter::BundleFile { ticket, slot } => self.fill_bundle(ticket, slot, Err(errno)),
+            Waiter::Prefill(index) => self.parcel_failed(index, errno),
         }
     }
 
@@ -125,22 +110,5 @@ impl<B: Clone> ReadPath<B> {
                 waiter => self.tell_failed(waiter, Errno::EPROTO),
             }
         }
-    }
-}
-
-impl Known {
-    /// What is known with what has arrived.
-    fn with(self, arrived: &Self) -> Self {
-        Self {
-            listing: arrived.listing.clone().or(self.listing),
-            entries: arrived.entries.clone().or(self.entries),
-            unlistable: self.unlistable,
-        }
-    }
-}
-
-impl super::kernel::Operation {
-    fn can_go_by_name(&self) -> bool {
-        !matches!(self, Self::Directory { .. } | Self::FileSystem)
     }
 }

@@ -1,32 +1,15 @@
-//! The kernel's requests: answered at once from what is known, else parked until it has arrived.
-//!
-//! An operation is resumed from its beginning when something arrives, with that thing in hand (`Known`); so there is
-//! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
+//! The kernel's requests.
 
-use forebay_cache::Key;
-use forebay_types::{Errno, Kind, Name, Priority, Time, ViewPath};
-use forebay_wire::{ListingEntry, ReadMessage, Use};
+use forebay_types::Errno;
+use forebay_types::Time;
+use forebay_wire::ListingEntry;
 
-use super::entries::{Known, Search};
-use super::{ReadPath, Waiter};
-use crate::links::{shown_attributes, shown_target};
-use crate::{Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket};
-
-/// A kernel request that is parked, or about to be answered.
-#[derive(Clone, Debug)]
-pub(super) enum Operation {
-    Lookup { dir: ViewPath, name: Name },
-    Attributes { inode: InodeId },
-    Readlink { inode: InodeId },
-    Directory { dir: ViewPath },
-    FileSystem,
-}
-
-/// What an operation came to.
-enum Step<B> {
-    Answer(KernelAnswer<B>),
-    Wants(Key, ReadMessage),
-}
+use super::state::ReadPath;
+use crate::effect::{Entry, KernelAnswer, KernelRequest, KernelTicket};
+use crate::inode_id::InodeId;
+use crate::links::shown_attributes;
+use crate::names::Known;
+use crate::waiter::Reader;
 
 impl<B: Clone> ReadPath<B> {
     /// Answers a request of the kernel at once, or `None`: the answer comes as an effect under `ticket`.
@@ -46,6 +29,33 @@ impl<B: Clone> ReadPath<B> {
         }
     }
 
+    /// Takes a request of the process that looks at the view for this node: as a program's, but it is no use.
+    pub fn handle_walker(
+        &mut self,
+        now: Time,
+        ticket: KernelTicket,
+        request: KernelRequest,
+    ) -> Option<KernelAnswer<B>> {
+        self.recording.pause(true);
+        let answer = self.handle_kernel(now, ticket, request);
+        self.recording.pause(false);
+        answer
+    }
+
+    /// The kernel's caller is being killed: answers `EINTR` if the request still waits here. `false` if it does not.
+    pub fn handle_interrupt(&mut self, ticket: KernelTicket) -> bool {
+        let waited = self.withdraw(Reader::Kernel(ticket));
+        if waited {
+            self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EINTR));
+        }
+        waited
+    }
+
+    /// The kernel forgot `count` lookups of an inode.
+    pub fn handle_forget(&mut self, inode: InodeId, count: u64) {
+        self.inodes.forget(inode, count);
+    }
+
     /// Counts a lookup of an entry that is about to be told to the kernel with a directory's contents. `None` when the
     /// listing came without attributes or the path would be too long: the kernel will look it up.
     pub fn remember_entry(&mut self, dir: InodeId, entry: &ListingEntry<'_>) -> Option<Entry> {
@@ -53,165 +63,5 @@ impl<B: Clone> ReadPath<B> {
         let path = self.inodes.get(dir)?.path.join(entry.name).ok()?;
         let attributes = shown_attributes(self.options.links.as_ref(), attributes, entry.target);
         Some(Entry { inode: self.inodes.remember(path, &attributes), attributes })
-    }
-
-    /// Resumes a parked operation with what has arrived for it.
-    pub(super) fn resume(&mut self, deadline: Time, ticket: KernelTicket, operation: Operation, known: Known) {
-        if let Some(answer) = self.attempt_until(deadline, ticket, operation, known) {
-            self.tell_kernel(ticket, answer);
-        }
-    }
-
-    fn attempt(
-        &mut self,
-        now: Time,
-        ticket: KernelTicket,
-        operation: Operation,
-        known: Known,
-    ) -> Option<KernelAnswer<B>> {
-        let deadline = now.after(self.options.deadline);
-        let wanted = match &operation {
-            Operation::Lookup { dir, .. } | Operation::Directory { dir } => Some(Key::Listing { dir: dir.clone() }),
-            _ => None,
-        };
-        let answer = self.attempt_until(deadline, ticket, operation, known);
-        if let Some(key) = wanted {
-            self.note_wanted(&key);
-        }
-        answer
-    }
-
-    fn attempt_until(
-        &mut self,
-        deadline: Time,
-        ticket: KernelTicket,
-        operation: Operation,
-        mut known: Known,
-    ) -> Option<KernelAnswer<B>> {
-        match self.step(&operation, &mut known) {
-            Step::Answer(answer) => Some(answer),
-            Step::Wants(key, request) => {
-                let waiter = Waiter::Kernel { ticket, operation, known };
-                self.ask(key, request, Priority::Demand, deadline, Some(waiter));
-                None
-            }
-        }
-    }
-
-    fn operation_of(&mut self, request: KernelRequest) -> Result<Operation, Errno> {
-        let inodes = &self.inodes;
-        let path_of = |inode| inodes.get(inode).map(|inode| inode.path.clone()).ok_or(Errno::ESTALE);
-        Ok(match request {
-            KernelRequest::Lookup { parent, name } => {
-                let dir = path_of(parent)?;
-                self.recording.note(self.now, || Use::Directory(dir.clone()));
-                let name = Name::new(name).map_err(|_| Errno::ENAMETOOLONG)?;
-                dir.join(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
-                Operation::Lookup { dir, name }
-            }
-            KernelRequest::Attributes { inode } => Operation::Attributes { inode },
-            KernelRequest::Readlink { inode } => Operation::Readlink { inode },
-            KernelRequest::Directory { inode } => {
-                let dir = path_of(inode)?;
-                self.recording.note(self.now, || Use::Directory(dir.clone()));
-                Operation::Directory { dir }
-            }
-            KernelRequest::FileSystem { inode } => {
-                path_of(inode)?;
-                Operation::FileSystem
-            }
-            KernelRequest::Read { .. } => return Err(Errno::EINVAL),
-        })
-    }
-
-    fn step(&mut self, operation: &Operation, known: &mut Known) -> Step<B> {
-        match operation {
-            Operation::Lookup { dir, name } => self.lookup(dir, name, known),
-            Operation::Attributes { inode } => self.attributes(*inode, known),
-            Operation::Readlink { inode } => self.readlink(*inode, known),
-            Operation::Directory { dir } => match self.listing_of(dir, known) {
-                Ok(listing) => Step::Answer(KernelAnswer::Directory(listing)),
-                Err(wanted) => Step::Wants(wanted.0, wanted.1),
-            },
-            // The view's own sizes are those of its first export; the root of the tree knows which that is.
-            Operation::FileSystem => {
-                let path = ViewPath::root();
-                Step::Wants(Key::FileSystem { path: path.clone() }, ReadMessage::FileSystem { path })
-            }
-        }
-    }
-
-    fn lookup(&mut self, dir: &ViewPath, name: &Name, known: &mut Known) -> Step<B> {
-        match self.search(dir, name.as_bytes(), known) {
-            Search::Found(attributes, target) => match dir.join(name.as_bytes()) {
-                Ok(path) => {
-                    let attributes = shown_attributes(self.options.links.as_ref(), attributes, &target);
-                    let inode = self.inodes.remember(path, &attributes);
-                    Step::Answer(KernelAnswer::Entry(Entry { inode, attributes }))
-                }
-                Err(_) => Step::Answer(KernelAnswer::Failed(Errno::ENAMETOOLONG)),
-            },
-            Search::Absent => {
-                if let Ok(path) = dir.join(name.as_bytes()) {
-                    self.recording.note(self.now, || Use::Absent(path));
-                }
-                Step::Answer(KernelAnswer::Absent)
-            }
-            Search::Wants(key, request) => Step::Wants(key, request),
-            Search::Failed(errno) => Step::Answer(KernelAnswer::Failed(errno)),
-        }
-    }
-
-    fn attributes(&mut self, id: InodeId, known: &mut Known) -> Step<B> {
-        let Some(inode) = self.inodes.get(id) else {
-            return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
-        };
-        if let Some(attributes) = inode.attributes.filter(|_| self.options.names_last.is_none()) {
-            return Step::Answer(KernelAnswer::Attributes(attributes));
-        }
-        let path = inode.path.clone();
-        let attributes = match path.split() {
-            None => match self.listing_of(&path, known) {
-                Ok(listing) => listing.directory(),
-                Err(wanted) => return Step::Wants(wanted.0, wanted.1),
-            },
-            Some((dir, name)) => match self.search(&dir, name, known) {
-                Search::Found(attributes, target) => shown_attributes(self.options.links.as_ref(), attributes, &target),
-                Search::Absent => return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),
-                Search::Wants(key, request) => return Step::Wants(key, request),
-                Search::Failed(errno) => return Step::Answer(KernelAnswer::Failed(errno)),
-            },
-        };
-        self.refreshed(id, attributes)
-    }
-
-    /// Attributes asked for again: of the same generation they are the inode's, of another they are a new inode's, and
-    /// who still holds the old one is told so.
-    fn refreshed(&mut self, id: InodeId, attributes: forebay_types::Attributes) -> Step<B> {
-        let Some(inode) = self.inodes.get_mut(id) else {
-            return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
-        };
-        if !inode.may_become(&attributes) {
-            return Step::Answer(KernelAnswer::Failed(Errno::ESTALE));
-        }
-        inode.generation = attributes.generation();
-        inode.attributes = Some(attributes);
-        Step::Answer(KernelAnswer::Attributes(attributes))
-    }
-
-    fn readlink(&mut self, id: InodeId, known: &mut Known) -> Step<B> {
-        let place = self.inodes.get(id).and_then(|inode| inode.path.split().map(|(dir, name)| (dir, name.to_vec())));
-        let Some((dir, name)) = place else {
-            return Step::Answer(KernelAnswer::Failed(Errno::EINVAL));
-        };
-        match self.search(&dir, &name, known) {
-            Search::Found(attributes, target) if attributes.kind() == Kind::Symlink => {
-                Step::Answer(KernelAnswer::Target(shown_target(self.options.links.as_ref(), target)))
-            }
-            Search::Found(..) => Step::Answer(KernelAnswer::Failed(Errno::EINVAL)),
-            Search::Absent => Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),
-            Search::Wants(key, request) => Step::Wants(key, request),
-            Search::Failed(errno) => Step::Answer(KernelAnswer::Failed(errno)),
-        }
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use forebay_cache::{Key, Object, ObjectKind};
-use forebay_types::{Epoch, Errno, Priority, Time};
+use forebay_types::{Epoch, Errno, Generation, Name, Priority, Time, ViewPath};
 use forebay_wire::{ReadMessage, Request};
 
-use super::reads::Reader;
-use super::{ReadPath, Waiter};
-use crate::{PeerAnswer, PeerTicket};
+use super::state::ReadPath;
+use crate::bundles::files_of;
+use crate::effect::{PeerAnswer, PeerTicket};
+use crate::waiter::{Reader, Waiter};
 
 impl<B: Clone> ReadPath<B> {
     /// Takes a request of a peer, who waits `remaining` at most. The answer comes as an effect.
@@ -23,7 +24,7 @@ impl<B: Clone> ReadPath<B> {
     /// A program waits now for what a peer asked ahead.
     pub fn handle_peer_promote(&mut self, now: Time, ticket: PeerTicket) {
         self.now = now;
-        self.dispatching(|dispatch| dispatch.promote_waiter(Reader::Peer(ticket)));
+        self.dispatch.promote_waiter(Reader::Peer(ticket));
     }
 
     /// Takes a request of this node's shell, answered like a peer's; no program wants it yet.
@@ -39,10 +40,10 @@ impl<B: Clone> ReadPath<B> {
             return None;
         }
         let Request { priority, message, .. } = request;
-        let Some(key) = Key::of(&message) else {
-            self.serve_bundle(deadline, ticket, &message, priority);
-            return None;
-        };
+        if let ReadMessage::Bundle { dir, files } = &message {
+            self.serve_bundle(deadline, ticket, dir, files, priority);
+        }
+        let key = Key::of(&message)?;
         if matches!(key, Key::Parcel { .. }) && self.refreshes.met() > Epoch::START {
             self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENODATA));
             return None;
@@ -64,15 +65,37 @@ impl<B: Clone> ReadPath<B> {
             Key::Listing { .. } => ObjectKind::Listings,
             Key::Page { .. } | Key::Name { .. } => ObjectKind::Attributes,
             Key::Chunk { .. } | Key::Parcel { .. } => {
-                return self.find_chunk_for_peer(key).map(|chunk| PeerAnswer::Body(chunk.body));
+                return self.kept.chunk(key).map(|chunk| PeerAnswer::Body(chunk.body));
             }
             Key::FileSystem { .. } | Key::Recheck { .. } => return None,
         };
-        self.drop_if_old(key);
-        match self.objects.get(key, kind)? {
-            Object::Listing(listing) => Some(PeerAnswer::Listing(listing)),
-            Object::Entries(records) => Some(PeerAnswer::Entries(records)),
-            Object::Chunk(chunk) => Some(PeerAnswer::Body(chunk.body)),
+        Some(match self.kept.name(self.now, key, kind)? {
+            Object::Listing(listing) => PeerAnswer::Listing(listing),
+            Object::Entries(records) => PeerAnswer::Entries(records),
+            Object::Chunk(chunk) => PeerAnswer::Body(chunk.body),
+        })
+    }
+
+    /// Answers a peer that asks for a bundle, from what is here and what is asked for.
+    fn serve_bundle(
+        &mut self,
+        deadline: Time,
+        ticket: PeerTicket,
+        dir: &ViewPath,
+        files: &[(Name, Generation)],
+        priority: Priority,
+    ) {
+        let Some(keys) = files_of(dir, files) else {
+            return self.tell_peer(ticket, PeerAnswer::Failed(Errno::ENAMETOOLONG));
+        };
+        let here = keys.iter().map(|key| self.kept.chunk(key).map(|chunk| chunk.body)).collect();
+        keys.iter().for_each(|key| self.prefetches.note_used(key));
+        for slot in self.bundles.begin(ticket, here) {
+            let (key, waiter) = (keys[slot].clone(), Waiter::BundleFile { ticket, slot });
+            if let Some(message) = key.message() {
+                self.ask(key, message, priority, deadline, Some(waiter));
+            }
         }
+        self.answer_bundle(ticket);
     }
 }

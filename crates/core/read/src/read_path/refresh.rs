@@ -1,85 +1,34 @@
-//! Refreshes: forgetting a part of the snapshot, on all nodes at once.
+//! The steps of a refresh, and files that turn out to be another version than they were listed as.
 //!
-//! A refresh has three steps, and no node takes the next before all have taken the last. `Quiet`: the kernel is told to
-//! forget, and what it is told from now on holds for one answer only; nodes still answer from what they know. `Hold`:
-//! that is forgotten, and who asks for it waits. `Release`: it is asked for anew. So nobody is told what was before once
-//! anybody has been told what is now.
-//!
-//! Refreshes are numbered by epochs, and requests about names carry the one that the asking node has met. A node may meet
-//! an epoch before it is told to hold, by a request of a node that was: if it has taken the first step of that refresh, it
-//! takes the second. If it has not, it has missed it (it was cut off or stopped): it is told nothing before it has
-//! forgotten everything that has a name; chunks may stay, because they name their version. A chunk's request is therefore
-//! never held: an open file goes on with the bytes of its version, or gets `ESTALE`.
-
-use std::time::Duration;
+//! Who opens such a file again must be told the new version. What lists the old one is dropped here. Who brought the chunk
+//! knows that the version is old, but with more than one tree others are asked for the listing, and would tell it as
+//! before. They are told first, by a request that goes the listing's way: each node on it drops what it has when the
+//! answer comes back, the reader of the backing file system before the others, and until then nothing about the directory
+//! is asked from here.
 
 use forebay_cache::Key;
-use forebay_dispatch::{AttemptId, HoldId, RequestId};
-use forebay_types::{Epoch, Time, ViewPath};
+use forebay_dispatch::{AttemptId, HoldId, RequestId, Source};
+use forebay_types::{Epoch, Generation, Priority, Time, ViewPath};
 use forebay_wire::{ReadMessage, Request};
 
-use super::entries::Known;
-use super::{ReadPath, Waiter};
-use crate::{Effect, PeerAnswer, PeerTicket, StaleInode};
-
-/// How long a refresh may make nodes wait for its end; then they go on without it, because whoever leads it is lost.
-const HOLD_MAX: Duration = Duration::from_secs(10);
-
-/// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
-pub const QUIET_MAX: Duration = Duration::from_secs(40);
-
-/// How far this node has come.
-#[derive(Default)]
-pub(super) struct Refreshes {
-    /// The last refresh that was completed here.
-    completed: Epoch,
-    /// Whether that one was made up for, so that its hold may still come.
-    was_missed: bool,
-    quiet: Option<Quiet>,
-    hold: Option<Hold>,
-}
-
-/// A refresh whose first step was taken.
-struct Quiet {
-    epoch: Epoch,
-    paths: Vec<ViewPath>,
-    until: Time,
-}
-
-/// One whose second step was taken.
-struct Hold {
-    epoch: Epoch,
-    paths: Vec<ViewPath>,
-    until: Time,
-    /// What the requests about the paths wait for.
-    id: HoldId,
-}
-
-impl Refreshes {
-    /// The refresh that this node's requests carry.
-    pub fn met(&self) -> Epoch {
-        self.hold.as_ref().map_or(self.completed, |hold| hold.epoch)
-    }
-
-    /// What a request for `key` has to wait for.
-    pub fn hold_of(&self, key: &Key) -> Option<HoldId> {
-        self.hold.as_ref().filter(|hold| is_name(key) && concerns(key, &hold.paths)).map(|hold| hold.id)
-    }
-}
+use super::state::ReadPath;
+use crate::effect::{Effect, PeerAnswer, PeerTicket, StaleInode};
+use crate::names::source_of_generation;
+use crate::rechecks::listed_in;
+use crate::refreshes::{MayHold, Met, concerns, is_name};
+use crate::waiter::Waiter;
 
 impl<B: Clone> ReadPath<B> {
     /// Up to which refresh this node has forgotten.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.refreshes.completed
+        self.refreshes.completed()
     }
 
     /// The first step begins: another node that has taken the second may be met before this one is told to.
     pub fn handle_quiet(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) {
         self.now = now;
-        if epoch > self.refreshes.met() {
-            self.refreshes.quiet = Some(Quiet { epoch, paths, until: now.after(QUIET_MAX) });
-        }
+        self.refreshes.be_quiet(now, epoch, paths);
     }
 
     /// What the kernel is to forget in the first step. It must not remember what it is told until `handle_release`.
@@ -101,7 +50,7 @@ impl<B: Clone> ReadPath<B> {
 
     /// The first step was begun and has come to nothing: the kernel may remember what was before.
     pub fn handle_quiet_failed(&mut self, epoch: Epoch) {
-        self.refreshes.quiet.take_if(|quiet| quiet.epoch == epoch);
+        self.refreshes.end_quiet(epoch);
     }
 
     /// The second step: forgets what is known of `paths`, and lets whoever asks for it wait until the third. `false` for a
@@ -109,76 +58,54 @@ impl<B: Clone> ReadPath<B> {
     /// for, because nobody has told the kernel.
     pub fn handle_hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
         self.now = now;
-        let is_made_up_for = self.refreshes.was_missed && epoch == self.refreshes.completed;
-        if epoch < self.refreshes.met() || (epoch == self.refreshes.completed && !is_made_up_for) {
-            return false;
+        let next = self.refreshes.may_hold(now, epoch);
+        match next {
+            // Begun by meeting a node that took it before, of which nothing has changed since.
+            MayHold::Over | MayHold::Holds => {}
+            MayHold::Begins => self.begin_hold(epoch, paths),
+            MayHold::Missed => self.catch_up(epoch),
         }
-        // Begun by meeting a node that took it before, of which nothing has changed since.
-        if self.refreshes.hold.as_ref().is_some_and(|hold| hold.epoch == epoch) {
-            return true;
-        }
-        let is_quiet = self.refreshes.quiet.as_ref().is_some_and(|quiet| quiet.epoch == epoch && now < quiet.until);
-        match is_quiet || is_made_up_for {
-            true => self.begin_hold(epoch, paths),
-            false => self.catch_up(epoch),
-        }
-        is_quiet || is_made_up_for
+        matches!(next, MayHold::Holds | MayHold::Begins)
     }
 
     fn begin_hold(&mut self, epoch: Epoch, paths: Vec<ViewPath>) {
         self.end_parcels();
-        self.objects.remove_where(|key| concerns(key, &paths));
+        self.kept.remove_where(|key| concerns(key, &paths));
         self.inodes.forget_attributes(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
-        let id = self.new_hold();
+        let id = self.dispatch.new_hold();
         for request in self.requests_where(|key| is_name(key) && concerns(key, &paths)) {
             self.hold(request, id);
         }
-        let until = self.now.after(HOLD_MAX);
-        let earlier = self.refreshes.hold.replace(Hold { epoch, paths, until, id });
-        self.refreshes.quiet = None;
+        let earlier = self.refreshes.hold(self.now, epoch, paths, id);
         self.tell_epoch();
-        if let Some(earlier) = earlier {
-            self.let_go(earlier.id);
-        }
+        earlier.into_iter().for_each(|hold| self.let_go(hold));
     }
 
     /// The third step. Whether this node has completed that refresh.
     pub fn handle_release(&mut self, now: Time, epoch: Epoch) -> bool {
         self.now = now;
-        if self.refreshes.hold.as_ref().is_some_and(|hold| hold.epoch == epoch) {
+        if self.refreshes.holds(epoch) {
             self.release();
         }
-        self.refreshes.completed >= epoch
+        self.refreshes.completed() >= epoch
     }
 
     /// Whether a refresh is at its second step here.
     #[must_use]
     pub fn is_holding(&self) -> bool {
-        self.refreshes.hold.is_some()
+        self.refreshes.is_holding()
     }
 
     /// Another node has met this refresh. One whose first step was taken here is at its second; one that was missed is made
     /// up for. Which one this node has completed.
     pub fn handle_epoch(&mut self, now: Time, met: Epoch) -> Epoch {
         self.now = now;
-        if met > self.refreshes.met() {
-            match self.refreshes.quiet.take_if(|quiet| quiet.epoch == met && now < quiet.until) {
-                Some(quiet) => self.begin_hold(met, quiet.paths),
-                None => self.catch_up(met),
-            }
+        match self.refreshes.meet(now, met) {
+            Met::Known => {}
+            Met::Holds(paths) => self.begin_hold(met, paths),
+            Met::Missed => self.catch_up(met),
         }
-        self.refreshes.completed
-    }
-
-    /// When a hold ends that nobody ended.
-    pub(super) fn hold_ends(&self) -> Option<Time> {
-        self.refreshes.hold.as_ref().map(|hold| hold.until)
-    }
-
-    pub(super) fn end_late_hold(&mut self) {
-        if self.hold_ends().is_some_and(|until| until <= self.now) {
-            self.release();
-        }
+        self.refreshes.completed()
     }
 
     /// Compares the epoch of a peer's request. `false`: the peer has been told to make up for a refresh.
@@ -186,17 +113,16 @@ impl<B: Clone> ReadPath<B> {
         if !request.message.is_fenced() || request.epoch >= self.handle_epoch(self.now, request.epoch) {
             return true;
         }
-        self.tell_peer(ticket, PeerAnswer::Fenced(self.refreshes.completed));
+        self.tell_peer(ticket, PeerAnswer::Fenced(self.refreshes.completed()));
         false
     }
 
     /// A node that was asked has come further: what was missed is made up for, and asked again.
     pub(super) fn fenced(&mut self, attempt: AttemptId, epoch: Epoch) {
-        let now = self.now;
-        let request = self.dispatching(|dispatch| dispatch.fenced(now, attempt, epoch));
-        self.handle_epoch(now, epoch);
+        let request = self.dispatch.fenced(self.now, attempt, epoch);
+        self.handle_epoch(self.now, epoch);
         if let Some(request) = request {
-            self.dispatching(|dispatch| dispatch.go_on(now, request));
+            self.dispatch.go_on(self.now, request);
         }
     }
 
@@ -204,83 +130,95 @@ impl<B: Clone> ReadPath<B> {
     fn catch_up(&mut self, epoch: Epoch) {
         self.counters.refreshes_missed += 1;
         self.end_parcels();
-        self.objects.remove_where(is_name);
+        self.kept.remove_where(is_name);
         let stale = self.inodes.make_stale();
         let stale = self.name_stale(stale);
         self.effects.push_back(Effect::Stale(stale));
-        let hold = self.refreshes.hold.take();
-        (self.refreshes.completed, self.refreshes.was_missed) = (epoch, true);
+        let held = self.refreshes.catch_up(epoch);
         self.tell_epoch();
         for request in self.requests_where(is_name) {
             self.ask_anew(request);
         }
         // What was held has not been asked by that.
-        if let Some(hold) = hold {
-            self.let_go(hold.id);
-        }
+        held.into_iter().for_each(|hold| self.let_go(hold));
     }
 
-    fn release(&mut self) {
-        let Some(hold) = self.refreshes.hold.take() else { return };
-        (self.refreshes.completed, self.refreshes.was_missed) = (hold.epoch, false);
-        self.tell_epoch();
-        self.let_go(hold.id);
+    pub(super) fn release(&mut self) {
+        if let Some(hold) = self.refreshes.release() {
+            self.tell_epoch();
+            self.let_go(hold);
+        }
     }
 
     fn tell_epoch(&mut self) {
         let epoch = self.refreshes.met();
-        self.dispatching(|dispatch| dispatch.set_epoch(epoch));
+        self.dispatch.set_epoch(epoch);
     }
 
-    pub(super) fn let_go(&mut self, hold: HoldId) {
-        let now = self.now;
-        self.dispatching(|dispatch| dispatch.release(now, hold));
+    /// The backing file system holds another version of a file than the one that was asked for.
+    pub(super) fn start_over(&mut self, key: &Key) {
+        let Key::Chunk { file, generation, .. } = key else { return };
+        let is_known = self.forget_version(file, generation);
+        // What comes in the listing's own tree was asked of the same nodes, and they have dropped it.
+        if is_known && (self.routing().is_direct(key) || self.routing().is_striped(key)) {
+            self.recheck(file, generation);
+        }
+    }
+
+    /// Drops what says that a file is of this version, and lets the kernel forget it. Whether this node had been told so. A
+    /// listing that says another already stays.
+    pub(super) fn forget_version(&mut self, file: &ViewPath, generation: &Generation) -> bool {
+        let Some((dir, name)) = file.split() else { return false };
+        let source = source_of_generation(&self.kept, &dir, name, generation);
+        source.iter().for_each(|source| self.kept.remove(source));
+        for request in self.requests_about(&dir) {
+            self.ask_anew(request);
+        }
+        let inode = self.inodes.id_of(file);
+        let inode = inode.filter(|id| self.inodes.get(*id).is_some_and(|known| known.generation == *generation));
+        if let Some(inode) = inode {
+            let entry = self.inodes.id_of(&dir).map(|dir| (dir, name.to_vec()));
+            self.effects.push_back(Effect::Stale(vec![StaleInode { inode, entry }]));
+        }
+        source.is_some() || inode.is_some()
+    }
+
+    /// Tells those whom the directory is asked of; what is asked of it waits.
+    fn recheck(&mut self, file: &ViewPath, generation: &Generation) {
+        let key = Key::Recheck { file: file.clone(), generation: *generation };
+        let Some((dir, _)) = file.split().filter(|_| self.dispatch.source_of(&key) != Source::Backing) else { return };
+        let message = ReadMessage::Recheck { file: file.clone(), generation: *generation };
+        if let Some(recheck) = self.ask(key, message, Priority::Demand, self.deadline(), None) {
+            let hold = self.dispatch.new_hold();
+            for request in self.requests_about(&dir) {
+                self.hold(request, hold);
+            }
+            self.rechecks.begin(recheck, dir, hold);
+        }
+    }
+
+    /// The requests under way whose answers list what is in `dir`.
+    fn requests_about(&self, dir: &ViewPath) -> Vec<RequestId> {
+        self.requests_where(|key| listed_in(key) == Some(dir))
     }
 
     /// A request has to wait, and what was found before is forgotten.
-    pub(super) fn hold(&mut self, request: RequestId, hold: HoldId) {
+    fn hold(&mut self, request: RequestId, hold: HoldId) {
         self.forget_found(request);
-        self.dispatching(|dispatch| dispatch.hold(request, hold));
+        self.dispatch.hold(request, hold);
     }
 
     /// A request is asked again, and what was found before is forgotten.
-    pub(super) fn ask_anew(&mut self, request: RequestId) {
-        let now = self.now;
+    fn ask_anew(&mut self, request: RequestId) {
         self.forget_found(request);
-        self.dispatching(|dispatch| dispatch.ask_anew(now, request));
+        self.dispatch.ask_anew(self.now, request);
     }
 
     fn forget_found(&mut self, request: RequestId) {
         for waiter in self.dispatch.waiters_mut(request) {
             if let Waiter::Kernel { known, .. } = waiter {
-                *known = Known { unlistable: known.unlistable, ..Known::default() };
+                known.forget();
             }
         }
     }
-
-    /// The requests under way for such keys, in the order they began.
-    pub(super) fn requests_where(&self, is_one: impl Fn(&Key) -> bool) -> Vec<RequestId> {
-        self.dispatch.requests().filter(|(_, key)| is_one(key)).map(|(request, _)| request).collect()
-    }
-
-    pub(super) fn name_stale(&self, stale: Vec<(crate::InodeId, ViewPath)>) -> Vec<StaleInode> {
-        let entry_of = |path: &ViewPath| {
-            let (dir, name) = path.split()?;
-            Some((self.inodes.id_of(&dir)?, name.to_vec()))
-        };
-        stale.iter().map(|(inode, path)| StaleInode { inode: *inode, entry: entry_of(path) }).collect()
-    }
-}
-
-/// Whether an answer to `key` may be another one after a refresh. Chunks name their versions.
-fn is_name(key: &Key) -> bool {
-    matches!(key, Key::Listing { .. } | Key::Page { .. } | Key::Name { .. } | Key::Recheck { .. } | Key::Parcel { .. })
-}
-
-/// Whether `key` is about something at or below one of `paths`; its own attributes stand in its directory's listing.
-fn concerns(key: &Key, paths: &[ViewPath]) -> bool {
-    let about = key.path();
-    paths
-        .iter()
-        .any(|path| about.is_within(path) || (is_name(key) && path.split().is_some_and(|(dir, _)| dir == *about)))
 }

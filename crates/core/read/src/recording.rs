@@ -8,12 +8,9 @@ use std::hash::BuildHasher;
 use forebay_types::{Hasher, Map, Time, chunk_bytes, limits};
 use forebay_wire::Use;
 
-use super::ReadPath;
-use crate::{KernelAnswer, KernelRequest, KernelTicket};
-
 /// What was used so far.
 #[derive(Default)]
-pub(super) struct Recording {
+pub(crate) struct Recording {
     is_on: bool,
     /// While something is asked that no program asks.
     is_paused: bool,
@@ -25,6 +22,19 @@ pub(super) struct Recording {
 }
 
 impl Recording {
+    pub fn start(&mut self) {
+        self.is_on = true;
+    }
+
+    /// What follows is no use of a program's, until it is told so.
+    pub fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+    }
+
+    pub fn uses(&self) -> &[Use] {
+        &self.uses
+    }
+
     pub fn note(&mut self, now: Time, used: impl FnOnce() -> Use) {
         if !self.is_on || self.is_paused {
             return;
@@ -45,37 +55,5 @@ impl Recording {
             self.bytes += bytes;
             self.uses.push(used);
         }
-    }
-}
-
-impl<B: Clone> ReadPath<B> {
-    /// Begins to record.
-    pub fn start_recording(&mut self) {
-        self.recording.is_on = true;
-    }
-
-    /// Takes a request of the process that looks at the view for this node: as a program's, but it is no use.
-    pub fn handle_walker(
-        &mut self,
-        now: Time,
-        ticket: KernelTicket,
-        request: KernelRequest,
-    ) -> Option<KernelAnswer<B>> {
-        self.recording.is_paused = true;
-        let answer = self.handle_kernel(now, ticket, request);
-        self.recording.is_paused = false;
-        answer
-    }
-
-    /// How many uses were recorded.
-    #[must_use]
-    pub fn recorded_count(&self) -> usize {
-        self.recording.uses.len()
-    }
-
-    /// What was used so far.
-    #[must_use]
-    pub fn recorded(&self) -> Vec<Use> {
-        self.recording.uses.clone()
     }
 }

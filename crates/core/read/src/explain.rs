@@ -1,59 +1,60 @@
 //! Where an answer would come from, told without asking anybody.
 
-use forebay_cache::{Key, Object};
+use forebay_cache::Key;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Kind, NodeRank, ViewPath};
 
-use super::ReadPath;
+use crate::kept::Kept;
 use crate::placement::placement;
-use forebay_dispatch::{AttemptId, Source};
+use crate::routing::ReadRouting;
+use crate::waiter::ReadDispatch;
+use forebay_dispatch::{Routing, Source};
 
 /// What this node would do for a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// What is kept here: `listing of /a (12 entries)`, `3 of 9 chunks`.
     pub kept: Vec<String>,
-    /// Whether the question would end here.
+    /// Whether the request would end here.
     pub answers: bool,
     /// Whom it would ask otherwise.
     pub source: Source,
     /// The nodes that it would ask for the directory's listing one after the other; none where it asks no node.
-    pub line: Vec<NodeRank>,
+    pub failover_order: Vec<NodeRank>,
     /// Why, in words.
     pub why: String,
 }
 
-impl<B: Clone> ReadPath<B> {
-    /// What an attempt is at, unless its answer has begun.
-    #[must_use]
-    pub fn key_of(&self, attempt: AttemptId) -> Option<&Key> {
-        self.dispatch.asked(attempt)
+/// Explains `path`; changes nothing and counts nothing.
+pub(crate) fn explain<B: Clone>(kept: &Kept<B>, dispatch: &ReadDispatch, path: &ViewPath) -> Explanation {
+    let key = Key::Listing { dir: path.split().map_or_else(ViewPath::root, |(dir, _)| dir) };
+    let explaining = Explaining { kept, routing: dispatch.routing() };
+    let mut told = Vec::new();
+    if let Some(listing) = kept.peek_listing(path) {
+        told.push(format!("listing of {path} ({} entries)", listing.len()));
     }
+    let (state, answers) = explaining.entry(path, &mut told);
+    let source = dispatch.source_of(&key);
+    let why = match answers {
+        true => state,
+        false => format!("{state}; {}", explaining.source(&key, source)),
+    };
+    let is_open = |peer: &NodeRank| !dispatch.detector().is_suspect(*peer);
+    let failover_order = match source {
+        Source::Peer(_) => dispatch.routing().failover_order(&key).filter(is_open).collect(),
+        Source::Backing => Vec::new(),
+    };
+    Explanation { kept: told, answers, source, failover_order, why }
+}
 
-    /// Explains `path`; changes nothing and counts nothing.
-    #[must_use]
-    pub fn explain(&self, path: &ViewPath) -> Explanation {
-        let key = Key::Listing { dir: path.split().map_or_else(ViewPath::root, |(dir, _)| dir) };
-        let mut kept = Vec::new();
-        let own = Key::Listing { dir: path.clone() };
-        if let Some(Object::Listing(listing)) = self.objects.peek(&own) {
-            kept.push(format!("listing of {path} ({} entries)", listing.len()));
-        }
-        let (state, answers) = self.explain_entry(path, &key, &mut kept);
-        let source = self.dispatch.source_of(&key);
-        let why = match (answers, source) {
-            (true, _) => state,
-            (false, source) => format!("{state}; {}", self.explain_source(&key, source)),
-        };
-        let is_open = |peer: &NodeRank| !self.dispatch.detector().is_suspect(*peer);
-        let line = match source {
-            Source::Peer(_) => self.routing().tree_of(&key).line(self.routing().rank).filter(is_open).collect(),
-            Source::Backing => Vec::new(),
-        };
-        Explanation { kept, answers, source, line, why }
-    }
+/// What the words are found in.
+struct Explaining<'a, B> {
+    kept: &'a Kept<B>,
+    routing: &'a ReadRouting,
+}
 
-    fn explain_source(&self, key: &Key, source: Source) -> String {
-        let parent = self.routing().tree_of(key).parent(self.routing().rank);
+impl<B: Clone> Explaining<'_, B> {
+    fn source(&self, key: &Key, source: Source) -> String {
+        let parent = self.routing.tree_of(key).parent(self.routing.rank);
         let tree = self.tree_in_words(key);
         match (source, parent) {
             (Source::Peer(rank), Some(parent)) if rank != parent => {
@@ -69,24 +70,24 @@ impl<B: Clone> ReadPath<B> {
 
     /// `the tree`, where there is one only.
     fn tree_in_words(&self, key: &Key) -> String {
-        let forest = &self.routing().forest;
+        let forest = &self.routing.forest;
         match forest.roots().count() {
             1 => "the tree".to_owned(),
             count => {
                 let (_, number) = placement(key);
-                let (index, root) = (forest.index_of(number).0, self.routing().tree_of(key).root());
+                let (index, root) = (forest.index_of(number).0, self.routing.tree_of(key).root());
                 format!("tree {index} of {count} (root: node {root})")
             }
         }
     }
 
-    /// What the listing of the path's directory says, and whether the question ends there.
-    fn explain_entry(&self, path: &ViewPath, dir_key: &Key, kept: &mut Vec<String>) -> (String, bool) {
+    /// What the listing of the path's directory says, and whether the request ends there.
+    fn entry(&self, path: &ViewPath, kept: &mut Vec<String>) -> (String, bool) {
         let Some((dir, name)) = path.split() else {
             let known = !kept.is_empty();
             return (if known { "the root's listing is kept here" } else { "nothing is kept here" }.to_owned(), known);
         };
-        let Some(Object::Listing(listing)) = self.objects.peek(dir_key) else {
+        let Some(listing) = self.kept.peek_listing(&dir) else {
             return (format!("the listing of {dir} is not kept here"), false);
         };
         kept.push(format!("listing of {dir} ({} entries)", listing.len()));
@@ -102,10 +103,10 @@ impl<B: Clone> ReadPath<B> {
         if attributes.kind() != Kind::File {
             return (format!("its attributes are in the listing of {dir}, kept here"), true);
         }
-        self.explain_chunks(path, &attributes, kept)
+        self.chunks(path, &attributes, kept)
     }
 
-    fn explain_chunks(
+    fn chunks(
         &self,
         path: &ViewPath,
         attributes: &forebay_types::Attributes,
@@ -118,15 +119,14 @@ impl<B: Clone> ReadPath<B> {
             Key::Chunk { file, generation: other, .. } => file == path && *other == generation,
             _ => false,
         };
-        let filling = self.filling.keys().filter(|key| is_of_file(key) && !self.objects.contains(key)).count();
-        let here = (self.objects.count_where(is_of_file) + filling) as u64;
+        let here = self.kept.count_chunks(is_of_file) as u64;
         kept.push(format!("{here} of {count} chunks"));
         let key = Key::Chunk { file: path.clone(), generation, index: ChunkIndex(0) };
-        if self.routing().is_direct(&key) {
+        if self.routing.is_direct(&key) {
             return ("its attributes are kept here; its bytes are read from the backing file system by every node itself (--direct-above)".to_owned(), true);
         }
         let mut text = format!("its attributes and {here} of {count} chunks are kept here");
-        if self.routing().is_striped(&key) && self.routing().forest.roots().nth(1).is_some() {
+        if self.routing.is_striped(&key) && self.routing.forest.roots().nth(1).is_some() {
             text.push_str(" (its chunks are striped over the trees of all roots)");
         }
         (text, here == count)

@@ -1,0 +1,62 @@
+//! What ends: requests, and the waits of those who do not wait any more; and who gets the handle of a chunk.
+
+use forebay_dispatch::{RequestId, Waiting};
+use forebay_types::Errno;
+
+use super::state::ReadPath;
+use crate::chunk::Chunk;
+use crate::effect::{KernelAnswer, PeerAnswer, PeerTicket};
+use crate::waiter::{Reader, Waiter};
+
+impl<B: Clone> ReadPath<B> {
+    /// A request has ended, and the body that answers it too.
+    pub(super) fn on_end(&mut self, request: RequestId) {
+        if let Some(hold) = self.rechecks.end(request) {
+            self.let_go(hold);
+        }
+        if self.prefetches.end(request) {
+            self.prefetch_candidates();
+        }
+    }
+
+    /// Takes somebody out of the read that waits for him and out of all requests. Whether he waited for anything.
+    pub(super) fn withdraw(&mut self, reader: Reader) -> bool {
+        let waited = match reader {
+            Reader::Kernel(ticket) => self.reads.remove(ticket),
+            Reader::Peer(ticket) => self.bundles.remove(ticket),
+        };
+        let ended = self.dispatch.withdraw(reader);
+        let waited = waited || ended.is_some();
+        ended.into_iter().flatten().for_each(|request| self.on_end(request));
+        waited
+    }
+
+    /// Everybody who waits for a chunk gets its handle.
+    pub(super) fn hand_out(&mut self, waiters: Vec<Waiting<Waiter>>, chunk: &Chunk<B>) {
+        for Waiting { who, .. } in waiters {
+            match who {
+                Waiter::ReadPart { ticket, slot } => {
+                    if let Some(parts) = self.reads.fill(ticket, slot, chunk) {
+                        self.tell_kernel(ticket, KernelAnswer::Read(parts));
+                    }
+                }
+                Waiter::BundleFile { ticket, slot } => self.fill_bundle(ticket, slot, Ok(chunk.body.clone())),
+                Waiter::Peer(ticket) => self.tell_peer(ticket, PeerAnswer::Body(chunk.body.clone())),
+                Waiter::Prefill(_) => {}
+                Waiter::Kernel { ticket, .. } => self.tell_kernel(ticket, KernelAnswer::Failed(Errno::EPROTO)),
+            }
+        }
+    }
+
+    /// A file of a peer's bundle is here, or will not come.
+    pub(super) fn fill_bundle(&mut self, ticket: PeerTicket, slot: usize, file: Result<B, Errno>) {
+        self.bundles.fill(ticket, slot, file);
+        self.answer_bundle(ticket);
+    }
+
+    pub(super) fn answer_bundle(&mut self, ticket: PeerTicket) {
+        if let Some(files) = self.bundles.take_complete(ticket) {
+            self.tell_peer(ticket, PeerAnswer::Bundle(files));
+        }
+    }
+}
