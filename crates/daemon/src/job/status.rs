@@ -321,7 +321,9 @@ fn prefill(read: &ReadParts) -> PrefillStatus {
 
 /// Memory of this process that is in RAM, bytes (`VmRSS` of proc(5)); 0 where it cannot be read.
 fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    // The program's name, which is in it, need not be text.
+    let status = String::from_utf8_lossy(&status);
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
@@ -354,6 +356,12 @@ mod tests {
     fn fields(value: &impl Serialize) -> BTreeSet<String> {
         let value = serde_json::to_value(value).unwrap();
         value.as_object().unwrap().keys().cloned().collect()
+    }
+
+    #[test]
+    fn memory_is_read_whatever_the_program_is_called() {
+        std::fs::write("/proc/self/comm", b"w\xff").unwrap();
+        assert!(resident_bytes() > 0);
     }
 
     #[test]

@@ -21,7 +21,8 @@ const fn bit(signal: Signal) -> u64 {
 
 /// Whether a task has a signal pending that ends it. One that cannot be seen has none.
 pub fn is_being_killed(tid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|status| tells_of_end(&status))
+    // The program's name, which is in it, need not be text.
+    std::fs::read(format!("/proc/{tid}/status")).is_ok_and(|status| tells_of_end(&String::from_utf8_lossy(&status)))
 }
 
 /// The same, of the text in `/proc/TID/status` (proc_pid_status(5)). Of a signal that ends a program the kernel makes
@@ -39,6 +40,13 @@ fn tells_of_end(status: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use rustix::process::{Pid, WaitOptions, kill_process, waitpid};
+
     use super::*;
 
     fn status(own: u64, shared: u64, [blocked, ignored, caught]: [u64; 3]) -> String {
@@ -73,5 +81,21 @@ mod tests {
     fn a_task_that_cannot_be_seen_goes_on() {
         assert!(!is_being_killed(0));
         assert!(!is_being_killed(std::process::id()));
+    }
+
+    #[test]
+    fn a_program_may_have_any_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join(OsStr::from_bytes(b"w\xff"));
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut sleeper = Command::new(&program).arg0("sleep").arg("600").spawn().unwrap();
+        let pid = Pid::from_child(&sleeper);
+        kill_process(pid, Signal::STOP).unwrap();
+        waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        let is_being_killed = is_being_killed(sleeper.id());
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert!(is_being_killed);
     }
 }
