@@ -6,13 +6,12 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::ConfigArguments;
 use crate::columns;
-use crate::jobs::variable;
 use crate::output::say;
 use crate::settings::{Effective, How, Origin, Setting, TABLE};
 
 /// Prints the effective values.
 pub fn run(arguments: ConfigArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     // A value that no command would accept is no value that holds.
     effective.settings()?;
     if arguments.json {

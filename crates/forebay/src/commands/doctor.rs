@@ -19,7 +19,7 @@ use crate::carried_key::munge;
 use crate::cli::DoctorArguments;
 use crate::commands::doctor_probe;
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{Allocated, job_bases, variable};
+use crate::jobs::{Allocated, job_bases};
 use crate::output::{causes, say};
 use crate::settings::values::{self, show_size};
 use crate::{machine, network};
@@ -303,9 +303,12 @@ fn scheduler() -> Check {
 
 /// A key is sealed and opened again. Without it nothing is limited but what the key is protected from.
 fn sealing() -> Check {
-    let sealing = variable("FOREBAY_MUNGE").filter(|text| !text.is_empty()).unwrap_or_else(|| "auto".to_owned());
+    let sealing = std::env::var_os("FOREBAY_MUNGE").filter(|text| !text.is_empty()).unwrap_or_else(|| "auto".into());
     let trial = || -> anyhow::Result<&'static str> {
-        let Some(munge) = munge(&values::key_sealing(&sealing).map_err(anyhow::Error::msg)?) else {
+        let Some(munge) = munge(
+            &values::key_sealing(sealing.to_str().context("FOREBAY_MUNGE is not UTF-8")?)
+                .map_err(anyhow::Error::msg)?,
+        ) else {
             return Ok("switched off; the job's key is as safe as Slurm's connections");
         };
         let key = JobKey::random()?;

@@ -14,7 +14,7 @@ use crate::commands::up::{END_TIMEOUT, end_on_hosts};
 use crate::commands::up_report::shown_ranks;
 use crate::control;
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{self, variable};
+use crate::jobs;
 use crate::leftovers::{self, held_text};
 use crate::output::say;
 use crate::patience::after_a_second;
@@ -40,7 +40,7 @@ const STEP_GRACE: Duration = Duration::from_secs(3);
 /// Ends the job.
 pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let job = directory.job();
     let mut outcome = Outcome::default();

@@ -14,7 +14,7 @@ use crate::columns;
 use crate::commands::ask::ask_any;
 use crate::commands::escaping_paths::{self, EscapingPath};
 use crate::commands::paths::{is_shown, looking_at, place_of, views, within_view};
-use crate::jobs::{self, variable};
+use crate::jobs;
 use crate::machine;
 use crate::output::say;
 use crate::settings::{Effective, UsageError};
@@ -24,7 +24,7 @@ const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Prints the way of an answer.
 pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let path = std::path::absolute(&arguments.path).context("the path cannot be made absolute")?;
     let looking = looking_at(&path);

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::cli::NodeArguments;
 use crate::commands::{node_background, node_kept, selection};
-use crate::jobs::{self, variable};
+use crate::jobs;
 use crate::leftovers;
 use crate::log;
 use crate::machine;
@@ -127,7 +127,7 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
         return Ok(Plan { job, rank, nodes, ports, view_layout, settings, handed, directory, log_file, waited_for });
     }
-    let effective = Effective::merge(given, arguments.file.config, &variable)?;
+    let effective = Effective::merge(given, arguments.file.config)?;
     let settings = effective.settings()?;
     let job = jobs::name_to_start(&settings, None);
     let derived = || Ports::derived(&job, rustix::process::geteuid().as_raw(), key.as_ref());

@@ -52,7 +52,7 @@ struct Place {
 
 impl Place {
     fn open(place: ProfilePlace) -> anyhow::Result<Self> {
-        let effective = Effective::merge(place.given.0, place.file.config, &variable)?;
+        let effective = Effective::merge(place.given.0, place.file.config)?;
         let (given, budget_bytes) = effective.profiles()?;
         let path = given.map_or_else(|| ProfileDirectory::default_path(&variable), Ok)?;
         let directory = match ProfileDirectory::open_existing(&path, budget_bytes) {
@@ -144,7 +144,7 @@ fn show(place: &Place, which: &str, as_json: bool) -> anyhow::Result<()> {
 }
 
 fn record(arguments: ProfileRecordArguments) -> anyhow::Result<()> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let recorded = ask_any(&directory, Some(RECORDER), &json!({"command": "record"}), RECORD_TIMEOUT)
         .context("nothing was recorded")?;

@@ -13,7 +13,7 @@ use crate::cli::RefreshArguments;
 use crate::commands::ask::ask_any;
 use crate::commands::paths::{is_shown, looking_at, place_of, resolved, views, within_view};
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{self, variable};
+use crate::jobs;
 use crate::machine;
 use crate::output::say;
 use crate::settings::{Effective, UsageError};
@@ -23,7 +23,7 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Refreshes, and says which nodes have not heard of it.
 pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let views = views(&directory);
     let mut paths = Vec::new();

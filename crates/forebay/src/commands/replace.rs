@@ -17,7 +17,7 @@ use crate::cli::UpArguments;
 use crate::commands::up_report::shown_ranks;
 use crate::control;
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{self, variable};
+use crate::jobs;
 use crate::output::{causes, say};
 use crate::settings::Effective;
 use crate::settings::values::show_duration;
@@ -30,7 +30,7 @@ const REPLACE_TIMEOUT: Duration = forebay_keeper::limits::DAEMON_START_DEADLINE
 /// Replaces the daemons of the job.
 pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let mut outcome = Outcome::default();
     outcome.replace_here(&directory);

@@ -15,7 +15,7 @@ use forebay_keeper::own_paths::{self, Node};
 use forebay_types::NodeRank;
 
 use crate::cli::RunArguments;
-use crate::jobs::{self, variable};
+use crate::jobs;
 use crate::machine;
 use crate::output::causes;
 use crate::settings::Effective;
@@ -29,7 +29,7 @@ const PREFIX: &str = "FOREBAY_PREFIX";
 
 /// Runs the command; returns only if that fails.
 pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let node = own_paths::find_node(&directory, arguments.rank.map(NodeRank), &machine::host_names())?;
     own_paths::check_view(&node, arguments.view)?;

@@ -148,7 +148,7 @@ pub fn nodes_of_file(settings: &Settings, port: u16) -> anyhow::Result<Vec<NodeA
 fn way(effective: &Effective) -> Result<Option<&'static str>, UsageError> {
     let strength = |origin: &Origin| match origin {
         Origin::Option => 3,
-        Origin::Environment => 2,
+        Origin::Environment { .. } => 2,
         _ => 1,
     };
     let mut given: Vec<(u8, &'static str)> =
@@ -171,8 +171,8 @@ mod tests {
 
     fn chosen(given: &[(&'static str, &str)], environment: Option<&str>) -> anyhow::Result<Selection> {
         let given: BTreeMap<_, _> = given.iter().map(|(key, text)| (*key, vec![(*text).to_owned()])).collect();
-        let variable = |name: &str| (name == "FOREBAY_LOCAL").then(|| environment.map(str::to_owned)).flatten();
-        let effective = Effective::merge(given, None, &variable)?;
+        let variable = |name: &str| (name == "FOREBAY_LOCAL").then(|| environment.map(Into::into)).flatten();
+        let effective = Effective::merge_with(given, None, &variable)?;
         let allocation = Allocation { job_id: "7".into(), hosts: vec!["a".into(), "b".into()], list: "a,b".into() };
         let settings = effective.settings()?;
         Selection::choose(&effective, &settings, settings.port.unwrap_or(5), Some(Allocated::Slurm(allocation)))
@@ -191,7 +191,7 @@ mod tests {
         let given = |hosts: &[&str]| {
             let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
             let file = NodeFile { scheduler: "PBS", job: "7.server".into(), hosts };
-            let effective = Effective::merge(BTreeMap::new(), None, &|_| None).unwrap();
+            let effective = Effective::merge_with(BTreeMap::new(), None, &|_| None).unwrap();
             Selection::choose(&effective, &effective.settings().unwrap(), 5, Some(Allocated::Hosts(file))).unwrap()
         };
         assert!(matches!(given(&["a", "b"]), Selection::Hosts(nodes) if nodes.len() == 2 && nodes[1].host == "b"));

@@ -11,7 +11,7 @@ use crate::cli::StatusArguments;
 use crate::columns::{self, count};
 use crate::commands::ask::{ask_any, ask_hosts};
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{self, variable};
+use crate::jobs;
 use crate::output::say;
 use crate::settings::Effective;
 use crate::settings::values::{show_duration, show_size};
@@ -25,7 +25,7 @@ const COLUMNS: [&str; 10] =
 
 /// Prints the state of the job.
 pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let mut status = match ask_any(&directory, None, &json!({"command": "status"}), STATUS_TIMEOUT) {
         Ok(status) => status,

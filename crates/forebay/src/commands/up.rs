@@ -26,7 +26,7 @@ use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::up_report::{Report, Shown, message, named};
 use crate::exit::DONE_IN_PART;
-use crate::jobs::{Allocated, NOT_UP, base_for_new, job_bases, name_to_start, variable};
+use crate::jobs::{Allocated, NOT_UP, base_for_new, job_bases, name_to_start};
 use crate::leftovers::{self, held_text};
 use crate::order::Order;
 use crate::output::causes;
@@ -45,7 +45,7 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     }
     forbid_core_dumps().context("core dumps, which could hold the job's key, cannot be switched off")?;
     let began = Instant::now();
-    let effective = Effective::merge(arguments.given.0, arguments.file.config, &variable)?;
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let settings = effective.settings()?;
     let allocated = Allocated::from_environment()?;
     let job = name_to_start(&settings, allocated.as_ref());

@@ -10,7 +10,12 @@ pub enum Origin {
     /// The command line.
     Option,
     /// The environment.
-    Environment,
+    Environment {
+        /// By which variable.
+        variable: String,
+        /// Whether its value is text; one that is not is refused where it is read.
+        is_text: bool,
+    },
     /// The configuration file.
     File {
         /// Which.
@@ -29,7 +34,7 @@ impl Origin {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Option => "option",
-            Self::Environment => "environment",
+            Self::Environment { .. } => "environment",
             Self::File { .. } => "file",
             Self::Order => "order",
             Self::Default => "default",

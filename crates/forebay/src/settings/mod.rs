@@ -11,6 +11,7 @@ mod table;
 pub mod values;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -30,13 +31,19 @@ impl Effective {
     ///
     /// # Errors
     /// `UsageError` when the configuration file cannot be used.
-    pub fn merge(
+    pub fn merge(given: Given, config: Option<PathBuf>) -> anyhow::Result<Self> {
+        Self::merge_with(given, config, &|name| std::env::var_os(name))
+    }
+
+    /// The same with the environment that `variable` tells of.
+    pub fn merge_with(
         given: Given,
         config: Option<PathBuf>,
-        variable: &dyn Fn(&str) -> Option<String>,
+        variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> anyhow::Result<Self> {
         let mut values = Self::defaults().values;
-        let config = config.or_else(|| variable("FOREBAY_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from));
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let config = config.or_else(|| set("FOREBAY_CONFIG").map(PathBuf::from));
         if let Some(path) = config {
             let text = std::fs::read_to_string(&path)
                 .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
@@ -45,13 +52,14 @@ impl Effective {
             }
         }
         for setting in TABLE {
-            let set = |name: String| variable(&name).filter(|text| !text.is_empty());
-            if let Some(text) = set(setting.variable()).or_else(|| set(setting.old_variable()?)) {
+            let mut names = [Some(setting.variable()), setting.old_variable()].into_iter().flatten();
+            if let Some((variable, value)) = names.find_map(|name| set(&name).map(|value| (name, value))) {
+                let (text, is_text) = (value.to_string_lossy().into_owned(), value.to_str().is_some());
                 let texts = match setting.how {
                     How::Many => text.split(':').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
                     _ => vec![text],
                 };
-                values.insert(setting.key, (texts, Origin::Environment));
+                values.insert(setting.key, (texts, Origin::Environment { variable, is_text }));
             }
         }
         values.extend(given.into_iter().map(|(key, texts)| (key, (texts, Origin::Option))));
@@ -95,7 +103,7 @@ impl Effective {
     /// # Errors
     /// `UsageError` when it cannot be one.
     pub fn job(&self) -> Result<Option<String>, UsageError> {
-        let Some(text) = self.get("job").and_then(|(texts, _)| texts.last()) else {
+        let Some(text) = self.text("job")? else {
             return Ok(None);
         };
         values::job_name(text).map(Some).map_err(|problem| self.blame("job", &problem))
@@ -106,7 +114,7 @@ impl Effective {
     /// # Errors
     /// `UsageError` when it cannot be a directory.
     pub fn directory(&self) -> Result<Option<PathBuf>, UsageError> {
-        let Some(text) = self.get("directory").and_then(|(texts, _)| texts.last()) else {
+        let Some(text) = self.text("directory")? else {
             return Ok(None);
         };
         values::absolute_path(text).map(Some).map_err(|problem| self.blame("directory", &problem))
@@ -117,10 +125,9 @@ impl Effective {
     /// # Errors
     /// `UsageError` when one of the two makes no sense.
     pub fn profiles(&self) -> Result<(Option<PathBuf>, u64), UsageError> {
-        let text = |key| self.get(key).and_then(|(texts, _)| texts.last());
-        let directory = text("profile-dir").map(|text| values::absolute_path(text)).transpose();
+        let directory = self.text("profile-dir")?.map(values::absolute_path).transpose();
         let directory = directory.map_err(|problem| self.blame("profile-dir", &problem))?;
-        let budget = text("profile-budget").map_or(Ok(0), |text| values::size(text));
+        let budget = self.text("profile-budget")?.map_or(Ok(0), values::size);
         Ok((directory, budget.map_err(|problem| self.blame("profile-budget", &problem))?))
     }
 
@@ -129,15 +136,30 @@ impl Effective {
     /// # Errors
     /// `UsageError` with the place where the wrong one was given.
     pub fn settings(&self) -> Result<Settings, UsageError> {
+        self.values.keys().try_for_each(|key| self.check_text(key))?;
         let texts: Texts = self.values.iter().map(|(key, (texts, _))| (*key, texts.clone())).collect();
         Settings::from_texts(&texts).map_err(|(key, problem)| self.blame(key, &problem))
     }
 
+    /// The last text of `key`, where it has one.
+    fn text(&self, key: &'static str) -> Result<Option<&str>, UsageError> {
+        self.check_text(key)?;
+        Ok(self.get(key).and_then(|(texts, _)| texts.last()).map(String::as_str))
+    }
+
+    fn check_text(&self, key: &'static str) -> Result<(), UsageError> {
+        match self.get(key) {
+            Some((texts, Origin::Environment { is_text: false, .. })) => {
+                Err(self.blame(key, &format!("'{}' is not UTF-8; settings are text", texts.join(":"))))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The error of a value, with where it was given.
     pub fn blame(&self, key: &'static str, problem: &str) -> UsageError {
-        let variable = || Setting::of(key).map(Setting::variable).unwrap_or_default();
         UsageError(match self.get(key).map(|(_, origin)| origin) {
-            Some(Origin::Environment) => format!("the environment variable {}: {problem}", variable()),
+            Some(Origin::Environment { variable, .. }) => format!("the environment variable {variable}: {problem}"),
             Some(Origin::File { path, line }) => format!("{}, line {line}, {key}: {problem}", path.display()),
             _ => format!("the option --{key}: {problem}"),
         })
@@ -146,16 +168,17 @@ impl Effective {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     fn merged(given: &[(&'static str, &str)], file: &str, environment: &[(&str, &str)]) -> anyhow::Result<Effective> {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("forebay.toml");
         std::fs::write(&path, file).unwrap();
-        let variable =
-            |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let variable = |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
         let given = given.iter().map(|(key, text)| (*key, vec![(*text).to_owned()])).collect();
-        Effective::merge(given, Some(path), &variable)
+        Effective::merge_with(given, Some(path), &variable)
     }
 
     #[test]
@@ -178,6 +201,21 @@ mod tests {
         assert!(message(file).contains("forebay.toml, line 2, fanout: '0'"));
         let environment = merged(&[], "", &[("FOREBAY_FANOUT", "many")]).unwrap();
         assert!(message(environment).starts_with("the environment variable FOREBAY_FANOUT: 'many'"));
+        let named_of_old = merged(&[], "", &[("FOREBAY_ANTICIPATE", "maybe")]).unwrap();
+        assert!(message(named_of_old).starts_with("the environment variable FOREBAY_ANTICIPATE: 'maybe'"));
+    }
+
+    #[test]
+    fn a_variable_that_is_no_text_is_refused_where_it_is_read() {
+        let export = |given| {
+            let variable = |name: &str| (name == "FOREBAY_EXPORT").then(|| OsString::from_vec(b"/w\xff".to_vec()));
+            Effective::merge_with(given, None, &variable).unwrap()
+        };
+        assert!(export(Given::new()).job().is_ok(), "the job's name is another setting");
+        let refused = export(Given::new()).settings().unwrap_err().to_string();
+        assert!(refused.starts_with("the environment variable FOREBAY_EXPORT: '/w\u{fffd}' is not UTF-8"), "{refused}");
+        let given = Given::from([("export", vec!["/a".to_owned()])]);
+        assert_eq!(export(given).settings().unwrap().export, [PathBuf::from("/a")], "the option counts");
     }
 
     #[test]
