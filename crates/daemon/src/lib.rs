@@ -19,6 +19,7 @@ mod shared;
 mod walk;
 
 pub use driver::Driver;
+pub use machine::memory_bytes;
 pub use options::{DaemonOptions, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks};
 pub use read::{ReadCore, Refreshed};
 pub use run::run;

@@ -29,9 +29,24 @@ impl Limits {
 
     /// The room under the tightest of them.
     pub fn room(&self) -> Option<Room> {
-        let machine = fs::read_to_string(&self.meminfo).ok().and_then(|text| machine_room(&text));
-        self.groups.iter().filter_map(Group::room).chain(machine).min_by_key(|room| room.left_bytes)
+        self.rooms().min_by_key(|room| room.left_bytes)
     }
+
+    fn all_bytes(&self) -> u64 {
+        self.rooms().map(|room| room.all_bytes).min().unwrap_or(0)
+    }
+
+    fn rooms(&self) -> impl Iterator<Item = Room> {
+        let machine = fs::read_to_string(&self.meminfo).ok().and_then(|text| machine_room(&text));
+        self.groups.iter().filter_map(Group::room).chain(machine)
+    }
+}
+
+/// Memory that this process may use, bytes: the machine's, or less where a control group says so (a scheduler's
+/// allocation of part of a node, a container). 0 when it cannot be told.
+#[must_use]
+pub fn memory_bytes() -> u64 {
+    Limits::of_this_process().all_bytes()
 }
 
 /// The groups of `own` (the text of `/proc/self/cgroup`) and those around them.
@@ -109,5 +124,7 @@ mod tests {
         assert_eq!(of("0::/user/inner\n").room(), Some(Room { all_bytes: 5000, left_bytes: 1500 }));
         assert_eq!(of("0::/unified\n").room(), Some(Room { all_bytes: 8192, left_bytes: 4096 }));
         assert_eq!(of("").groups.len(), 0);
+        let all_bytes = ["4:cpu,memory:/job/step\n", "0::/user/inner\n", ""].map(|own| of(own).all_bytes());
+        assert_eq!(all_bytes, [1000, 5000, 8192]);
     }
 }

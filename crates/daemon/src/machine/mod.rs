@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 
 use self::backing_threads::Threads;
 use self::memory::Limits;
+pub use self::memory::memory_bytes;
 use self::walker::WalkerProcess;
 use crate::environment::{BackingThreads, Environment, Exports, Operation, Room, Walker};
 

@@ -243,7 +243,7 @@ fn descriptors() -> Check {
 }
 
 fn memory() -> Check {
-    let bytes = machine::memory_bytes();
+    let bytes = forebay_daemon::memory_bytes();
     let budget = machine::default_budget_bytes(bytes, 1);
     Check::ok("memory", format!("{}; a node's caches take {} of it at most", show_size(bytes), show_size(budget)))
 }

@@ -284,7 +284,7 @@ impl Plan {
 
     fn daemon_options(self, keeper: &KeeperOptions) -> anyhow::Result<DaemonOptions> {
         let nodes_here = self.nodes.iter().filter(|node| node.host == keeper.address.host).count() as u64;
-        let default_budget = || machine::default_budget_bytes(machine::memory_bytes(), nodes_here);
+        let default_budget = || machine::default_budget_bytes(forebay_daemon::memory_bytes(), nodes_here);
         let settings = self.settings;
         let settle_after =
             (settings.on_missing == WhenMissing::Continue).then(|| settings.wait_timeout + SETTLE_MARGIN);
