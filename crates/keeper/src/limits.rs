@@ -11,3 +11,10 @@ pub const DAEMON_START_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a daemon may take to end, in order or to be replaced, before it is killed: longer than it gives its mount
 /// and its connections (5 s each).
 pub const DAEMON_END_DEADLINE: Duration = Duration::from_secs(11);
+
+/// A message between a keeper and its daemons or programs, bytes.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// The paths of all exports as JSON, bytes: programs are told them in one message, which has a path as long as it can be
+/// and names beside them.
+pub const EXPORTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (8 << 10);

@@ -13,8 +13,7 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A message, bytes: two paths as long as they can be, with room.
-const MESSAGE_BYTES_MAX: usize = 64 << 10;
+use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Descriptors of one message.
 const DESCRIPTORS_MAX: usize = 8;

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
+use forebay_keeper::limits::EXPORTS_BYTES_MAX;
 use forebay_keeper::{Handed, KeeperOptions, Kept, own_paths, take_stdin, tell};
 use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Ports, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
@@ -336,6 +337,13 @@ impl Plan {
 fn check_exports(exports: &[PathBuf], rank: NodeRank) -> anyhow::Result<()> {
     use rustix::fs::Access;
     use std::os::unix::ffi::OsStrExt;
+    let bytes = serde_json::to_vec(exports).map_or(0, |text| text.len());
+    ensure!(
+        bytes <= EXPORTS_BYTES_MAX,
+        "the paths of the {} exports take together {bytes} bytes, {EXPORTS_BYTES_MAX} are possible; export directories \
+         that hold several of them",
+        exports.len()
+    );
     for export in exports {
         let failed = || format!("cannot export {}", export.display());
         if let Err(problem) = ViewPath::from_absolute(export.as_os_str().as_bytes()) {
@@ -397,6 +405,9 @@ mod tests {
         fs::write(&file, "x").unwrap();
         let failure = |path: &Path| format!("{:#}", check_exports(&[path.to_owned()], NodeRank(0)).unwrap_err());
         assert!(failure(&file).contains("not a directory"));
+        let many = vec![temporary.path().to_owned(); EXPORTS_BYTES_MAX / temporary.path().as_os_str().len()];
+        let refused = check_exports(&many, NodeRank(0)).unwrap_err().to_string();
+        assert!(refused.contains("exports take together"), "{refused}");
         let missing = failure(&temporary.path().join("missing"));
         assert!(missing.contains("cannot export") && missing.contains("No such file"), "{missing}");
         assert!(missing.contains("check its spelling"), "{missing}");
