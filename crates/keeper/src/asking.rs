@@ -40,35 +40,35 @@ impl Asking {
         Ok(Self { listener, client: None })
     }
 
-    /// What to wait for: clients, or the request of the one there is.
-    pub fn waits_for(&self) -> BorrowedFd<'_> {
-        match &self.client {
-            Some(client) if !client.has_asked => client.stream.as_fd(),
-            _ => self.listener.as_fd(),
-        }
+    /// What to wait for: clients, and the request of the one there is.
+    pub fn waits_for(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let asks = self.client.iter().filter(|client| !client.has_asked).map(|client| client.stream.as_fd());
+        std::iter::once(self.listener.as_fd()).chain(asks)
     }
 
     /// Takes what has come. `true` when a new daemon is asked for.
     pub fn take(&mut self) -> bool {
-        match &mut self.client {
-            Some(client) if !client.has_asked => match client.read() {
-                Ok(is_whole) => {
-                    client.has_asked = is_whole;
-                    is_whole && self.check()
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "a client of the keeper's socket is lost");
-                    self.client = None;
-                    false
-                }
-            },
-            _ => {
-                self.accept();
+        let is_asked = self.hear();
+        self.accept();
+        is_asked
+    }
+
+    fn hear(&mut self) -> bool {
+        let Some(client) = self.client.as_mut().filter(|client| !client.has_asked) else { return false };
+        match client.read() {
+            Ok(is_whole) => {
+                client.has_asked = is_whole;
+                is_whole && self.check()
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a client of the keeper's socket is lost");
+                self.client = None;
                 false
             }
         }
     }
 
+    /// Whoever comes takes the place of one that has not asked yet, which may never do so.
     fn accept(&mut self) {
         let Ok((stream, _)) = self.listener.accept() else { return };
         let own = rustix::process::geteuid();
@@ -76,7 +76,7 @@ impl Asking {
             rustix::net::sockopt::socket_peercred(&stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
         if !is_own {
             tracing::warn!("another user's connection to the keeper's socket was refused");
-        } else if self.client.is_some() {
+        } else if self.client.as_ref().is_some_and(|client| client.has_asked) {
             answer(stream, &json!({"error": "somebody else has just asked for a new daemon"}));
         } else if stream.set_nonblocking(true).is_ok() {
             self.client = Some(Client { stream, line: Vec::new(), has_asked: false });
@@ -121,5 +121,33 @@ impl Client {
 fn answer(mut stream: UnixStream, value: &Value) {
     if let Err(error) = stream.write_all(format!("{value}\n").as_bytes()) {
         tracing::debug!(%error, "a client of the keeper's socket did not take its answer");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_asks_nothing_keeps_nobody_from_asking() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let mut asking = Asking::listen(&path).unwrap();
+        let _silent = UnixStream::connect(&path).unwrap();
+        assert!(!asking.take());
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"{\"command\": \"replace\"}\n").unwrap();
+        let _late = asking.take() || asking.take();
+        assert!(asking.client.as_ref().unwrap().has_asked);
+        let mut other = UnixStream::connect(&path).unwrap();
+        assert!(!asking.take());
+        asking.answer(&json!({"ok": 1}));
+        let answers = [&mut client, &mut other].map(|stream| {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        });
+        assert_eq!(answers[0], "{\"ok\":1}\n");
+        assert!(answers[1].contains("somebody else has just asked"), "{answers:?}");
     }
 }

@@ -204,7 +204,8 @@ impl Keeper {
 
     /// Waits until something has happened or is due.
     fn wait(&self, signals: &Signals) -> anyhow::Result<Vec<Source>> {
-        let mut sources = vec![(Source::Signals, signals.as_fd()), (Source::Asking, self.asking.waits_for())];
+        let mut sources = vec![(Source::Signals, signals.as_fd())];
+        sources.extend(self.asking.waits_for().map(|waited| (Source::Asking, waited)));
         sources.extend(self.starter.waits_for().map(|waited| (Source::Starter, waited)));
         sources.extend(self.namespaces.wait_for().into_iter().map(|waited| (Source::Entrance, waited)));
         // What a daemon has said comes before its end.
