@@ -11,6 +11,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{chroot, fchdir, getegid, geteuid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -83,8 +84,13 @@ pub fn make() -> anyhow::Result<Namespace> {
             true
         }
     };
-    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
-        .map_err(|errno| refused("the kernel lets nobody mount in a user namespace", errno.into()))?;
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC).map_err(|errno| match errno {
+        Errno::INVAL => anyhow!(
+            "/ is no mount point here, and nothing can be mounted for a single program below one; before chroot, bind \
+                 the directory onto itself"
+        ),
+        errno => refused("the kernel lets nobody mount in a user namespace", errno.into()),
+    })?;
     Namespace::of_this(has_own_user).context("cannot name the namespace that was made")
 }
 
@@ -126,4 +132,27 @@ fn refused(what: &str, error: io::Error) -> anyhow::Error {
         None => "a container or a security module may forbid it".to_owned(),
     };
     anyhow!("{what}: {error} ({why})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_that_is_no_mount_point_is_named() {
+        if !geteuid().is_root() {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "must not be skipped in CI: not root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let refused = std::thread::scope(|scope| {
+            let in_chroot = || {
+                unshare(CloneFlags::CLONE_FS).unwrap();
+                chroot(directory.path()).unwrap();
+                make().unwrap_err().to_string()
+            };
+            scope.spawn(in_chroot).join().unwrap()
+        });
+        assert!(refused.contains("is no mount point"), "{refused}");
+    }
 }
