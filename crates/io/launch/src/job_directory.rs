@@ -62,7 +62,7 @@ impl JobDirectory {
     pub fn create(base: &Path, job: &str) -> Result<Option<Self>, LaunchError> {
         check_job_name(job)?;
         let path = base.join(job);
-        check_socket_path(&path)?;
+        check_path(&path)?;
         // The base goes with the last job in it, so another job's end may take it from under us, once.
         for _ in 0..3 {
             make_private(base)?;
@@ -356,7 +356,11 @@ fn ignore_missing(result: io::Result<()>) {
     }
 }
 
-fn check_socket_path(directory: &Path) -> Result<(), LaunchError> {
+fn check_path(directory: &Path) -> Result<(), LaunchError> {
+    if directory.to_str().is_none() {
+        let problem = "its path is not UTF-8; choose another with --directory".to_owned();
+        return Err(LaunchError::Unsafe { path: directory.to_owned(), problem });
+    }
     let longest = directory.join(format!("keeper-{}.sock", forebay_types::limits::NODES_MAX));
     let len = longest.as_os_str().len();
     if len <= SOCKET_PATH_BYTES_MAX {

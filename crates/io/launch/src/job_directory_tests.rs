@@ -116,3 +116,13 @@ fn the_runtime_directory_counts_only_when_it_is_ours() {
     assert_eq!(session_base(Some(Path::new("relative"))), None);
     assert_eq!(session_base(None), None);
 }
+
+#[test]
+fn a_path_that_cannot_be_written_down_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let temporary = tempfile::tempdir().unwrap();
+    let base = temporary.path().join(OsStr::from_bytes(b"w\xff"));
+    let refused = JobDirectory::create(&base, "job").unwrap_err().to_string();
+    assert!(refused.contains("is not UTF-8; choose another with --directory"), "{refused}");
+    assert!(!base.exists());
+}
