@@ -32,7 +32,8 @@ use crate::cli::Command;
 /// Runs a command.
 pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     // These run programs; a keeper sees to it itself, and a daemon's calls are not to be interrupted.
-    if matches!(command, Command::Up(_) | Command::Down(_) | Command::Doctor(_)) {
+    let starts_node = matches!(&command, Command::Node(arguments) if arguments.background);
+    if starts_node || matches!(command, Command::Up(_) | Command::Down(_) | Command::Doctor(_)) {
         forebay_keeper::hear_of_children().context("the ends of children cannot be heard of")?;
     }
     match command {
