@@ -18,7 +18,7 @@ pub(crate) struct Upstream {
     told: Option<u64>,
     sent: Time,
     failing: Option<Failing>,
-    /// Whether the next in the line hears the reports meanwhile.
+    /// Whether the next in the failover order hears the reports meanwhile.
     pub is_passed_over: bool,
 }
 

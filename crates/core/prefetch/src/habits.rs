@@ -7,7 +7,7 @@
 //! before. And a directory that was entered wherever it appeared (`__pycache__`) will be entered in the next place too:
 //! its listing is asked for with its parent's.
 //!
-//! Nothing here is ever needed: it decides only what is asked for early, how much, and in which order.
+//! Nothing here is ever needed: it decides only what is prefetched, how much, and in which order.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ const LOOKED_AT_MAX: usize = 1024;
 
 type Bytes = Box<[u8]>;
 
-/// Something to ask for early.
+/// Something to prefetch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Candidate {
     /// A directory's listing.
@@ -60,7 +60,7 @@ pub struct Habits {
     candidates: VecDeque<Candidate>,
     /// Files in `kinds`.
     files_count: usize,
-    /// What was asked for early and is not wanted yet.
+    /// What was prefetched and is not wanted yet.
     unused: Map<Key, ()>,
 }
 
@@ -175,17 +175,17 @@ impl Habits {
         }
     }
 
-    /// The next thing to ask for early.
+    /// The next thing to prefetch.
     pub fn next_candidate(&mut self) -> Option<Candidate> {
         self.candidates.pop_front()
     }
 
-    /// It is asked for early.
+    /// It is prefetched.
     pub fn on_issued(&mut self, key: Key) {
         self.unused.insert(key, ());
     }
 
-    /// It is wanted; whether it was asked for early and is wanted for the first time.
+    /// It is wanted; whether it was prefetched and is wanted for the first time.
     pub fn on_used(&mut self, key: &Key) -> bool {
         self.unused.remove(key).is_some()
     }

@@ -3,6 +3,15 @@
 //!
 //! Nothing here is ever needed: each part decides only what is asked for, how much, and in which order. The read path tells
 //! them what programs do and issues the requests.
+//!
+//! # What to call when
+//! - `Habits`: `on_directory_entered`, `on_listing_arrived` and `on_file_wanted` as these happen, `on_used` for whatever is
+//!   wanted; then `next_candidate` as long as there is room, and `on_issued` for each that is asked for.
+//! - `ReadAhead`, one for each open file: `on_read` after a read says which chunks to prefetch; `put_off` where there was no
+//!   room for one.
+//! - `neighbours` when a small file is asked for whose kind is read whole (`Habits::is_read_whole`).
+//! - `cut` once a profile is known, the same at all who make parcels of it; `listings_at_once` and `ListingOrder` while they
+//!   do.
 
 mod bundle;
 mod habits;

@@ -32,11 +32,11 @@ pub const REFRESH_PATHS_MAX: usize = 64;
 pub const READ_AHEAD_CHUNKS: u64 = 8;
 
 /// Chunks on their way to one node above which it reads nothing ahead: 32 MiB beside the budget, whatever number of
-/// programs reads in order at once.
+/// programs reads in order at once. Small files do not count: they travel many at a time.
 pub const READ_AHEAD_CHUNKS_UNDER_WAY: usize = 32;
 
-/// Largest file that belongs to its directory, bytes: it comes from the directory's root, which asks for such files early
-/// and in bundles. Larger ones are striped over all roots, because their bandwidth counts more than their latency.
+/// Largest file that belongs to its directory, bytes: it comes from the directory's root, which prefetches such files;
+/// they travel in bundles. Larger ones are striped over all roots, because their bandwidth counts more than their latency.
 pub const SMALL_FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// Small files that travel in one bundle, at most: the first of them waits for the last. In the trace of a large Python
@@ -49,7 +49,7 @@ pub const BUNDLE_FILE_BYTES_MAX: u64 = 128 << 10;
 /// Largest bundle, bytes: no more than half a chunk, since not all of it is wanted.
 pub const BUNDLE_BYTES_MAX: u64 = 512 << 10;
 
-/// Requests that the reader of the backing file system asks early at a time: a metadata server with two threads is kept
+/// Requests that the reader of the backing file system prefetches at a time: a metadata server with two threads is kept
 /// busy, and a request that somebody waits for finds two others before it at most.
 pub const ANTICIPATED_UNDER_WAY: usize = 4;
 
@@ -89,7 +89,7 @@ pub const REPORT_RETRY_LONGEST: Duration = Duration::from_millis(100);
 /// The pause once it is passed over.
 pub const REPORT_RETRY_PASSED_OVER: Duration = Duration::from_secs(1);
 
-/// How long a node above may be out of reach before it is passed over and the next in the line hears the report.
+/// How long a node above may be out of reach before it is passed over and the next in the failover order hears the report.
 pub const REPORT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Parcels of one start-up. At 1 MiB each they hold more than any start-up reads that is not its program's own input.

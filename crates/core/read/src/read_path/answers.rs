@@ -1,6 +1,6 @@
 //! What sources bring: kept if it is true for the job, handed to everybody who waits, errors passed on as they are.
 //!
-//! An error is never kept: the next one who asks makes the question be asked again. The one absence that is kept is a
+//! An error is never kept: whoever asks next makes a new request. The one absence that is kept is a
 //! name that the backing file system itself said does not exist. A file that turns out to be another version is rechecked
 //! (`recheck`).
 
