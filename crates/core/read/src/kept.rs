@@ -26,8 +26,8 @@ pub(crate) struct Kept<B> {
     objects: Objects<Chunk<B>>,
     /// How long names are believed; for ever if not given.
     entry_ttl: Option<Duration>,
-    allowed_bytes: u64,
-    aside_bytes: u64,
+    pub allowed_bytes: u64,
+    pub aside_bytes: u64,
     pins: Vec<ViewPath>,
     /// The chunks that are filling.
     filling: Map<Key, Chunk<B>>,
@@ -230,14 +230,6 @@ impl<B: Clone> Kept<B> {
 
     pub fn bytes(&self) -> u64 {
         self.objects.bytes()
-    }
-
-    pub fn allowed_bytes(&self) -> u64 {
-        self.allowed_bytes
-    }
-
-    pub fn aside_bytes(&self) -> u64 {
-        self.aside_bytes
     }
 
     pub fn allow_bytes(&mut self, bytes: u64) {

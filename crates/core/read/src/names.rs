@@ -44,59 +44,77 @@ impl Known {
     }
 }
 
-/// Who finds names.
-#[derive(Default)]
-pub(crate) struct Names {
-    /// Absent names answered from a complete listing.
-    pub negative_hits: u64,
+/// Who finds names in what is kept, at this time.
+pub(crate) struct Finder<'a, B> {
+    pub kept: &'a mut Kept<B>,
+    pub now: Time,
 }
 
-impl Names {
+impl<B: Clone> Finder<'_, B> {
     /// Searches `dir` for `name` in `known` and in what is kept.
-    pub fn search<B: Clone>(
-        &mut self,
-        kept: &mut Kept<B>,
-        now: Time,
-        dir: &ViewPath,
-        name: &[u8],
-        known: &mut Known,
-    ) -> Search {
+    pub fn search(&mut self, dir: &ViewPath, name: &[u8], known: &mut Known) -> Search {
         if known.unlistable {
-            return search_unlistable(kept, now, dir, name, known);
+            return self.search_unlistable(dir, name, known);
         }
-        let listing = match listing_of(kept, now, dir, known) {
+        let listing = match self.listing_of(dir, known) {
             Ok(listing) => listing,
             Err(wanted) => return Search::Wants(wanted.0, wanted.1),
         };
-        let Some(index) = listing.find(name) else {
-            self.negative_hits += 1;
-            return Search::Absent;
-        };
+        let Some(index) = listing.find(name) else { return Search::Absent };
         let entry = listing.entry(index);
         match entry.attributes {
             Some(attributes) => Search::Found(attributes, entry.target.to_vec()),
-            None => search_page(kept, now, dir, &listing, index, known),
+            None => self.search_page(dir, &listing, index, known),
         }
     }
-}
 
-/// The listing of `dir`, or what to ask for it.
-pub(crate) fn listing_of<B: Clone>(
-    kept: &mut Kept<B>,
-    now: Time,
-    dir: &ViewPath,
-    known: &mut Known,
-) -> Result<Listing, Box<(Key, ReadMessage)>> {
-    if let Some(listing) = &known.listing {
-        return Ok(listing.clone());
-    }
-    let key = Key::Listing { dir: dir.clone() };
-    match kept.name(now, &key, ObjectKind::Listings) {
-        Some(Object::Listing(listing)) => {
-            known.listing = Some(listing.clone());
-            Ok(listing)
+    /// The listing of `dir`, or what to ask for it.
+    pub fn listing_of(&mut self, dir: &ViewPath, known: &mut Known) -> Result<Listing, Box<(Key, ReadMessage)>> {
+        if let Some(listing) = &known.listing {
+            return Ok(listing.clone());
         }
-        _ => Err(Box::new((key, ReadMessage::Listing { dir: dir.clone() }))),
+        let key = Key::Listing { dir: dir.clone() };
+        match self.kept.name(self.now, &key, ObjectKind::Listings) {
+            Some(Object::Listing(listing)) => {
+                known.listing = Some(listing.clone());
+                Ok(listing)
+            }
+            _ => Err(Box::new((key, ReadMessage::Listing { dir: dir.clone() }))),
+        }
+    }
+
+    fn search_page(&mut self, dir: &ViewPath, listing: &Listing, index: usize, known: &Known) -> Search {
+        let (page, place) = (index / limits::ATTRIBUTES_PAGE_NAMES, index % limits::ATTRIBUTES_PAGE_NAMES);
+        let key = page_of(dir, listing, index);
+        if let Some(records) = self.entries_of(&key, known) {
+            return found_at(&records, place);
+        }
+        let first = index - place;
+        let end = (first + limits::ATTRIBUTES_PAGE_NAMES).min(listing.len());
+        let names = (first..end).filter_map(|index| Name::new(listing.entry(index).name).ok()).collect();
+        let (dir, listing) = (dir.clone(), listing.version());
+        Search::Wants(key, ReadMessage::Page { dir, listing, page: page as u32, names })
+    }
+
+    fn search_unlistable(&mut self, dir: &ViewPath, name: &[u8], known: &Known) -> Search {
+        let Ok(name) = Name::new(name) else { return Search::Failed(Errno::EINVAL) };
+        let key = Key::Name { dir: dir.clone(), name: name.clone() };
+        match self.entries_of(&key, known) {
+            Some(records) => found_at(&records, 0),
+            None => Search::Wants(key, ReadMessage::Lookup { dir: dir.clone(), name }),
+        }
+    }
+
+    fn entries_of(&mut self, key: &Key, known: &Known) -> Option<Records> {
+        if let Some((arrived, records)) = &known.entries
+            && arrived == key
+        {
+            return Some(Arc::clone(records));
+        }
+        match self.kept.name(self.now, key, ObjectKind::Attributes) {
+            Some(Object::Entries(records)) => Some(records),
+            _ => None,
+        }
     }
 }
 
@@ -121,49 +139,6 @@ pub(crate) fn source_of_generation<B: Clone>(
 fn page_of(dir: &ViewPath, listing: &Listing, index: usize) -> Key {
     let page = (index / limits::ATTRIBUTES_PAGE_NAMES) as u32;
     Key::Page { dir: dir.clone(), listing: listing.version(), page }
-}
-
-fn search_page<B: Clone>(
-    kept: &mut Kept<B>,
-    now: Time,
-    dir: &ViewPath,
-    listing: &Listing,
-    index: usize,
-    known: &Known,
-) -> Search {
-    let key = page_of(dir, listing, index);
-    let place = index % limits::ATTRIBUTES_PAGE_NAMES;
-    if let Some(records) = entries_of(kept, now, &key, known) {
-        return found_at(&records, place);
-    }
-    let first = index - place;
-    let end = (first + limits::ATTRIBUTES_PAGE_NAMES).min(listing.len());
-    let names = (first..end).filter_map(|index| Name::new(listing.entry(index).name).ok()).collect();
-    let page = (index / limits::ATTRIBUTES_PAGE_NAMES) as u32;
-    Search::Wants(key, ReadMessage::Page { dir: dir.clone(), listing: listing.version(), page, names })
-}
-
-fn search_unlistable<B: Clone>(kept: &mut Kept<B>, now: Time, dir: &ViewPath, name: &[u8], known: &Known) -> Search {
-    let Ok(name) = Name::new(name) else {
-        return Search::Failed(Errno::EINVAL);
-    };
-    let key = Key::Name { dir: dir.clone(), name: name.clone() };
-    match entries_of(kept, now, &key, known) {
-        Some(records) => found_at(&records, 0),
-        None => Search::Wants(key, ReadMessage::Lookup { dir: dir.clone(), name }),
-    }
-}
-
-fn entries_of<B: Clone>(kept: &mut Kept<B>, now: Time, key: &Key, known: &Known) -> Option<Records> {
-    if let Some((arrived, records)) = &known.entries
-        && arrived == key
-    {
-        return Some(Arc::clone(records));
-    }
-    match kept.name(now, key, ObjectKind::Attributes) {
-        Some(Object::Entries(records)) => Some(records),
-        _ => None,
-    }
 }
 
 /// A source that answered with too few records answered wrongly: an error, not an absence.

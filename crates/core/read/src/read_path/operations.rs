@@ -12,7 +12,7 @@ use super::state::ReadPath;
 use crate::effect::{Entry, KernelAnswer, KernelRequest, KernelTicket, PeerAnswer};
 use crate::inode_id::InodeId;
 use crate::links::{shown_attributes, shown_target};
-use crate::names::{Known, Search, listing_of};
+use crate::names::{Finder, Known, Search};
 use crate::waiter::{Operation, ReadFinished, Waiter};
 
 /// What an operation came to.
@@ -112,7 +112,7 @@ impl<B: Clone> ReadPath<B> {
             Operation::Lookup { dir, name } => self.lookup(dir, name, known),
             Operation::Attributes { inode } => self.attributes(*inode, known),
             Operation::Readlink { inode } => self.readlink(*inode, known),
-            Operation::Directory { dir } => match listing_of(&mut self.kept, self.now, dir, known) {
+            Operation::Directory { dir } => match self.finder().listing_of(dir, known) {
                 Ok(listing) => Step::Answer(KernelAnswer::Directory(listing)),
                 Err(wanted) => Step::Wants(wanted.0, wanted.1),
             },
@@ -125,7 +125,7 @@ impl<B: Clone> ReadPath<B> {
     }
 
     fn lookup(&mut self, dir: &ViewPath, name: &Name, known: &mut Known) -> Step<B> {
-        match self.search(dir, name.as_bytes(), known) {
+        match self.finder().search(dir, name.as_bytes(), known) {
             Search::Found(attributes, target) => match dir.join(name.as_bytes()) {
                 Ok(path) => {
                     let attributes = shown_attributes(self.options.links.as_ref(), attributes, &target);
@@ -135,6 +135,7 @@ impl<B: Clone> ReadPath<B> {
                 Err(_) => Step::Answer(KernelAnswer::Failed(Errno::ENAMETOOLONG)),
             },
             Search::Absent => {
+                self.counters.negative_hits += u64::from(!known.unlistable);
                 if let Ok(path) = dir.join(name.as_bytes()) {
                     self.recording.note(self.now, || Use::Absent(path));
                 }
@@ -154,11 +155,11 @@ impl<B: Clone> ReadPath<B> {
         }
         let path = inode.path.clone();
         let attributes = match path.split() {
-            None => match listing_of(&mut self.kept, self.now, &path, known) {
+            None => match self.finder().listing_of(&path, known) {
                 Ok(listing) => listing.directory(),
                 Err(wanted) => return Step::Wants(wanted.0, wanted.1),
             },
-            Some((dir, name)) => match self.search(&dir, name, known) {
+            Some((dir, name)) => match self.finder().search(&dir, name, known) {
                 Search::Found(attributes, target) => shown_attributes(self.options.links.as_ref(), attributes, &target),
                 Search::Absent => return Step::Answer(KernelAnswer::Failed(Errno::ESTALE)),
                 Search::Wants(key, request) => return Step::Wants(key, request),
@@ -182,8 +183,8 @@ impl<B: Clone> ReadPath<B> {
         Step::Answer(KernelAnswer::Attributes(attributes))
     }
 
-    fn search(&mut self, dir: &ViewPath, name: &[u8], known: &mut Known) -> Search {
-        self.names.search(&mut self.kept, self.now, dir, name, known)
+    fn finder(&mut self) -> Finder<'_, B> {
+        Finder { kept: &mut self.kept, now: self.now }
     }
 
     fn readlink(&mut self, id: InodeId, known: &mut Known) -> Step<B> {
@@ -191,7 +192,7 @@ impl<B: Clone> ReadPath<B> {
         let Some((dir, name)) = place else {
             return Step::Answer(KernelAnswer::Failed(Errno::EINVAL));
         };
-        match self.search(&dir, &name, known) {
+        match self.finder().search(&dir, &name, known) {
             Search::Found(attributes, target) if attributes.kind() == Kind::Symlink => {
                 Step::Answer(KernelAnswer::Target(shown_target(self.options.links.as_ref(), target)))
             }

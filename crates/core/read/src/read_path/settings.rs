@@ -74,7 +74,6 @@ impl<B: Clone> ReadPath<B> {
             dispatch: self.dispatch.counters(),
             prefetch_issued: self.prefetches.issued,
             prefetch_used: self.prefetches.used,
-            negative_hits: self.names.negative_hits,
             parcels: self.parcels.stored_count,
             parcels_failed: self.parcels.failed_count,
             ..self.counters
@@ -96,13 +95,13 @@ impl<B: Clone> ReadPath<B> {
     /// Bytes that may be kept: the budget, or less while memory is scarce.
     #[must_use]
     pub fn allowed_bytes(&self) -> u64 {
-        self.kept.allowed_bytes()
+        self.kept.allowed_bytes
     }
 
     /// Bytes of these that are taken otherwise (`set_aside`).
     #[must_use]
     pub fn aside_bytes(&self) -> u64 {
-        self.kept.aside_bytes()
+        self.kept.aside_bytes
     }
 
     /// Lets the caches keep so much from now on.

@@ -16,7 +16,6 @@ use crate::inode_id::InodeId;
 use crate::inodes::Inodes;
 use crate::kept::Kept;
 use crate::links::Links;
-use crate::names::Names;
 use crate::parcels::Parcels;
 use crate::prefetches::Prefetches;
 use crate::reads::Reads;
@@ -80,7 +79,6 @@ pub struct ReadPath<B> {
     pub(super) now: Time,
     pub(super) inodes: Inodes,
     pub(super) kept: Kept<B>,
-    pub(super) names: Names,
     pub(super) dispatch: ReadDispatch,
     pub(super) reads: Reads<B>,
     pub(super) bundles: Bundles<B>,
@@ -104,7 +102,6 @@ impl<B: Clone> ReadPath<B> {
             now: Time(0),
             inodes: Inodes::new(),
             kept: Kept::new(budget_bytes, entry_ttl),
-            names: Names::default(),
             dispatch: Dispatch::new(routing),
             reads: Reads::new(),
             bundles: Bundles::new(),
