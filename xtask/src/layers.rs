@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn core_knows_core_below_it() {
-        assert!(manifest("node", "[dependencies]\nforebay-cache.workspace = true\nbytes = \"1\"").is_empty());
+        assert!(manifest("read", "[dependencies]\nforebay-cache.workspace = true\nbytes = \"1\"").is_empty());
         assert_eq!(manifest("cache", "[dependencies]\nforebay-node.workspace = true"), ["`cache` may not know `node`"]);
         assert_eq!(manifest("cache", "[dependencies]\nforebay-fuse = { path = \"../fuse\" }").len(), 1);
     }
