@@ -62,10 +62,10 @@ fn a_node_that_cannot_open_the_key_says_what_to_do() {
     assert_eq!(slurm.sandbox.left(), Vec::<String>::new());
 }
 
-/// A `srun` that keeps in the file `$wire` what a daemon's order is, and is otherwise Slurm's.
+/// A `srun` that keeps in the file `$wire` what a daemon's job spec is, and is otherwise Slurm's.
 const LISTENING_SRUN: &str = r#"#!/bin/sh
 case "$*" in
-*"--order -") cat >"$wire"; exec "$srun" "$@" <"$wire" ;;
+*"--job-spec -") cat >"$wire"; exec "$srun" "$@" <"$wire" ;;
 *) exec "$srun" "$@" ;;
 esac
 "#;

@@ -1,5 +1,5 @@
 //! The job's key on the way to other hosts: as it is, or sealed by MUNGE where it goes through Slurm. It is a line of its
-//! own before the order, so that no more than this line has to be wiped wherever both come through.
+//! own before the job spec, so that no more than this line has to be wiped wherever both come through.
 //!
 //! Which of both is decided where the job is started. A node opens what it gets; it does not guess.
 
@@ -90,9 +90,9 @@ impl CarriedKey {
     /// The key in it.
     pub fn open(&self, sealing: &KeySealing) -> anyhow::Result<JobKey> {
         match self {
-            Self::Plain(text) => JobKey::from_hex(text).context("the order's key is no key"),
+            Self::Plain(text) => JobKey::from_hex(text).context("the job spec's key is no key"),
             Self::Munge(sealed) => munge(sealing).unwrap_or_else(|| Munge::at(None)).open(sealed).context(
-                "the order's key cannot be read; every node needs munged with the MUNGE key of the host of forebay up, \
+                "the job spec's key cannot be read; every node needs munged with the MUNGE key of the host of forebay up, \
                  at the same socket, and a clock that agrees with its, or start with --munge off",
             ),
         }
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn a_line_is_read_back_and_what_follows_is_left() {
         let key = JobKey::from_bytes([0xab; 32]);
-        let text = [&line(Some(CarriedKey::plain(&key))).unwrap()[..], b"the order"].concat();
+        let text = [&line(Some(CarriedKey::plain(&key))).unwrap()[..], b"the job spec"].concat();
         let mut input = &text[..];
         let read = read_line(&mut input).unwrap();
-        assert_eq!(input, b"the order");
+        assert_eq!(input, b"the job spec");
         let carried = CarriedKey::of_line(&read).unwrap().unwrap();
         assert_eq!(carried.open(&KeySealing::Off).unwrap(), key);
         assert!(!format!("{carried:?}").contains("abab"));

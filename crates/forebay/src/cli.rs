@@ -109,7 +109,7 @@ pub struct NodeArguments {
     pub key: Option<PathBuf>,
     /// What `up` decided, as a file or - for standard input.
     #[arg(long, value_name = "FILE", hide = true)]
-    pub order: Option<PathBuf>,
+    pub job_spec: Option<PathBuf>,
     /// Standard input hands over the socket to listen on, and the job's key.
     #[arg(long, hide = true)]
     pub listen_stdin: bool,
@@ -120,10 +120,10 @@ pub struct NodeArguments {
     #[arg(long, hide = true, value_name = "JOB/RANK")]
     pub kept: Option<String>,
     /// Say when this node is ready, though the whole job is waited for.
-    #[arg(long, hide = true, requires = "order")]
+    #[arg(long, hide = true, requires = "job_spec")]
     pub relayed: bool,
     /// Return when the daemon is ready and leave it running.
-    #[arg(long, hide = true, requires = "order")]
+    #[arg(long, hide = true, requires = "job_spec")]
     pub background: bool,
     /// Hand a copy of this node's view to whoever is behind standard input, and end.
     #[arg(long, hide = true, value_name = "NODE")]

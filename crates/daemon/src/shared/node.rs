@@ -50,7 +50,7 @@ pub struct Node {
 impl Node {
     /// The node that `options` describe. Its clock begins now, its tasks run in the runtime it is made in.
     pub fn new(options: DaemonOptions, forest: Forest, environment: Arc<dyn Environment>) -> Arc<Self> {
-        // Nobody waits for the start of a job that is up, or that was not started by an order.
+        // Nobody waits for the start of a job that is up, or that was not started by a job spec.
         let job_is_up = options.kept.job_is_up || options.report.is_none();
         Arc::new(Self {
             options,

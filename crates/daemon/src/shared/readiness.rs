@@ -1,7 +1,7 @@
 //! The daemon's part in the start of its job: carries the reports of `forebay_job::Readiness`, and tells the keeper what
 //! whoever started the job is to hear.
 //!
-//! A daemon that nobody starts by an order has no such part, and says that the job is up.
+//! A daemon that nobody starts by a job spec has no such part, and says that the job is up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,7 +46,7 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Nothing, for a daemon that was not started by an order.
+    /// Nothing, for a daemon that was not started by a job spec.
     pub fn new(node: &Arc<Node>, link: &Link, signs: Arc<dyn PeerSigns>) -> Option<Arc<Self>> {
         let settle_after = node.options.report?.settle_after;
         let options = ReadinessOptions { rank: node.rank(), forest: node.forest.clone(), settle_after };

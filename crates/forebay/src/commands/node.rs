@@ -24,12 +24,12 @@ use serde_json::json;
 
 use crate::cli::NodeArguments;
 use crate::commands::{node_background, node_kept, selection};
+use crate::job_spec::JobSpec;
 use crate::jobs;
 use crate::leftovers;
 use crate::log;
 use crate::machine;
 use crate::network;
-use crate::order::Order;
 use crate::output::causes;
 use crate::patience::unless_over_in_a_second;
 use crate::profiles;
@@ -59,7 +59,7 @@ pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
     if arguments.session {
         rustix::process::setsid().context("cannot begin a session of its own")?;
     }
-    let starts_by_order = arguments.order.is_some();
+    let starts_by_job_spec = arguments.job_spec.is_some();
     let mut rank = NodeRank(arguments.rank.unwrap_or(0));
     let result = plan(arguments).and_then(|plan| {
         rank = plan.rank;
@@ -71,8 +71,8 @@ pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
             let message = causes(&error).join(": ");
             tracing::error!(%message, "the daemon failed");
             tell(&json!({"failed": {"rank": rank, "message": message}}));
-            // Who gave the order reads standard output; a person reads this.
-            if starts_by_order { Ok(ExitCode::FAILURE) } else { Err(error) }
+            // Who gave the job spec reads standard output; a person reads this.
+            if starts_by_job_spec { Ok(ExitCode::FAILURE) } else { Err(error) }
         }
     }
 }
@@ -113,18 +113,18 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let wanted = arguments.rank;
     let (given, log_file) = (arguments.given.0, arguments.log_file);
     let handed = if arguments.listen_stdin { Handed::from_stdin()? } else { Handed::default() };
-    let waited_for = WaitedFor::new(arguments.order.is_some(), arguments.relayed);
+    let waited_for = WaitedFor::new(arguments.job_spec.is_some(), arguments.relayed);
     let key = arguments.key.map(|path| read_key(&path)).transpose()?;
-    if let Some(path) = arguments.order {
-        let (order, carried) = Order::read(&path)?;
-        // Where the order was is nothing to be read any more: who started this may hold it as a file with the key.
+    if let Some(path) = arguments.job_spec {
+        let (spec, carried) = JobSpec::read(&path)?;
+        // Where the job spec was is nothing to be read any more: who started this may hold it as a file with the key.
         drop(take_stdin().context("cannot close standard input")?);
-        let settings = Effective::ordered(&order.settings, given)?.settings()?;
-        let rank = own_rank(wanted, &order.nodes)?;
+        let settings = Effective::ordered(&spec.settings, given)?.settings()?;
+        let rank = own_rank(wanted, &spec.nodes)?;
         let carried = || carried.map(|carried| carried.open(&settings.munge)).transpose();
         let key = key.map_or_else(carried, |key| Ok(Some(key)))?;
         let handed = with_key(settings.security, handed, key)?;
-        let Order { job, job_directory: directory, nodes, ports, view_layout, .. } = order;
+        let JobSpec { job, job_directory: directory, nodes, ports, view_layout, .. } = spec;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
         return Ok(Plan { job, rank, nodes, ports, view_layout, settings, handed, directory, log_file, waited_for });
     }

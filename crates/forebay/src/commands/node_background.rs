@@ -1,6 +1,6 @@
 //! `node --background`: starts the daemon in a session of its own, relays what it says until the job is up, and ends.
 //!
-//! A remote shell returns when nobody holds its streams any more. So the daemon gets none of them: its order comes
+//! A remote shell returns when nobody holds its streams any more. So the daemon gets none of them: its job spec comes
 //! through a pipe, its lines go through another, its errors into its log. When nobody listens any more, because `up` has
 //! ended, so does this.
 
@@ -17,10 +17,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
 
 use crate::cli::NodeArguments;
-use crate::order::{Order, read_input, read_key_line};
+use crate::job_spec::{JobSpec, read_input, read_key_line};
 use crate::output::causes;
 
-/// Starts the daemon that the order on standard input describes.
+/// Starts the daemon that the job spec on standard input describes.
 pub fn run(arguments: &NodeArguments) -> anyhow::Result<ExitCode> {
     let rank = NodeRank(arguments.rank.unwrap_or(0));
     match start(arguments, rank) {
@@ -33,17 +33,17 @@ pub fn run(arguments: &NodeArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> {
-    let key = read_key_line().context("standard input is not an order of forebay up")?;
-    let text = read_input(arguments.order.as_deref().unwrap_or(Path::new("-")))?;
-    let order = Order::parse(&text).context("standard input is not an order of forebay up")?;
-    let directory = JobDirectory::at(&order.job_directory)?;
+    let key = read_key_line().context("standard input is not a job spec of forebay up")?;
+    let text = read_input(arguments.job_spec.as_deref().unwrap_or(Path::new("-")))?;
+    let spec = JobSpec::parse(&text).context("standard input is not a job spec of forebay up")?;
+    let directory = JobDirectory::at(&spec.job_directory)?;
     directory.make_logs()?;
     let log = directory.log(rank);
     let stderr = OpenOptions::new().create(true).append(true).open(&log);
     let stderr = stderr.with_context(|| format!("cannot write the log {}", log.display()))?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(&program)
-        .args(["node", "--session", "--relayed", "--order", "-", "--rank", &rank.to_string()])
+        .args(["node", "--session", "--relayed", "--job-spec", "-", "--rank", &rank.to_string()])
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -51,7 +51,7 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
         .spawn()
         .with_context(|| format!("cannot run {}", program.display()))?;
     let mut stdin = child.stdin.take().context("the daemon has no standard input")?;
-    stdin.write_all(&key).and_then(|()| stdin.write_all(&text)).context("the daemon does not take its order")?;
+    stdin.write_all(&key).and_then(|()| stdin.write_all(&text)).context("the daemon does not take its job spec")?;
     drop((stdin, key));
     drop(take_stdin().context("cannot close standard input")?);
     let stdout = child.stdout.take().context("the daemon has no standard output")?;

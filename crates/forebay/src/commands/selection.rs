@@ -8,9 +8,9 @@ use forebay_launch::{
     Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, in_order, parse_hostfile, topology_file,
 };
 
+use crate::job_spec::read_input;
 use crate::jobs::Allocated;
 use crate::machine;
-use crate::order::read_input;
 use crate::settings::values::Topology;
 use crate::settings::{Effective, Origin, Settings, UsageError};
 

@@ -26,9 +26,9 @@ use crate::commands::replace;
 use crate::commands::selection::Selection;
 use crate::commands::up_report::{Report, Shown, message, named};
 use crate::exit::DONE_IN_PART;
+use crate::job_spec::JobSpec;
 use crate::jobs::{Allocated, NOT_UP, base_for_new, job_bases, name_to_start};
 use crate::leftovers::{self, held_text};
-use crate::order::Order;
 use crate::output::causes;
 use crate::patience::after_a_second;
 use crate::profiles;
@@ -75,9 +75,9 @@ struct Up {
     settings: Settings,
     /// Until the nodes are started; `None` with `--security off`.
     key: Option<JobKey>,
-    /// Where nodes listen that name no port of their own, for the order.
+    /// Where nodes listen that name no port of their own, for the job spec.
     ports: Ports,
-    /// Where the views are, for the order.
+    /// Where the views are, for the job spec.
     layout: ViewLayout,
     given: BTreeMap<String, Vec<String>>,
     /// Hosts of nodes that failed to start, for which the reason has been told.
@@ -143,13 +143,13 @@ impl Up {
     fn write_down(&self) -> anyhow::Result<()> {
         self.record.write(&self.directory)?;
         self.directory.make_logs()?;
-        self.order().write(&self.directory.order())
+        self.job_spec().write(&self.directory.job_spec())
     }
 
-    fn order(&self) -> Order {
+    fn job_spec(&self) -> JobSpec {
         let Self { record, directory, ports, layout, given, .. } = self;
         let (job, directory) = (record.job.clone(), directory.path().to_owned());
-        Order::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone())
+        JobSpec::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone())
     }
 
     /// Starts the job; also how long it took until that could begin.
@@ -199,15 +199,15 @@ impl Up {
             }
             Selection::Hosts(nodes) => {
                 let call = RemoteCall { shell: self.settings.remote_shell.clone(), program: program.clone() };
-                let order = self.order().with_key(key.as_ref().map(CarriedKey::plain))?;
-                let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory, &order);
+                let spec = self.job_spec().with_key(key.as_ref().map(CarriedKey::plain))?;
+                let starter = |(rank, node)| host_starter(&call, node, rank, &self.directory, &spec);
                 Ok(ranks.zip(&nodes).map(starter).collect::<Result<_, _>>()?)
             }
             Selection::Slurm(allocation, _) => {
                 let carried =
                     key.as_ref().map(|key| CarriedKey::through_slurm(key, &self.settings.munge)).transpose()?;
-                let order = self.order().with_key(carried)?;
-                Ok(vec![slurm_starter(&allocation, program, &self.directory, &order)?])
+                let spec = self.job_spec().with_key(carried)?;
+                Ok(vec![slurm_starter(&allocation, program, &self.directory, &spec)?])
             }
         }
     }
@@ -215,7 +215,7 @@ impl Up {
     fn local_arguments(&self, rank: NodeRank) -> Vec<OsString> {
         let mut arguments: Vec<OsString> =
             ["node", "--session", "--listen-stdin", "--rank"].into_iter().map(OsString::from).collect();
-        arguments.extend([rank.to_string().into(), "--order".into(), self.directory.order().into()]);
+        arguments.extend([rank.to_string().into(), "--job-spec".into(), self.directory.job_spec().into()]);
         arguments
     }
 

@@ -24,7 +24,7 @@ pub enum Origin {
         line: usize,
     },
     /// What `up` told the daemon.
-    Order,
+    JobSpec,
     /// Nobody gave one.
     Default,
 }
@@ -36,7 +36,7 @@ impl Origin {
             Self::Option => "option",
             Self::Environment { .. } => "environment",
             Self::File { .. } => "file",
-            Self::Order => "order",
+            Self::JobSpec => "job spec",
             Self::Default => "default",
         }
     }

@@ -66,17 +66,17 @@ impl Effective {
         Ok(Self { values })
     }
 
-    /// What a daemon does: the order of its `up`, which is complete, and the options it was called with.
+    /// What a daemon does: the job spec of its `up`, which is complete, and the options it was called with.
     ///
     /// # Errors
-    /// `UsageError` when the order has a setting that this program does not know: it is of another version.
-    pub fn ordered(order: &BTreeMap<String, Vec<String>>, given: Given) -> anyhow::Result<Self> {
+    /// `UsageError` when the job spec has a setting that this program does not know: it is of another version.
+    pub fn ordered(spec: &BTreeMap<String, Vec<String>>, given: Given) -> anyhow::Result<Self> {
         let mut values = Self::defaults().values;
-        for (key, texts) in order {
+        for (key, texts) in spec {
             let setting = Setting::of(key).ok_or_else(|| {
-                UsageError(format!("the order has a setting '{key}' that this version does not know"))
+                UsageError(format!("the job spec has a setting '{key}' that this version does not know"))
             })?;
-            values.insert(setting.key, (texts.clone(), Origin::Order));
+            values.insert(setting.key, (texts.clone(), Origin::JobSpec));
         }
         values.extend(given.into_iter().map(|(key, texts)| (key, (texts, Origin::Option))));
         Ok(Self { values })
@@ -247,10 +247,10 @@ mod tests {
 
     #[test]
     fn an_order_is_complete_and_of_this_version() {
-        let order = BTreeMap::from([("fanout".to_owned(), vec!["3".to_owned()])]);
-        let effective = Effective::ordered(&order, Given::new()).unwrap();
+        let spec = BTreeMap::from([("fanout".to_owned(), vec!["3".to_owned()])]);
+        let effective = Effective::ordered(&spec, Given::new()).unwrap();
         assert_eq!(effective.settings().unwrap().fan_out, Some(3));
-        let order = BTreeMap::from([("burst".to_owned(), vec![])]);
-        assert!(Effective::ordered(&order, Given::new()).unwrap_err().to_string().contains("'burst'"));
+        let spec = BTreeMap::from([("burst".to_owned(), vec![])]);
+        assert!(Effective::ordered(&spec, Given::new()).unwrap_err().to_string().contains("'burst'"));
     }
 }

@@ -104,7 +104,7 @@ fn key_descriptors(pid: u64) -> Vec<String> {
     let descriptors =
         fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     let names = descriptors.map(|to| to.display().to_string());
-    names.filter(|to| ["forebay-key", "forebay-order"].iter().any(|name| to.contains(name))).collect()
+    names.filter(|to| ["forebay-key", "forebay-job-spec"].iter().any(|name| to.contains(name))).collect()
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn the_key_of_other_hosts_goes_through_standard_input_alone() {
     // What the shell is given, three ways; the daemon gets it on.
     let shell = remote_shell_that(
         &place,
-        "cat > \"$0.$$.order\"; env > \"$0.$$.env\"; echo \"$@\" > \"$0.$$.args\"; exec \"$@\" < \"$0.$$.order\"",
+        "cat > \"$0.$$.spec\"; env > \"$0.$$.env\"; echo \"$@\" > \"$0.$$.args\"; exec \"$@\" < \"$0.$$.spec\"",
     );
     let hosts: String = free_ports(2).iter().map(|port| format!("127.0.0.1:{port}\n")).collect();
     fs::write(place.path("hosts"), hosts).unwrap();
@@ -157,9 +157,9 @@ fn the_key_of_other_hosts_goes_through_standard_input_alone() {
             .map(|path| fs::read(path).unwrap())
             .collect::<Vec<_>>()
     };
-    let orders = seen(".order");
-    assert_eq!(orders.len(), 2);
-    let line = orders[0].split_inclusive(|byte| *byte == b'\n').next().unwrap();
+    let specs = seen(".spec");
+    assert_eq!(specs.len(), 2);
+    let line = specs[0].split_inclusive(|byte| *byte == b'\n').next().unwrap();
     let line: Value = serde_json::from_slice(line).unwrap();
     let hex = line["key"]["plain"].as_str().unwrap();
     let key: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
@@ -323,8 +323,8 @@ fn a_munged_that_does_not_answer_ends_the_start() {
         fs::set_permissions(programs.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     };
     script("munge", &format!("exec {munge} --socket={}/nowhere \"$@\"", programs.display()));
-    // What is called to end nodes has no order.
-    script("srun", &format!("case \"$*\" in *\"--order -\") cat >{}/heard ;; esac", programs.display()));
+    // What is called to end nodes has no job spec.
+    script("srun", &format!("case \"$*\" in *\"--job-spec -\") cat >{}/heard ;; esac", programs.display()));
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let source = place.source();
     let up = |more: &[&str]| {

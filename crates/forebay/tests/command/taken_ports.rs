@@ -80,12 +80,12 @@ fn a_job_comes_up_on_the_candidates_that_are_left() {
     let Some(place) = Place::with_views() else { return };
     let ports = free_ports(3);
     let _taken = nobody_listens_on(&ports[..2]);
-    let order = format!(
+    let spec = format!(
         r#"s/"port":[0-9]*/"port":{0}/g; s/"ports":\[[0-9,]*\]/"ports":[{0},{1},{2}]/"#,
         ports[0], ports[1], ports[2]
     );
     let does = format!(
-        "case \"$*\" in *--order*) sed '{order}' | exec unshare --mount \"$@\";; *) exec unshare --mount \"$@\";; esac"
+        "case \"$*\" in *--job-spec*) sed '{spec}' | exec unshare --mount \"$@\";; *) exec unshare --mount \"$@\";; esac"
     );
     let shell = remote_shell_that(&place, &does);
     let (source, view) = (place.source(), place.path("view").display().to_string());

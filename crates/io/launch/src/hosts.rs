@@ -141,18 +141,18 @@ fn quoted(word: &str) -> String {
 /// The command that starts the daemon of `rank` on its host; it ends when the daemon is ready and leaves it running.
 ///
 /// # Errors
-/// `Io` when the order cannot be read or the log not be written.
+/// `Io` when the job spec cannot be read or the log not be written.
 pub fn host_starter(
     call: &RemoteCall,
     node: &NodeAddress,
     rank: NodeRank,
     directory: &JobDirectory,
-    order: &MemoryFile,
+    spec: &MemoryFile,
 ) -> Result<Starter, LaunchError> {
     let stderr = directory.launch_log(rank);
     let rank_text = rank.to_string();
-    let mut command = call.command(&node.host, &["node", "--order", "-", "--background", "--rank", &rank_text]);
-    command.stdin(order.input()?).stderr(append_to(&stderr)?);
+    let mut command = call.command(&node.host, &["node", "--job-spec", "-", "--background", "--rank", &rank_text]);
+    command.stdin(spec.input()?).stderr(append_to(&stderr)?);
     Ok(Starter {
         name: format!("{} to {}", call.shell.join(" "), node.host),
         ranks: vec![rank],

@@ -205,8 +205,8 @@ impl JobDirectory {
 
     /// What `up` tells the daemons it starts.
     #[must_use]
-    pub fn order(&self) -> PathBuf {
-        self.path.join("order.json")
+    pub fn job_spec(&self) -> PathBuf {
+        self.path.join("job-spec.json")
     }
 
     /// The record of the job, written by `up`.

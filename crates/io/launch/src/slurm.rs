@@ -1,7 +1,7 @@
 //! Nodes of a Slurm allocation, started by one `srun` that stays until they end.
 //!
 //! The step overlaps with the job's own steps (`--overlap`), so that the tier takes no resources from them. Which rank
-//! a daemon has is not taken from Slurm's task numbers: each finds its node's name in the list it was given. The order,
+//! a daemon has is not taken from Slurm's task numbers: each finds its node's name in the list it was given. The job spec,
 //! with the job's key, is `srun`'s standard input, which Slurm sends to every task over connections of its own;
 //! the caller has sealed the key in it if it could (`Munge`).
 
@@ -45,12 +45,12 @@ impl Allocation {
 /// The `srun` that starts a daemon on every node of the allocation.
 ///
 /// # Errors
-/// `Io` when the order cannot be read or the log not be written.
+/// `Io` when the job spec cannot be read or the log not be written.
 pub fn slurm_starter(
     allocation: &Allocation,
     program: &Path,
     directory: &JobDirectory,
-    order: &MemoryFile,
+    spec: &MemoryFile,
 ) -> Result<Starter, LaunchError> {
     let count = allocation.hosts.len();
     let stderr = directory.launch_log(NodeRank(0));
@@ -64,8 +64,8 @@ pub fn slurm_starter(
         // The tier outlives a node: neither the loss of one nor the end of one daemon ends the others.
         .args(["--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--unbuffered"])
         .arg(program)
-        .args(["node", "--order", "-"])
-        .stdin(order.input()?)
+        .args(["node", "--job-spec", "-"])
+        .stdin(spec.input()?)
         .stderr(append_to(&stderr)?)
         // Its own process group: Ctrl-C in the terminal of `up`, or later of the job's script, is not for it.
         .process_group(0);
@@ -113,8 +113,8 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let directory = JobDirectory::create(&temporary.path().join("base"), "7").unwrap().unwrap();
         directory.make_logs().unwrap();
-        let order = MemoryFile::new("order", &[b"{}"]).unwrap();
-        let starter = slurm_starter(&allocation, Path::new("/bin/forebay"), &directory, &order).unwrap();
+        let spec = MemoryFile::new("spec", &[b"{}"]).unwrap();
+        let starter = slurm_starter(&allocation, Path::new("/bin/forebay"), &directory, &spec).unwrap();
         let longest = starter.command.get_args().map(std::ffi::OsStr::len).max();
         assert!(longest < Some(ARGUMENT_BYTES_MAX), "{longest:?}");
         assert_eq!(starter.ranks.len(), 12_800);

@@ -1,7 +1,7 @@
 //! What `up` tells the daemons it starts: one document for all of them, in a file or on their standard input. On standard
-//! input the line with the job's key goes before it (`carried_key`); the order itself holds no secret.
+//! input the line with the job's key goes before it (`carried_key`); the job spec itself holds no secret.
 //!
-//! It is complete: a daemon that has an order looks neither at its environment nor at a configuration file, which may
+//! It is complete: a daemon that has a job spec looks neither at its environment nor at a configuration file, which may
 //! differ from host to host.
 
 use std::collections::BTreeMap;
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::carried_key::{self, CarriedKey};
 
-/// An order, bytes: a million nodes with long names.
-const ORDER_BYTES_MAX: u64 = 256 << 20;
+/// A job spec, bytes: a million nodes with long names.
+const JOB_SPEC_BYTES_MAX: u64 = 256 << 20;
 
 /// The version of this program; daemons of one job are of one build.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What all daemons of a job are told.
 #[derive(Serialize, Deserialize, Debug)]
-pub struct Order {
+pub struct JobSpec {
     version: String,
     /// The job's name.
     pub job: String,
@@ -40,8 +40,8 @@ pub struct Order {
     pub settings: BTreeMap<String, Vec<String>>,
 }
 
-impl Order {
-    /// An order of this version.
+impl JobSpec {
+    /// A job spec of this version.
     pub fn new(
         job: String,
         job_directory: PathBuf,
@@ -58,18 +58,18 @@ impl Order {
         std::fs::write(path, self.text()?).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The key and the order, for a standard input.
+    /// The key and the job spec, for a standard input.
     pub fn with_key(&self, key: Option<CarriedKey>) -> anyhow::Result<MemoryFile> {
-        Ok(MemoryFile::new("forebay-order", &[&carried_key::line(key)?, &self.text()?])?)
+        Ok(MemoryFile::new("forebay-job-spec", &[&carried_key::line(key)?, &self.text()?])?)
     }
 
     fn text(&self) -> anyhow::Result<Vec<u8>> {
-        serde_json::to_vec(self).context("cannot encode the order")
+        serde_json::to_vec(self).context("cannot encode the job spec")
     }
 
     /// Reads it from a file, `-` for standard input; there the key comes before it.
     pub fn read(path: &Path) -> anyhow::Result<(Self, Option<CarriedKey>)> {
-        let refused = || format!("{} is not an order of forebay up", path.display());
+        let refused = || format!("{} is not a job spec of forebay up", path.display());
         let key =
             if path == Path::new("-") { CarriedKey::of_line(&read_key_line().with_context(refused)?)? } else { None };
         Ok((Self::parse(&read_input(path)?).with_context(refused)?, key))
@@ -77,17 +77,17 @@ impl Order {
 
     /// Decodes it.
     pub fn parse(text: &[u8]) -> anyhow::Result<Self> {
-        let order: Self = serde_json::from_slice(text)?;
+        let spec: Self = serde_json::from_slice(text)?;
         ensure!(
-            order.version == VERSION,
+            spec.version == VERSION,
             "it is of version {}, this program is of version {VERSION}: start the same build on every host",
-            order.version
+            spec.version
         );
-        Ok(order)
+        Ok(spec)
     }
 }
 
-/// The line on standard input that is before an order. It is read past the buffer of `stdin`, which is never wiped.
+/// The line on standard input that is before a job spec. It is read past the buffer of `stdin`, which is never wiped.
 pub fn read_key_line() -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().context("cannot read standard input")?;
     carried_key::read_line(std::fs::File::from(stdin))
@@ -97,9 +97,9 @@ pub fn read_key_line() -> anyhow::Result<Zeroizing<Vec<u8>>> {
 pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
-        std::io::stdin().take(ORDER_BYTES_MAX).read_to_end(&mut bytes)
+        std::io::stdin().take(JOB_SPEC_BYTES_MAX).read_to_end(&mut bytes)
     } else {
-        std::fs::File::open(path).and_then(|file| file.take(ORDER_BYTES_MAX).read_to_end(&mut bytes))
+        std::fs::File::open(path).and_then(|file| file.take(JOB_SPEC_BYTES_MAX).read_to_end(&mut bytes))
     };
     read.with_context(|| format!("cannot read {}", path.display()))?;
     Ok(bytes)
@@ -110,15 +110,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_of_another_version_is_refused() {
+    fn a_job_spec_of_another_version_is_refused() {
         let nodes = vec![NodeAddress { host: "n1".into(), port: 5 }];
         let directory = "/tmp/forebay-0/job".into();
         let ports = Ports::named(5);
-        let order = Order::new("job".into(), directory, nodes.clone(), ports, ViewLayout::Numbered, BTreeMap::new());
-        let text = serde_json::to_string(&order).unwrap();
-        assert_eq!(Order::parse(text.as_bytes()).unwrap().nodes, nodes);
+        let spec = JobSpec::new("job".into(), directory, nodes.clone(), ports, ViewLayout::Numbered, BTreeMap::new());
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(JobSpec::parse(text.as_bytes()).unwrap().nodes, nodes);
         let other = text.replace(VERSION, "99.0.0");
-        assert!(Order::parse(other.as_bytes()).unwrap_err().to_string().contains("99.0.0"));
-        assert!(Order::parse(b"{}").is_err());
+        assert!(JobSpec::parse(other.as_bytes()).unwrap_err().to_string().contains("99.0.0"));
+        assert!(JobSpec::parse(b"{}").is_err());
     }
 }
