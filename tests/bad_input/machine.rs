@@ -78,6 +78,16 @@ fn no_room_for_the_jobs_files() {
 }
 
 #[test]
+fn too_few_open_files() {
+    require!(Root, Fuse, Command("unshare"));
+    let sandbox = Sandbox::new();
+    for allowed in [24, 64] {
+        let done = up_after(&sandbox, &format!("ulimit -n {allowed}"));
+        fails(&sandbox, &done, FAILED, &["ulimit -Hn"]);
+    }
+}
+
+#[test]
 fn doctor_names_what_is_missing() {
     require!(Root, Command("unshare"));
     let sandbox = Sandbox::new();

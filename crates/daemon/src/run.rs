@@ -41,7 +41,9 @@ pub fn run(options: DaemonOptions, link: &Link) -> anyhow::Result<ExitReason> {
         .build()
         .context("starting the network runtime")?;
     let outcome = runtime.block_on(run_in_runtime(options, link));
-    runtime.shutdown_timeout(SHUTDOWN_DEADLINE);
+    // Work for the kernel that a hung file system holds up must not keep the next daemon from starting.
+    let replaced = matches!(outcome, Ok(ExitReason::HandOver));
+    runtime.shutdown_timeout(if replaced { HAND_OVER_DRAIN } else { SHUTDOWN_DEADLINE });
     outcome
 }
 
