@@ -11,6 +11,7 @@ mod hosts;
 mod machine;
 mod memory;
 mod pending_handshakes;
+mod plans;
 mod setup;
 mod usage;
 mod views;

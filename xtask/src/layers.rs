@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 22] = [
+const PLACES: [Place; 23] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -46,6 +46,7 @@ const PLACES: [Place; 22] = [
     // What the kernel is told about the memory of a key; shells share it.
     shell("secret"),
     core("overlay", &["types", "wire"]),
+    core("aggregate", &["types"]),
     core("cache", &["types", "wire"]),
     core("dispatch", &["types"]),
     core("schedule", &["types"]),

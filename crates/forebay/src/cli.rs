@@ -54,6 +54,8 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// Show what a model says of this and other ways to start a job, at any number of nodes
     Simulate(SimulateArguments),
+    /// Show where to aggregate a job's writes, by every strategy, with predicted times
+    Plan(PlanArguments),
     /// Show the settings that hold, and where each comes from
     Config(ConfigArguments),
     /// Print the completions of a shell
@@ -285,6 +287,28 @@ pub struct SimulateArguments {
     /// Say only of each bar whether it is met; exit status 3 if one is not
     #[arg(long, conflicts_with_all = ["nodes", "plot", "json"])]
     pub check: bool,
+}
+
+/// `plan`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "CASE is JSON; docs/aggregation.md has its format. Times are predicted by a model of flows that share links \
+                  fairly; nothing is measured.\n\nExamples:\n  forebay plan case.json\n  \
+                  forebay plan case.json --strategy joint --json\n  \
+                  forebay plan - --plot placement.svg < case.json"
+)]
+pub struct PlanArguments {
+    /// The case, as JSON; - is standard input
+    pub case: PathBuf,
+    /// A strategy by name, all of them, or only the best
+    #[arg(long, value_name = "NAME", default_value = "all")]
+    pub strategy: String,
+    /// Print a JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Write the placements to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// `config`.

@@ -12,6 +12,8 @@ mod node;
 mod node_background;
 mod node_kept;
 mod paths;
+mod plan;
+mod plan_svg;
 mod profile;
 mod profile_report;
 mod refresh;
@@ -47,6 +49,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Profile(arguments) => profile::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Walk(arguments) => forebay_daemon::walk(&arguments.view).map(|()| ExitCode::SUCCESS),

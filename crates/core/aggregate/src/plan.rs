@@ -1,0 +1,116 @@
+//! A plan: who aggregates which bytes in which round, and how long that should take.
+//!
+//! A plan holds all that an exchange needs: with it, a rank knows by itself what to send to whom in which round, and an
+//! aggregator what will come. Reads go the same ways backwards.
+
+use serde::{Deserialize, Serialize};
+
+use crate::case::Case;
+use crate::description::Serves;
+use crate::division::Division;
+use crate::extents::{Extent, within};
+use crate::flow::{Seat, simulate};
+use crate::formula::Cost;
+use crate::strategy::Strategy;
+
+/// A plan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// Whose it is.
+    pub strategy: Strategy,
+    /// Rounds of every aggregator.
+    pub rounds: usize,
+    /// In the order of their domains in the file. None if there is nothing to write.
+    pub aggregators: Vec<Aggregator>,
+    /// What the models say of it.
+    pub predicted: Predicted,
+}
+
+/// An aggregator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Aggregator {
+    /// Its rank.
+    pub rank: usize,
+    /// The node of that rank.
+    pub node: usize,
+    /// The I/O node that it writes to, by its number in the case.
+    pub io_node: usize,
+    /// The bytes of its domain that somebody has.
+    pub domain: Vec<Extent>,
+    /// The span of its domain that each round takes, which may have holes; empty when nothing is left.
+    pub windows: Vec<Extent>,
+}
+
+/// What the models say of a plan.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Predicted {
+    /// The most of C1 of any aggregator, seconds: without contention.
+    pub c1_s: f64,
+    /// The most of C2, likewise.
+    pub c2_s: f64,
+    /// By the flow model, seconds from the start to the last byte at the I/O nodes.
+    pub total_s: f64,
+    /// By the flow model, seconds from the start until local storage has the last byte; without any as `total_s`.
+    pub staged_s: f64,
+    /// What the I/O node with most to do needs at least for what this plan sends to it, seconds. I/O nodes that serve any
+    /// node count as one.
+    pub io_floor_s: f64,
+    /// Bytes over the busiest link of the network.
+    pub busiest_link_bytes: u64,
+}
+
+impl Aggregator {
+    /// What of a rank's bytes goes to this aggregator in a round. `extents` are sorted and do not overlap.
+    #[must_use]
+    pub fn part(&self, round: usize, extents: &[Extent]) -> Vec<Extent> {
+        self.windows.get(round).map(|window| within(extents, *window)).unwrap_or_default()
+    }
+}
+
+impl Plan {
+    /// The plan of seats for the domains of a division.
+    #[must_use]
+    pub fn new(case: &Case, strategy: Strategy, division: &Division, seats: &[Seat]) -> Self {
+        let aggregators = division.domains.iter().zip(seats).map(|(domain, seat)| Aggregator {
+            rank: seat.rank,
+            node: seat.node,
+            io_node: case.io_of(seat.node),
+            domain: domain.extents.clone(),
+            windows: domain.windows.iter().map(|window| window.span).collect(),
+        });
+        let aggregators = aggregators.collect();
+        Self { strategy, rounds: division.rounds, aggregators, predicted: predicted(case, division, seats) }
+    }
+}
+
+fn predicted(case: &Case, division: &Division, seats: &[Seat]) -> Predicted {
+    let costs = division.domains.iter().zip(seats).map(|(domain, seat)| Cost::of(case, domain, seat.node));
+    let Cost { c1_s, c2_s } = costs.fold(Cost::default(), Cost::max);
+    let flowed = simulate(case, division, seats);
+    Predicted {
+        c1_s,
+        c2_s,
+        total_s: flowed.total_s,
+        staged_s: flowed.staged_s,
+        io_floor_s: io_floor_s(case, division, seats),
+        busiest_link_bytes: flowed.busiest_link_bytes,
+    }
+}
+
+fn io_floor_s(case: &Case, division: &Division, seats: &[Seat]) -> f64 {
+    let mut loads = vec![0.0; case.io_nodes.len()];
+    for (domain, seat) in division.domains.iter().zip(seats) {
+        loads[case.io_of(seat.node)] += domain.bytes as f64;
+    }
+    let (mut floor, mut any_bytes, mut any_rate): (f64, f64, f64) = (0.0, 0.0, 0.0);
+    for (io, bytes) in case.io_nodes.iter().zip(loads) {
+        match io.serves {
+            Serves::Range(..) => floor = floor.max(bytes / io.bytes_per_s),
+            Serves::Any(_) => {
+                any_bytes += bytes;
+                any_rate += io.bytes_per_s;
+            }
+        }
+    }
+    if any_rate > 0.0 { floor.max(any_bytes / any_rate) } else { floor }
+}

@@ -1,0 +1,40 @@
+//! How many aggregators and rounds a strategy takes where the case does not say.
+
+use crate::case::Case;
+use crate::division::Shape;
+use crate::domains::{Evenly, cut};
+use crate::extents::{bytes, within};
+use crate::limits::{AGGREGATORS_MAX, ROUNDS_MAX};
+
+/// The poster's: the fewest aggregators whose memory holds all bytes at once, as a power of two (2^ceil(log2(D / Mem))),
+/// but so few that each has a buffer's worth. One round, unless memory cannot hold it.
+pub fn poster(case: &Case) -> Shape {
+    let total = case.bytes();
+    let needed = total.div_ceil(case.buffering.memory_bytes).max(1).next_power_of_two();
+    let mut count = needed.min(AGGREGATORS_MAX as u64);
+    while count > 1 && total / count < case.buffering.buffer_bytes {
+        count /= 2;
+    }
+    let domains = case.pinned.aggregators.unwrap_or(count as usize);
+    with_rounds(case, domains, case.buffering.memory_bytes, Evenly::ByBytes)
+}
+
+/// ROMIO's default: one aggregator a node, which writes a buffer a round. `aggregators` is its `cb_nodes`.
+pub fn romio(case: &Case) -> Shape {
+    let mut nodes: Vec<usize> = (0..case.rank_count()).map(|rank| case.node_of(rank)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let most = nodes.len().min(AGGREGATORS_MAX);
+    let domains = case.pinned.aggregators.unwrap_or(most).min(most);
+    with_rounds(case, domains, case.buffering.buffer_bytes, Evenly::ByOffset)
+}
+
+/// As many rounds as the largest domain needs if one may have `room_bytes`.
+pub fn with_rounds(case: &Case, domains: usize, room_bytes: u64, evenly: Evenly) -> Shape {
+    let rounds = case.pinned.rounds.unwrap_or_else(|| {
+        let spans = cut(&case.union, domains, case.stripe_bytes, evenly);
+        let largest = spans.into_iter().map(|span| bytes(&within(&case.union, span))).max().unwrap_or(0);
+        (largest.div_ceil(room_bytes).max(1)).min(ROUNDS_MAX as u64) as usize
+    });
+    Shape { domains, rounds, evenly }
+}

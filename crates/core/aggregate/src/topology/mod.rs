@@ -1,0 +1,134 @@
+//! The network: nodes, directed links, and the route from each node to each.
+//!
+//! A topology says which links a route has; nothing is stored by pair, so a network of 100,000 nodes costs what its links
+//! cost. Latency and rate of all links are alike, but for a measured matrix, which has its own. Which flow gets how much of a
+//! link is `flow`'s matter.
+
+mod dragonfly;
+mod fat_tree;
+mod matrix;
+mod torus;
+
+use dragonfly::Dragonfly;
+use fat_tree::FatTree;
+use matrix::Matrix;
+use torus::Torus;
+
+/// The shapes that a network can have.
+#[derive(Clone, PartialEq, Debug)]
+enum Topology {
+    Torus(Torus),
+    Dragonfly(Dragonfly),
+    FatTree(FatTree),
+    Matrix(Matrix),
+}
+
+/// Calls the same function of whatever topology it is.
+macro_rules! of {
+    ($topology:expr, $each:ident => $call:expr) => {
+        match $topology {
+            Topology::Torus($each) => $call,
+            Topology::Dragonfly($each) => $call,
+            Topology::FatTree($each) => $call,
+            Topology::Matrix($each) => $call,
+        }
+    };
+}
+
+/// A topology with rates and latencies.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Network {
+    topology: Topology,
+    link_bytes_per_s: f64,
+    link_latency_s: f64,
+}
+
+/// What all links of a network have alike.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Links {
+    /// Bytes per second, in each direction.
+    pub bytes_per_s: f64,
+    /// Seconds.
+    pub latency_s: f64,
+}
+
+impl Network {
+    /// A torus of these lengths.
+    #[must_use]
+    pub fn torus(dimensions: &[usize], links: Links) -> Self {
+        Self::new(Topology::Torus(Torus::new(dimensions)), links)
+    }
+
+    /// A dragonfly of so many groups of so many routers of so many nodes.
+    #[must_use]
+    pub fn dragonfly(groups: usize, routers: usize, nodes: usize, links: Links) -> Self {
+        Self::new(Topology::Dragonfly(Dragonfly::new(groups, routers, nodes)), links)
+    }
+
+    /// A fat tree whose switches have these numbers of links down and up, from the lowest level on.
+    #[must_use]
+    pub fn fat_tree(levels: &[(usize, usize)], links: Links) -> Self {
+        Self::new(Topology::FatTree(FatTree::new(levels)), links)
+    }
+
+    /// Measured pairs: square tables of one size, from each node to each.
+    #[must_use]
+    pub fn matrix(latency_s: &[Vec<f64>], bytes_per_s: &[Vec<f64>]) -> Self {
+        let links = Links { bytes_per_s: 0.0, latency_s: 0.0 };
+        Self::new(Topology::Matrix(Matrix::new(latency_s, bytes_per_s)), links)
+    }
+
+    fn new(topology: Topology, links: Links) -> Self {
+        Self { topology, link_bytes_per_s: links.bytes_per_s, link_latency_s: links.latency_s }
+    }
+
+    /// Nodes that it has places for.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        of!(&self.topology, each => each.node_count())
+    }
+
+    /// Directed links.
+    #[must_use]
+    pub fn link_count(&self) -> usize {
+        of!(&self.topology, each => each.link_count())
+    }
+
+    /// Links between two nodes; none from a node to itself.
+    #[must_use]
+    pub fn hop_count(&self, from: usize, to: usize) -> u32 {
+        of!(&self.topology, each => each.hop_count(from, to))
+    }
+
+    /// Appends the links from a node to another, in their order.
+    pub fn route(&self, from: usize, to: usize, links: &mut Vec<u32>) {
+        of!(&self.topology, each => each.route(from, to, links));
+    }
+
+    /// Seconds until what leaves a node begins to arrive at another.
+    #[must_use]
+    pub fn latency_s(&self, from: usize, to: usize) -> f64 {
+        match &self.topology {
+            Topology::Matrix(matrix) => matrix.latency_s(from, to),
+            _ => self.link_latency_s * f64::from(self.hop_count(from, to)),
+        }
+    }
+
+    /// Bytes per second between two different nodes that have the network for themselves.
+    #[must_use]
+    pub fn bytes_per_s(&self, from: usize, to: usize) -> f64 {
+        match &self.topology {
+            Topology::Matrix(matrix) => matrix.bytes_per_s(from, to),
+            _ => self.link_bytes_per_s,
+        }
+    }
+
+    /// The rate of every link.
+    #[must_use]
+    pub fn rates(&self) -> Vec<f64> {
+        match &self.topology {
+            Topology::Matrix(matrix) => matrix.rates(),
+            _ => vec![self.link_bytes_per_s; self.link_count()],
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! `plan CASE`: every strategy's aggregators for a topology and sizes, side by side, with predicted times.
+//!
+//! The planner decides (`forebay_aggregate`); here a case is read and plans are shown. Nothing is measured and no job is
+//! asked.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use forebay_aggregate::{Case, CaseDescription, Plan, Strategy, plan, plan_all};
+use serde_json::{Value, json};
+
+use crate::cli::PlanArguments;
+use crate::columns;
+use crate::commands::plan_svg::svg;
+use crate::output::say;
+use crate::settings::UsageError;
+
+/// The largest case that is read, bytes: the most extents that are planned for, written out.
+const CASE_BYTES_MAX: u64 = 1 << 30;
+
+/// Totals closer to each other than this part of the least are equal for people.
+const EQUAL_PART: f64 = 0.01;
+
+/// Plans a case.
+pub fn run(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::parse(&arguments.strategy)?;
+    let case = read(&arguments.case)?;
+    let not_written = |file: &PathBuf| format!("the plot cannot be written to {}", file.display());
+    let create = |file| File::create(file).with_context(|| not_written(file));
+    let plot = arguments.plot.as_ref().map(|file| create(file).map(|open| (file, open))).transpose()?;
+    let (plans, best) = wanted.plans(&case).context("there is no plan")?;
+    if arguments.json {
+        say!("{}", in_json(&case, &plans, best));
+    } else {
+        print(&case, &plans, best);
+    }
+    if let Some((file, mut open)) = plot {
+        open.write_all(svg(&case, &plans).as_bytes()).with_context(|| not_written(file))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Which plans are shown.
+enum Wanted {
+    All,
+    Best,
+    One(Strategy),
+}
+
+impl Wanted {
+    fn parse(name: &str) -> anyhow::Result<Self> {
+        match name {
+            "all" => Ok(Self::All),
+            "best" => Ok(Self::Best),
+            name => match name.parse() {
+                Ok(strategy) => Ok(Self::One(strategy)),
+                Err(unknown) => Err(UsageError(format!("--strategy: {unknown}, all and best")).into()),
+            },
+        }
+    }
+
+    /// The plans, and the best strategy among those that were tried.
+    fn plans(&self, case: &Case) -> anyhow::Result<(Vec<Plan>, Strategy)> {
+        if let Self::One(strategy) = self {
+            return Ok((vec![plan(case, *strategy)?], *strategy));
+        }
+        let portfolio = plan_all(case)?;
+        let best = portfolio.best();
+        let plans = if matches!(self, Self::Best) { vec![best.clone()] } else { portfolio.plans().to_vec() };
+        Ok((plans, best.strategy))
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Case> {
+    let is_stdin = path == Path::new("-");
+    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let source: io::Result<Box<dyn Read>> = match is_stdin {
+        true => Ok(Box::new(io::stdin())),
+        false => File::open(path).map(|file| Box::new(file) as Box<dyn Read>),
+    };
+    let mut text = Vec::new();
+    let len = source.and_then(|source| source.take(CASE_BYTES_MAX + 1).read_to_end(&mut text));
+    let len = len.with_context(|| format!("the case cannot be read from {name}"))?;
+    if len as u64 > CASE_BYTES_MAX {
+        bail!("{name} is larger than {CASE_BYTES_MAX} bytes, the largest case that is read");
+    }
+    let description: CaseDescription = serde_json::from_slice(&text)
+        .with_context(|| format!("{name} is no case; docs/aggregation.md has the format"))?;
+    Case::new(description).with_context(|| format!("{name} cannot be planned"))
+}
+
+fn in_json(case: &Case, plans: &[Plan], best: Strategy) -> Value {
+    let strategy = |plan: &Plan| {
+        let aggregators = &plan.aggregators;
+        json!({
+            "name": plan.strategy.name(),
+            "aggregators": aggregators.iter().map(|aggregator| aggregator.node).collect::<Vec<_>>(),
+            "ranks": aggregators.iter().map(|aggregator| aggregator.rank).collect::<Vec<_>>(),
+            "domains": aggregators.iter().map(|aggregator| &aggregator.domain).collect::<Vec<_>>(),
+            "rounds": plan.rounds,
+            "c1_s": plan.predicted.c1_s,
+            "c2_s": plan.predicted.c2_s,
+            "total_s": plan.predicted.total_s,
+            "staged_s": plan.predicted.staged_s,
+            "io_floor_s": plan.predicted.io_floor_s,
+            "busiest_link_bytes": plan.predicted.busiest_link_bytes,
+        })
+    };
+    json!({
+        "strategies": plans.iter().map(strategy).collect::<Vec<_>>(),
+        "best": best.name(),
+        "bytes": case.bytes(),
+        "io_floor_s": case.io_floor_s(),
+    })
+}
+
+fn print(case: &Case, plans: &[Plan], best: Strategy) {
+    let head =
+        ["strategy", "aggregators", "rounds", "C1, s", "C2, s", "total, s", "I/O floor, s", "busiest link, bytes"];
+    let row = |plan: &Plan| {
+        let predicted = &plan.predicted;
+        vec![
+            plan.strategy.name().to_owned(),
+            plan.aggregators.len().to_string(),
+            plan.rounds.to_string(),
+            seconds(predicted.c1_s),
+            seconds(predicted.c2_s),
+            seconds(predicted.total_s),
+            seconds(predicted.io_floor_s),
+            columns::count(predicted.busiest_link_bytes),
+        ]
+    };
+    let rows: Vec<Vec<String>> =
+        std::iter::once(head.map(str::to_owned).to_vec()).chain(plans.iter().map(row)).collect();
+    columns::lines(&rows).iter().for_each(|line| say!("{line}"));
+    say!(
+        "\n{} bytes; no plan takes less than {} s (predicted, nothing is measured).",
+        columns::count(case.bytes()),
+        seconds(case.io_floor_s())
+    );
+    if let [only] = plans {
+        print_aggregators(only);
+    } else {
+        say!("{}", verdict(plans, best));
+    }
+}
+
+/// What the comparison comes to.
+fn verdict(plans: &[Plan], best: Strategy) -> String {
+    let totals = || plans.iter().map(|plan| plan.predicted.total_s);
+    let (least, most) = (totals().fold(f64::INFINITY, f64::min), totals().fold(0.0, f64::max));
+    if most <= least * (1.0 + EQUAL_PART) {
+        return "All strategies are equal within 1 %: here it does not matter who aggregates.".to_owned();
+    }
+    format!("Best: {}; the slowest takes {:.2} times as long.", best.name(), most / least)
+}
+
+fn print_aggregators(plan: &Plan) {
+    let head = ["rank", "node", "I/O node", "from", "bytes"].map(str::to_owned).to_vec();
+    let row = |aggregator: &forebay_aggregate::Aggregator| {
+        let bytes: u64 = aggregator.domain.iter().map(|extent| extent.len).sum();
+        vec![
+            aggregator.rank.to_string(),
+            aggregator.node.to_string(),
+            aggregator.io_node.to_string(),
+            aggregator.domain.first().map_or(0, |extent| extent.offset).to_string(),
+            columns::count(bytes),
+        ]
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(plan.aggregators.iter().map(row)).collect();
+    say!("");
+    columns::lines(&rows).iter().for_each(|line| say!("{line}"));
+}
+
+/// Four digits that count, however short the time.
+fn seconds(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = (3 - value.log10().floor() as i32).clamp(0, 12) as usize;
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_four_digits_that_count() {
+        assert_eq!(
+            [0.0, 0.037_283, 1.5, 12_345.6, 0.000_001_234_5].map(seconds),
+            ["0", "0.03728", "1.500", "12346", "0.000001234"]
+        );
+    }
+}
