@@ -1,5 +1,5 @@
 //! The process that looks at directories and names of a view for its daemon (`forebay walk`), so that the kernel knows them (see
-//! `prefill::walker`). It holds nothing of the daemon's, and ends with its input.
+//! `machine::walker`). It holds nothing of the daemon's, and ends with its input.
 //!
 //! Input: a letter, a path below the view, a NUL; the letter says what to do. Output: a byte for each `DONE`.
 

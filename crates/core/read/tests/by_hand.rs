@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod node;
+
 use std::time::Duration;
 
-use forebay_overlay::Forest;
 use forebay_read::AttemptId;
 use forebay_read::{
     Answered, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket,
@@ -13,6 +14,8 @@ use forebay_read::{
 use forebay_types::{Attributes, Epoch, Errno, Extent, Kind, Name, NodeRank, Time, ViewPath};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 
+use node::options;
+
 type Node = ReadPath<&'static str>;
 
 fn node() -> Node {
@@ -20,16 +23,7 @@ fn node() -> Node {
 }
 
 fn node_of(rank: u32, nodes: u32, prefetch: bool) -> Node {
-    ReadPath::new(Options {
-        rank: NodeRank(rank),
-        forest: Forest::single(nodes, 2).unwrap(),
-        budget_bytes: 64 << 20,
-        deadline: Duration::from_secs(30),
-        direct_above_bytes: None,
-        prefetch,
-        entry_ttl: None,
-        links: None,
-    })
+    ReadPath::new(Options { prefetch, ..options(rank, nodes) })
 }
 
 /// A directory with one file, whose `size_bytes` tell its versions apart.

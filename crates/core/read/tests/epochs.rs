@@ -2,29 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod node;
+
 use std::time::Duration;
 
-use forebay_overlay::Forest;
 use forebay_read::{
-    Answered, AttemptId, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, PeerTicket,
-    ROOT_INODE, ReadPath,
+    Answered, AttemptId, Effect, Entry, InodeId, KernelAnswer, KernelRequest, KernelTicket, PeerTicket, ROOT_INODE,
+    ReadPath,
 };
 use forebay_types::{Attributes, Epoch, Errno, Extent, Kind, NodeRank, Time, ViewPath};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
 
+use node::options;
+
 type Node = ReadPath<&'static str>;
 
 fn node_of(rank: u32, nodes: u32) -> Node {
-    ReadPath::new(Options {
-        rank: NodeRank(rank),
-        forest: Forest::single(nodes, 2).unwrap(),
-        budget_bytes: 64 << 20,
-        deadline: Duration::from_secs(30),
-        direct_above_bytes: None,
-        prefetch: false,
-        entry_ttl: None,
-        links: None,
-    })
+    ReadPath::new(options(rank, nodes))
 }
 
 fn at(ms: u64) -> Time {

@@ -3,15 +3,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod node;
+
 use std::time::Duration;
 
-use forebay_overlay::Forest;
 use forebay_read::AttemptId;
 use forebay_read::{
     Answered, Effect, KernelAnswer, KernelRequest, KernelTicket, Options, PeerAnswer, PeerTicket, ROOT_INODE, ReadPath,
 };
-use forebay_types::{Attributes, Kind, NodeRank, Time};
+use forebay_types::{Attributes, Kind, Time};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry, ReadMessage, Request};
+
+use node::options;
 
 const BEFORE: [&str; 2] = ["b", "c"];
 const AFTER: [&str; 3] = ["a", "b", "c"];
@@ -19,16 +22,7 @@ const AFTER: [&str; 3] = ["a", "b", "c"];
 type Node = ReadPath<&'static str>;
 
 fn node_of(rank: u32, nodes: u32, entry_ttl: Option<Duration>) -> Node {
-    ReadPath::new(Options {
-        rank: NodeRank(rank),
-        forest: Forest::single(nodes, 2).unwrap(),
-        budget_bytes: 64 << 20,
-        deadline: Duration::from_secs(30),
-        direct_above_bytes: None,
-        prefetch: false,
-        entry_ttl,
-        links: None,
-    })
+    ReadPath::new(Options { entry_ttl, ..options(rank, nodes) })
 }
 
 /// Names alone, as of a large directory; its generation is the same whatever is in it.

@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
+mod node;
 
-use forebay_overlay::Forest;
 use forebay_read::AttemptId;
 use forebay_read::{
-    Answered, Effect, InodeId, KernelAnswer, KernelRequest, KernelTicket, Options, ParcelChunk, ROOT_INODE, ReadPath,
+    Answered, Effect, InodeId, KernelAnswer, KernelRequest, KernelTicket, ParcelChunk, ROOT_INODE, ReadPath,
 };
-use forebay_types::{Attributes, CHUNK_BYTES, ChunkIndex, Errno, Extent, Kind, NodeRank, Time, ViewPath, limits};
+use forebay_types::{Attributes, CHUNK_BYTES, ChunkIndex, Errno, Extent, Kind, Time, ViewPath, limits};
 use forebay_wire::{Listing, ListingBuilder, ListingEntry, ParcelPlace, ReadMessage};
+
+use node::options;
 
 const START: Time = Time(0);
 /// The last one has two chunks.
@@ -29,16 +30,7 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let core = ReadPath::new(Options {
-            rank: NodeRank(1),
-            forest: Forest::single(2, 2).unwrap(),
-            budget_bytes: 64 << 20,
-            deadline: Duration::from_secs(30),
-            direct_above_bytes: None,
-            prefetch: false,
-            entry_ttl: None,
-            links: None,
-        });
+        let core = ReadPath::new(options(1, 2));
         let mut node = Self { core, inodes: Vec::new(), asked: Vec::new(), answered: Vec::new() };
         node.core.start_prefill(START);
         for name in FILES {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod node;
+
 use std::time::Duration;
 
 use forebay_overlay::Forest;
@@ -10,6 +12,8 @@ use forebay_read::{Effect, KernelRequest, KernelTicket, Options, PeerTicket, ROO
 use forebay_types::{ChunkIndex, Epoch, Generation, Name, NodeRank, Priority, Time, ViewPath};
 use forebay_wire::{ReadMessage, Request};
 
+use node::options;
+
 type Node = ReadPath<&'static str>;
 
 fn node_of(rank: u32) -> Node {
@@ -17,16 +21,7 @@ fn node_of(rank: u32) -> Node {
 }
 
 fn node_in(forest: Forest, rank: u32) -> Node {
-    ReadPath::new(Options {
-        rank: NodeRank(rank),
-        forest,
-        budget_bytes: 64 << 20,
-        deadline: Duration::from_secs(30),
-        direct_above_bytes: None,
-        prefetch: true,
-        entry_ttl: None,
-        links: None,
-    })
+    ReadPath::new(Options { forest, prefetch: true, ..options(rank, 1) })
 }
 
 /// Node 3, node 2, which it asks, and node 0, which reads.

@@ -1,7 +1,7 @@
 //! Prefill: a start-up's contents come to every node before its programs ask, from what an earlier start-up used.
 //!
 //! `record` writes down what a start-up uses, and `packing` keeps a pack of it; `remote_recording` is where the programs of some
-//! jobs run. At the next start every node asks for its contents in parcels (`forebay_node`, `read_path::parcels`); nodes
+//! jobs run. At the next start every node asks for its contents in parcels (`forebay_read`, `parcels`); nodes
 //! that read the backing file system make them by a plan (`forebay_prefetch`) from the `pack` (`build` from its `source`, with
 //! `listing_turns`, `pack_blocks`), and every node takes them apart and fills its kernel's caches
 //! (`unpack`).
