@@ -16,8 +16,10 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 		printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-build: ## the command, optimised, at target/release/forebay
+build: ## the command, optimised, at target/release/forebay, and a library for each MPI that is found
 	$(CARGO) build --release --package forebay
+	$(CARGO) rustc --release --package forebay-mpiio --lib --crate-type staticlib
+	@packaging/mpiio.sh $(target)/release/libforebay_mpiio.a $(target)/release
 
 dist: ## static binaries for x86_64 and aarch64 (DIST_TARGETS), at target/dist/
 	@echo 'Packages: installs musl-tools, gcc and libc6-dev for the other architecture by apt-get where they are missing,'
@@ -58,8 +60,10 @@ lint: ## format, clippy with warnings denied, style, dependencies
 	$(CARGO) xtask tidy
 	$(CARGO) deny --log-level error check bans licenses sources
 
-install: build ## the command and its header below PREFIX (default /usr/local)
+install: build ## the command, its libraries and headers below PREFIX (default /usr/local)
 	install -D -m 755 $(target)/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
+	for library in $(target)/release/libforebay_mpiio_*.so; do \
+		[ ! -e "$$library" ] || install -D -m 755 -t "$(DESTDIR)$(PREFIX)/lib" "$$library" || exit 1; done
 	for header in $(wildcard include/*.h); do \
 		install -D -m 644 "$$header" "$(DESTDIR)$(PREFIX)/include/$$(basename "$$header")" || exit 1; done
 

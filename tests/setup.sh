@@ -9,7 +9,7 @@ set -euo pipefail
 # PACKAGE:PROOF[,PROOF], a package of Debian 12 and how one sees that it, or its like, is there: a command, or a file.
 PACKAGES=(
   # Building: downloads, the C parts of crates, this repository's own commands.
-  ca-certificates:/etc/ssl/certs/ca-certificates.crt gcc:gcc 'libc6-dev:/usr/include/stdio.h' make:make git:git
+  ca-certificates:/etc/ssl/certs/ca-certificates.crt gcc:gcc,cc 'libc6-dev:/usr/include/stdio.h' make:make git:git
   # Programs that tests run over a view.
   python3:python3 rsync:rsync tar:tar procps:ps
   # Mounting without privileges, other users, namespaces, disks in files.
@@ -18,7 +18,9 @@ PACKAGES=(
   # A real network file system, a private Slurm, MPI.
   glusterfs-server:glusterd,glusterfsd glusterfs-client:glusterfs,mount.glusterfs
   slurm-client:srun,sbatch,salloc slurmctld:slurmctld slurmd:slurmd munge:munge,munged,unmunge
-  mpich:mpiexec,mpicc 'libmpich-dev:/usr/include/*/mpich/mpi.h'
+  # By their own names: `mpicc` is whichever of the two was installed last.
+  mpich:mpiexec.mpich,mpicc.mpich 'libmpich-dev:/usr/include/*/mpich/mpi.h'
+  openmpi-bin:mpirun.openmpi libopenmpi-dev:mpicc.openmpi gfortran:gfortran
 )
 # Not every user's PATH names where daemons lie.
 export PATH=$PATH:/usr/sbin:/sbin

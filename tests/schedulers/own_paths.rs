@@ -76,14 +76,14 @@ fn nothing_stays_of_a_job_that_is_cancelled_with_tasks_inside() {
 
 #[test]
 fn ranks_of_mpiexec_see_the_exports_at_their_own_paths() {
-    require!(Root, Fuse, FuseForUsers, Command("fusermount3"), Command("mpiexec"), Command("mpicc"));
+    require!(Root, Fuse, FuseForUsers, Command("fusermount3"), Command("mpiexec.mpich"), Command("mpicc.mpich"));
     let sandbox = Sandbox::of_nobody();
     let ring = sandbox.source().join("ring");
-    let _ = run(Program::new("mpicc").arg("-o").arg(&ring).arg(file_of_tests("schedulers/ring.c"))).good();
+    let _ = run(Program::new("mpicc.mpich").arg("-o").arg(&ring).arg(file_of_tests("schedulers/ring.c"))).good();
     tree::write(&sandbox.source().join("file"), &[1; 1000]);
     let source = sandbox.source();
     let job = Job::up_local(sandbox, 1, &source, &[]);
-    let mut mpiexec = as_nobody(Path::new("mpiexec"));
+    let mut mpiexec = as_nobody(Path::new("mpiexec.mpich"));
     job.sandbox.surround(&mut mpiexec);
     mpiexec.args(["-n", "12"]).arg(job.sandbox.base().join("forebay"));
     mpiexec.args(["run", "--job", &job.sandbox.name, "--"]).arg(&ring).arg(source.join("file"));

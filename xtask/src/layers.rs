@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 23] = [
+const PLACES: [Place; 24] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -82,6 +82,8 @@ const PLACES: [Place; 23] = [
     shell("store"),
     shell("launch"),
     shell("profile"),
+    // Lives in MPI programs, without any daemon.
+    Place { krate: "mpiio", group: "", knows: &[] },
     // Lives longer than any daemon, so it knows as little as it can.
     Place { krate: "keeper", group: "", knows: &["types", "fuse", "launch"] },
     Place {

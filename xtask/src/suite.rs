@@ -2,8 +2,8 @@
 //!
 //! A test that cannot run here (no root, no /dev/fuse, a package missing) prints `skipped: reason` and returns; the
 //! harness counts it as passed, and hides what it printed. This reads the harness's output, takes the skipped ones out
-//! of the passed ones, and names them. The tests of commands need the command: it is built first, and they find it by
-//! `FOREBAY_BIN`.
+//! of the passed ones, and names them. The tests of commands need the command, those of MPI programs the Rust part of
+//! the library: both are built first, and found by `FOREBAY_BIN` and beside it.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -24,9 +24,11 @@ struct Summary {
 
 /// Builds the command, runs every test with `arguments` for cargo, prints the summary.
 pub fn run(arguments: &[&str]) -> Result<bool, String> {
-    let built = cargo(&["build", "--package", "forebay"]).status().map_err(|error| cannot_run(&error))?;
-    if !built.success() {
-        return Err("the command does not build".to_owned());
+    let library = ["rustc", "--package", "forebay-mpiio", "--lib", "--crate-type", "staticlib"];
+    for arguments in [&["build", "--package", "forebay"][..], &library] {
+        if !cargo(arguments).status().map_err(|error| cannot_run(&error))?.success() {
+            return Err(format!("`cargo {}` fails: the tests need what it builds", arguments.join(" ")));
+        }
     }
     let mut child = cargo(&["test", "--workspace", "--no-fail-fast"])
         .args(arguments)

@@ -1,6 +1,7 @@
 //! The commands and their own options; what they share comes from the table of settings.
 
 mod config_file;
+mod mpiio;
 mod profile;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub use config_file::ConfigFile;
+pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
@@ -50,6 +52,8 @@ pub enum Command {
     Refresh(RefreshArguments),
     /// Show and remove what the start-ups of commands have recorded
     Profile(ProfileArguments),
+    /// Print the library that gives unmodified MPI-IO programs aggregation, or what it did with a file
+    Mpiio(MpiioArguments),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
     /// Show what a model says of this and other ways to start a job, at any number of nodes

@@ -17,6 +17,7 @@ mod jobs;
 mod leftovers;
 mod log;
 mod machine;
+mod mpiio_libraries;
 mod network;
 mod output;
 mod patience;

@@ -22,7 +22,7 @@ use crate::exit::DONE_IN_PART;
 use crate::jobs::{Allocated, job_bases};
 use crate::output::{causes, say};
 use crate::settings::values::{self, show_size};
-use crate::{machine, network};
+use crate::{machine, mpiio_libraries, network};
 
 /// Open files that a daemon of a large job needs: cached descriptors, connections to a fan-out of peers, its own.
 const DESCRIPTORS_NEEDED: u64 = 4096;
@@ -82,7 +82,7 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let view_possible = view.state != State::Missing && requests.state != State::Missing;
     let mut checks = vec![view, requests, device(), fusermount(), namespaces()];
     checks.extend(kernel());
-    checks.extend([descriptors(), memory(), directory(), scheduler(), sealing(), interfaces()]);
+    checks.extend([descriptors(), memory(), directory(), scheduler(), sealing(), interfaces(), aggregation()]);
     if arguments.json {
         say!("{:#}", json!({"view_possible": view_possible, "checks": checks}));
     } else {
@@ -340,6 +340,14 @@ fn interfaces() -> Check {
     Check::ok("network", outward.join(", "))
 }
 
+/// The libraries for MPI-IO programs. Without them nothing is limited but what such programs might gain.
+fn aggregation() -> Check {
+    let found: Vec<String> = mpiio_libraries::found().map(|(mpi, path)| format!("{mpi} {}", path.display())).collect();
+    let none = "no library for MPI-IO programs beside this command: they run, and nothing is aggregated (make build, \
+                where an MPI's compiler is)";
+    Check::ok("MPI-IO", if found.is_empty() { none.to_owned() } else { found.join(", ") })
+}
+
 /// Runs this program to try `what`; its standard output is the finding.
 fn probe(what: &str) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find this program")?;
@@ -395,6 +403,7 @@ mod tests {
             scheduler(),
             sealing(),
             interfaces(),
+            aggregation(),
         ] {
             assert_eq!(check.state == State::Ok, check.cost.is_none(), "{check:?}");
         }

@@ -8,6 +8,7 @@ mod down;
 mod escaping_paths;
 mod explain;
 mod manual;
+mod mpiio;
 mod node;
 mod node_background;
 mod node_kept;
@@ -47,6 +48,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Explain(arguments) => explain::run(arguments),
         Command::Refresh(arguments) => refresh::run(arguments),
         Command::Profile(arguments) => profile::run(arguments),
+        Command::Mpiio(arguments) => mpiio::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Plan(arguments) => plan::run(&arguments),

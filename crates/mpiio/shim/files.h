@@ -1,0 +1,41 @@
+/* The files that are open, and what every call on one has in common. */
+#ifndef FOREBAY_MPIIO_FILES_H
+#define FOREBAY_MPIIO_FILES_H
+
+#include <pthread.h>
+
+#include "core.h"
+#include "mpi_table.h"
+
+/* A file of the program that the library looks after. Calls on it take the lock: with MPI_THREAD_MULTIPLE there may be
+ * several, and of collective ones the program itself sees to it that there is one at a time. */
+struct fb_open_file {
+    MPI_File handle;
+    MPI_Comm comm;
+    fb_file *core;
+    pthread_mutex_t lock;
+    /* A split collective call that has begun here and not ended. */
+    int split_is_ours, split_code;
+    uint64_t split_bytes;
+    struct fb_open_file *next;
+};
+
+/* The file of a handle, locked; NULL for one that is MPI's alone. */
+struct fb_open_file *fb_find(MPI_File handle);
+
+/* Unlocks. */
+void fb_release(struct fb_open_file *file);
+
+/* Looks after a file that MPI has opened, unless hints say otherwise. Collective. */
+void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File handle);
+
+/* Ends that; NULL for a handle of MPI's alone. What it returns is locked and in no list. */
+struct fb_open_file *fb_disown(MPI_File handle);
+
+/* Writes what this rank holds of any file: the program ends without closing. */
+void fb_write_all_own(void);
+
+/* An MPI error class for an errno; raised by the file's error handler where the program has set one. */
+int fb_raise(MPI_File handle, int errno_code);
+
+#endif

@@ -1,0 +1,9 @@
+//! What the C shim calls (`shim/core.h` has the same in C). Nothing is decided here.
+//!
+//! Pointers are the shim's promise: each function says what it needs of them. A panic ends the process (`panic = "abort"`),
+//! so none crosses into C.
+
+mod datatypes;
+mod files;
+mod mpi_group;
+mod raw;

@@ -1,0 +1,220 @@
+//! What the user and the program want of aggregation: `MPI_Info` hints, the same as `FOREBAY_MPIIO_*`, ROMIO's hints where they
+//! say the same, and ROMIO's file of hints.
+//!
+//! The environment wins over the program's hints, since it belongs to who runs the program now; those win over the file that
+//! `ROMIO_HINTS` names, as with ROMIO. Rank 0 resolves them and tells the others, so that all ranks do the same. A hint that
+//! makes no sense is left out and said, as MPI wants of hints.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config_list::ConfigList;
+
+/// Bytes of an aggregator's buffer, and that a rank holds, where nobody says otherwise; ROMIO's `cb_buffer_size`.
+pub const BUFFER_BYTES: u64 = 16 << 20;
+
+/// Bytes of a stripe where nobody says otherwise; Lustre's default, and what network file systems take in one request.
+pub const STRIPE_BYTES: u64 = 1 << 20;
+
+/// Stripes below this are not worth a boundary.
+const STRIPE_MIN_BYTES: u64 = 4 << 10;
+
+/// A buffer that one message must not exceed (1 TiB would be a slip of the pen).
+const BUFFER_MAX_BYTES: u64 = 64 << 30;
+
+/// Strategies of the planner; `cli.md` of the project fixes their names.
+const STRATEGIES: [&str; 8] = ["poster", "first", "nearest", "romio", "largest", "smallest", "balanced", "joint"];
+
+/// Hints that this library reads.
+pub const NAMES: [&str; 10] = [
+    "forebay_aggregation",
+    "forebay_aggregators",
+    "forebay_buffer_bytes",
+    "forebay_strategy",
+    "cb_nodes",
+    "cb_config_list",
+    "cb_buffer_size",
+    "romio_cb_write",
+    "romio_cb_read",
+    "striping_unit",
+];
+
+/// Whether to aggregate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Choice {
+    /// Where it makes fewer requests.
+    Automatic,
+    /// Always.
+    Enable,
+    /// Never.
+    Disable,
+}
+
+/// What holds for a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hints {
+    /// Of writes.
+    pub write: Choice,
+    /// Of reads.
+    pub read: Choice,
+    /// How many aggregators at most; `None`: as many as the list allows.
+    pub aggregators: Option<u32>,
+    /// Who may aggregate.
+    pub config_list: ConfigList,
+    /// Bytes of an aggregator's buffer, and that a rank holds.
+    pub buffer_bytes: u64,
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// The planner's strategy; `None`: the best of all.
+    pub strategy: Option<String>,
+    /// Whether the first rank prints what holds, and who aggregates.
+    pub prints: bool,
+}
+
+/// What hints say, and what is wrong with them.
+#[derive(Debug)]
+pub struct Resolved {
+    /// What holds.
+    pub hints: Hints,
+    /// Hints that were left out, and why.
+    pub complaints: Vec<String>,
+}
+
+/// Resolves the hints of a program, with this environment and the text of ROMIO's file.
+#[must_use]
+pub fn resolve(
+    program: &[(String, String)],
+    variable: &dyn Fn(&str) -> Option<String>,
+    romio_file: Option<&str>,
+) -> Resolved {
+    let of_file: Vec<(String, String)> = romio_file.map(romio_pairs).unwrap_or_default();
+    let said = |name: &str| {
+        let own = name.strip_prefix("forebay_").map(|rest| format!("FOREBAY_MPIIO_{}", rest.to_uppercase()));
+        let of = |pairs: &[(String, String)]| Some(pairs.iter().rev().find(|(key, _)| key == name)?.1.clone());
+        own.and_then(|own| variable(&own)).or_else(|| of(program)).or_else(|| of(&of_file))
+    };
+    let mut complaints = vec![];
+    let mut hint = Hint { said: &said, complaints: &mut complaints };
+    let aggregation = hint.parse("forebay_aggregation", choice);
+    let romio_write = hint.parse("romio_cb_write", choice);
+    let romio_read = hint.parse("romio_cb_read", choice);
+    let aggregators = hint.parse("forebay_aggregators", count);
+    let cb_nodes = hint.parse("cb_nodes", count);
+    let buffer_bytes = hint.parse("forebay_buffer_bytes", bytes);
+    let cb_buffer_size = hint.parse("cb_buffer_size", bytes);
+    let hints = Hints {
+        write: aggregation.or(romio_write).unwrap_or(Choice::Automatic),
+        read: aggregation.or(romio_read).unwrap_or(Choice::Automatic),
+        aggregators: aggregators.or(cb_nodes),
+        config_list: hint.parse("cb_config_list", ConfigList::parse).unwrap_or_default(),
+        buffer_bytes: buffer_bytes.or(cb_buffer_size).unwrap_or(BUFFER_BYTES).min(BUFFER_MAX_BYTES),
+        stripe_bytes: hint.parse("striping_unit", bytes).unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES),
+        strategy: hint.parse("forebay_strategy", strategy).flatten(),
+        prints: ["ROMIO_PRINT_HINTS", "FOREBAY_MPIIO_PRINT"]
+            .iter()
+            .any(|name| variable(name).is_some_and(|on| on != "0")),
+    };
+    Resolved { hints, complaints }
+}
+
+struct Hint<'a> {
+    said: &'a dyn Fn(&str) -> Option<String>,
+    complaints: &'a mut Vec<String>,
+}
+
+impl Hint<'_> {
+    fn parse<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let said = (self.said)(name)?;
+        let parsed = parse(said.trim());
+        if parsed.is_none() {
+            self.complaints.push(format!("{name}={said} makes no sense and is left out"));
+        }
+        parsed
+    }
+}
+
+/// Lines `name value`; anything after `#` is a remark.
+fn romio_pairs(text: &str) -> Vec<(String, String)> {
+    let pair = |line: &str| {
+        let (name, value) = line.split('#').next()?.trim().split_once(char::is_whitespace)?;
+        Some((name.to_owned(), value.trim().to_owned()))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+fn choice(text: &str) -> Option<Choice> {
+    match text.to_ascii_lowercase().as_str() {
+        "automatic" | "auto" => Some(Choice::Automatic),
+        "enable" | "true" | "1" => Some(Choice::Enable),
+        "disable" | "false" | "0" => Some(Choice::Disable),
+        _ => None,
+    }
+}
+
+fn count(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|count| *count > 0)
+}
+
+fn strategy(text: &str) -> Option<Option<String>> {
+    match text {
+        "best" | "automatic" => Some(None),
+        name => STRATEGIES.contains(&name).then(|| Some(name.to_owned())),
+    }
+}
+
+/// A number of bytes: `16777216`, `16MiB`, `1GB`.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "kB" | "KB" => 1000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit).filter(|bytes| *bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_program_and_that_over_the_file() {
+        let program = pairs(&[("cb_nodes", "4"), ("cb_buffer_size", "4194304"), ("forebay_strategy", "nearest")]);
+        let variable = |name: &str| (name == "FOREBAY_MPIIO_BUFFER_BYTES").then(|| "8MiB".to_owned());
+        let file = "# ours\ncb_nodes 2\nromio_cb_write disable   # not here\nstriping_unit 65536\n";
+        let Resolved { hints, complaints } = resolve(&program, &variable, Some(file));
+        assert_eq!((hints.aggregators, hints.buffer_bytes, hints.stripe_bytes), (Some(4), 8 << 20, 65_536));
+        assert_eq!((hints.write, hints.read), (Choice::Disable, Choice::Automatic));
+        assert_eq!((hints.strategy.as_deref(), complaints), (Some("nearest"), vec![]));
+    }
+
+    #[test]
+    fn own_hints_win_over_those_of_romio() {
+        let program = pairs(&[
+            ("cb_nodes", "4"),
+            ("forebay_aggregators", "2"),
+            ("romio_cb_read", "disable"),
+            ("forebay_aggregation", "enable"),
+        ]);
+        let hints = resolve(&program, &|_| None, None).hints;
+        assert_eq!((hints.aggregators, hints.read, hints.write), (Some(2), Choice::Enable, Choice::Enable));
+    }
+
+    #[test]
+    fn nonsense_is_left_out_and_said() {
+        let program = pairs(&[("cb_nodes", "many"), ("forebay_buffer_bytes", "0"), ("forebay_strategy", "luck")]);
+        let Resolved { hints, complaints } = resolve(&program, &|_| None, None);
+        assert_eq!(complaints.len(), 3, "{complaints:?}");
+        assert_eq!((hints.aggregators, hints.buffer_bytes, hints.strategy), (None, BUFFER_BYTES, None));
+    }
+}

@@ -1,0 +1,154 @@
+//! What the last run that wrote a file did, for `forebay mpiio --explain FILE`.
+//!
+//! Rank 0 writes it to the user's own directory, not beside the file: a parallel file system with one more small file for each
+//! checkpoint would be worse off. It is there from the first exchange on, so a run that died is seen by a record that says
+//! `writing`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// How a run that writes a file stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It has not closed the file; if it runs no more, some bytes may be missing.
+    #[default]
+    Writing,
+    /// It has closed the file, and everything is in it.
+    Complete,
+    /// Some bytes are missing.
+    Incomplete,
+}
+
+/// An aggregator of the last exchange.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aggregator {
+    /// Its rank.
+    pub rank: usize,
+    /// Its host.
+    pub host: String,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The rank that could not write.
+    pub rank: usize,
+    /// Why.
+    pub error: String,
+    /// In which round of the exchange, from 1.
+    pub round: u64,
+    /// First byte that may be missing.
+    pub offset: u64,
+    /// Bytes from there on of which some are missing.
+    pub length: u64,
+}
+
+/// What a run did with one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The file.
+    pub file: PathBuf,
+    /// How it stands.
+    pub state: State,
+    /// Ranks that had it open.
+    pub ranks: usize,
+    /// Hosts that they ran on.
+    pub hosts: usize,
+    /// How aggregators were chosen.
+    pub strategy: String,
+    /// Who they were in the last exchange.
+    pub aggregators: Vec<Aggregator>,
+    /// Rounds of the last exchange.
+    pub rounds: usize,
+    /// Bytes of an aggregator's buffer, and that a rank held.
+    pub buffer_bytes: u64,
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// Collective write calls whose bytes were held.
+    pub held_calls: u64,
+    /// Exchanges that brought them into the file.
+    pub exchanges: u64,
+    /// Times that each rank wrote what it held by itself, because that made as few requests.
+    pub own_writes: u64,
+    /// Collective read calls that went through aggregators.
+    pub reads: u64,
+    /// Collective calls that passed through to MPI, by why.
+    pub passed_through: std::collections::BTreeMap<String, u64>,
+    /// Write requests of all ranks, as far as this library made them.
+    pub write_requests: u64,
+    /// The same, cut at stripes.
+    pub striped_write_requests: u64,
+    /// Bytes written by them.
+    pub bytes_written: u64,
+    /// Read requests of all ranks, as far as this library made them.
+    pub read_requests: u64,
+    /// Bytes read by them.
+    pub bytes_read: u64,
+    /// What is missing and why.
+    pub failures: Vec<Failure>,
+}
+
+/// Where records lie: `FOREBAY_MPIIO_RECORDS`, else below `XDG_STATE_HOME`, else below `HOME`.
+#[must_use]
+pub fn directory(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let given = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    given("FOREBAY_MPIIO_RECORDS")
+        .or_else(|| given("XDG_STATE_HOME").map(|state| state.join("forebay/mpiio")))
+        .or_else(|| given("HOME").map(|home| home.join(".local/state/forebay/mpiio")))
+}
+
+impl Record {
+    /// The record of a file's last run.
+    ///
+    /// # Errors
+    /// That of reading it; `InvalidData` if it is none.
+    pub fn read(directory: &Path, file: &Path) -> io::Result<Self> {
+        let text = fs::read(directory.join(name(file)))?;
+        serde_json::from_slice(&text).map_err(io::Error::from)
+    }
+
+    /// Writes it, in place of the one before.
+    ///
+    /// # Errors
+    /// That of the file system.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        fs::create_dir_all(directory)?;
+        let path = directory.join(name(&self.file));
+        let new = path.with_extension(format!("{}.new", std::process::id()));
+        fs::write(&new, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(&new, &path)
+    }
+}
+
+/// The name of a file's record: FNV-1a of its path, 64 bits, so that any path has a short one.
+fn name(file: &Path) -> String {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    format!("{:016x}.json", file.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// The file beside an incomplete one that says so to whoever finds it.
+#[must_use]
+pub fn marker(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".forebay-incomplete");
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_found_by_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = Record { file: "/scratch/checkpoint".into(), rounds: 3, ..Record::default() };
+        record.write(directory.path()).unwrap();
+        assert_eq!(Record::read(directory.path(), &record.file).unwrap(), record);
+        assert!(Record::read(directory.path(), Path::new("/scratch/other")).is_err());
+    }
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# mpiio.sh ARCHIVE DIRECTORY: libforebay_mpiio_openmpi.so and libforebay_mpiio_mpich.so in DIRECTORY, one for each MPI that is
+# found here, from the Rust part (ARCHIVE, libforebay_mpiio.a) and the C sources in crates/mpiio/shim.
+#
+# An MPI is found by its compiler: FOREBAY_MPICC_OPENMPI and FOREBAY_MPICC_MPICH, else mpicc.openmpi and mpicc.mpich (as Debian
+# names them), else mpicc. Any MPI of MPICH's ABI (Intel MPI, MVAPICH, Cray MPICH) is `mpich`. One that is not found is named;
+# that is no failure.
+set -euo pipefail
+
+(($# == 2)) || { echo 'usage: mpiio.sh ARCHIVE DIRECTORY' >&2; exit 2; }
+ARCHIVE=$1 DIRECTORY=$2
+SHIM=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../crates/mpiio/shim" && pwd)
+OBJECTS=$(mktemp -d)
+trap 'rm -rf "$OBJECTS"' EXIT
+
+say() { printf 'mpiio: %s\n' "$*" >&2; }
+
+# kind COMPILER: which of the two the headers are of.
+kind() {
+  printf '#include <mpi.h>\n#if defined OPEN_MPI\nIS openmpi\n#elif defined MPICH_VERSION || defined I_MPI_VERSION || defined MVAPICH2_VERSION\nIS mpich\n#endif\n' |
+    "$1" -E -x c - 2>/dev/null | sed -n 's/^IS //p'
+}
+
+# compiler NAME GIVEN
+compiler() {
+  local each
+  for each in $2 "mpicc.$1" mpicc; do
+    if [[ -x $(type -P "$each") && $(kind "$each") == "$1" ]]; then
+      printf '%s\n' "$each"
+      return
+    fi
+  done
+  return 1
+}
+
+# build NAME COMPILER TITLE. MPICH's MPI_STATUSES_IGNORE is an address that nothing lies at, which gcc warns of.
+build() {
+  local source objects=()
+  for source in "$SHIM"/*.c; do
+    objects+=("$OBJECTS/$1-$(basename "$source" .c).o")
+    "$2" -std=gnu11 -O2 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -Wno-stringop-overflow -D_GNU_SOURCE "-DFB_MPI_NAME=\"$3\"" \
+      -c "$source" -o "${objects[-1]}"
+  done
+  # By the C compiler, not MPI's: nothing of MPI may be linked, and `-z defs` proves that nothing asks for it.
+  "${CC:-cc}" -shared -o "$OBJECTS/$1.so" "${objects[@]}" "$ARCHIVE" \
+    -Wl,--version-script="$SHIM/exports.map" -Wl,-z,defs -Wl,-soname,"libforebay_mpiio_$1.so" -Wl,--gc-sections \
+    -lgcc_s -lpthread -ldl -lm -lc
+  install -D -m 755 "$OBJECTS/$1.so" "$DIRECTORY/libforebay_mpiio_$1.so"
+  say "built $DIRECTORY/libforebay_mpiio_$1.so with $2"
+}
+
+for each in 'openmpi:Open MPI' 'mpich:MPICH'; do
+  name=${each%%:*}
+  given=FOREBAY_MPICC_${name^^}
+  if cc=$(compiler "$name" "${!given:-}"); then
+    build "$name" "$cc" "${each#*:}"
+  else
+    say "no ${each#*:} here (its compiler, by $given, mpicc.$name or mpicc): its library is not built"
+  fi
+done

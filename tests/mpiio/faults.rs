@@ -1,0 +1,95 @@
+//! What can go wrong: a full file system in the middle of an exchange, ranks that die, programs that never close.
+
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+
+/// A small file system that is unmounted when dropped.
+struct Small(PathBuf);
+
+impl Small {
+    fn mounted(at: PathBuf, size: &str) -> Self {
+        fs::create_dir(&at).unwrap();
+        let _ =
+            run(Program::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&at)).good();
+        Self(at)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = run(Program::new("umount").arg(&self.0));
+    }
+}
+
+/// 8 rounds of 256 KiB, of which the third finds the file system full: an error on every rank, at the call that flushes.
+fn full(mpi: Mpi) {
+    let bench = Bench::new(mpi);
+    let program = bench.compile("errors.c");
+    let small = Small::mounted(bench.path("small"), "700k");
+    let file = small.0.join("file");
+    let way = Way::aggregated(4)
+        .with("FOREBAY_MPIIO_AGGREGATORS", 1)
+        .with("FOREBAY_MPIIO_AGGREGATION", "enable")
+        .with("FOREBAY_MPIIO_BUFFER_BYTES", 600_000)
+        .with("ROMIO_HINTS", hints(&bench, "striping_unit 262144\n"));
+    let done = bench.run(&way, &program, &[file.to_str().unwrap(), "524000"]).good();
+    let lines: Vec<String> = done.text().lines().map(str::to_owned).collect();
+    assert_eq!(lines, vec!["success no-space success success"; 4], "{}", done.stderr);
+    let record = bench.explained(&file);
+    let failure = &record["failures"][0];
+    assert_eq!((&record["state"], failure["rank"].as_u64()), (&Value::from("incomplete"), Some(0)), "{record}");
+    assert!(failure["round"].as_u64().unwrap() > 1 && failure["offset"].as_u64().unwrap() >= 524_288, "{record}");
+    assert!(
+        small.0.join("file.forebay-incomplete").exists() && done.stderr.contains("is incomplete"),
+        "{}",
+        done.stderr
+    );
+}
+
+fn hints(bench: &Bench, text: &str) -> String {
+    let path = bench.path("hints");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_full_file_system_is_an_error_on_every_rank_under_mpich() {
+    require_mpi!(mpich);
+    require!(Root, Command("mount"));
+    full(MPICH);
+}
+
+#[test]
+fn a_full_file_system_is_an_error_on_every_rank_under_open_mpi() {
+    require_mpi!(openmpi);
+    require!(Root, Command("mount"));
+    full(OPEN_MPI);
+}
+
+/// The launcher ends the job, nobody waits for the dead rank, and the record shows that the file was not closed.
+#[test]
+fn a_rank_that_dies_hangs_nobody() {
+    require_mpi!(mpich);
+    let bench = Bench::new(MPICH);
+    let program = bench.compile("dies.c");
+    let file = bench.path("file");
+    let done = bench.run(&Way::aggregated(3), &program, &[file.to_str().unwrap(), "kill"]);
+    assert!(!done.status.success());
+    assert_eq!(bench.explained(&file)["state"], "writing");
+    assert_eq!(fs::metadata(&file).unwrap().size(), 15_000, "what was synced is there");
+}
+
+/// What a program without the library would have left in the file is there.
+#[test]
+fn programs_that_never_close_lose_nothing() {
+    require_mpi!(mpich);
+    let bench = Bench::new(MPICH);
+    let program = bench.compile("dies.c");
+    for how in ["leave", "abort"] {
+        let file = bench.path(how);
+        let _ = bench.run(&Way::aggregated(2), &program, &[file.to_str().unwrap(), how]);
+        let bytes = fs::read(&file).unwrap();
+        assert!(bytes.len() == 10_000 && bytes[0] == b'a' && bytes[9_999] == b'b', "{how}: {} bytes", bytes.len());
+    }
+}

@@ -1,0 +1,67 @@
+//! The library where it has nothing to do: under the other MPI, in programs without MPI, and where hints say no.
+
+use super::*;
+
+fn beside(loaded: Mpi, running: Mpi) {
+    let bench = Bench::new(running);
+    let program = bench.compile("forms.c");
+    let file = bench.path("file");
+    let way = Way::plain(2).with("LD_PRELOAD", library(loaded).display());
+    let done = bench.run(&way, &program, &[file.to_str().unwrap(), "bs"]).good();
+    let said: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("forebay-mpiio:")).collect();
+    assert_eq!(said.len(), 1, "{}", done.stderr);
+    assert!(said[0].contains("nothing is aggregated") && said[0].contains(running.name), "{}", said[0]);
+    assert!(!bench.records().exists());
+}
+
+#[test]
+fn under_the_other_mpi_it_says_so_and_steps_aside() {
+    require_mpi!(mpich);
+    require_mpi!(openmpi);
+    beside(MPICH, OPEN_MPI);
+    beside(OPEN_MPI, MPICH);
+}
+
+#[test]
+fn programs_without_mpi_do_not_notice() {
+    require_mpi!(mpich);
+    let mut echo = Program::new("sh");
+    echo.env("LD_PRELOAD", library(MPICH)).env("LD_BIND_NOW", "1").args(["-c", "ls / >/dev/null && echo fine"]);
+    let done = run(&mut echo).good();
+    assert_eq!((done.text(), done.stderr), ("fine\n".to_owned(), String::new()));
+}
+
+#[test]
+fn hints_switch_it_off() {
+    require_mpi!(mpich);
+    let bench = Bench::new(MPICH);
+    let (program, file) = (bench.compile("forms.c"), bench.path("file"));
+    let way = Way::aggregated(2).with("FOREBAY_MPIIO_AGGREGATION", "disable");
+    let _ = bench.run(&way, &program, &[file.to_str().unwrap(), "bs"]).good();
+    assert!(!bench.records().exists());
+}
+
+/// As ROMIO prints its hints, and who aggregates.
+#[test]
+fn aggregators_are_printed_when_asked() {
+    require_mpi!(mpich);
+    let bench = Bench::new(MPICH);
+    let (program, file) = (bench.compile("patterns.c"), bench.path("file"));
+    let way = Way::aggregated(3).with("FOREBAY_MPIIO_PRINT", 1).with("FOREBAY_MPIIO_AGGREGATION", "enable");
+    let done = bench.run(&way, &program, &[file.to_str().unwrap(), "segmented", "0", "2"]).good().text();
+    let line = done.lines().find(|line| line.contains("forebay_aggregator_list")).unwrap();
+    assert!(line.ends_with("value = 0         "), "{line}");
+}
+
+#[test]
+fn the_command_finds_the_libraries() {
+    require_mpi!(mpich);
+    let expected = library(MPICH);
+    let done = run(Program::new(binary()).args(["mpiio", "--mpi", "mpich"])).good();
+    assert_eq!(Path::new(done.text().trim()), fs::canonicalize(expected).unwrap());
+    let doctor = run(Program::new(binary()).arg("doctor")).text();
+    assert!(doctor.contains("libforebay_mpiio_mpich.so"), "{doctor}");
+    let done = run(Program::new(binary()).args(["mpiio", "--explain", "/nowhere/file"]));
+    assert_eq!(done.status.code(), Some(1));
+    assert!(done.stderr.contains("no run with the library has written /nowhere/file"), "{}", done.stderr);
+}
