@@ -67,7 +67,7 @@ impl Merge<'_> {
     /// Adds what is known of a node and all below it.
     fn add(&mut self, rank: NodeRank) {
         if rank == self.below.rank {
-            self.report.ready_count += 1;
+            self.report.ready_count = self.report.ready_count.saturating_add(1);
             self.report.slowest = self.report.slowest.max(Some(self.below.slowest));
             self.todo.extend(self.below.tree.children(rank));
         } else if let Some(report) = self.below.reports.get(&rank) {

@@ -1,10 +1,11 @@
 //! Whole starts in virtual time: nodes that come late or never, ways that are cut, daemons that are started anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::merge::{Below, merged};
 
 const MS: u64 = 1_000_000;
 
@@ -291,6 +292,16 @@ fn a_daemon_of_a_job_that_is_up_says_so_and_nothing_else() {
     node.handle_report(Time(5), NodeRank(3), Report::default());
     assert_eq!(node.poll_effect(), Some(ReadinessEffect::Answer { to: NodeRank(3), settled: Some(Vec::new()) }));
     assert_eq!(node.poll_timeout(), None);
+}
+
+#[test]
+fn a_report_of_more_nodes_than_can_be_counts_no_further() {
+    let forest = Forest::single(9, 2).unwrap();
+    let [own, other] = [0, 1].map(|child| forest.first().children(forest.first().root()).nth(child).unwrap());
+    let reports = BTreeMap::from([(other, Report { ready_count: u32::MAX, ..Report::default() })]);
+    let slowest = Slowest { took_ms: 0, rank: own };
+    let below = Below { rank: own, tree: forest.first(), slowest, reports: &reports, troubles: Vec::new() };
+    assert_eq!(merged(below, forest.first().root()).ready_count, u32::MAX);
 }
 
 #[test]
