@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
-use forebay_keeper::{ExitReason, Handoff, Link, session_options};
+use forebay_keeper::{ExitReason, Handoff, Link, hear_endings, session_options};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -140,7 +140,9 @@ struct Signals([Signal; 3]);
 impl Signals {
     fn catch() -> std::io::Result<Self> {
         let [terminate, interrupt, hangup] = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        Ok(Self([signal(terminate)?, signal(interrupt)?, signal(hangup)?]))
+        let signals = Self([signal(terminate)?, signal(interrupt)?, signal(hangup)?]);
+        hear_endings()?;
+        Ok(signals)
     }
 
     async fn come(&mut self) {

@@ -28,5 +28,5 @@ pub use keeper::keep;
 pub use link::{ExitReason, Handoff, Kept, Link};
 pub use messages::HANDED_OVER;
 pub use options::{KeeperOptions, session_options};
-pub use signals::hear_of_children;
+pub use signals::{hear_endings, hear_of_children};
 pub use starter::tell;

@@ -1,5 +1,5 @@
-//! The signals that end a node, as something to wait for beside everything else. Daemons start with none of them blocked
-//! (the standard library sees to that), so they hear theirs.
+//! The signals that end a node, as something to wait for beside everything else. A daemon begins with them blocked, as its
+//! keeper has them, and hears them once it can end in order.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,13 +18,24 @@ pub fn hear_of_children() -> io::Result<()> {
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
 }
 
+/// The signals that end a node.
+const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
+/// Lets this thread of a daemon, and those that it starts, hear the signals that end a node.
+///
+/// # Errors
+/// What `pthread_sigmask(3)` says.
+pub fn hear_endings() -> io::Result<()> {
+    Ok(SigSet::from_iter(ENDING).thread_unblock()?)
+}
+
 /// Blocked signals that are read from a descriptor.
 pub struct Signals(SignalFd);
 
 impl Signals {
     /// From now on they end nothing by themselves. Call before threads are started.
     pub fn block() -> nix::Result<Self> {
-        let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+        let signals = SigSet::from_iter(ENDING);
         signals.thread_block()?;
         Ok(Self(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?))
     }

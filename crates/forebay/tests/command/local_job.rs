@@ -119,3 +119,16 @@ fn a_daemon_ends_on_sigterm_and_cleans_up_after_itself() {
     // The last one out takes the job's directory with it.
     place.assert_clean();
 }
+
+#[test]
+fn a_signal_to_a_daemon_ends_its_node_in_order() {
+    let Some(place) = Place::with_views() else { return };
+    for ends in [Signal::TERM, Signal::INT, Signal::HUP] {
+        place.succeeds(&["up", "--local", "1", "--job", "t", "--export", &place.source()]);
+        let record = place.daemon("t", 0);
+        let [keeper, daemon] = ["process", "daemon"].map(|process| record[process]["pid"].as_u64().unwrap());
+        signal(daemon, ends);
+        wait_until("keeper and daemon have ended", || !is_running(daemon) && !is_running(keeper));
+        place.assert_clean();
+    }
+}
