@@ -1,14 +1,15 @@
 //! Another user has ports that a job's nodes would take. He keeps none from starting, and nobody from finding them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Stdio};
-use std::sync::mpsc::channel;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use forebay_launch::{NodeAddress, Ports};
 use forebay_secret::JobKey;
+use nix::sched::{CloneFlags, unshare};
 use rustix::process::{Signal, Uid, getuid};
 use serde_json::Value;
 
@@ -17,10 +18,8 @@ use crate::place::{Place, signal};
 
 const HOSTS: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
 
-/// Listens on these ports of both hosts as `nobody`. On every second one whoever comes hears what no daemon says, on the
-/// others nothing.
-fn nobody_listens_on(ports: &[u16]) -> Vec<TcpListener> {
-    let addresses: Vec<(&str, u16)> = ports.iter().flat_map(|port| HOSTS.map(|host| (host, *port))).collect();
+/// Listens at these addresses as `nobody`.
+fn nobody_listens_at(addresses: &[(&str, u16)]) -> Vec<TcpListener> {
     let (sender, listeners) = channel();
     std::thread::scope(|threads| {
         threads.spawn(|| {
@@ -33,7 +32,16 @@ fn nobody_listens_on(ports: &[u16]) -> Vec<TcpListener> {
         });
     });
     drop(sender);
-    let (silent, speaking): (Vec<_>, Vec<_>) = listeners.iter().enumerate().partition(|(index, _)| index / 2 % 2 == 0);
+    listeners.iter().collect()
+}
+
+/// Listens on these ports of both hosts as `nobody`. On every second one whoever comes hears what no daemon says, on the
+/// others nothing.
+fn nobody_listens_on(ports: &[u16]) -> Vec<TcpListener> {
+    let addresses: Vec<(&str, u16)> = ports.iter().flat_map(|port| HOSTS.map(|host| (host, *port))).collect();
+    let listeners = nobody_listens_at(&addresses);
+    let (silent, speaking): (Vec<_>, Vec<_>) =
+        listeners.into_iter().enumerate().partition(|(index, _)| index / 2 % 2 == 0);
     for (_, listener) in speaking {
         std::thread::spawn(move || {
             for connection in listener.incoming() {
@@ -135,6 +143,72 @@ fn nodes_by_hand_meet_on_the_candidate_that_is_left() {
         signal(node.id().into(), Signal::INT);
         assert!(node.wait().unwrap().success());
     }
+    place.assert_clean();
+}
+
+/// Has this thread, and what it starts, in a network of its own, where this machine has these addresses.
+fn move_to_own_network(addresses: &[&str]) {
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    let ip = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success());
+    ip(&["link", "set", "lo", "up"]);
+    addresses.iter().for_each(|address| ip(&["address", "add", address, "dev", "lo"]));
+}
+
+/// Passes on what comes here to `target` and back, and tells what it is.
+fn pass_on(listener: TcpListener, target: (&'static str, u16)) -> Receiver<Vec<u8>> {
+    let (sender, passed) = channel();
+    let pump = |mut from: TcpStream, mut to: TcpStream, seen: Sender<Vec<u8>>| {
+        let mut bytes = [0; 4096];
+        while let Ok(len @ 1..) = from.read(&mut bytes) {
+            // The test may be over, and the other side gone.
+            seen.send(bytes[..len].to_vec()).ok();
+            to.write_all(&bytes[..len]).ok();
+        }
+        to.shutdown(Shutdown::Write).ok();
+    };
+    std::thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            // Nobody listens there yet, perhaps.
+            let Ok(far) = TcpStream::connect(target) else { continue };
+            let (back, there, seen) = (near.try_clone().unwrap(), far.try_clone().unwrap(), sender.clone());
+            std::thread::spawn(move || pump(near, there, seen));
+            let seen = sender.clone();
+            std::thread::spawn(move || pump(far, back, seen));
+        }
+    });
+    passed
+}
+
+/// The host has two addresses, its node listens at the one, and whoever looks for the node comes to the other first.
+#[test]
+fn whoever_has_a_nodes_port_at_another_address_neither_hides_it_nor_stands_in_between() {
+    const ADDRESSES: [&str; 2] = ["2001:db8::1", "10.9.0.1"];
+    let Some(place) = Place::with_views() else { return };
+    move_to_own_network(&["2001:db8::1/64", "10.9.0.1/24"]);
+    let (names, ports) = (place.path("names"), free_ports(2));
+    fs::write(&names, ADDRESSES.map(|address| format!("{address} two\n")).concat()).unwrap();
+    let does = "exec unshare --mount sh -c 'mount --bind \"$0\" /etc/hosts; exec \"$@\"'";
+    let shell = remote_shell_that(&place, &format!("{does} {} \"$@\"", names.display()));
+    let nodes = format!("two:{},two:{}", ports[0], ports[1]);
+    let (source, view) = (place.source(), place.path("view").display().to_string());
+    let run = || {
+        let arguments =
+            ["up", "--job", "two", "--nodes", &nodes, "--interface", ADDRESSES[1], "--remote-shell", &shell];
+        place.succeeds(&[&arguments[..], &["--view", &view, "--export", &source, "--profile", "off"]].concat());
+        assert_eq!(read_at(&place, "two", 1, &format!("{view}/1")), "contents of file\n");
+        let status = place.json(&["status", "--job", "two"]);
+        assert_eq!(status["nodes"][1]["backing"]["reads"], 0, "it asks node 0: {status}");
+        place.succeeds(&["down", "--job", "two"]);
+    };
+    let silent = nobody_listens_at(&[(ADDRESSES[0], ports[0])]);
+    run();
+    drop(silent);
+    let listener = nobody_listens_at(&[(ADDRESSES[0], ports[0])]).remove(0);
+    let passed = pass_on(listener, (ADDRESSES[1], ports[0]));
+    run();
+    let passed: Vec<u8> = passed.try_iter().flatten().collect();
+    assert!(!passed.is_empty(), "it was tried");
+    assert!(!passed.windows(8).any(|bytes| bytes == b"contents"), "he sees nothing but handshakes");
     place.assert_clean();
 }
 

@@ -3,14 +3,15 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::net::SocketAddr;
 
 use forebay_types::NodeRank;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::mpsc;
 
 use crate::memory::Network;
 use crate::options::{Address, Peers};
-use crate::stream::Stream;
+use crate::stream::{NO_PLACE, Stream};
 
 /// Opens connections to peers.
 pub(crate) enum Connector {
@@ -29,15 +30,21 @@ impl Connector {
         }
     }
 
-    /// To `port` of the peer's, where the network has ports.
-    pub(crate) async fn connect(&self, peers: &Peers, to: NodeRank, port: u16) -> io::Result<Stream> {
+    /// Where to look for a peer at one of its ports: at each address of its host.
+    pub(crate) async fn places(&self, peers: &Peers, to: NodeRank, port: u16) -> io::Result<Vec<SocketAddr>> {
         match (self, peers.address(to)) {
             (_, None) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the job has no such node")),
-            (Self::Tcp, Some(Address::Tcp { host, .. })) => {
-                Stream::tcp(TcpStream::connect((host.as_str(), port)).await?, port)
-            }
-            (Self::Memory(network, from), Some(_)) => network.connect(*from, to).await,
+            (Self::Tcp, Some(Address::Tcp { host, .. })) => Ok(lookup_host((host.as_str(), port)).await?.collect()),
+            (Self::Memory(..), Some(_)) => Ok(vec![NO_PLACE]),
             (Self::Tcp, Some(Address::Memory)) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// To a peer at one of these.
+    pub(crate) async fn connect(&self, to: NodeRank, place: SocketAddr) -> io::Result<Stream> {
+        match self {
+            Self::Tcp => Stream::tcp(TcpStream::connect(place).await?, place),
+            Self::Memory(network, from) => network.connect(*from, to).await,
         }
     }
 }
@@ -53,9 +60,8 @@ impl Listener {
         match self {
             Self::Tcp(listener) => loop {
                 let (stream, _) = listener.accept().await?;
-                let port = listener.local_addr()?.port();
                 // One that is gone before it was greeted is no failure of the listener's.
-                if let Ok(stream) = Stream::tcp(stream, port) {
+                if let Ok(stream) = stream.local_addr().and_then(|place| Stream::tcp(stream, place)) {
                     return Ok(stream);
                 }
             },

@@ -3,30 +3,28 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_body::Pool;
 use forebay_types::{NodeRank, Priority};
-use forebay_wire::{Class, Request};
+use forebay_wire::Request;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::{Doorway, accept_peers};
 use crate::calls::{End, Reply};
 use crate::connect::{Connector, Listener};
 use crate::counts::{Counters, Counts};
 use crate::error::CallError;
-use crate::handshake::{Greeted, Identity, greet};
-use crate::limits;
+use crate::find::Finder;
+use crate::handshake::Identity;
 use crate::link::{Asked, Link};
 use crate::lock::lock;
 use crate::memory::Network;
 use crate::options::{EndpointOptions, Peers};
 use crate::replier::Service;
-use crate::stream::Stream;
 use crate::tasks::Tasks;
 
 /// Connections that may wait in the kernel to be accepted. A wave of children, or a flood, waits there for milliseconds;
@@ -52,23 +50,14 @@ pub struct Endpoint {
 struct Shared {
     identity: Arc<Identity>,
     counts: Arc<Counts>,
+    finder: Finder,
     doorway: Arc<Doorway>,
     tasks: Arc<Tasks>,
-    connect_deadline: Duration,
-    peers: Peers,
     pool: Pool,
-    connector: Connector,
     links: Mutex<BTreeMap<NodeRank, Slot>>,
-    /// The ports at which peers were found.
-    found_at: Mutex<BTreeMap<NodeRank, u16>>,
-    started: Instant,
-    next_session: AtomicU64,
 }
 
 type Connected = Result<Arc<Link>, CallError>;
-
-/// A peer's two connections, control first.
-type Found = Result<(Greeted, Greeted), CallError>;
 
 enum Slot {
     /// Calls that wait for it, in the order they came.
@@ -110,26 +99,14 @@ impl Endpoint {
 
     fn start_on(options: EndpointOptions, connector: Connector, listener: Listener, service: Arc<dyn Service>) -> Self {
         let nodes = options.addresses.len();
-        let first_session = connector.first_session();
         let identity = Identity { job: options.job, rank: options.rank, nodes, security: options.security };
         let (identity, counts, tasks) =
             (Arc::new(identity), Arc::<Counts>::default(), Arc::new(Tasks::new(options.life)));
         let EndpointOptions { handshake_deadline, bodies_bytes, pool, .. } = options;
         let doorway = Doorway::new(&identity, &counts, &tasks, &pool, handshake_deadline, bodies_bytes);
-        let shared = Arc::new(Shared {
-            identity,
-            counts,
-            doorway,
-            tasks,
-            connect_deadline: options.connect_deadline,
-            peers: Peers::new(options.addresses),
-            pool,
-            connector,
-            links: Mutex::default(),
-            found_at: Mutex::default(),
-            started: Instant::now(),
-            next_session: AtomicU64::new(first_session),
-        });
+        let places = (Peers::new(options.addresses), connector);
+        let finder = Finder::new(&identity, &counts, places, &pool, options.connect_deadline);
+        let shared = Arc::new(Shared { identity, counts, finder, doorway, tasks, pool, links: Mutex::default() });
         shared.tasks.spawn(accept_peers(Arc::clone(&shared.doorway), listener, service));
         Self { shared }
     }
@@ -211,7 +188,7 @@ impl Endpoint {
     /// The address book it was started with.
     #[must_use]
     pub fn peers(&self) -> &Peers {
-        &self.shared.peers
+        self.shared.finder.peers()
     }
 
     /// Closes the listener and all connections and returns when every task has ended. Answers given before get
@@ -248,13 +225,6 @@ impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Endpoint of node {} in job {:?}", self.shared.identity.rank, self.shared.identity.job)
     }
-}
-
-/// What was found, else what the other attempt finds. Of two failures that of one where somebody spoke: it may be the peer,
-/// of another build.
-async fn or_by(found: Found, other: impl Future<Output = Found>) -> Found {
-    let Err(why) = found else { return found };
-    other.await.map_err(|error| if matches!(error, CallError::Unreachable { .. }) { why } else { error })
 }
 
 /// Never ends where nobody is left who could tell.
@@ -302,6 +272,7 @@ impl Shared {
 
     async fn connect(self: Arc<Self>, to: NodeRank) {
         let connected = self
+            .finder
             .find(to)
             .await
             .map(|pair| Link::start(to, pair, self.pool.clone(), Arc::clone(&self.counts), &self.tasks));
@@ -315,77 +286,5 @@ impl Shared {
                 let _ = waiter.send(connected.clone());
             }
         }
-    }
-
-    /// Shakes hands at whichever of the peer's ports is its own. The one where it was found last comes first.
-    async fn find(&self, to: NodeRank) -> Found {
-        let mut ports = self.peers.ports(to);
-        let found_at = lock(&self.found_at).get(&to).copied();
-        ports.sort_by_key(|port| Some(*port) != found_at);
-        match timeout(self.connect_deadline, self.find_at(to, &ports)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(self.unreachable(to, io::ErrorKind::TimedOut.into())),
-        }
-    }
-
-    /// Tries one port after the other, and the next beside one that keeps silent.
-    fn find_at<'a>(&'a self, to: NodeRank, ports: &'a [u16]) -> Pin<Box<dyn Future<Output = Found> + Send + 'a>> {
-        Box::pin(async move {
-            let (port, others) = ports.split_first().unwrap_or((&0, &[]));
-            let mut here = pin!(self.shake_hands(to, *port));
-            if others.is_empty() {
-                return here.await;
-            }
-            let mut elsewhere = self.find_at(to, others);
-            let later = async {
-                sleep(limits::PORT_PATIENCE).await;
-                elsewhere.as_mut().await
-            };
-            tokio::select! {
-                biased;
-                found = &mut here => or_by(found, elsewhere).await,
-                found = later => or_by(found, here).await,
-            }
-        })
-    }
-
-    /// Both connections at once: they find each other at the other end by the session's number.
-    async fn shake_hands(&self, to: NodeRank, port: u16) -> Found {
-        let session = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let open = |class| self.open((to, port), class, session);
-        let pair = tokio::try_join!(open(Class::Control), open(Class::Bulk))?;
-        lock(&self.found_at).insert(to, port);
-        Ok(pair)
-    }
-
-    async fn open(&self, (to, port): (NodeRank, u16), class: Class, session: u64) -> Result<Greeted, CallError> {
-        let stream = self.connect_early(to, port).await.map_err(|error| self.unreachable(to, error))?;
-        let greeted = greet(stream, &self.identity, (to, class, session), &self.pool, &self.counts).await;
-        let refused = |refusal| CallError::Refused { to, address: self.address(to), source: Arc::new(refusal) };
-        greeted.map_err(refused)
-    }
-
-    /// Connects. Where nobody listens yet it tries again while this node is young: the nodes of a job start side by side,
-    /// and one that is a moment later than its neighbour is not lost.
-    async fn connect_early(&self, to: NodeRank, port: u16) -> io::Result<Stream> {
-        loop {
-            match self.connector.connect(&self.peers, to, port).await {
-                Err(error)
-                    if error.kind() == io::ErrorKind::ConnectionRefused
-                        && self.started.elapsed() < limits::START_SKEW =>
-                {
-                    sleep(limits::START_SKEW / 50).await;
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    fn unreachable(&self, to: NodeRank, error: io::Error) -> CallError {
-        CallError::Unreachable { to, address: self.address(to), source: Arc::new(error) }
-    }
-
-    fn address(&self, to: NodeRank) -> String {
-        self.peers.address(to).map_or_else(|| "no address".to_owned(), ToString::to_string)
     }
 }

@@ -15,7 +15,7 @@ use crate::counts::Counts;
 use crate::handshake::{Greeted, Identity, greet, welcome};
 use crate::options::Security;
 use crate::reader::ReadError;
-use crate::stream::Stream;
+use crate::stream::{NO_PLACE, Stream};
 
 /// The job's name in the corpus.
 const JOB: &str = "fuzz";
@@ -66,7 +66,7 @@ async fn shake(bytes: Vec<u8>, identity: &Identity, asks: bool) -> Option<usize>
         reader: Box::new(Cursor::new(bytes)),
         writer: Box::new(tokio::io::sink()),
         peer: Ipv4Addr::LOCALHOST.into(),
-        port: 0,
+        place: NO_PLACE,
     };
     let greeted = if asks {
         greet(stream, identity, (NodeRank(1), Class::Bulk, SESSION), &pool, &counts).await

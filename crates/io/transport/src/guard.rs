@@ -6,6 +6,8 @@
 //! body, in a buffer of its own, is sealed as a second text. The counter is the nonce: a frame that is altered, repeated,
 //! moved, left out or sent back to its sender does not open, and the connection ends.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use forebay_secret::{JOB_KEY_BYTES, JobKey};
 use forebay_wire::{FRAME_HEAD_BYTES, Level, TAG_BYTES, WireError};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
@@ -46,12 +48,13 @@ impl Role {
 }
 
 /// The greetings of a connection, byte for byte as they were sent: version, level and both random numbers; and to which
-/// port it was made, so that whoever has taken one port of a node cannot pass connections on to another.
+/// address and port it was made, so that whoever has taken one of those at which a node is looked for cannot pass connections
+/// on to another.
 #[derive(Clone, Copy)]
 pub(crate) struct Greetings<'a> {
     pub(crate) asking: &'a [u8],
     pub(crate) answering: &'a [u8],
-    pub(crate) port: u16,
+    pub(crate) place: SocketAddr,
 }
 
 /// The guards of a connection for its side `role`: of what it sends, and of what it receives. They seal, whatever the
@@ -61,14 +64,25 @@ pub(crate) fn guards(key: &JobKey, role: Role, greetings: Greetings<'_>) -> (Gua
     let secret = Salt::new(HKDF_SHA256, SALT).extract(key.secret_bytes());
     // Of a fixed length: bytes of one greeting cannot pass for bytes of the other.
     let [asking, answering] = [greetings.asking, greetings.answering].map(|greeting| digest(&SHA256, greeting));
-    let port = greetings.port.to_be_bytes();
+    let (address, port) = place_bytes(greetings.place);
     let guard = |role: Role| {
-        let purpose = [role.label(), asking.as_ref(), answering.as_ref(), &port];
+        let purpose = [role.label(), asking.as_ref(), answering.as_ref(), &address, &port];
         // Fails only for more than 255 hashes of output; this is half a hash.
         let key = secret.expand(&purpose, &AES_128_GCM).expect("a key is shorter than HKDF's limit");
         Guard(Some(Keyed { key: LessSafeKey::new(UnboundKey::from(key)), used: 0, seals: true }))
     };
     (guard(role), guard(role.other()))
+}
+
+/// Address and port as both sides write them, whichever kind of socket each has. All loopback addresses count as one: no
+/// name of another host leads to any.
+fn place_bytes(place: SocketAddr) -> ([u8; 16], [u8; 2]) {
+    let address = match place.ip().to_canonical() {
+        address if address.is_loopback() => Ipv4Addr::LOCALHOST.to_ipv6_mapped(),
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    (address.octets(), place.port().to_be_bytes())
 }
 
 /// One direction of one connection. The default one protects nothing: it is that of a greeting, and of level `Off`.

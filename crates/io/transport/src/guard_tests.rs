@@ -3,7 +3,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const GREETINGS: Greetings<'static> = Greetings { asking: b"a", answering: b"b", port: 7 };
+const GREETINGS: Greetings<'static> = Greetings { asking: b"a", answering: b"b", place: PLACE };
+
+const PLACE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 7);
 
 fn key(byte: u8) -> JobKey {
     JobKey::from_bytes([byte; JOB_KEY_BYTES])
@@ -65,12 +67,30 @@ fn a_frame_is_good_for_one_place_in_one_direction_of_one_connection_of_one_job()
             (key(2), GREETINGS),
             (key(1), Greetings { asking: b"x", ..GREETINGS }),
             (key(1), Greetings { answering: b"x", ..GREETINGS }),
-            (key(1), Greetings { port: 8, ..GREETINGS }),
+            (key(1), at("10.0.0.1:8")),
+            (key(1), at("10.0.0.2:7")),
+            (key(1), at("[fd00::1]:7")),
         ] {
             let (_, mut other) = guards(&key, Role::Answering, greetings);
             other.set_level(level);
             assert!(!opens(&mut other, &first));
         }
+    }
+}
+
+/// Greetings of a connection that was made to this place.
+fn at(place: &str) -> Greetings<'static> {
+    Greetings { place: place.parse().unwrap(), ..GREETINGS }
+}
+
+#[test]
+fn both_sides_write_a_place_alike() {
+    for (asking, answering) in
+        [("10.0.0.1:7", "[::ffff:10.0.0.1]:7"), ("127.0.0.1:7", "127.0.0.2:7"), ("[fe80::1%3]:7", "[fe80::1%4]:7")]
+    {
+        let (mut sends, _) = guards(&key(1), Role::Asking, at(asking));
+        let (_, mut receives) = guards(&key(1), Role::Answering, at(answering));
+        assert_eq!(receives.open(&mut protected(&mut sends, &[1; 20])), Ok(()), "{asking} {answering}");
     }
 }
 

@@ -5,8 +5,9 @@
 //! this connection, one a direction. The hellos that follow are sealed with them: who can open one and seal the other
 //! holds the job's key and saw the same greetings. So nothing recorded elsewhere, nothing sent back to its sender and no
 //! altered greeting passes; and ranks, class and session, which the hellos name, are bound to the keys that all later
-//! frames are protected by. The port that the connection was made to goes into the keys too: another user who has taken
-//! one of a node's ports cannot stand between it and its peers. Whoever fails is told nothing but the version and the level, which it may ask for.
+//! frames are protected by. The address and the port that the connection was made to go into the keys too: another user
+//! who has taken one of a node's ports, or its port at another address of its host, cannot stand between it and its peers.
+//! Whoever fails is told nothing but the version and the level, which it may ask for.
 //!
 //! With level `Off` the hellos are readable, and prove nothing.
 
@@ -51,12 +52,12 @@ pub(crate) async fn greet(
     pool: &Pool,
     counts: &Arc<Counts>,
 ) -> Result<Greeted, Refusal> {
-    let port = stream.port;
+    let place = stream.place;
     let mut connection = Greeted::new(stream, pool, counts);
     let ours = greeting(identity)?;
     connection.say(FrameKind::Greeting, ours.clone()).await?;
     let theirs = connection.hear_greeting(identity).await?;
-    connection.use_key(&identity.security, Role::Asking, Greetings { asking: &ours, answering: &theirs, port });
+    connection.use_key(&identity.security, Role::Asking, Greetings { asking: &ours, answering: &theirs, place });
     connection.say_hello(identity, to, class, session).await?;
     let theirs = connection.hear_hello().await?;
     check(identity, &theirs)?;
@@ -76,7 +77,7 @@ pub(crate) async fn welcome(
     pool: &Pool,
     counts: &Arc<Counts>,
 ) -> Result<(Hello, Greeted), Refusal> {
-    let port = stream.port;
+    let place = stream.place;
     let mut connection = Greeted::new(stream, pool, counts);
     let ours = greeting(identity)?;
     let theirs = match connection.hear_greeting(identity).await {
@@ -88,7 +89,7 @@ pub(crate) async fn welcome(
         Err(refusal) => return Err(refusal),
     };
     connection.say(FrameKind::Greeting, ours.clone()).await?;
-    connection.use_key(&identity.security, Role::Answering, Greetings { asking: &theirs, answering: &ours, port });
+    connection.use_key(&identity.security, Role::Answering, Greetings { asking: &theirs, answering: &ours, place });
     let theirs = connection.hear_hello().await?;
     // Said before it is checked: a daemon with the key but with another list of nodes can say what is wrong.
     connection.say_hello(identity, theirs.from, theirs.class, theirs.session).await?;

@@ -26,6 +26,7 @@ mod error;
 #[doc(hidden)]
 pub mod exercise;
 mod faults;
+mod find;
 mod guard;
 mod handshake;
 pub mod life;

@@ -19,7 +19,7 @@ use crate::lock::lock;
 use crate::options::Address;
 use crate::pace::{Cable, Paced};
 use crate::pipe::{PipeReader, PipeWriter, pipe};
-use crate::stream::{Stream, WriteHalf};
+use crate::stream::{NO_PLACE, Stream, WriteHalf};
 
 /// Bytes a pipe holds in each direction; of the size of a small socket buffer, so that senders wait as they do there.
 const PIPE_BYTES: usize = 64 << 10;
@@ -151,6 +151,6 @@ impl Network {
             Some(cable) => Box::new(Paced::new(Box::new(writer), Arc::clone(cable))),
             None => Box::new(writer),
         };
-        Stream { reader, writer, peer, port: 0 }
+        Stream { reader, writer, peer, place: NO_PLACE }
     }
 }

@@ -213,7 +213,7 @@ mod tests {
             return (Guard::default(), Guard::default());
         }
         let key = JobKey::from_bytes([3; 32]);
-        let greetings = Greetings { asking: b"a", answering: b"b", port: 7 };
+        let greetings = Greetings { asking: b"a", answering: b"b", place: crate::stream::NO_PLACE };
         let (mut sends, _) = guards(&key, Role::Asking, greetings);
         let (_, mut receives) = guards(&key, Role::Answering, greetings);
         sends.set_level(level);

@@ -1,7 +1,7 @@
 //! The byte streams below the frames: TCP between nodes, pipes within a process. Above this module nobody knows which.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -18,23 +18,26 @@ pub(crate) type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 /// Unanswered probes after which a silent connection counts as lost.
 const PROBES: u32 = 3;
 
+/// Where a connection was made to that is not one of sockets.
+pub(crate) const NO_PLACE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// An open connection.
 pub(crate) struct Stream {
     pub(crate) reader: ReadHalf,
     pub(crate) writer: WriteHalf,
     /// Whose it is, as far as the network tells; refused ones are reported once for each.
     pub(crate) peer: IpAddr,
-    /// The port of the side that listens, as this side knows it; 0 where there are none.
-    pub(crate) port: u16,
+    /// Address and port of the side that listens, as this side knows them.
+    pub(crate) place: SocketAddr,
 }
 
 impl Stream {
-    pub(crate) fn tcp(stream: TcpStream, port: u16) -> io::Result<Self> {
+    pub(crate) fn tcp(stream: TcpStream, place: SocketAddr) -> io::Result<Self> {
         let peer = stream.peer_addr()?.ip();
         stream.set_nodelay(true)?;
         notice_silence(&stream)?;
         let (reader, writer) = stream.into_split();
-        Ok(Self { reader: Box::new(reader), writer: Box::new(writer), peer, port })
+        Ok(Self { reader: Box::new(reader), writer: Box::new(writer), peer, place })
     }
 }
 
