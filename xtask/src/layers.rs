@@ -83,7 +83,7 @@ const PLACES: [Place; 24] = [
     shell("launch"),
     shell("profile"),
     // Lives in MPI programs, without any daemon.
-    Place { krate: "mpiio", group: "", knows: &[] },
+    Place { krate: "mpiio", group: "", knows: &["aggregate"] },
     // Lives longer than any daemon, so it knows as little as it can.
     Place { krate: "keeper", group: "", knows: &["types", "fuse", "launch"] },
     Place {

@@ -1,4 +1,4 @@
-//! ROMIO's `cb_config_list`: which hosts have aggregators, and how many. `*:1`, one on each host, is ROMIO's default and ours.
+//! ROMIO's `cb_config_list`: which hosts have aggregators, and how many. `*:1`, one on each host, is ROMIO's default; ours is to let the planner choose.
 //!
 //! Entries are `HOST` or `HOST:COUNT`, with `*` for all hosts that no earlier entry names, and `*` as a count for all
 //! ranks of the host; without a count it is one.
@@ -10,12 +10,6 @@ use serde::{Deserialize, Serialize};
 /// Entries in their order: a host, or all others, and how many of its ranks, or all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigList(Vec<(Option<String>, Option<u32>)>);
-
-impl Default for ConfigList {
-    fn default() -> Self {
-        Self(vec![(None, Some(1))])
-    }
-}
 
 impl ConfigList {
     /// A list as the hint has it; `None` for anything else.

@@ -46,6 +46,9 @@ pub enum Error {
         /// Why.
         errno: Errno,
     },
+    /// The planner cannot plan the exchange; the same on every rank. Nothing was written.
+    #[error("no plan for the exchange: {0}")]
+    Plan(String),
     /// MPI itself failed to communicate; the ranks may be out of step, so nothing more is aggregated.
     #[error("MPI failed to communicate, error code {0}")]
     Communication(i32),
@@ -67,7 +70,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
-            Self::TooComplex | Self::NotDeclared { .. } => Errno::INVAL,
+            Self::TooComplex | Self::Plan(_) | Self::NotDeclared { .. } => Errno::INVAL,
             Self::Open { source, .. } | Self::Write { source, .. } | Self::Read { source, .. } => {
                 Errno::from_io_error(source).unwrap_or(Errno::IO)
             }

@@ -60,7 +60,7 @@ fn outgoing(plan: &Plan, pieces: &[HeldPiece]) -> Result<Vec<Outgoing>, Error> {
 }
 
 /// Tells every aggregator how long this rank's messages of all rounds are. Returns, at an aggregator, those of each rank that
-/// has any.
+/// has any, domain by domain: the order in which the ranks send them.
 fn announce<G: Group>(group: &G, plan: &Plan, outgoing: &[Outgoing]) -> Result<Vec<(usize, Vec<usize>)>, Error> {
     let mut lens = vec![vec![0u64; plan.rounds]; plan.aggregators.len()];
     for Outgoing { part, .. } in outgoing {
@@ -70,7 +70,7 @@ fn announce<G: Group>(group: &G, plan: &Plan, outgoing: &[Outgoing]) -> Result<V
     let announcement = |lens: &Vec<u64>| lens.iter().flat_map(|len| len.to_le_bytes()).collect();
     let sends =
         plan.aggregators.iter().zip(&lens).map(|(peer, lens)| Message { peer: *peer, bytes: announcement(lens) });
-    let senders = if plan.domain_of(group.rank()).is_some() { 0..group.size() } else { 0..0 };
+    let senders = plan.domains_of(group.rank()).flat_map(|_| 0..group.size());
     let receives = senders.map(|peer| Message { peer, bytes: vec![0; plan.rounds * NUMBER_BYTES] }).collect();
     let announced = group.finish(group.begin(sends.collect(), receives)?)?;
     let mut incoming = vec![];

@@ -5,6 +5,9 @@
 //! waits for a message that nobody sends. What a rank does alone (independent calls) first writes what that rank holds, which
 //! is all that MPI's consistency between ranks asks for without a sync (MPI 4.0, 14.6.1).
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use crate::error::Error;
 use crate::exchange;
 use crate::gather;
@@ -14,8 +17,9 @@ use crate::hints::{Choice, Hints};
 use crate::memory::Buffer;
 use crate::opening::{self, Opening};
 use crate::outcome::{self, Fault};
-use crate::plan::{Plan, Share, Terms};
+use crate::plan::{Plan, Terms};
 use crate::report::Report;
+use crate::share::Share;
 use crate::storage::Storage;
 use crate::view::{Extent, View};
 
@@ -92,7 +96,8 @@ impl<G: Group> File<G> {
         let hosts = opening::hosts(&group, opening.host)?;
         let path = agreement.path();
         let storage = Storage::new(path.clone(), agreement.inode, opening.access, agreement.hints.stripe_bytes);
-        let report = Report::new(path, group.rank(), hosts, &agreement.hints);
+        let records = opening.records.map(Path::to_owned);
+        let report = Report::new(path, group.rank(), hosts, &agreement.hints, records);
         let terms = terms(&agreement.hints, report.hosts());
         let (held, view) = (HeldCalls::default(), Some(View::whole()));
         let (hints, is_atomic, own_fault) = (agreement.hints, false, None);
@@ -326,7 +331,7 @@ impl<G: Group> File<G> {
             let (start, len) = slice_of(buffer.len_bytes(), slice, slices);
             let extents = self.view.as_ref().and_then(|view| view.extents(from + start, len)).unwrap_or_default();
             let shares = self.shares(&extents)?;
-            let Some(plan) = Plan::new(&shares, &self.terms) else { continue };
+            let Some(plan) = Plan::new(&shares, &self.terms)? else { continue };
             self.report.planned(&plan);
             let received = gather::read(&self.group, &plan, &extents, &mut self.storage)?;
             let inside = |extent: &Extent| extent.len.min(received.file_end.saturating_sub(extent.offset));
@@ -351,7 +356,7 @@ impl<G: Group> File<G> {
         }
         let extents: Vec<Extent> = self.held.in_file_order().iter().map(|piece| piece.extent).collect();
         let shares = self.shares(&extents)?;
-        let fault = match Plan::new(&shares, &self.terms) {
+        let fault = match Plan::new(&shares, &self.terms)? {
             None => None,
             Some(_) if self.hints.write == Choice::Automatic && self.are_large(&shares) => {
                 self.report.own_writes();
@@ -382,9 +387,23 @@ impl<G: Group> File<G> {
 }
 
 fn terms(hints: &Hints, hosts: &[String]) -> Terms {
-    let mut candidates = hints.config_list.candidates(hosts);
-    candidates.truncate(hints.aggregators.map_or(usize::MAX, |count| count as usize));
-    Terms { candidates, stripe_bytes: hints.stripe_bytes, buffer_bytes: hints.buffer_bytes }
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut host_of = Vec::with_capacity(hosts.len());
+    for host in hosts {
+        let next = numbers.len();
+        host_of.push(*numbers.entry(host).or_insert(next));
+    }
+    let candidates = hints.config_list.as_ref().map(|list| list.candidates(hosts));
+    let aggregators = hints.aggregators.map(|count| (count as usize).min(hosts.len()));
+    let nodes = hints.nodes.map(|count| (count as usize).min(numbers.len()));
+    Terms {
+        host_of,
+        aggregators: aggregators.or(nodes),
+        candidates,
+        strategy: hints.strategy.as_deref().and_then(|name| name.parse().ok()),
+        stripe_bytes: hints.stripe_bytes,
+        buffer_bytes: hints.buffer_bytes,
+    }
 }
 
 /// Where a slice of a call begins, and its bytes.

@@ -89,7 +89,7 @@ fn order<G: Group>(group: &G, plan: &Plan, wanted: &[Wanted]) -> Result<Vec<Cust
         put(&mut orders[part.domain], part.round as u64);
         put_extent(&mut orders[part.domain], part.extent);
     }
-    let senders = if plan.domain_of(group.rank()).is_some() { 0..group.size() } else { 0..0 };
+    let senders = plan.domains_of(group.rank()).flat_map(|_| 0..group.size());
     let to = |domain: usize| plan.aggregators[domain];
     let len = |order: &Vec<u8>| (order.len() as u64).to_le_bytes().to_vec();
     let lens = orders.iter().enumerate().map(|(domain, order)| Message { peer: to(domain), bytes: len(order) });

@@ -5,6 +5,7 @@
 //! `ROMIO_HINTS` names, as with ROMIO. Rank 0 resolves them and tells the others, so that all ranks do the same. A hint that
 //! makes no sense is left out and said, as MPI wants of hints.
 
+use forebay_aggregate::Strategy;
 use serde::{Deserialize, Serialize};
 
 use crate::config_list::ConfigList;
@@ -20,9 +21,6 @@ const STRIPE_MIN_BYTES: u64 = 4 << 10;
 
 /// A buffer that one message must not exceed (1 TiB would be a slip of the pen).
 const BUFFER_MAX_BYTES: u64 = 64 << 30;
-
-/// Strategies of the planner; `cli.md` of the project fixes their names.
-const STRATEGIES: [&str; 8] = ["poster", "first", "nearest", "romio", "largest", "smallest", "balanced", "joint"];
 
 /// Hints that this library reads.
 pub const NAMES: [&str; 10] = [
@@ -57,10 +55,12 @@ pub struct Hints {
     pub write: Choice,
     /// Of reads.
     pub read: Choice,
-    /// How many aggregators at most; `None`: as many as the list allows.
+    /// How many aggregators; `None`: as the planner finds best.
     pub aggregators: Option<u32>,
-    /// Who may aggregate.
-    pub config_list: ConfigList,
+    /// The same as ROMIO says it: at most so many, and no more than hosts unless the list says so.
+    pub nodes: Option<u32>,
+    /// Who may aggregate; `None`: as the planner finds best.
+    pub config_list: Option<ConfigList>,
     /// Bytes of an aggregator's buffer, and that a rank holds.
     pub buffer_bytes: u64,
     /// Bytes of a stripe.
@@ -105,8 +105,9 @@ pub fn resolve(
     let hints = Hints {
         write: aggregation.or(romio_write).unwrap_or(Choice::Automatic),
         read: aggregation.or(romio_read).unwrap_or(Choice::Automatic),
-        aggregators: aggregators.or(cb_nodes),
-        config_list: hint.parse("cb_config_list", ConfigList::parse).unwrap_or_default(),
+        aggregators,
+        nodes: cb_nodes,
+        config_list: hint.parse("cb_config_list", ConfigList::parse),
         buffer_bytes: buffer_bytes.or(cb_buffer_size).unwrap_or(BUFFER_BYTES).min(BUFFER_MAX_BYTES),
         stripe_bytes: hint.parse("striping_unit", bytes).unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES),
         strategy: hint.parse("forebay_strategy", strategy).flatten(),
@@ -158,7 +159,7 @@ fn count(text: &str) -> Option<u32> {
 fn strategy(text: &str) -> Option<Option<String>> {
     match text {
         "best" | "automatic" => Some(None),
-        name => STRATEGIES.contains(&name).then(|| Some(name.to_owned())),
+        name => name.parse::<Strategy>().ok().map(|strategy| Some(strategy.name().to_owned())),
     }
 }
 
@@ -193,7 +194,7 @@ mod tests {
         let variable = |name: &str| (name == "FOREBAY_MPIIO_BUFFER_BYTES").then(|| "8MiB".to_owned());
         let file = "# ours\ncb_nodes 2\nromio_cb_write disable   # not here\nstriping_unit 65536\n";
         let Resolved { hints, complaints } = resolve(&program, &variable, Some(file));
-        assert_eq!((hints.aggregators, hints.buffer_bytes, hints.stripe_bytes), (Some(4), 8 << 20, 65_536));
+        assert_eq!((hints.nodes, hints.buffer_bytes, hints.stripe_bytes), (Some(4), 8 << 20, 65_536));
         assert_eq!((hints.write, hints.read), (Choice::Disable, Choice::Automatic));
         assert_eq!((hints.strategy.as_deref(), complaints), (Some("nearest"), vec![]));
     }

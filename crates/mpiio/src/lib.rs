@@ -27,5 +27,6 @@ pub mod plan;
 pub mod record;
 mod report;
 mod say;
+pub mod share;
 pub mod storage;
 pub mod view;

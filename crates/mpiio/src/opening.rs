@@ -33,6 +33,8 @@ pub struct Opening<'a> {
     pub hints: &'a [(String, String)],
     /// The host of this rank.
     pub host: &'a str,
+    /// Where records of runs lie, if they are kept.
+    pub records: Option<&'a Path>,
 }
 
 /// What holds for all ranks.

@@ -28,19 +28,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of a file that is being opened.
+    /// Of a file that is being opened, with the directory of the records.
     #[must_use]
-    pub fn new(file: PathBuf, rank: usize, hosts: Vec<String>, hints: &Hints) -> Self {
+    pub fn new(file: PathBuf, rank: usize, hosts: Vec<String>, hints: &Hints, directory: Option<PathBuf>) -> Self {
         let record = Record {
             file,
             ranks: hosts.len(),
             hosts: hosts.iter().collect::<BTreeSet<_>>().len(),
-            strategy: "romio".to_owned(),
             buffer_bytes: hints.buffer_bytes,
             stripe_bytes: hints.stripe_bytes,
             ..Record::default()
         };
-        let directory = record::directory(&|name| std::env::var_os(name));
         Self { record, hosts, is_first_rank: rank == 0, prints: hints.prints, directory }
     }
 
@@ -103,6 +101,7 @@ impl Report {
         let aggregators: Vec<Aggregator> =
             plan.aggregators.iter().map(|&rank| Aggregator { rank, host: host(rank) }).collect();
         self.record.rounds = plan.rounds;
+        plan.strategy.clone_into(&mut self.record.strategy);
         if aggregators != self.record.aggregators {
             self.record.aggregators = aggregators;
             if self.prints && self.is_first_rank {

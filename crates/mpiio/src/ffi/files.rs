@@ -58,11 +58,13 @@ pub unsafe extern "C" fn fb_open(
     // SAFETY: as above.
     let hints = unsafe { slice(raw.hints.cast::<u8>(), raw.hints_len) };
     let group = MpiGroup::new(*calls, context, raw.rank as usize, raw.size as usize);
+    let records = crate::record::directory(&|name| std::env::var_os(name));
     let opening = Opening {
         name: name.to_bytes(),
         access: Access { reads: raw.reads != 0, writes: raw.writes != 0 },
         hints: &pairs(hints),
         host: &host.to_string_lossy(),
+        records: records.as_deref(),
     };
     code(File::open(group, &opening).map(|opened| {
         let opened = opened.map_or(ptr::null_mut(), |opened| Box::into_raw(Box::new(opened)));
