@@ -64,7 +64,7 @@ install: build ## the command, its libraries and headers below PREFIX (default /
 	install -D -m 755 $(target)/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
 	for library in $(target)/release/libforebay_mpiio_*.so; do \
 		[ ! -e "$$library" ] || install -D -m 755 -t "$(DESTDIR)$(PREFIX)/lib" "$$library" || exit 1; done
-	for header in $(wildcard include/*.h); do \
+	for header in $(wildcard include/*.h include/*.f90); do \
 		install -D -m 644 "$$header" "$(DESTDIR)$(PREFIX)/include/$$(basename "$$header")" || exit 1; done
 
 clean: ## whatever was built

@@ -17,6 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 mod bytes;
+mod declared;
 mod faults;
 mod fortran;
 mod other_programs;

@@ -74,6 +74,15 @@ uint64_t fb_ask(fb_file *file, int what);
 enum { FB_FLUSH = 0, FB_WRITE_OWN = 1, FB_SYNC = 2, FB_ATOMIC = 3, FB_NOT_ATOMIC = 4, FB_FORGET_END = 5 };
 int fb_do(fb_file *file, int step);
 
+struct fb_extent {
+    uint64_t offset, len;
+};
+
+int fb_declare(fb_file *file, const struct fb_extent *extents, size_t count);
+int fb_write_extent(fb_file *file, uint64_t offset, const void *bytes, size_t len);
+int fb_read_extents(fb_file *file, const struct fb_extent *extents, void *const *buffers, size_t count, uint64_t *done);
+size_t fb_explain(fb_file *file, char *text, size_t room);
+
 int fb_close(fb_file *file);
 
 #endif

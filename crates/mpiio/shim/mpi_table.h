@@ -31,7 +31,7 @@
 
 #define FB_FUNCTIONS(X)                                                                                                \
     X(Abort) X(Allgather) X(Allreduce) X(Bcast) X(Comm_dup) X(Comm_free) X(Comm_rank) X(Comm_size) X(Finalize)         \
-    X(Get_processor_name) X(Grequest_complete) X(Grequest_start) X(Info_get) X(Info_get_nkeys) X(Info_get_nthkey)      \
+    X(Get_count) X(Get_processor_name) X(Grequest_complete) X(Grequest_start) X(Info_get) X(Info_get_nkeys) X(Info_get_nthkey)      \
     X(Info_set) X(Irecv) X(Isend) X(Status_set_cancelled) X(Status_set_elements_x) X(Type_free) X(Type_get_contents)   \
     X(Type_get_envelope) X(Type_get_extent_x) X(Type_size_x) X(Waitall)                                                \
     X(File_call_errhandler) X(File_close) X(File_delete) X(File_get_info) X(File_get_position) X(File_get_size)        \
@@ -44,7 +44,18 @@
     X(File_read_at_all_end) X(File_write_at_all_begin) X(File_write_at_all_end) X(File_read_all_begin)                 \
     X(File_read_all_end) X(File_write_all_begin) X(File_write_all_end) X(File_read_ordered_begin)                      \
     X(File_read_ordered_end) X(File_write_ordered_begin) X(File_write_ordered_end)                                     \
-    FB_LARGE_FUNCTIONS(X)
+    FB_HANDLE_FUNCTIONS(X) FB_LARGE_FUNCTIONS(X)
+
+/* Handles of Fortran: functions of Open MPI, the same numbers with MPICH. */
+#ifdef OPEN_MPI
+#define FB_HANDLE_FUNCTIONS(X) X(Comm_f2c) X(Info_f2c)
+#define FB_COMM_F2C(comm) MPI(Comm_f2c)(comm)
+#define FB_INFO_F2C(info) MPI(Info_f2c)(info)
+#else
+#define FB_HANDLE_FUNCTIONS(X)
+#define FB_COMM_F2C(comm) ((MPI_Comm)(comm))
+#define FB_INFO_F2C(info) ((MPI_Info)(info))
+#endif
 
 /* Constants that Open MPI has as addresses of variables, and MPICH as numbers. */
 #ifdef OPEN_MPI

@@ -5,12 +5,11 @@
 //! waits for a message that nobody sends. What a rank does alone (independent calls) first writes what that rank holds, which
 //! is all that MPI's consistency between ranks asks for without a sync (MPI 4.0, 14.6.1).
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::Error;
 use crate::exchange;
-use crate::gather;
+use crate::gather::{self, Received};
 use crate::group::Group;
 use crate::held_calls::HeldCalls;
 use crate::hints::{Choice, Hints};
@@ -21,7 +20,7 @@ use crate::plan::{Plan, Terms};
 use crate::report::Report;
 use crate::share::Share;
 use crate::storage::Storage;
-use crate::view::{Extent, View};
+use crate::view::{Extent, View, covers, in_order};
 
 /// Extents of so many stripes on average gain nothing by being gathered: at most one request in as many is not whole.
 const LARGE_STRIPES: u64 = 4;
@@ -77,6 +76,8 @@ pub struct File<G> {
     terms: Terms,
     view: Option<View>,
     held: HeldCalls,
+    /// What this rank may write until the next flush, in order, and the plan for it, where the program declared that.
+    declared: Option<(Vec<Extent>, Option<Plan>)>,
     storage: Storage,
     /// The end of what all ranks have written by collective calls, as far as it may not be in the file yet.
     end: u64,
@@ -98,10 +99,22 @@ impl<G: Group> File<G> {
         let storage = Storage::new(path.clone(), agreement.inode, opening.access, agreement.hints.stripe_bytes);
         let records = opening.records.map(Path::to_owned);
         let report = Report::new(path, group.rank(), hosts, &agreement.hints, records);
-        let terms = terms(&agreement.hints, report.hosts());
+        let terms = Terms::of(&agreement.hints, report.hosts());
         let (held, view) = (HeldCalls::default(), Some(View::whole()));
         let (hints, is_atomic, own_fault) = (agreement.hints, false, None);
-        Ok(Some(Self { group, hints, terms, view, held, storage, end: 0, is_atomic, own_fault, report }))
+        Ok(Some(Self {
+            group,
+            hints,
+            terms,
+            view,
+            held,
+            declared: None,
+            storage,
+            end: 0,
+            is_atomic,
+            own_fault,
+            report,
+        }))
     }
 
     /// The ranks.
@@ -181,6 +194,59 @@ impl<G: Group> File<G> {
         }
         self.held.hold(&extents, |bytes| buffer.pack(0, buffer.len_bytes(), bytes));
         Ok(true)
+    }
+
+    /// Declares all extents that this rank will write until the next flush, so that they are held whatever they cost and
+    /// the exchange is planned now. Collective; flushes what is held.
+    ///
+    /// # Errors
+    /// As [`File::flush`], and [`Error::Plan`].
+    pub fn declare(&mut self, mut extents: Vec<Extent>) -> Result<(), Error> {
+        self.flush()?;
+        extents.retain(|extent| extent.len > 0);
+        extents.sort_unstable();
+        let shares = self.shares(&extents)?;
+        let plan = Plan::new(&shares, &self.terms)?;
+        plan.iter().for_each(|plan| self.report.planned(plan));
+        self.declared = Some((extents, plan));
+        Ok(())
+    }
+
+    /// Holds bytes for an extent, without any other rank.
+    ///
+    /// # Errors
+    /// [`Error::NotDeclared`]; of bytes that were held before, where no extents are declared and the buffer is full.
+    pub fn write_extent(&mut self, extent: Extent, bytes: &[u8]) -> Result<(), Error> {
+        match &self.declared {
+            Some((declared, _)) if !covers(declared, extent) => {
+                return Err(Error::NotDeclared { offset: extent.offset, end: extent.end() });
+            }
+            None if self.held.cost_bytes() + extent.len > self.hints.buffer_bytes => self.write_own()?,
+            _ => {}
+        }
+        if extent.len > 0 {
+            self.held.hold(&[extent], |held| held.extend_from_slice(bytes));
+        }
+        Ok(())
+    }
+
+    /// Reads extents, in the order in which they are given. Returns the bytes and where the file ends, as far as anybody
+    /// noticed. Collective; flushes what is held.
+    ///
+    /// # Errors
+    /// Of what was held, and of the read; the same on every rank.
+    pub fn read_extents(&mut self, extents: &[Extent]) -> Result<(Vec<u8>, u64), Error> {
+        self.flush()?;
+        let shares = self.shares(&in_order(extents))?;
+        let Some(plan) = Plan::new(&shares, &self.terms)? else { return Ok((vec![], u64::MAX)) };
+        let received = self.gather(&plan, extents)?;
+        Ok((received.bytes, received.file_end))
+    }
+
+    /// What was done so far, as the record of the run has it.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        self.report.text()
     }
 
     /// Whether collective writes are held at all; the same on every rank.
@@ -332,17 +398,30 @@ impl<G: Group> File<G> {
             let extents = self.view.as_ref().and_then(|view| view.extents(from + start, len)).unwrap_or_default();
             let shares = self.shares(&extents)?;
             let Some(plan) = Plan::new(&shares, &self.terms)? else { continue };
-            self.report.planned(&plan);
-            let received = gather::read(&self.group, &plan, &extents, &mut self.storage)?;
-            let inside = |extent: &Extent| extent.len.min(received.file_end.saturating_sub(extent.offset));
-            let valid: u64 = extents.iter().map(inside).sum();
-            buffer.unpack(start, &received.bytes[..valid as usize]);
-            total += valid;
-            let faults = outcome::agree(&self.group, received.fault)?;
-            let failed = faults.first().map(|&(rank, Fault { errno, .. })| Error::Rank { rank, errno });
-            first_error = first_error.and(failed.map_or(Ok(()), Err));
+            match self.gather(&plan, &extents) {
+                Ok(received) => {
+                    let inside = |extent: &Extent| extent.len.min(received.file_end.saturating_sub(extent.offset));
+                    let valid: u64 = extents.iter().map(inside).sum();
+                    buffer.unpack(start, &received.bytes[..valid as usize]);
+                    total += valid;
+                }
+                // The other ranks go on, so this one does.
+                Err(error @ Error::Rank { .. }) => first_error = first_error.and(Err(error)),
+                Err(error) => return Err(error),
+            }
         }
         first_error.map(|()| total)
+    }
+
+    /// Reads by a plan. What goes wrong at any rank is an error at all.
+    fn gather(&mut self, plan: &Plan, extents: &[Extent]) -> Result<Received, Error> {
+        self.report.planned(plan);
+        let received = gather::read(&self.group, plan, extents, &mut self.storage)?;
+        let faults = outcome::agree(&self.group, received.fault)?;
+        match faults.first() {
+            Some(&(rank, Fault { errno, .. })) => Err(Error::Rank { rank, errno }),
+            None => Ok(received),
+        }
     }
 
     fn shares(&self, extents: &[Extent]) -> Result<Vec<Share>, Error> {
@@ -354,15 +433,22 @@ impl<G: Group> File<G> {
         if !anybody_holds {
             return Ok(());
         }
-        let extents: Vec<Extent> = self.held.in_file_order().iter().map(|piece| piece.extent).collect();
-        let shares = self.shares(&extents)?;
-        let fault = match Plan::new(&shares, &self.terms)? {
+        let plan = match self.declared.take() {
+            // Large ones too: that they are gathered was asked for.
+            Some((_, plan)) => plan.map(|plan| (plan, false)),
+            None => {
+                let extents: Vec<Extent> = self.held.in_file_order().iter().map(|piece| piece.extent).collect();
+                let shares = self.shares(&extents)?;
+                Plan::new(&shares, &self.terms)?.map(|plan| (plan, self.are_large(&shares)))
+            }
+        };
+        let fault = match plan {
             None => None,
-            Some(_) if self.hints.write == Choice::Automatic && self.are_large(&shares) => {
+            Some((_, true)) if self.hints.write == Choice::Automatic => {
                 self.report.own_writes();
                 exchange::write_own(&self.held, &mut self.storage)
             }
-            Some(plan) => {
+            Some((plan, _)) => {
                 self.report.planned(&plan);
                 self.report.exchanged();
                 exchange::write(&self.group, &plan, &self.held, &mut self.storage)?
@@ -383,26 +469,6 @@ impl<G: Group> File<G> {
     fn conclude(&mut self, faults: &[(usize, Fault)]) -> Result<(), Error> {
         self.report.concluded(faults);
         faults.first().map_or(Ok(()), |&(rank, Fault { errno, .. })| Err(Error::Rank { rank, errno }))
-    }
-}
-
-fn terms(hints: &Hints, hosts: &[String]) -> Terms {
-    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut host_of = Vec::with_capacity(hosts.len());
-    for host in hosts {
-        let next = numbers.len();
-        host_of.push(*numbers.entry(host).or_insert(next));
-    }
-    let candidates = hints.config_list.as_ref().map(|list| list.candidates(hosts));
-    let aggregators = hints.aggregators.map(|count| (count as usize).min(hosts.len()));
-    let nodes = hints.nodes.map(|count| (count as usize).min(numbers.len()));
-    Terms {
-        host_of,
-        aggregators: aggregators.or(nodes),
-        candidates,
-        strategy: hints.strategy.as_deref().and_then(|name| name.parse().ok()),
-        stripe_bytes: hints.stripe_bytes,
-        buffer_bytes: hints.buffer_bytes,
     }
 }
 

@@ -4,12 +4,15 @@
 //! described: every host on one switch, with a way of its own to the file system. File domains are parts of the stripes
 //! that anybody touches; a round takes a window of each domain.
 
+use std::collections::BTreeMap;
+
 use forebay_aggregate::{
     Case, CaseDescription, FatTreeLevel, IoNode, RankDescription, RanksDescription, Serves, Strategy,
     TopologyDescription,
 };
 
 use crate::error::Error;
+use crate::hints::Hints;
 use crate::share::Share;
 use crate::view::Extent;
 
@@ -38,6 +41,30 @@ pub struct Terms {
     pub stripe_bytes: u64,
     /// Bytes of an aggregator's buffer.
     pub buffer_bytes: u64,
+}
+
+impl Terms {
+    /// The terms for ranks on these hosts.
+    #[must_use]
+    pub fn of(hints: &Hints, hosts: &[String]) -> Self {
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut host_of = Vec::with_capacity(hosts.len());
+        for host in hosts {
+            let next = numbers.len();
+            host_of.push(*numbers.entry(host).or_insert(next));
+        }
+        let candidates = hints.config_list.as_ref().map(|list| list.candidates(hosts));
+        let aggregators = hints.aggregators.map(|count| (count as usize).min(hosts.len()));
+        let nodes = hints.nodes.map(|count| (count as usize).min(numbers.len()));
+        Self {
+            host_of,
+            aggregators: aggregators.or(nodes),
+            candidates,
+            strategy: hints.strategy.as_deref().and_then(|name| name.parse().ok()),
+            stripe_bytes: hints.stripe_bytes,
+            buffer_bytes: hints.buffer_bytes,
+        }
+    }
 }
 
 /// Who writes or reads what, and when.

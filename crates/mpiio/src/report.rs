@@ -67,6 +67,12 @@ impl Report {
         told
     }
 
+    /// The record as it stands, as JSON.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string_pretty(&self.record).unwrap_or_default()
+    }
+
     /// A call's bytes are held.
     pub fn held_call(&mut self) {
         self.record.held_calls += 1;

@@ -67,6 +67,33 @@ impl View {
     }
 }
 
+/// In the order of the file, those that touch or overlap as one.
+#[must_use]
+pub fn in_order(extents: &[Extent]) -> Vec<Extent> {
+    let mut sorted: Vec<Extent> = extents.iter().copied().filter(|extent| extent.len > 0).collect();
+    sorted.sort_unstable();
+    sorted.dedup_by(|next, kept| {
+        let touches = next.offset <= kept.end();
+        if touches {
+            kept.len = kept.len.max(next.end() - kept.offset);
+        }
+        touches
+    });
+    sorted
+}
+
+/// Whether extents in the order of the file cover all of one, several of them together perhaps.
+#[must_use]
+pub fn covers(declared: &[Extent], extent: Extent) -> bool {
+    let mut next = extent.offset;
+    for each in declared {
+        if each.offset <= next {
+            next = next.max(each.end());
+        }
+    }
+    next >= extent.end()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +124,18 @@ mod tests {
     fn a_tile_that_fills_its_extent_joins_with_the_next() {
         let tile = Flat::basic([Piece { offset: 0, len: 2 }, Piece { offset: 4, len: 4 }], 8).unwrap();
         assert_eq!(extents(&View::new(0, 1, tile).unwrap(), 0, 12), [(0, 2), (4, 6), (12, 4)]);
+    }
+
+    #[test]
+    fn extents_are_joined_and_covered() {
+        let extents = |pairs: &[(u64, u64)]| -> Vec<Extent> {
+            pairs.iter().map(|&(offset, len)| Extent { offset, len }).collect()
+        };
+        let sorted = in_order(&extents(&[(30, 5), (0, 10), (8, 4), (12, 2), (20, 0)]));
+        assert_eq!(sorted, extents(&[(0, 14), (30, 5)]));
+        let covered = |offset, len| covers(&extents(&[(0, 10), (8, 6), (30, 5)]), Extent { offset, len });
+        assert!(covered(0, 14) && covered(9, 5) && covered(31, 4) && covered(50, 0));
+        assert!(!covered(0, 15) && !covered(10, 25) && !covered(34, 2));
     }
 
     #[test]

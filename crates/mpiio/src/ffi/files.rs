@@ -19,9 +19,10 @@ const DONE: c_int = 0;
 const PASS: c_int = -1;
 
 /// A file of the shim.
-type MpiFile = File<MpiGroup>;
+pub type MpiFile = File<MpiGroup>;
 
-fn code(result: Result<(), Error>) -> c_int {
+/// A result in numbers.
+pub fn code(result: Result<(), Error>) -> c_int {
     result.map_or_else(|error| error.errno().raw_os_error(), |()| DONE)
 }
 
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn fb_hints(
 ///
 /// # Safety
 /// It was opened by `fb_open`, is not closed yet, and nobody else uses it now.
-unsafe fn opened<'a>(file: *mut MpiFile) -> &'a mut MpiFile {
+pub unsafe fn opened<'a>(file: *mut MpiFile) -> &'a mut MpiFile {
     // SAFETY: as above.
     unsafe { &mut *file }
 }

@@ -4,6 +4,7 @@
 //! so none crosses into C.
 
 mod datatypes;
+mod declared;
 mod files;
 mod mpi_group;
 mod raw;
