@@ -28,7 +28,7 @@ fn a_case_that_makes_sense_is_planned() {
     let said: Value = serde_json::from_str(&done.text()).unwrap();
     let names: Vec<&str> =
         said["strategies"].as_array().unwrap().iter().map(|each| each["name"].as_str().unwrap()).collect();
-    for name in ["poster", "first", "nearest", "romio", "largest", "smallest", "balanced"] {
+    for name in ["poster", "first", "nearest", "romio", "largest", "smallest", "balanced", "joint"] {
         assert!(names.contains(&name), "{names:?}");
     }
     assert!(names.contains(&said["best"].as_str().unwrap()));

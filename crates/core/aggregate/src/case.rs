@@ -11,6 +11,7 @@ use crate::description::{
 use crate::error::CaseError;
 use crate::extents::{self, Extent};
 use crate::limits;
+use crate::seat::Seat;
 use crate::topology::{Links, Network};
 
 /// What is to be planned.
@@ -130,6 +131,13 @@ impl Case {
     #[must_use]
     pub fn io_nodes(&self) -> &[IoNode] {
         &self.io_nodes
+    }
+
+    /// The first rank of every node that has ranks, in the order of these ranks.
+    pub(crate) fn hosts(&self) -> Vec<Seat> {
+        let mut has_rank = vec![false; self.node_count()];
+        let seats = (0..self.rank_count()).map(|rank| Seat::new(rank, self.node_of(rank)));
+        seats.filter(|seat| !std::mem::replace(&mut has_rank[seat.node], true)).collect()
     }
 
     /// Nodes of the job.

@@ -71,6 +71,14 @@ pub struct Holder {
     pub rank_bytes_most: u64,
 }
 
+impl Domain {
+    /// Whether a node has bytes of the domain.
+    #[must_use]
+    pub fn is_held_by(&self, node: usize) -> bool {
+        self.holders.iter().any(|holder| holder.node == node)
+    }
+}
+
 /// How a file is to be divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {

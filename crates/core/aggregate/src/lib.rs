@@ -24,6 +24,7 @@ mod formula;
 pub mod limits;
 mod plan;
 mod portfolio;
+mod seat;
 mod strategy;
 mod topology;
 

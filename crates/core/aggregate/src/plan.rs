@@ -9,8 +9,9 @@ use crate::case::Case;
 use crate::description::Serves;
 use crate::division::Division;
 use crate::extents::{Extent, within};
-use crate::flow::{Seat, simulate};
+use crate::flow::simulate;
 use crate::formula::Cost;
+use crate::seat::Seat;
 use crate::strategy::Strategy;
 
 /// A plan.
@@ -37,7 +38,8 @@ pub struct Aggregator {
     pub io_node: usize,
     /// The bytes of its domain that somebody has.
     pub domain: Vec<Extent>,
-    /// The span of its domain that each round takes, which may have holes; empty when nothing is left.
+    /// The span of its domain that each round takes, which may have holes or be empty. Not always in the order of the file:
+    /// the first round takes what comes soonest.
     pub windows: Vec<Extent>,
 }
 
@@ -76,7 +78,9 @@ impl Plan {
             node: seat.node,
             io_node: case.io_of(seat.node),
             domain: domain.extents.clone(),
-            windows: domain.windows.iter().map(|window| window.span).collect(),
+            windows: (0..division.rounds)
+                .map(|round| domain.windows[seat.window(round, division.rounds)].span)
+                .collect(),
         });
         let aggregators = aggregators.collect();
         Self { strategy, rounds: division.rounds, aggregators, predicted: predicted(case, division, seats) }

@@ -135,6 +135,40 @@ fn the_greedy_balance_uses_every_io_node() {
 }
 
 #[test]
+fn joint_sees_what_the_greedy_balance_has_spoilt() {
+    // Domain 0 is held on both I/O nodes' sides, domain 1 on the first's alone. The greedy balance takes the first rank of
+    // domain 0, on the first's side; domain 1 then has no choice, and the first I/O node writes all: 4 s and what comes before.
+    let io = |node, first, last| IoNode { node, bytes_per_s: 50.0, serves: Serves::Range(first, last) };
+    let ranks = [0, 2, 1, 1].map(|node| RankDescription { node, bytes: 50, extents: None }).to_vec();
+    let case = CaseDescription {
+        io_nodes: vec![io(0, 0, 1), io(3, 2, 3)],
+        ranks: RanksDescription::Each(ranks),
+        aggregators: Some(2),
+        ..ring()
+    };
+    let io_nodes =
+        |strategy| planned(case.clone(), strategy).aggregators.iter().map(|each| each.io_node).collect::<Vec<_>>();
+    assert_eq!(io_nodes(Strategy::Balanced), [0, 0]);
+    assert_eq!(io_nodes(Strategy::Joint), [1, 0]);
+    close(planned(case, Strategy::Joint).predicted.io_floor_s, 2.0);
+}
+
+#[test]
+fn joint_begins_with_what_is_near() {
+    // The domain is held by nodes 2, 1, 0 and 0, and the aggregator is to sit on node 0,
+    // the I/O node, which has the last rounds itself. It takes them first.
+    let ranks = [2, 1, 0, 0].map(|node| RankDescription { node, bytes: 100, extents: None }).to_vec();
+    let case = CaseDescription { ranks: RanksDescription::Each(ranks), rounds: Some(2), ..ring() };
+    let plan = planned(case.clone(), Strategy::Joint);
+    assert_eq!(plan.aggregators[0].node, 0);
+    assert_eq!(plan.aggregators[0].windows, [Extent { offset: 200, len: 200 }, Extent { offset: 0, len: 200 }]);
+    // The I/O node is busy from the start: 400 / 50.
+    close(plan.predicted.total_s, 8.0);
+    // In the order of the file it waits until node 2 has sent: latency 1 and 1 s.
+    close(planned(case, Strategy::Nearest).predicted.total_s, 10.0);
+}
+
+#[test]
 fn the_poster_s_count_is_a_power_of_two_of_full_buffers() {
     let count = |bytes: u64| {
         let ranks = (0..4).map(|node| RankDescription { node, bytes: bytes / 4, extents: None }).collect();
@@ -230,7 +264,11 @@ proptest! {
                 let (before, after) = (pair[0].domain.last().unwrap(), pair[1].domain[0]);
                 prop_assert!((before.end() - 1) / stripe < after.offset / stripe, "a stripe of two domains");
             }
-            for pair in plan.aggregators.iter().flat_map(|each| each.windows.windows(2)).filter(|pair| pair[1].len > 0) {
+            prop_assert!(plan.aggregators.iter().all(|each| each.windows.len() == plan.rounds));
+            let mut windows: Vec<Extent> = plan.aggregators.iter().flat_map(|each| each.windows.clone()).collect();
+            windows.retain(|window| window.len > 0);
+            windows.sort_unstable();
+            for pair in windows.windows(2) {
                 prop_assert!((pair[0].end() - 1) / stripe < pair[1].offset / stripe, "a stripe of two rounds");
             }
         }
@@ -240,8 +278,11 @@ proptest! {
     fn the_best_is_no_worse_than_any_and_nobody_beats_the_floor(description in cases()) {
         let case = Case::new(description).unwrap();
         let portfolio = plan_all(&case).unwrap();
+        let joint_s = portfolio.plans().iter().find(|each| each.strategy == Strategy::Joint).unwrap().predicted.total_s;
         for each in portfolio.plans() {
             prop_assert!(portfolio.best().predicted.total_s <= each.predicted.total_s);
+            let is_start = matches!(each.strategy, Strategy::First | Strategy::Nearest | Strategy::Poster | Strategy::Balanced);
+            prop_assert!(!is_start || joint_s <= each.predicted.total_s, "{:?} beats joint", each.strategy);
             prop_assert_eq!(each, &plan(&case, each.strategy).unwrap(), "the same alone as in the portfolio");
             let least = each.predicted.io_floor_s.max(case.io_floor_s()).max(each.predicted.c1_s).max(each.predicted.c2_s);
             prop_assert!(each.predicted.total_s >= least * (1.0 - 1e-6), "{each:?}");

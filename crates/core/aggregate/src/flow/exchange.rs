@@ -12,18 +12,10 @@ use std::collections::BinaryHeap;
 use super::fluid::{Fluid, Ordered, Steps};
 use crate::case::Case;
 use crate::division::{Division, Sender};
+use crate::seat::Seat;
 
 /// Events closer to each other than this part of the time are one: rounding takes them apart.
 const SAME_TIME: f64 = 1e-9;
-
-/// Who aggregates a domain.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Seat {
-    /// The rank.
-    pub rank: usize,
-    /// Its node.
-    pub node: usize,
-}
 
 /// What the flow model says of a placed exchange.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -81,7 +73,7 @@ struct Waiting {
 /// An aggregator's progress.
 #[derive(Clone, Copy, Debug)]
 struct Aggregator {
-    node: usize,
+    seat: Seat,
     io: usize,
     /// The round that it takes next, or is taking.
     round: usize,
@@ -114,7 +106,7 @@ impl<'c> Exchange<'c> {
             rates.extend((0..nodes).flat_map(|_| [nvme.write_bytes_per_s, nvme.read_bytes_per_s]));
         }
         let aggregator = |seat: &Seat| Aggregator {
-            node: seat.node,
+            seat: *seat,
             io: case.io_of(seat.node),
             round: 0,
             is_receiving: false,
@@ -162,13 +154,16 @@ impl<'c> Exchange<'c> {
         let division = self.division;
         loop {
             let aggregator = &mut self.aggregators[domain];
-            let Some(window) = division.domains[domain].windows.get(aggregator.round) else { return };
-            if aggregator.is_receiving || aggregator.buffers_in_use == self.case.buffering.buffers {
+            if aggregator.round == division.rounds
+                || aggregator.is_receiving
+                || aggregator.buffers_in_use == self.case.buffering.buffers
+            {
                 return;
             }
             aggregator.is_receiving = true;
             aggregator.buffers_in_use += 1;
-            let (node, round) = (aggregator.node, aggregator.round);
+            let (node, round) = (aggregator.seat.node, aggregator.round);
+            let window = &division.domains[domain].windows[aggregator.seat.window(round, division.rounds)];
             for of_node in window.senders.chunk_by(|left, right| left.node == right.node) {
                 self.send(domain, round, of_node, node);
             }
@@ -197,15 +192,21 @@ impl<'c> Exchange<'c> {
         aggregator.is_receiving = false;
         aggregator.round += 1;
         let tag = Tag { domain: domain as u32, round: round as u32, phase: Phase::Stage };
-        let bytes = self.division.domains[domain].windows[round].bytes;
+        let bytes = self.bytes(tag);
         match self.case.nvme {
-            _ if bytes == 0 => aggregator.buffers_in_use -= 1,
+            _ if bytes == 0 => self.aggregators[domain].buffers_in_use -= 1,
             Some(_) => {
-                let route = vec![self.storage_link(self.aggregators[domain].node)];
+                let route = vec![self.storage_link(self.aggregators[domain].seat.node)];
                 self.wait(tag, 0.0, route, vec![(bytes, 1)]);
             }
-            None => self.write(Tag { phase: Phase::Io, ..tag }, bytes),
+            None => self.write(Tag { phase: Phase::Io, ..tag }),
         }
+    }
+
+    /// Bytes of the file that a flow's round takes.
+    fn bytes(&self, tag: Tag) -> u64 {
+        let window = self.aggregators[tag.domain as usize].seat.window(tag.round as usize, self.division.rounds);
+        self.division.domains[tag.domain as usize].windows[window].bytes
     }
 
     /// The link to a node's own storage; that from it is the next.
@@ -214,8 +215,9 @@ impl<'c> Exchange<'c> {
     }
 
     /// Bytes of a round go to the I/O node.
-    fn write(&mut self, tag: Tag, bytes: u64) {
-        let Aggregator { node, io, .. } = self.aggregators[tag.domain as usize];
+    fn write(&mut self, tag: Tag) {
+        let Aggregator { seat: Seat { node, .. }, io, .. } = self.aggregators[tag.domain as usize];
+        let bytes = self.bytes(tag);
         let io_link = (self.link_bytes.len() + io) as u32;
         let target = self.case.io_nodes[io].node;
         match self.case.nvme {
@@ -253,8 +255,7 @@ impl<'c> Exchange<'c> {
             Phase::Stage => {
                 self.staged_s = self.now;
                 self.aggregators[domain].buffers_in_use -= 1;
-                let bytes = self.division.domains[domain].windows[tag.round as usize].bytes;
-                self.write(Tag { phase: Phase::Io, ..tag }, bytes);
+                self.write(Tag { phase: Phase::Io, ..tag });
             }
             Phase::Io => {
                 self.total_s = self.now;

@@ -2,7 +2,9 @@
 //!
 //! A flow has a route; the flows on a link share its rate so that none can have more without one that has no more getting
 //! less. Rates change only when a flow begins or ends, and only in the part of the network that is connected with it by
-//! links that flows share: that part alone is computed anew, by filling its links from the scarcest on.
+//! links that flows share: that part alone is computed anew, by filling its links from the scarcest on. Nor do flows change
+//! that are slower than all that began or ended: links fill in the order of their flows' rates, so what happened to a faster
+//! one came later than theirs. They are left alone too, which keeps most events small.
 //!
 //! Flows of one route that began together are one flow of several members, which may have different numbers of bytes: they
 //! share alike until the smaller ones end. Events closer to each other than rounding errors are one.
@@ -16,6 +18,9 @@ use std::collections::BinaryHeap;
 
 /// Rates that differ by less, relatively, are the same: they come from the same sums in another order.
 const SAME: f64 = 1e-12;
+
+/// How far a rate may be off, relatively, by rounding: many sums of rates that nearly cancel out.
+const ROUNDING: f64 = 1e-7;
 
 /// A number of seconds or bytes per second, with an order. No such number here is NaN.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,7 +50,12 @@ pub struct Fluid<T> {
     flows: Vec<Flow<T>>,
     /// A slot stands for a flow on a link; a flow's slots lie one after the other.
     slots: Vec<Slot>,
+    /// Links over which something began or ended.
     dirty: Vec<u32>,
+    /// Flows that began.
+    begun: Vec<u32>,
+    /// The least rate of what ended. Slower flows are not concerned.
+    level: f64,
     ends: BinaryHeap<Reverse<(Ordered, u32, u32)>>,
     /// Counts computations of rates: what a mark equals was met in the last one.
     pass: u32,
@@ -94,6 +104,12 @@ struct Flow<T> {
     is_fixed: bool,
 }
 
+impl<T> Flow<T> {
+    fn slots(&self) -> std::ops::Range<usize> {
+        self.first_slot as usize..(self.first_slot + self.slot_count) as usize
+    }
+}
+
 /// The part of the network that is computed anew, kept for its memory.
 #[derive(Debug, Default)]
 struct Part {
@@ -112,6 +128,8 @@ impl<T: Copy> Fluid<T> {
             flows: vec![],
             slots: vec![],
             dirty: vec![],
+            begun: vec![],
+            level: f64::INFINITY,
             ends: BinaryHeap::new(),
             pass: 0,
             part: Part::default(),
@@ -132,6 +150,7 @@ impl<T: Copy> Fluid<T> {
             to.members += members;
             self.dirty.push(link);
         }
+        self.begun.push(flow);
         self.flows.push(Flow {
             tag,
             first_slot,
@@ -194,13 +213,14 @@ impl<T: Copy> Fluid<T> {
         (flow.moved, flow.since) = (bytes as f64, at);
         flow.version += 1;
         flow.is_foretold = false;
+        self.level = self.level.min(flow.rate);
         flow.members -= f64::from(members);
         let is_over = flow.step == flow.steps.len();
         if is_over {
             ended.push(flow.tag);
         }
-        for slot in flow.first_slot..flow.first_slot + flow.slot_count {
-            let Slot { link, place, .. } = self.slots[slot as usize];
+        for slot in flow.slots() {
+            let Slot { link, place, .. } = self.slots[slot];
             let from = &mut self.links[link as usize];
             from.members -= f64::from(members);
             self.dirty.push(link);
@@ -213,25 +233,42 @@ impl<T: Copy> Fluid<T> {
         }
     }
 
-    /// Finds the links and flows that are connected with those where something has changed.
+    /// The rate below which no flow is concerned. One that began gets at least an even part of each of its links.
+    fn take_level(&mut self) -> f64 {
+        let mut level = std::mem::replace(&mut self.level, f64::INFINITY);
+        for flow in self.begun.drain(..) {
+            for slot in self.flows[flow as usize].slots() {
+                let link = &self.links[self.slots[slot].link as usize];
+                level = level.min(link.rate / link.members);
+            }
+        }
+        level * (1.0 - ROUNDING)
+    }
+
+    /// Finds the links and flows that are connected with those where something has changed, and what flows that are not
+    /// concerned leave of the links.
     fn connected(&mut self, part: &mut Part) {
+        let level = self.take_level();
         for link in self.dirty.drain(..) {
             visit(&mut self.links, link, self.pass, &mut part.links);
         }
         let mut next = 0;
-        while let Some(&link) = part.links.get(next) {
+        while let Some(&index) = part.links.get(next) {
             next += 1;
-            for place in 0..self.links[link as usize].slots.len() {
-                let slot = self.links[link as usize].slots[place];
-                let index = self.slots[slot as usize].flow;
-                let flow = &mut self.flows[index as usize];
-                if std::mem::replace(&mut flow.mark, self.pass) == self.pass {
-                    continue;
-                }
-                flow.is_fixed = false;
-                part.flows.push(index);
-                for slot in flow.first_slot..flow.first_slot + flow.slot_count {
-                    visit(&mut self.links, self.slots[slot as usize].link, self.pass, &mut part.links);
+            for place in 0..self.links[index as usize].slots.len() {
+                let slot = self.links[index as usize].slots[place];
+                let number = self.slots[slot as usize].flow;
+                let flow = &mut self.flows[number as usize];
+                if flow.is_foretold && flow.rate < level {
+                    let link = &mut self.links[index as usize];
+                    link.left -= flow.rate * flow.members;
+                    link.waiting -= flow.members;
+                } else if std::mem::replace(&mut flow.mark, self.pass) != self.pass {
+                    flow.is_fixed = false;
+                    part.flows.push(number);
+                    for slot in flow.slots() {
+                        visit(&mut self.links, self.slots[slot].link, self.pass, &mut part.links);
+                    }
                 }
             }
         }
@@ -240,15 +277,14 @@ impl<T: Copy> Fluid<T> {
     /// Gives every flow of the part its share: those on the scarcest link first.
     fn fill(&mut self, now: f64, part: &mut Part) {
         for &index in &part.links {
-            let link = &mut self.links[index as usize];
-            (link.left, link.waiting) = (link.rate, link.members);
-            if !link.slots.is_empty() {
-                part.scarcest.push(Reverse((Ordered(link.left / link.waiting), index)));
+            let link = &self.links[index as usize];
+            // Members are whole numbers: what is left of none is none.
+            if link.waiting > 0.5 {
+                part.scarcest.push(Reverse((Ordered(link.left.max(0.0) / link.waiting), index)));
             }
         }
         while let Some(Reverse((Ordered(share), index))) = part.scarcest.pop() {
             let link = &self.links[index as usize];
-            // Members are whole numbers: what is left of none is none.
             if link.waiting < 0.5 {
                 continue;
             }
@@ -259,7 +295,9 @@ impl<T: Copy> Fluid<T> {
             }
             for place in 0..self.links[index as usize].slots.len() {
                 let flow = self.slots[self.links[index as usize].slots[place] as usize].flow;
-                self.fix(now, flow, share_now);
+                if self.flows[flow as usize].mark == self.pass {
+                    self.fix(now, flow, share_now);
+                }
             }
         }
     }
@@ -270,8 +308,8 @@ impl<T: Copy> Fluid<T> {
         if std::mem::replace(&mut flow.is_fixed, true) {
             return;
         }
-        for slot in flow.first_slot..flow.first_slot + flow.slot_count {
-            let link = &mut self.links[self.slots[slot as usize].link as usize];
+        for slot in flow.slots() {
+            let link = &mut self.links[self.slots[slot].link as usize];
             link.left -= rate * flow.members;
             link.waiting -= flow.members;
         }
@@ -290,6 +328,7 @@ impl<T: Copy> Fluid<T> {
 fn visit(links: &mut [Link], index: u32, pass: u32, found: &mut Vec<u32>) {
     let link = &mut links[index as usize];
     if std::mem::replace(&mut link.mark, pass) != pass {
+        (link.left, link.waiting) = (link.rate, link.members);
         found.push(index);
     }
 }
@@ -310,10 +349,7 @@ mod observed {
             let moves = self.flows.iter().filter(|flow| flow.step < flow.steps.len());
             moves
                 .map(|flow| Moving {
-                    route: self.slots[flow.first_slot as usize..(flow.first_slot + flow.slot_count) as usize]
-                        .iter()
-                        .map(|slot| slot.link)
-                        .collect(),
+                    route: self.slots[flow.slots()].iter().map(|slot| slot.link).collect(),
                     rate: flow.rate,
                     members: flow.members,
                 })

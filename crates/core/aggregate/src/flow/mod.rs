@@ -6,7 +6,7 @@
 mod exchange;
 mod fluid;
 
-pub use exchange::{Flowed, Seat, simulate};
+pub use exchange::{Flowed, simulate};
 
 #[cfg(test)]
 mod tests;

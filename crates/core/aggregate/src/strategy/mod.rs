@@ -3,6 +3,7 @@
 //! A strategy chooses a shape, by which the file is divided, and then a seat for every domain. Numbers that the case pins
 //! hold for all of them; memory gives way to pinned numbers. None is best everywhere, which is why `portfolio` tries all.
 
+mod joint;
 mod poster;
 mod shapes;
 mod single;
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::case::Case;
 use crate::division::{Division, Shape};
 use crate::error::UnknownStrategy;
-use crate::flow::Seat;
+use crate::flow::simulate;
+use crate::seat::Seat;
 
 /// The strategies, simple ones first: of equal ones the simplest is the best.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -34,12 +36,22 @@ pub enum Strategy {
     Poster,
     /// The I/O node with least to do, domain by domain.
     Balanced,
+    /// All aggregators together, refined from the others' placements.
+    Joint,
 }
 
 impl Strategy {
     /// All of them, in that order.
-    pub const ALL: [Self; 7] =
-        [Self::First, Self::Romio, Self::Nearest, Self::Largest, Self::Smallest, Self::Poster, Self::Balanced];
+    pub const ALL: [Self; 8] = [
+        Self::First,
+        Self::Romio,
+        Self::Nearest,
+        Self::Largest,
+        Self::Smallest,
+        Self::Poster,
+        Self::Balanced,
+        Self::Joint,
+    ];
 
     /// Its name on the command line and in JSON.
     #[must_use]
@@ -52,6 +64,7 @@ impl Strategy {
             Self::Smallest => "smallest",
             Self::Poster => "poster",
             Self::Balanced => "balanced",
+            Self::Joint => "joint",
         }
     }
 
@@ -75,9 +88,26 @@ impl Strategy {
             Self::Smallest => single::smallest,
             Self::Poster => poster::place,
             Self::Balanced => single::balanced,
+            Self::Joint => place_jointly,
         };
         place(case, division)
     }
+}
+
+/// Of the simple placements, and of what becomes of each when it is refined, the one that takes least time.
+fn place_jointly(case: &Case, division: &Division) -> Vec<Seat> {
+    let simple = [Strategy::First, Strategy::Nearest, Strategy::Poster, Strategy::Balanced];
+    let mut placements = simple.map(|strategy| strategy.place(case, division)).to_vec();
+    let refined = joint::refine(case, division, &placements[2..]);
+    placements.extend(refined);
+    let mut best: Option<(f64, Vec<Seat>)> = None;
+    for seats in placements {
+        let total_s = simulate(case, division, &seats).total_s;
+        if best.as_ref().is_none_or(|(least, _)| total_s < *least) {
+            best = Some((total_s, seats));
+        }
+    }
+    best.map(|(_, seats)| seats).unwrap_or_default()
 }
 
 impl FromStr for Strategy {

@@ -4,8 +4,8 @@
 
 use crate::case::Case;
 use crate::division::{Division, Domain};
-use crate::flow::Seat;
 use crate::formula::{from_holder, to_io_node};
+use crate::seat::Seat;
 
 /// A seat for every domain.
 pub fn place(case: &Case, division: &Division) -> Vec<Seat> {
@@ -15,7 +15,7 @@ pub fn place(case: &Case, division: &Division) -> Vec<Seat> {
 /// The holder with the least C1 + C2. A candidate is given up as soon as one of its ranks makes it dearer than the best; the
 /// rank that did so is asked first of the next candidate.
 fn cheapest(case: &Case, domain: &Domain) -> Seat {
-    let (mut best, mut best_s) = (Seat { rank: 0, node: 0 }, f64::INFINITY);
+    let (mut best, mut best_s) = (Seat::new(0, 0), f64::INFINITY);
     let mut order: Vec<usize> = (0..domain.holders.len()).collect();
     for candidate in &domain.holders {
         let c2 = to_io_node(case, domain.bytes, candidate.node);
@@ -26,7 +26,7 @@ fn cheapest(case: &Case, domain: &Domain) -> Seat {
         });
         match dearer {
             Some(place) => order.swap(0, place),
-            None => (best, best_s) = (Seat { rank: candidate.rank, node: candidate.node }, c1 + c2),
+            None => (best, best_s) = (Seat::new(candidate.rank, candidate.node), c1 + c2),
         }
     }
     best

@@ -21,10 +21,7 @@ pub fn poster(case: &Case) -> Shape {
 
 /// ROMIO's default: one aggregator a node, which writes a buffer a round. `aggregators` is its `cb_nodes`.
 pub fn romio(case: &Case) -> Shape {
-    let mut nodes: Vec<usize> = (0..case.rank_count()).map(|rank| case.node_of(rank)).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    let most = nodes.len().min(AGGREGATORS_MAX);
+    let most = case.hosts().len().min(AGGREGATORS_MAX);
     let domains = case.pinned.aggregators.unwrap_or(most).min(most);
     with_rounds(case, domains, case.buffering.buffer_bytes, Evenly::ByOffset)
 }

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::division::{Division, Domain, Holder};
-use crate::flow::Seat;
+use crate::seat::Seat;
 
 /// The first rank with bytes of the domain.
 pub fn first(_: &Case, division: &Division) -> Vec<Seat> {
@@ -29,10 +29,7 @@ pub fn smallest(case: &Case, division: &Division) -> Vec<Seat> {
 
 /// ROMIO's default: the first rank of each node, nodes in the order of their ranks, whoever has the domain's bytes.
 pub fn romio(case: &Case, division: &Division) -> Vec<Seat> {
-    let mut hosts: Vec<Seat> = (0..case.rank_count()).map(|rank| of_rank(case, rank)).collect();
-    hosts.sort_unstable_by_key(|seat| (seat.node, seat.rank));
-    hosts.dedup_by_key(|seat| seat.node);
-    hosts.sort_unstable();
+    let mut hosts = case.hosts();
     hosts.truncate(division.domains.len());
     hosts
 }
@@ -62,9 +59,9 @@ pub fn balanced(case: &Case, division: &Division) -> Vec<Seat> {
 
 /// Where a node would aggregate: at its first rank with bytes of the domain.
 fn seat(holder: &Holder) -> Seat {
-    Seat { rank: holder.rank, node: holder.node }
+    Seat::new(holder.rank, holder.node)
 }
 
 fn of_rank(case: &Case, rank: usize) -> Seat {
-    Seat { rank, node: case.node_of(rank) }
+    Seat::new(rank, case.node_of(rank))
 }
