@@ -198,6 +198,7 @@ fn describe(shares: &[Share], terms: &Terms) -> CaseDescription {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_aggregate::Strategy;
     use proptest::prelude::*;
 
     fn extents(pairs: &[(u64, u64)]) -> Vec<Extent> {
