@@ -21,7 +21,7 @@ fn leaving_holes<'a>(bench: &Bench, mut way: Way<'a>) -> Way<'a> {
 }
 
 fn patterns(mpi: Mpi, ranks: &[usize]) {
-    let bench = Bench::new(mpi);
+    let bench = crate::bench(mpi);
     let program = bench.compile("patterns.c");
     let hints = bench.path("hints");
     fs::write(&hints, "striping_unit 16384\ncb_config_list *:*\n").unwrap();
@@ -39,7 +39,7 @@ fn patterns(mpi: Mpi, ranks: &[usize]) {
             if ["strided", "uneven"].contains(&pattern) {
                 way = leaving_holes(&bench, way);
             }
-            let (printed, record) = bench.compare(&way, &program, &[pattern, &number.to_string(), count]);
+            let (printed, record) = compare(&bench, &way, &program, &[pattern, &number.to_string(), count]);
             assert!(printed.ends_with(" bytes, 40 at the end\n"), "{printed}");
             let what = format!("{pattern} on {ranks}: {record}");
             assert!(record["exchanges"].as_u64().unwrap() > 0 && record["state"] == "complete", "{what}");
@@ -65,17 +65,17 @@ fn patterns_under_open_mpi() {
 #[test]
 fn patterns_on_64_ranks() {
     require_mpi!(openmpi);
-    let bench = Bench::new(OPEN_MPI);
+    let bench = crate::bench(OPEN_MPI);
     let program = bench.compile("patterns.c");
     for (pattern, count) in [("hacc-structs", "500"), ("segmented", "2")] {
-        let (_, record) = bench.compare(&Way::aggregated(64), &program, &[pattern, "7", count]);
+        let (_, record) = compare(&bench, &Way::aggregated(64), &program, &[pattern, "7", count]);
         assert_eq!(record["exchanges"], 1, "{pattern}: {record}");
     }
 }
 
 /// Of ranks that write the same byte in one call, one wins.
 fn overlaps(mpi: Mpi) {
-    let bench = Bench::new(mpi);
+    let bench = crate::bench(mpi);
     let program = bench.compile("patterns.c");
     let file = bench.path("file");
     let _ = bench.run(&small(4, 2), &program, &[file.to_str().unwrap(), "overlaps", "0", "10000"]).good();
@@ -94,13 +94,13 @@ fn overlaps_have_some_writers_bytes() {
 }
 
 fn forms(mpi: Mpi, ranks: usize, parts: &str, by_ompio: bool) {
-    let bench = Bench::new(mpi);
+    let bench = crate::bench(mpi);
     let program = bench.compile("forms.c");
     for way in
         [small(ranks, 2), Way::aggregated(ranks), Way::aggregated(ranks).with("FOREBAY_MPIIO_BUFFER_BYTES", 2500)]
     {
         let way = if by_ompio { way.by_ompio() } else { way };
-        let (_, record) = bench.compare(&way, &program, &[parts]);
+        let (_, record) = compare(&bench, &way, &program, &[parts]);
         assert!(record["held_calls"].as_u64().unwrap() > 0, "{record}");
         let passed = record["passed_through"].as_object().unwrap();
         assert_eq!(passed.get("atomic mode").is_some(), parts.contains('m'), "{record}");
@@ -121,11 +121,11 @@ fn every_form_under_open_mpi() {
 }
 
 fn types(mpi: Mpi, ranks: usize) {
-    let bench = Bench::new(mpi);
+    let bench = crate::bench(mpi);
     let program = bench.compile("types.c");
     for way in [small(ranks, 2), Way::aggregated(ranks)] {
         let way = leaving_holes(&bench, way);
-        let (_, record) = bench.compare(&way, &program, &["comparable"]);
+        let (_, record) = compare(&bench, &way, &program, &["comparable"]);
         let _ = bench.run(&way, &program, &[bench.path("others").to_str().unwrap(), "others"]).good();
         assert!(record["passed_through"]["a datatype or view that is not taken apart"].is_null(), "{record}");
     }

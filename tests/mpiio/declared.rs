@@ -2,32 +2,31 @@
 
 use super::*;
 
-impl Bench {
-    /// Compiles a program that is linked with the library.
-    fn link(&self, sources: &[&str]) -> PathBuf {
-        let compiler = if sources[0].ends_with(".c") { self.mpi.compiler } else { self.mpi.fortran };
-        let program = self.path("linked");
-        let mut compile = Program::new(compiler);
-        compile.current_dir(self.base.path()).arg("-o").arg(&program);
-        compile.args(sources.iter().map(|source| file_of_tests("..").join(source)));
-        compile.arg("-I").arg(file_of_tests("../include")).arg("-L").arg(libraries());
-        compile.arg(format!("-lforebay_mpiio_{}", self.mpi.name));
-        compile.arg(format!("-Wl,-rpath,{}", libraries().display()));
-        let _ = run(&mut compile).good();
-        program
-    }
+/// Compiles a program that is linked with the library.
+fn link(bench: &Bench, sources: &[&str]) -> PathBuf {
+    let compiler = if sources[0].ends_with(".c") { bench.mpi.compiler } else { bench.mpi.fortran };
+    let (program, root) = (bench.path("linked"), file_of_tests(".."));
+    let libraries = libraries(&root);
+    let mut compile = Program::new(compiler);
+    compile.current_dir(program.parent().unwrap()).arg("-o").arg(&program);
+    compile.args(sources.iter().map(|source| root.join(source)));
+    compile.arg("-I").arg(root.join("include")).arg("-L").arg(libraries);
+    compile.arg(format!("-lforebay_mpiio_{}", bench.mpi.name));
+    compile.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    let _ = run(&mut compile).good();
+    program
 }
 
 fn examples(mpi: Mpi) {
-    let bench = Bench::new(mpi);
+    let bench = crate::bench(mpi);
     for (sources, exchanges, bytes) in [
         (&["crates/mpiio/examples/checkpoint.c"][..], 1, 9 * 8000),
         (&["include/forebay_mpiio.f90", "crates/mpiio/examples/checkpoint.f90"], 1, 2 * 8000),
     ] {
-        let (program, file) = (bench.link(sources), bench.path("file"));
+        let (program, file) = (link(&bench, sources), bench.path("file"));
         let _ = fs::remove_file(&file);
         let done = bench.run(&Way::plain(3), &program, &[file.to_str().unwrap()]).good();
-        let record = bench.explained(&file);
+        let record = explained(&bench, &file);
         assert_eq!((&record["exchanges"], &record["state"]), (&exchanges.into(), &"complete".into()), "{record}");
         assert_eq!(fs::metadata(&file).unwrap().len(), 3 * bytes, "{record}");
         if sources.len() == 1 {
@@ -60,8 +59,8 @@ fn the_examples_run_under_open_mpi() {
 #[test]
 fn what_was_not_declared_is_refused() {
     require_mpi!(mpich);
-    let bench = Bench::new(MPICH);
-    let (program, file) = (bench.link(&["tests/mpiio/programs/lies.c"]), bench.path("file"));
+    let bench = crate::bench(MPICH);
+    let (program, file) = (link(&bench, &["tests/mpiio/programs/lies.c"]), bench.path("file"));
     let done = bench.run(&Way::plain(2), &program, &[file.to_str().unwrap()]).good();
     assert_eq!(done.text(), "1 1 1 1 1 1 1\n".repeat(2), "{}", done.stderr);
     let bytes = fs::read(&file).unwrap();

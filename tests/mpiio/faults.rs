@@ -22,24 +22,25 @@ impl Drop for Small {
     }
 }
 
-/// 8 rounds of 256 KiB, of which the third finds the file system full: an error on every rank, at the call that flushes.
-fn full(mpi: Mpi) {
-    let bench = Bench::new(mpi);
+/// As many rounds of 512 KiB as ranks, of which the third finds the file system full: an error on every rank, at the call that
+/// flushes.
+fn full(mpi: Mpi, ranks: usize) {
+    let bench = crate::bench(mpi);
     let program = bench.compile("errors.c");
-    let small = Small::mounted(bench.path("small"), "700k");
+    let small = Small::mounted(bench.path("small"), "1300k");
     let file = small.0.join("file");
-    let way = Way::aggregated(4)
+    let way = Way::aggregated(ranks)
         .with("FOREBAY_MPIIO_AGGREGATORS", 1)
         .with("FOREBAY_MPIIO_AGGREGATION", "enable")
-        .with("FOREBAY_MPIIO_BUFFER_BYTES", 600_000)
+        .with("FOREBAY_MPIIO_BUFFER_BYTES", 524_288)
         .with("ROMIO_HINTS", hints(&bench, "striping_unit 262144\n"));
-    let done = bench.run(&way, &program, &[file.to_str().unwrap(), "524000"]).good();
+    let done = bench.run(&way, &program, &[file.to_str().unwrap(), "500000"]).good();
     let lines: Vec<String> = done.text().lines().map(str::to_owned).collect();
-    assert_eq!(lines, vec!["success no-space success success"; 4], "{}", done.stderr);
-    let record = bench.explained(&file);
+    assert_eq!(lines, vec!["success no-space success success"; ranks], "{}", done.stderr);
+    let record = explained(&bench, &file);
     let failure = &record["failures"][0];
-    assert_eq!((&record["state"], failure["rank"].as_u64()), (&Value::from("incomplete"), Some(0)), "{record}");
-    assert!(failure["round"].as_u64().unwrap() > 1 && failure["offset"].as_u64().unwrap() >= 524_288, "{record}");
+    assert_eq!((&record["state"], &failure["round"]), (&"incomplete".into(), &3.into()), "{record}");
+    assert!(failure["offset"].as_u64().unwrap() >= 1 << 20, "{record}");
     assert!(
         small.0.join("file.forebay-incomplete").exists() && done.stderr.contains("is incomplete"),
         "{}",
@@ -57,26 +58,26 @@ fn hints(bench: &Bench, text: &str) -> String {
 fn a_full_file_system_is_an_error_on_every_rank_under_mpich() {
     require_mpi!(mpich);
     require!(Root, Command("mount"));
-    full(MPICH);
+    full(MPICH, 4);
 }
 
 #[test]
 fn a_full_file_system_is_an_error_on_every_rank_under_open_mpi() {
     require_mpi!(openmpi);
     require!(Root, Command("mount"));
-    full(OPEN_MPI);
+    full(OPEN_MPI, 8);
 }
 
 /// The launcher ends the job, nobody waits for the dead rank, and the record shows that the file was not closed.
 #[test]
 fn a_rank_that_dies_hangs_nobody() {
     require_mpi!(mpich);
-    let bench = Bench::new(MPICH);
+    let bench = crate::bench(MPICH);
     let program = bench.compile("dies.c");
     let file = bench.path("file");
     let done = bench.run(&Way::aggregated(3), &program, &[file.to_str().unwrap(), "kill"]);
     assert!(!done.status.success());
-    assert_eq!(bench.explained(&file)["state"], "writing");
+    assert_eq!(explained(&bench, &file)["state"], "writing");
     assert_eq!(fs::metadata(&file).unwrap().size(), 15_000, "what was synced is there");
 }
 
@@ -84,7 +85,7 @@ fn a_rank_that_dies_hangs_nobody() {
 #[test]
 fn programs_that_never_close_lose_nothing() {
     require_mpi!(mpich);
-    let bench = Bench::new(MPICH);
+    let bench = crate::bench(MPICH);
     let program = bench.compile("dies.c");
     // Of ranks that abort together, the launcher kills the slower ones in the act.
     for (how, ranks) in [("leave", 2), ("abort", 1)] {
@@ -94,4 +95,22 @@ fn programs_that_never_close_lose_nothing() {
         let (first, last) = (bytes.first(), bytes.last());
         assert_eq!((bytes.len(), first, last), (ranks * 5000, Some(&b'a'), Some(&(b'a' + ranks as u8 - 1))), "{how}");
     }
+}
+
+/// The mark of an incomplete file stays until a run has written all of it anew, or deletes it.
+#[test]
+fn an_incomplete_file_is_marked_until_it_is_written_anew() {
+    require_mpi!(mpich);
+    let bench = crate::bench(MPICH);
+    let (program, file) = (bench.compile("patterns.c"), bench.path("file"));
+    let mark = bench.path("file.forebay-incomplete");
+    let run = |pattern: &str, particles: &str| {
+        let _ = bench.run(&Way::aggregated(2), &program, &[file.to_str().unwrap(), pattern, "0", particles]).good();
+    };
+    run("hacc-structs", "500");
+    fs::write(&mark, "as a run before has left it").unwrap();
+    run("hacc-structs", "400");
+    assert!(mark.exists(), "some bytes are still those of the run before");
+    run("hacc-structs", "500");
+    assert!(!mark.exists());
 }

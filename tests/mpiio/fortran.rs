@@ -3,10 +3,10 @@
 use super::*;
 
 fn fortran(mpi: Mpi) {
-    let bench = Bench::new(mpi);
+    let bench = crate::bench(mpi);
     for source in ["fortran.f90", "fortran08.f90"] {
         let program = bench.compile(source);
-        let (_, record) = bench.compare(&Way::aggregated(3).by_ompio(), &program, &[]);
+        let (_, record) = compare(&bench, &Way::aggregated(3).by_ompio(), &program, &[]);
         assert_eq!(record["held_calls"], 3, "{source}: {record}");
         assert_eq!(record["reads"], 1, "{source}: {record}");
     }

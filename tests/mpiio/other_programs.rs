@@ -1,12 +1,14 @@
 //! The library where it has nothing to do: under the other MPI, in programs without MPI, and where hints say no.
 
+use forebay_tests::{Job, Sandbox};
+
 use super::*;
 
 fn beside(loaded: Mpi, running: Mpi) {
-    let bench = Bench::new(running);
+    let bench = crate::bench(running);
     let program = bench.compile("forms.c");
     let file = bench.path("file");
-    let way = Way::plain(2).with("LD_PRELOAD", library(loaded).display());
+    let way = Way::plain(2).with("LD_PRELOAD", bench.library_for(loaded).display());
     let done = bench.run(&way, &program, &[file.to_str().unwrap(), "bs"]).good();
     let said: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("forebay-mpiio:")).collect();
     assert_eq!(said.len(), 1, "{}", done.stderr);
@@ -26,7 +28,7 @@ fn under_the_other_mpi_it_says_so_and_steps_aside() {
 fn programs_without_mpi_do_not_notice() {
     require_mpi!(mpich);
     let mut echo = Program::new("sh");
-    echo.env("LD_PRELOAD", library(MPICH)).env("LD_BIND_NOW", "1").args(["-c", "ls / >/dev/null && echo fine"]);
+    echo.env("LD_PRELOAD", bench(MPICH).library()).env("LD_BIND_NOW", "1").args(["-c", "ls / >/dev/null && echo fine"]);
     let done = run(&mut echo).good();
     assert_eq!((done.text(), done.stderr), ("fine\n".to_owned(), String::new()));
 }
@@ -34,7 +36,7 @@ fn programs_without_mpi_do_not_notice() {
 #[test]
 fn hints_switch_it_off() {
     require_mpi!(mpich);
-    let bench = Bench::new(MPICH);
+    let bench = crate::bench(MPICH);
     let (program, file) = (bench.compile("forms.c"), bench.path("file"));
     let way = Way::aggregated(2).with("FOREBAY_MPIIO_AGGREGATION", "disable");
     let _ = bench.run(&way, &program, &[file.to_str().unwrap(), "bs"]).good();
@@ -45,7 +47,7 @@ fn hints_switch_it_off() {
 #[test]
 fn aggregators_are_printed_when_asked() {
     require_mpi!(mpich);
-    let bench = Bench::new(MPICH);
+    let bench = crate::bench(MPICH);
     let (program, file) = (bench.compile("patterns.c"), bench.path("file"));
     let way = Way::aggregated(3).with("FOREBAY_MPIIO_PRINT", 1).with("FOREBAY_MPIIO_AGGREGATION", "enable");
     let done = bench.run(&way, &program, &[file.to_str().unwrap(), "segmented", "0", "2"]).good().text();
@@ -56,7 +58,7 @@ fn aggregators_are_printed_when_asked() {
 #[test]
 fn the_command_finds_the_libraries() {
     require_mpi!(mpich);
-    let expected = library(MPICH);
+    let expected = bench(MPICH).library();
     let done = run(Program::new(binary()).args(["mpiio", "--mpi", "mpich"])).good();
     assert_eq!(Path::new(done.text().trim()), fs::canonicalize(expected).unwrap());
     let doctor = run(Program::new(binary()).arg("doctor")).text();
@@ -64,4 +66,31 @@ fn the_command_finds_the_libraries() {
     let done = run(Program::new(binary()).args(["mpiio", "--explain", "/nowhere/file"]));
     assert_eq!(done.status.code(), Some(1));
     assert!(done.stderr.contains("no run with the library has written /nowhere/file"), "{}", done.stderr);
+}
+
+/// Between the launcher and its ranks, `forebay run` shows them an export; the library works as without it.
+#[test]
+fn it_works_under_forebay_run() {
+    require_mpi!(mpich);
+    require!(Root, Fuse);
+    let bench = crate::bench(MPICH);
+    let program = bench.compile("forms.c");
+    let sandbox = Sandbox::new();
+    let exported = sandbox.source().join("forms");
+    forebay_tests::program::copy_program(&program, &exported);
+    let source = sandbox.source();
+    let job = Job::up_local(sandbox, 1, &source, &[]);
+    let command = binary();
+    let inside = ["run", "--job", &job.sandbox.name, "--", exported.to_str().unwrap()];
+    let mut way = Way::aggregated(2);
+    let mut environment = Program::new("env");
+    job.sandbox.surround(&mut environment);
+    for (name, value) in environment.get_envs() {
+        way = way.with(name.to_str().unwrap(), value.unwrap_or_default().to_str().unwrap());
+    }
+    let file = bench.path("file");
+    let _ = bench.run(&way, &command, &[&inside[..], &[file.to_str().unwrap(), "bs"]].concat()).good();
+    let record = explained(&bench, &file);
+    assert!(record["held_calls"].as_u64().unwrap() > 0, "{record}");
+    job.down();
 }

@@ -294,7 +294,11 @@ int fb_File_close(MPI_File *fh) {
     return code != MPI_SUCCESS ? code : closed;
 }
 
-int fb_File_delete(const char *name, MPI_Info info) { return MPI(File_delete)(name, info); }
+int fb_File_delete(const char *name, MPI_Info info) {
+    int code = MPI(File_delete)(name, info);
+    if (code == MPI_SUCCESS) fb_unmark(name);
+    return code;
+}
 
 int fb_File_sync(MPI_File fh) {
     int code = step(fh, FB_SYNC), synced = MPI(File_sync)(fh);

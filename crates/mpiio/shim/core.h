@@ -59,6 +59,8 @@ struct fb_opening {
 };
 
 int fb_open(const struct fb_calls *calls, void *context, const struct fb_opening *opening, fb_file **file);
+/* The file is deleted: so is the mark that it was incomplete. */
+void fb_unmark(const char *name);
 int fb_reads_hint(const char *name);
 void fb_hints(const fb_file *file, void (*tell)(void *context, const char *name, const char *value), void *context);
 void fb_set_view(fb_file *file, int64_t displacement, uint64_t etype_bytes, fb_flat *tile);

@@ -66,6 +66,13 @@ pub fn agree<G: Group>(group: &G, opening: &Opening<'_>) -> Result<Option<Agreem
     serde_json::from_slice(&told).map_err(|_| Error::Message)
 }
 
+/// The path in a file's name, which may begin with the driver that ROMIO is to use.
+#[must_use]
+pub fn path_of(name: &[u8]) -> &Path {
+    let path = POSIX_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix.as_bytes()));
+    Path::new(OsStr::from_bytes(path.unwrap_or(name)))
+}
+
 fn decide(opening: &Opening<'_>) -> Option<Agreement> {
     let variable = |name: &str| std::env::var(name).ok();
     let romio_file = variable("ROMIO_HINTS").and_then(|path| read_start(Path::new(&path)));
@@ -77,8 +84,7 @@ fn decide(opening: &Opening<'_>) -> Option<Agreement> {
     if hints.write == Choice::Disable && hints.read == Choice::Disable {
         return None;
     }
-    let name = POSIX_PREFIXES.iter().find_map(|prefix| opening.name.strip_prefix(prefix.as_bytes()));
-    let path = std::path::absolute(OsStr::from_bytes(name.unwrap_or(opening.name))).ok()?;
+    let path = std::path::absolute(path_of(opening.name)).ok()?;
     // A driver without POSIX files, or a thing that is no file: MPI knows what to do with it.
     let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
     Some(Agreement { path: path.into_os_string().into_vec(), inode: found.ino(), hints })

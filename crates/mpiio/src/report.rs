@@ -166,7 +166,9 @@ impl Report {
         ] = totals;
         if record.state == State::Writing {
             record.state = State::Complete;
+            self.unmark();
         }
+        let record = &self.record;
         if record.bytes_written > 0 || !record.failures.is_empty() || !record.passed_through.is_empty() {
             self.write();
         }
@@ -178,6 +180,17 @@ impl Report {
         let Some(directory) = self.directory.as_deref().filter(|_| self.is_first_rank) else { return };
         if let Err(error) = self.record.write(directory) {
             say::complain(format_args!("no record for forebay mpiio --explain in {}: {error}", directory.display()));
+        }
+    }
+
+    /// A run that wrote as many bytes as the file has wrote all of it anew: what an earlier one left out is there now.
+    fn unmark(&self) {
+        let marker = record::marker(&self.record.file);
+        if self.is_first_rank && marker.exists() {
+            let is_anew = fs::metadata(&self.record.file).is_ok_and(|file| file.len() <= self.record.bytes_written);
+            if is_anew && let Err(error) = fs::remove_file(&marker) {
+                say::complain(format_args!("{} means nothing now and stays: {error}", marker.display()));
+            }
         }
     }
 

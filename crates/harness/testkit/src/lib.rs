@@ -15,6 +15,7 @@ pub mod job;
 pub mod machine;
 pub mod memory_group;
 pub mod model;
+pub mod mpi;
 pub mod need;
 mod place;
 pub mod processes;

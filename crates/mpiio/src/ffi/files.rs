@@ -82,6 +82,19 @@ fn pairs(hints: &[u8]) -> Vec<(String, String)> {
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
+/// A file was deleted: so is the mark that it was incomplete.
+///
+/// # Safety
+/// The name is ended by a NUL.
+pub unsafe extern "C" fn fb_unmark(name: *const c_char) {
+    // SAFETY: as above.
+    let name = unsafe { CStr::from_ptr(name) };
+    // Nearly always there is none.
+    let _ = std::fs::remove_file(crate::record::marker(crate::opening::path_of(name.to_bytes())));
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
 /// Whether the library reads a hint of this name.
 ///
 /// # Safety
