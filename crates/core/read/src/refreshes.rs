@@ -10,6 +10,10 @@
 //! takes the second. If it has not, it has missed it (it was cut off or stopped): it is told nothing before it has
 //! forgotten everything that has a name; chunks may stay, because they name their version. A chunk's request is therefore
 //! never held: an open file goes on with the bytes of its version, or gets `ESTALE`.
+//!
+//! Two nodes may lead at once while they see each other badly. A node that takes the second step of one refresh takes it of
+//! every earlier one whose first step it has taken; each ends with its own third step. Where the first step of the earlier one
+//! comes too late for that, whoever leads it is told, and leads it anew.
 
 use std::time::Duration;
 
@@ -23,6 +27,14 @@ const HOLD_MAX: Duration = Duration::from_secs(10);
 /// How long a refresh may keep a kernel from remembering: all its steps, and the hold that nobody ends.
 pub const QUIET_MAX: Duration = Duration::from_secs(40);
 
+/// How far above the last refresh that a node has met another may be, milliseconds: 279 years. Refreshes are numbered by the
+/// time of day, so a node that has met none meets numbers like today's, whatever its own clock says. Beyond that no leader gave
+/// the number, and whoever believed it would pass all real ones over.
+const AHEAD_MAX_MS: u64 = 1 << 43;
+
+/// Refreshes at their first step at once. Whoever leads takes one at a time, and few lead.
+const QUIET_AT_ONCE_MAX: usize = 8;
+
 /// How far this node has come.
 #[derive(Default)]
 pub(crate) struct Refreshes {
@@ -30,8 +42,10 @@ pub(crate) struct Refreshes {
     completed: Epoch,
     /// Whether that one was made up for, so that its hold may still come.
     was_missed: bool,
-    quiet: Option<Quiet>,
-    hold: Option<Hold>,
+    /// By epoch.
+    quiet: Vec<Quiet>,
+    /// By epoch.
+    holds: Vec<Hold>,
 }
 
 /// A refresh whose first step was taken.
@@ -52,17 +66,17 @@ struct Hold {
 
 /// What an epoch that another node has met makes of this one.
 pub(crate) enum Met {
-    /// It has come as far.
+    /// It has come as far, or no leader gave that number.
     Known,
-    /// Its second step is to be taken, for these paths.
-    Holds(Vec<ViewPath>),
+    /// Its second step is to be taken.
+    Holds,
     /// It was missed.
     Missed,
 }
 
 /// What to do when this node is to take a second step.
 pub(crate) enum MayHold {
-    /// The refresh is older than one that was completed here.
+    /// The refresh is older than one that was met here, or no leader gave its number.
     Over,
     /// It was taken.
     Holds,
@@ -74,7 +88,7 @@ pub(crate) enum MayHold {
 impl Refreshes {
     /// The refresh that this node's requests carry.
     pub fn met(&self) -> Epoch {
-        self.hold.as_ref().map_or(self.completed, |hold| hold.epoch)
+        self.holds.last().map_or(self.completed, |hold| self.completed.max(hold.epoch))
     }
 
     /// The last that was completed here.
@@ -82,78 +96,110 @@ impl Refreshes {
         self.completed
     }
 
-    pub fn is_holding(&self) -> bool {
-        self.hold.is_some()
+    /// Whether one is at its first or second step.
+    pub fn are_under_way(&self, now: Time) -> bool {
+        !self.holds.is_empty() || self.quiet.iter().any(|quiet| now < quiet.until)
     }
 
     /// What a request for `key` has to wait for.
-    pub fn hold_of(&self, key: &Key) -> Option<HoldId> {
-        self.hold.as_ref().filter(|hold| is_name(key) && concerns(key, &hold.paths)).map(|hold| hold.id)
+    pub fn holds_of(&self, key: &Key) -> impl Iterator<Item = HoldId> {
+        self.holds.iter().filter(|hold| is_name(key) && concerns(key, &hold.paths)).map(|hold| hold.id)
     }
 
-    /// When a hold ends that nobody ended.
+    /// When the first hold ends that nobody ended.
     pub fn hold_ends(&self) -> Option<Time> {
-        self.hold.as_ref().map(|hold| hold.until)
+        self.holds.iter().map(|hold| hold.until).min()
     }
 
-    /// The first step.
-    pub fn be_quiet(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) {
-        if epoch > self.met() {
-            self.quiet = Some(Quiet { epoch, paths, until: now.after(QUIET_MAX) });
+    /// Whether a leader can have given this number.
+    pub fn is_plausible(&self, epoch: Epoch) -> bool {
+        epoch.0.saturating_sub(self.met().0) <= AHEAD_MAX_MS
+    }
+
+    /// The first step. `false` when this node has come further: the second could not be taken.
+    pub fn be_quiet(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
+        if !self.is_plausible(epoch) {
+            return false;
         }
+        if epoch > self.met() {
+            self.quiet.retain(|quiet| quiet.epoch != epoch && now < quiet.until);
+            if self.quiet.len() == QUIET_AT_ONCE_MAX {
+                self.quiet.remove(0);
+            }
+            let at = self.quiet.partition_point(|quiet| quiet.epoch < epoch);
+            self.quiet.insert(at, Quiet { epoch, paths, until: now.after(QUIET_MAX) });
+        }
+        epoch >= self.met()
     }
 
     /// The first step has come to nothing.
     pub fn end_quiet(&mut self, epoch: Epoch) {
-        self.quiet.take_if(|quiet| quiet.epoch == epoch);
+        self.quiet.retain(|quiet| quiet.epoch != epoch);
     }
 
     /// Whether the second step may be taken.
     pub fn may_hold(&self, now: Time, epoch: Epoch) -> MayHold {
-        let is_made_up_for = self.was_missed && epoch == self.completed;
-        let is_quiet = self.quiet.as_ref().is_some_and(|quiet| quiet.epoch == epoch && now < quiet.until);
         match epoch {
-            _ if epoch < self.met() || (epoch == self.completed && !is_made_up_for) => MayHold::Over,
             _ if self.holds(epoch) => MayHold::Holds,
-            _ if is_quiet || is_made_up_for => MayHold::Begins,
+            _ if self.was_missed && epoch == self.completed => MayHold::Begins,
+            _ if epoch <= self.met() || !self.is_plausible(epoch) => MayHold::Over,
+            _ if self.is_quiet(now, epoch) => MayHold::Begins,
             _ => MayHold::Missed,
         }
     }
 
     /// Whether it was taken, perhaps by meeting a node that took it before.
     pub fn holds(&self, epoch: Epoch) -> bool {
-        self.hold.as_ref().is_some_and(|hold| hold.epoch == epoch)
+        self.holds.iter().any(|hold| hold.epoch == epoch)
     }
 
-    /// The second step. What waited for an earlier one.
-    pub fn hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>, id: HoldId) -> Option<HoldId> {
-        self.quiet = None;
-        let until = now.after(HOLD_MAX);
-        self.hold.replace(Hold { epoch, paths, until, id }).map(|earlier| earlier.id)
+    /// The refreshes up to `epoch` whose first step was taken: they come to their second with it.
+    pub fn take_quiet(&mut self, now: Time, epoch: Epoch) -> Vec<(Epoch, Vec<ViewPath>)> {
+        let due = self.quiet.drain(..self.quiet.partition_point(|quiet| quiet.epoch <= epoch));
+        due.filter(|quiet| now < quiet.until).map(|quiet| (quiet.epoch, quiet.paths)).collect()
+    }
+
+    /// The second step. What waited for earlier refreshes of the same paths, or of fewer: whoever leads led those anew.
+    pub fn hold(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>, id: HoldId) -> Vec<HoldId> {
+        let is_replaced = |hold: &mut Hold| hold.epoch <= epoch && hold.paths.iter().all(|path| paths.contains(path));
+        let replaced = self.holds.extract_if(.., is_replaced).map(|hold| hold.id).collect();
+        let at = self.holds.partition_point(|hold| hold.epoch < epoch);
+        self.holds.insert(at, Hold { epoch, paths, until: now.after(HOLD_MAX), id });
+        replaced
     }
 
     /// The third step of what is held here. What waited for it.
-    pub fn release(&mut self) -> Option<HoldId> {
-        let hold = self.hold.take()?;
-        (self.completed, self.was_missed) = (hold.epoch, false);
+    pub fn release(&mut self, epoch: Epoch) -> Option<HoldId> {
+        let at = self.holds.iter().position(|hold| hold.epoch == epoch)?;
+        let hold = self.holds.remove(at);
+        if hold.epoch >= self.completed {
+            (self.completed, self.was_missed) = (hold.epoch, false);
+        }
         Some(hold.id)
     }
 
+    /// The refreshes whose end nobody has told in time.
+    pub fn abandoned(&self, now: Time) -> Vec<Epoch> {
+        self.holds.iter().filter(|hold| hold.until <= now).map(|hold| hold.epoch).collect()
+    }
+
     /// Another node has met this refresh. One whose first step was taken here is at its second.
-    pub fn meet(&mut self, now: Time, met: Epoch) -> Met {
-        if met <= self.met() {
-            return Met::Known;
-        }
-        match self.quiet.take_if(|quiet| quiet.epoch == met && now < quiet.until) {
-            Some(quiet) => Met::Holds(quiet.paths),
-            None => Met::Missed,
+    pub fn meet(&self, now: Time, met: Epoch) -> Met {
+        match met {
+            _ if met <= self.met() || !self.is_plausible(met) => Met::Known,
+            _ if self.is_quiet(now, met) => Met::Holds,
+            _ => Met::Missed,
         }
     }
 
-    /// A refresh was missed and has been made up for. What waited for another.
-    pub fn catch_up(&mut self, epoch: Epoch) -> Option<HoldId> {
+    /// A refresh was missed and has been made up for. What waited for others.
+    pub fn catch_up(&mut self, epoch: Epoch) -> Vec<HoldId> {
         (self.completed, self.was_missed) = (epoch, true);
-        self.hold.take().map(|hold| hold.id)
+        self.holds.drain(..).map(|hold| hold.id).collect()
+    }
+
+    fn is_quiet(&self, now: Time, epoch: Epoch) -> bool {
+        self.quiet.iter().any(|quiet| quiet.epoch == epoch && now < quiet.until)
     }
 }
 

@@ -81,7 +81,7 @@ fn a_hold_without_its_first_step_is_a_refresh_that_was_missed() {
             node.handle_quiet_failed(Epoch(5));
         }
         assert!(!node.handle_hold(at(1), Epoch(5), vec![path("a")]));
-        assert_eq!((node.epoch(), node.counters().refreshes_missed, node.is_holding()), (Epoch(5), 1, false));
+        assert_eq!((node.epoch(), node.counters().refreshes_missed, node.is_refreshing(at(0))), (Epoch(5), 1, false));
         assert!(std::iter::from_fn(|| node.poll_effect()).any(|effect| matches!(effect, Effect::Stale(_))));
     }
 }
@@ -96,6 +96,70 @@ fn a_hold_never_goes_back() {
     peer_lists(&mut node, 3, 2, "d", 4, TIME);
     assert_eq!(asked(&mut node)[0].1.epoch, Epoch(5));
     assert!(node.handle_release(at(4), Epoch(5)));
+}
+
+/// Two nodes lead at once. The second step of the later refresh is that of the earlier one too, whose first was taken; each ends
+/// what it began.
+#[test]
+fn refreshes_of_two_leaders_end_each_by_itself() {
+    let mut node = node_of(1, 3);
+    assert!(node.handle_quiet(at(0), Epoch(5), vec![path("a")]) && node.handle_quiet(at(0), Epoch(6), vec![path("b")]));
+    assert!(node.handle_hold(at(1), Epoch(6), vec![path("b")]));
+    peer_lists(&mut node, 2, 1, "a", 6, TIME);
+    peer_lists(&mut node, 2, 2, "b", 6, TIME);
+    assert!(asked(&mut node).is_empty(), "both wait");
+    assert!(node.handle_hold(at(3), Epoch(5), vec![path("a")]), "it has taken that step");
+    assert!(node.handle_release(at(4), Epoch(6)) && node.is_refreshing(at(4)));
+    assert_eq!(asked(&mut node).len(), 1, "b alone goes on");
+    assert!(node.handle_release(at(5), Epoch(5)) && !node.is_refreshing(at(5)));
+    assert_eq!(asked(&mut node).len(), 1);
+    assert_eq!((node.met_epoch(), node.counters().refreshes_missed), (Epoch(6), 0));
+}
+
+/// A first step that comes after a later refresh's second is too late: whoever leads is told, and leads it anew.
+#[test]
+fn a_refresh_that_is_overtaken_is_led_anew() {
+    let mut node = node_of(1, 3);
+    node.handle_quiet(at(0), Epoch(6), vec![path("b")]);
+    assert!(node.handle_hold(at(1), Epoch(6), vec![path("b")]));
+    assert!(
+        !node.handle_quiet(at(2), Epoch(5), vec![path("a")]) && !node.handle_hold(at(3), Epoch(5), vec![path("a")])
+    );
+    assert_eq!(node.met_epoch(), Epoch(6));
+    assert!(node.handle_quiet(at(4), Epoch(7), vec![path("a")]) && node.handle_release(at(5), Epoch(6)));
+    assert!(node.is_refreshing(at(5)), "the kernel still must not remember");
+    assert!(node.handle_hold(at(6), Epoch(7), vec![path("a")]) && node.handle_release(at(7), Epoch(7)));
+}
+
+/// A refresh that is led anew takes the place of what it held before, or that would wait for its time-out.
+#[test]
+fn a_hold_that_is_led_anew_is_one_hold() {
+    let mut node = node_of(1, 3);
+    node.handle_quiet(at(0), Epoch(5), vec![path("a")]);
+    assert!(node.handle_hold(at(1), Epoch(5), vec![path("a")]));
+    peer_lists(&mut node, 2, 1, "a", 5, TIME);
+    node.handle_quiet(at(3), Epoch(7), vec![path("a")]);
+    assert!(node.handle_hold(at(4), Epoch(7), vec![path("a")]) && asked(&mut node).is_empty());
+    assert!(node.handle_release(at(5), Epoch(7)));
+    assert_eq!(asked(&mut node).len(), 1);
+}
+
+/// A number that no leader gave is not believed, whoever says so: the next real one would be passed over.
+#[test]
+fn a_number_that_cannot_be_a_refreshs_changes_nothing() {
+    const TODAY: u64 = 1_790_000_000_000;
+    let mut node = node_of(1, 3);
+    assert_eq!(node.handle_epoch(at(0), Epoch(u64::MAX)), Epoch::START);
+    node.handle_quiet(at(1), Epoch(u64::MAX), vec![path("a")]);
+    assert!(!node.handle_hold(at(1), Epoch(u64::MAX), vec![path("a")]));
+    peer_lists(&mut node, 2, 1, "b", u64::MAX, TIME);
+    let (attempt, request) = asked(&mut node).remove(0);
+    assert_eq!(request.epoch, Epoch::START);
+    node.handle_answer(at(3), attempt, Answered::Fenced(Epoch(u64::MAX)));
+    let again = asked(&mut node);
+    assert!(again.iter().all(|(_, request)| request.epoch == Epoch::START), "{again:?}");
+    assert_eq!(node.handle_epoch(at(4), Epoch(TODAY)), Epoch(TODAY), "a node that has met none meets today's");
+    assert_eq!(node.handle_epoch(at(5), Epoch(u64::MAX)), Epoch(TODAY));
 }
 
 #[test]

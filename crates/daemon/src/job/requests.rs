@@ -74,6 +74,10 @@ impl Job {
             true => self.status_below(JOB_DEADLINE).await,
             false => self.with_unreachable(self.ask_from(root, JobMessage::Status, JOB_DEADLINE).await),
         };
+        // It may not have been asked, having lost who would ask it.
+        if !nodes.iter().any(|node| node.rank() == self.node.rank().0) {
+            nodes.push(NodeStatus::of(&self.node, &self.read));
+        }
         nodes.sort_by_key(NodeStatus::rank);
         Status { job: JobStatus::of(&self.node), totals: Totals::of(&nodes), nodes }
     }

@@ -1,8 +1,11 @@
 //! Refreshes, carried over the tree: each step is taken here, then by the children, then answered.
 //!
 //! A child that cannot be reached is bypassed, and its children are asked in its place; it is named in the end. The root
-//! leads, one refresh after the other; whoever is asked by the user passes the wish on to it.
+//! leads, one refresh after the other; whoever is asked by the user passes the wish on to it. Where the root is lost, the next
+//! that may be one leads. Two may lead at once for a while, and whoever leads may not know of the last refresh, or have a
+//! clock that is behind: a node that has met a later one says so, and the refresh is led anew, above all that were met.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,11 +28,30 @@ const STEP_DEADLINE: Duration = Duration::from_secs(9);
 /// How long answers may be on their way to the kernel: it takes one in microseconds, a busy machine in milliseconds.
 const TOLD_MAX: Duration = Duration::from_secs(2);
 
+/// How often a refresh is led anew above what nodes have met.
+const ATTEMPTS_MAX: u32 = 4;
+
 /// What a hop leaves of the time to the next, so that its own answer is still in time.
 const HOP_SHARE: f64 = 0.9;
 
 /// A step of a refresh of some paths.
 type Step = (Epoch, RefreshStep, Vec<ViewPath>);
+
+/// What nodes say of a step.
+#[derive(Serialize, Deserialize, Default)]
+struct Taken {
+    /// Who took it, by rank.
+    reached: BTreeSet<u32>,
+    /// The latest refresh that was met by those who refused it.
+    met: Epoch,
+}
+
+impl Taken {
+    fn add(&mut self, other: Self) {
+        self.reached.extend(other.reached);
+        self.met = self.met.max(other.met);
+    }
+}
 
 /// What came of a refresh.
 #[derive(Clone, Serialize, Deserialize, Debug)]
@@ -74,9 +96,8 @@ impl Refresh {
     /// Takes a step that a peer asks for.
     pub async fn answer(self: Arc<Self>, step: Step, remaining: Duration, reply: Replier) {
         let (epoch, step, paths) = step;
-        let reached = self.take_step(epoch, step, paths, remaining.mul_f64(HOP_SHARE)).await;
-        let reached: Vec<u32> = reached.iter().map(|rank| rank.0).collect();
-        gather::answer_all(reply, &reached);
+        let taken = self.take_step(epoch, step, paths, remaining.mul_f64(HOP_SHARE)).await;
+        gather::answer_all(reply, &[taken]);
     }
 
     /// Refreshes `paths` on the whole job: how long it took, and the nodes that were not reached.
@@ -107,40 +128,86 @@ impl Refresh {
     async fn lead(&self, paths: Vec<ViewPath>) -> Refreshed {
         let begun = Instant::now();
         let _one_at_a_time = self.leading.lock().await;
-        let epoch = self.next_epoch();
-        let mut reached: Option<Vec<NodeRank>> = None;
-        for step in [RefreshStep::Quiet, RefreshStep::Hold, RefreshStep::Release] {
-            let mut took = self.take_step(epoch, step, paths.clone(), STEP_DEADLINE).await;
-            took.sort_unstable();
-            reached = Some(match reached {
-                Some(earlier) => earlier.into_iter().filter(|rank| took.contains(rank)).collect(),
-                None => took,
-            });
+        let mut epoch = self.next_epoch(Epoch::default());
+        let mut reached = BTreeSet::new();
+        for attempt in 1..=ATTEMPTS_MAX {
+            let met;
+            (reached, met) = self.lead_at(epoch, &paths).await;
+            if met <= epoch {
+                break;
+            }
+            tracing::info!(%epoch, %met, attempt, "nodes have met a later refresh: led anew");
+            self.core.decide(|core, now| core.handle_epoch(now, met));
+            epoch = self.next_epoch(met);
         }
-        let reached = reached.unwrap_or_default();
-        let all = (0..self.node.options.nodes.len() as u32).map(NodeRank);
-        let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).map(|rank| rank.0).collect();
+        let all = 0..self.node.options.nodes.len() as u32;
+        let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).collect();
         let took_ms = begun.elapsed().as_secs_f64() * 1e3;
         tracing::info!(%epoch, ?unreached, took_ms, "refreshed");
         Refreshed { epoch, reached: reached.len(), unreached, took_ms }
     }
 
-    /// A number above all that were given: by the time of day, since whoever leads may have been started after the last one.
-    fn next_epoch(&self) -> Epoch {
-        let today = self.node.environment.unix_time().as_millis() as u64;
-        Epoch(today.max(self.core.lock().epoch().0 + 1))
+    /// Takes all steps on the whole job. Who took each of them, and the latest refresh that was met by those who refused the
+    /// first or the second; when that is a later one, the next step has not been taken.
+    async fn lead_at(&self, epoch: Epoch, paths: &[ViewPath]) -> (BTreeSet<u32>, Epoch) {
+        let mut reached: Option<BTreeSet<u32>> = None;
+        let mut met = Epoch::default();
+        for step in [RefreshStep::Quiet, RefreshStep::Hold, RefreshStep::Release] {
+            let taken = self.take_step_everywhere(epoch, step, paths.to_vec()).await;
+            let all_before = reached.take();
+            reached = Some(all_before.map_or_else(|| taken.reached.clone(), |before| &before & &taken.reached));
+            if step != RefreshStep::Release {
+                met = met.max(taken.met);
+                if met > epoch {
+                    break;
+                }
+            }
+        }
+        (reached.unwrap_or_default(), met)
     }
 
-    /// Takes a step here and below; the nodes that took it.
-    async fn take_step(&self, epoch: Epoch, step: RefreshStep, paths: Vec<ViewPath>, left: Duration) -> Vec<NodeRank> {
+    /// A number above all that were given and above `met`: by the time of day, since whoever leads may have been started
+    /// after the last one. Of each run of numbers every node that may lead has its own, so that no two refreshes have the same.
+    fn next_epoch(&self, met: Epoch) -> Epoch {
+        let today = self.node.environment.unix_time().as_millis() as u64;
+        let met = met.max(self.core.lock().met_epoch());
+        let least = today.max(met.0.saturating_add(1));
+        let leaders = self.node.forest.first().root_candidates();
+        let count = leaders.clone().count() as u64;
+        let place = leaders.take_while(|leader| *leader != self.node.rank()).count() as u64;
+        Epoch(least.saturating_add((place + count - least % count) % count))
+    }
+
+    /// Takes a step on the whole job. A leader that is not the root takes it itself and below it also where the root, or a node
+    /// between them, is lost; it may be asked for it as well, and taking a step twice is taking it.
+    async fn take_step_everywhere(&self, epoch: Epoch, step: RefreshStep, paths: Vec<ViewPath>) -> Taken {
+        let root = self.node.forest.first().root();
+        let here = self.take_step(epoch, step, paths.clone(), STEP_DEADLINE);
+        if root == self.node.rank() {
+            return here.await;
+        }
+        let request = JobMessage::Refresh { epoch, step, paths };
+        let known = self.core.lock().epoch();
+        let all = gather::ask_from::<Taken>(Arc::clone(&self.node), known, root, request, STEP_DEADLINE);
+        let (mut taken, others) = tokio::join!(here, all);
+        others.answers.into_iter().for_each(|other| taken.add(other));
+        taken
+    }
+
+    /// Takes a step here and below.
+    async fn take_step(&self, epoch: Epoch, step: RefreshStep, paths: Vec<ViewPath>, left: Duration) -> Taken {
         let request = JobMessage::Refresh { epoch, step, paths: paths.clone() };
         let known = self.core.lock().epoch();
         let (below, here) = tokio::join!(
-            gather::ask_children::<u32>(&self.node, known, self.node.rank(), &request, left),
+            gather::ask_children::<Taken>(&self.node, known, self.node.rank(), &request, left),
             self.step_here(epoch, step, paths)
         );
-        let below = below.answers.into_iter().map(NodeRank);
-        below.chain(here.then_some(self.node.rank())).collect()
+        let mut taken = match here {
+            true => Taken { reached: BTreeSet::from([self.node.rank().0]), met: Epoch::START },
+            false => Taken { reached: BTreeSet::new(), met: self.core.lock().met_epoch() },
+        };
+        below.answers.into_iter().for_each(|other| taken.add(other));
+        taken
     }
 
     async fn step_here(&self, epoch: Epoch, step: RefreshStep, paths: Vec<ViewPath>) -> bool {
@@ -155,9 +222,9 @@ impl Refresh {
             }
             RefreshStep::Hold => self.core.decide(|core, now| core.handle_hold(now, epoch, paths)),
             RefreshStep::Release => {
-                let release = |core: &mut ReadPath<_>, now| (core.handle_release(now, epoch), core.is_holding());
-                let (took, holds_another) = self.core.decide(release);
-                if took && !holds_another {
+                let release = |core: &mut ReadPath<_>, now| (core.handle_release(now, epoch), core.is_refreshing(now));
+                let (took, another) = self.core.decide(release);
+                if took && !another {
                     self.core.be_quiet(None);
                 }
                 took
@@ -168,7 +235,9 @@ impl Refresh {
     /// From now on the kernel remembers nothing; what it remembers of `paths` it forgets, once it has been told all that it
     /// may remember. Twice: a program may still be taking in what the kernel has been told.
     async fn make_quiet(&self, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
-        self.core.decide(|core, now| core.handle_quiet(now, epoch, paths.clone()));
+        if !self.core.decide(|core, now| core.handle_quiet(now, epoch, paths.clone())) {
+            return false;
+        }
         self.core.be_quiet(Some(QUIET_MAX));
         if tokio::time::timeout(TOLD_MAX, self.core.all_told()).await.is_err() {
             tracing::warn!("answers do not reach the kernel; the refresh passes this node over");

@@ -65,7 +65,7 @@ pub fn ask_from<T: Answer>(
     })
 }
 
-/// Asks the children of `parent`, all at once.
+/// Asks the children of `parent`, all at once, but for this node itself.
 pub async fn ask_children<T: Answer>(
     node: &Arc<Node>,
     epoch: Epoch,
@@ -73,7 +73,7 @@ pub async fn ask_children<T: Answer>(
     message: &JobMessage,
     left: Duration,
 ) -> Gathered<T> {
-    let children = node.forest.first().children(parent);
+    let children = node.forest.first().children(parent).filter(|child| *child != node.rank());
     let ask = |child| node.spawn(ask_from(Arc::clone(node), epoch, child, message.clone(), left));
     let tasks: Vec<_> = children.map(ask).collect();
     let mut gathered = Gathered::none();

@@ -36,13 +36,18 @@ pub enum Fault {
     Refresh(u64),
     /// So many requests in a hundred to the backing file system fail, for so long.
     BackingFails(u64, Duration),
+    /// A node's time of day is set back by so much.
+    SetBack(NodeIndex, Duration),
 }
 
 impl Fault {
     /// Whether nodes may not hear each other because of it.
     #[must_use]
     pub fn breaks_the_overlay(&self) -> bool {
-        !matches!(self, Self::Change(_) | Self::Refresh(_) | Self::BackingHangs(_) | Self::BackingFails(..))
+        !matches!(
+            self,
+            Self::Change(_) | Self::Refresh(_) | Self::BackingHangs(_) | Self::BackingFails(..) | Self::SetBack(..)
+        )
     }
 }
 
@@ -100,6 +105,21 @@ fn refresh(random: &mut Random, nodes: usize, span: Duration, schedule: &mut Vec
         // One that waits for the first, or follows it closely; of the same files or of others.
         schedule.push((later(30 + random.below(60)), Fault::Refresh(random.next())));
     }
+}
+
+/// In every second seed, clocks that are set back, by less than the time between two refreshes or by much more. They have a
+/// source of chance of their own: what else goes wrong in a seed does not depend on them.
+#[must_use]
+pub fn clocks_set_back(seed: u64, nodes: usize, span: Duration) -> Vec<(Time, Fault)> {
+    let mut random = Random::new(!seed);
+    let count = if random.below(2) == 0 { 0 } else { 1 + random.below(2) };
+    let mut one = || {
+        let at = Time(random.below(span.as_nanos() as u64));
+        let by_max_ms = if random.below(2) == 0 { 2000 } else { 3_600_000 };
+        let by = Duration::from_millis(1 + random.below(by_max_ms));
+        (at, Fault::SetBack(victim(&mut random, nodes), by))
+    };
+    (0..count).map(|_| one()).collect()
 }
 
 /// Mostly one of the first nodes, on which the others depend.

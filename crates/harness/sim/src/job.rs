@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_cache::ObjectKind;
-use forebay_daemon::ReadCore;
+use forebay_daemon::{ReadCore, Refreshed};
 use forebay_types::{NodeRank, Time};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -153,6 +153,12 @@ impl Job {
     #[must_use]
     pub fn refreshes_completed(&self) -> usize {
         self.shared.refreshes.count()
+    }
+
+    /// What came of them.
+    #[must_use]
+    pub fn refreshed(&self) -> Vec<Refreshed> {
+        self.shared.refreshes.all()
     }
 
     /// Operations at the backing file system that began for a program.

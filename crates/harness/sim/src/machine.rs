@@ -60,6 +60,7 @@ impl Environment for VirtualMachine {
     }
 
     fn unix_time(&self) -> Duration {
-        EPOCH + Duration::from_nanos(self.world.now().0)
+        let set_back = self.world.state().set_back.get(&self.place.0).copied().unwrap_or_default();
+        EPOCH + Duration::from_nanos(self.world.now().0) - set_back
     }
 }

@@ -37,6 +37,11 @@ impl Refreshes {
         self.lock().len()
     }
 
+    /// What came of them.
+    pub fn all(&self) -> Vec<Refreshed> {
+        self.lock().iter().map(|refresh| refresh.done.clone()).collect()
+    }
+
     /// What no program at a node, whose core has completed refreshes up to an epoch, may be behind.
     pub fn floor(&self, node: NodeIndex, completed: Epoch, now: Time) -> Versions {
         let mut floor = Versions::default();

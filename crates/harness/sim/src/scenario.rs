@@ -12,7 +12,7 @@ use forebay_overlay::Tree;
 use forebay_types::{NodeRank, Time};
 
 use crate::NodeIndex;
-use crate::faults::{Fault, schedule};
+use crate::faults::{Fault, clocks_set_back, schedule};
 use crate::job::Job;
 use crate::model::Model;
 use crate::program::Program;
@@ -57,7 +57,9 @@ pub fn run(seed: u64, log: bool) -> Report {
     let least = if nodes > 20 { 2 } else { 1 };
     let (fan_out, stripe_fan_out) = (least + random.below(8) as u32, least + random.below(4) as u32);
     let roots = 1 + random.below(8) as u32;
-    let faults = schedule(&mut random, nodes, SPAN);
+    let mut faults = schedule(&mut random, nodes, SPAN);
+    faults.extend(clocks_set_back(seed, nodes, SPAN));
+    faults.sort_by_key(|(at, _)| *at);
     let prefill = random.below(2) == 0;
     // A backing file system that takes a few requests at a time, or all.
     let turns = if seed.is_multiple_of(3) { 2 } else { usize::MAX };
@@ -105,6 +107,7 @@ pub fn reports(seeds: Range<u64>, log: bool) -> impl Iterator<Item = Report> {
 fn too_many_reads(job: &Job, faults: &[(Time, Fault)]) -> Vec<String> {
     let mut possible: Vec<(Tree, usize)> = Vec::new();
     let mut wrong = Vec::new();
+    let is_disturbed = faults.iter().any(|(_, fault)| !matches!(fault, Fault::SetBack(..)));
     for (object, Asked { tree, readers }) in &job.asked() {
         let readers_max = match readers.len() {
             0 | 1 => 1,
@@ -121,7 +124,7 @@ fn too_many_reads(job: &Job, faults: &[(Time, Fault)]) -> Vec<String> {
         }
         // What was given up because of a fault is asked again, and a leaf leaves chunks to its kernel.
         let is_kept = |node: NodeIndex| !object.starts_with("Chunk") || !tree.is_leaf(NodeRank(node as u32));
-        if faults.is_empty() && readers.iter().any(|((node, _), count)| *count > 1 && is_kept(*node)) {
+        if !is_disturbed && readers.iter().any(|((node, _), count)| *count > 1 && is_kept(*node)) {
             wrong.push(format!("a node read {object} more than once: {readers:?}"));
         }
     }

@@ -116,6 +116,7 @@ impl Shared {
                 file.into_iter().for_each(|file| self.world.state().versions.change(file));
             }
             Fault::Refresh(number) => self.begin_refresh(self.world.model.subtrees(number)),
+            Fault::SetBack(node, by) => drop(self.world.state().set_back.insert(node, by)),
             Fault::BackingHangs(lasts) => self.world.state().backing_hangs_until = now.after(lasts),
             Fault::BackingFails(percent, lasts) => {
                 let mut state = self.world.state();

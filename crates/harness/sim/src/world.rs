@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub backing_fails: (u64, Time),
     /// Whether the backing file system was made to fail at all.
     pub has_backing_failed: bool,
+    /// By how much the time of day of nodes is behind.
+    pub set_back: BTreeMap<NodeIndex, Duration>,
     /// What was asked of the backing file system, by whom, how often; only what was answered.
     pub asked: BTreeMap<String, Asked>,
     /// Chunks of which kernels asked for a page twice.
@@ -70,6 +72,7 @@ impl World {
             backing_hangs_until: Time(0),
             backing_fails: (0, Time(0)),
             has_backing_failed: false,
+            set_back: BTreeMap::new(),
             asked: BTreeMap::new(),
             asked_by_kernels_twice: BTreeSet::new(),
             demand_count: 0,

@@ -30,9 +30,7 @@ impl<B: Clone> ReadPath<B> {
     /// ask. Looks for nodes that are silent and for requests that are slow.
     pub fn run_timers(&mut self, now: Time) {
         self.now = now;
-        if self.refreshes.hold_ends().is_some_and(|until| until <= now) {
-            self.release();
-        }
+        self.end_abandoned_holds();
         let late = self.parcels.end_long_waits(now);
         late.into_iter().for_each(|hold| self.let_go(hold));
         self.dispatch.run_timers(now);

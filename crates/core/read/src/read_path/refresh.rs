@@ -25,10 +25,17 @@ impl<B: Clone> ReadPath<B> {
         self.refreshes.completed()
     }
 
-    /// The first step begins: another node that has taken the second may be met before this one is told to.
-    pub fn handle_quiet(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) {
+    /// The latest refresh that this node has heard of: its second step was taken here, or made up for.
+    #[must_use]
+    pub fn met_epoch(&self) -> Epoch {
+        self.refreshes.met()
+    }
+
+    /// The first step begins: another node that has taken the second may be met before this one is told to. `false` for a
+    /// refresh that is older than one that was met here; it has to be led anew.
+    pub fn handle_quiet(&mut self, now: Time, epoch: Epoch, paths: Vec<ViewPath>) -> bool {
         self.now = now;
-        self.refreshes.be_quiet(now, epoch, paths);
+        self.refreshes.be_quiet(now, epoch, paths)
     }
 
     /// What the kernel is to forget in the first step. It must not remember what it is told until `handle_release`.
@@ -62,10 +69,19 @@ impl<B: Clone> ReadPath<B> {
         match next {
             // Begun by meeting a node that took it before, of which nothing has changed since.
             MayHold::Over | MayHold::Holds => {}
-            MayHold::Begins => self.begin_hold(epoch, paths),
+            MayHold::Begins => self.begin_holds(epoch, Some(paths)),
             MayHold::Missed => self.catch_up(epoch),
         }
         matches!(next, MayHold::Holds | MayHold::Begins)
+    }
+
+    /// The second step of a refresh, and of every earlier one whose first step was taken; `paths` where that one's was not.
+    fn begin_holds(&mut self, epoch: Epoch, paths: Option<Vec<ViewPath>>) {
+        let mut due = self.refreshes.take_quiet(self.now, epoch);
+        if due.last().is_none_or(|(last, _)| *last != epoch) {
+            due.extend(paths.map(|paths| (epoch, paths)));
+        }
+        due.into_iter().for_each(|(epoch, paths)| self.begin_hold(epoch, paths));
     }
 
     fn begin_hold(&mut self, epoch: Epoch, paths: Vec<ViewPath>) {
@@ -76,24 +92,22 @@ impl<B: Clone> ReadPath<B> {
         for request in self.requests_where(|key| is_name(key) && concerns(key, &paths)) {
             self.hold(request, id);
         }
-        let earlier = self.refreshes.hold(self.now, epoch, paths, id);
+        let replaced = self.refreshes.hold(self.now, epoch, paths, id);
         self.tell_epoch();
-        earlier.into_iter().for_each(|hold| self.let_go(hold));
+        replaced.into_iter().for_each(|hold| self.let_go(hold));
     }
 
-    /// The third step. Whether this node has completed that refresh.
+    /// The third step. Whether this node has forgotten what that refresh concerns, for it or for a later one of the same paths.
     pub fn handle_release(&mut self, now: Time, epoch: Epoch) -> bool {
         self.now = now;
-        if self.refreshes.holds(epoch) {
-            self.release();
-        }
-        self.refreshes.completed() >= epoch
+        self.release(epoch);
+        self.refreshes.met() >= epoch
     }
 
-    /// Whether a refresh is at its second step here.
+    /// Whether a refresh is at its first or second step here: the kernel must not remember what it is told.
     #[must_use]
-    pub fn is_holding(&self) -> bool {
-        self.refreshes.is_holding()
+    pub fn is_refreshing(&self, now: Time) -> bool {
+        self.refreshes.are_under_way(now)
     }
 
     /// Another node has met this refresh. One whose first step was taken here is at its second; one that was missed is made
@@ -102,7 +116,7 @@ impl<B: Clone> ReadPath<B> {
         self.now = now;
         match self.refreshes.meet(now, met) {
             Met::Known => {}
-            Met::Holds(paths) => self.begin_hold(met, paths),
+            Met::Holds => self.begin_holds(met, None),
             Met::Missed => self.catch_up(met),
         }
         self.refreshes.completed()
@@ -117,8 +131,10 @@ impl<B: Clone> ReadPath<B> {
         false
     }
 
-    /// A node that was asked has come further: what was missed is made up for, and asked again.
+    /// A node that was asked has come further: what was missed is made up for, and asked again. One that says so by a number
+    /// that no leader gave has answered nothing.
     pub(super) fn fenced(&mut self, attempt: AttemptId, epoch: Epoch) {
+        let epoch = if self.refreshes.is_plausible(epoch) { epoch } else { Epoch::START };
         let request = self.dispatch.fenced(self.now, attempt, epoch);
         self.handle_epoch(self.now, epoch);
         if let Some(request) = request {
@@ -143,8 +159,13 @@ impl<B: Clone> ReadPath<B> {
         held.into_iter().for_each(|hold| self.let_go(hold));
     }
 
-    pub(super) fn release(&mut self) {
-        if let Some(hold) = self.refreshes.release() {
+    /// Ends the holds whose end nobody has told in time.
+    pub(super) fn end_abandoned_holds(&mut self) {
+        self.refreshes.abandoned(self.now).into_iter().for_each(|epoch| self.release(epoch));
+    }
+
+    fn release(&mut self, epoch: Epoch) {
+        if let Some(hold) = self.refreshes.release(epoch) {
             self.tell_epoch();
             self.let_go(hold);
         }

@@ -141,7 +141,7 @@ impl<B: Clone> ReadPath<B> {
         if let (Some(hold), Some(request)) = (self.parcels.hold_of(&key), self.dispatch.find(&key)) {
             self.dispatch.release_one(self.now, request, hold);
         }
-        let holds = self.refreshes.hold_of(&key).into_iter().chain(self.rechecks.holds_of(&key)).collect();
+        let holds = self.refreshes.holds_of(&key).chain(self.rechecks.holds_of(&key)).collect();
         self.ask_held(key, message, Wanted { priority, deadline, waiter, holds })
     }
 
