@@ -177,6 +177,9 @@ fn describe(shares: &[Share], terms: &Terms) -> CaseDescription {
         RankDescription { node: *host, bytes, extents: Some(extents.collect()) }
     };
     let most = terms.candidates.as_ref().map(Vec::len);
+    // As many as the buffers ask for, but no more than hosts: beyond that a host's writers get in each other's way.
+    let bytes: u64 = shares.iter().flat_map(|share| &share.spans).map(|span| span.len).sum();
+    let default = most.or((bytes.div_ceil(terms.buffer_bytes) > hosts as u64).then_some(hosts));
     CaseDescription {
         topology: TopologyDescription::FatTree { levels: vec![FatTreeLevel { down: 2 * hosts, up: 1 }] },
         link_bytes_per_s: LINK_BYTES_PER_S,
@@ -184,7 +187,7 @@ fn describe(shares: &[Share], terms: &Terms) -> CaseDescription {
         nodes: hosts,
         io_nodes: (0..hosts).map(io_node).collect(),
         ranks: RanksDescription::Each(shares.iter().zip(&terms.host_of).map(rank).collect()),
-        aggregators: terms.aggregators.map_or(most, |given| Some(most.map_or(given, |most| given.min(most)))),
+        aggregators: terms.aggregators.map_or(default, |given| Some(most.map_or(given, |most| given.min(most)))),
         rounds: None,
         // Each of its two buffers holds a round.
         aggregator_memory_bytes: terms.buffer_bytes,
@@ -249,6 +252,17 @@ mod tests {
     #[test]
     fn nothing_to_write_is_no_plan() {
         assert_eq!(Plan::new(&[Share::default(), Share::default()], &terms(2, 2, 10, 10)).unwrap(), None);
+    }
+
+    /// 4 hosts of 4 ranks whose buffers are full: one aggregator a host, which takes a round for each of its ranks.
+    #[test]
+    fn there_is_one_aggregator_a_host_however_much_there_is() {
+        let shares: Vec<Share> = (0..16).map(|rank| Share::of(&extents(&[(rank * 100, 100)]), 10)).collect();
+        let host_of: Vec<usize> = (0..16).map(|rank| rank / 4).collect();
+        let terms = Terms { host_of: host_of.clone(), aggregators: None, ..terms(16, 1, 10, 100) };
+        let plan = Plan::new(&shares, &terms).unwrap().unwrap();
+        let hosts: Vec<usize> = plan.aggregators.iter().map(|rank| host_of[*rank]).collect();
+        assert_eq!((hosts, plan.rounds), (vec![0, 1, 2, 3], 4));
     }
 
     #[test]
