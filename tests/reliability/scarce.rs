@@ -104,11 +104,13 @@ fn no_descriptors_left() {
     let (source, view) = (sandbox.source(), sandbox.view());
     let files = Files::build(&source, 400);
     let forebay = forebay_tests::job::binary();
-    let mut up = Command::new("prlimit");
+    let mut up = Command::new(forebay);
     sandbox.surround(&mut up);
-    up.arg("--nofile=40:40").arg(forebay).args(["up", "--job", &sandbox.name, "--export"]).arg(&source);
+    up.args(["up", "--job", &sandbox.name, "--export"]).arg(&source);
     let _ = run(up.arg("--view").arg(&view)).good();
     let job = Job::of(sandbox);
+    // It would not start with so few.
+    let _ = run(Command::new("prlimit").arg(format!("--pid={}", job.pid(0))).arg("--nofile=40:40")).good();
     // Pending handshakes take every descriptor that is left.
     let address = listening(job.pid(0));
     let pending: Vec<_> = (0..60).map_while(|_| std::net::TcpStream::connect(address).ok()).collect();

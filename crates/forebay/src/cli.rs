@@ -52,7 +52,7 @@ pub enum Command {
     Refresh(RefreshArguments),
     /// Show and remove what the start-ups of commands have recorded
     Profile(ProfileArguments),
-    /// Print the library that gives unmodified MPI-IO programs aggregation, or what it did with a file
+    /// Print the library that aggregates for MPI-IO programs, or what it did with a file
     Mpiio(MpiioArguments),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),

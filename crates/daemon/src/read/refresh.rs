@@ -103,7 +103,7 @@ impl Refresh {
     /// Refreshes `paths` on the whole job: how long it took, and the nodes that were not reached.
     ///
     /// # Errors
-    /// When no node that may lead can be reached.
+    /// When no node that may lead can be reached, or others lead all the time.
     pub async fn refresh(&self, paths: Vec<ViewPath>) -> Result<Refreshed, String> {
         let leaders: Vec<NodeRank> = {
             let suspects = self.core.lock().suspects();
@@ -113,11 +113,11 @@ impl Refresh {
         let mut why = "no node that may lead it can be reached".to_owned();
         for leader in leaders {
             if leader == self.node.rank() {
-                return Ok(self.lead(paths).await);
+                return self.lead(paths).await;
             }
             let request = JobMessage::LeadRefresh { paths: paths.clone() };
-            match gather::ask::<Refreshed>(&self.node, leader, request, STEP_DEADLINE * 3).await {
-                Ok(mut answer) if answer.len() == 1 => return Ok(answer.remove(0)),
+            match gather::ask::<Result<Refreshed, String>>(&self.node, leader, request, STEP_DEADLINE * 3).await {
+                Ok(mut answer) if answer.len() == 1 => return answer.remove(0),
                 Ok(_) => why = format!("node {leader} answered what is no outcome"),
                 Err(error) => why = error,
             }
@@ -125,26 +125,24 @@ impl Refresh {
         Err(format!("nothing was refreshed for certain: {why}; try again"))
     }
 
-    async fn lead(&self, paths: Vec<ViewPath>) -> Refreshed {
+    async fn lead(&self, paths: Vec<ViewPath>) -> Result<Refreshed, String> {
         let begun = Instant::now();
         let _one_at_a_time = self.leading.lock().await;
-        let mut epoch = self.next_epoch(Epoch::default());
-        let mut reached = BTreeSet::new();
         for attempt in 1..=ATTEMPTS_MAX {
-            let met;
-            (reached, met) = self.lead_at(epoch, &paths).await;
-            if met <= epoch {
-                break;
+            let epoch = self.next_epoch();
+            let (reached, met) = self.lead_at(epoch, &paths).await;
+            if met > epoch {
+                tracing::info!(%epoch, %met, attempt, "nodes have met a later refresh: led anew");
+                self.core.decide(|core, now| core.handle_epoch(now, met));
+                continue;
             }
-            tracing::info!(%epoch, %met, attempt, "nodes have met a later refresh: led anew");
-            self.core.decide(|core, now| core.handle_epoch(now, met));
-            epoch = self.next_epoch(met);
+            let all = 0..self.node.options.nodes.len() as u32;
+            let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).collect();
+            let took_ms = begun.elapsed().as_secs_f64() * 1e3;
+            tracing::info!(%epoch, ?unreached, took_ms, "refreshed");
+            return Ok(Refreshed { epoch, reached: reached.len(), unreached, took_ms });
         }
-        let all = 0..self.node.options.nodes.len() as u32;
-        let unreached: Vec<u32> = all.filter(|rank| !reached.contains(rank)).collect();
-        let took_ms = begun.elapsed().as_secs_f64() * 1e3;
-        tracing::info!(%epoch, ?unreached, took_ms, "refreshed");
-        Refreshed { epoch, reached: reached.len(), unreached, took_ms }
+        Err(format!("not all was refreshed: other refreshes came between {ATTEMPTS_MAX} times; try again"))
     }
 
     /// Takes all steps on the whole job. Who took each of them, and the latest refresh that was met by those who refused the
@@ -159,6 +157,10 @@ impl Refresh {
             if step != RefreshStep::Release {
                 met = met.max(taken.met);
                 if met > epoch {
+                    // What is held must not wait: a kernel cannot be told to forget what a program waits for.
+                    if step == RefreshStep::Hold {
+                        self.take_step_everywhere(epoch, RefreshStep::Release, paths.to_vec()).await;
+                    }
                     break;
                 }
             }
@@ -166,12 +168,11 @@ impl Refresh {
         (reached.unwrap_or_default(), met)
     }
 
-    /// A number above all that were given and above `met`: by the time of day, since whoever leads may have been started
-    /// after the last one. Of each run of numbers every node that may lead has its own, so that no two refreshes have the same.
-    fn next_epoch(&self, met: Epoch) -> Epoch {
+    /// A number above all that this node has met: by the time of day, since whoever leads may have been started after the last
+    /// one. Of each run of numbers every node that may lead has its own, so that no two refreshes have the same.
+    fn next_epoch(&self) -> Epoch {
         let today = self.node.environment.unix_time().as_millis() as u64;
-        let met = met.max(self.core.lock().met_epoch());
-        let least = today.max(met.0.saturating_add(1));
+        let least = today.max(self.core.lock().met_epoch().0.saturating_add(1));
         let leaders = self.node.forest.first().root_candidates();
         let count = leaders.clone().count() as u64;
         let place = leaders.take_while(|leader| *leader != self.node.rank()).count() as u64;

@@ -43,7 +43,8 @@ impl<T> Gathered<T> {
     }
 }
 
-/// What `top` and all below it answer; when it does not itself, its children are asked in its place.
+/// What `top` and all below it answer; when it does not itself, its children are asked in its place. So they are where `top`
+/// is this node, which adds what it has to answer.
 pub fn ask_from<T: Answer>(
     node: Arc<Node>,
     epoch: Epoch,
@@ -52,6 +53,9 @@ pub fn ask_from<T: Answer>(
     left: Duration,
 ) -> Pin<Box<dyn Future<Output = Gathered<T>> + Send>> {
     Box::pin(async move {
+        if top == node.rank() {
+            return ask_children(&node, epoch, top, &message, left).await;
+        }
         let deadline = Instant::now() + left;
         match ask_if_there(&node, epoch, top, message.clone(), left).await {
             Ok(answers) => Gathered { answers, unreachable: Vec::new() },
@@ -65,7 +69,7 @@ pub fn ask_from<T: Answer>(
     })
 }
 
-/// Asks the children of `parent`, all at once, but for this node itself.
+/// Asks the children of `parent`, all at once.
 pub async fn ask_children<T: Answer>(
     node: &Arc<Node>,
     epoch: Epoch,
@@ -73,7 +77,7 @@ pub async fn ask_children<T: Answer>(
     message: &JobMessage,
     left: Duration,
 ) -> Gathered<T> {
-    let children = node.forest.first().children(parent).filter(|child| *child != node.rank());
+    let children = node.forest.first().children(parent);
     let ask = |child| node.spawn(ask_from(Arc::clone(node), epoch, child, message.clone(), left));
     let tasks: Vec<_> = children.map(ask).collect();
     let mut gathered = Gathered::none();
