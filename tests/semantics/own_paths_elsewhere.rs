@@ -249,7 +249,9 @@ fn a_daemon_dies_under_a_program_inside() {
 fn without_a_job_or_with_a_dead_one() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
-    let outside = run(sandbox.command().args(["run", "--", "true"]));
+    // In a place of its own: below the usual one jobs of other tests may come and go.
+    let empty = sandbox.base().join("no-jobs");
+    let outside = run(sandbox.command().arg("run").arg("--directory").arg(&empty).args(["--", "true"]));
     assert_eq!(outside.status.code(), Some(1));
     assert!(outside.stderr.contains("no job is up on this host; forebay up starts one"), "{}", outside.stderr);
     assert_eq!(run(sandbox.command().arg("run")).status.code(), Some(2), "no command");

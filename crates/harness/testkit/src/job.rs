@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::processes::is_alive;
+use crate::processes::{children, is_alive, is_stopped};
 use crate::program::{Finished, run, wait_until};
 
 pub use crate::processes::{kill, running, send};
@@ -235,11 +235,13 @@ impl Job {
     /// # Panics
     /// If they do not die.
     pub fn kill_node(&self, rank: usize) {
-        // Stopped first: it would start another daemon.
-        send(self.keepers[rank], Signal::STOP);
-        let daemon = self.daemon(rank);
-        [daemon, Some(self.keepers[rank])].into_iter().flatten().for_each(kill);
-        wait_until("a killed node ends", GONE, || !daemon.is_some_and(is_alive) && !is_alive(self.keepers[rank]));
+        // Stopped first: it would start another daemon. Its child is the daemon, also where it is not written down yet.
+        let keeper = self.keepers[rank];
+        send(keeper, Signal::STOP);
+        wait_until("a keeper is stopped", GONE, || !is_alive(keeper) || is_stopped(keeper));
+        let node: Vec<u32> = children(keeper).into_iter().chain([keeper]).collect();
+        node.iter().copied().for_each(kill);
+        wait_until("a killed node ends", GONE, || !node.iter().any(|pid| is_alive(*pid)));
     }
 }
 

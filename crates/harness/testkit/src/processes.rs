@@ -37,8 +37,24 @@ pub(crate) fn command_line(pid: u32) -> String {
 
 /// A process that has ended and that nobody has waited for is not alive.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    status.rsplit(") ").next().and_then(|rest| rest.chars().next()).is_some_and(|state| !"ZX".contains(state))
+    !matches!(stat(pid).0, None | Some('Z' | 'X'))
+}
+
+/// Whether a process is stopped by a signal.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    stat(pid).0 == Some('T')
+}
+
+/// Live processes of the command that the process `pid` started.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    live_processes().into_iter().filter(|child| stat(*child).1 == Some(pid)).collect()
+}
+
+/// A process's state and who started it, as `/proc` has them.
+fn stat(pid: u32) -> (Option<char>, Option<u32>) {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+    (fields.next().and_then(|state| state.chars().next()), fields.next().and_then(|parent| parent.parse().ok()))
 }
 
 /// Kills a process.
