@@ -143,12 +143,12 @@ fn the_last_call_of_a_rank_wins() {
     on_ranks(3, |rank| {
         let number = rank.number() as u64;
         let mut file = open(rank, &path, &[("striping_unit", "4096"), ("forebay_buffer_bytes", "8192")], BOTH);
-        for call in 0..7u8 {
+        for call in 0..8u8 {
             let _ = file.write_collective(number * 3000, Some(&row(&mut [call; 3000]))).unwrap();
         }
         file.close().unwrap();
     });
-    assert_eq!(std::fs::read(&path).unwrap(), [6; 9000]);
+    assert_eq!(std::fs::read(&path).unwrap(), [7; 9000]);
 }
 
 /// What one rank cannot take apart passes through on all, after what was held is written.
@@ -219,4 +219,27 @@ fn reads_end_where_the_file_does() {
         done
     });
     assert_eq!(done, [20_000, 20_000, 10_000].map(Answer::Done));
+}
+
+/// Extents far from each other are read by themselves, and each rank gets its own.
+#[test]
+fn reads_leave_out_large_gaps() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let content: Vec<u8> = (0..1_500_000u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(&path, &content).unwrap();
+    on_ranks(3, |rank| {
+        let number = rank.number();
+        let mut file = open(rank, &path, &[("forebay_aggregation", "enable")], Access { reads: true, writes: false });
+        let tile = Flat::basic([Piece { offset: 0, len: 1000 }], 300_000).unwrap();
+        file.set_view(View::new(number as i64 * 1000, 1, tile));
+        let mut back = vec![0; 5000];
+        assert_eq!(file.read_collective(0, Some(&row(&mut back))).unwrap(), Answer::Done(5000));
+        for (index, bytes) in back.chunks(1000).enumerate() {
+            assert_eq!(bytes, &content[index * 300_000 + number * 1000..][..1000]);
+        }
+        let told: serde_json::Value = serde_json::from_str(&file.explain()).unwrap();
+        assert_eq!(told["reads"], 1);
+        file.close().unwrap();
+    });
 }
