@@ -14,6 +14,7 @@ mod path;
 mod priority;
 mod rank;
 mod time;
+mod written;
 
 pub use attributes::{Attributes, Generation, Kind, Timestamp};
 pub use chunk::{CHUNK_BYTES, ChunkIndex, Extent, PIECE_BYTES, chunk_bytes};
@@ -25,3 +26,4 @@ pub use path::{Name, NameError, PathError, ViewPath};
 pub use priority::Priority;
 pub use rank::NodeRank;
 pub use time::Time;
+pub use written::{FileId, LogPosition, OperationId};
