@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 24] = [
+const PLACES: [Place; 25] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -53,6 +53,7 @@ const PLACES: [Place; 24] = [
     core("prefetch", &["types", "wire", "cache"]),
     core("job", &["types", "wire", "overlay"]),
     core("read", &["types", "wire", "overlay", "cache", "dispatch", "prefetch"]),
+    core("write", &["types", "wire"]),
     core("node", &["read"]),
     harness(
         "sim",

@@ -51,8 +51,10 @@ errnos! {
     ENOSPC = 28, "No space left on device.";
     EROFS = 30, "Read-only file system.";
     ERANGE = 34, "Result too large for the buffer.";
+    EMLINK = 31, "Too many links.";
     ENAMETOOLONG = 36, "File name too long.";
     ENOSYS = 38, "Not implemented.";
+    ENOTEMPTY = 39, "Directory not empty.";
     ELOOP = 40, "Too many symbolic links.";
     ENODATA = 61, "No data available.";
     EPROTO = 71, "Protocol error.";

@@ -12,6 +12,7 @@ pub mod read;
 pub mod recording;
 pub mod report;
 pub mod request;
+pub mod write;
 
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
 pub use job::{JobMessage, RefreshStep};

@@ -1,0 +1,258 @@
+//! The write path's words between nodes: what may be changed in a burst tree, who asks for it, and what became of it.
+//!
+//! An operation is complete in itself: it carries its time and its caller, so that carrying out the same operations in the
+//! same order gives the same tree on every node and after every restart. It travels to the owner of the tree, is written to
+//! logs as it is, and is found there again.
+
+use forebay_types::{Attributes, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
+use serde::{Deserialize, Serialize};
+
+/// The root of a burst tree.
+pub const BURST_ROOT: FileId = FileId { creator: NodeRank(0), serial: 0 };
+
+/// Groups of a caller (`NGROUPS_MAX` of Linux is 65,536; nobody has as many).
+pub const GROUPS_MAX: usize = 1024;
+
+/// Extents of one commit; a node that has more commits several times.
+pub const COMMIT_EXTENTS_MAX: usize = 1 << 12;
+
+/// Entries of one adoption; a larger directory is adopted in several.
+pub const ADOPTED_ENTRIES_MAX: usize = 1 << 10;
+
+/// One change, as it is asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Change {
+    /// Which it is, however often it is sent.
+    pub id: OperationId,
+    /// The oldest operation of the same node and session that may still be sent again; results of older ones are forgotten.
+    pub oldest: u64,
+    /// For whom.
+    pub caller: Caller,
+    /// When, by the asking node's clock.
+    pub now: Timestamp,
+    /// What.
+    pub operation: Operation,
+}
+
+/// The credentials of the process that asks.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Caller {
+    /// File system user id.
+    pub uid: u32,
+    /// File system group id.
+    pub gid: u32,
+    /// Supplementary groups, `GROUPS_MAX` at most.
+    pub groups: Vec<u32>,
+}
+
+/// A name in a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The directory.
+    pub directory: FileId,
+    /// The name.
+    pub name: Name,
+}
+
+/// What may be changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Operation {
+    /// `mkdir`, `mknod`, `symlink`, `open` with `O_CREAT`.
+    Create {
+        /// Where.
+        place: Place,
+        /// What it is called from now on; of the asking node's count.
+        file: FileId,
+        /// Type and permission bits, the umask taken off.
+        mode: u32,
+        /// Of a device.
+        rdev: u32,
+        /// Of a symbolic link, else empty; `limits::TARGET_BYTES_MAX` at most.
+        target: Vec<u8>,
+        /// Whether the asking node opens it in the same step; for a file that is there already too, unless `is_exclusive`.
+        is_opened: bool,
+        /// `O_EXCL`.
+        is_exclusive: bool,
+    },
+    /// `link`.
+    Link {
+        /// What gets a second name.
+        file: FileId,
+        /// Which.
+        place: Place,
+    },
+    /// `unlink`.
+    Unlink {
+        /// The name.
+        place: Place,
+    },
+    /// `rmdir`.
+    RemoveDirectory {
+        /// The name.
+        place: Place,
+    },
+    /// `renameat2`.
+    Rename {
+        /// The name that goes.
+        from: Place,
+        /// The name that comes.
+        to: Place,
+        /// What if there is something.
+        rule: RenameRule,
+    },
+    /// `chmod`, `chown`, `utimensat`, `truncate`, each part on its own.
+    SetAttributes {
+        /// Of what.
+        file: FileId,
+        /// To what.
+        changes: AttributeChanges,
+    },
+    /// A node opens a file that it has not open.
+    Open {
+        /// The file.
+        file: FileId,
+    },
+    /// A node has closed the last descriptor of a file.
+    Close {
+        /// The file.
+        file: FileId,
+    },
+    /// A node's writes, seen by all others from now on.
+    Commit {
+        /// The file.
+        file: FileId,
+        /// What was written, in the order of writing, `COMMIT_EXTENTS_MAX` at most.
+        extents: Vec<WrittenExtent>,
+        /// From where their offsets count.
+        at: CommitAt,
+    },
+    /// Entries of a directory of the backing file system, met for the first time.
+    Adopt {
+        /// The directory.
+        directory: FileId,
+        /// Its next entries, `ADOPTED_ENTRIES_MAX` at most.
+        entries: Vec<AdoptedEntry>,
+        /// Whether it has no more.
+        is_last: bool,
+    },
+}
+
+/// From where the offsets of a commit count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CommitAt {
+    /// The file's beginning.
+    Start,
+    /// The file's end, wherever it is when the owner comes to it (`O_APPEND`).
+    End,
+}
+
+/// A range of a file that one node wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WrittenExtent {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// In whose log they are.
+    pub node: NodeRank,
+    /// The record that has them.
+    pub position: LogPosition,
+    /// How far into the record's contents they begin, bytes.
+    pub skip: u32,
+}
+
+/// An entry of a directory of the backing file system.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AdoptedEntry {
+    /// Its name.
+    pub name: Name,
+    /// What it is called in the burst tree.
+    pub file: FileId,
+    /// What `lstat` says there.
+    pub attributes: Attributes,
+    /// Of a symbolic link, else empty.
+    pub target: Vec<u8>,
+}
+
+/// What becomes of what a rename meets at its new name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum RenameRule {
+    /// It is replaced.
+    Replace,
+    /// It stays, and the rename fails (`RENAME_NOREPLACE`).
+    Keep,
+    /// It gets the old name (`RENAME_EXCHANGE`).
+    Exchange,
+}
+
+/// What `SetAttributes` changes; `None` stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AttributeChanges {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size, bytes.
+    pub size_bytes: Option<u64>,
+    /// Last access.
+    pub atime: Option<TimeChange>,
+    /// Last change of the contents.
+    pub mtime: Option<TimeChange>,
+    /// Whether the caller has the file open for writing: it may then be truncated whatever its permissions are now.
+    pub is_through_descriptor: bool,
+}
+
+/// What a time is set to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum TimeChange {
+    /// The time of the operation, which who may write may.
+    Now,
+    /// Another, which only the owner may.
+    To(Timestamp),
+}
+
+/// What an operation came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Done {
+    /// Nothing to be told.
+    Nothing,
+    /// A file, as it is now.
+    File(FileState),
+}
+
+/// A file as its owner has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileState {
+    /// The file.
+    pub file: FileId,
+    /// What `stat` says.
+    pub attributes: Attributes,
+    /// Counts what changes its contents; who has read at the same number has the same bytes.
+    pub version: u64,
+}
+
+impl Operation {
+    /// Whether what travels keeps to the limits.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        match self {
+            Self::Create { target, .. } => target.len() <= limits::TARGET_BYTES_MAX,
+            Self::Commit { extents, .. } => extents.len() <= COMMIT_EXTENTS_MAX,
+            Self::Adopt { entries, .. } => {
+                entries.len() <= ADOPTED_ENTRIES_MAX
+                    && entries.iter().all(|entry| entry.target.len() <= limits::TARGET_BYTES_MAX)
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Change {
+    /// Whether what travels keeps to the limits.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        self.caller.groups.len() <= GROUPS_MAX && self.operation.is_within_limits()
+    }
+}

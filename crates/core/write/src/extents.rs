@@ -1,0 +1,146 @@
+//! What of a file lies where.
+//!
+//! A file is a base, which is the file of the backing file system as far as it still counts, and what was written over it:
+//! ranges that do not overlap, each with its place in a log. What is in neither reads as zeros. Who writes later has the range;
+//! what nobody can see any more is given to the caller, since it takes room in somebody's log.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forebay_wire::write::WrittenExtent;
+
+/// The map of one file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Extents {
+    /// By first byte; they neither overlap nor have length 0.
+    written: BTreeMap<u64, WrittenExtent>,
+    /// Bytes of the backing file that still count where nothing is written.
+    base_len: u64,
+}
+
+/// A range of a file that lies in one place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes, at least 1.
+    pub len: u64,
+    /// Where it is.
+    pub source: Source,
+}
+
+/// Where bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// In a log; the extent is exactly the piece's.
+    Log(WrittenExtent),
+    /// In the file of the backing file system, at the same offset.
+    Backing,
+    /// Nowhere: zeros.
+    Hole,
+}
+
+impl Extents {
+    /// Those of a file of `base_len` bytes that nobody has written to.
+    #[must_use]
+    pub fn over(base_len: u64) -> Self {
+        Self { written: BTreeMap::new(), base_len }
+    }
+
+    /// Ranges that are written.
+    pub fn written(&self) -> impl Iterator<Item = &WrittenExtent> {
+        self.written.values()
+    }
+
+    /// Whether nothing is written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty()
+    }
+
+    /// The end of the last written range, bytes from the file's beginning.
+    #[must_use]
+    pub fn written_end(&self) -> u64 {
+        self.written.last_key_value().map_or(0, |(_, extent)| end(extent))
+    }
+
+    /// Writes `extent` over what is there; what is covered by it goes to `freed`.
+    pub fn insert(&mut self, extent: WrittenExtent, freed: &mut Vec<WrittenExtent>) {
+        if extent.len == 0 {
+            return;
+        }
+        self.clear(extent.offset..end(&extent), freed);
+        self.written.insert(extent.offset, extent);
+    }
+
+    /// Cuts the file at `size_bytes`. Bytes behind it are zeros when it grows again.
+    pub fn truncate(&mut self, size_bytes: u64, freed: &mut Vec<WrittenExtent>) {
+        self.clear(size_bytes..u64::MAX, freed);
+        self.base_len = self.base_len.min(size_bytes);
+    }
+
+    /// What `range` consists of, in the file's order and without a gap.
+    #[must_use]
+    pub fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
+        let mut pieces = vec![];
+        let mut at = range.start;
+        for extent in self.overlapping(&range) {
+            self.unwritten(at..extent.offset.max(at), &mut pieces);
+            let part = cut(extent, extent.offset.max(range.start)..end(extent).min(range.end));
+            pieces.push(Piece { offset: part.offset, len: part.len, source: Source::Log(part) });
+            at = end(&part);
+        }
+        self.unwritten(at..range.end.max(at), &mut pieces);
+        pieces
+    }
+
+    /// The base and the hole behind it, for a range in which nothing is written.
+    fn unwritten(&self, range: Range<u64>, pieces: &mut Vec<Piece>) {
+        let border = self.base_len.clamp(range.start, range.end);
+        let mut push = |part: Range<u64>, source| {
+            if !part.is_empty() {
+                pieces.push(Piece { offset: part.start, len: part.end - part.start, source });
+            }
+        };
+        push(range.start..border, Source::Backing);
+        push(border..range.end, Source::Hole);
+    }
+
+    /// Written ranges that have bytes of `range`, in order.
+    fn overlapping(&self, range: &Range<u64>) -> Vec<&WrittenExtent> {
+        if range.is_empty() {
+            return vec![];
+        }
+        let before = self.written.range(..range.start).next_back().map(|(_, extent)| extent);
+        let before = before.filter(|extent| end(extent) > range.start);
+        let within = self.written.range(range.clone()).map(|(_, extent)| extent);
+        before.into_iter().chain(within).collect()
+    }
+
+    /// Takes `range` out of what is written.
+    fn clear(&mut self, range: Range<u64>, freed: &mut Vec<WrittenExtent>) {
+        let covered: Vec<WrittenExtent> = self.overlapping(&range).into_iter().copied().collect();
+        for extent in covered {
+            self.written.remove(&extent.offset);
+            for rest in [extent.offset..range.start, range.end..end(&extent)] {
+                if rest.start < rest.end {
+                    self.written.insert(rest.start, cut(&extent, rest));
+                }
+            }
+            freed.push(cut(&extent, extent.offset.max(range.start)..end(&extent).min(range.end)));
+        }
+    }
+}
+
+/// The first byte behind an extent. Extents end below `FILE_BYTES_MAX`.
+fn end(extent: &WrittenExtent) -> u64 {
+    extent.offset + extent.len
+}
+
+/// The part of `extent` that is `range` of the file.
+fn cut(extent: &WrittenExtent, range: Range<u64>) -> WrittenExtent {
+    let skipped = range.start - extent.offset;
+    // A record's contents are below 4 GiB.
+    let skip = extent.skip + u32::try_from(skipped).unwrap_or(u32::MAX);
+    WrittenExtent { offset: range.start, len: range.end - range.start, skip, ..*extent }
+}

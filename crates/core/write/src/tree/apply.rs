@@ -1,0 +1,40 @@
+//! Carrying operations out.
+
+use forebay_wire::write::{Change, Done, Operation};
+
+use super::state::{Refusal, Released, Tree};
+
+impl Tree {
+    /// Carries `change` out, once however often it comes. What becomes free is added to `released`.
+    ///
+    /// # Errors
+    /// What is told to the program, or that a directory is to be adopted first.
+    pub fn apply(&mut self, change: &Change, released: &mut Released) -> Result<Done, Refusal> {
+        if let Some(result) = self.results.of(change.id) {
+            return result.map_err(Refusal::Errno);
+        }
+        let result = match self.carry_out(change, released) {
+            Ok(done) => Ok(done),
+            Err(Refusal::Errno(errno)) => Err(errno),
+            // Not an answer: it comes again, and is carried out then.
+            Err(unlisted) => return Err(unlisted),
+        };
+        self.results.note(change, result);
+        result.map_err(Refusal::Errno)
+    }
+
+    fn carry_out(&mut self, change: &Change, released: &mut Released) -> Result<Done, Refusal> {
+        match &change.operation {
+            Operation::Create { .. } => self.create(change, released),
+            Operation::Link { file, place } => self.link(change, *file, place),
+            Operation::Unlink { place } => self.unlink(change, place, released),
+            Operation::RemoveDirectory { place } => self.remove_directory(change, place, released),
+            Operation::Rename { from, to, rule } => self.rename(change, from, to, *rule, released),
+            Operation::SetAttributes { file, changes } => self.set_attributes(change, *file, changes, released),
+            Operation::Open { file } => self.open(change, *file),
+            Operation::Close { file } => self.close(change, *file, released),
+            Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
+            Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Files that are opened, written and closed.
+
+use forebay_types::{Errno, FileId, Kind};
+use forebay_wire::write::{Change, CommitAt, Done, WrittenExtent};
+
+use super::nodes::Contents;
+use super::permissions;
+use super::state::{Refusal, Released, Tree};
+use crate::limits;
+
+impl Tree {
+    /// Notes that a node has a file open. What the caller may do with it is for the node to check: it has the flags.
+    pub(super) fn open(&mut self, change: &Change, file: FileId) -> Result<Done, Refusal> {
+        let node = self.node_mut(file)?;
+        if node.attributes.kind() == Kind::Directory {
+            return Err(Errno::EISDIR.into());
+        }
+        node.open_on.insert(change.id.node);
+        Ok(Done::File(self.state(file)?))
+    }
+
+    pub(super) fn close(&mut self, change: &Change, file: FileId, released: &mut Released) -> Result<Done, Refusal> {
+        self.node_mut(file)?.open_on.remove(&change.id.node);
+        self.release_if_unused(file, released);
+        Ok(Done::Nothing)
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        change: &Change,
+        file: FileId,
+        written: &[WrittenExtent],
+        at: CommitAt,
+        released: &mut Released,
+    ) -> Result<Done, Refusal> {
+        let node = self.node_mut(file)?;
+        let start = if at == CommitAt::End { node.attributes.size_bytes } else { 0 };
+        let Contents::File(extents) = &mut node.contents else { return Err(Errno::EINVAL.into()) };
+        let written = moved(written, start, change)?;
+        for extent in &written {
+            extents.insert(*extent, &mut released.extents);
+            node.attributes.size_bytes = node.attributes.size_bytes.max(extent.offset + extent.len);
+        }
+        node.attributes.blocks = node.attributes.size_bytes.div_ceil(512);
+        node.contents_changed(change.now);
+        if change.caller.uid != 0 {
+            node.attributes.mode = permissions::without_lent_rights(&node.attributes);
+        }
+        Ok(Done::File(self.state(file)?))
+    }
+}
+
+/// The extents of a commit, `start` bytes further on.
+///
+/// # Errors
+/// EFBIG when one ends behind the largest file, EINVAL when one is not of the node that commits.
+fn moved(written: &[WrittenExtent], start: u64, change: &Change) -> Result<Vec<WrittenExtent>, Errno> {
+    let moved = written.iter().map(|extent| {
+        let offset = extent.offset.checked_add(start).ok_or(Errno::EFBIG)?;
+        let end = offset.checked_add(extent.len).ok_or(Errno::EFBIG)?;
+        match () {
+            () if end > limits::FILE_BYTES_MAX => Err(Errno::EFBIG),
+            () if extent.node != change.id.node => Err(Errno::EINVAL),
+            () => Ok(WrittenExtent { offset, ..*extent }),
+        }
+    });
+    moved.collect()
+}

@@ -1,0 +1,113 @@
+//! What a tree is made of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use forebay_types::{Attributes, FileId, Generation, Name, NodeRank, Timestamp};
+use forebay_wire::write::Place;
+
+use crate::extents::Extents;
+
+/// Preferred I/O size that programs are told, bytes: stdio and Python gather small writes up to it (`st_blksize`).
+pub const BLOCK_BYTES: u32 = 1 << 20;
+
+/// A file, a directory, or whatever has attributes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// What `stat` says; `nlink` is the number of its names, for a directory one more, and one more for each in it.
+    pub attributes: Attributes,
+    /// What is in it.
+    pub contents: Contents,
+    /// Counts what changes its contents.
+    pub version: u64,
+    /// Nodes of the job that have it open.
+    pub open_on: BTreeSet<NodeRank>,
+    /// Where it is on the backing file system; `None` until it has landed there.
+    pub backed: Option<Backed>,
+}
+
+/// A file on the backing file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Backed {
+    /// Its name there, which follows the one here when the drain comes to it.
+    pub place: Place,
+    /// What it looked like when it was met, or when it landed.
+    pub generation: Generation,
+}
+
+/// What is in a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// Entries.
+    Directory(Directory),
+    /// Bytes.
+    File(Extents),
+    /// A target.
+    Symlink(Vec<u8>),
+    /// Nothing: devices, sockets, fifos.
+    Special,
+}
+
+/// The entries of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Directory {
+    /// The directory that holds it.
+    pub parent: FileId,
+    entries: BTreeMap<Name, FileId>,
+    /// Whether entries of the backing file system are still to be adopted.
+    is_partial: bool,
+}
+
+impl Node {
+    pub fn new(attributes: Attributes, contents: Contents) -> Self {
+        Self { attributes, contents, version: 1, open_on: BTreeSet::new(), backed: None }
+    }
+
+    /// Its contents have changed.
+    pub fn contents_changed(&mut self, now: Timestamp) {
+        (self.attributes.mtime, self.attributes.ctime) = (now, now);
+        self.version += 1;
+    }
+}
+
+impl Directory {
+    pub fn new(parent: FileId, is_backed: bool) -> Self {
+        Self { parent, entries: BTreeMap::new(), is_partial: is_backed }
+    }
+
+    /// Whether all its entries are known.
+    pub fn is_whole(&self) -> bool {
+        !self.is_partial
+    }
+
+    /// All its entries are known from now on.
+    pub fn complete(&mut self) {
+        self.is_partial = false;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn get(&self, name: &Name) -> Option<FileId> {
+        self.entries.get(name).copied()
+    }
+
+    pub fn insert(&mut self, name: &Name, file: FileId) {
+        self.entries.insert(name.clone(), file);
+    }
+
+    pub fn remove(&mut self, name: &Name) {
+        self.entries.remove(name);
+    }
+
+    pub fn entries_after(&self, after: Option<&Name>) -> impl Iterator<Item = (&Name, &FileId)> {
+        self.entries.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+    }
+}
+
+/// The inode number of a file: room for 2^24 nodes with 2^40 files each.
+pub fn inode_number(file: FileId) -> u64 {
+    // 0 is no inode number, and 1 is the root's.
+    (u64::from(file.creator.0) << 40) + file.serial + 1
+}

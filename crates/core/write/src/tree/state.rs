@@ -1,0 +1,139 @@
+//! What the operations work on, and what they share.
+
+use forebay_types::{Attributes, Errno, FileId, Kind, Map};
+use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, WrittenExtent};
+
+use super::nodes::{self, Contents, Directory, Node};
+use super::permissions;
+use crate::extents::Extents;
+use crate::results::Results;
+
+/// All that is below one burst mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tree {
+    pub(super) nodes: Map<FileId, Node>,
+    pub(super) results: Results,
+}
+
+/// Why an operation was not carried out. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// What the program is told.
+    Errno(Errno),
+    /// The directory's entries on the backing file system are to be adopted first.
+    Unlisted(FileId),
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+/// What nobody can reach any more.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Released {
+    /// Ranges of records.
+    pub extents: Vec<WrittenExtent>,
+    /// Files that are gone.
+    pub files: Vec<FileId>,
+}
+
+impl Tree {
+    /// A tree with nothing in it but the root, which looks like `root`. With `is_backed` the root is a directory of the
+    /// backing file system, whose entries are to be adopted.
+    #[must_use]
+    pub fn new(root: Attributes, is_backed: bool) -> Self {
+        let directory = Directory::new(BURST_ROOT, is_backed);
+        let attributes = Attributes { ino: nodes::inode_number(BURST_ROOT), nlink: 2, ..root };
+        let node = Node::new(attributes, Contents::Directory(directory));
+        Self { nodes: Map::from_iter([(BURST_ROOT, node)]), results: Results::default() }
+    }
+
+    /// A file as it is now.
+    ///
+    /// # Errors
+    /// ESTALE when there is none.
+    pub fn state(&self, file: FileId) -> Result<FileState, Errno> {
+        let node = self.node(file)?;
+        Ok(FileState { file, attributes: node.attributes, version: node.version })
+    }
+
+    /// The directory that holds a directory; the root holds itself.
+    ///
+    /// # Errors
+    /// ENOTDIR, ESTALE.
+    pub fn parent(&self, directory: FileId) -> Result<FileId, Errno> {
+        match &self.node(directory)?.contents {
+            Contents::Directory(directory) => Ok(directory.parent),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    pub(super) fn extents(&self, file: FileId) -> Result<&Extents, Errno> {
+        match &self.node(file)?.contents {
+            Contents::File(extents) => Ok(extents),
+            Contents::Directory(_) => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(super) fn node(&self, file: FileId) -> Result<&Node, Errno> {
+        self.nodes.get(&file).ok_or(Errno::ESTALE)
+    }
+
+    pub(super) fn node_mut(&mut self, file: FileId) -> Result<&mut Node, Errno> {
+        self.nodes.get_mut(&file).ok_or(Errno::ESTALE)
+    }
+
+    /// A directory whose entries are all known.
+    pub(super) fn directory(&self, file: FileId) -> Result<&Directory, Refusal> {
+        match &self.node(file)?.contents {
+            Contents::Directory(directory) if directory.is_whole() => Ok(directory),
+            Contents::Directory(_) => Err(Refusal::Unlisted(file)),
+            _ => Err(Errno::ENOTDIR.into()),
+        }
+    }
+
+    pub(super) fn directory_mut(&mut self, file: FileId) -> Result<&mut Directory, Errno> {
+        match &mut self.node_mut(file)?.contents {
+            Contents::Directory(directory) => Ok(directory),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// What `place` names, if anything, for a caller who may search its directory.
+    pub(super) fn find(&self, caller: &Caller, place: &Place) -> Result<Option<FileId>, Refusal> {
+        let attributes = &self.node(place.directory)?.attributes;
+        if attributes.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        permissions::check(caller, attributes, permissions::EXECUTE)?;
+        Ok(self.directory(place.directory)?.get(&place.name))
+    }
+
+    /// The same for who may also change the directory's entries. A directory that was removed takes no more.
+    pub(super) fn find_to_change(&self, caller: &Caller, place: &Place) -> Result<Option<FileId>, Refusal> {
+        let found = self.find(caller, place)?;
+        let attributes = &self.node(place.directory)?.attributes;
+        if attributes.nlink == 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        if found.is_none() {
+            permissions::check(caller, attributes, permissions::WRITE)?;
+        }
+        Ok(found)
+    }
+
+    /// Takes a file away that has no name and is open nowhere.
+    pub(super) fn release_if_unused(&mut self, file: FileId, released: &mut Released) {
+        let unused = self.nodes.get(&file).is_some_and(|node| node.attributes.nlink == 0 && node.open_on.is_empty());
+        if !unused {
+            return;
+        }
+        if let Some(Contents::File(extents)) = self.nodes.remove(&file).map(|node| node.contents) {
+            released.extents.extend(extents.written());
+        }
+        released.files.push(file);
+    }
+}

@@ -1,0 +1,7 @@
+//! The tree of a burst mount.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod by_hand;
+mod replay;
+mod support;

@@ -1,0 +1,78 @@
+//! A tree and how tests ask it for changes.
+
+use forebay_types::{Attributes, Errno, FileId, Name, NodeRank, OperationId, Timestamp};
+use forebay_wire::write::{BURST_ROOT, Caller, Change, Done, FileState, Operation, Place};
+use forebay_write::{Refusal, Released, Tree};
+
+pub const ROOT: Caller = Caller { uid: 0, gid: 0, groups: vec![] };
+
+/// A tree, with everything that was asked of it.
+pub struct Asked {
+    pub tree: Tree,
+    pub released: Released,
+    pub changes: Vec<Change>,
+}
+
+impl Asked {
+    pub fn new() -> Self {
+        Self { tree: empty(), released: Released::default(), changes: vec![] }
+    }
+
+    /// The next operation of node 0.
+    pub fn ask(&mut self, caller: &Caller, operation: Operation) -> Result<Done, Refusal> {
+        self.ask_of(NodeRank(0), caller, operation)
+    }
+
+    pub fn ask_of(&mut self, node: NodeRank, caller: &Caller, operation: Operation) -> Result<Done, Refusal> {
+        let serial = self.changes.len() as u64 + 1;
+        let id = OperationId { node, session: 1, serial };
+        let now = Timestamp { seconds: serial as i64, nanos: 0 };
+        let change = Change { id, oldest: 0, caller: caller.clone(), now, operation };
+        self.changes.push(change.clone());
+        self.tree.apply(&change, &mut self.released)
+    }
+
+    /// What is made at a path of one name, by number.
+    pub fn make(&mut self, caller: &Caller, place: Place, serial: u64, mode: u32) -> Result<FileState, Refusal> {
+        self.ask(caller, create(place, serial, mode)).map(file)
+    }
+
+    pub fn lookup(&self, place: &Place) -> Option<FileState> {
+        self.tree.lookup(&ROOT, place).ok()
+    }
+}
+
+pub fn empty() -> Tree {
+    Tree::new(Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() }, false)
+}
+
+pub fn create(place: Place, serial: u64, mode: u32) -> Operation {
+    let target = if mode >> 12 == 0o12 { b"target".to_vec() } else { vec![] };
+    Operation::Create { place, file: id(serial), mode, rdev: 0, target, is_opened: false, is_exclusive: false }
+}
+
+pub fn id(serial: u64) -> FileId {
+    FileId { creator: NodeRank(0), serial }
+}
+
+pub fn in_root(name: &str) -> Place {
+    within(BURST_ROOT, name)
+}
+
+pub fn within(directory: FileId, name: &str) -> Place {
+    Place { directory, name: Name::new(name.as_bytes()).unwrap() }
+}
+
+pub fn file(done: Done) -> FileState {
+    match done {
+        Done::File(state) => state,
+        Done::Nothing => panic!("no file was told"),
+    }
+}
+
+pub fn refused<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Errno {
+    match result.unwrap_err() {
+        Refusal::Errno(errno) => errno,
+        Refusal::Unlisted(directory) => panic!("{directory} is not listed"),
+    }
+}
