@@ -1,4 +1,4 @@
-//! What nodes say to each other: frames, messages and the encoded directory listing.
+//! What nodes say to each other: frames, messages and the encoded directory listing; and the record of a node's log.
 //!
 //! Only encoding and decoding; who says what to whom is decided by the cores, and carried by the transport. Decoding
 //! never trusts a length, allocates no more than the bytes it was given justify, and has fuzz targets.
@@ -6,6 +6,7 @@
 pub mod frame;
 pub mod job;
 pub mod listing;
+pub mod log_record;
 pub mod message;
 pub mod parcel;
 pub mod read;
@@ -17,6 +18,7 @@ pub mod write;
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
 pub use job::{JobMessage, RefreshStep};
 pub use listing::{Listing, ListingBuilder, ListingEntry, ListingVersion};
+pub use log_record::{LogIdentity, RecordError, RecordHead, RecordKind, Sequence};
 pub use message::{Answer, Class, EntryRecord, Greeting, Hello, Level, NONCE_BYTES, Outcome, WireError};
 pub use parcel::{Parcel, ParcelPlace};
 pub use read::ReadMessage;

@@ -9,9 +9,14 @@ use std::fs;
 use std::path::Path;
 
 use bytes::Bytes;
+use forebay_types::LogPosition;
+use forebay_wire::log_record::{LogIdentity, RECORD_HEAD_BYTES, RecordHead};
 use forebay_wire::message::{Checked, decode, decode_entries, encode, encode_entries};
 use forebay_wire::recording::{decode_uses, encode_uses};
 use forebay_wire::{Answer, Envelope, FRAME_HEAD_BYTES, FrameHead, Greeting, Hello, Listing, Parcel};
+
+/// Of a segment of a log.
+const SEGMENT_BYTES: u32 = 64 << 20;
 
 /// Decodes bytes, checks what must hold then, and tells whether they were well formed.
 type Exercise = fn(&[u8]) -> bool;
@@ -112,6 +117,30 @@ fn parcels_come_back_as_they_were_or_are_refused() {
     let found = well_formed("wire_parcel", parcel_comes_back);
     println!("parcels: {found}");
     assert!(found > 0, "no file of the corpus is a well-formed parcel");
+}
+
+/// The head with its own place, and its checksum made right.
+fn log_record_comes_back(bytes: &[u8]) -> bool {
+    let Some(mut bytes) = bytes.first_chunk::<RECORD_HEAD_BYTES>().copied() else { return false };
+    let checksum = crc32c::crc32c(&bytes[4..]);
+    bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let (identity, position) = (LogIdentity(long(8)), LogPosition { segment: long(16), offset: long(24) as u32 });
+    let Ok(head) = RecordHead::decode(&bytes, identity, position, SEGMENT_BYTES) else { return false };
+    assert_eq!(head.encode(identity), bytes);
+    assert!(head.contents_offset() <= SEGMENT_BYTES && head.end().is_some_and(|end| end <= SEGMENT_BYTES));
+    true
+}
+
+#[test]
+fn records_of_a_log_end_within_their_segment_or_are_refused() {
+    for file in fs::read_dir("../../../fuzz/corpus/log_record").unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_good = !name.starts_with("lying-") && name != "cut-short";
+        assert_eq!(log_record_comes_back(&fs::read(&path).unwrap()), is_good, "{name}");
+    }
+    assert_eq!(well_formed("log_record", log_record_comes_back), 5, "one of each kind");
 }
 
 #[test]
