@@ -4,7 +4,7 @@
 //! same order gives the same tree on every node and after every restart. It travels to the owner of the tree, is written to
 //! logs as it is, and is found there again.
 
-use forebay_types::{Attributes, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
+use forebay_types::{Attributes, FileId, Generation, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 /// The root of a burst tree.
@@ -46,7 +46,7 @@ pub struct Caller {
 }
 
 /// A name in a directory.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Place {
     /// The directory.
     pub directory: FileId,
@@ -135,6 +135,23 @@ pub enum Operation {
         /// Whether it has no more.
         is_last: bool,
     },
+    /// The backing file system has followed a step of the tree's history.
+    Landed {
+        /// Its number.
+        step: u64,
+        /// What is there now, for a step that brought contents; `None` for one that was left out, since newer contents are to
+        /// come, and for all others.
+        contents: Option<LandedContents>,
+    },
+}
+
+/// Contents that are on the backing file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LandedContents {
+    /// Which they are.
+    pub version: u64,
+    /// The file there.
+    pub generation: Generation,
 }
 
 /// From where the offsets of a commit count.

@@ -3,16 +3,19 @@
 //! A burst tree is one state machine (`Tree`) with one owner. What changes it is an operation (`forebay_wire::write`), and the
 //! order of operations is the order in the owner's log: whoever carries out the same ones in the same order has the same tree,
 //! which is how a node takes over, and how the owner's next daemon begins. Contents are not in it: writers keep the bytes in
-//! logs of their own, and the tree knows which log has what (`Extents`).
+//! logs of their own, and the tree knows which log has what (`Extents`). What happened in the tree happens on the backing file system
+//! in the same order (`Landing`).
 //!
 //! Nothing here does I/O, has a clock or waits. What a caller may do is decided here too (`permissions`), by the
 //! attributes that the tree has; the kernel's own checks see attributes that may be old.
 
 pub mod extents;
+mod landing;
 pub mod limits;
 mod results;
 pub mod tree;
 
 pub use extents::{Extents, Piece, Source};
+pub use landing::{Action, Landing, Step};
 pub use results::Results;
-pub use tree::{Listed, Refusal, Released, Tree};
+pub use tree::{Listed, Refusal, Released, Tree, Turn};

@@ -3,7 +3,7 @@
 use forebay_types::{Attributes, Errno, FileId, Kind};
 use forebay_wire::write::{AdoptedEntry, Done, Place};
 
-use super::nodes::{Backed, Contents, Directory, Node, inode_number};
+use super::nodes::{Contents, Directory, Node, inode_number};
 use super::state::{Refusal, Tree};
 use crate::extents::Extents;
 
@@ -41,8 +41,9 @@ impl Tree {
         let nlink = if kind == Kind::Directory { 2 } else { 1 };
         let attributes = Attributes { ino: inode_number(entry.file), nlink, ..entry.attributes };
         let place = Place { directory, name: entry.name.clone() };
-        let backed = Backed { place, generation: entry.attributes.generation() };
-        self.nodes.insert(entry.file, Node { backed: Some(backed), ..Node::new(attributes, contents) });
+        let backed = Some(entry.attributes.generation());
+        self.landing.adopt(entry.file, kind, &place);
+        self.nodes.insert(entry.file, Node { backed, ..Node::new(attributes, contents) });
         self.directory_mut(directory)?.insert(&entry.name, entry.file);
         self.node_mut(directory)?.attributes.nlink += u32::from(kind == Kind::Directory);
         Ok(())

@@ -35,6 +35,7 @@ impl Tree {
             Operation::Close { file } => self.close(change, *file, released),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
+            Operation::Landed { step, contents } => self.landed(*step, *contents, released),
         }
     }
 }

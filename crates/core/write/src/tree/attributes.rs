@@ -6,6 +6,7 @@ use forebay_wire::write::{AttributeChanges, Caller, Change, Done, TimeChange};
 use super::nodes::Contents;
 use super::permissions::{self, SET_GID, WRITE};
 use super::state::{Refusal, Released, Tree};
+use crate::landing::Step;
 use crate::limits;
 
 /// The bits of a mode that `chmod` sets.
@@ -42,6 +43,8 @@ impl Tree {
         node.attributes.atime = time(changes.atime, node.attributes.atime);
         node.attributes.mtime = time(changes.mtime, node.attributes.mtime);
         node.attributes.ctime = change.now;
+        self.landing.push(Step::Attributes { file });
+        self.publish_if_closed(file);
         Ok(Done::File(self.state(file)?))
     }
 

@@ -6,6 +6,7 @@ use forebay_wire::write::{Change, CommitAt, Done, WrittenExtent};
 use super::nodes::Contents;
 use super::permissions;
 use super::state::{Refusal, Released, Tree};
+use crate::landing::Step;
 use crate::limits;
 
 impl Tree {
@@ -21,6 +22,7 @@ impl Tree {
 
     pub(super) fn close(&mut self, change: &Change, file: FileId, released: &mut Released) -> Result<Done, Refusal> {
         self.node_mut(file)?.open_on.remove(&change.id.node);
+        self.publish_if_closed(file);
         self.release_if_unused(file, released);
         Ok(Done::Nothing)
     }
@@ -46,7 +48,16 @@ impl Tree {
         if change.caller.uid != 0 {
             node.attributes.mode = permissions::without_lent_rights(&node.attributes);
         }
+        self.publish_if_closed(file);
         Ok(Done::File(self.state(file)?))
+    }
+
+    /// Lets contents that have changed land, unless somebody has the file open and may go on.
+    pub(super) fn publish_if_closed(&mut self, file: FileId) {
+        if let Some(node) = self.nodes.get_mut(&file).filter(|node| node.is_dirty && node.open_on.is_empty()) {
+            node.is_dirty = false;
+            self.landing.push(Step::Publish { file, version: node.version });
+        }
     }
 }
 

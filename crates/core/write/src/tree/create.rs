@@ -7,6 +7,7 @@ use super::nodes::{BLOCK_BYTES, Contents, Directory, Node, inode_number};
 use super::permissions::{self, SET_GID};
 use super::state::{Refusal, Released, Tree};
 use crate::extents::Extents;
+use crate::landing::Step;
 use crate::limits;
 
 impl Tree {
@@ -33,11 +34,14 @@ impl Tree {
             _ => Contents::Special,
         };
         let mut node = Node::new(attributes, contents);
+        node.is_dirty = kind == Kind::File;
         if *is_opened {
             node.open_on.insert(change.id.node);
         }
         self.nodes.insert(*file, node);
         self.enter(change, place, *file)?;
+        self.landing.push(Step::Name { file: *file, kind, place: place.clone() });
+        self.publish_if_closed(*file);
         Ok(Done::File(self.state(*file)?))
     }
 
@@ -60,6 +64,7 @@ impl Tree {
         node.attributes.nlink += 1;
         node.attributes.ctime = change.now;
         self.enter(change, place, file)?;
+        self.landing.push(Step::Name { file, kind: attributes.kind(), place: place.clone() });
         Ok(Done::File(self.state(file)?))
     }
 

@@ -12,6 +12,7 @@ mod apply;
 mod attributes;
 mod contents;
 mod create;
+mod landed;
 mod nodes;
 mod permissions;
 mod questions;
@@ -19,5 +20,6 @@ mod remove;
 mod rename;
 mod state;
 
+pub use landed::Turn;
 pub use questions::Listed;
 pub use state::{Refusal, Released, Tree};

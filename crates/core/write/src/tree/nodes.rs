@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use forebay_types::{Attributes, FileId, Generation, Name, NodeRank, Timestamp};
-use forebay_wire::write::Place;
 
 use crate::extents::Extents;
 
@@ -22,17 +21,10 @@ pub struct Node {
     pub version: u64,
     /// Nodes of the job that have it open.
     pub open_on: BTreeSet<NodeRank>,
-    /// Where it is on the backing file system; `None` until it has landed there.
-    pub backed: Option<Backed>,
-}
-
-/// A file on the backing file system.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Backed {
-    /// Its name there, which follows the one here when the drain comes to it.
-    pub place: Place,
-    /// What it looked like when it was met, or when it landed.
-    pub generation: Generation,
+    /// What it looked like on the backing file system when it was met, or when its contents landed.
+    pub backed: Option<Generation>,
+    /// Whether its contents have changed since they were last to be published.
+    pub is_dirty: bool,
 }
 
 /// What is in a node.
@@ -60,13 +52,14 @@ pub struct Directory {
 
 impl Node {
     pub fn new(attributes: Attributes, contents: Contents) -> Self {
-        Self { attributes, contents, version: 1, open_on: BTreeSet::new(), backed: None }
+        Self { attributes, contents, version: 1, open_on: BTreeSet::new(), backed: None, is_dirty: false }
     }
 
     /// Its contents have changed.
     pub fn contents_changed(&mut self, now: Timestamp) {
         (self.attributes.mtime, self.attributes.ctime) = (now, now);
         self.version += 1;
+        self.is_dirty = matches!(self.contents, Contents::File(_));
     }
 }
 

@@ -5,6 +5,7 @@ use forebay_wire::write::{Change, Done, Place};
 
 use super::permissions;
 use super::state::{Refusal, Released, Tree};
+use crate::landing::Step;
 
 impl Tree {
     pub(super) fn unlink(&mut self, change: &Change, place: &Place, released: &mut Released) -> Result<Done, Refusal> {
@@ -13,6 +14,7 @@ impl Tree {
             return Err(Errno::EISDIR.into());
         }
         self.leave(change, place, file)?;
+        self.landing.push(Step::Unname { file, place: place.clone() });
         self.drop_name(change, file, released);
         Ok(Done::Nothing)
     }
@@ -31,6 +33,7 @@ impl Tree {
             return Err(Errno::ENOTEMPTY.into());
         }
         self.leave(change, place, file)?;
+        self.landing.push(Step::Unname { file, place: place.clone() });
         self.drop_name(change, file, released);
         Ok(Done::Nothing)
     }

@@ -5,6 +5,7 @@ use forebay_wire::write::{BURST_ROOT, Change, Done, Place, RenameRule};
 
 use super::permissions::{self, WRITE};
 use super::state::{Refusal, Released, Tree};
+use crate::landing::Step;
 
 impl Tree {
     pub(super) fn rename(
@@ -36,6 +37,10 @@ impl Tree {
                 self.find_to_change(&change.caller, to)?;
                 self.move_entry(change, from, to, file)?;
             }
+        }
+        if found != Some(file) {
+            let (from, to) = (from.clone(), to.clone());
+            self.landing.push(Step::Move { file, from, to, replaced: found, rule });
         }
         Ok(Done::Nothing)
     }

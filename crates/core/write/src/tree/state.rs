@@ -6,6 +6,7 @@ use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, WrittenExtent};
 use super::nodes::{self, Contents, Directory, Node};
 use super::permissions;
 use crate::extents::Extents;
+use crate::landing::Landing;
 use crate::results::Results;
 
 /// All that is below one burst mount.
@@ -13,6 +14,7 @@ use crate::results::Results;
 pub struct Tree {
     pub(super) nodes: Map<FileId, Node>,
     pub(super) results: Results,
+    pub(super) landing: Landing,
 }
 
 /// Why an operation was not carried out. Nothing was changed.
@@ -47,7 +49,7 @@ impl Tree {
         let directory = Directory::new(BURST_ROOT, is_backed);
         let attributes = Attributes { ino: nodes::inode_number(BURST_ROOT), nlink: 2, ..root };
         let node = Node::new(attributes, Contents::Directory(directory));
-        Self { nodes: Map::from_iter([(BURST_ROOT, node)]), results: Results::default() }
+        Self { nodes: Map::from_iter([(BURST_ROOT, node)]), results: Results::default(), landing: Landing::default() }
     }
 
     /// A file as it is now.

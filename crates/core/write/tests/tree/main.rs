@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 mod by_hand;
+mod landing;
 mod replay;
 mod support;

@@ -9,7 +9,7 @@ use forebay_write::{Released, Tree};
 use proptest::prelude::*;
 
 /// Directories that operations choose from, by number; most names are met often.
-const FILES: u64 = 40;
+pub const FILES: u64 = 40;
 
 fn place() -> impl Strategy<Value = Place> {
     (0..FILES, 0..5_u8).prop_map(|(directory, name)| {
@@ -18,7 +18,7 @@ fn place() -> impl Strategy<Value = Place> {
     })
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+pub fn operation() -> impl Strategy<Value = Operation> {
     let mode = prop_oneof![Just(0o100_644_u32), Just(0o040_755), Just(0o120_777)];
     let rule = prop_oneof![Just(RenameRule::Replace), Just(RenameRule::Keep), Just(RenameRule::Exchange)];
     let file = || (1..FILES).prop_map(id);

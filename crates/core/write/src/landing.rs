@@ -1,0 +1,232 @@
+//! In which order what happened in the tree happens on the backing file system.
+//!
+//! The backing file system follows the tree's history step by step, later: who looks at it sees the names as they were at some
+//! moment of the tree, never a rename before the file that it renamed, and never half of a step. A file appears there with
+//! its first publication, when its contents are whole; until then its name shows what was there before, or nothing. So each
+//! step is looked at twice: what names mean by then (`names`), and what of it is there (`there`).
+//!
+//! Directories, links and whatever has no contents are made at once. A step that changes nothing there is over as soon as it
+//! is its turn.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use forebay_types::{FileId, Kind};
+use forebay_wire::write::{Place, RenameRule};
+
+/// Something that happened in the tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Step {
+    /// A file has a name, its first or another.
+    Name { file: FileId, kind: Kind, place: Place },
+    /// It has one less.
+    Unname { file: FileId, place: Place },
+    /// A name moved; what it replaced has one less.
+    Move { file: FileId, from: Place, to: Place, replaced: Option<FileId>, rule: RenameRule },
+    /// The contents are whole.
+    Publish { file: FileId, version: u64 },
+    /// Mode, owner or times changed.
+    Attributes { file: FileId },
+}
+
+/// What is to be done on the backing file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Action {
+    /// A directory, symbolic link or special file appears. A directory that has gone since appears too, since what was in it
+    /// may have been elsewhere by then.
+    Make { file: FileId, kind: Kind, place: Place },
+    /// A file's contents appear at all its places at once, each replacing what is there.
+    Publish { file: FileId, version: u64, places: Vec<Place> },
+    /// A file that is there gets these contents, and stays the same file.
+    Update { file: FileId, version: u64, place: Place },
+    /// A file that is there gets another name.
+    Link { file: FileId, from: Place, to: Place },
+    /// What is at a place moves, replacing what is there, or changing places with it.
+    Rename { from: Place, to: Place, is_exchange: bool },
+    /// What is at a place goes.
+    Remove { place: Place, is_directory: bool },
+    /// A file that is there gets the mode, owner and times that it has now.
+    SetAttributes { file: FileId, place: Place },
+}
+
+/// The steps that the backing file system has not followed yet, and what is there.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Landing {
+    steps: VecDeque<Step>,
+    /// The number of the first of them.
+    first: u64,
+    /// The names that files have by the first step.
+    names: BTreeMap<FileId, Vec<Place>>,
+    kinds: BTreeMap<FileId, Kind>,
+    /// What lies on the backing file system by the first step.
+    there: BTreeMap<Place, FileId>,
+}
+
+impl Landing {
+    /// What was there before the job.
+    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place) {
+        self.names.entry(file).or_default().push(place.clone());
+        self.kinds.insert(file, kind);
+        self.there.insert(place.clone(), file);
+    }
+
+    /// Something happened.
+    pub fn push(&mut self, step: Step) {
+        self.steps.push_back(step);
+    }
+
+    /// What that step would bring does not come: newer contents will, or it has gone since.
+    pub fn leave_out(&mut self, number: u64) {
+        if number != self.first {
+            return;
+        }
+        self.first += 1;
+        if let Some(Step::Name { file, kind, place }) = self.steps.pop_front() {
+            self.kinds.insert(file, kind);
+            self.names.entry(file).or_default().push(place);
+        }
+    }
+
+    /// Steps that are to be followed.
+    #[must_use]
+    pub fn steps_left(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Where a file lies on the backing file system: its first place there; the root, which has none, lies at the mount.
+    #[must_use]
+    pub fn place(&self, file: FileId) -> Option<&Place> {
+        self.names.get(&file)?.iter().find(|place| self.there.get(*place) == Some(&file))
+    }
+
+    /// The number of the step whose turn it is, and what is to be done for it; steps without anything to be done are over
+    /// with this.
+    pub fn turn(&mut self) -> Option<(u64, Action)> {
+        while let Some(step) = self.steps.front() {
+            if let Some(action) = self.action(step) {
+                return Some((self.first, action));
+            }
+            self.finish(self.first);
+        }
+        None
+    }
+
+    /// The step of that number has been followed. A number whose turn is over, or not yet there, changes nothing.
+    pub fn finish(&mut self, number: u64) {
+        if number != self.first {
+            return;
+        }
+        let Some(step) = self.steps.pop_front() else { return };
+        self.first += 1;
+        match step {
+            Step::Name { file, kind, place } => self.name(file, kind, place),
+            Step::Unname { file, place } => self.unname(file, &place),
+            Step::Move { file, from, to, replaced, rule } => self.rename(file, from, to, replaced, rule),
+            Step::Publish { file, .. } => self.publish(file),
+            Step::Attributes { .. } => {}
+        }
+    }
+
+    fn action(&self, step: &Step) -> Option<Action> {
+        match step {
+            Step::Name { file, kind: Kind::File, place } => {
+                let from = self.place(*file)?.clone();
+                Some(Action::Link { file: *file, from, to: place.clone() })
+            }
+            Step::Name { file, kind, place } => match self.place(*file) {
+                Some(from) => Some(Action::Link { file: *file, from: from.clone(), to: place.clone() }),
+                None => Some(Action::Make { file: *file, kind: *kind, place: place.clone() }),
+            },
+            Step::Unname { place, .. } => self.removal(place),
+            Step::Move { file, from, to, rule, .. } => self.movement(*file, from, to, *rule),
+            Step::Publish { file, version } => self.publication(*file, *version),
+            Step::Attributes { file } => Some(Action::SetAttributes { file: *file, place: self.place(*file)?.clone() }),
+        }
+    }
+
+    fn removal(&self, place: &Place) -> Option<Action> {
+        let file = self.there.get(place)?;
+        let is_directory = self.kinds.get(file) == Some(&Kind::Directory);
+        Some(Action::Remove { place: place.clone(), is_directory })
+    }
+
+    fn movement(&self, file: FileId, from: &Place, to: &Place, rule: RenameRule) -> Option<Action> {
+        let is_there = self.there.get(from) == Some(&file);
+        let rename = |from: &Place, to: &Place, is_exchange| {
+            Some(Action::Rename { from: from.clone(), to: to.clone(), is_exchange })
+        };
+        match rule {
+            RenameRule::Exchange if is_there && self.there.contains_key(to) => rename(from, to, true),
+            // The other one is not there yet: only what is there moves.
+            RenameRule::Exchange if self.there.contains_key(to) => rename(to, from, false),
+            _ if is_there => rename(from, to, false),
+            // It has not been published: what its old name shows is what it had replaced there, and goes with the name.
+            _ => self.removal(from),
+        }
+    }
+
+    fn publication(&self, file: FileId, version: u64) -> Option<Action> {
+        let places = self.names.get(&file).filter(|places| !places.is_empty())?;
+        match self.place(file) {
+            Some(place) => Some(Action::Update { file, version, place: place.clone() }),
+            None => Some(Action::Publish { file, version, places: places.clone() }),
+        }
+    }
+
+    fn name(&mut self, file: FileId, kind: Kind, place: Place) {
+        if kind != Kind::File || self.place(file).is_some() {
+            self.there.insert(place.clone(), file);
+        }
+        self.kinds.insert(file, kind);
+        self.names.entry(file).or_default().push(place);
+    }
+
+    fn unname(&mut self, file: FileId, place: &Place) {
+        self.there.remove(place);
+        self.forget_name(file, place);
+    }
+
+    fn forget_name(&mut self, file: FileId, place: &Place) {
+        let Some(places) = self.names.get_mut(&file) else { return };
+        places.retain(|other| other != place);
+        if places.is_empty() {
+            self.names.remove(&file);
+            self.kinds.remove(&file);
+        }
+    }
+
+    fn rename(&mut self, file: FileId, from: Place, to: Place, replaced: Option<FileId>, rule: RenameRule) {
+        let is_there = self.there.get(&from) == Some(&file);
+        if rule == RenameRule::Exchange {
+            let (ours, theirs) = (self.there.remove(&from), self.there.remove(&to));
+            ours.map(|file| self.there.insert(to.clone(), file));
+            theirs.map(|file| self.there.insert(from.clone(), file));
+            if let Some(other) = replaced {
+                self.rename_one(other, &to, &from);
+            }
+        } else {
+            self.there.remove(&from);
+            if is_there {
+                self.there.insert(to.clone(), file);
+            }
+            if let Some(other) = replaced {
+                self.forget_name(other, &to);
+            }
+        }
+        self.rename_one(file, &from, &to);
+    }
+
+    fn rename_one(&mut self, file: FileId, from: &Place, to: &Place) {
+        let places = self.names.entry(file).or_default();
+        if let Some(place) = places.iter_mut().find(|place| *place == from) {
+            *place = to.clone();
+        }
+    }
+
+    fn publish(&mut self, file: FileId) {
+        for place in self.names.get(&file).into_iter().flatten() {
+            self.there.insert(place.clone(), file);
+        }
+    }
+}

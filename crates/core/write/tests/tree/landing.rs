@@ -1,0 +1,165 @@
+//! The backing file system follows the tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_types::{FileId, Generation, Kind, NodeRank};
+use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, RenameRule};
+use forebay_write::{Action, Tree, Turn};
+use proptest::prelude::*;
+
+use crate::replay::{FILES, operation};
+use crate::support::{Asked, ROOT, create, id, in_root};
+
+/// A backing file system: what is at which place, with which contents. It refuses what a real one refuses.
+#[derive(Default)]
+struct Backing {
+    places: BTreeMap<Place, (FileId, u64)>,
+    directories: BTreeSet<FileId>,
+}
+
+impl Backing {
+    fn follow(&mut self, action: &Action) {
+        match action.clone() {
+            Action::Make { file, kind, place } => {
+                assert!(!self.places.contains_key(&place), "{place:?} is taken");
+                if kind == Kind::Directory {
+                    self.directories.insert(file);
+                }
+                self.places.insert(place, (file, 0));
+            }
+            Action::Publish { file, version, places } => {
+                self.places.extend(places.into_iter().map(|place| (place, (file, version))));
+            }
+            Action::Update { file, version, place } => {
+                assert_eq!(self.places[&place].0, file);
+                self.places.values_mut().filter(|(at, _)| *at == file).for_each(|(_, contents)| *contents = version);
+            }
+            Action::Link { from, to, .. } => {
+                assert!(!self.places.contains_key(&to), "{to:?} is taken");
+                let linked = self.places[&from];
+                self.places.insert(to, linked);
+            }
+            Action::Rename { from, to, is_exchange } => {
+                let moved = self.places.remove(&from).expect("what is renamed is there");
+                let replaced = self.places.insert(to, moved);
+                match (is_exchange, replaced) {
+                    (true, replaced) => drop(self.places.insert(from, replaced.expect("what is exchanged is there"))),
+                    (false, Some((replaced, _))) => self.check_empty(replaced),
+                    (false, None) => {}
+                }
+            }
+            Action::Remove { place, is_directory } => {
+                let (removed, _) = self.places.remove(&place).expect("what is removed is there");
+                assert_eq!(self.directories.contains(&removed), is_directory);
+                self.check_empty(removed);
+            }
+            Action::SetAttributes { file, place } => assert_eq!(self.places[&place].0, file),
+        }
+    }
+
+    fn check_empty(&self, directory: FileId) {
+        let within = self.places.keys().find(|place| place.directory == directory);
+        assert_eq!(within, None, "{directory} is removed and not empty");
+    }
+}
+
+/// Follows up to `count` steps.
+fn follow(asked: &mut Asked, backing: &mut Backing, count: usize) {
+    for _ in 0..count {
+        let Some(Turn { step, action }) = asked.tree.next_landing() else { return };
+        let contents = match &action {
+            Some(Action::Publish { version, .. } | Action::Update { version, .. }) => {
+                Some(LandedContents { version: *version, generation: Generation::default() })
+            }
+            _ => None,
+        };
+        if let Some(action) = &action {
+            backing.follow(action);
+        }
+        asked.ask(&ROOT, Operation::Landed { step, contents }).unwrap();
+    }
+}
+
+/// All names of the tree, with what the backing file system should have there.
+fn names(tree: &Tree) -> BTreeMap<Place, (FileId, u64)> {
+    let mut names = BTreeMap::new();
+    let mut todo = vec![BURST_ROOT];
+    while let Some(directory) = todo.pop() {
+        for listed in tree.list(directory, None, usize::MAX).unwrap() {
+            let (file, kind) = (listed.state.file, listed.state.attributes.kind());
+            let version = if kind == Kind::File { listed.state.version } else { 0 };
+            names.insert(Place { directory, name: listed.name }, (file, version));
+            todo.extend((kind == Kind::Directory).then_some(file));
+        }
+    }
+    names
+}
+
+proptest! {
+    #[test]
+    fn what_has_landed_is_the_tree(
+        operations in prop::collection::vec((operation(), 0..3_usize), 1..120),
+    ) {
+        let (mut asked, mut backing) = (Asked::new(), Backing::default());
+        let mut made = BTreeSet::new();
+        for (operation, steps) in operations {
+            if matches!(&operation, Operation::Create { file, .. } if !made.insert(*file)) {
+                continue;
+            }
+            let _ = asked.ask(&ROOT, operation);
+            follow(&mut asked, &mut backing, steps);
+        }
+        for serial in 1..FILES {
+            let _ = asked.ask(&ROOT, Operation::Close { file: id(serial) });
+        }
+        follow(&mut asked, &mut backing, usize::MAX);
+        prop_assert_eq!(backing.places, names(&asked.tree));
+        prop_assert_eq!(asked.tree.steps_to_land(), 0);
+    }
+}
+
+#[test]
+fn a_checkpoint_that_replaces_the_last_one_does_so_at_once() {
+    let (mut asked, mut backing) = (Asked::new(), Backing::default());
+    asked.make(&ROOT, in_root("latest"), 1, 0o100_644).unwrap();
+    follow(&mut asked, &mut backing, usize::MAX);
+    let opened = |place, serial| match create(place, serial, 0o100_644) {
+        Operation::Create { place, file, mode, rdev, target, is_exclusive, .. } => {
+            Operation::Create { place, file, mode, rdev, target, is_exclusive, is_opened: true }
+        }
+        other => other,
+    };
+    asked.ask(&ROOT, opened(in_root("new"), 2)).unwrap();
+    let (from, to) = (in_root("new"), in_root("latest"));
+    asked.ask(&ROOT, Operation::Rename { from, to, rule: RenameRule::Replace }).unwrap();
+    follow(&mut asked, &mut backing, usize::MAX);
+    assert_eq!(backing.places[&in_root("latest")].0, id(1), "the last one stays until the new one is whole");
+    asked.ask_of(NodeRank(0), &ROOT, Operation::Close { file: id(2) }).unwrap();
+    let publication = asked.tree.next_landing().unwrap().action.unwrap();
+    assert!(matches!(publication, Action::Publish { places, .. } if places == [in_root("latest")]));
+    follow(&mut asked, &mut backing, usize::MAX);
+    assert_eq!(backing.places.keys().collect::<Vec<_>>(), [&in_root("latest")]);
+}
+
+#[test]
+fn contents_that_change_while_they_land_stay_in_the_logs() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("a"), 1, 0o100_644).unwrap();
+    let Turn { step, .. } = asked.tree.next_landing().unwrap();
+    asked.ask(&ROOT, Operation::Open { file: id(1) }).unwrap();
+    let position = forebay_types::LogPosition { segment: 1, offset: 0 };
+    let extent = forebay_wire::write::WrittenExtent { offset: 0, len: 5, node: NodeRank(0), position, skip: 0 };
+    let at = forebay_wire::write::CommitAt::Start;
+    asked.ask(&ROOT, Operation::Commit { file: id(1), extents: vec![extent], at }).unwrap();
+    assert_eq!(asked.tree.next_landing(), Some(Turn { step, action: None }), "newer contents are to come");
+    asked.ask(&ROOT, Operation::Landed { step, contents: None }).unwrap();
+    assert_eq!(asked.tree.next_landing(), None);
+    assert_eq!(asked.released.extents, []);
+    asked.ask(&ROOT, Operation::Close { file: id(1) }).unwrap();
+    let Turn { step, action } = asked.tree.next_landing().unwrap();
+    assert!(matches!(action, Some(Action::Publish { .. })));
+    let contents =
+        LandedContents { version: asked.tree.state(id(1)).unwrap().version, generation: Generation::default() };
+    asked.ask(&ROOT, Operation::Landed { step, contents: Some(contents) }).unwrap();
+    assert_eq!(asked.released.extents, [extent], "what has landed may go");
+}
