@@ -1,9 +1,10 @@
 //! What the demo and the measurements share beside the test kit: measured jobs and programs, storms of processes, cores
-//! over a network in memory, requests of MPI programs, and tables.
+//! over a network in memory, requests and times of MPI programs, and tables.
 
 pub mod cpu;
 pub mod job;
 pub mod mpi_requests;
+pub mod mpi_time;
 pub mod overlay_job;
 pub mod python;
 pub mod storm;

@@ -16,6 +16,7 @@ pub mod machine;
 pub mod memory_group;
 pub mod model;
 pub mod mpi;
+pub mod mpi_cluster;
 pub mod need;
 mod place;
 pub mod processes;

@@ -181,19 +181,10 @@ impl Bench {
             return launcher;
         }
         let mut launcher = Program::new("mpirun.openmpi");
+        let io = if way.by_ompio { "ompio" } else { "romio321" };
         launcher.args(["--allow-run-as-root", "--oversubscribe", "--quiet", "--mca", "mpi_yield_when_idle", "1"]);
         // The reference is ROMIO under both; a container has neither InfiniBand nor a second host.
-        launcher.args([
-            "--mca",
-            "io",
-            if way.by_ompio { "ompio" } else { "romio321" },
-            "--mca",
-            "btl",
-            "self,vader",
-            "--mca",
-            "plm_rsh_agent",
-            "/bin/false",
-        ]);
+        launcher.args(["--mca", "io", io, "--mca", "btl", "self,vader", "--mca", "plm_rsh_agent", "/bin/false"]);
         launcher.args(["--mca", "btl_vader_single_copy_mechanism", "none", "-n", &ranks]);
         launcher.args(environment.iter().flat_map(|(name, value)| ["-x".to_owned(), format!("{name}={value}")]));
         launcher
