@@ -20,30 +20,35 @@ fn leaving_holes<'a>(bench: &Bench, mut way: Way<'a>) -> Way<'a> {
     way
 }
 
-fn patterns(mpi: Mpi, ranks: &[usize]) {
+/// Patterns that leave no hole, and what ranks have of each at most.
+const WITHOUT_HOLES: [(&str, usize); 4] =
+    [("hacc-structs", 3000), ("hacc-arrays", 3000), ("segmented", 3), ("one", 300_000)];
+
+/// Patterns that leave some, or whose tiles do at the end.
+const WITH_HOLES: [(&str, usize); 2] = [("strided", 40), ("uneven", 6)];
+
+/// Every pattern on so many ranks, fewer bytes on many.
+fn patterns(mpi: Mpi, ranks: usize, aggregators: usize) {
     let bench = crate::bench(mpi);
     let program = bench.compile("patterns.c");
     let hints = bench.path("hints");
     fs::write(&hints, "striping_unit 16384\ncb_config_list *:*\n").unwrap();
-    for (number, ranks) in ranks.iter().enumerate() {
-        for (pattern, count) in [
-            ("hacc-structs", "3000"),
-            ("hacc-arrays", "3000"),
-            ("segmented", "3"),
-            ("strided", "40"),
-            ("uneven", "6"),
-            ("one", "300000"),
-        ] {
-            let mut way = small(*ranks, number % 3 + 1);
-            way.environment.last_mut().unwrap().1 = hints.display().to_string();
-            if ["strided", "uneven"].contains(&pattern) {
-                way = leaving_holes(&bench, way);
-            }
-            let (printed, record) = compare(&bench, &way, &program, &[pattern, &number.to_string(), count]);
-            assert!(printed.ends_with(" bytes, 40 at the end\n"), "{printed}");
+    let mut way = small(ranks, aggregators);
+    way.environment.last_mut().unwrap().1 = hints.display().to_string();
+    let leaving_holes = leaving_holes(&bench, way.clone());
+    for (way, patterns) in [(way, &WITHOUT_HOLES[..]), (leaving_holes, &WITH_HOLES)] {
+        let mut words = vec![];
+        for (pattern, count) in patterns {
+            words.extend([(*pattern).to_owned(), (count / ranks.div_ceil(16)).max(1).to_string()]);
+        }
+        words.insert(1, ranks.to_string());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (printed, records) = compare_all(&bench, &way, &program, &words, patterns.len());
+        assert!(printed.lines().all(|line| line.ends_with(" bytes, 40 at the end")), "{printed}");
+        for ((pattern, _), record) in patterns.iter().zip(records) {
             let what = format!("{pattern} on {ranks}: {record}");
             assert!(record["exchanges"].as_u64().unwrap() > 0 && record["state"] == "complete", "{what}");
-            assert!(record["aggregators"].as_array().unwrap().len() <= number % 3 + 1, "{what}");
+            assert!(record["aggregators"].as_array().unwrap().len() <= aggregators, "{what}");
             assert!(record["passed_through"].as_object().unwrap().is_empty(), "{what}");
         }
     }
@@ -52,45 +57,67 @@ fn patterns(mpi: Mpi, ranks: &[usize]) {
 #[test]
 fn patterns_under_mpich() {
     require_mpi!(mpich);
-    patterns(MPICH, &[1, 2, 3]);
+    for (ranks, aggregators) in [(1, 1), (2, 2), (3, 3), (9, 2)] {
+        patterns(MPICH, ranks, aggregators);
+    }
 }
 
 #[test]
 fn patterns_under_open_mpi() {
     require_mpi!(openmpi);
-    patterns(OPEN_MPI, &[1, 6, 16]);
+    for (ranks, aggregators) in [(1, 1), (6, 2), (16, 3)] {
+        patterns(OPEN_MPI, ranks, aggregators);
+    }
+}
+
+#[test]
+fn patterns_on_64_ranks_under_mpich() {
+    require_mpi!(mpich);
+    patterns(MPICH, 64, 5);
+}
+
+#[test]
+fn patterns_on_64_ranks_under_open_mpi() {
+    require_mpi!(openmpi);
+    patterns(OPEN_MPI, 64, 3);
 }
 
 /// As hints are by default, and on many ranks.
 #[test]
-fn patterns_on_64_ranks() {
+fn ranks_that_hold_little_need_one_exchange() {
     require_mpi!(openmpi);
     let bench = crate::bench(OPEN_MPI);
     let program = bench.compile("patterns.c");
-    for (pattern, count) in [("hacc-structs", "500"), ("segmented", "2")] {
-        let (_, record) = compare(&bench, &Way::aggregated(64), &program, &[pattern, "7", count]);
-        assert_eq!(record["exchanges"], 1, "{pattern}: {record}");
-    }
+    let words = ["hacc-structs", "7", "500", "segmented", "2"];
+    let (_, records) = compare_all(&bench, &Way::aggregated(24), &program, &words, 2);
+    assert!(records.iter().all(|record| record["exchanges"] == 1), "{records:?}");
 }
 
 /// Of ranks that write the same byte in one call, one wins.
-fn overlaps(mpi: Mpi) {
+fn overlaps(mpi: Mpi, ranks: usize, bytes_of_rank: usize) {
     let bench = crate::bench(mpi);
     let program = bench.compile("patterns.c");
     let file = bench.path("file");
-    let _ = bench.run(&small(4, 2), &program, &[file.to_str().unwrap(), "overlaps", "0", "10000"]).good();
+    let words = [file.to_str().unwrap(), "overlaps", "0", &bytes_of_rank.to_string()];
+    let _ = bench.run(&small(ranks, 2), &program, &words).good();
     let bytes = fs::read(&file).unwrap();
-    assert_eq!(bytes.len(), 50_000);
+    assert_eq!(bytes.len(), (ranks + 1) * bytes_of_rank);
     for (at, byte) in bytes.iter().enumerate() {
-        let block = at / 10_000;
-        assert!(usize::from(*byte) == block + 1 || usize::from(*byte) == block, "byte {at} is {byte}");
+        let writers = [at / bytes_of_rank, at / bytes_of_rank + 1];
+        assert!(
+            writers.contains(&usize::from(*byte)) && (1..=ranks).contains(&usize::from(*byte)),
+            "byte {at}: {byte}"
+        );
     }
 }
 
 #[test]
 fn overlaps_have_some_writers_bytes() {
     require_mpi!(mpich);
-    overlaps(MPICH);
+    require_mpi!(openmpi);
+    for (mpi, ranks, bytes) in [(MPICH, 2, 100_000), (MPICH, 5, 10_000), (OPEN_MPI, 4, 10_000), (OPEN_MPI, 64, 1000)] {
+        overlaps(mpi, ranks, bytes);
+    }
 }
 
 fn forms(mpi: Mpi, ranks: usize, parts: &str, by_ompio: bool) {

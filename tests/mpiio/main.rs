@@ -49,19 +49,31 @@ fn explained(bench: &Bench, file: &Path) -> Value {
 /// printed, and what the command says of the file, of the second.
 #[track_caller]
 fn compare(bench: &Bench, way: &Way<'_>, program: &Path, arguments: &[&str]) -> (String, Value) {
+    let (printed, mut records) = compare_all(bench, way, program, arguments, 1);
+    (printed, records.remove(0))
+}
+
+/// The same for a program that writes several files, whose names it numbers: `FILE`, `FILE.1` and so on.
+#[track_caller]
+fn compare_all(bench: &Bench, way: &Way<'_>, program: &Path, arguments: &[&str], files: usize) -> (String, Vec<Value>) {
     let mut printed = String::new();
-    let (plain, aggregated) = (bench.path("plain"), bench.path("aggregated"));
     let without = Way { preloads: false, environment: way.plain_environment.clone(), ..way.clone() };
-    for (file, way) in [(&plain, &without), (&aggregated, way)] {
-        let _ = fs::remove_file(file);
-        let all: Vec<&str> = [file.to_str().unwrap()].into_iter().chain(arguments.iter().copied()).collect();
+    let numbered =
+        |name: &str, file: usize| bench.path(&if file == 0 { name.into() } else { format!("{name}.{file}") });
+    for (name, way) in [("plain", &without), ("aggregated", way)] {
+        (0..files).for_each(|file| drop(fs::remove_file(numbered(name, file))));
+        let first = numbered(name, 0);
+        let all: Vec<&str> = [first.to_str().unwrap()].into_iter().chain(arguments.iter().copied()).collect();
         let done = bench.run(way, program, &all);
         assert!(done.status.success(), "{} {all:?}: {}: {}", program.display(), done.status, done.stderr);
         printed = done.text();
     }
-    let (one, other) = (fs::read(&plain).unwrap(), fs::read(&aggregated).unwrap());
-    assert_eq!(one.len(), other.len(), "{} {arguments:?}: sizes", program.display());
-    let differs = one.iter().zip(&other).position(|(one, other)| one != other);
-    assert_eq!(differs, None, "{} {arguments:?}: first byte that differs", program.display());
-    (printed, explained(bench, &aggregated))
+    for file in 0..files {
+        let (one, other) =
+            (fs::read(numbered("plain", file)).unwrap(), fs::read(numbered("aggregated", file)).unwrap());
+        assert_eq!(one.len(), other.len(), "{} {arguments:?}, file {file}: sizes", program.display());
+        let differs = one.iter().zip(&other).position(|(one, other)| one != other);
+        assert_eq!(differs, None, "{} {arguments:?}, file {file}: first byte that differs", program.display());
+    }
+    (printed, (0..files).map(|file| explained(bench, &numbered("aggregated", file))).collect())
 }

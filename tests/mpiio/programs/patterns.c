@@ -1,6 +1,7 @@
-/* patterns FILE PATTERN SEED COUNT: writes a file by collective calls in one of the patterns of simulation codes, reads it
- * back collectively by another number of bytes a rank, and says on rank 0 how many bytes it wrote in all, and read of 40. Byte i of the file is
- * value(i), whoever writes it, but for the pattern `overlaps`, where it is the rank's own. */
+/* patterns FILE PATTERN SEED COUNT [PATTERN COUNT]...: writes a file by collective calls in one of the patterns of simulation codes,
+ * reads it back collectively by another number of bytes a rank, and says on rank 0 how many bytes it wrote in all, and read of 40.
+ * The files of further patterns are FILE.1, FILE.2 and so on. Byte i of a file is value(i), whoever writes it, but for the pattern
+ * `overlaps`, where it is the rank's own. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,13 +181,8 @@ static void read_back(const char *name, int checks) {
     CHECK(MPI_File_close(&fh));
 }
 
-int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    const char *name = argv[1], *pattern = argv[2];
-    state = strtoull(argv[3], NULL, 10);
-    int n = atoi(argv[4]);
+static void write_and_read(const char *name, const char *pattern, int n) {
+    written = 0;
     CHECK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &fh));
     if (!strcmp(pattern, "hacc-structs")) hacc(n, 0);
     else if (!strcmp(pattern, "hacc-arrays")) hacc(n, 1);
@@ -201,6 +197,19 @@ int main(int argc, char **argv) {
     MPI_Reduce(&written, &total, 1, MPI_LONG_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
     read_back(name, !strcmp(pattern, "overlaps") ? 0 : !strcmp(pattern, "uneven") || !strcmp(pattern, "strided") ? 2 : 1);
     if (rank == 0) printf("%lld bytes, %d at the end\n", total, at_end);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    state = strtoull(argv[3], NULL, 10);
+    write_and_read(argv[1], argv[2], atoi(argv[4]));
+    for (int i = 5; i + 1 < argc; i += 2) {
+        char name[4096];
+        snprintf(name, sizeof name, "%s.%d", argv[1], (i - 3) / 2);
+        write_and_read(name, argv[i], atoi(argv[i + 1]));
+    }
     MPI_Finalize();
     return 0;
 }

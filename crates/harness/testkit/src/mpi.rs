@@ -165,10 +165,31 @@ impl Bench {
     pub fn run(&self, way: &Way<'_>, program: &Path, arguments: &[&str]) -> Finished {
         let mut environment = way.environment.clone();
         environment.push(("FOREBAY_MPIIO_RECORDS", self.records().display().to_string()));
-        if way.preloads {
-            environment.push(("LD_PRELOAD", self.library().display().to_string()));
+        // What is given comes first: it stands between the library and the C library.
+        let given = environment.iter().position(|(name, _)| *name == "LD_PRELOAD").map(|at| environment.remove(at).1);
+        let library = way.preloads.then(|| self.library().display().to_string());
+        let preloads: Vec<String> = self.idle().into_iter().chain(given).chain(library).collect();
+        if !preloads.is_empty() {
+            environment.push(("LD_PRELOAD", preloads.join(":")));
         }
         run(self.launcher(way, &environment).arg(program).args(arguments))
+    }
+
+    /// What lets waiting ranks sleep, under an MPI that cannot be told to.
+    fn idle(&self) -> Option<String> {
+        let library = (self.mpi.name == MPICH.name).then(|| self.shared("idle.c"))?;
+        Some(library.display().to_string())
+    }
+
+    /// Compiles a program that is preloaded.
+    fn shared(&self, source: &str) -> PathBuf {
+        let library = self.path(source).with_extension("so");
+        if !library.exists() {
+            let mut compile = Program::new("cc");
+            compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(self.program(source));
+            let _ = run(&mut compile).good();
+        }
+        library
     }
 
     /// Not in the launcher's own environment, or it would be preloaded itself.
@@ -240,22 +261,13 @@ impl Bench {
         }
     }
 
-    fn striped_requests(&self, mut way: Way<'_>, bar: HaccBar) -> u64 {
-        let (file, log, counter) = (self.path("counted"), self.path("requests"), self.path("requests.so"));
-        if !counter.exists() {
-            let mut compile = Program::new("cc");
-            compile.args(["-shared", "-fPIC", "-o"]).arg(&counter).arg(self.program("requests.c"));
-            let _ = run(&mut compile).good();
-        }
+    fn striped_requests(&self, way: Way<'_>, bar: HaccBar) -> u64 {
+        let (file, log, counter) = (self.path("counted"), self.path("requests"), self.shared("requests.c"));
         let (_, _) = (fs::remove_file(&file), fs::remove_file(&log));
-        // First the counter: it stands between the library and the C library.
-        let mut preload = counter.display().to_string();
-        if way.preloads {
-            preload = format!("{preload}:{}", self.library().display());
-        }
-        way.preloads = false;
-        let way =
-            way.with("LD_PRELOAD", preload).with("FB_REQUESTS", log.display()).with("FB_REQUESTS_OF", file.display());
+        let way = way
+            .with("LD_PRELOAD", counter.display())
+            .with("FB_REQUESTS", log.display())
+            .with("FB_REQUESTS_OF", file.display());
         let (program, name) = (self.compile("patterns.c"), file.display().to_string());
         let _ = self.run(&way, &program, &[&name, bar.pattern, "0", &bar.particles.to_string()]).good();
         let lines = fs::read_to_string(&log).unwrap_or_default();
