@@ -47,6 +47,7 @@ const PLACES: [Place; 25] = [
     shell("secret"),
     core("overlay", &["types", "wire"]),
     core("aggregate", &["types"]),
+    core("query", &[]),
     core("cache", &["types", "wire"]),
     core("dispatch", &["types"]),
     core("schedule", &["types"]),

@@ -1,0 +1,59 @@
+//! Why a query cannot be answered. No state changes with any of them.
+
+use crate::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX, RECORD_BYTES_MAX};
+
+/// What is wrong with a file or with what is asked of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// The first record has bytes that no text has.
+    #[error("it is no CSV: its first record has a byte of value 0")]
+    NotText,
+    /// No end of the first record.
+    #[error("it is no CSV: its first record has more than {} MiB", RECORD_BYTES_MAX >> 20)]
+    FirstRecordTooLong,
+    /// Too many fields.
+    #[error("a record has more than {FIELDS_MAX} fields; is the delimiter right?")]
+    TooManyFields,
+    /// A file without a record.
+    #[error("it is empty: it has no columns")]
+    Empty,
+    /// Nothing to compute with.
+    #[error("it has no numeric column (a column is numeric if its first field that is not missing is)")]
+    NoNumericColumn,
+    /// A column that was asked for.
+    #[error("it has no column {asked:?}; it has {has}")]
+    NoSuchColumn {
+        /// As asked.
+        asked: String,
+        /// What there is.
+        has: String,
+    },
+    /// A column that was asked for holds text.
+    #[error("column {0:?} is not numeric: its first field that is not missing is no number")]
+    NotNumeric(String),
+    /// A Gramian of too many columns.
+    #[error("a Gramian of {0} columns was asked for; {GRAMIAN_COLUMNS_MAX} is the most. Choose some with --columns")]
+    GramianTooLarge(usize),
+    /// Files that are no one table.
+    #[error("its columns are {here}, those of the first file {first}")]
+    OtherColumns {
+        /// Of this file.
+        here: String,
+        /// Of the first.
+        first: String,
+    },
+}
+
+/// A partial that cannot be merged: its blocks overlap, are missing, or it is of another query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// A block is there twice.
+    #[error("block {0} is there twice")]
+    Overlap(u64),
+    /// A block is not there.
+    #[error("block {0} is missing")]
+    Missing(u64),
+    /// Partials of different operators or columns.
+    #[error("it is a partial of another query")]
+    OtherQuery,
+}

@@ -1,0 +1,80 @@
+//! The Gramian A^T A of the rows in which nothing is missing.
+//!
+//! Products are summed as they are, not about the means: a Gramian's error is measured by the sum of its products'
+//! magnitudes, and what is moved from means back to zero would lose that (a column of 1e300 beside one of 1).
+
+use serde::{Deserialize, Serialize};
+
+use crate::double_double::DoubleDouble;
+use crate::lanes::dot;
+
+/// A mergeable Gramian.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gramian {
+    columns: usize,
+    rows: u64,
+    /// The upper triangle, row by row.
+    sums: Vec<DoubleDouble>,
+}
+
+impl Gramian {
+    /// Of no rows.
+    pub fn new(columns: usize) -> Self {
+        Self { columns, rows: 0, sums: vec![DoubleDouble::default(); columns * (columns + 1) / 2] }
+    }
+
+    /// Adds a batch: as many fields of each column, NaN where one is missing.
+    pub fn add(&mut self, columns: &[&[f64]], may_miss: bool) {
+        let rows = columns.first().map_or(0, |column| column.len());
+        let is_whole = |row: &usize| columns.iter().all(|column| !column[*row].is_nan());
+        if may_miss && !(0..rows).all(|row| is_whole(&row)) {
+            let whole: Vec<usize> = (0..rows).filter(is_whole).collect();
+            let kept: Vec<Vec<f64>> =
+                columns.iter().map(|column| whole.iter().map(|row| column[*row]).collect()).collect();
+            let kept: Vec<&[f64]> = kept.iter().map(Vec::as_slice).collect();
+            self.add_whole(&kept, whole.len());
+        } else {
+            self.add_whole(columns, rows);
+        }
+    }
+
+    fn add_whole(&mut self, columns: &[&[f64]], rows: usize) {
+        self.rows += rows as u64;
+        let pairs = columns
+            .iter()
+            .enumerate()
+            .flat_map(|(index, left)| columns[index..].iter().map(move |right| (left, right)));
+        for (sum, (left, right)) in self.sums.iter_mut().zip(pairs) {
+            *sum = sum.plus(dot(left, right));
+        }
+    }
+
+    /// This and what comes after it; of as many columns.
+    pub fn merge(&mut self, after: &Self) {
+        self.rows += after.rows;
+        for (sum, more) in self.sums.iter_mut().zip(&after.sums) {
+            *sum = sum.add(*more);
+        }
+    }
+
+    /// Rows without a missing field.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Whether it is one of so many columns.
+    pub fn has_columns(&self, columns: usize) -> bool {
+        self.columns == columns && self.sums.len() == columns * (columns + 1) / 2
+    }
+
+    /// The whole matrix, row by row.
+    pub fn matrix(&self) -> Vec<Vec<f64>> {
+        let mut matrix = vec![vec![0.0; self.columns]; self.columns];
+        let pairs = (0..self.columns).flat_map(|row| (row..self.columns).map(move |column| (row, column)));
+        for ((row, column), sum) in pairs.zip(&self.sums) {
+            matrix[row][column] = sum.value();
+            matrix[column][row] = sum.value();
+        }
+        matrix
+    }
+}

@@ -1,0 +1,45 @@
+//! Queries: statistics over files, made of partials wherever the bytes lie.
+//!
+//! Two mergeable states answer all operators: how often each byte occurs (lines, digits, entropy), and sums of columns and
+//! of their products (count, sum, mean, extremes, variance, deviation, Gramian, normalisation). Both are a few kilobytes,
+//! whatever the file has. This crate parses and merges; it opens no file and asks nobody.
+//!
+//! A file is blocks of `limits::BLOCK_BYTES`. A row belongs to the block in which it begins. The state of a block depends
+//! on its rows alone, states merge along a fixed tree (`Partials`), and sums are double-doubles about the mean: so an
+//! answer has the same bits however the file was cut, by however many nodes, in whatever order they answered.
+//!
+//! # What to call when
+//! `Probe` with the beginning of a file, until it knows the `Schema`; `Selection::new` for the columns. For each block, in
+//! any order and by any number of `Pass`es: read it; whether it begins within quotes follows from `turns_quoting` of all
+//! blocks before it; read on to `record_end`; `Pass::block`. `Partials::add` each state, `Partials::finish`, then the
+//! state's parts say what was asked.
+
+mod batch;
+mod byte_counts;
+mod column;
+mod double_double;
+mod error;
+mod gramian;
+mod lanes;
+pub mod limits;
+mod number;
+mod operator;
+mod partials;
+mod pass;
+mod record;
+mod schema;
+mod selection;
+mod state;
+
+pub use batch::BatchSink;
+pub use byte_counts::ByteCounts;
+pub use column::{Column, ColumnSummary};
+pub use error::{MergeError, QueryError};
+pub use gramian::Gramian;
+pub use operator::{Collected, Operator, UnknownOperator};
+pub use partials::Partials;
+pub use pass::{Block, Pass};
+pub use record::{Dialect, end as record_end, turns_quoting};
+pub use schema::{Header, Probe, Schema};
+pub use selection::{columns_of, same_columns};
+pub use state::{BadRow, Fault, Rows, State};

@@ -1,0 +1,21 @@
+//! What a query is bounded by, each with its reason.
+
+/// Bytes of a block. Large enough that its state (a few kilobytes) and its tail cost nothing beside it, small enough that
+/// a file of some hundred megabytes keeps several nodes busy. Part of the result: other blocks are other last bits.
+pub const BLOCK_BYTES: u64 = 4 << 20;
+
+/// Bytes of a record. It is held in memory whole; a longer one is a bad row.
+pub const RECORD_BYTES_MAX: u64 = 64 << 20;
+
+/// Fields of a record: more than tables have, and few enough that a file without lines ends as an error.
+pub const FIELDS_MAX: usize = 4096;
+
+/// Columns of a Gramian: its partial has 8 MiB then.
+pub const GRAMIAN_COLUMNS_MAX: usize = 1024;
+
+/// Bad rows that a partial names; others are only counted. As many as a person reads.
+pub const BAD_ROWS_NAMED_MAX: usize = 8;
+
+/// Rows that are summed in plain doubles before they are added to double-doubles: sixteen kilobytes for eight columns,
+/// half a first-level cache, and an error of 32 roundings in each lane.
+pub const BATCH_ROWS: usize = 256;

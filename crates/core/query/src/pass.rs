@@ -1,0 +1,234 @@
+//! The pass over one block: bytes counted, rows that begin in it parsed and summed, all while the block is in the cache.
+//!
+//! Rows take a fast way where their fields are plain (numbers as `number::leading` takes them, text without quotes); any
+//! surprise sends a row the slow way, which splits it as `record` says. Both come to the same.
+
+use memchr::{memchr_iter, memchr3};
+
+use crate::batch::{Batch, BatchSink};
+use crate::byte_counts::ByteCounter;
+use crate::column::Column;
+use crate::gramian::Gramian;
+use crate::limits::{BAD_ROWS_NAMED_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
+use crate::number::{Field, field, leading};
+use crate::operator::Collected;
+use crate::record;
+use crate::schema::Schema;
+use crate::state::{BadRow, Fault, Rows, State};
+
+/// A block as it was read.
+#[derive(Clone, Copy)]
+pub struct Block<'a> {
+    /// Its bytes, and those behind it up to the end of the row that the block ends in.
+    pub bytes: &'a [u8],
+    /// How many of them are its own.
+    pub len: usize,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Whether it begins within quotes.
+    pub is_quoted: bool,
+    /// The byte before it is a newline, or there is none.
+    pub follows_newline: bool,
+    /// Nothing comes behind `bytes`.
+    pub is_end: bool,
+}
+
+impl Block<'_> {
+    /// Where its first row begins; its length if none does.
+    fn first_row(&self, rows_from: u64) -> usize {
+        if rows_from >= self.offset {
+            return (rows_from - self.offset).min(self.len as u64) as usize;
+        }
+        if self.follows_newline && !self.is_quoted {
+            return 0;
+        }
+        record::end(&self.bytes[..self.len], self.is_quoted).unwrap_or(self.len)
+    }
+}
+
+/// What a field is to the pass.
+#[derive(Clone, Copy)]
+enum Use {
+    /// Looked over.
+    Text,
+    /// Parsed, so that its row is known to be good, and kept nowhere.
+    Checked,
+    /// A column of the batch.
+    Kept(usize),
+}
+
+/// Parses blocks of files that have one schema.
+pub struct Pass {
+    schema: Schema,
+    uses: Vec<Use>,
+    collected: Collected,
+    columns: usize,
+    counter: ByteCounter,
+    batch: Batch,
+}
+
+impl Pass {
+    /// A pass that keeps these columns of a schema, in this order.
+    pub fn new(schema: Schema, columns: &[usize], collected: Collected) -> Self {
+        let kept = |index: usize| columns.iter().position(|column| *column == index);
+        let field_use = |(index, numeric): (usize, &Option<bool>)| match (numeric, kept(index)) {
+            (Some(true) | None, Some(column)) => Use::Kept(column),
+            (Some(true), None) => Use::Checked,
+            _ => Use::Text,
+        };
+        let uses = schema.numeric.iter().enumerate().map(field_use).collect();
+        let batch = Batch::new(columns.len());
+        Self { schema, uses, collected, columns: columns.len(), counter: ByteCounter::default(), batch }
+    }
+
+    /// The state of a block.
+    pub fn block(&mut self, block: Block<'_>) -> State {
+        let own = &block.bytes[..block.len];
+        let byte_counts = self.collected.bytes.then(|| self.counter.count(own));
+        let newlines = || memchr_iter(b'\n', own).count() as u64;
+        let lines = byte_counts.as_ref().map_or_else(newlines, |counts| counts.count(b'\n'));
+        let rows = self.collected.columns.then(|| {
+            let mut sums = Sums {
+                columns: vec![Column::default(); self.columns],
+                gramian: self.collected.gramian.then(|| Gramian::new(self.columns)),
+            };
+            let rows = self.rows(block, &mut sums);
+            Rows { columns: sums.columns, gramian: sums.gramian, ..rows }
+        });
+        State { bytes: block.len as u64, lines, byte_counts, rows }
+    }
+
+    /// Hands the kept columns of a block's good rows to `sink`, batch by batch; says how many rows there were.
+    pub fn rows(&mut self, block: Block<'_>, sink: &mut impl BatchSink) -> Rows {
+        let mut rows = Rows::default();
+        let mut at = block.first_row(self.schema.rows_from);
+        let (mut lines, mut counted_to) = (0, 0);
+        while at < block.len {
+            if let Some(next) = self.fast_row(block.bytes, at) {
+                at = next;
+                rows.good += 1;
+                self.batch.end_row(sink);
+                continue;
+            }
+            let (len, outcome) = self.slow_row(block, at);
+            match outcome {
+                Ok(false) => {}
+                Ok(true) => {
+                    rows.good += 1;
+                    self.batch.end_row(sink);
+                }
+                Err(fault) => {
+                    rows.bad += 1;
+                    if rows.named.len() < BAD_ROWS_NAMED_MAX {
+                        lines += memchr_iter(b'\n', &block.bytes[counted_to..at]).count() as u64;
+                        counted_to = at;
+                        rows.named.push(BadRow { lines_before: lines, fault });
+                    }
+                }
+            }
+            at += len;
+        }
+        self.batch.end_block(sink);
+        rows
+    }
+
+    /// Parses the row at `at` if it is plain: where the next one begins.
+    #[inline]
+    fn fast_row(&mut self, bytes: &[u8], mut at: usize) -> Option<usize> {
+        if matches!(bytes.get(at)?, b'\n' | b'\r') {
+            return None;
+        }
+        let delimiter = self.schema.dialect.delimiter;
+        let mut left = self.uses.len();
+        for field_use in &self.uses {
+            let rest = bytes.get(at..)?;
+            match field_use {
+                Use::Text => {
+                    let len = memchr3(delimiter, b'\n', b'"', rest)?;
+                    at += if len > 0 && rest[len] == b'\n' && rest[len - 1] == b'\r' { len - 1 } else { len };
+                }
+                Use::Checked => at += leading(rest)?.1,
+                Use::Kept(column) => {
+                    let (number, len) = leading(rest)?;
+                    self.batch.put(*column, number, len == 0);
+                    at += len;
+                }
+            }
+            left -= 1;
+            let end = *bytes.get(at)?;
+            if left > 0 {
+                if end != delimiter {
+                    return None;
+                }
+                at += 1;
+            } else {
+                return match end {
+                    b'\n' => Some(at + 1),
+                    b'\r' if bytes.get(at + 1) == Some(&b'\n') => Some(at + 2),
+                    _ => None,
+                };
+            }
+        }
+        None
+    }
+
+    /// The length of the row at `at`, and whether it is one (an empty line is none).
+    fn slow_row(&mut self, block: Block<'_>, at: usize) -> (usize, Result<bool, Fault>) {
+        let bytes = &block.bytes[at..];
+        let record = self.schema.dialect.record(bytes, FIELDS_MAX);
+        if record.len as u64 > RECORD_BYTES_MAX || (!record.is_ended && !block.is_end) {
+            return (record.len, Err(Fault::TooLong));
+        }
+        if !record.is_ended && record::turns_quoting(bytes) {
+            return (record.len, Err(Fault::OpenQuote));
+        }
+        if record.is_empty() {
+            return (record.len, Ok(false));
+        }
+        if record.fields.len() != self.uses.len() || record.has_too_many_fields {
+            let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+            return (
+                record.len,
+                Err(Fault::Fields { has: count(record.fields.len()), expected: count(self.uses.len()) }),
+            );
+        }
+        for (index, (field_use, text)) in self.uses.iter().zip(&record.fields).enumerate() {
+            let number = match (field_use, field(text)) {
+                (Use::Text, _) => continue,
+                (_, Field::Number(number)) => number,
+                (_, Field::Missing) => f64::NAN,
+                (_, Field::Text) => return (record.len, Err(Fault::text(index, text))),
+            };
+            if let Use::Kept(column) = field_use {
+                self.batch.put(*column, number, number.is_nan());
+            }
+        }
+        (record.len, Ok(true))
+    }
+}
+
+impl Fault {
+    fn text(column: usize, text: &[u8]) -> Self {
+        /// As much as a message shows.
+        const SHOWN_BYTES_MAX: usize = 40;
+        let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES_MAX)]).into_owned();
+        Self::Text { column: column as u32, text }
+    }
+}
+
+/// What stats and the Gramian keep.
+struct Sums {
+    columns: Vec<Column>,
+    gramian: Option<Gramian>,
+}
+
+impl BatchSink for Sums {
+    fn take(&mut self, columns: &[&[f64]], may_miss: bool) {
+        for (column, fields) in self.columns.iter_mut().zip(columns) {
+            column.add(fields, may_miss);
+        }
+        if let Some(gramian) = &mut self.gramian {
+            gramian.add(columns, may_miss);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Which columns a query is about.
+
+use crate::error::QueryError;
+use crate::limits::GRAMIAN_COLUMNS_MAX;
+use crate::operator::Collected;
+use crate::schema::Schema;
+
+/// The columns that were asked for, by name or number from 1 on, in that order; all numeric ones if none was.
+pub fn columns_of(schema: &Schema, asked: &[String], collected: Collected) -> Result<Vec<usize>, QueryError> {
+    let columns = match asked {
+        [] => schema.numeric_columns(),
+        asked => asked.iter().map(|asked| column_of(schema, asked)).collect::<Result<_, _>>()?,
+    };
+    if columns.is_empty() {
+        return Err(QueryError::NoNumericColumn);
+    }
+    if collected.gramian && columns.len() > GRAMIAN_COLUMNS_MAX {
+        return Err(QueryError::GramianTooLarge(columns.len()));
+    }
+    Ok(columns)
+}
+
+/// Refuses a file whose columns are not those of the first.
+pub fn same_columns(first: &Schema, here: &Schema) -> Result<(), QueryError> {
+    let both_named = first.has_header && here.has_header;
+    if first.names.len() == here.names.len() && (!both_named || first.names == here.names) {
+        return Ok(());
+    }
+    Err(QueryError::OtherColumns { here: listed(here), first: listed(first) })
+}
+
+fn column_of(schema: &Schema, asked: &str) -> Result<usize, QueryError> {
+    let by_name = schema.names.iter().position(|name| name == asked);
+    let by_number = || asked.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < schema.names.len());
+    let Some(index) = by_name.or_else(by_number) else {
+        return Err(QueryError::NoSuchColumn { asked: asked.to_owned(), has: listed(schema) });
+    };
+    match schema.numeric[index] {
+        Some(false) => Err(QueryError::NotNumeric(schema.names[index].clone())),
+        _ => Ok(index),
+    }
+}
+
+/// The columns as a message shows them.
+fn listed(schema: &Schema) -> String {
+    /// As many as a line has room for.
+    const SHOWN_MAX: usize = 12;
+    let names = schema.names.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(",");
+    match schema.names.len().checked_sub(SHOWN_MAX) {
+        Some(more) if more > 0 => format!("{names} and {more} more"),
+        _ => names,
+    }
+}

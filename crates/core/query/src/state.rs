@@ -1,0 +1,114 @@
+//! What is known of some blocks of a file: the partial that nodes make and merge.
+
+use serde::{Deserialize, Serialize};
+
+use crate::byte_counts::ByteCounts;
+use crate::column::Column;
+use crate::gramian::Gramian;
+use crate::limits::BAD_ROWS_NAMED_MAX;
+
+/// The state of neighbouring blocks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// How many bytes.
+    pub bytes: u64,
+    /// How many of them are newlines.
+    pub lines: u64,
+    /// How often each byte occurs, if asked for.
+    pub byte_counts: Option<ByteCounts>,
+    /// Their rows, if asked for.
+    pub rows: Option<Rows>,
+}
+
+/// The rows that begin in some blocks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rows {
+    /// Rows that count.
+    pub good: u64,
+    /// Rows that do not.
+    pub bad: u64,
+    /// The first of those.
+    pub named: Vec<BadRow>,
+    /// The chosen columns.
+    pub columns: Vec<Column>,
+    /// Their Gramian, if asked for.
+    pub gramian: Option<Gramian>,
+}
+
+/// A row that is left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadRow {
+    /// Newlines before it, from where its state begins.
+    pub lines_before: u64,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+/// What is wrong with a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// It has another number of fields than the first record.
+    Fields {
+        /// As many.
+        has: u32,
+        /// As many as the first.
+        expected: u32,
+    },
+    /// A field of a numeric column is no number.
+    Text {
+        /// The column, from 0 on.
+        column: u32,
+        /// The beginning of what stands there.
+        text: String,
+    },
+    /// It has more bytes than a record may have.
+    TooLong,
+    /// The file ends within quotes.
+    OpenQuote,
+}
+
+impl State {
+    /// This and what comes after it in the file.
+    pub fn merge(mut self, after: &Self) -> Self {
+        if let (Some(rows), Some(more)) = (&mut self.rows, &after.rows) {
+            rows.merge(more, self.lines);
+        }
+        if let (Some(counts), Some(more)) = (&mut self.byte_counts, &after.byte_counts) {
+            counts.merge(more);
+        }
+        self.bytes += after.bytes;
+        self.lines += after.lines;
+        self
+    }
+
+    /// Whether both are partials of one query.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let shape = |state: &Self| {
+            let rows = state.rows.as_ref().map(|rows| (rows.columns.len(), rows.gramian.is_some()));
+            (state.byte_counts.is_some(), rows)
+        };
+        shape(self) == shape(other) && self.is_sound() && other.is_sound()
+    }
+
+    /// Whether its parts fit each other; what travelled may not.
+    pub fn is_sound(&self) -> bool {
+        let columns = |rows: &Rows| rows.gramian.as_ref().is_none_or(|gramian| gramian.has_columns(rows.columns.len()));
+        self.byte_counts.as_ref().is_none_or(ByteCounts::is_complete) && self.rows.as_ref().is_none_or(columns)
+    }
+}
+
+impl Rows {
+    fn merge(&mut self, after: &Self, lines: u64) {
+        self.good += after.good;
+        self.bad += after.bad;
+        let room = BAD_ROWS_NAMED_MAX.saturating_sub(self.named.len());
+        let moved = |row: &BadRow| BadRow { lines_before: row.lines_before + lines, ..row.clone() };
+        self.named.extend(after.named.iter().take(room).map(moved));
+        for (column, more) in self.columns.iter_mut().zip(&after.columns) {
+            column.merge(more);
+        }
+        if let (Some(gramian), Some(more)) = (&mut self.gramian, &after.gramian) {
+            gramian.merge(more);
+        }
+    }
+}

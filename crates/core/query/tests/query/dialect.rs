@@ -1,0 +1,181 @@
+//! What is a row, a number, missing or bad; against a plain reading of the same text.
+
+use forebay_query::{Fault, Header, Operator, QueryError, Rows};
+use proptest::prelude::*;
+
+use crate::reference::{Asked, EVERYTHING, records, schema, whole};
+
+fn rows(text: &str) -> Rows {
+    let all = whole(text.as_bytes(), text.len(), EVERYTHING).unwrap().rows.unwrap();
+    // Whatever the blocks, the rows are the same.
+    for block_len in [1, 2, 7] {
+        let cut = whole(text.as_bytes(), block_len, EVERYTHING).unwrap().rows.unwrap();
+        assert_eq!((cut.good, cut.bad, &cut.named), (all.good, all.bad, &all.named), "{text:?} by {block_len}");
+    }
+    all
+}
+
+fn sums(text: &str) -> Vec<(u64, u64, f64)> {
+    let summaries = rows(text).columns.into_iter().map(|column| column.summary());
+    summaries.map(|summary| (summary.count, summary.missing, summary.sum)).collect()
+}
+
+#[test]
+fn the_same_table_in_every_dialect() {
+    for text in [
+        "a,b,c\n1,x,2\n3,y,4\n",
+        "a,b,c\n1,x,2\n3,y,4",
+        "a,b,c\r\n1,x,2\r\n3,y,4\r\n",
+        "a,b,c\n\n1,x,2\n\r\n3,y,4\n\n",
+        "\u{feff}a,b,c\n1,x,2\n3,y,4\n",
+        "\"a\",b,\"c\"\n\"1\",\"x\",2\n3,\"y\",\"4\"",
+        "a,b,c\n1,\"x,\ny\"\"\",2\n3,\"\n\n\",4\n",
+        "1,x,2\n3,y,4\n",
+        "\u{feff}1,x,2\n3,y,4\n",
+        " a, b, c\n 1 , x, 2.0\n3.0,y , 4e0\n",
+        "a,b,c\n1,,2\n3,,4\n",
+    ] {
+        assert_eq!(sums(text), [(2, 0, 4.0), (2, 0, 6.0)], "{text:?}");
+    }
+}
+
+#[test]
+fn headers() {
+    let names = |text: &str, header| schema(text.as_bytes(), header).unwrap().names;
+    assert_eq!(names("a,\"b \"\"c\"\"\",\n1,2,3\n", Header::Auto), ["a", "b \"c\"", "3"]);
+    assert_eq!(names("a,1\n", Header::Auto), ["1", "2"], "a number is no name");
+    assert_eq!(names("a,1\n", Header::Yes), ["a", "1"]);
+    assert_eq!(names("a,b\n1,2\n", Header::No), ["1", "2"]);
+    assert_eq!(names(",\n1,2\n", Header::Auto), ["1", "2"], "a record of empty fields has no names");
+    let no = Asked { header: Header::No, ..EVERYTHING };
+    let state = whole(b"a,1\nb,2\n", 100, no).unwrap().rows.unwrap();
+    assert_eq!((state.good, state.columns.len()), (2, 1));
+}
+
+#[test]
+fn missing_and_infinite() {
+    let text = "a,b\n,1\nnan,2\n  ,3\n4,inf\n5,\n6,1\n";
+    assert_eq!(sums(text), [(3, 3, 15.0), (5, 1, f64::INFINITY)]);
+    let found = rows(text);
+    let summary = found.columns[1].summary();
+    assert_eq!((summary.min, summary.max, summary.mean), (1.0, f64::INFINITY, f64::INFINITY));
+    assert!(summary.variance.is_nan() && summary.deviation.is_nan());
+    let gramian = found.gramian.unwrap();
+    assert_eq!(gramian.rows(), 2, "rows where none is missing");
+    assert_eq!(gramian.matrix(), [[52.0, f64::INFINITY], [f64::INFINITY, f64::INFINITY]]);
+    let both = rows("a\n1\ninf\n-inf\n").columns[0].summary();
+    assert!(both.sum.is_nan() && both.min == f64::NEG_INFINITY && both.count == 3);
+    let infinite = rows("a\n-inf\n1\n").columns[0].summary();
+    assert_eq!((infinite.sum, infinite.mean), (f64::NEG_INFINITY, f64::NEG_INFINITY));
+}
+
+#[test]
+fn the_first_field_that_is_not_missing_makes_a_column_numeric() {
+    let numeric = |text: &str| schema(text.as_bytes(), Header::Auto).unwrap().numeric;
+    assert_eq!(numeric("a,b,c\n,x,\n,,nan\n1,2,\n"), [Some(true), Some(false), None]);
+    assert_eq!(numeric("a,b\n1\n2,3\n"), [Some(true), Some(true)], "a ragged row says nothing");
+    assert_eq!(sums("a,b\n1,\n2,\n"), [(2, 0, 3.0)]);
+}
+
+#[test]
+fn bad_rows_are_named_by_their_lines() {
+    let text = "a,note,b\n1,\"two\nlines\",2\n3,x\n4,y,5,6\n7,z,word\n8,\"\n\",9\nbad,t,1\n10,u,11\n";
+    let found = rows(text);
+    assert_eq!((found.good, found.bad), (3, 4));
+    let named: Vec<(u64, &Fault)> = found.named.iter().map(|row| (row.lines_before + 1, &row.fault)).collect();
+    let word = |column, text: &str| Fault::Text { column, text: text.to_owned() };
+    assert_eq!(
+        named,
+        [
+            (4, &Fault::Fields { has: 2, expected: 3 }),
+            (5, &Fault::Fields { has: 4, expected: 3 }),
+            (6, &word(2, "word")),
+            (9, &word(0, "bad")),
+        ]
+    );
+    assert_eq!(sums(text), [(3, 0, 19.0), (3, 0, 22.0)], "a bad row leaves nothing behind");
+    let open = rows("a,b\n1,2\n3,\"4\n5,6\n");
+    assert_eq!((open.good, open.bad, &open.named[0].fault), (1, 1, &Fault::OpenQuote));
+    assert_eq!(open.named[0].lines_before, 2);
+}
+
+#[test]
+fn only_the_first_bad_rows_are_named() {
+    let text = format!("a,b\n1,2\n{}", "x,1\n".repeat(1000));
+    let found = rows(&text);
+    assert_eq!((found.bad, found.named.len()), (1000, 8));
+    assert_eq!(found.named[7].lines_before, 9);
+}
+
+#[test]
+fn columns_that_were_asked_for() {
+    let asked = |columns: &[&str]| {
+        let asked = Asked { columns, ..EVERYTHING };
+        whole(b"a,b,c\n1,x,2\n3,y,4\n", 100, asked).map(|state| {
+            let columns = state.rows.unwrap().columns;
+            columns.iter().map(|column| column.summary().sum).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(asked(&["c", "1"]), Ok(vec![6.0, 4.0]));
+    assert_eq!(asked(&["b"]), Err(QueryError::NotNumeric("b".into())));
+    for name in ["d", "0", "4", "-1", ""] {
+        assert_eq!(asked(&[name]), Err(QueryError::NoSuchColumn { asked: name.into(), has: "a,b,c".into() }));
+    }
+    // A row is bad by all numeric columns, whichever were asked for.
+    let one = Asked { columns: &["a"], operators: &[Operator::Stats], ..EVERYTHING };
+    assert_eq!(whole(b"a,b\n1,2\n3,x\n", 100, one).unwrap().rows.unwrap().bad, 1);
+}
+
+#[test]
+fn what_is_no_table() {
+    let error = |text: &[u8]| whole(text, 100, EVERYTHING).unwrap_err();
+    assert_eq!(error(b""), QueryError::Empty);
+    assert_eq!(error(b"\n\n"), QueryError::Empty);
+    assert_eq!(error(b"\x7fELF\0\0\0,1\n"), QueryError::NotText);
+    assert_eq!(error(b"some words\nmore words\n"), QueryError::NoNumericColumn);
+    assert_eq!(error(&[b','; 5000]), QueryError::TooManyFields);
+    // Operators on bytes need no table.
+    let bytes = Asked { operators: &[Operator::Entropy, Operator::CountLines], ..EVERYTHING };
+    assert!(whole(b"1\n", 100, bytes).unwrap().rows.is_none());
+}
+
+#[test]
+fn a_row_longer_than_many_blocks() {
+    let text = format!("a,b\n1,{}\n\"{}\",2\n3,4\n", "0".repeat(300), "\n,".repeat(300));
+    let cut = whole(text.as_bytes(), 16, EVERYTHING).unwrap();
+    let found = cut.rows.unwrap();
+    assert_eq!((found.good, found.bad, found.named[0].lines_before), (2, 1, 2));
+    assert_eq!(found.columns[0].summary().sum, 4.0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn any_text_is_read_as_it_stands(text in "1,2\r?\n([0-9]{1,2},?|-?[0-9]{1,20}\\.?[0-9]{0,4},|\"|\n|\r|x|,){0,60}", block_len in 1..80usize) {
+        let found = whole(text.as_bytes(), block_len, Asked { header: Header::No, ..EVERYTHING }).unwrap().rows.unwrap();
+        let number = |field: &String| {
+            let bare = field.trim_ascii();
+            let bare = bare.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(bare).trim_ascii();
+            if bare.is_empty() { Some(f64::NAN) } else { bare.parse::<f64>().ok() }
+        };
+        let is_open = text.matches('"').count() % 2 == 1;
+        let records = records(&text);
+        let last = records.len() - 1;
+        let good: Vec<Vec<f64>> = records
+            .iter()
+            .enumerate()
+            .filter(|(index, record)| record.len() == 2 && !(is_open && *index == last))
+            .filter_map(|(_, record)| record.iter().map(number).collect())
+            .collect();
+        prop_assert_eq!(found.good, good.len() as u64);
+        prop_assert_eq!(found.bad, (records.len() - good.len()) as u64);
+        for column in 0..2 {
+            let values = || good.iter().map(|row| row[column]).filter(|value| !value.is_nan());
+            let summary = found.columns[column].summary();
+            prop_assert_eq!(summary.count, values().count() as u64);
+            prop_assert_eq!(summary.max.to_bits(), values().fold(f64::NEG_INFINITY, f64::max).to_bits());
+            prop_assert_eq!(summary.min.to_bits(), values().fold(f64::INFINITY, f64::min).to_bits());
+        }
+    }
+}

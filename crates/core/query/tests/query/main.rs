@@ -1,0 +1,8 @@
+//! The query core against exact rational arithmetic and a plain reading of CSV, over files cut anywhere.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod cuts;
+mod dialect;
+mod exact;
+mod reference;
