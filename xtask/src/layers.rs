@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 25] = [
+const PLACES: [Place; 27] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -84,6 +84,7 @@ const PLACES: [Place; 25] = [
     shell("store"),
     shell("launch"),
     shell("profile"),
+    shell("log"),
     // Lives in MPI programs, without any daemon.
     Place { krate: "mpiio", group: "", knows: &["aggregate"] },
     // Lives longer than any daemon, so it knows as little as it can.

@@ -1,0 +1,216 @@
+//! The directory of a store: the only place that knows names of files.
+//!
+//! `head`, `lock`, `checkpoint` and the segments lie in one directory of mode 0700 that the job's user owns. Everything goes
+//! through its descriptor, so that nobody can put another directory in its place. A lock (`flock(2)`) on `lock` is held
+//! as long as the store is open; it ends with the process, however that ends.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{fallocate, flock, fstat, fstatfs, fsync, mkdir, openat, renameat, rmdir, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::StoreError;
+use crate::network::network_name;
+
+pub(crate) const HEAD: &str = "head";
+pub(crate) const CHECKPOINT: &str = "checkpoint";
+const LOCK: &str = "lock";
+/// What is being written and takes its name when it is whole.
+const NEW: &str = ".new";
+/// The head of a store that is being removed: what is left of it means nothing.
+const WIPED: &str = "wiped";
+const SEGMENT: &str = "segment-";
+
+/// Bits of a mode that let others in.
+const OTHERS: u32 = 0o077;
+
+pub(crate) struct Directory {
+    path: PathBuf,
+    directory: OwnedFd,
+    /// Held as long as the store is open.
+    _lock: File,
+}
+
+/// What a directory holds.
+#[derive(Default)]
+pub(crate) struct Contents {
+    /// Numbers of segments, ascending.
+    pub segments: Vec<u64>,
+    pub has_head: bool,
+    /// Somebody began to remove it.
+    pub is_wiped: bool,
+    /// A name that is none of a store.
+    pub strange: Option<String>,
+}
+
+impl Directory {
+    /// Opens the directory at `path`, or creates it, and locks it.
+    pub fn open(path: &Path, is_forced: bool) -> Result<Self, StoreError> {
+        match mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(StoreError::io("create", path, errno)),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory =
+            openat(rustix::fs::CWD, path, flags, Mode::empty()).map_err(|errno| StoreError::io("open", path, errno))?;
+        check(&directory, path, is_forced)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = openat(&directory, LOCK, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| StoreError::io("write to", path, errno))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { path: path.to_owned(), directory, _lock: lock.into() }),
+            Err(Errno::WOULDBLOCK) => Err(StoreError::Busy { path: path.to_owned() }),
+            Err(errno) => Err(StoreError::io("lock", path, errno)),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is there.
+    pub fn contents(&self) -> Result<Contents, StoreError> {
+        let failed = |errno| StoreError::io("list", &self.path, errno);
+        let mut contents = Contents::default();
+        for entry in Dir::read_from(&self.directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy();
+            match &*name {
+                "." | ".." | LOCK | CHECKPOINT => {}
+                HEAD => contents.has_head = true,
+                WIPED => contents.is_wiped = true,
+                name if name.strip_suffix(NEW).is_some_and(|name| [HEAD, CHECKPOINT].contains(&name)) => {}
+                name => match segment_number(name) {
+                    Some(number) => contents.segments.push(number),
+                    None => contents.strange = Some(name.to_owned()),
+                },
+            }
+        }
+        contents.segments.sort_unstable();
+        Ok(contents)
+    }
+
+    /// A whole small file; `None` when there is none. Of a longer one than `bytes_max` no more than one byte is read.
+    pub fn read(&self, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+        let file =
+            match openat(&self.directory, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+                Ok(file) => File::from(file),
+                Err(Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            };
+        let mut bytes = Vec::new();
+        file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Gives a file these contents, all or nothing, durable when it returns.
+    pub fn replace(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        let new = format!("{name}{NEW}");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&self.directory, &*new, flags, Mode::RUSR | Mode::WUSR)?);
+        let written = parts.iter().try_for_each(|part| file.write_all(part)).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // What cannot be removed now is written over by the next one.
+            let _ = unlinkat(&self.directory, &*new, AtFlags::empty());
+            return Err(error);
+        }
+        renameat(&self.directory, &*new, &self.directory, name)?;
+        self.sync()
+    }
+
+    /// Creates a segment with all its blocks; nothing is left of one that cannot have them. `sync` makes its name durable.
+    pub fn create_segment(&self, number: u64, bytes: u32) -> io::Result<File> {
+        let name = segment_name(number);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.directory, &*name, flags, Mode::RUSR | Mode::WUSR)?;
+        if let Err(errno) = fallocate(&file, FallocateFlags::empty(), 0, bytes.into()) {
+            unlinkat(&self.directory, &*name, AtFlags::empty())?;
+            return Err(errno.into());
+        }
+        Ok(file.into())
+    }
+
+    pub fn open_segment(&self, number: u64, access: OFlags) -> io::Result<File> {
+        let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.directory, &*segment_name(number), flags, Mode::empty())?.into())
+    }
+
+    pub fn remove_segment(&self, number: u64) -> io::Result<()> {
+        Ok(unlinkat(&self.directory, &*segment_name(number), AtFlags::empty())?)
+    }
+
+    /// Makes names durable.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(fsync(&self.directory)?)
+    }
+
+    /// Removes every file of the store but the lock. Whoever is killed meanwhile leaves a store that says it is wiped.
+    pub fn clear(&self) -> Result<(), StoreError> {
+        let failed = |errno| StoreError::io("remove", &self.path, errno);
+        match renameat(&self.directory, HEAD, &self.directory, WIPED) {
+            Ok(()) | Err(Errno::NOENT) => self.sync().map_err(|error| StoreError::io("remove", &self.path, error))?,
+            Err(errno) => return Err(failed(errno)),
+        }
+        let segments = self.contents()?.segments.into_iter().map(segment_name);
+        let others = [CHECKPOINT.to_owned(), format!("{CHECKPOINT}{NEW}"), format!("{HEAD}{NEW}"), WIPED.to_owned()];
+        for name in segments.chain(others) {
+            match unlinkat(&self.directory, &*name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the store with its directory.
+    pub fn remove(&self) -> Result<(), StoreError> {
+        self.clear()?;
+        let removed = unlinkat(&self.directory, LOCK, AtFlags::empty()).and_then(|()| rmdir(&self.path));
+        removed.map_err(|errno| StoreError::io("remove", &self.path, errno))
+    }
+}
+
+/// Whether the directory may hold a store of this user.
+fn check(directory: &OwnedFd, path: &Path, is_forced: bool) -> Result<(), StoreError> {
+    let stat = fstat(directory).map_err(|errno| StoreError::io("look at", path, errno))?;
+    let (uid, path_owned) = (geteuid().as_raw(), || path.to_owned());
+    if stat.st_uid != uid {
+        return Err(StoreError::OtherUser { path: path_owned(), found: stat.st_uid, uid });
+    }
+    if stat.st_mode & OTHERS != 0 {
+        return Err(StoreError::OpenToOthers { path: path_owned(), mode: stat.st_mode & 0o7777 });
+    }
+    let statfs = fstatfs(directory).map_err(|errno| StoreError::io("look at", path, errno))?;
+    match network_name(statfs.f_type as u32) {
+        Some(file_system) if !is_forced => Err(StoreError::NetworkFileSystem { path: path_owned(), file_system }),
+        _ => Ok(()),
+    }
+}
+
+fn segment_name(number: u64) -> String {
+    format!("{SEGMENT}{number:012}")
+}
+
+fn segment_number(name: &str) -> Option<u64> {
+    let number = name.strip_prefix(SEGMENT)?.parse().ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_segments_are_their_numbers() {
+        assert_eq!(segment_number(&segment_name(7)), Some(7));
+        assert_eq!(segment_number("segment-000000000012"), Some(12));
+        for strange in ["segment-12", "segment-+00000000012", "segment-", "head", "segment-000000000012.new"] {
+            assert_eq!(segment_number(strange), None, "{strange}");
+        }
+    }
+}

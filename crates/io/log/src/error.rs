@@ -1,0 +1,160 @@
+//! What can be wrong with a store and with a log.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use forebay_types::{Errno, LogPosition};
+use thiserror::Error;
+
+/// Why a store is not opened. The one that is there, if any, is as it was, unless the variant says otherwise.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// A daemon has it.
+    #[error("store {} is in use by another daemon: give each job and each node a directory of its own", .path.display())]
+    Busy {
+        /// The store.
+        path: PathBuf,
+    },
+    /// Another job wrote it.
+    #[error("store {} belongs to job {found}, not to {job}: land what it holds (forebay salvage), or remove it", .path.display())]
+    OtherJob {
+        /// The store.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Who asked.
+        job: String,
+    },
+    /// Another user wrote it.
+    #[error("store {} belongs to user {found}, not to you (user {uid}): give a directory of your own", .path.display())]
+    OtherUser {
+        /// The store.
+        path: PathBuf,
+        /// Whose it is.
+        found: u32,
+        /// Who asked.
+        uid: u32,
+    },
+    /// Others could read or change it.
+    #[error("store {} is open to others (mode {mode:04o}): what a job writes is its own; chmod 700 it", .path.display())]
+    OpenToOthers {
+        /// The store.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// Another program wrote it.
+    #[error("store {} has version {found} of its layout; this program reads version {known}: use the program that wrote it", .path.display())]
+    Version {
+        /// The store.
+        path: PathBuf,
+        /// What it says.
+        found: u16,
+        /// What would do.
+        known: u16,
+    },
+    /// There are other files in the directory.
+    #[error("{} is no store and not empty ({name} is in it): give an empty or a new directory", .path.display())]
+    NotStore {
+        /// The directory.
+        path: PathBuf,
+        /// Something in it.
+        name: String,
+    },
+    /// Its head or its checkpoint is spoiled.
+    #[error("store {} cannot be read: {file}: {problem}", .path.display())]
+    Broken {
+        /// The store.
+        path: PathBuf,
+        /// Which file.
+        file: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// There is too little room for a log.
+    #[error("store {} is too small: {capacity_bytes} bytes, at least {min_bytes} are needed", .path.display())]
+    TooSmall {
+        /// The store.
+        path: PathBuf,
+        /// What it may have.
+        capacity_bytes: u64,
+        /// What a log needs.
+        min_bytes: u64,
+    },
+    /// Other nodes can write to it, or what is synced is not on this node.
+    #[error("store {} lies on a network file system ({file_system}): give a directory on the node's own disk, or force it", .path.display())]
+    NetworkFileSystem {
+        /// The store.
+        path: PathBuf,
+        /// Which.
+        file_system: &'static str,
+    },
+    /// The name of a job that does not fit.
+    #[error("the name of the job has {bytes} bytes; at most {} are possible", crate::limits::JOB_BYTES_MAX)]
+    JobName {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The operating system refused something. A store that was being created may be there in part.
+    #[error("cannot {doing} {path}: {source}")]
+    Io {
+        /// The verb: `create`, `read`.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io { doing, path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// Why something cannot be done with a log that is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum LogError {
+    /// There is no room. Nothing was written; after a release there may be.
+    #[error("the store is full")]
+    Full,
+    /// The device failed, now or before. The log takes nothing more; whether the last records are durable is not known.
+    #[error("the store failed: {0}")]
+    Failed(Errno),
+    /// Contents above the limit. Nothing was written.
+    #[error("{bytes} bytes are too long for one record; at most {max_bytes} fit")]
+    TooLong {
+        /// How long.
+        bytes: usize,
+        /// What would fit.
+        max_bytes: u32,
+    },
+    /// There is no such record: it was never written, or was freed.
+    #[error("no record lies at offset {} of segment {}", .0.offset, .0.segment)]
+    Absent(LogPosition),
+    /// The record has changed since it was written.
+    #[error("the record at offset {} of segment {} does not have its checksum", .0.offset, .0.segment)]
+    Damaged(LogPosition),
+    /// More was released than is live, or of a segment that is not there. Nothing was released.
+    #[error("released at offset {} of segment {} what is not live", .0.offset, .0.segment)]
+    NotLive(LogPosition),
+    /// There is a checkpoint of more records. Nothing was written.
+    #[error("a later checkpoint is there already")]
+    Outdated,
+    /// The record cannot be read. The log goes on.
+    #[error("the store cannot be read: {0}")]
+    Read(Errno),
+}
+
+impl LogError {
+    /// What a program is told.
+    #[must_use]
+    pub fn errno(self) -> Errno {
+        match self {
+            Self::Full => Errno::ENOSPC,
+            Self::TooLong { .. } | Self::Outdated => Errno::EINVAL,
+            Self::Failed(_) | Self::Absent(_) | Self::Damaged(_) | Self::NotLive(_) | Self::Read(_) => Errno::EIO,
+        }
+    }
+}

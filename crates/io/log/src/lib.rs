@@ -1,0 +1,36 @@
+//! The log of a node: where a job's writes lie until they have landed, on the node's own disk.
+//!
+//! A store is a directory with one log in segments of 64 MiB. Records are data of files or notes of the write core; what a
+//! note means, which data are needed and when something lands is the core's affair. The log promises: what `Log::commit`
+//! returned for survives everything but the loss of the disk; what an append returned for survives the death of the daemon;
+//! what was never complete is never found. Many threads append at once, each from its own buffer; one thread commits for
+//! all. An error of the device ends the log with `EIO` for everybody and hangs nobody.
+//!
+//! `Recovery::open` opens or creates a store and yields its records; `Recovery::finish` makes it a `Log`.
+
+mod append;
+mod checkpoint;
+mod commit;
+mod descriptors;
+mod directory;
+mod error;
+mod head;
+pub mod limits;
+mod log;
+mod network;
+mod read;
+mod recovery;
+mod reopen;
+mod repair;
+mod scan;
+mod segments;
+mod store;
+mod tail;
+mod usage;
+
+pub use append::Appended;
+pub use checkpoint::Checkpoint;
+pub use error::{LogError, StoreError};
+pub use log::{Log, Space};
+pub use recovery::{Recovered, RecoveredRecord, Recovery};
+pub use store::{Owner, Settings, boot_identity};

@@ -1,0 +1,244 @@
+//! The log that is open: its state under one short lock, and the two threads that work for it.
+//!
+//! The lock is held for reservations and accounts, never for a system call. One thread commits for all (`commit`), one makes
+//! and removes segments (`segments`). The first error of the device ends the log: every later append and commit gets it,
+//! whoever waits is woken, and what was durable before stays readable.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use forebay_types::{Errno, LogPosition};
+use forebay_wire::log_record::{LogIdentity, Sequence};
+
+use crate::descriptors::Descriptors;
+use crate::directory::Directory;
+use crate::store::Store;
+use crate::tail::{Completion, Segment, Tail};
+use crate::usage::Usage;
+use crate::{LogError, StoreError, limits};
+
+/// A node's log, open for appends. Dropping it commits nothing; what was not committed is found again unless the power goes.
+pub struct Log {
+    pub(crate) shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Room and contents of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Space {
+    /// What the store may take on its disk, whole segments, bytes.
+    pub capacity_bytes: u64,
+    /// Segments that hold records or whose place on the disk is not free yet, bytes.
+    pub used_bytes: u64,
+    /// Contents of data records that are not released, bytes.
+    pub live_bytes: u64,
+    /// Of `used_bytes`, what only notes keep: a checkpoint frees it.
+    pub kept_by_notes_bytes: u64,
+}
+
+pub(crate) struct Shared {
+    pub directory: Directory,
+    pub identity: LogIdentity,
+    pub segment_bytes: u32,
+    pub capacity_segments: usize,
+    pub descriptors: Descriptors,
+    pub state: Mutex<State>,
+    /// Held by who writes a checkpoint: one after the other.
+    pub checkpoint: Mutex<Sequence>,
+    /// Something became durable, a segment became ready or cannot be had, or the log failed.
+    pub progress: Condvar,
+    /// There may be something to commit.
+    pub commit_wanted: Condvar,
+    /// A segment may be wanted, or some may be removed.
+    pub segment_wanted: Condvar,
+}
+
+pub(crate) struct State {
+    pub tail: Tail,
+    pub completion: Completion,
+    pub usage: Usage,
+    /// All records below it are on stable storage.
+    pub durable: Sequence,
+    /// What somebody waits for to become so.
+    pub commit_up_to: Sequence,
+    /// Contents reserved since the log last wanted a commit by itself, bytes.
+    pub uncommitted_bytes: u64,
+    /// Sealed segments that are not synced whole, with what is behind their last record.
+    pub unsynced: Vec<(Arc<Segment>, Sequence)>,
+    /// Empty segments.
+    pub ready: VecDeque<Arc<Segment>>,
+    /// Segments that take place on the disk: with records, ready, or about to be made or removed.
+    pub segment_count: usize,
+    pub next_segment: u64,
+    /// How often an empty segment was missed, and of the first how many of those times it is known that there is none.
+    pub asked: u64,
+    pub refused: u64,
+    /// The last try to make a segment found no room.
+    pub is_disk_full: bool,
+    pub failed: Option<Errno>,
+    pub is_ending: bool,
+}
+
+impl State {
+    pub fn new(tail: Tail, durable: Sequence, usage: Usage, segment_count: usize, next_segment: u64) -> Self {
+        Self {
+            tail,
+            completion: Completion::new(durable),
+            usage,
+            durable,
+            commit_up_to: durable,
+            uncommitted_bytes: 0,
+            unsynced: Vec::new(),
+            ready: VecDeque::new(),
+            segment_count,
+            next_segment,
+            asked: 0,
+            refused: 0,
+            is_disk_full: false,
+            failed: None,
+            is_ending: false,
+        }
+    }
+
+    pub fn check(&self) -> Result<(), LogError> {
+        self.failed.map_or(Ok(()), |errno| Err(LogError::Failed(errno)))
+    }
+}
+
+impl Shared {
+    pub fn new(store: Store, state: State, checkpoint: Sequence) -> Self {
+        Self {
+            identity: store.head.identity,
+            segment_bytes: store.head.segment_bytes,
+            capacity_segments: store.capacity_segments,
+            directory: store.directory,
+            descriptors: Descriptors::default(),
+            state: Mutex::new(state),
+            checkpoint: Mutex::new(checkpoint),
+            progress: Condvar::new(),
+            commit_wanted: Condvar::new(),
+            segment_wanted: Condvar::new(),
+        }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn wait<'a>(&self, condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The device failed: nothing more is taken. The first error stays.
+    pub fn fail(&self, errno: Errno) -> LogError {
+        let mut state = self.lock();
+        let errno = *state.failed.get_or_insert(errno);
+        drop(state);
+        self.wake_all();
+        LogError::Failed(errno)
+    }
+
+    /// Has removed what is freed, and committed what must be durable before more is.
+    pub fn free(&self, state: &mut State) {
+        if let Some(awaited) = state.usage.awaited().filter(|awaited| *awaited > state.commit_up_to) {
+            state.commit_up_to = awaited;
+            self.commit_wanted.notify_one();
+        }
+        if state.usage.has_freed() || state.refused < state.asked {
+            self.segment_wanted.notify_one();
+        }
+    }
+
+    fn wake_all(&self) {
+        self.progress.notify_all();
+        self.commit_wanted.notify_all();
+        self.segment_wanted.notify_all();
+    }
+}
+
+impl Log {
+    /// A log without the threads that work for it.
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared), threads: Vec::new() }
+    }
+
+    /// Has a thread work until the log ends.
+    pub(crate) fn employ(&mut self, name: &str, work: fn(&Shared)) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
+        let failed = |error| StoreError::io("start a thread for", self.shared.directory.path(), error);
+        self.threads.push(thread.map_err(failed)?);
+        Ok(())
+    }
+
+    /// What is behind the last record that was appended: `commit(log.end())` commits everything.
+    #[must_use]
+    pub fn end(&self) -> Sequence {
+        self.shared.lock().tail.next()
+    }
+
+    /// Everything below is on stable storage.
+    #[must_use]
+    pub fn durable(&self) -> Sequence {
+        self.shared.lock().durable
+    }
+
+    /// The longest contents of one record, bytes.
+    #[must_use]
+    pub fn contents_bytes_max(&self) -> u32 {
+        limits::contents_bytes_max(self.shared.segment_bytes)
+    }
+
+    /// `bytes` of the contents of the data record at `position` are not needed any more: they were overwritten, removed, or
+    /// have landed, by something that was appended before. Its segment is freed when nothing in it is needed and all
+    /// that was appended before this call is durable.
+    ///
+    /// # Errors
+    /// `NotLive` for more than is live in the segment: nothing is released.
+    pub fn release(&self, position: LogPosition, bytes: u64) -> Result<(), LogError> {
+        let mut state = self.shared.lock();
+        let (next, durable) = (state.tail.next(), state.durable);
+        state.usage.release(position, bytes, next, durable)?;
+        self.shared.free(&mut state);
+        Ok(())
+    }
+
+    /// How full the store is.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        let state = self.shared.lock();
+        let bytes = |segments: usize| segments as u64 * u64::from(self.shared.segment_bytes);
+        Space {
+            capacity_bytes: bytes(self.shared.capacity_segments),
+            used_bytes: bytes(state.segment_count - state.ready.len()),
+            live_bytes: state.usage.live_bytes(),
+            kept_by_notes_bytes: bytes(state.usage.kept_by_notes()),
+        }
+    }
+
+    /// Ends the log and removes the store with all that it holds; whoever calls this knows that nothing of it is needed.
+    /// Its blocks are given back to the file system, not written over.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be removed; the rest is gone.
+    pub fn wipe(mut self) -> Result<(), StoreError> {
+        self.end_threads();
+        self.shared.directory.remove()
+    }
+
+    fn end_threads(&mut self) {
+        self.shared.lock().is_ending = true;
+        self.shared.wake_all();
+        for thread in self.threads.drain(..) {
+            // It cannot have panicked: that ends the process.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
+}

@@ -1,0 +1,167 @@
+//! Room: data stop before notes do, nothing is written of what does not fit, and what is released comes back.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay_log::{Appended, Log, LogError, Recovery, StoreError};
+use forebay_types::{Errno, LogPosition};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::fixture::{FILE, SEGMENT_BYTES, all, contents, directory, open, owner, settings, store};
+
+const BYTES: usize = 7000;
+
+/// Appends data until the store is full.
+fn fill(log: &Log) -> Vec<Appended> {
+    let mut appended = Vec::new();
+    loop {
+        match log.append_data(FILE, 0, &contents(appended.len() as u64, BYTES)) {
+            Ok(one) => appended.push(one),
+            Err(error) => {
+                assert_eq!((error, error.errno()), (LogError::Full, Errno::ENOSPC));
+                return appended;
+            }
+        }
+    }
+}
+
+/// Another thread removes segments that are freed.
+fn await_absence(log: &Log, position: LogPosition) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while log.read_record(position).map(drop) != Err(LogError::Absent(position)) {
+        assert!(Instant::now() < deadline, "the segment of {position:?} stays");
+        thread::yield_now();
+    }
+}
+
+fn segments(path: &Path) -> usize {
+    let names = fs::read_dir(path).unwrap().map(|file| file.unwrap().file_name());
+    names.filter(|name| name.to_str().unwrap().starts_with("segment-")).count()
+}
+
+#[test]
+fn data_stop_before_notes_and_go_on_after_a_release() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 6);
+    let appended = fill(&log);
+    assert_eq!(appended.len(), 5 * 4, "all segments but that for notes, four records in each");
+    let (end, space) = (log.end(), log.space());
+    assert_eq!(log.append_data(FILE, 0, &contents(1, BYTES)), Err(LogError::Full));
+    assert_eq!(log.end(), end, "nothing was written");
+    assert_eq!((space.capacity_bytes, space.used_bytes), (6 * 32768, 5 * 32768));
+    assert_eq!(space.live_bytes, appended.len() as u64 * BYTES as u64);
+    let mut notes = 0;
+    while log.append_note(&contents(notes, 1000)).is_ok() {
+        notes += 1;
+    }
+    assert!(notes >= 27, "{notes}: a segment for notes");
+    for one in &appended[4..8] {
+        log.release(one.position, BYTES as u64).unwrap();
+    }
+    log.append_note(b"goes on").unwrap();
+    assert_eq!(log.space().live_bytes, (appended.len() as u64 - 4) * BYTES as u64);
+    log.read_record(appended[8].position).unwrap();
+    await_absence(&log, appended[4].position);
+    assert!(segments(&path) <= 6);
+}
+
+/// Data that come and go for ever: the store never holds more than its capacity, and never says that it is full.
+#[test]
+fn a_small_store_takes_any_amount_that_is_released() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    let mut before = None;
+    for tag in 0..500 {
+        let appended = log.append_data(FILE, 0, &contents(tag, BYTES)).unwrap();
+        if let Some(position) = before.replace(appended.position) {
+            log.release(position, BYTES as u64).unwrap();
+        }
+        assert!(segments(&path) <= 4);
+    }
+    assert_eq!(log.release(before.unwrap(), BYTES as u64 + 1), Err(LogError::NotLive(before.unwrap())));
+}
+
+#[test]
+fn a_checkpoint_frees_what_only_notes_keep() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    let mut notes = 0;
+    while log.append_note(&contents(notes, 1000)).is_ok() {
+        notes += 1;
+    }
+    assert_eq!(log.space().kept_by_notes_bytes, 3 * u64::from(SEGMENT_BYTES), "all but the last");
+    let end = log.end();
+    log.checkpoint(end, b"all of them").unwrap();
+    assert_eq!(log.checkpoint(forebay_wire::log_record::Sequence(1), b""), Err(LogError::Outdated));
+    for _ in 0..20 {
+        log.append_data(FILE, 0, &contents(0, 1000)).unwrap();
+    }
+    log.append_note(b"after").unwrap();
+    drop(log);
+    let mut recovery = Recovery::open(&path, &owner(1), &settings(4)).unwrap();
+    assert_eq!(recovery.checkpoint().unwrap().contents, &b"all of them"[..]);
+    assert_eq!(all(&mut recovery).len(), 21);
+}
+
+/// What is full may be opened: whoever drains it must be able to.
+#[test]
+fn a_full_store_is_recovered() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    let appended = fill(&log);
+    while log.append_note(&[7; 500]).is_ok() {}
+    drop(log);
+    let recovery = Recovery::open(&path, &owner(2), &settings(4)).unwrap();
+    let log = recovery.finish(appended[1..].iter().map(|one| (one.position, BYTES as u64))).unwrap();
+    assert_eq!(log.space().live_bytes, (appended.len() as u64 - 1) * BYTES as u64);
+    log.append_note(b"landed").unwrap();
+    let end = log.end();
+    log.checkpoint(end, b"").unwrap();
+    for one in &appended[1..] {
+        log.release(one.position, BYTES as u64).unwrap();
+    }
+    assert_eq!(fill(&log).len(), 3 * 4);
+}
+
+#[test]
+fn a_full_disk_is_said_before_anything_is_written() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "would be skipped: a small disk needs root");
+        eprintln!("skipped: a small disk needs root");
+        return;
+    }
+    let directory = directory();
+    let on_a_small_disk = || {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let none = None::<&str>;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+        mount(Some("tmpfs"), directory.path(), Some("tmpfs"), MsFlags::empty(), Some("size=200k")).unwrap();
+        let path = store(&directory);
+        let log = open(&path, 100);
+        let appended = fill(&log);
+        assert_eq!(appended.len(), 5 * 4, "200 KiB hold the head, five segments and that for notes");
+        for one in &appended {
+            assert_eq!(log.read_record(one.position).unwrap().1.len(), BYTES);
+        }
+        log.append_note(&[1; 5000]).unwrap();
+        log.commit(log.end()).unwrap();
+        assert_eq!(log.checkpoint(log.end(), &vec![1; 100_000]), Err(LogError::Full));
+        log.commit(log.append_note(b"the log goes on").unwrap().sequence.next()).unwrap();
+        fs::write(directory.path().join("filler"), vec![0; 1 << 20]).unwrap_err();
+        let one = appended[0];
+        (0..4).for_each(|index| log.release(appended[index].position, BYTES as u64).unwrap());
+        log.append_data(FILE, 0, &contents(0, BYTES)).unwrap();
+        await_absence(&log, one.position);
+        let other = directory.path().join("other");
+        let refused = Recovery::open(&other, &owner(1), &settings(4)).unwrap().finish([]).err();
+        assert!(matches!(refused, Some(StoreError::Io { .. })), "{refused:?}");
+    };
+    thread::scope(|scope| scope.spawn(on_a_small_disk).join()).unwrap();
+}

@@ -1,0 +1,142 @@
+//! Who may open a store, and what is left of one.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
+
+use forebay_log::{Log, Owner, Recovery, Settings, StoreError, boot_identity};
+
+use crate::fixture::{FILE, all, contents, directory, open, owner, settings, store};
+
+fn refusal(path: &Path) -> String {
+    Recovery::open(path, &owner(1), &settings(4)).err().unwrap().to_string()
+}
+
+#[test]
+fn a_store_is_its_owners_alone() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o700);
+    for file in fs::read_dir(&path).unwrap() {
+        assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    assert!(refusal(&path).contains("in use by another daemon"));
+    drop(log);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+    assert!(refusal(&path).contains("open to others (mode 0750)"));
+}
+
+#[test]
+fn two_open_one_store_and_one_of_them_gets_it() {
+    let directory = directory();
+    let path = store(&directory);
+    let open = || Recovery::open(&path, &owner(1), &settings(4));
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(opened.iter().filter(|opened| opened.is_ok()).count(), 1);
+    let refused = opened.iter().filter_map(|opened| opened.as_ref().err());
+    assert!(refused.into_iter().all(|error| matches!(error, StoreError::Busy { .. })));
+}
+
+#[test]
+fn another_jobs_store_is_refused_by_name() {
+    let directory = directory();
+    let path = store(&directory);
+    drop(open(&path, 4));
+    let other = Owner { job: "4712".into(), ..owner(1) };
+    let refused = Recovery::open(&path, &other, &settings(4)).err().unwrap().to_string();
+    assert!(refused.contains("belongs to job 4711, not to 4712"), "{refused}");
+    let long = Owner { job: "x".repeat(256), ..owner(1) };
+    assert!(matches!(Recovery::open(&path, &long, &settings(4)), Err(StoreError::JobName { bytes: 256 })));
+}
+
+#[test]
+fn another_users_store_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "would be skipped: chown needs root");
+        eprintln!("skipped: chown needs root");
+        return;
+    }
+    let directory = directory();
+    let path = store(&directory);
+    drop(open(&path, 4));
+    chown(&path, Some(1234), None).unwrap();
+    assert!(refusal(&path).contains("belongs to user 1234"));
+}
+
+#[test]
+fn another_version_and_a_spoiled_head_are_told_apart() {
+    let directory = directory();
+    let path = store(&directory);
+    drop(open(&path, 4));
+    let head = fs::read(path.join("head")).unwrap();
+    let mut newer = head.clone();
+    newer[8] = 9;
+    let body = newer.len() - 4;
+    let checksum = crc32c::crc32c(&newer[..body]).to_le_bytes();
+    newer[body..].copy_from_slice(&checksum);
+    fs::write(path.join("head"), newer).unwrap();
+    assert!(refusal(&path).contains("has version 9 of its layout; this program reads version 1"));
+    fs::write(path.join("head"), &head[..20]).unwrap();
+    assert!(refusal(&path).contains("head: "));
+    fs::remove_file(path.join("head")).unwrap();
+    assert!(refusal(&path).contains("head: it is missing"));
+    fs::write(path.join("head"), head).unwrap();
+    fs::write(path.join("checkpoint"), b"nonsense").unwrap();
+    assert!(refusal(&path).contains("checkpoint: "));
+}
+
+#[test]
+fn a_directory_of_other_files_is_left_alone() {
+    let directory = directory();
+    let path = store(&directory);
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(path.join("thesis.tex"), b"").unwrap();
+    assert!(refusal(&path).contains("is no store and not empty (thesis.tex is in it)"));
+    assert!(refusal(&directory.path().join("no/such")).contains("cannot create"));
+    fs::remove_file(path.join("thesis.tex")).unwrap();
+    open(&path, 4);
+}
+
+#[test]
+fn a_store_has_room_for_a_log() {
+    let directory = directory();
+    let path = store(&directory);
+    let refused = Recovery::open(&path, &owner(1), &settings(2)).err().unwrap();
+    assert!(matches!(refused, StoreError::TooSmall { capacity_bytes: 65536, min_bytes: 98304, .. }), "{refused}");
+    let full_size = Settings::new(100 << 20);
+    assert!(matches!(Recovery::open(&path, &owner(1), &full_size), Err(StoreError::TooSmall { .. })));
+}
+
+#[test]
+fn a_wiped_store_leaves_nothing() {
+    let directory = directory();
+    let path = store(&directory);
+    let log = open(&path, 4);
+    for tag in 0..8 {
+        let appended = log.append_data(FILE, 0, &contents(tag, 7000)).unwrap();
+        log.release(appended.position, 7000).unwrap();
+    }
+    log.checkpoint(log.end(), b"nothing").unwrap();
+    assert_eq!(log.space().live_bytes, 0);
+    log.wipe().unwrap();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    // Whoever was killed while he wiped it left a part of its files.
+    let log: Log = open(&path, 4);
+    log.append_note(b"of the store that is wiped").unwrap();
+    drop(log);
+    fs::rename(path.join("head"), path.join("wiped")).unwrap();
+    let mut recovery = Recovery::open(&path, &owner(1), &settings(4)).unwrap();
+    assert_eq!(all(&mut recovery), []);
+    recovery.finish([]).unwrap().wipe().unwrap();
+}
+
+#[test]
+fn the_machines_run_has_an_identity() {
+    assert_eq!(boot_identity().unwrap(), boot_identity().unwrap());
+    assert_ne!(boot_identity().unwrap(), [0; 16]);
+}
