@@ -137,13 +137,19 @@ fn forms(mpi: Mpi, ranks: usize, parts: &str, by_ompio: bool) {
 #[test]
 fn every_form_under_mpich() {
     require_mpi!(mpich);
-    forms(MPICH, 2, "bsnlm", false);
+    forms(MPICH, 2, "bsnom", false);
+}
+
+#[test]
+fn every_form_with_large_counts() {
+    require_mpi!(mpich);
+    forms(MPICH, 3, "BSNO", false);
 }
 
 #[test]
 fn every_form_under_open_mpi() {
     require_mpi!(openmpi);
-    forms(OPEN_MPI, 5, "bsm", false);
+    forms(OPEN_MPI, 5, "bsom", false);
     forms(OPEN_MPI, 3, "n", true);
 }
 

@@ -12,6 +12,39 @@ fn fortran(mpi: Mpi) {
     }
 }
 
+/// All forms of call; without non-blocking collective ones under Open MPI's ROMIO (`Way::by_ompio`).
+fn forms(mpi: Mpi) {
+    let bench = crate::bench(mpi);
+    for source in ["fortran_forms.F90", "fortran08_forms.F90"] {
+        let program = bench.compile(source);
+        let mut ways = vec![(Way::aggregated(3).by_ompio(), "")];
+        if mpi.name == OPEN_MPI.name {
+            ways.push((Way::aggregated(3), "collective"));
+        }
+        for (way, without) in ways {
+            let (_, record) = compare(&bench, &way, &program, &[without]);
+            // Two of each kind of collective write, and those that are there to be read.
+            let held = if without.is_empty() { 4 + 14 } else { 4 + 12 };
+            assert_eq!(record["held_calls"], held, "{source}: {record}");
+            assert_eq!(record["passed_through"], serde_json::json!({}), "{source}: {record}");
+        }
+    }
+}
+
+#[test]
+fn every_form_of_fortran_under_mpich() {
+    require_mpi!(mpich);
+    require!(Command("gfortran"));
+    forms(MPICH);
+}
+
+#[test]
+fn every_form_of_fortran_under_open_mpi() {
+    require_mpi!(openmpi);
+    require!(Command("gfortran"));
+    forms(OPEN_MPI);
+}
+
 #[test]
 fn fortran_under_mpich() {
     require_mpi!(mpich);

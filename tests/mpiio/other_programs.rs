@@ -43,6 +43,25 @@ fn hints_switch_it_off() {
     assert!(!bench.records().exists());
 }
 
+fn hints_of_open_files(mpi: Mpi) {
+    let bench = crate::bench(mpi);
+    let program = bench.compile("hints.c");
+    let (printed, record) = compare(&bench, &Way::aggregated(4), &program, &[]);
+    assert_eq!(printed, "enable\n");
+    let passed = serde_json::json!({"disabled by hints": 2});
+    assert_eq!((&record["passed_through"], &record["held_calls"]), (&passed, &3.into()), "{record}");
+    let figures = (&record["exchanges"], &record["stripe_bytes"], record["aggregators"].as_array().unwrap().len());
+    assert_eq!(figures, (&2.into(), &4096.into(), 2), "{record}");
+}
+
+#[test]
+fn hints_count_for_files_that_are_open() {
+    require_mpi!(mpich);
+    require_mpi!(openmpi);
+    hints_of_open_files(MPICH);
+    hints_of_open_files(OPEN_MPI);
+}
+
 /// As ROMIO prints its hints, and who aggregates.
 #[test]
 fn aggregators_are_printed_when_asked() {

@@ -335,19 +335,36 @@ int fb_File_seek(MPI_File fh, MPI_Offset offset, int whence) {
     return code != MPI_SUCCESS ? code : MPI(File_seek)(fh, offset, whence);
 }
 
+int fb_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) {
+    int code = whence == MPI_SEEK_END ? step(fh, FB_FLUSH) : MPI_SUCCESS;
+    return code != MPI_SUCCESS ? code : MPI(File_seek_shared)(fh, offset, whence);
+}
+
 int fb_File_set_view(MPI_File fh, MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
                      const char *representation, MPI_Info info) {
-    int code = MPI(File_set_view)(fh, displacement, etype, filetype, representation, info);
-    struct fb_open_file *file = code == MPI_SUCCESS ? fb_find(fh) : NULL;
-    if (file) {
+    int code = MPI(File_set_view)(fh, displacement, etype, filetype, representation, info), done = FB_DONE;
+    struct fb_open_file *file = fb_find(fh);
+    /* Also a rank whose view MPI refuses, since the others wait for it. */
+    if (file) done = fb_give_hints(file, info);
+    if (file && code == MPI_SUCCESS) {
         MPI_Count etype_bytes = 0;
         MPI(Type_size_x)(etype, &etype_bytes);
         /* Other representations than memory's are MPI's business. */
         fb_flat *tile = strcasecmp(representation, "native") == 0 ? fb_flatten(filetype) : NULL;
         fb_set_view(file->core, displacement, (uint64_t)etype_bytes, tile);
+    }
+    if (file) fb_release(file);
+    return code != MPI_SUCCESS || done == FB_DONE ? code : fb_raise(fh, done);
+}
+
+int fb_File_set_info(MPI_File fh, MPI_Info info) {
+    int code = MPI(File_set_info)(fh, info), done = FB_DONE;
+    struct fb_open_file *file = fb_find(fh);
+    if (file) {
+        done = fb_give_hints(file, info);
         fb_release(file);
     }
-    return code;
+    return code != MPI_SUCCESS || done == FB_DONE ? code : fb_raise(fh, done);
 }
 
 static void tell_hint(void *info, const char *name, const char *value) { MPI(Info_set)(*(MPI_Info *)info, name, value); }

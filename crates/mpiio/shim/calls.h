@@ -7,6 +7,7 @@
 
 #define FB_FILE_CALLS(X)                                                                                               \
     X(File_open) X(File_close) X(File_delete) X(File_set_size) X(File_preallocate) X(File_get_size) X(File_seek)       \
+    X(File_seek_shared) X(File_set_info)                                                                               \
     X(File_set_view) X(File_sync) X(File_get_info) X(File_set_atomicity) X(Finalize) X(Abort)                          \
     X(File_read_at_all_end) X(File_write_at_all_end) X(File_read_all_end) X(File_write_all_end)                        \
     X(File_read_ordered_end) X(File_write_ordered_end)

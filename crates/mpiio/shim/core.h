@@ -62,6 +62,7 @@ int fb_open(const struct fb_calls *calls, void *context, const struct fb_opening
 /* The file is deleted: so is the mark that it was incomplete. */
 void fb_unmark(const char *name);
 int fb_reads_hint(const char *name);
+int fb_set_hints(fb_file *file, const char *hints, size_t len);
 void fb_hints(const fb_file *file, void (*tell)(void *context, const char *name, const char *value), void *context);
 void fb_set_view(fb_file *file, int64_t displacement, uint64_t etype_bytes, fb_flat *tile);
 int fb_write_collective(fb_file *file, uint64_t from, void *base, const fb_flat *layout, uint64_t elements,

@@ -71,6 +71,14 @@ void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_Fil
     pthread_mutex_unlock(&files_lock);
 }
 
+int fb_give_hints(struct fb_open_file *file, MPI_Info info) {
+    size_t len = 0;
+    char *hints = read_hints(info, &len);
+    int done = fb_set_hints(file->core, hints, len);
+    free(hints);
+    return done;
+}
+
 struct fb_open_file *fb_disown(MPI_File handle) {
     struct fb_open_file *file = fb_find(handle);
     if (!file) return NULL;

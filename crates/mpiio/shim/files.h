@@ -29,6 +29,9 @@ void fb_release(struct fb_open_file *file);
 /* Looks after a file that MPI has opened, unless hints say otherwise. Collective. */
 void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File handle);
 
+/* Hints for a file that is open; MPI has taken them already. Collective. 0 or an errno. */
+int fb_give_hints(struct fb_open_file *file, MPI_Info info);
+
 /* Ends that; NULL for a handle of MPI's alone. What it returns is locked and in no list. */
 struct fb_open_file *fb_disown(MPI_File handle);
 

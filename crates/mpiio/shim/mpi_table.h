@@ -36,7 +36,7 @@
     X(Type_get_envelope) X(Type_get_extent_x) X(Type_size_x) X(Waitall)                                                \
     X(File_call_errhandler) X(File_close) X(File_delete) X(File_get_info) X(File_get_position) X(File_get_size)        \
     X(File_open) X(File_preallocate) X(File_seek) X(File_set_atomicity) X(File_set_info) X(File_set_size)              \
-    X(File_set_view) X(File_sync)                                                                                      \
+    X(File_seek_shared) X(File_set_view) X(File_sync)                                                                  \
     X(File_read_at) X(File_read_at_all) X(File_write_at) X(File_write_at_all) X(File_iread_at) X(File_iread_at_all)    \
     X(File_iwrite_at) X(File_iwrite_at_all) X(File_read) X(File_read_all) X(File_write) X(File_write_all)              \
     X(File_iread) X(File_iread_all) X(File_iwrite) X(File_iwrite_all) X(File_read_shared) X(File_write_shared)         \

@@ -20,7 +20,9 @@ use crate::plan::{Plan, Terms};
 use crate::report::Report;
 use crate::share::Share;
 use crate::storage::Storage;
-use crate::view::{Extent, View, covers, in_order};
+use crate::view::{Extent, View};
+
+mod declared;
 
 /// Extents of so many stripes on average gain nothing by being gathered: at most one request in as many is not whole.
 const LARGE_STRIPES: u64 = 4;
@@ -72,6 +74,8 @@ struct Agreed {
 #[derive(Debug)]
 pub struct File<G> {
     group: G,
+    /// What the program said of hints, at rank 0.
+    said: Vec<(String, String)>,
     hints: Hints,
     terms: Terms,
     view: Option<View>,
@@ -104,6 +108,7 @@ impl<G: Group> File<G> {
         let (hints, is_atomic, own_fault) = (agreement.hints, false, None);
         Ok(Some(Self {
             group,
+            said: opening.hints.to_vec(),
             hints,
             terms,
             view,
@@ -137,6 +142,26 @@ impl<G: Group> File<G> {
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.end
+    }
+
+    /// Hints that the program gives for the open file; those of rank 0 count. Where it gives any, what is held is flushed.
+    /// Collective.
+    ///
+    /// # Errors
+    /// As [`File::flush`].
+    pub fn set_hints(&mut self, said: Vec<(String, String)>) -> Result<(), Error> {
+        let mut changes = [i64::from(self.group.rank() == 0 && !said.is_empty())];
+        self.group.all_max(&mut changes)?;
+        if changes == [0] {
+            return Ok(());
+        }
+        let flushed = self.flush();
+        self.said.extend(said);
+        self.hints = opening::agree_on_hints(&self.group, &self.said)?;
+        self.terms = Terms::of(&self.hints, self.report.hosts());
+        self.storage.set_stripe_bytes(self.hints.stripe_bytes);
+        self.report.set_hints(&self.hints);
+        flushed
     }
 
     /// The hints that hold, by name.
@@ -194,53 +219,6 @@ impl<G: Group> File<G> {
         }
         self.held.hold(&extents, |bytes| buffer.pack(0, buffer.len_bytes(), bytes));
         Ok(true)
-    }
-
-    /// Declares all extents that this rank will write until the next flush, so that they are held whatever they cost and
-    /// the exchange is planned now. Collective; flushes what is held.
-    ///
-    /// # Errors
-    /// As [`File::flush`], and [`Error::Plan`].
-    pub fn declare(&mut self, mut extents: Vec<Extent>) -> Result<(), Error> {
-        self.flush()?;
-        extents.retain(|extent| extent.len > 0);
-        extents.sort_unstable();
-        let shares = self.shares(&extents)?;
-        let plan = Plan::new(&shares, &self.terms)?;
-        plan.iter().for_each(|plan| self.report.planned(plan));
-        self.declared = Some((extents, plan));
-        Ok(())
-    }
-
-    /// Holds bytes for an extent, without any other rank.
-    ///
-    /// # Errors
-    /// [`Error::NotDeclared`]; of bytes that were held before, where no extents are declared and the buffer is full.
-    pub fn write_extent(&mut self, extent: Extent, bytes: &[u8]) -> Result<(), Error> {
-        match &self.declared {
-            Some((declared, _)) if !covers(declared, extent) => {
-                return Err(Error::NotDeclared { offset: extent.offset, end: extent.end() });
-            }
-            None if self.held.cost_bytes() + extent.len > self.hints.buffer_bytes => self.write_own()?,
-            _ => {}
-        }
-        if extent.len > 0 {
-            self.held.hold(&[extent], |held| held.extend_from_slice(bytes));
-        }
-        Ok(())
-    }
-
-    /// Reads extents, in the order in which they are given. Returns the bytes and where the file ends, as far as anybody
-    /// noticed. Collective; flushes what is held.
-    ///
-    /// # Errors
-    /// Of what was held, and of the read; the same on every rank.
-    pub fn read_extents(&mut self, extents: &[Extent]) -> Result<(Vec<u8>, u64), Error> {
-        self.flush()?;
-        let shares = self.shares(&in_order(extents))?;
-        let Some(plan) = Plan::new(&shares, &self.terms)? else { return Ok((vec![], u64::MAX)) };
-        let received = self.gather(&plan, extents)?;
-        Ok((received.bytes, received.file_end))
     }
 
     /// What was done so far, as the record of the run has it.

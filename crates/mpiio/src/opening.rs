@@ -73,14 +73,27 @@ pub fn path_of(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path.unwrap_or(name)))
 }
 
-fn decide(opening: &Opening<'_>) -> Option<Agreement> {
+/// What rank 0 makes of the hints of the program.
+///
+/// # Errors
+/// [`Error::Communication`], [`Error::Message`].
+pub fn agree_on_hints<G: Group>(group: &G, said: &[(String, String)]) -> Result<Hints, Error> {
+    let own = if group.rank() == 0 { serde_json::to_vec(&resolve(said)).map_err(|_| Error::Message)? } else { vec![] };
+    serde_json::from_slice(&group.broadcast(own)?).map_err(|_| Error::Message)
+}
+
+fn resolve(said: &[(String, String)]) -> Hints {
     let variable = |name: &str| std::env::var(name).ok();
     let romio_file = variable("ROMIO_HINTS").and_then(|path| read_start(Path::new(&path)));
-    let resolved = hints::resolve(opening.hints, &variable, romio_file.as_deref());
+    let resolved = hints::resolve(said, &variable, romio_file.as_deref());
     for complaint in &resolved.complaints {
         crate::say::complain(complaint);
     }
-    let hints = resolved.hints;
+    resolved.hints
+}
+
+fn decide(opening: &Opening<'_>) -> Option<Agreement> {
+    let hints = resolve(opening.hints);
     if hints.write == Choice::Disable && hints.read == Choice::Disable {
         return None;
     }

@@ -42,6 +42,12 @@ impl Report {
         Self { record, hosts, is_first_rank: rank == 0, prints: hints.prints, directory }
     }
 
+    /// Other hints hold from now on.
+    pub fn set_hints(&mut self, hints: &Hints) {
+        (self.record.buffer_bytes, self.record.stripe_bytes) = (hints.buffer_bytes, hints.stripe_bytes);
+        self.prints = hints.prints;
+    }
+
     /// The hosts of the ranks.
     #[must_use]
     pub fn hosts(&self) -> &[String] {

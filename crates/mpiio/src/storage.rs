@@ -66,6 +66,11 @@ impl Storage {
         self.access
     }
 
+    /// Where requests are cut in counts from now on.
+    pub const fn set_stripe_bytes(&mut self, stripe_bytes: u64) {
+        self.stripe_bytes = stripe_bytes;
+    }
+
     /// What was asked of it.
     #[must_use]
     pub const fn requests(&self) -> Requests {

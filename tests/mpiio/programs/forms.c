@@ -1,6 +1,6 @@
 /* forms FILE PARTS: every form of MPI-IO's calls on one file, so that what each leaves can be compared with what MPI leaves, and
- * what each reads with what was written. PARTS are letters: b blocking, s split, n non-blocking, l large counts, m size and
- * modes. */
+ * what each reads with what was written. PARTS are letters: b blocking, s split, n non-blocking, o with the shared file pointer, the
+ * same in capitals with large counts, m size and modes. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 
 static void fail(const char *what, int line);
 
-enum { N = 1000 };
+/* Forms have numbers: those with large counts from LARGE on, those of the file as such from MODES on. */
+enum { N = 1000, LARGE = 40, MODES = 80 };
 static int rank, ranks;
 static MPI_File fh;
 static char buf[N], got[N];
@@ -48,41 +49,9 @@ static void expect_position(MPI_Offset position) {
     EXPECT(at == position);
 }
 
-static void blocking(void) {
-    MPI_Status status;
-    fill(0), CHECK(MPI_File_write_at_all(fh, place(0), buf, N, MPI_BYTE, &status)), expect_count(&status, N);
-    fill(1), CHECK(MPI_File_write_at(fh, place(1), buf, N, MPI_BYTE, &status)), expect_count(&status, N);
-    CHECK(MPI_File_seek(fh, place(2), MPI_SEEK_SET));
-    fill(2), CHECK(MPI_File_write_all(fh, buf, N, MPI_BYTE, &status)), expect_count(&status, N);
-    expect_position(place(2) + N);
-    CHECK(MPI_File_seek(fh, place(3), MPI_SEEK_SET));
-    fill(3), CHECK(MPI_File_write(fh, buf, N, MPI_BYTE, &status)), expect_count(&status, N);
-    expect_position(place(3) + N);
-    /* A rank reads what it has just written, held or not. */
-    for (int i = 0; i < 4; i++) expect_own(i);
-    CHECK(MPI_File_seek_shared(fh, (MPI_Offset)4 * ranks * N, MPI_SEEK_SET));
-    fill(4), CHECK(MPI_File_write_ordered(fh, buf, N, MPI_BYTE, &status)), expect_count(&status, N);
-    fill(5), CHECK(MPI_File_write_ordered_begin(fh, buf, N, MPI_BYTE));
-    CHECK(MPI_File_write_ordered_end(fh, buf, &status)), expect_count(&status, N);
-    expect_own(4), expect_own(5);
-}
-
-static void split(void) {
-    MPI_Status status;
-    fill(6), CHECK(MPI_File_write_at_all_begin(fh, place(6), buf, N, MPI_BYTE));
-    CHECK(MPI_File_write_at_all_end(fh, buf, &status)), expect_count(&status, N);
-    CHECK(MPI_File_seek(fh, place(7), MPI_SEEK_SET));
-    fill(7), CHECK(MPI_File_write_all_begin(fh, buf, N, MPI_BYTE));
-    CHECK(MPI_File_write_all_end(fh, buf, &status)), expect_count(&status, N);
-    expect_position(place(7) + N);
-    memset(got, 0, N), CHECK(MPI_File_read_at_all_begin(fh, place(6), got, N, MPI_BYTE));
-    CHECK(MPI_File_read_at_all_end(fh, got, &status)), expect_count(&status, N);
-    fill(6), EXPECT(!memcmp(buf, got, N));
-    CHECK(MPI_File_seek(fh, place(7), MPI_SEEK_SET));
-    memset(got, 0, N), CHECK(MPI_File_read_all_begin(fh, got, N, MPI_BYTE));
-    CHECK(MPI_File_read_all_end(fh, got, &status)), expect_count(&status, N);
-    fill(7), EXPECT(!memcmp(buf, got, N));
-    expect_position(place(7) + N);
+static void expect_read(int i) {
+    fill(i);
+    EXPECT(!memcmp(buf, got, N));
 }
 
 static void wait_for(MPI_Request *request) {
@@ -91,48 +60,34 @@ static void wait_for(MPI_Request *request) {
     expect_count(&status, N);
 }
 
-static void non_blocking(void) {
-    MPI_Request request;
-    fill(8), CHECK(MPI_File_iwrite_at(fh, place(8), buf, N, MPI_BYTE, &request)), wait_for(&request);
-    fill(9), CHECK(MPI_File_iwrite_at_all(fh, place(9), buf, N, MPI_BYTE, &request)), wait_for(&request);
-    CHECK(MPI_File_seek(fh, place(10), MPI_SEEK_SET));
-    fill(10), CHECK(MPI_File_iwrite(fh, buf, N, MPI_BYTE, &request)), wait_for(&request);
-    CHECK(MPI_File_seek(fh, place(11), MPI_SEEK_SET));
-    fill(11), CHECK(MPI_File_iwrite_all(fh, buf, N, MPI_BYTE, &request)), wait_for(&request);
-    expect_position(place(11) + N);
-    memset(got, 0, N), CHECK(MPI_File_iread_at(fh, place(9), got, N, MPI_BYTE, &request)), wait_for(&request);
-    fill(9), EXPECT(!memcmp(buf, got, N));
-    memset(got, 0, N), CHECK(MPI_File_iread_at_all(fh, place(11), got, N, MPI_BYTE, &request)), wait_for(&request);
-    fill(11), EXPECT(!memcmp(buf, got, N));
-    CHECK(MPI_File_seek(fh, place(8), MPI_SEEK_SET));
-    memset(got, 0, N), CHECK(MPI_File_iread(fh, got, N, MPI_BYTE, &request)), wait_for(&request);
-    fill(8), EXPECT(!memcmp(buf, got, N));
-    CHECK(MPI_File_seek(fh, place(10), MPI_SEEK_SET));
-    memset(got, 0, N), CHECK(MPI_File_iread_all(fh, got, N, MPI_BYTE, &request)), wait_for(&request);
-    fill(10), EXPECT(!memcmp(buf, got, N));
-}
+/* Bytes that may be held while the next call is made, which reads them: those of form i. */
+static void hold(int i) { fill(i), CHECK(MPI_File_write_at_all(fh, place(i), buf, N, MPI_BYTE, MPI_STATUS_IGNORE)); }
 
-static void large_counts(void) {
+static void seek_shared(int i) { CHECK(MPI_File_seek_shared(fh, (MPI_Offset)i * ranks * N, MPI_SEEK_SET)); }
+
+/* What follows is done by one rank after the other. */
+#define IN_TURN for (int turn = 0; turn < ranks; turn++, MPI_Barrier(MPI_COMM_WORLD)) if (turn == rank)
+
+#define FORM(name) MPI_File_##name
+#define PART(name) name
+#define FIRST 0
+#include "forms_of_calls.h"
 #if MPI_VERSION >= 4
-    MPI_Status status;
-    MPI_Request request;
-    fill(12), CHECK(MPI_File_write_at_all_c(fh, place(12), buf, N, MPI_BYTE, &status)), expect_count(&status, N);
-    fill(13), CHECK(MPI_File_write_at_c(fh, place(13), buf, N, MPI_BYTE, &status)), expect_count(&status, N);
-    CHECK(MPI_File_seek(fh, place(14), MPI_SEEK_SET));
-    fill(14), CHECK(MPI_File_write_all_c(fh, buf, N, MPI_BYTE, &status)), expect_count(&status, N);
-    fill(15), CHECK(MPI_File_iwrite_at_all_c(fh, place(15), buf, N, MPI_BYTE, &request)), wait_for(&request);
-    memset(got, 0, N), CHECK(MPI_File_read_at_all_c(fh, place(15), got, N, MPI_BYTE, &status)), expect_count(&status, N);
-    fill(15), EXPECT(!memcmp(buf, got, N));
-    for (int i = 12; i < 16; i++) expect_own(i);
+#undef FORM
+#undef PART
+#undef FIRST
+#define FORM(name) MPI_File_##name##_c
+#define PART(name) large_##name
+#define FIRST LARGE
+#include "forms_of_calls.h"
 #endif
-}
 
 /* What the file as such is asked while bytes are held. */
 static void size_and_modes(void) {
-    MPI_Offset size, end = (MPI_Offset)17 * ranks * N;
+    MPI_Offset size, end = (MPI_Offset)(MODES + 1) * ranks * N;
     MPI_Info info;
     MPI_Status status;
-    fill(16), CHECK(MPI_File_write_at_all(fh, place(16), buf, N, MPI_BYTE, &status));
+    fill(MODES + 0), CHECK(MPI_File_write_at_all(fh, place(MODES + 0), buf, N, MPI_BYTE, &status));
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(MPI_File_get_size(fh, &size)), EXPECT(size == end);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -141,19 +96,19 @@ static void size_and_modes(void) {
     CHECK(MPI_File_set_size(fh, end));
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(MPI_File_set_atomicity(fh, 1));
-    fill(17), CHECK(MPI_File_write_at_all(fh, place(17), buf, N, MPI_BYTE, &status)), expect_count(&status, N);
+    fill(MODES + 1), CHECK(MPI_File_write_at_all(fh, place(MODES + 1), buf, N, MPI_BYTE, &status)), expect_count(&status, N);
     /* Atomic: another rank sees it without a sync. */
     MPI_Barrier(MPI_COMM_WORLD);
     int other = (rank + 1) % ranks;
-    CHECK(MPI_File_read_at(fh, ((MPI_Offset)17 * ranks + other) * N, got, N, MPI_BYTE, &status));
-    EXPECT(got[0] == 'a' + (17 * 7 + other) % 26 && got[N - 1] == got[0]);
+    CHECK(MPI_File_read_at(fh, ((MPI_Offset)(MODES + 1) * ranks + other) * N, got, N, MPI_BYTE, &status));
+    EXPECT(got[0] == 'a' + ((MODES + 1) * 7 + other) % 26 && got[N - 1] == got[0]);
     CHECK(MPI_File_set_atomicity(fh, 0));
-    fill(18), CHECK(MPI_File_write_at_all(fh, place(18), buf, N, MPI_BYTE, &status));
+    fill(MODES + 2), CHECK(MPI_File_write_at_all(fh, place(MODES + 2), buf, N, MPI_BYTE, &status));
     CHECK(MPI_File_sync(fh));
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(MPI_File_sync(fh));
-    CHECK(MPI_File_read_at(fh, ((MPI_Offset)18 * ranks + other) * N, got, N, MPI_BYTE, &status));
-    EXPECT(got[0] == 'a' + (18 * 7 + other) % 26);
+    CHECK(MPI_File_read_at(fh, ((MPI_Offset)(MODES + 2) * ranks + other) * N, got, N, MPI_BYTE, &status));
+    EXPECT(got[0] == 'a' + ((MODES + 2) * 7 + other) % 26);
     CHECK(MPI_File_get_info(fh, &info));
     MPI_Info_free(&info);
 }
@@ -173,11 +128,17 @@ int main(int argc, char **argv) {
     if (strchr(argv[2], 'b')) blocking();
     if (strchr(argv[2], 's')) split();
     if (strchr(argv[2], 'n')) non_blocking();
-    if (strchr(argv[2], 'l')) large_counts();
+    if (strchr(argv[2], 'o')) shared();
+#if MPI_VERSION >= 4
+    if (strchr(argv[2], 'B')) large_blocking();
+    if (strchr(argv[2], 'S')) large_split();
+    if (strchr(argv[2], 'N')) large_non_blocking();
+    if (strchr(argv[2], 'O')) large_shared();
+#endif
     if (strchr(argv[2], 'm')) size_and_modes();
     wrong_calls();
     /* The last calls are held when the file is closed. */
-    fill(19), CHECK(MPI_File_write_at_all(fh, place(19), buf, N, MPI_BYTE, MPI_STATUS_IGNORE));
+    fill(MODES + 3), CHECK(MPI_File_write_at_all(fh, place(MODES + 3), buf, N, MPI_BYTE, MPI_STATUS_IGNORE));
     CHECK(MPI_File_close(&fh));
     MPI_Finalize();
     return 0;

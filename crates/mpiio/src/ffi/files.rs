@@ -107,6 +107,20 @@ pub unsafe extern "C" fn fb_reads_hint(name: *const c_char) -> c_int {
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
+/// Hints that the program gives for an open file, as those of the opening. Collective.
+///
+/// # Safety
+/// The file is open, the hints are there.
+pub unsafe extern "C" fn fb_set_hints(file: *mut MpiFile, hints: *const c_char, len: usize) -> c_int {
+    // SAFETY: as above.
+    let (Some(file), hints) = (unsafe { file.as_mut() }, unsafe { slice(hints.cast::<u8>(), len) }) else {
+        return PASS;
+    };
+    code(file.set_hints(pairs(hints)))
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
 /// Tells the hints that hold, one after the other.
 ///
 /// # Safety

@@ -1,0 +1,2 @@
+#define F08
+#include "fortran_forms.F90"
