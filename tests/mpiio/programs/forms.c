@@ -33,8 +33,12 @@ static void expect_count(MPI_Status *status, int n) {
 /* The place of form i's bytes of this rank: forms do not share any. */
 static MPI_Offset place(int i) { return ((MPI_Offset)i * ranks + rank) * N; }
 
+/* A rank may be back from a collective call of Open MPI's own I/O before its aggregator has written the rank's bytes. */
+static void settle(void) { MPI_Barrier(MPI_COMM_WORLD); }
+
 static void expect_own(int i) {
     MPI_Status status;
+    settle();
     fill(i);
     memset(got, 0, N);
     CHECK(MPI_File_read_at(fh, place(i), got, N, MPI_BYTE, &status));
@@ -61,7 +65,10 @@ static void wait_for(MPI_Request *request) {
 }
 
 /* Bytes that may be held while the next call is made, which reads them: those of form i. */
-static void hold(int i) { fill(i), CHECK(MPI_File_write_at_all(fh, place(i), buf, N, MPI_BYTE, MPI_STATUS_IGNORE)); }
+static void hold(int i) {
+    fill(i), CHECK(MPI_File_write_at_all(fh, place(i), buf, N, MPI_BYTE, MPI_STATUS_IGNORE));
+    settle();
+}
 
 static void seek_shared(int i) { CHECK(MPI_File_seek_shared(fh, (MPI_Offset)i * ranks * N, MPI_SEEK_SET)); }
 

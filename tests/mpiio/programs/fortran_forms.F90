@@ -159,10 +159,17 @@ contains
     call MPI_File_seek(fh, offset(), MPI_SEEK_SET, ierr)
     call MPI_File_seek_shared(fh, int(part, MPI_OFFSET_KIND) * ranks * n * 8, MPI_SEEK_SET, ierr)
     if (is_read) call MPI_File_write_at_all(fh, offset(), values, n, MPI_DOUBLE_PRECISION, MPI_STATUS_IGNORE, ierr)
+    call settle
+  end subroutine
+
+  ! A rank may be back from a collective call of Open MPI's own I/O before its aggregator has written the rank's bytes.
+  subroutine settle
+    call MPI_Barrier(MPI_COMM_WORLD, ierr)
   end subroutine
 
   subroutine wrote
     call expect_count
+    call settle
     call MPI_File_read_at(fh, offset(), back, n, MPI_DOUBLE_PRECISION, MPI_STATUS_IGNORE, ierr)
     if (any(back /= values)) call failed
   end subroutine
