@@ -98,12 +98,12 @@ impl<G: Group> File<G> {
     /// [`Error::Communication`], [`Error::Message`].
     pub fn open(group: G, opening: &Opening<'_>) -> Result<Option<Self>, Error> {
         let Some(agreement) = opening::agree(&group, opening)? else { return Ok(None) };
-        let hosts = opening::hosts(&group, opening.host)?;
+        let (hosts, network) = opening::hosts(&group, opening, &agreement)?;
         let path = agreement.path();
         let storage = Storage::new(path.clone(), agreement.inode, opening.access, agreement.hints.stripe_bytes);
         let records = opening.records.map(Path::to_owned);
-        let report = Report::new(path, group.rank(), hosts, &agreement.hints, records);
-        let terms = Terms::of(&agreement.hints, report.hosts());
+        let report = Report::new(path, group.rank(), hosts, network.source, &agreement.hints, records);
+        let terms = Terms::of(&agreement.hints, report.hosts(), network);
         let (held, view) = (HeldCalls::default(), Some(View::whole()));
         let (hints, is_atomic, own_fault) = (agreement.hints, false, None);
         Ok(Some(Self {
@@ -158,7 +158,7 @@ impl<G: Group> File<G> {
         let flushed = self.flush();
         self.said.extend(said);
         self.hints = opening::agree_on_hints(&self.group, &self.said)?;
-        self.terms = Terms::of(&self.hints, self.report.hosts());
+        self.terms = Terms::of(&self.hints, self.report.hosts(), self.terms.network.clone());
         self.storage.set_stripe_bytes(self.hints.stripe_bytes);
         self.report.set_hints(&self.hints);
         flushed

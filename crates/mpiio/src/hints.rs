@@ -23,11 +23,12 @@ const STRIPE_MIN_BYTES: u64 = 4 << 10;
 const BUFFER_MAX_BYTES: u64 = 64 << 30;
 
 /// Hints that this library reads.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "forebay_aggregation",
     "forebay_aggregators",
     "forebay_buffer_bytes",
     "forebay_strategy",
+    "forebay_topology",
     "cb_nodes",
     "cb_config_list",
     "cb_buffer_size",
@@ -67,6 +68,8 @@ pub struct Hints {
     pub stripe_bytes: u64,
     /// The planner's strategy; `None`: the best of all.
     pub strategy: Option<String>,
+    /// The file that describes the network; `None`: as Slurm and the names of hosts tell.
+    pub topology: Option<String>,
     /// Whether the first rank prints what holds, and who aggregates.
     pub prints: bool,
 }
@@ -111,6 +114,7 @@ pub fn resolve(
         buffer_bytes: buffer_bytes.or(cb_buffer_size).unwrap_or(BUFFER_BYTES).min(BUFFER_MAX_BYTES),
         stripe_bytes: hint.parse("striping_unit", bytes).unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES),
         strategy: hint.parse("forebay_strategy", strategy).flatten(),
+        topology: hint.parse("forebay_topology", |name| (!name.is_empty()).then(|| name.to_owned())),
         prints: ["ROMIO_PRINT_HINTS", "FOREBAY_MPIIO_PRINT"]
             .iter()
             .any(|name| variable(name).is_some_and(|on| on != "0")),

@@ -21,6 +21,7 @@ pub mod held_calls;
 pub mod hints;
 pub mod memory;
 pub mod message;
+pub mod network;
 pub mod opening;
 pub mod outcome;
 pub mod plan;

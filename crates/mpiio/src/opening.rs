@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,19 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::group::Group;
 use crate::hints::{self, Choice, Hints};
+use crate::network::{Network, NetworkFile, switches_of_names};
+use crate::plan::numbered;
+use crate::say;
 use crate::storage::Access;
 
 /// Bytes of a host's name that are told; longer ones are cut.
 const HOST_BYTES: usize = 64;
+
+/// Bytes of its switches' names, as Slurm puts them.
+const ADDRESS_BYTES: usize = 192;
+
+/// Bytes of a file that describes a network: some 60 for each of 65,536 hosts, and a measured matrix.
+const TOPOLOGY_MAX_BYTES: u64 = 64 << 20;
 
 /// Prefixes by which ROMIO names a driver for files that POSIX can open.
 const POSIX_PREFIXES: [&str; 6] = ["ufs:", "nfs:", "lustre:", "xfs:", "gpfs:", "panfs:"];
@@ -33,6 +43,8 @@ pub struct Opening<'a> {
     pub hints: &'a [(String, String)],
     /// The host of this rank.
     pub host: &'a str,
+    /// The switches that this host is below, from the top down, where Slurm tells.
+    pub switches: &'a [&'a str],
     /// Where records of runs lie, if they are kept.
     pub records: Option<&'a Path>,
 }
@@ -46,6 +58,8 @@ pub struct Agreement {
     pub inode: u64,
     /// What rank 0 resolved.
     pub hints: Hints,
+    /// What rank 0 read of the network.
+    network: Option<NetworkFile>,
 }
 
 impl Agreement {
@@ -87,7 +101,7 @@ fn resolve(said: &[(String, String)]) -> Hints {
     let romio_file = variable("ROMIO_HINTS").and_then(|path| read_start(Path::new(&path)));
     let resolved = hints::resolve(said, &variable, romio_file.as_deref());
     for complaint in &resolved.complaints {
-        crate::say::complain(complaint);
+        say::complain(complaint);
     }
     resolved.hints
 }
@@ -100,24 +114,67 @@ fn decide(opening: &Opening<'_>) -> Option<Agreement> {
     let path = std::path::absolute(path_of(opening.name)).ok()?;
     // A driver without POSIX files, or a thing that is no file: MPI knows what to do with it.
     let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-    Some(Agreement { path: path.into_os_string().into_vec(), inode: found.ino(), hints })
+    let network = hints.topology.as_deref().and_then(read_network);
+    Some(Agreement { path: path.into_os_string().into_vec(), inode: found.ino(), hints, network })
 }
 
 fn read_start(path: &Path) -> Option<String> {
-    use std::io::Read;
-    let mut text = String::new();
-    fs::File::open(path).ok()?.take(ROMIO_HINTS_MAX_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    read_up_to(path, ROMIO_HINTS_MAX_BYTES).ok()
 }
 
-/// The hosts of all ranks.
+fn read_up_to(path: &Path, max_bytes: u64) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(max_bytes).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn read_network(name: &str) -> Option<NetworkFile> {
+    let text = read_up_to(Path::new(name), TOPOLOGY_MAX_BYTES).map_err(|error| error.to_string());
+    let read = text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
+    read.inspect_err(|error| say::complain(format_args!("no topology is known from {name}: {error}"))).ok()
+}
+
+/// The hosts of all ranks, and the network that they are in. Collective.
 ///
 /// # Errors
 /// [`Error::Communication`].
-pub fn hosts<G: Group>(group: &G, own: &str) -> Result<Vec<String>, Error> {
-    let mut name = own.as_bytes().to_vec();
-    name.resize(HOST_BYTES, 0);
-    let names = group.all_gather(&name)?;
+pub fn hosts<G: Group>(
+    group: &G,
+    opening: &Opening<'_>,
+    agreement: &Agreement,
+) -> Result<(Vec<String>, Network), Error> {
+    let mut own = opening.host.as_bytes().to_vec();
+    own.resize(HOST_BYTES, 0);
+    own.extend(opening.switches.join("/").bytes());
+    own.resize(HOST_BYTES + ADDRESS_BYTES, 0);
+    let told = group.all_gather(&own)?;
     let text = |name: &[u8]| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
-    Ok(names.chunks(HOST_BYTES).map(text).collect())
+    let told: Vec<(String, String)> = told
+        .chunks(HOST_BYTES + ADDRESS_BYTES)
+        .map(|told| (text(&told[..HOST_BYTES]), text(&told[HOST_BYTES..])))
+        .collect();
+    let hosts: Vec<String> = told.iter().map(|(host, _)| host.clone()).collect();
+    let (_, names) = numbered(&hosts);
+    let network = match agreement.network.as_ref().map(|file| Network::of_file(file, &names)) {
+        Some(Ok(network)) => Some(network),
+        Some(Err(host)) => {
+            if group.rank() == 0 {
+                let file = agreement.hints.topology.as_deref().unwrap_or_default();
+                say::complain(format_args!("{file} does not cover the job: host {host} is not there; it is left out"));
+            }
+            None
+        }
+        None => None,
+    };
+    let by_slurm = || {
+        let address = |name: &&str| told.iter().find(|(host, _)| host == name).map_or("", |(_, address)| address);
+        let above: Vec<Vec<&str>> =
+            names.iter().map(|name| address(name).split('/').filter(|switch| !switch.is_empty()).collect()).collect();
+        Network::of_switches(&above, "slurm")
+    };
+    let network = network
+        .or_else(by_slurm)
+        .or_else(|| Network::of_switches(&switches_of_names(&names), "host names"))
+        .unwrap_or_else(|| Network::one_switch(names.len()));
+    Ok((hosts, network))
 }

@@ -1,27 +1,17 @@
 //! Who writes what, and in which round: planned by every rank alike, from what all have said of their bytes.
 //!
-//! The planner is `forebay-aggregate`; this is the way to it and back. What it plans for is a network that nobody has
-//! described: every host on one switch, with a way of its own to the file system. File domains are parts of the stripes
-//! that anybody touches; a round takes a window of each domain.
+//! The planner is `forebay-aggregate`; this is the way to it and back. The network that it plans for is that of `network`. File
+//! domains are parts of the stripes that anybody touches; a round takes a window of each domain.
 
 use std::collections::BTreeMap;
 
-use forebay_aggregate::{
-    Case, CaseDescription, FatTreeLevel, IoNode, RankDescription, RanksDescription, Serves, Strategy,
-    TopologyDescription,
-};
+use forebay_aggregate::{Case, CaseDescription, RankDescription, RanksDescription, Strategy};
 
 use crate::error::Error;
 use crate::hints::Hints;
+use crate::network::Network;
 use crate::share::Share;
 use crate::view::Extent;
-
-/// Bytes a second of a host's link and of its way to the file system: 100 Gbit/s. Without another rate to compare with, it
-/// weighs against the latency alone.
-const LINK_BYTES_PER_S: f64 = 12.5e9;
-
-/// Seconds to the next switch, as with that link.
-const LINK_LATENCY_S: f64 = 1e-6;
 
 /// Hosts up to which all strategies are tried before each exchange.
 const HOSTS_OF_PORTFOLIO_MAX: usize = 64;
@@ -31,6 +21,8 @@ const HOSTS_OF_PORTFOLIO_MAX: usize = 64;
 pub struct Terms {
     /// The host of each rank, numbered in the order of their first ranks.
     pub host_of: Vec<usize>,
+    /// Where the hosts are.
+    pub network: Network,
     /// How many aggregators, where that was given.
     pub aggregators: Option<usize>,
     /// Ranks that may aggregate, in the order in which they are taken, where that was given.
@@ -44,20 +36,16 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The terms for ranks on these hosts.
+    /// The terms for ranks on these hosts, which are in that network.
     #[must_use]
-    pub fn of(hints: &Hints, hosts: &[String]) -> Self {
-        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut host_of = Vec::with_capacity(hosts.len());
-        for host in hosts {
-            let next = numbers.len();
-            host_of.push(*numbers.entry(host).or_insert(next));
-        }
+    pub fn of(hints: &Hints, hosts: &[String], network: Network) -> Self {
+        let (host_of, numbers) = numbered(hosts);
         let candidates = hints.config_list.as_ref().map(|list| list.candidates(hosts));
         let aggregators = hints.aggregators.map(|count| (count as usize).min(hosts.len()));
         let nodes = hints.nodes.map(|count| (count as usize).min(numbers.len()));
         Self {
             host_of,
+            network,
             aggregators: aggregators.or(nodes),
             candidates,
             strategy: hints.strategy.as_deref().and_then(|name| name.parse().ok()),
@@ -65,6 +53,20 @@ impl Terms {
             buffer_bytes: hints.buffer_bytes,
         }
     }
+}
+
+/// The host of each rank, numbered in the order of their first ranks, and each host's name in that order.
+#[must_use]
+pub fn numbered(hosts: &[String]) -> (Vec<usize>, Vec<&str>) {
+    let (mut numbers, mut names) = (BTreeMap::new(), vec![]);
+    let number = |host| {
+        *numbers.entry(host).or_insert_with(|| {
+            names.push(host);
+            names.len() - 1
+        })
+    };
+    let host_of = hosts.iter().map(String::as_str).map(number).collect();
+    (host_of, names)
 }
 
 /// Who writes or reads what, and when.
@@ -169,23 +171,22 @@ impl Plan {
 
 fn describe(shares: &[Share], terms: &Terms) -> CaseDescription {
     let hosts = terms.host_of.iter().max().map_or(1, |last| last + 1);
-    let io_node =
-        |host| IoNode { node: hosts + host, bytes_per_s: LINK_BYTES_PER_S, serves: Serves::Range(host, host) };
+    let network = &terms.network;
     let rank = |(share, host): (&Share, &usize)| {
         let extents = share.spans.iter().map(|span| forebay_aggregate::Extent { offset: span.offset, len: span.len });
         let bytes = share.spans.iter().map(|span| span.len).sum();
-        RankDescription { node: *host, bytes, extents: Some(extents.collect()) }
+        RankDescription { node: network.node_of[*host], bytes, extents: Some(extents.collect()) }
     };
     let most = terms.candidates.as_ref().map(Vec::len);
     // As many as the buffers ask for, but no more than hosts: beyond that a host's writers get in each other's way.
     let bytes: u64 = shares.iter().flat_map(|share| &share.spans).map(|span| span.len).sum();
     let default = most.or((bytes.div_ceil(terms.buffer_bytes) > hosts as u64).then_some(hosts));
     CaseDescription {
-        topology: TopologyDescription::FatTree { levels: vec![FatTreeLevel { down: 2 * hosts, up: 1 }] },
-        link_bytes_per_s: LINK_BYTES_PER_S,
-        link_latency_s: LINK_LATENCY_S,
-        nodes: hosts,
-        io_nodes: (0..hosts).map(io_node).collect(),
+        topology: network.topology.clone(),
+        link_bytes_per_s: network.link_bytes_per_s,
+        link_latency_s: network.link_latency_s,
+        nodes: network.nodes,
+        io_nodes: network.io_nodes.clone(),
         ranks: RanksDescription::Each(shares.iter().zip(&terms.host_of).map(rank).collect()),
         aggregators: terms.aggregators.map_or(default, |given| Some(most.map_or(given, |most| given.min(most)))),
         rounds: None,
@@ -209,8 +210,16 @@ mod tests {
     }
 
     fn terms(ranks: usize, aggregators: usize, stripe_bytes: u64, buffer_bytes: u64) -> Terms {
-        let host_of = (0..ranks).collect();
-        Terms { host_of, aggregators: Some(aggregators), candidates: None, strategy: None, stripe_bytes, buffer_bytes }
+        let (host_of, network) = ((0..ranks).collect(), Network::one_switch(ranks));
+        Terms {
+            host_of,
+            network,
+            aggregators: Some(aggregators),
+            candidates: None,
+            strategy: None,
+            stripe_bytes,
+            buffer_bytes,
+        }
     }
 
     fn parts(plan: &Plan, extent: Extent) -> Vec<(usize, usize, u64, u64)> {
@@ -259,7 +268,12 @@ mod tests {
     fn there_is_one_aggregator_a_host_however_much_there_is() {
         let shares: Vec<Share> = (0..16).map(|rank| Share::of(&extents(&[(rank * 100, 100)]), 10)).collect();
         let host_of: Vec<usize> = (0..16).map(|rank| rank / 4).collect();
-        let terms = Terms { host_of: host_of.clone(), aggregators: None, ..terms(16, 1, 10, 100) };
+        let terms = Terms {
+            host_of: host_of.clone(),
+            network: Network::one_switch(4),
+            aggregators: None,
+            ..terms(16, 1, 10, 100)
+        };
         let plan = Plan::new(&shares, &terms).unwrap().unwrap();
         let hosts: Vec<usize> = plan.aggregators.iter().map(|rank| host_of[*rank]).collect();
         assert_eq!((hosts, plan.rounds), (vec![0, 1, 2, 3], 4));

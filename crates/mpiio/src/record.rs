@@ -59,6 +59,9 @@ pub struct Record {
     pub ranks: usize,
     /// Hosts that they ran on.
     pub hosts: usize,
+    /// Where the network between them is known from.
+    #[serde(default)]
+    pub network: String,
     /// How aggregators were chosen.
     pub strategy: String,
     /// Who they were in the last exchange.

@@ -30,11 +30,19 @@ pub struct Report {
 impl Report {
     /// Of a file that is being opened, with the directory of the records.
     #[must_use]
-    pub fn new(file: PathBuf, rank: usize, hosts: Vec<String>, hints: &Hints, directory: Option<PathBuf>) -> Self {
+    pub fn new(
+        file: PathBuf,
+        rank: usize,
+        hosts: Vec<String>,
+        network: &str,
+        hints: &Hints,
+        directory: Option<PathBuf>,
+    ) -> Self {
         let record = Record {
             file,
             ranks: hosts.len(),
             hosts: hosts.iter().collect::<BTreeSet<_>>().len(),
+            network: network.to_owned(),
             buffer_bytes: hints.buffer_bytes,
             stripe_bytes: hints.stripe_bytes,
             ..Record::default()

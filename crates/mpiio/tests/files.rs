@@ -25,7 +25,10 @@ fn open(rank: Rank, path: &Path, hints: &[(&str, &str)], access: Access) -> File
     let hints: Vec<(String, String)> = hints.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     let host = format!("host{}", rank.number() / 2);
     let name = path.to_str().unwrap().as_bytes();
-    File::open(rank, &Opening { name, access, hints: &hints, host: &host, records: None }).unwrap().unwrap()
+    // Hosts 0 and 2 are on one switch, 1 and 3 on another.
+    let switch = ["even", "odd"][rank.number() / 2 % 2];
+    let switches: &[&str] = if hints.iter().any(|(name, _)| name == "slurm") { &["top", switch] } else { &[] };
+    File::open(rank, &Opening { name, access, hints: &hints, host: &host, switches, records: None }).unwrap().unwrap()
 }
 
 /// Bytes in a row, as a program's buffer.
@@ -242,4 +245,58 @@ fn reads_leave_out_large_gaps() {
         assert_eq!(told["reads"], 1);
         file.close().unwrap();
     });
+}
+
+/// Who aggregates, and where the network is known from, for 8 ranks that write the same with these hints.
+fn planned(hints: &[(&str, &str)]) -> (Vec<u64>, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    let explained = on_ranks(8, |rank| {
+        let number = rank.number() as u64;
+        let mut file = open(rank, &path, hints, BOTH);
+        let mut bytes = vec![1; 1000];
+        let _ = file.write_collective(number * 1000, Some(&row(&mut bytes))).unwrap();
+        file.flush().unwrap();
+        let explained = file.explain();
+        file.close().unwrap();
+        explained
+    });
+    let record: serde_json::Value = serde_json::from_str(&explained[0]).unwrap();
+    let ranks = record["aggregators"].as_array().unwrap().iter().map(|each| each["rank"].as_u64().unwrap());
+    (ranks.collect(), record["network"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_file_says_where_hosts_and_io_nodes_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("topology.json");
+    let name = path.to_str().unwrap();
+    let with = |hosts: &str| {
+        let io = r#""io_nodes": [{"node": 7, "bytes_per_s": 1e9, "serves": "any"}]"#;
+        std::fs::write(
+            &path,
+            format!(
+                r#"{{"topology": {{"fat_tree": {{"levels": [{{"down": 2, "up": 2}},
+            {{"down": 4}}]}}}}, {io}, "hosts": [{hosts}]}}"#
+            ),
+        )
+        .unwrap();
+        planned(&[("forebay_aggregators", "1"), ("forebay_strategy", "nearest"), ("forebay_topology", name)])
+    };
+    // The I/O node is on the switch of nodes 6 and 7.
+    let order = r#""a", "b", "c", "d", "host0", "host1", "host2", "host3""#;
+    assert_eq!(with(order), (vec![6], "file".to_owned()));
+    let order = r#""host0", "host3", "host2", "a", "b", "c", "host1""#;
+    assert_eq!(with(order), (vec![2], "file".to_owned()));
+    // One that does not cover the job is left out, and so is one that is not there.
+    assert_eq!(with(r#""host0", "host1""#), (vec![0], "one switch".to_owned()));
+    let missing = [("forebay_aggregators", "1"), ("forebay_strategy", "nearest"), ("forebay_topology", "/nowhere")];
+    assert_eq!(planned(&missing).1, "one switch");
+}
+
+#[test]
+fn slurm_says_which_hosts_share_a_switch() {
+    assert_eq!(planned(&[("slurm", "")]).1, "slurm");
+    assert_eq!(planned(&[]).1, "one switch");
 }

@@ -85,7 +85,7 @@ fn print(record: &Record) {
         State::Incomplete => "incomplete",
     };
     say!("{}: {state}", record.file.display());
-    say!("ranks: {} on {} hosts", record.ranks, record.hosts);
+    say!("ranks: {} on {} hosts; network: {}", record.ranks, record.hosts, record.network);
     let list: Vec<String> = record.aggregators.iter().map(|each| format!("{} ({})", each.rank, each.host)).collect();
     say!("aggregators ({}): {}", record.strategy, if list.is_empty() { "none".to_owned() } else { list.join(", ") });
     let (buffer, stripe) = (show_size(record.buffer_bytes), show_size(record.stripe_bytes));

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::file::{Answer, File};
 use crate::flat::Flat;
 use crate::memory::Buffer;
+use crate::network::switches_of_address;
 use crate::opening::Opening;
 use crate::storage::Access;
 use crate::view::View;
@@ -60,11 +61,14 @@ pub unsafe extern "C" fn fb_open(
     let hints = unsafe { slice(raw.hints.cast::<u8>(), raw.hints_len) };
     let group = MpiGroup::new(*calls, context, raw.rank as usize, raw.size as usize);
     let records = crate::record::directory(&|name| std::env::var_os(name));
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let (address, pattern) = (variable("SLURM_TOPOLOGY_ADDR"), variable("SLURM_TOPOLOGY_ADDR_PATTERN"));
     let opening = Opening {
         name: name.to_bytes(),
         access: Access { reads: raw.reads != 0, writes: raw.writes != 0 },
         hints: &pairs(hints),
         host: &host.to_string_lossy(),
+        switches: &switches_of_address(&address, &pattern),
         records: records.as_deref(),
     };
     code(File::open(group, &opening).map(|opened| {
