@@ -22,7 +22,7 @@ impl Drop for Small {
     }
 }
 
-/// As many rounds of 512 KiB as ranks, of which the third finds the file system full: an error on every rank, at the call that
+/// As many rounds of 512 KiB as ranks (8), of which the third finds the file system full: an error on every rank, at the call that
 /// flushes.
 fn full(mpi: Mpi, ranks: usize) {
     let bench = crate::bench(mpi);
@@ -58,7 +58,7 @@ fn hints(bench: &Bench, text: &str) -> String {
 fn a_full_file_system_is_an_error_on_every_rank_under_mpich() {
     require_mpi!(mpich);
     require!(Root, Command("mount"));
-    full(MPICH, 4);
+    full(MPICH, 8);
 }
 
 #[test]
@@ -69,16 +69,26 @@ fn a_full_file_system_is_an_error_on_every_rank_under_open_mpi() {
 }
 
 /// The launcher ends the job, nobody waits for the dead rank, and the record shows that the file was not closed.
-#[test]
-fn a_rank_that_dies_hangs_nobody() {
-    require_mpi!(mpich);
-    let bench = crate::bench(MPICH);
+fn dies(mpi: Mpi) {
+    let bench = crate::bench(mpi);
     let program = bench.compile("dies.c");
     let file = bench.path("file");
     let done = bench.run(&Way::aggregated(3), &program, &[file.to_str().unwrap(), "kill"]);
     assert!(!done.status.success());
     assert_eq!(explained(&bench, &file)["state"], "writing");
     assert_eq!(fs::metadata(&file).unwrap().size(), 15_000, "what was synced is there");
+}
+
+#[test]
+fn a_rank_that_dies_hangs_nobody_under_mpich() {
+    require_mpi!(mpich);
+    dies(MPICH);
+}
+
+#[test]
+fn a_rank_that_dies_hangs_nobody_under_open_mpi() {
+    require_mpi!(openmpi);
+    dies(OPEN_MPI);
 }
 
 /// What a rank holds when it ends without closing the file, or aborts the job, is in the file.

@@ -262,15 +262,78 @@ impl Bench {
     }
 
     fn striped_requests(&self, way: Way<'_>, bar: HaccBar) -> u64 {
-        let (file, log, counter) = (self.path("counted"), self.path("requests"), self.shared("requests.c"));
-        let (_, _) = (fs::remove_file(&file), fs::remove_file(&log));
+        let file = self.path("counted");
+        let _ = fs::remove_file(&file);
+        let particles = bar.particles.to_string();
+        let [_, striped, ..] = self.counted(way, "patterns.c", &file, &[bar.pattern, "0", &particles]);
+        striped
+    }
+
+    /// Runs a program, and adds up what the ranks asked of the file: write requests, the same cut at stripes, read requests, the
+    /// same cut, bytes read.
+    fn counted(&self, way: Way<'_>, source: &str, file: &Path, words: &[&str]) -> [u64; 5] {
+        let (log, counter) = (self.path("requests"), self.shared("requests.c"));
+        let _ = fs::remove_file(&log);
         let way = way
             .with("LD_PRELOAD", counter.display())
             .with("FB_REQUESTS", log.display())
             .with("FB_REQUESTS_OF", file.display());
-        let (program, name) = (self.compile("patterns.c"), file.display().to_string());
-        let _ = self.run(&way, &program, &[&name, bar.pattern, "0", &bar.particles.to_string()]).good();
-        let lines = fs::read_to_string(&log).unwrap_or_default();
-        lines.lines().filter_map(|line| line.split(' ').nth(1)?.parse::<u64>().ok()).sum()
+        let (program, name) = (self.compile(source), file.display().to_string());
+        let words: Vec<&str> = [name.as_str()].into_iter().chain(words.iter().copied()).collect();
+        let _ = self.run(&way, &program, &words).good();
+        let mut sums = [0; 5];
+        for line in fs::read_to_string(&log).unwrap_or_default().lines() {
+            let counts = line.split(' ').map(|count| count.parse::<u64>().expect("a count"));
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        sums
     }
+
+    /// Counts what a restart of 6 ranks asks of a checkpoint that 8 ranks of so many particles wrote, in three ways. The program
+    /// checks every byte.
+    ///
+    /// # Panics
+    /// If a program fails.
+    #[must_use]
+    pub fn restart_requests(&self, particles: u32) -> RestartRequests {
+        let (file, hints, particles) = (self.path("checkpoint"), self.path("restart-hints"), particles.to_string());
+        let _ = fs::remove_file(&file);
+        let name = file.display().to_string();
+        let _ = self.run(&Way::plain(8), &self.compile("patterns.c"), &[&name, "hacc-structs", "0", &particles]).good();
+        let file_bytes = fs::metadata(&file).expect("a checkpoint").len();
+        let read = |way: Way<'_>, text: &str| {
+            fs::write(&hints, text).expect("a file of hints");
+            let way = way.with("ROMIO_HINTS", hints.display());
+            let [_, _, _, requests, bytes] = self.counted(way, "restart.c", &file, &["8", &particles]);
+            Reads { requests, bytes }
+        };
+        RestartRequests {
+            file_bytes,
+            independent: read(Way::plain(6), "romio_cb_read disable\nromio_ds_read disable\n"),
+            romio: read(Way::plain(6), "romio_cb_read enable\ncb_nodes 1\n"),
+            ours: read(Way::aggregated(6), "romio_cb_read enable\ncb_nodes 1\n"),
+        }
+    }
+}
+
+/// What was read of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Reads {
+    /// Requests, cut at stripes of 1 MiB.
+    pub requests: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What a restart reads.
+#[derive(Clone, Copy, Debug)]
+pub struct RestartRequests {
+    /// Bytes of the checkpoint.
+    pub file_bytes: u64,
+    /// By ranks that read each by itself, piece by piece.
+    pub independent: Reads,
+    /// By ROMIO's collective buffering, with one aggregator.
+    pub romio: Reads,
+    /// By the library, with one aggregator.
+    pub ours: Reads,
 }
