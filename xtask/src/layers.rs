@@ -109,6 +109,8 @@ const PLACES: [Place; 27] = [
             "store",
             "launch",
             "profile",
+            "log",
+            "write",
             "keeper",
         ],
     },

@@ -1,7 +1,7 @@
 //! The driver of a node: its paths' cores, with all that carries their decisions out over an `Environment`, the overlay's
 //! endpoint and the kernel's session. Daemons run it on their machines, and simulated jobs in virtual time.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use forebay_fuse::{Handler, Session};
 use forebay_overlay::{Forest, Shape};
@@ -16,6 +16,7 @@ use crate::options::DaemonOptions;
 use crate::read::{ReadCore, ReadParts, Refreshed};
 use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
+use crate::write::WriteParts;
 
 /// One node's. What it needs of the outside comes in this order: `new`, `take_part`, `service` for an endpoint that is
 /// handed to `set_endpoint`, `handler` for a session that is handed to `set_session`, `start`.
@@ -24,6 +25,8 @@ pub struct Driver {
     pub node: Arc<Node>,
     /// Its read path.
     pub read: Arc<ReadParts>,
+    /// Its part of the burst tier.
+    pub(crate) write: OnceLock<Arc<WriteParts>>,
 }
 
 impl Driver {
@@ -40,12 +43,12 @@ impl Driver {
         })?;
         let node = Node::new(options, forest, environment);
         let read = ReadParts::new(&node)?;
-        Ok(Self { node, read })
+        Ok(Self { node, read, write: OnceLock::new() })
     }
 
     /// Its part in the job, and, if it has one, in the job's start.
     pub fn job(&self, starting: Option<Arc<Starting>>) -> Arc<Job> {
-        Job::new(&self.node, &self.read, starting)
+        Job::new(&self.node, &self.read, starting, self.write.get().map(Arc::clone))
     }
 
     /// What takes other nodes' requests.

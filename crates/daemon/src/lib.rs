@@ -1,7 +1,7 @@
 //! The daemon of one node: cores, and the shells that carry out what they decide.
 //!
 //! `environment` says what all of it stands on: its `machine`, or a simulated one. `shared` is what all paths have in common: the node, its clock and connections, its part in the start of the job. `read`
-//! is the read path; other paths stand beside it, each with its own core, and none knows another. `job` is what concerns
+//! is the read path, `write` the write path; others stand beside them, each with its own core, and none knows another. `job` is what concerns
 //! the job over all paths, and hands other nodes' requests to the path that they are about. `driver` puts them together, and `run` is the daemon's life
 //! around it.
 //!
@@ -17,10 +17,11 @@ mod read;
 mod run;
 mod shared;
 mod walk;
+mod write;
 
 pub use driver::Driver;
 pub use machine::memory_bytes;
-pub use options::{DaemonOptions, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks};
+pub use options::{BurstOptions, DaemonOptions, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks};
 pub use read::{ReadCore, Refreshed};
 pub use run::run;
 pub use walk::walk;

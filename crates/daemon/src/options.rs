@@ -90,9 +90,25 @@ pub struct DaemonOptions {
     /// What it has to do with the start of its job; nothing when nobody waits for that.
     #[serde(default)]
     pub report: Option<ReportOptions>,
+    /// Its part of the burst tier, if the job has one.
+    #[serde(default)]
+    pub burst: Option<BurstOptions>,
     /// What this daemon is to its keeper.
     #[serde(skip)]
     pub kept: Kept,
+}
+
+/// The burst tier on one node.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct BurstOptions {
+    /// Where programs see it: under `forebay run` this path itself.
+    pub dir: PathBuf,
+    /// The directory of the backing file system that it lands in.
+    pub backing: PathBuf,
+    /// The node's own directory for what has not landed.
+    pub store: PathBuf,
+    /// What that may take, bytes.
+    pub capacity_bytes: u64,
 }
 
 impl DaemonOptions {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
-use forebay_keeper::{ExitReason, Handoff, Link, hear_endings, session_options};
+use forebay_keeper::{ExitReason, HandedMount, Handoff, Link, burst_session_options, hear_endings, session_options};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,6 +17,7 @@ use crate::options::DaemonOptions;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
+use crate::write::{self, WriteParts};
 
 /// How long a daemon that is replaced may go on answering what it has taken. What is left then is answered by the next.
 const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
@@ -55,10 +56,12 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     let Some(handoff) = link.stand_by()? else {
         return Ok(ExitReason::End);
     };
-    let Handoff { mount, how, negotiated, peers, control, inodes, requests } = handoff;
+    let Handoff { view, burst, peers, control, inodes } = handoff;
+    let HandedMount { mount, how, negotiated, requests } = view;
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
     let starting = Starting::new(&node, link, Arc::clone(&read.core) as _);
+    open_store(&driver, burst.as_ref())?;
     let job = driver.job(starting.clone());
     let service = Driver::service(&job);
     let endpoint =
@@ -66,12 +69,17 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     driver.set_endpoint(endpoint.clone());
     let session = resume_session(&driver, &mount, negotiated, requests)?;
     driver.set_session(Arc::clone(&session));
+    let burst = BurstSession::begin(&driver, burst)?;
 
     let mut tasks = driver.start();
     tasks.extend([
-        tokio::spawn(metrics::write_regularly(Arc::clone(&node), Arc::clone(&read))),
+        tokio::spawn(metrics::write_regularly(
+            Arc::clone(&node),
+            Arc::clone(&read),
+            driver.write.get().map(Arc::clone),
+        )),
         tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),
-        tokio::spawn(control::serve(control, job)),
+        tokio::spawn(control::serve(control, Arc::clone(&job))),
     ]);
     tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how, "ready");
     link.ready();
@@ -85,6 +93,10 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     tracing::info!(?reason, "ending");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     read.prefill.end(reason == ExitReason::End).await;
+    drop((job, driver));
+    if let Some(burst) = burst {
+        burst.end(reason).await;
+    }
     match reason {
         ExitReason::HandOver => hand_over(session, &endpoint).await,
         ExitReason::End | ExitReason::Orphaned => {
@@ -93,6 +105,61 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
         }
     }
     Ok(reason)
+}
+
+/// Opens the store of a node that has a burst mount. Not before the mount is handed over: the daemon before had the store.
+fn open_store(driver: &Driver, burst: Option<&HandedMount>) -> anyhow::Result<()> {
+    if let (Some(burst), Some(options)) = (burst, &driver.node.options.burst) {
+        let opened = write::open(&driver.node, options, burst.mount.dir()).context("the burst tier")?;
+        let _ = driver.write.set(Arc::new(opened));
+    }
+    Ok(())
+}
+
+/// The burst mount while it is served.
+struct BurstSession {
+    mount: Mount,
+    session: Session,
+    write: Arc<WriteParts>,
+    landing: std::thread::JoinHandle<()>,
+}
+
+impl BurstSession {
+    /// Of a node that has one.
+    fn begin(driver: &Driver, handed: Option<HandedMount>) -> anyhow::Result<Option<Self>> {
+        let (Some(handed), Some(write)) = (handed, driver.write.get()) else { return Ok(None) };
+        let HandedMount { mount, negotiated, requests, .. } = handed;
+        let failed = || format!("serving {}", mount.dir().display());
+        let options = burst_session_options(driver.node.options.readers);
+        let session = Session::resume(mount.descriptor(), negotiated, &options, requests, write.handler());
+        let session = session.with_context(failed)?;
+        let landing = write.start().with_context(failed)?;
+        Ok(Some(Self { mount, session, write: Arc::clone(write), landing }))
+    }
+
+    /// Ends it, so that another daemon can go on or nothing is left.
+    async fn end(self, reason: ExitReason) {
+        let Self { mount, session, write, landing } = self;
+        let ended = tokio::task::spawn_blocking(move || match reason {
+            ExitReason::HandOver => {
+                session.hand_over(HAND_OVER_DRAIN);
+                drop(session);
+                write.end(landing, false);
+            }
+            ExitReason::End | ExitReason::Orphaned => {
+                if let Err(error) = mount.unmount() {
+                    tracing::warn!(%error, "unmounting the burst mount");
+                }
+                session.stop();
+                session.disconnect();
+                drop(session);
+                write.end(landing, true);
+            }
+        });
+        if tokio::time::timeout(SHUTDOWN_DEADLINE, ended).await.is_err() {
+            tracing::warn!("the burst mount did not end in time");
+        }
+    }
 }
 
 /// Tells the keeper regularly that the network thread runs and the core can be had: a daemon that hangs is killed.

@@ -1,5 +1,6 @@
 //! The commands and their own options; what they share comes from the table of settings.
 
+mod burst;
 mod config_file;
 mod mpiio;
 mod profile;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub use burst::{DrainArguments, LandedArguments};
 pub use config_file::ConfigFile;
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
@@ -50,6 +52,10 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Let the whole job forget what it knows of paths that have changed
     Refresh(RefreshArguments),
+    /// Let what programs wrote to the burst tier land on the backing file system now
+    Drain(DrainArguments),
+    /// Show how far files are on their way from the burst tier to the backing file system
+    Landed(LandedArguments),
     /// Show and remove what the start-ups of commands have recorded
     Profile(ProfileArguments),
     /// Print the library that aggregates for MPI-IO programs, or what it did with a file
@@ -190,7 +196,8 @@ pub struct StatusArguments {
 /// `down`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Daemons that died are cleaned up after.\n\nExamples:\n  forebay down\n  forebay down --job train"
+    after_help = "Daemons that died are cleaned up after. What was written to the burst tier lands before; if some of it cannot, \
+                  the store stays, and the exit status is 3.\n\nExamples:\n  forebay down\n  forebay down --job train"
 )]
 pub struct DownArguments {
     /// Print a JSON object instead of text
@@ -199,6 +206,9 @@ pub struct DownArguments {
     /// Stop what runs on this host and clean up here, without asking other nodes
     #[arg(long)]
     pub local_only: bool,
+    /// Do not wait for what programs wrote to the burst tier to land; the store keeps what has not
+    #[arg(long)]
+    pub no_drain: bool,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,

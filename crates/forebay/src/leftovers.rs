@@ -11,6 +11,7 @@ use forebay_fuse::MountedAt;
 use forebay_keeper::view_mount;
 use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
 
+use crate::burst_mount;
 use crate::patience::after_a_second;
 use crate::view_directory;
 
@@ -63,6 +64,7 @@ pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
     for node in &nodes {
         notes.extend(detach(&directory.job(), node));
         view_directory::remove(&node.view, node.view_created);
+        burst_mount::remove(&node.burst_created);
     }
     directory.remove_shared();
     directory.remove()?;
@@ -87,6 +89,7 @@ fn detach(job: &str, node: &NodeRecord) -> Vec<String> {
 pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
     detach(&directory.job(), record).iter().for_each(|note| tracing::warn!("{note}"));
     view_directory::remove(&record.view, record.view_created);
+    burst_mount::remove(&record.burst_created);
     directory.remove_node(record.rank);
     if !directory.record_ranks().is_empty() {
         return;

@@ -5,6 +5,7 @@
 //! standard error, as a whole chain: what failed, on what, why, what to do. Exit status: 0 done, 1 failed, 2 wrong
 //! usage, 3 done in part.
 
+mod burst_mount;
 mod carried_key;
 mod cli;
 mod columns;

@@ -1,16 +1,18 @@
-//! What a keeper holds while daemons come and go: the mount, the sockets with whoever waits in their queues, and the
+//! What a keeper holds while daemons come and go: the mounts, the sockets with whoever waits in their queues, and the
 //! memory of what the kernel was told.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 
 use anyhow::{Context, bail};
-use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, agree, create_shared_memory, mount};
+use forebay_fuse::{MountOptions, create_shared_memory};
 
+use crate::held_mount::HeldMount;
 use crate::messages::Begin;
-use crate::options::{KeeperOptions, session_options};
+use crate::options::{KeeperOptions, burst_session_options, session_options};
 use crate::view_mount::{self, ViewMount};
 
 /// The memory of inodes at first, bytes. The daemon doubles it when it is full.
@@ -19,21 +21,18 @@ const INODES_BYTES: usize = 1 << 20;
 /// What outlives each daemon.
 #[derive(Debug)]
 pub struct Held {
-    mount: Mount,
-    connection: OwnedFd,
-    negotiated: Negotiated,
+    view: HeldMount,
+    burst: Option<HeldMount>,
     peers: TcpListener,
     control: UnixListener,
     inodes: OwnedFd,
-    /// Only where the kernel does not send requests in flight again.
-    requests: Option<OwnedFd>,
 }
 
 impl Held {
-    /// Binds, mounts, and agrees with the kernel on how to talk, so that every daemon begins alike.
+    /// Binds and mounts.
     ///
     /// # Errors
-    /// What is in the way: the port, the socket, the mount point. Nothing is left mounted then.
+    /// What is in the way: the port, the socket, a mount point. Nothing is left mounted then.
     pub fn take(options: &KeeperOptions, listener: Option<TcpListener>) -> anyhow::Result<Self> {
         let peers = match listener {
             Some(inherited) => inherited,
@@ -41,15 +40,16 @@ impl Held {
         };
         let control = listen_for_commands(options)?;
         let inodes = create_shared_memory("forebay-inodes", INODES_BYTES).context("no memory for inodes")?;
-        let mount = mount(&options.view, &mount_options(options))?;
-        let begun = || format!("starting the FUSE session of {}", options.view.display());
-        let negotiated = agree(&mount.descriptor(), &session_options(options.readers, options.read_ahead_bytes))
-            .with_context(begun)?;
-        let connection = mount.descriptor().try_clone().with_context(begun)?;
-        let is_sent_again = negotiated.can_resend() && options.resend;
-        let keep = || KeptRequests::create(forebay_fuse::limits::KERNEL_REQUESTS_KEPT).with_context(begun);
-        let requests = if is_sent_again { None } else { Some(keep()?) };
-        Ok(Self { mount, connection, negotiated, peers, control, inodes, requests })
+        let session = session_options(options.readers, options.read_ahead_bytes);
+        let view = HeldMount::take(&options.view, &mount_options(options), &session, options.resend)?;
+        let burst = match options.burst.as_deref().map(|dir| take_burst(dir, options)).transpose() {
+            Ok(burst) => burst,
+            Err(error) => {
+                view.unmount();
+                return Err(error);
+            }
+        };
+        Ok(Self { view, burst, peers, control, inodes })
     }
 
     /// The port that peers connect to.
@@ -62,32 +62,36 @@ impl Held {
 
     /// What a daemon is told with the descriptors.
     pub fn begin(&self) -> Begin {
-        Begin {
-            view: self.mount.dir().to_owned(),
-            device: self.mount.device(),
-            how: self.mount.how().to_owned(),
-            session: self.negotiated.into(),
-        }
+        Begin { view: self.view.begin(), burst: self.burst.as_ref().map(HeldMount::begin) }
     }
 
     /// What programs are told of it that use it.
     pub fn view_mount(&self, options: &KeeperOptions) -> ViewMount {
         let source = mount_options(options).source;
-        ViewMount { path: self.mount.dir().to_owned(), source, device: self.mount.device() }
+        ViewMount { path: self.view.dir().to_owned(), source, device: self.view.device() }
     }
 
     /// The descriptors, in the order in which a daemon takes them.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let all = [self.connection.as_fd(), self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd()];
-        all.into_iter().chain(self.requests.as_ref().map(AsFd::as_fd)).collect()
+        let mounts = std::iter::once(&self.view).chain(&self.burst).flat_map(HeldMount::descriptors);
+        [self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd()].into_iter().chain(mounts).collect()
     }
 
-    /// Takes the view away, if nobody has. Closing the connection then ends whatever still waits for an answer.
+    /// Takes the mounts away, if nobody has.
     pub fn unmount(self) {
-        if let Err(error) = self.mount.unmount() {
-            tracing::warn!(%error, "unmounting the view");
-        }
+        self.burst.into_iter().chain([self.view]).for_each(HeldMount::unmount);
     }
+}
+
+/// The burst mount, which programs write to.
+fn take_burst(dir: &Path, options: &KeeperOptions) -> anyhow::Result<HeldMount> {
+    let mount = MountOptions {
+        read_only: false,
+        // Otherwise there is one user, for whom the daemon checks.
+        default_permissions: options.allow_other,
+        ..mount_options(options)
+    };
+    HeldMount::take(dir, &mount, &burst_session_options(options.readers), options.resend)
 }
 
 fn listen(options: &KeeperOptions) -> anyhow::Result<TcpListener> {

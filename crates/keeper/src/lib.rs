@@ -9,6 +9,7 @@ mod asking;
 mod daemon;
 mod handed;
 mod held;
+mod held_mount;
 mod keeper;
 pub mod limits;
 mod link;
@@ -25,8 +26,8 @@ pub mod view_mount;
 
 pub use handed::{Handed, take_stdin};
 pub use keeper::keep;
-pub use link::{ExitReason, Handoff, Kept, Link};
+pub use link::{ExitReason, HandedMount, Handoff, Kept, Link};
 pub use messages::HANDED_OVER;
-pub use options::{KeeperOptions, session_options};
+pub use options::{KeeperOptions, burst_session_options, session_options};
 pub use signals::{hear_endings, hear_of_children};
 pub use starter::tell;

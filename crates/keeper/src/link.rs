@@ -11,8 +11,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::handed::take_stdin;
-use crate::messages::{LAYOUT, ToDaemon, ToKeeper};
+use crate::messages::{BegunMount, LAYOUT, ToDaemon, ToKeeper};
 use crate::packets;
+
+/// Why descriptors that were sent do not arrive.
+const TOO_FEW: &str = "too few open files are allowed here to take the mounts over (ulimit -n)";
 
 /// A daemon's place in the life of its node.
 #[derive(Clone, Copy, Default, Debug)]
@@ -37,20 +40,42 @@ impl Kept {
 
 /// What a daemon is given when it is to serve.
 pub struct Handoff {
+    /// The view.
+    pub view: HandedMount,
+    /// The burst mount, if the node has one.
+    pub burst: Option<HandedMount>,
+    /// The listener for peers.
+    pub peers: TcpListener,
+    /// The listener of the control socket.
+    pub control: UnixListener,
+    /// The inodes that the kernel knows of the view.
+    pub inodes: OwnedFd,
+}
+
+/// A mount that a daemon is to serve.
+pub struct HandedMount {
     /// The mount, to be unmounted at an orderly end.
     pub mount: Mount,
     /// How it was made.
     pub how: String,
     /// What was agreed with the kernel.
     pub negotiated: Negotiated,
-    /// The listener for peers.
-    pub peers: TcpListener,
-    /// The listener of the control socket.
-    pub control: UnixListener,
-    /// The inodes that the kernel knows.
-    pub inodes: OwnedFd,
     /// The requests in flight, if the kernel does not send them again.
     pub requests: Option<KeptRequests>,
+}
+
+impl HandedMount {
+    fn take(begun: BegunMount, descriptors: &mut impl Iterator<Item = OwnedFd>) -> anyhow::Result<Self> {
+        let mut next = || descriptors.next().context(TOO_FEW);
+        let connection = next()?;
+        let requests = begun.keeps_requests.then(next).transpose()?;
+        Ok(Self {
+            mount: Mount::adopt(begun.path, begun.device, Arc::new(connection)),
+            how: begun.how,
+            negotiated: begun.session.into(),
+            requests: requests.map(KeptRequests::open).transpose().context("taking over requests")?,
+        })
+    }
 }
 
 /// Why a daemon ends.
@@ -101,19 +126,11 @@ impl Link {
             return Ok(None);
         };
         let mut descriptors = descriptors.into_iter();
-        let mut next =
-            || descriptors.next().context("too few open files are allowed here to take the mount over (ulimit -n)");
-        let (connection, peers, control, inodes) = (next()?, next()?, next()?, next()?);
-        let requests = descriptors.next().map(KeptRequests::open).transpose().context("taking over requests")?;
-        Ok(Some(Handoff {
-            mount: Mount::adopt(begin.view, begin.device, Arc::new(connection)),
-            how: begin.how,
-            negotiated: begin.session.into(),
-            peers: peers.into(),
-            control: control.into(),
-            inodes,
-            requests,
-        }))
+        let mut next = || descriptors.next().context(TOO_FEW);
+        let (peers, control, inodes) = (next()?, next()?, next()?);
+        let view = HandedMount::take(begin.view, &mut descriptors)?;
+        let burst = begin.burst.map(|burst| HandedMount::take(burst, &mut descriptors)).transpose()?;
+        Ok(Some(Handoff { view, burst, peers: peers.into(), control: control.into(), inodes }))
     }
 
     /// Says that the view answers.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The layout of all that outlives a daemon: these messages, the ledger, the requests in flight. Another number after
 /// every change that a daemon of the build before does not understand.
-pub const LAYOUT: u32 = 5;
+pub const LAYOUT: u32 = 6;
 
 /// How a daemon ends that has handed over: its exit status.
 pub const HANDED_OVER: u8 = 10;
@@ -32,8 +32,8 @@ pub enum ToDaemon {
         #[serde(default)]
         job_is_up: bool,
     },
-    /// Serve from now on. With it, in this order: the FUSE connection, the listener for peers, that of the control
-    /// socket, the ledger of the inodes, the memory of requests in flight if the kernel sends none again.
+    /// Serve from now on. With it, in this order: the listener for peers, that of the control socket, the ledger of the
+    /// inodes; then for each mount the FUSE connection, and the memory of requests in flight if it is kept.
     Begin(Begin),
     /// Take no more requests, answer what is in flight, and end; another daemon goes on.
     HandOver,
@@ -41,17 +41,28 @@ pub enum ToDaemon {
     End,
 }
 
-/// What a daemon must know of the mount that it serves.
+/// What a daemon must know of the mounts that it serves.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Begin {
+    /// The view.
+    pub view: BegunMount,
+    /// The burst mount.
+    pub burst: Option<BegunMount>,
+}
+
+/// What it must know of one of them.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct BegunMount {
     /// Where, as an absolute path without links.
-    pub view: PathBuf,
+    pub path: PathBuf,
     /// Its device number.
     pub device: Option<(u32, u32)>,
     /// How it was made.
     pub how: String,
     /// What was agreed with the kernel.
     pub session: Agreed,
+    /// Whether requests in flight are kept in memory, since the kernel does not send them again.
+    pub keeps_requests: bool,
 }
 
 /// `forebay_fuse::Negotiated`, as it travels.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_fuse::SessionOptions;
+use forebay_fuse::{Access, SessionOptions};
 use forebay_launch::NodeAddress;
 use forebay_types::NodeRank;
 
@@ -25,6 +25,8 @@ pub struct KeeperOptions {
     pub view: PathBuf,
     /// What the view shows: absolute paths of existing directories.
     pub exports: Vec<PathBuf>,
+    /// The mount point of the burst mount, an existing, empty directory, if there is to be one.
+    pub burst: Option<PathBuf>,
     /// Whether links are shown as links inside the view.
     pub links_lead_into_view: bool,
     /// Where the sockets go.
@@ -46,8 +48,14 @@ pub struct KeeperOptions {
     pub reports: bool,
 }
 
-/// How sessions of a node run: of the keeper that agrees with the kernel, and of each daemon.
+/// How sessions of a node's view run: of the keeper that agrees with the kernel, and of each daemon.
 #[must_use]
 pub fn session_options(readers: usize, read_ahead_bytes: u32) -> SessionOptions {
     SessionOptions { readers, read_ahead_bytes, ..SessionOptions::default() }
+}
+
+/// How sessions of a node's burst mount run.
+#[must_use]
+pub fn burst_session_options(readers: usize) -> SessionOptions {
+    SessionOptions { readers, access: Access::ReadWrite, no_open: false, ..SessionOptions::default() }
 }

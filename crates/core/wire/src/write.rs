@@ -7,8 +7,13 @@
 use forebay_types::{Attributes, FileId, Generation, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
+use crate::message::Checked;
+
 /// The root of a burst tree.
 pub const BURST_ROOT: FileId = FileId { creator: NodeRank(0), serial: 0 };
+
+/// The session of an operation that is never sent again: what it came to need not be kept.
+pub const NEVER_AGAIN: u64 = 0;
 
 /// Groups of a caller (`NGROUPS_MAX` of Linux is 65,536; nobody has as many).
 pub const GROUPS_MAX: usize = 1024;
@@ -135,14 +140,29 @@ pub enum Operation {
         /// Whether it has no more.
         is_last: bool,
     },
+    /// What a file has now lands although nodes have it open: the tree drains.
+    Publish {
+        /// The file.
+        file: FileId,
+    },
     /// The backing file system has followed a step of the tree's history.
     Landed {
         /// Its number.
         step: u64,
-        /// What is there now, for a step that brought contents; `None` for one that was left out, since newer contents are to
-        /// come, and for all others.
-        contents: Option<LandedContents>,
+        /// What was done.
+        outcome: StepOutcome,
     },
+}
+
+/// What was done for a step on the backing file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum StepOutcome {
+    /// What it said.
+    Done,
+    /// The same, and these contents are there now.
+    Contents(LandedContents),
+    /// Nothing: newer contents are to come, or what it was about is gone.
+    LeftOut,
 }
 
 /// Contents that are on the backing file system.
@@ -271,5 +291,11 @@ impl Change {
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
         self.caller.groups.len() <= GROUPS_MAX && self.operation.is_within_limits()
+    }
+}
+
+impl Checked for Change {
+    fn is_within_limits(&self) -> bool {
+        Self::is_within_limits(self)
     }
 }

@@ -88,6 +88,24 @@ impl Landing {
         }
     }
 
+    /// What is at a place of the backing file system by the first step.
+    #[must_use]
+    pub fn file_at(&self, place: &Place) -> Option<FileId> {
+        self.there.get(place).copied()
+    }
+
+    /// Whether any of the steps is about this file.
+    #[must_use]
+    pub fn has_steps_of(&self, file: FileId) -> bool {
+        self.steps.iter().any(|step| match step {
+            Step::Name { file: of, .. }
+            | Step::Unname { file: of, .. }
+            | Step::Move { file: of, .. }
+            | Step::Publish { file: of, .. }
+            | Step::Attributes { file: of } => *of == file,
+        })
+    }
+
     /// Steps that are to be followed.
     #[must_use]
     pub fn steps_left(&self) -> usize {

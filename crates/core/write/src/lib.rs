@@ -18,4 +18,4 @@ pub mod tree;
 pub use extents::{Extents, Piece, Source};
 pub use landing::{Action, Landing, Step};
 pub use results::Results;
-pub use tree::{Listed, Refusal, Released, Tree, Turn};
+pub use tree::{Listed, Refusal, Released, Tree, Turn, Way};

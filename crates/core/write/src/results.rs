@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{Errno, NodeRank, OperationId};
-use forebay_wire::write::{Change, Done};
+use forebay_wire::write::{Change, Done, NEVER_AGAIN};
 
 use crate::limits;
 
@@ -30,6 +30,9 @@ impl Results {
     /// EIO: whether it was carried out cannot be told.
     #[must_use]
     pub fn of(&self, id: OperationId) -> Option<Result<Done, Errno>> {
+        if id.session == NEVER_AGAIN {
+            return None;
+        }
         let node = self.by_node.get(&id.node)?;
         match id.session.cmp(&node.session) {
             std::cmp::Ordering::Less => Some(Err(Errno::EIO)),
@@ -41,6 +44,9 @@ impl Results {
 
     /// Notes what `change` came to, and forgets what its node does not ask for any more.
     pub fn note(&mut self, change: &Change, result: Result<Done, Errno>) {
+        if change.id.session == NEVER_AGAIN {
+            return;
+        }
         let node = self.by_node.entry(change.id.node).or_default();
         if change.id.session > node.session {
             *node = OfNode { session: change.id.session, ..OfNode::default() };

@@ -2,6 +2,7 @@
 //!
 //! It lies in the job's directory, which only its user may enter; the daemon still checks who connects.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,12 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// How long a client may take to say what it wants.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long one question about a drain may wait; who wants to wait longer asks again.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Why nothing can land.
+const NO_BURST: &str = "the job has no burst tier; forebay up --burst DIR=BACKING --burst-store DIR gives it one";
 
 /// Round trips that one probe may make.
 const PROBES_MAX: u32 = 10_000;
@@ -44,6 +51,14 @@ enum Command {
     },
     /// Writes down what the start-up has used so far.
     Record,
+    /// Lets all land that was written until now, and waits so long for it.
+    Drain {
+        wait_ms: u64,
+    },
+    /// How far a file is on its way to the backing file system.
+    Landed {
+        path: String,
+    },
 }
 
 /// The socket that the keeper made, with the clients that wait in its queue.
@@ -110,6 +125,17 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             }
             let paths = paths.iter().map(|path| path_in_view(path, &job.node)).collect::<Result<_, _>>()?;
             job.read.refresh.refresh(paths).await.map(|refreshed| json!(refreshed))
+        }
+        Command::Drain { wait_ms } => {
+            let write = job.write.clone().ok_or(NO_BURST)?;
+            let wait = Duration::from_millis(wait_ms).min(DRAIN_WAIT_MAX);
+            let drained = job.node.block(move || write.drain(wait)).await;
+            drained.map(|progress| json!(progress)).ok_or_else(|| "the daemon ends".to_owned())
+        }
+        Command::Landed { path } => {
+            let write = job.write.clone().ok_or(NO_BURST)?;
+            let landed = job.node.block(move || write.landed(Path::new(&path))).await;
+            landed.unwrap_or_else(|| Err("the daemon ends".to_owned())).map(|landed| json!(landed))
         }
         Command::Record => job.read.prefill.record_now().await,
         Command::Probe { payload_bytes, count } if payload_bytes <= PROBE_BYTES_MAX && count <= PROBES_MAX => {

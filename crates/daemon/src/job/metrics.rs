@@ -8,19 +8,20 @@ use std::time::Duration;
 use super::status::NodeStatus;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
+use crate::write::WriteParts;
 
 /// Metrics are not written more often than this: they are for graphs.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Writes this node's object of `status --json` as a line to the file that the options name, as long as the daemon runs.
-pub async fn write_regularly(node: Arc<Node>, read: Arc<ReadParts>) {
+pub async fn write_regularly(node: Arc<Node>, read: Arc<ReadParts>, write: Option<Arc<WriteParts>>) {
     let Some(file) = &node.options.metrics_file else { return };
     let path = file.with_extension(format!("{}.jsonl", node.rank()));
     let mut ticks = tokio::time::interval(node.options.metrics_interval.max(INTERVAL_MIN));
     loop {
         ticks.tick().await;
         // Fails only for maps whose keys are no text.
-        let mut line = serde_json::to_string(&NodeStatus::of(&node, &read)).unwrap_or_default();
+        let mut line = serde_json::to_string(&NodeStatus::of(&node, &read, write.as_deref())).unwrap_or_default();
         line.push('\n');
         let to = path.clone();
         let written = tokio::task::spawn_blocking(move || append(&to, &line)).await;

@@ -19,6 +19,7 @@ use crate::read::ReadParts;
 use crate::shared::gather::{Answer, Gathered, answer_all, ask_children, ask_from, ask_if_there, call};
 use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
+use crate::write::WriteParts;
 
 /// How long a whole job may take to answer.
 const JOB_DEADLINE: Duration = Duration::from_secs(10);
@@ -30,6 +31,8 @@ const HOP_SHARE: f64 = 0.8;
 pub struct Job {
     pub node: Arc<Node>,
     pub read: Arc<ReadParts>,
+    /// Its part of the burst tier.
+    pub write: Option<Arc<WriteParts>>,
     /// Its part in the start of the job.
     pub starting: Option<Arc<Starting>>,
     /// Whether the job is being ended from this node: it stays until it has told who ended.
@@ -45,9 +48,14 @@ pub enum Step {
 }
 
 impl Job {
-    pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>, starting: Option<Arc<Starting>>) -> Arc<Self> {
+    pub fn new(
+        node: &Arc<Node>,
+        read: &Arc<ReadParts>,
+        starting: Option<Arc<Starting>>,
+        write: Option<Arc<WriteParts>>,
+    ) -> Arc<Self> {
         let (node, read) = (Arc::clone(node), Arc::clone(read));
-        Arc::new(Self { node, read, starting, is_ended_here: AtomicBool::new(false) })
+        Arc::new(Self { node, read, write, starting, is_ended_here: AtomicBool::new(false) })
     }
 
     /// Answers a peer's request about the job.
@@ -76,7 +84,7 @@ impl Job {
         };
         // It may not have been asked, having lost who would ask it.
         if !nodes.iter().any(|node| node.rank() == self.node.rank().0) {
-            nodes.push(NodeStatus::of(&self.node, &self.read));
+            nodes.push(NodeStatus::of(&self.node, &self.read, self.write.as_deref()));
         }
         nodes.sort_by_key(NodeStatus::rank);
         Status { job: JobStatus::of(&self.node), totals: Totals::of(&nodes), nodes }
@@ -139,7 +147,7 @@ impl Job {
 
     async fn status_below(&self, left: Duration) -> Vec<NodeStatus> {
         let below = self.ask_children(&JobMessage::Status, left).await;
-        let mut nodes = vec![NodeStatus::of(&self.node, &self.read)];
+        let mut nodes = vec![NodeStatus::of(&self.node, &self.read, self.write.as_deref())];
         nodes.extend(self.with_unreachable(below));
         nodes
     }

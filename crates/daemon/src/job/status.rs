@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::read::ReadParts;
 use crate::shared::node::Node;
+use crate::write::{BurstStatus, WriteParts};
 
 /// The whole job.
 #[derive(Serialize, Default)]
@@ -73,6 +74,9 @@ pub struct ReadyNode {
     overlay: OverlayStatus,
     backing: BackingStatus,
     prefill: PrefillStatus,
+    /// Its part of the burst tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    burst: Option<BurstStatus>,
 }
 
 /// Sums over the nodes, by the same names.
@@ -176,8 +180,8 @@ impl JobStatus {
 
 impl NodeStatus {
     /// This node's.
-    pub fn of(node: &Node, read: &ReadParts) -> Self {
-        Self::Ready(Box::new(ReadyNode::of(node, read)))
+    pub fn of(node: &Node, read: &ReadParts, write: Option<&WriteParts>) -> Self {
+        Self::Ready(Box::new(ReadyNode::of(node, read, write)))
     }
 
     pub fn rank(&self) -> u32 {
@@ -205,7 +209,7 @@ impl Totals {
 }
 
 impl ReadyNode {
-    fn of(node: &Node, read: &ReadParts) -> Self {
+    fn of(node: &Node, read: &ReadParts, write: Option<&WriteParts>) -> Self {
         let options = &node.options;
         let core = read.core.lock();
         let (allowed_bytes, aside_bytes, suspects) = (core.allowed_bytes(), core.aside_bytes(), core.suspects());
@@ -231,6 +235,7 @@ impl ReadyNode {
             overlay: overlay(node, read),
             backing: backing(read),
             prefill: prefill(read),
+            burst: write.map(WriteParts::status),
         }
     }
 }

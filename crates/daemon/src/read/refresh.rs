@@ -306,6 +306,7 @@ mod tests {
             read_ahead_bytes: 0,
             links: None,
             report: None,
+            burst: None,
             kept: Default::default(),
         };
         ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap(), Machine::here())).unwrap()

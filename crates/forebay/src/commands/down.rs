@@ -10,6 +10,7 @@ use forebay_types::NodeRank;
 use serde_json::{Value, json};
 
 use crate::cli::DownArguments;
+use crate::commands::drain;
 use crate::commands::up::{END_TIMEOUT, end_on_hosts};
 use crate::commands::up_report::shown_ranks;
 use crate::control;
@@ -44,6 +45,9 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let directory = jobs::find(&effective)?;
     let job = directory.job();
     let mut outcome = Outcome::default();
+    if !arguments.no_drain && drain::is_wanted(&directory) {
+        outcome.drain(&directory);
+    }
     if !arguments.local_only {
         outcome.end_everywhere(&directory);
     }
@@ -53,7 +57,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         outcome.held.extend(cleaned.held);
     }
     outcome.report(&job, began.elapsed(), arguments.json);
-    let is_all = outcome.missing.is_empty() && outcome.held.is_empty();
+    let is_all = outcome.missing.is_empty() && outcome.held.is_empty() && outcome.not_landed.is_none();
     Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
@@ -65,10 +69,22 @@ struct Outcome {
     missing: Vec<NodeRank>,
     /// Processes of this host that a file system holds.
     held: Vec<Process>,
+    /// What of the burst tier has not landed.
+    not_landed: Option<String>,
     notes: Vec<String>,
 }
 
 impl Outcome {
+    /// Waits for what programs wrote to land.
+    fn drain(&mut self, directory: &JobDirectory) {
+        let _told = after_a_second(|| "waiting for the burst tier to land".to_owned());
+        match drain::wait(directory, None) {
+            Ok(progress) if progress.steps == 0 && progress.why.is_none() => {}
+            Ok(progress) => self.not_landed = Some(drain::told(&progress)),
+            Err(error) => self.not_landed = Some(format!("how far the burst tier has landed is not known: {error:#}")),
+        }
+    }
+
     fn end_everywhere(&mut self, directory: &JobDirectory) {
         // Read first: daemons remove their records when they leave.
         let record = JobRecord::read(directory).ok().flatten();
@@ -167,10 +183,11 @@ impl Outcome {
     fn report(&self, job: &str, took: Duration, as_json: bool) {
         if as_json {
             let took_ms = took.as_millis() as u64;
-            let Self { ended, missing, held, notes } = self;
+            let Self { ended, missing, held, not_landed, notes } = self;
             let held: Vec<u32> = held.iter().map(|process| process.pid).collect();
             let told = json!({
-                "job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "held": held, "notes": notes
+                "job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "held": held,
+                "not_landed": not_landed, "notes": notes
             });
             return say!("{told}");
         }
@@ -186,6 +203,9 @@ impl Outcome {
         say!("job {job} is down{known}: {nodes}{}", show_duration(took));
         if !self.held.is_empty() {
             eprintln!("forebay: {}", held_text(&self.held));
+        }
+        if let Some(not_landed) = &self.not_landed {
+            eprintln!("forebay: {not_landed}; the store keeps it for the next job of this name");
         }
         if !self.missing.is_empty() {
             eprintln!(

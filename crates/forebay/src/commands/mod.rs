@@ -5,8 +5,10 @@ mod config;
 mod doctor;
 mod doctor_probe;
 mod down;
+mod drain;
 mod escaping_paths;
 mod explain;
+mod landed;
 mod manual;
 mod mpiio;
 mod node;
@@ -47,6 +49,8 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Down(arguments) => down::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Refresh(arguments) => refresh::run(arguments),
+        Command::Drain(arguments) => drain::run(arguments),
+        Command::Landed(arguments) => landed::run(arguments),
         Command::Profile(arguments) => profile::run(arguments),
         Command::Mpiio(arguments) => mpiio::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

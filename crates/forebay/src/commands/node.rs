@@ -22,6 +22,7 @@ use forebay_types::{NodeRank, ViewPath};
 use forebay_wire::Level;
 use serde_json::json;
 
+use crate::burst_mount;
 use crate::cli::NodeArguments;
 use crate::commands::{node_background, node_kept, selection};
 use crate::job_spec::JobSpec;
@@ -214,12 +215,16 @@ impl Plan {
         check_exports(&self.settings.export, self.rank)?;
         let view = self.prepare_view(directory)?;
         let process = Process::this();
-        let record =
-            NodeRecord { rank: self.rank, process, daemon: None, view: view.path.clone(), view_created: view.created };
+        let burst = burst_mount::prepare(&self.settings, directory, self.view_layout, &self.nodes, self.rank)?;
+        let burst_created = burst.as_ref().map_or_else(Vec::new, |burst| burst.created.clone());
+        let (rank, view_path, view_created) = (self.rank, view.path.clone(), view.created);
+        let record = NodeRecord { rank, process, daemon: None, view: view_path, view_created, burst_created };
         let (log_file, log_filter) = (self.log_file.clone(), self.settings.log.clone());
         let result = record.write(directory).map_err(anyhow::Error::from).and_then(|()| {
-            let keeper = self.keeper_options(directory, handed.listener.is_some(), view.path)?;
-            let options = self.daemon_options(&keeper)?;
+            let (mount, burst) = burst.map_or((None, None), |burst| (Some(burst.mount), Some(burst.options)));
+            let keeper =
+                KeeperOptions { burst: mount, ..self.keeper_options(directory, handed.listener.is_some(), view.path)? };
+            let options = DaemonOptions { burst, ..self.daemon_options(&keeper)? };
             let plan = forebay_daemon::Plan { options, log_file, log_filter };
             forebay_keeper::keep(&keeper, &plan, handed, directory, record.clone())
         });
@@ -271,6 +276,7 @@ impl Plan {
             ports: self.ports.of(own).to_vec(),
             view,
             exports: if settings.export.is_empty() { vec![PathBuf::from("/")] } else { settings.export.clone() },
+            burst: None,
             links_lead_into_view: settings.links == LinksShown::View,
             job_directory: directory.path().to_owned(),
             deadline: settings.deadline,
@@ -324,6 +330,7 @@ impl Plan {
             read_ahead_bytes: settings.read_ahead,
             report: self.waited_for.with_all.then_some(report),
             links,
+            burst: None,
             kept: Kept::default(),
             profile,
             nodes: self.nodes,

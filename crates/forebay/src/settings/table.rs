@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
-use super::values::{self, LinksShown, ProfileChoice, Topology, WhenMissing};
+use super::values::{self, BurstPair, LinksShown, ProfileChoice, Topology, WhenMissing};
 
 /// How long a request may take, whatever dies (option `--deadline`).
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -187,6 +187,18 @@ settings! {
         /// Let the kernel send the requests in flight again when a daemon goes on where another died (Linux 6.9); else
         /// they are kept in memory
         Node One(switch) resend: bool = "resend" "BOOL", "true";
+    }
+    "Burst tier" {
+        /// Give programs DIR to write to: what they write lies on the node's own disk at first (--burst-store) and lands in
+        /// BACKING, a directory of the backing file system, by itself
+        Node Many(burst) burst: Vec<BurstPair> = "burst" "DIR=BACKING";
+        /// Keep there what has not landed; with --local, and where nodes share a host, that of node I in DIR/I
+        Node Optional(absolute_path) burst_store: Option<PathBuf> = "burst-store" "DIR";
+        /// Bytes that may take [default: nine tenths of what is free there]
+        Node Optional(size) burst_capacity: Option<u64> = "burst-capacity" "SIZE";
+        /// Mount the burst tier below this directory, so that DIR is at MOUNT/DIR; with --local, and where nodes share a
+        /// host, at MOUNT/I/DIR for node I [default: below the job's directory]
+        Node Optional(absolute_path) burst_mount: Option<PathBuf> = "burst-mount" "MOUNT";
     }
     "Caches and trees" {
         /// Nodes that read the backing file system for the others, each for its part of the directories and of every

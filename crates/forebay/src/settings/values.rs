@@ -92,6 +92,27 @@ fn number_in(text: &str, least: u64, most: u64) -> Result<u64, String> {
     text.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(wrong)
 }
 
+/// What programs write to, and where it lands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BurstPair {
+    /// Where programs see it.
+    pub dir: PathBuf,
+    /// A directory of the backing file system.
+    pub backing: PathBuf,
+}
+
+/// `/ckpt=/lustre/me/ckpt`.
+pub fn burst(text: &str) -> Result<BurstPair, String> {
+    let wrong = || format!("'{text}' is not DIR=BACKING; write for example /ckpt=/lustre/me/ckpt");
+    let (dir, backing) = text.split_once('=').ok_or_else(wrong)?;
+    let pair = BurstPair { dir: absolute_path(dir)?, backing: absolute_path(backing)? };
+    let is_plain = pair.dir.components().skip(1).all(|part| matches!(part, std::path::Component::Normal(_)));
+    if !is_plain || pair.dir.parent().is_none() {
+        return Err(format!("'{dir}' cannot be where programs write: name a directory below /, without .."));
+    }
+    Ok(pair)
+}
+
 /// A fan-out.
 pub fn fan_out(text: &str) -> Result<u32, String> {
     number_in(text, 1, forebay_overlay::limits::FAN_OUT_MAX.into()).map(|number| number as u32)

@@ -66,6 +66,8 @@ fn every_command_explains_itself() {
         "down",
         "explain",
         "refresh",
+        "drain",
+        "landed",
         "profile",
         "doctor",
         "simulate",

@@ -133,6 +133,7 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         read_ahead_bytes: 0,
         links: None,
         report: None,
+        burst: None,
         kept: Kept { restarts: lives, job_is_up: true, ..Kept::default() },
     }
 }

@@ -73,9 +73,11 @@ pub mod opcode {
 pub mod init_flag {
     /// Several reads of one file at once.
     pub const ASYNC_READ: u64 = 1 << 0;
-    /// Locks are sent to the daemon: never asked for, so that the kernel keeps real local ones.
+    /// Locks are sent to the daemon: never asked for by a view, so that the kernel keeps real local ones.
     pub const POSIX_LOCKS: u64 = 1 << 1;
-    /// `flock(2)` is sent to the daemon: never asked for.
+    /// Writes of more than a page.
+    pub const BIG_WRITES: u64 = 1 << 5;
+    /// `flock(2)` is sent to the daemon.
     pub const FLOCK_LOCKS: u64 = 1 << 10;
     /// ioctl works on directories.
     pub const HAS_IOCTL_DIR: u64 = 1 << 11;
@@ -97,8 +99,12 @@ pub mod init_flag {
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     /// Pages are dropped on a notification only.
     pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
+    /// The daemon takes lent rights away where somebody writes, truncates or gives away.
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     /// `flags2` counts.
     pub const INIT_EXT: u64 = 1 << 30;
+    /// Files that are read and written directly can be mapped all the same (Linux 6.6).
+    pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     /// Requests in flight are sent again on a notification, marked by the highest bit of their number.
     pub const HAS_RESEND: u64 = 1 << 39;
 }
@@ -117,6 +123,8 @@ pub mod open_flag {
     pub const STREAM: u32 = 1 << 4;
     /// Close sends no FLUSH.
     pub const NOFLUSH: u32 = 1 << 5;
+    /// Several direct writes at once, but for those that extend the file.
+    pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
 /// Flags of an IOCTL request.
@@ -146,6 +154,26 @@ pub mod notify_code {
     /// Drop all names at once (ABI 7.44).
     pub const INC_EPOCH: i32 = 8;
 }
+
+/// Which fields of SETATTR count.
+#[allow(missing_docs)]
+pub mod setattr_flag {
+    pub const MODE: u32 = 1 << 0;
+    pub const UID: u32 = 1 << 1;
+    pub const GID: u32 = 1 << 2;
+    pub const SIZE: u32 = 1 << 3;
+    pub const ATIME: u32 = 1 << 4;
+    pub const MTIME: u32 = 1 << 5;
+    pub const FH: u32 = 1 << 6;
+    pub const ATIME_NOW: u32 = 1 << 7;
+    pub const MTIME_NOW: u32 = 1 << 8;
+}
+
+/// `lk_flags`: a lock of `flock(2)`.
+pub const LK_FLOCK: u32 = 1 << 0;
+
+/// In a request's number: it was sent before, to a daemon that has died.
+pub const UNIQUE_RESEND: u64 = 1 << 63;
 
 /// `getattr_flags`: `fh` is valid.
 pub const GETATTR_FH: u32 = 1 << 0;
@@ -209,6 +237,26 @@ wire_struct! {
     ReadIn { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
 }
 wire_struct! { FsyncIn { fh: u64, fsync_flags: u32, padding: u32 } }
+wire_struct! {
+    SetattrIn {
+        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64, ctime: u64,
+        atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32, uid: u32, gid: u32, unused5: u32,
+    }
+}
+wire_struct! { MknodIn { mode: u32, rdev: u32, umask: u32, padding: u32 } }
+wire_struct! { MkdirIn { mode: u32, umask: u32 } }
+wire_struct! { RenameIn { newdir: u64 } }
+wire_struct! { Rename2In { newdir: u64, flags: u32, padding: u32 } }
+wire_struct! { LinkIn { oldnodeid: u64 } }
+wire_struct! { CreateIn { flags: u32, mode: u32, umask: u32, open_flags: u32 } }
+wire_struct! {
+    WriteIn { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
+}
+wire_struct! { WriteOut { size: u32, padding: u32 } }
+wire_struct! { FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 } }
+wire_struct! { FileLock { start: u64, end: u64, kind: u32, pid: u32 } }
+wire_struct! { LkIn { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 } }
+wire_struct! { SetxattrIn { size: u32, flags: u32 } }
 wire_struct! { GetxattrIn { size: u32, padding: u32 } }
 wire_struct! { GetxattrOut { size: u32, padding: u32 } }
 wire_struct! { AccessIn { mask: u32, padding: u32 } }

@@ -17,6 +17,7 @@ use zerocopy::IntoBytes;
 use crate::abi::OutHeader;
 use crate::counts::MessageCounts;
 use crate::kept_requests::KeptRequests;
+use crate::options::Access;
 
 /// Parts of one write; the kernel's `UIO_MAXIOV`.
 const PARTS_MAX: usize = 1024;
@@ -41,6 +42,8 @@ pub(crate) enum Kernel {
 pub(crate) struct Device {
     kernel: Kernel,
     pub(crate) counts: MessageCounts,
+    /// Bytes of the largest request.
+    pub(crate) request_bytes_max: usize,
     /// Requests in flight, where a next daemon must find them.
     pub(crate) kept: Option<KeptRequests>,
     /// Another daemon takes over: it answers what this one could only fail.
@@ -62,10 +65,11 @@ pub(crate) enum Received {
 }
 
 impl Device {
-    pub(crate) fn new(kernel: Kernel, kept: Option<KeptRequests>) -> Self {
+    pub(crate) fn new(kernel: Kernel, kept: Option<KeptRequests>, access: Access) -> Self {
         Self {
             kernel,
             counts: MessageCounts::default(),
+            request_bytes_max: access.request_bytes_max(),
             kept,
             handing_over: AtomicBool::new(false),
             left: AtomicBool::new(false),

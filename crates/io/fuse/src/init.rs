@@ -1,11 +1,12 @@
 //! What is agreed with the kernel when a connection begins.
 //!
-//! Only flags that the kernel offers and that this crate lives by are taken. Two kinds are never taken: locks, so that
-//! `flock` and `fcntl` locks stay the kernel's own and are real; and `AUTO_INVAL_DATA`, because the daemon says itself
-//! when contents change.
+//! Only flags that the kernel offers and that this crate lives by are taken. A view does not take locks, so that `flock` and
+//! `fcntl` locks stay the kernel's own and are real. Never taken are `AUTO_INVAL_DATA`, because the daemon says itself
+//! when contents change, and the write-back cache, with which the kernel would not believe the daemon about size and times, and
+//! write whole pages of which a program changed a byte.
 
 use crate::abi::{self, init_flag};
-use crate::options::SessionOptions;
+use crate::options::{Access, SessionOptions};
 
 /// What the session asks for where the kernel offers it.
 const WANTED: u64 = init_flag::ASYNC_READ
@@ -27,9 +28,11 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Pages of the largest request of a kernel that cannot be told how many: its own constant.
 const PAGES_FIXED: u16 = 32;
 
-/// Bytes of the largest WRITE, the least that the kernel allows: there are none on a read-only mount, and the readers'
-/// buffers must hold one.
-const WRITE_BYTES_MAX: u32 = 4096;
+const WANTED_TO_WRITE: u64 = init_flag::POSIX_LOCKS
+    | init_flag::FLOCK_LOCKS
+    | init_flag::BIG_WRITES
+    | init_flag::HANDLE_KILLPRIV_V2
+    | init_flag::DIRECT_IO_ALLOW_MMAP;
 
 /// What was agreed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +71,8 @@ impl Negotiated {
 
 /// Decides the answer to a kernel that speaks version 7.`minor` and offers `offered`.
 pub(crate) fn negotiate(minor: u32, offered: u64, options: &SessionOptions) -> Negotiated {
-    let wanted = WANTED | if options.no_open { WANTED_NO_OPEN } else { 0 };
+    let opened = if options.no_open { WANTED_NO_OPEN } else { 0 };
+    let wanted = WANTED | opened | if options.access == Access::ReadWrite { WANTED_TO_WRITE } else { 0 };
     let flags = wanted & offered;
     let page_bytes = rustix::param::page_size();
     let pages = if flags & init_flag::MAX_PAGES != 0 { pages_max(page_bytes) } else { PAGES_FIXED };
@@ -98,7 +102,7 @@ pub(crate) fn answer(negotiated: &Negotiated, options: &SessionOptions) -> abi::
         max_background: options.max_background,
         // The kernel's own rule: from three quarters on the mount counts as congested and read-ahead holds back.
         congestion_threshold: (u32::from(options.max_background) * 3 / 4) as u16,
-        max_write: WRITE_BYTES_MAX,
+        max_write: options.access.write_bytes_max(),
         time_gran: 1,
         max_pages: pages_max(rustix::param::page_size()),
         ..Default::default()

@@ -16,16 +16,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::limits;
+use crate::options::Access;
 use crate::request;
 use crate::shared_memory::{SharedMemory, create_shared_memory, shared_memory_bytes};
 
 /// The first word: which layout this is. Another number after every change, so that a daemon of another version refuses.
-const LAYOUT: u64 = 0x4642_5245_5100_0002;
+const LAYOUT: u64 = 0x4642_5245_5100_0003;
 
 /// Where the second word lies: how many slots there are.
 const COUNT_AT: usize = 8;
 
-/// Room for the two words.
+/// Where the third word lies: the bytes of an intake.
+const INTAKE_BYTES_AT: usize = 16;
+
+/// Room for the three words.
 const HEAD_BYTES: usize = 4096;
 
 /// A request that waits for its answer, bytes: a head, a name of 255 bytes and its directory's arguments fit. Larger ones
@@ -44,6 +48,7 @@ pub(crate) struct Slot(usize);
 pub struct KeptRequests {
     descriptor: OwnedFd,
     intakes_at: usize,
+    intake_bytes: usize,
     slots: Mutex<Slots>,
     freed: Condvar,
 }
@@ -73,12 +78,14 @@ impl KeptRequests {
     ///
     /// # Errors
     /// What `memfd_create(2)` says.
-    pub fn create(slots: usize) -> io::Result<OwnedFd> {
+    pub fn create(slots: usize, access: Access) -> io::Result<OwnedFd> {
         let slots = slots.min(SLOTS_MAX);
-        let intakes_bytes = limits::KERNEL_READERS_MAX * limits::KERNEL_BUFFER_BYTES;
+        let intake_bytes = access.request_bytes_max();
+        let intakes_bytes = limits::KERNEL_READERS_MAX * intake_bytes;
         let descriptor = create_shared_memory("forebay-requests", intakes_at(slots) + intakes_bytes)?;
         let head = SharedMemory::map(descriptor.try_clone()?, 0, HEAD_BYTES)?;
         head.set_word(COUNT_AT, slots as u64);
+        head.set_word(INTAKE_BYTES_AT, intake_bytes as u64);
         head.set_word(0, LAYOUT);
         Ok(descriptor)
     }
@@ -90,7 +97,9 @@ impl KeptRequests {
     pub fn open(descriptor: OwnedFd) -> io::Result<Self> {
         let head = SharedMemory::map(descriptor.try_clone()?, 0, HEAD_BYTES)?;
         let count = usize::try_from(head.word(COUNT_AT)).unwrap_or(usize::MAX);
-        if head.word(0) != LAYOUT || count > SLOTS_MAX {
+        let intake_bytes = usize::try_from(head.word(INTAKE_BYTES_AT)).unwrap_or(usize::MAX);
+        let is_possible = (limits::KERNEL_BUFFER_BYTES..=limits::WRITE_BUFFER_BYTES).contains(&intake_bytes);
+        if head.word(0) != LAYOUT || count > SLOTS_MAX || !is_possible {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "requests kept by another version"));
         }
         let intakes_at = intakes_at(count);
@@ -99,7 +108,7 @@ impl KeptRequests {
         for slot in (0..count).rev().map(Slot) {
             if slots.memory.word(slot.at()) == 0 { slots.free.push(slot) } else { slots.found.push(slot) }
         }
-        let kept = Self { descriptor, intakes_at, slots: Mutex::new(slots), freed: Condvar::new() };
+        let kept = Self { descriptor, intakes_at, intake_bytes, slots: Mutex::new(slots), freed: Condvar::new() };
         kept.empty_intakes()?;
         Ok(kept)
     }
@@ -109,7 +118,7 @@ impl KeptRequests {
     /// # Errors
     /// What would keep a daemon from starting.
     pub fn try_out() -> io::Result<()> {
-        let kept = Self::open(Self::create(limits::KERNEL_REQUESTS_KEPT)?)?;
+        let kept = Self::open(Self::create(limits::KERNEL_REQUESTS_KEPT, Access::ReadOnly)?)?;
         (0..kept.intakes()?).try_for_each(|index| {
             kept.intake(index)?.buffer()[0] = 0;
             Ok(())
@@ -117,7 +126,7 @@ impl KeptRequests {
     }
 
     fn intakes(&self) -> io::Result<usize> {
-        Ok((shared_memory_bytes(self.descriptor.as_fd())? - self.intakes_at) / limits::KERNEL_BUFFER_BYTES)
+        Ok((shared_memory_bytes(self.descriptor.as_fd())? - self.intakes_at) / self.intake_bytes)
     }
 
     /// Moves what readers had just taken into slots. What no slot can hold stays: see `large`.
@@ -157,8 +166,8 @@ impl KeptRequests {
 
     /// The intake of reader `index`.
     pub(crate) fn intake(&self, index: usize) -> io::Result<Intake> {
-        let at = self.intakes_at + index * limits::KERNEL_BUFFER_BYTES;
-        let memory = SharedMemory::map(self.descriptor.try_clone()?, at, limits::KERNEL_BUFFER_BYTES)?;
+        let at = self.intakes_at + index * self.intake_bytes;
+        let memory = SharedMemory::map(self.descriptor.try_clone()?, at, self.intake_bytes)?;
         Ok(Intake { memory, reserved: None, request: Vec::new() })
     }
 
@@ -321,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_was_not_answered_is_found_again_and_again_until_it_is() {
-        let memory = KeptRequests::create(16).unwrap();
+        let memory = KeptRequests::create(16, Access::ReadOnly).unwrap();
         let open = || KeptRequests::open(memory.try_clone().unwrap()).unwrap();
         let first = open();
         assert_eq!(first.found(), []);
@@ -346,7 +355,7 @@ mod tests {
     #[test]
     fn a_daemon_starts_when_every_slot_was_taken_at_the_death_before() {
         const SLOTS: usize = 8;
-        let memory = KeptRequests::create(SLOTS).unwrap();
+        let memory = KeptRequests::create(SLOTS, Access::ReadOnly).unwrap();
         let open = |memory: &OwnedFd| {
             let memory = memory.try_clone().unwrap();
             in_time(move || KeptRequests::open(memory)).unwrap()
@@ -373,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_full_table_makes_readers_wait_until_an_answer_is_given_or_the_session_ends() {
-        let kept = std::sync::Arc::new(KeptRequests::open(KeptRequests::create(8).unwrap()).unwrap());
+        let kept = std::sync::Arc::new(KeptRequests::open(KeptRequests::create(8, Access::ReadOnly).unwrap()).unwrap());
         let slots: Vec<Slot> = (1..=8).map(|number| keep(&kept, 2 * number)).collect();
         let reserve = || {
             let kept = std::sync::Arc::clone(&kept);
@@ -393,7 +402,7 @@ mod tests {
     /// A batch of pins, say: its reader answers it before it takes another, so it needs no slot, but it may be lost.
     #[test]
     fn a_request_too_large_for_a_slot_is_found_where_its_reader_left_it() {
-        let memory = KeptRequests::create(8).unwrap();
+        let memory = KeptRequests::create(8, Access::ReadOnly).unwrap();
         let open = || KeptRequests::open(memory.try_clone().unwrap()).unwrap();
         let mut bytes = request(opcode::IOCTL, 2);
         bytes.resize(SLOT_BYTES + 1000, 1);
@@ -420,7 +429,7 @@ mod tests {
 
     #[test]
     fn memory_of_another_version_is_refused() {
-        let memory = KeptRequests::create(8).unwrap();
+        let memory = KeptRequests::create(8, Access::ReadOnly).unwrap();
         rustix::io::pwrite(&memory, &[9; 8], 0).unwrap();
         assert_eq!(KeptRequests::open(memory).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }

@@ -1,7 +1,7 @@
 //! The kernel's FUSE protocol, spoken directly: mounting, requests, replies, notifications.
 //!
-//! A thin layer of our own over `/dev/fuse` (docs/adr/0001-own-fuse-layer.md says why): it decodes what a read-only file
-//! system meets, writes replies straight from the cache's buffers, and holds no policy: what is answered, and for how
+//! A thin layer of our own over `/dev/fuse` (docs/adr/0001-own-fuse-layer.md says why): it decodes what a file system
+//! is asked, writes replies straight from the cache's buffers, and holds no policy: what is answered, and for how
 //! long the kernel may believe it, is the handler's.
 //!
 //! A process must not keep files open on a mount that it serves itself: if it is killed, the kernel closes them at its
@@ -21,6 +21,8 @@
 //! ```
 
 pub mod abi;
+mod arguments;
+mod change;
 mod counts;
 mod device;
 mod directory;
@@ -40,6 +42,7 @@ mod shared_memory;
 mod wake;
 
 pub use abi::{init_flag, ioctl_flag, open_flag};
+pub use change::{Change, Lock, NewAttributes, NewTime};
 pub use counts::MessageCounts;
 pub use device::ProcessKernel;
 pub use directory::DirectoryBuffer;
@@ -49,7 +52,7 @@ pub use kept_requests::KeptRequests;
 pub use mount::{Mount, MountError, MountPointFault, detach, detach_mount, is_stale, mount, mount_by_fusermount};
 pub use mount_table::{MountedAt, is_mount_point, mounted_type, open_place, resolve};
 pub use notify::Notifier;
-pub use options::{MountOptions, SessionOptions};
+pub use options::{Access, MountOptions, SessionOptions};
 pub use reply::Reply;
 pub use request::{Forgets, Malformed, Operation, Request, decode};
 pub use session::{Handler, Session, agree};

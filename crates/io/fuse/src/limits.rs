@@ -19,5 +19,12 @@ pub const KERNEL_READ_AHEAD_BYTES: u32 = 1 << 20;
 /// with 16 KiB of input (the size field of its number has 14 bits); a batch of forgets fills what room there is.
 pub const KERNEL_BUFFER_BYTES: usize = 32 << 10;
 
+/// Bytes of the largest WRITE: the kernel's own limit for those without privileges, with pages of 4 KiB.
+pub const WRITE_BYTES_MAX: u32 = 1 << 20;
+
+/// The same buffer on a mount that is written to, bytes: the kernel refuses to be read into one that cannot hold the largest
+/// WRITE with its head. The page more is for the head.
+pub const WRITE_BUFFER_BYTES: usize = WRITE_BYTES_MAX as usize + 4096;
+
 /// How long ending a FUSE session waits for requests that are being handled; then their threads are left behind.
 pub const KERNEL_READERS_STOP: Duration = Duration::from_secs(5);

@@ -44,6 +44,8 @@ pub struct SessionOptions {
     pub max_background: u16,
     /// How far the kernel may read ahead, bytes; the lesser of this and the mount's own window counts.
     pub read_ahead_bytes: u32,
+    /// What programs may do.
+    pub access: Access,
     /// Whether opening files and directories sends no message. The session then answers OPEN and OPENDIR itself; on a
     /// kernel that cannot do without them it keeps cached pages and listings.
     pub no_open: bool,
@@ -55,7 +57,35 @@ impl Default for SessionOptions {
             readers: limits::KERNEL_READERS,
             max_background: KERNEL_BACKGROUND,
             read_ahead_bytes: limits::KERNEL_READ_AHEAD_BYTES,
+            access: Access::ReadOnly,
             no_open: true,
+        }
+    }
+}
+
+/// What programs may do on a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Read. Locks are the kernel's own.
+    ReadOnly,
+    /// Read and write, up to `limits::WRITE_BYTES_MAX` at once. Locks come to the handler.
+    ReadWrite,
+}
+
+impl Access {
+    /// Bytes of the largest request.
+    pub(crate) fn request_bytes_max(self) -> usize {
+        match self {
+            Self::ReadOnly => limits::KERNEL_BUFFER_BYTES,
+            Self::ReadWrite => limits::WRITE_BUFFER_BYTES,
+        }
+    }
+
+    /// Bytes of the largest WRITE. On a read-only mount there are none: it is the least that the kernel allows.
+    pub(crate) fn write_bytes_max(self) -> u32 {
+        match self {
+            Self::ReadOnly => 4096,
+            Self::ReadWrite => limits::WRITE_BYTES_MAX,
         }
     }
 }

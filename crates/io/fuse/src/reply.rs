@@ -15,6 +15,7 @@ use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, opcode};
+use crate::change::Lock;
 use crate::device::Device;
 use crate::directory::DirectoryBuffer;
 use crate::entry::{Entry, attr, entry_out, seconds_nanos};
@@ -83,6 +84,23 @@ impl Reply {
     /// To `Open` and `Opendir`: `handle` comes back with every operation on the open file; `flags` are `open_flag`s.
     pub fn open(self, handle: u64, flags: u32) {
         self.send(&[abi::OpenOut { fh: handle, open_flags: flags, backing_id: 0 }.as_bytes()], &[]);
+    }
+
+    /// To `Create`: the node of the name, and its open file as `open` has it.
+    pub fn created(self, entry: &Entry, handle: u64, flags: u32) {
+        let open = abi::OpenOut { fh: handle, open_flags: flags, backing_id: 0 };
+        self.send(&[entry_out(entry).as_bytes(), open.as_bytes()], &[]);
+    }
+
+    /// To `Write`: how many bytes were taken.
+    pub fn written(self, bytes: u32) {
+        self.send(&[abi::WriteOut { size: bytes, padding: 0 }.as_bytes()], &[]);
+    }
+
+    /// To `GetLock`: the lock that is in the way, or one of kind `F_UNLCK` (2) if none is.
+    pub fn lock(self, lock: &Lock) {
+        let Lock { start, end, kind, pid, .. } = *lock;
+        self.send(&[abi::FileLock { start, end, kind, pid }.as_bytes()], &[]);
     }
 
     /// To `Statfs`.

@@ -7,14 +7,16 @@
 //! Opcodes that a read-only file system never meets decode to `Operation::Other`.
 
 use forebay_types::Errno;
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use zerocopy::FromBytes;
 
 use crate::abi::{self, opcode};
+use crate::arguments::Arguments;
+use crate::change::Change;
 
 /// One request of the kernel.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// The kernel's number of the request; `Interrupt` refers to it.
+    /// The kernel's number of the request; `Interrupt` refers to it. See `id`.
     pub unique: u64,
     /// The node it is about; 1 is the root. Zero for requests about none.
     pub node: u64,
@@ -26,6 +28,14 @@ pub struct Request<'a> {
     pub pid: u32,
     /// What is asked.
     pub operation: Operation<'a>,
+}
+
+impl Request<'_> {
+    /// The request's number as it was when it was sent first: the same when it comes again.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.unique & !abi::UNIQUE_RESEND
+    }
 }
 
 /// What is asked. `handle` is what the answer to OPEN or OPENDIR gave (0 with no-open).
@@ -204,6 +214,8 @@ pub enum Operation<'a> {
     Destroy,
     /// Bytes asked for by a notification; the session takes it.
     NotifyReply,
+    /// What changes something, or is about locks.
+    Change(Change<'a>),
     /// Anything else, by its opcode.
     Other(u32),
 }
@@ -215,6 +227,9 @@ impl Operation<'_> {
     pub fn default_error(&self) -> Errno {
         match self {
             Self::Ioctl { .. } => Errno::ENOTTY,
+            // Real locks are the kernel's own where nobody asks for them.
+            Self::Change(Change::GetLock(_) | Change::SetLock(_) | Change::SetLockWaiting(_)) => Errno::ENOSYS,
+            Self::Change(_) => Errno::EROFS,
             Self::Other(code) if is_mutation(*code) => Errno::EROFS,
             _ => Errno::ENOSYS,
         }
@@ -228,26 +243,7 @@ impl Operation<'_> {
 }
 
 fn is_mutation(code: u32) -> bool {
-    matches!(
-        code,
-        opcode::SETATTR
-            | opcode::SYMLINK
-            | opcode::MKNOD
-            | opcode::MKDIR
-            | opcode::UNLINK
-            | opcode::RMDIR
-            | opcode::RENAME
-            | opcode::LINK
-            | opcode::WRITE
-            | opcode::SETXATTR
-            | opcode::REMOVEXATTR
-            | opcode::CREATE
-            | opcode::FALLOCATE
-            | opcode::RENAME2
-            | opcode::COPY_FILE_RANGE
-            | opcode::TMPFILE
-            | opcode::COPY_FILE_RANGE_64
-    )
+    matches!(code, opcode::COPY_FILE_RANGE | opcode::TMPFILE | opcode::COPY_FILE_RANGE_64)
 }
 
 /// The nodes of a `BatchForget`, as (node, count).
@@ -315,30 +311,15 @@ fn decode_operation(code: u32, mut arguments: Arguments<'_>) -> Result<Operation
         opcode::DESTROY => Operation::Destroy,
         opcode::SYNCFS => Operation::Syncfs,
         opcode::NOTIFY_REPLY => Operation::NotifyReply,
+        opcode::WRITE => match Change::decode(code, &mut arguments) {
+            Some(change) => Operation::Change(change?),
+            None => Operation::Other(code),
+        },
         _ => return arguments.lesser(code),
     })
 }
 
-/// The bytes after a request's head.
-struct Arguments<'a> {
-    rest: &'a [u8],
-}
-
 impl<'a> Arguments<'a> {
-    fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, &'static str> {
-        let (value, rest) = T::read_from_prefix(self.rest).map_err(|_| "arguments cut short")?;
-        self.rest = rest;
-        Ok(value)
-    }
-
-    /// Bytes up to a NUL that must be there.
-    fn name(&mut self) -> Result<&'a [u8], &'static str> {
-        let end = self.rest.iter().position(|byte| *byte == 0).ok_or("a name without its NUL")?;
-        let name = &self.rest[..end];
-        self.rest = &self.rest[end + 1..];
-        Ok(name)
-    }
-
     fn forgets(&mut self) -> Result<Forgets<'a>, &'static str> {
         let count = self.take::<abi::BatchForgetIn>()?.count as usize;
         let bytes = count.checked_mul(size_of::<abi::ForgetOne>()).ok_or("more nodes than bytes")?;
@@ -412,7 +393,10 @@ impl<'a> Arguments<'a> {
                 let head: abi::BmapIn = self.take()?;
                 Operation::Bmap { block: head.block, block_bytes: head.blocksize }
             }
-            other => Operation::Other(other),
+            other => match Change::decode(other, self) {
+                Some(change) => Operation::Change(change?),
+                None => Operation::Other(other),
+            },
         })
     }
 

@@ -75,7 +75,8 @@ impl Session {
     /// descriptor or starting a thread says. The mount is then left without a session.
     pub fn start<H: Handler>(descriptor: Arc<OwnedFd>, options: &SessionOptions, handler: Arc<H>) -> io::Result<Self> {
         let negotiated = agree(&descriptor, options)?;
-        let session = Self::prepare(Device::new(Kernel::Device(descriptor), None), negotiated, options)?;
+        let session =
+            Self::prepare(Device::new(Kernel::Device(descriptor), None, options.access), negotiated, options)?;
         session.start_readers(options.readers, &handler)?;
         Ok(session)
     }
@@ -94,7 +95,8 @@ impl Session {
         kept: Option<KeptRequests>,
         handler: Arc<H>,
     ) -> io::Result<Self> {
-        let session = Self::prepare(Device::new(Kernel::Device(descriptor), kept), negotiated, options)?;
+        let session =
+            Self::prepare(Device::new(Kernel::Device(descriptor), kept, options.access), negotiated, options)?;
         match &session.shared.device.kept {
             // Before the first reader: its intake may hold one.
             Some(kept) => session.shared.answer_large(kept, &*handler)?,
@@ -122,7 +124,7 @@ impl Session {
         negotiated: Negotiated,
         options: &SessionOptions,
     ) -> io::Result<Self> {
-        Self::prepare(Device::new(Kernel::Process(kernel), None), negotiated, options)
+        Self::prepare(Device::new(Kernel::Process(kernel), None, options.access), negotiated, options)
     }
 
     /// Takes one request (`abi`), as a reader would.
@@ -378,7 +380,7 @@ impl Buffer {
         let Some(kept) = &device.kept else {
             // Written to, so that its pages are there: a reader that is killed while the kernel copies a request into
             // pages that it would have to make first fails that request with EIO, and the program sees it.
-            return Ok(Self::Own(vec![1; limits::KERNEL_BUFFER_BYTES]));
+            return Ok(Self::Own(vec![1; device.request_bytes_max]));
         };
         let mut intake = kept.intake(index)?;
         intake.buffer().fill(0);
@@ -421,14 +423,14 @@ impl Buffer {
 /// # Errors
 /// EPROTO when the kernel speaks a version older than 7.31; else what reading and writing the descriptor says.
 pub fn agree(descriptor: &Arc<OwnedFd>, options: &SessionOptions) -> io::Result<Negotiated> {
-    let device = Device::new(Kernel::Device(Arc::clone(descriptor)), None);
+    let device = Device::new(Kernel::Device(Arc::clone(descriptor)), None, options.access);
     let negotiated = shake_hands(&device, options)?;
     tracing::debug!(?negotiated, "FUSE session agreed");
     Ok(negotiated)
 }
 
 fn shake_hands(device: &Device, options: &SessionOptions) -> io::Result<Negotiated> {
-    let mut buffer = vec![0; limits::KERNEL_BUFFER_BYTES];
+    let mut buffer = vec![0; device.request_bytes_max];
     loop {
         let len = match device.receive(&mut buffer)? {
             Received::Request(len) => len,

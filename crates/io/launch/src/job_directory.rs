@@ -197,6 +197,12 @@ impl JobDirectory {
         self.path.join("logs")
     }
 
+    /// Where burst mounts are, unless the user names another place.
+    #[must_use]
+    pub fn burst(&self) -> PathBuf {
+        self.path.join("burst")
+    }
+
     /// The directory of the default views.
     #[must_use]
     pub fn view(&self) -> PathBuf {
@@ -296,7 +302,7 @@ impl JobDirectory {
 
     /// Removes the directories that are empty now, the job's own and its base among them.
     pub fn remove_if_empty(&self) {
-        for path in [self.logs(), self.view(), self.path.clone()] {
+        for path in [self.logs(), self.view(), self.burst(), self.path.clone()] {
             ignore_missing(fs::remove_dir(path));
         }
         ignore_missing(self.path.parent().map_or(Ok(()), fs::remove_dir));
@@ -317,6 +323,9 @@ impl JobDirectory {
             let path = entry.path();
             let removed = if path == self.view() {
                 remove_views(&path)
+            } else if path == self.burst() {
+                // Nodes have removed what was in it, unless a mount is left, which is never walked.
+                fs::remove_dir(&path)
             } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 fs::remove_dir_all(&path)
             } else {

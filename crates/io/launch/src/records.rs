@@ -88,6 +88,9 @@ pub struct NodeRecord {
     pub view: PathBuf,
     /// Whether the keeper made that directory, so that it goes with it.
     pub view_created: bool,
+    /// The directories that the keeper made for the burst mount, innermost first; they go with it.
+    #[serde(default)]
+    pub burst_created: Vec<PathBuf>,
 }
 
 impl JobRecord {
@@ -216,6 +219,7 @@ mod tests {
             daemon: None,
             view: "/v".into(),
             view_created: true,
+            burst_created: vec![],
         };
         node.write(&directory).unwrap();
         fs::write(directory.node_record(NodeRank(4)), "{").unwrap();

@@ -21,7 +21,7 @@ use crate::{LogError, StoreError, limits};
 /// A node's log, open for appends. Dropping it commits nothing; what was not committed is found again unless the power goes.
 pub struct Log {
     pub(crate) shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Room and contents of a log.
@@ -160,15 +160,15 @@ impl Shared {
 impl Log {
     /// A log without the threads that work for it.
     pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared), threads: Vec::new() }
+        Self { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
     /// Has a thread work until the log ends.
-    pub(crate) fn employ(&mut self, name: &str, work: fn(&Shared)) -> Result<(), StoreError> {
+    pub(crate) fn employ(&self, name: &str, work: fn(&Shared)) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
         let failed = |error| StoreError::io("start a thread for", self.shared.directory.path(), error);
-        self.threads.push(thread.map_err(failed)?);
+        self.threads().push(thread.map_err(failed)?);
         Ok(())
     }
 
@@ -222,15 +222,19 @@ impl Log {
     ///
     /// # Errors
     /// `Io` when a file cannot be removed; the rest is gone.
-    pub fn wipe(mut self) -> Result<(), StoreError> {
+    pub fn wipe(&self) -> Result<(), StoreError> {
         self.end_threads();
         self.shared.directory.remove()
     }
 
-    fn end_threads(&mut self) {
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_threads(&self) {
         self.shared.lock().is_ending = true;
         self.shared.wake_all();
-        for thread in self.threads.drain(..) {
+        for thread in self.threads().drain(..) {
             // It cannot have panicked: that ends the process.
             let _ = thread.join();
         }

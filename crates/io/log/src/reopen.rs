@@ -28,7 +28,7 @@ impl Recovery {
         let usage = self.usage(live)?;
         let settled = self.settle();
         settled.map_err(|error| StoreError::io("write to", self.store.directory.path(), error))?;
-        let mut log = Log::new(self.begin(usage)?);
+        let log = Log::new(self.begin(usage)?);
         log.employ("log-commit", commit::commit_for_all)?;
         log.employ("log-segments", segments::keep_ready)?;
         Ok(log)

@@ -1,4 +1,5 @@
-//! The reader of the backing file system: what a tree's root asks, and any node that reads large files directly.
+//! The backing file system: its reader (`Store`), which a tree's root asks, and any node that reads large files directly; and
+//! where a burst tree lands (`LandingPlace`).
 //!
 //! Calls block; whoever makes them bounds how many there are at once, and the `Store` is shared by all of them. It
 //! decides nothing about order, caching or forwarding. What it guarantees: no message can name anything outside the exports, whatever it says and
@@ -12,8 +13,10 @@ mod chunk;
 mod counters;
 mod descriptors;
 mod directory;
+mod draft;
 mod error;
 mod inode_numbers;
+mod landing_place;
 pub mod limits;
 mod listing;
 mod mounts;
@@ -23,6 +26,8 @@ mod stat;
 mod store;
 
 pub use counters::Counters;
+pub use draft::Draft;
 pub use error::StoreError;
+pub use landing_place::{LandedEntry, LandingPlace};
 pub use mounts::is_never_served;
 pub use store::{Store, StoreOptions};

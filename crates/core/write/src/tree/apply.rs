@@ -35,7 +35,8 @@ impl Tree {
             Operation::Close { file } => self.close(change, *file, released),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
-            Operation::Landed { step, contents } => self.landed(*step, *contents, released),
+            Operation::Publish { file } => self.publish_now(*file),
+            Operation::Landed { step, outcome } => self.landed(*step, *outcome, released),
         }
     }
 }

@@ -52,6 +52,15 @@ impl Tree {
         Ok(Done::File(self.state(file)?))
     }
 
+    pub(super) fn publish_now(&mut self, file: FileId) -> Result<Done, Refusal> {
+        let node = self.node_mut(file)?;
+        if std::mem::take(&mut node.is_dirty) {
+            let version = node.version;
+            self.landing.push(Step::Publish { file, version });
+        }
+        Ok(Done::Nothing)
+    }
+
     /// Lets contents that have changed land, unless somebody has the file open and may go on.
     pub(super) fn publish_if_closed(&mut self, file: FileId) {
         if let Some(node) = self.nodes.get_mut(&file).filter(|node| node.is_dirty && node.open_on.is_empty()) {

@@ -1,7 +1,7 @@
 //! How far the backing file system has followed.
 
-use forebay_types::{FileId, Kind};
-use forebay_wire::write::{Done, LandedContents, Place};
+use forebay_types::{FileId, Generation, Kind};
+use forebay_wire::write::{Done, LandedContents, Place, StepOutcome};
 
 use super::nodes::Contents;
 use super::state::{Refusal, Released, Tree};
@@ -38,29 +38,40 @@ impl Tree {
         self.landing.place(file)
     }
 
+    /// What a file was on the backing file system when it was met, or when its contents landed last.
+    #[must_use]
+    pub fn backed(&self, file: FileId) -> Option<Generation> {
+        self.nodes.get(&file)?.backed
+    }
+
+    /// The file that is at a place of the backing file system, if it has no name any more and a node has it open: its bytes
+    /// may be nowhere else.
+    #[must_use]
+    pub fn unlinked_at(&self, place: &Place) -> Option<FileId> {
+        let file = self.landing.file_at(place)?;
+        let node = self.nodes.get(&file)?;
+        (node.attributes.nlink == 0 && !node.open_on.is_empty()).then_some(file)
+    }
+
     /// Steps that the backing file system has not followed.
     #[must_use]
     pub fn steps_to_land(&self) -> usize {
         self.landing.steps_left()
     }
 
-    pub(super) fn landed(
-        &mut self,
-        step: u64,
-        contents: Option<LandedContents>,
-        released: &mut Released,
-    ) -> Result<Done, Refusal> {
+    /// What was done is done, whatever has happened in the tree since it was to be done.
+    pub(super) fn landed(&mut self, step: u64, outcome: StepOutcome, released: &mut Released) -> Result<Done, Refusal> {
         // Those before it without anything to be done are over with this.
-        let Some(turn) = self.next_landing().filter(|turn| turn.step == step) else { return Ok(Done::Nothing) };
-        match (&turn.action, contents) {
-            (None, _) => self.landing.leave_out(step),
-            (Some(Action::Publish { file, .. } | Action::Update { file, .. }), Some(contents)) => {
+        let Some((_, action)) = self.landing.turn().filter(|(turn, _)| *turn == step) else { return Ok(Done::Nothing) };
+        match outcome {
+            StepOutcome::LeftOut => self.landing.leave_out(step),
+            StepOutcome::Done => self.landing.finish(step),
+            StepOutcome::Contents(contents) => {
                 self.landing.finish(step);
-                self.contents_landed(*file, contents, released);
+                if let Action::Publish { file, .. } | Action::Update { file, .. } = action {
+                    self.contents_landed(file, contents, released);
+                }
             }
-            // Contents that did not come: tried again.
-            (Some(Action::Publish { .. } | Action::Update { .. }), None) => {}
-            (Some(_), _) => self.landing.finish(step),
         }
         Ok(Done::Nothing)
     }

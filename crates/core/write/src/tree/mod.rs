@@ -21,5 +21,5 @@ mod rename;
 mod state;
 
 pub use landed::Turn;
-pub use questions::Listed;
+pub use questions::{Listed, Way};
 pub use state::{Refusal, Released, Tree};

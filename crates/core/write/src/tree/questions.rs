@@ -3,12 +3,23 @@
 use std::ops::Range;
 
 use forebay_types::{Errno, FileId, Name};
-use forebay_wire::write::{Caller, FileState, Place};
+use forebay_wire::write::{Caller, FileState, Place, WrittenExtent};
 
-use super::nodes::Contents;
+use super::nodes::{Contents, Node};
 use super::permissions;
 use super::state::{Refusal, Tree};
 use crate::extents::Piece;
+
+/// How far a file is on its way to the backing file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Its contents have changed, and somebody may go on changing them.
+    Open,
+    /// It is to be followed there.
+    Queued,
+    /// It is there as it is here.
+    Landed,
+}
 
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,5 +78,34 @@ impl Tree {
         let node = self.node(file)?;
         let end = range.end.min(node.attributes.size_bytes);
         Ok(self.extents(file)?.pieces(range.start.min(end)..end))
+    }
+
+    /// All that lies in logs, in no order.
+    pub fn written(&self) -> impl Iterator<Item = WrittenExtent> {
+        let of = |node: &Node| match &node.contents {
+            Contents::File(extents) => extents.written().copied().collect(),
+            _ => vec![],
+        };
+        self.nodes.values().flat_map(of)
+    }
+
+    /// What of a file lies in logs: offset and length.
+    #[must_use]
+    pub fn written_ranges(&self, file: FileId) -> Vec<(u64, u64)> {
+        let extents = self.extents(file).ok();
+        extents.into_iter().flat_map(|extents| extents.written().map(|extent| (extent.offset, extent.len))).collect()
+    }
+
+    /// How far a file is on its way to the backing file system.
+    ///
+    /// # Errors
+    /// ESTALE when there is no such file.
+    pub fn way(&self, file: FileId) -> Result<Way, Errno> {
+        let node = self.node(file)?;
+        Ok(match () {
+            () if node.is_dirty => Way::Open,
+            () if self.landing.has_steps_of(file) => Way::Queued,
+            () => Way::Landed,
+        })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::{FileId, Generation, Kind, NodeRank};
-use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, RenameRule};
+use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, RenameRule, StepOutcome};
 use forebay_write::{Action, Tree, Turn};
 use proptest::prelude::*;
 
@@ -63,21 +63,33 @@ impl Backing {
     }
 }
 
-/// Follows up to `count` steps.
-fn follow(asked: &mut Asked, backing: &mut Backing, count: usize) {
+/// What was done and not noted yet.
+type UnderWay = Option<(u64, StepOutcome)>;
+
+/// Follows up to `count` steps; the last one is noted with the next call.
+fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, count: usize) {
     for _ in 0..count {
+        if let Some((step, outcome)) = under_way.take() {
+            asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+        }
         let Some(Turn { step, action }) = asked.tree.next_landing() else { return };
-        let contents = match &action {
+        let outcome = match &action {
             Some(Action::Publish { version, .. } | Action::Update { version, .. }) => {
-                Some(LandedContents { version: *version, generation: Generation::default() })
+                StepOutcome::Contents(LandedContents { version: *version, generation: Generation::default() })
             }
-            _ => None,
+            Some(_) => StepOutcome::Done,
+            None => StepOutcome::LeftOut,
         };
         if let Some(action) = &action {
             backing.follow(action);
         }
-        asked.ask(&ROOT, Operation::Landed { step, contents }).unwrap();
+        *under_way = Some((step, outcome));
     }
+}
+
+/// Follows all.
+fn follow_all(asked: &mut Asked, backing: &mut Backing) {
+    follow(asked, backing, &mut None, usize::MAX);
 }
 
 /// All names of the tree, with what the backing file system should have there.
@@ -100,19 +112,19 @@ proptest! {
     fn what_has_landed_is_the_tree(
         operations in prop::collection::vec((operation(), 0..3_usize), 1..120),
     ) {
-        let (mut asked, mut backing) = (Asked::new(), Backing::default());
+        let (mut asked, mut backing, mut under_way) = (Asked::new(), Backing::default(), None);
         let mut made = BTreeSet::new();
         for (operation, steps) in operations {
             if matches!(&operation, Operation::Create { file, .. } if !made.insert(*file)) {
                 continue;
             }
             let _ = asked.ask(&ROOT, operation);
-            follow(&mut asked, &mut backing, steps);
+            follow(&mut asked, &mut backing, &mut under_way, steps);
         }
         for serial in 1..FILES {
             let _ = asked.ask(&ROOT, Operation::Close { file: id(serial) });
         }
-        follow(&mut asked, &mut backing, usize::MAX);
+        follow(&mut asked, &mut backing, &mut under_way, usize::MAX);
         prop_assert_eq!(backing.places, names(&asked.tree));
         prop_assert_eq!(asked.tree.steps_to_land(), 0);
     }
@@ -122,7 +134,7 @@ proptest! {
 fn a_checkpoint_that_replaces_the_last_one_does_so_at_once() {
     let (mut asked, mut backing) = (Asked::new(), Backing::default());
     asked.make(&ROOT, in_root("latest"), 1, 0o100_644).unwrap();
-    follow(&mut asked, &mut backing, usize::MAX);
+    follow_all(&mut asked, &mut backing);
     let opened = |place, serial| match create(place, serial, 0o100_644) {
         Operation::Create { place, file, mode, rdev, target, is_exclusive, .. } => {
             Operation::Create { place, file, mode, rdev, target, is_exclusive, is_opened: true }
@@ -132,12 +144,12 @@ fn a_checkpoint_that_replaces_the_last_one_does_so_at_once() {
     asked.ask(&ROOT, opened(in_root("new"), 2)).unwrap();
     let (from, to) = (in_root("new"), in_root("latest"));
     asked.ask(&ROOT, Operation::Rename { from, to, rule: RenameRule::Replace }).unwrap();
-    follow(&mut asked, &mut backing, usize::MAX);
+    follow_all(&mut asked, &mut backing);
     assert_eq!(backing.places[&in_root("latest")].0, id(1), "the last one stays until the new one is whole");
     asked.ask_of(NodeRank(0), &ROOT, Operation::Close { file: id(2) }).unwrap();
     let publication = asked.tree.next_landing().unwrap().action.unwrap();
     assert!(matches!(publication, Action::Publish { places, .. } if places == [in_root("latest")]));
-    follow(&mut asked, &mut backing, usize::MAX);
+    follow_all(&mut asked, &mut backing);
     assert_eq!(backing.places.keys().collect::<Vec<_>>(), [&in_root("latest")]);
 }
 
@@ -152,7 +164,7 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
     let at = forebay_wire::write::CommitAt::Start;
     asked.ask(&ROOT, Operation::Commit { file: id(1), extents: vec![extent], at }).unwrap();
     assert_eq!(asked.tree.next_landing(), Some(Turn { step, action: None }), "newer contents are to come");
-    asked.ask(&ROOT, Operation::Landed { step, contents: None }).unwrap();
+    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
     assert_eq!(asked.tree.next_landing(), None);
     assert_eq!(asked.released.extents, []);
     asked.ask(&ROOT, Operation::Close { file: id(1) }).unwrap();
@@ -160,6 +172,6 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
     assert!(matches!(action, Some(Action::Publish { .. })));
     let contents =
         LandedContents { version: asked.tree.state(id(1)).unwrap().version, generation: Generation::default() };
-    asked.ask(&ROOT, Operation::Landed { step, contents: Some(contents) }).unwrap();
+    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Contents(contents) }).unwrap();
     assert_eq!(asked.released.extents, [extent], "what has landed may go");
 }

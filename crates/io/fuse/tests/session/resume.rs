@@ -7,7 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, ROOT_NODE, Session, SessionOptions, agree, mount};
+use forebay_fuse::{
+    Access, KeptRequests, Mount, MountOptions, Negotiated, ROOT_NODE, Session, SessionOptions, agree, mount,
+};
 use tempfile::TempDir;
 
 use crate::fixture::{alone, skip};
@@ -50,7 +52,7 @@ impl Held {
             skip("this kernel does not send requests again");
             return None;
         }
-        let requests = keeps_requests.then(|| KeptRequests::create(slots).unwrap());
+        let requests = keeps_requests.then(|| KeptRequests::create(slots, Access::ReadOnly).unwrap());
         Some(Self { mount: Some(mount), negotiated, requests, dir })
     }
 

@@ -1,0 +1,66 @@
+//! Directories that programs have open: each is read as it was when its reading began.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_types::{Errno, FileId, Map};
+use forebay_wire::write::FileState;
+use forebay_write::Listed;
+
+/// Readings under way, by handle.
+#[derive(Default)]
+pub struct Readings {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    readings: Map<u64, Arc<Reading>>,
+}
+
+/// A directory as it was.
+pub struct Reading {
+    /// The directory itself.
+    pub own: FileState,
+    /// The one that holds it.
+    pub parent: FileId,
+    /// Its entries by name.
+    pub entries: Vec<Listed>,
+}
+
+impl Readings {
+    /// A handle for a directory that is opened.
+    pub fn open(&self) -> u64 {
+        let mut state = self.lock();
+        state.next += 1;
+        state.next
+    }
+
+    /// What is read through `handle` from `offset` on; a reading that begins, or is not known any more, is made by `read`.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub fn at(
+        &self,
+        handle: u64,
+        offset: u64,
+        read: impl FnOnce() -> Result<Reading, Errno>,
+    ) -> Result<Arc<Reading>, Errno> {
+        let kept = self.lock().readings.get(&handle).filter(|_| offset > 0).map(Arc::clone);
+        if let Some(kept) = kept {
+            return Ok(kept);
+        }
+        let reading = Arc::new(read()?);
+        self.lock().readings.insert(handle, Arc::clone(&reading));
+        Ok(reading)
+    }
+
+    /// The directory is closed.
+    pub fn close(&self, handle: u64) {
+        self.lock().readings.remove(&handle);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,204 @@
+//! The owner of the burst tree: carries changes out, in the order in which it writes them down.
+//!
+//! A change is applied and its note appended under one lock, so that the log has the order in which things happened. What
+//! was not written down never happened: when the log fails, everything is refused from then on.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forebay_log::Log;
+use forebay_store::{LandedEntry, LandingPlace};
+use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, Timestamp, ViewPath};
+use forebay_wire::message::encode;
+use forebay_wire::write::{
+    ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation,
+};
+use forebay_write::{Refusal, Released, Tree};
+
+use crate::environment::Environment;
+
+/// The tree with what it stands on.
+pub struct Owner {
+    rank: NodeRank,
+    tree: Mutex<Tree>,
+    /// Something may be to be done on the backing file system.
+    changed: Condvar,
+    pub log: Log,
+    pub place: LandingPlace,
+    environment: Arc<dyn Environment>,
+    next_serial: AtomicU64,
+    has_failed: AtomicBool,
+    /// Files of the backing file system that have no name there any more, and that programs have open.
+    unlinked: Mutex<Map<FileId, Arc<File>>>,
+}
+
+impl Owner {
+    /// The owner of `tree`, which has given serials below `next_serial`.
+    pub fn new(
+        rank: NodeRank,
+        tree: Tree,
+        log: Log,
+        place: LandingPlace,
+        environment: Arc<dyn Environment>,
+        next_serial: u64,
+    ) -> Self {
+        Self {
+            rank,
+            tree: Mutex::new(tree),
+            changed: Condvar::new(),
+            log,
+            place,
+            environment,
+            next_serial: AtomicU64::new(next_serial),
+            has_failed: AtomicBool::new(false),
+            unlinked: Mutex::default(),
+        }
+    }
+
+    /// This node.
+    pub fn rank(&self) -> NodeRank {
+        self.rank
+    }
+
+    /// The tree, to be looked at.
+    pub fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Timestamp {
+        let now = self.environment.unix_time();
+        Timestamp { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
+    }
+
+    /// An identity that no file has had.
+    pub fn new_file(&self) -> FileId {
+        FileId { creator: self.rank, serial: self.next_serial.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Carries a change out and writes it down. May block.
+    ///
+    /// # Errors
+    /// What the program is told.
+    pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
+        loop {
+            match self.try_to_carry_out(change) {
+                Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
+                Err(Refusal::Errno(errno)) => return Err(errno),
+                Ok(done) => return Ok(done),
+            }
+        }
+    }
+
+    /// A change of the daemon's own.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub fn carry_out_own(&self, operation: Operation) -> Result<Done, Errno> {
+        self.carry_out_own_for(&Caller::default(), operation)
+    }
+
+    /// The same with the rights of `caller`.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub fn carry_out_own_for(&self, caller: &Caller, operation: Operation) -> Result<Done, Errno> {
+        let id = OperationId { node: self.rank, session: NEVER_AGAIN, serial: 0 };
+        self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now: self.now(), operation })
+    }
+
+    fn try_to_carry_out(&self, change: &Change) -> Result<Done, Refusal> {
+        let mut released = Released::default();
+        let done = {
+            let mut tree = self.tree();
+            if self.has_failed.load(Ordering::Relaxed) {
+                return Err(Errno::EIO.into());
+            }
+            let done = tree.apply(change, &mut released)?;
+            if let Err(error) = self.log.append_note(&encode(change)) {
+                tracing::error!(%error, "a change cannot be written down: nothing can be changed any more");
+                self.has_failed.store(true, Ordering::Relaxed);
+                return Err(Errno::EIO.into());
+            }
+            done
+        };
+        self.release(&released);
+        self.changed.notify_all();
+        Ok(done)
+    }
+
+    /// Keeps the file at `path` open, which is about to lose its last name there.
+    pub fn keep_open(&self, file: FileId, path: &ViewPath) {
+        match self.place.open_to_read(path) {
+            Ok(open) => drop(self.unlinked().insert(file, Arc::new(open))),
+            Err(errno) => tracing::warn!(%file, %errno, "a file that programs have open is lost with its name"),
+        }
+    }
+
+    /// A file that was kept open.
+    pub fn kept_open(&self, file: FileId) -> Option<Arc<File>> {
+        self.unlinked().get(&file).map(Arc::clone)
+    }
+
+    fn unlinked(&self) -> MutexGuard<'_, Map<FileId, Arc<File>>> {
+        self.unlinked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What nobody reaches any more takes no room in the log, and is not kept open.
+    fn release(&self, released: &Released) {
+        for file in &released.files {
+            self.unlinked().remove(file);
+        }
+        for extent in released.extents.iter().filter(|extent| extent.node == self.rank) {
+            if let Err(error) = self.log.release(extent.position, extent.len) {
+                tracing::warn!(%error, "room in the store that is not given back");
+            }
+        }
+    }
+
+    /// Makes the entries that a directory has on the backing file system part of the tree.
+    ///
+    /// # Errors
+    /// What the backing file system says.
+    pub fn adopt(&self, directory: FileId) -> Result<(), Errno> {
+        let path = self.backing_path(directory).ok_or(Errno::ESTALE)?;
+        let entries = self.place.list(&path)?;
+        let parts: Vec<&[LandedEntry]> = match entries.is_empty() {
+            true => vec![&[]],
+            false => entries.chunks(ADOPTED_ENTRIES_MAX).collect(),
+        };
+        for (index, part) in parts.iter().enumerate() {
+            let entries = part.iter().map(|entry| self.adopted(entry)).collect();
+            let is_last = index + 1 == parts.len();
+            self.carry_out_own(Operation::Adopt { directory, entries, is_last })?;
+        }
+        Ok(())
+    }
+
+    fn adopted(&self, entry: &LandedEntry) -> AdoptedEntry {
+        let LandedEntry { name, attributes, target } = entry.clone();
+        AdoptedEntry { name, file: self.new_file(), attributes, target }
+    }
+
+    /// Where a file lies on the backing file system by now, below the place of the tree; `None` when it is not there.
+    pub fn backing_path(&self, file: FileId) -> Option<ViewPath> {
+        backing_path(&self.tree(), file)
+    }
+
+    /// Waits until there may be something to be done on the backing file system, or for a time.
+    pub fn wait_for_change(&self, time: Duration) {
+        let tree = self.tree();
+        drop(self.changed.wait_timeout(tree, time).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// See `Owner::backing_path`.
+pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
+    if file == BURST_ROOT {
+        return Some(ViewPath::root());
+    }
+    let place = tree.backing_place(file)?;
+    backing_path(tree, place.directory)?.join(place.name.as_bytes()).ok()
+}

@@ -1,0 +1,62 @@
+//! Programs' requests as changes of the tree: who asks, under which number, and what may still come again.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use forebay_fuse::Request;
+use forebay_types::{NodeRank, OperationId, Timestamp};
+use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
+
+/// The session that all daemons of a node serve: the mount's, which outlives them.
+const SESSION: u64 = 1;
+
+/// The requests that are being carried out.
+#[derive(Default)]
+pub struct UnderWay {
+    numbers: Mutex<BTreeSet<u64>>,
+}
+
+/// A request that is being carried out.
+pub struct Number<'a> {
+    under_way: &'a UnderWay,
+    number: u64,
+}
+
+impl UnderWay {
+    /// A request begins.
+    pub fn begin(&self, request: &Request<'_>) -> Number<'_> {
+        self.lock().insert(request.id());
+        Number { under_way: self, number: request.id() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Number<'_> {
+    /// The change that the request asks for.
+    pub fn change(&self, node: NodeRank, now: Timestamp, caller: Caller, operation: Operation) -> Change {
+        let oldest = self.under_way.lock().first().copied().unwrap_or(self.number);
+        let id = OperationId { node, session: SESSION, serial: self.number };
+        Change { id, oldest, caller, now, operation }
+    }
+}
+
+impl Drop for Number<'_> {
+    fn drop(&mut self) {
+        self.under_way.lock().remove(&self.number);
+    }
+}
+
+/// Who asks. Supplementary groups are those that the process has now; one that has ended has none.
+pub fn caller(request: &Request<'_>) -> Caller {
+    let groups = if request.uid == 0 { vec![] } else { groups(request.pid).unwrap_or_default() };
+    Caller { uid: request.uid, gid: request.gid, groups }
+}
+
+fn groups(pid: u32) -> Option<Vec<u32>> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
+    Some(line.split_whitespace().filter_map(|group| group.parse().ok()).take(GROUPS_MAX).collect())
+}

@@ -1,0 +1,105 @@
+//! `drain`: lets what programs wrote to the burst tier land now.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use forebay_launch::JobDirectory;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::cli::DrainArguments;
+use crate::commands::ask::ask_any;
+use crate::exit::DONE_IN_PART;
+use crate::jobs;
+use crate::output::say;
+use crate::settings::Effective;
+
+/// How long a daemon waits for what lands before it says how far it is.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// What a daemon's answer may take beyond that.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long something may keep a drain that nobody gave a time.
+const STUCK: Duration = Duration::from_secs(30);
+
+/// How far a drain is.
+#[derive(Deserialize, Debug)]
+pub struct Progress {
+    /// Changes that have not landed.
+    pub steps: u64,
+    /// What keeps them, if anything.
+    pub why: Option<String>,
+}
+
+/// Drains.
+pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let directory = jobs::find(&effective)?;
+    let progress = match arguments.wait {
+        true => wait(&directory, arguments.timeout)?,
+        false => ask(&directory, Duration::ZERO)?,
+    };
+    let has_landed = progress.steps == 0 && progress.why.is_none();
+    if arguments.json {
+        say!("{}", json!({"landed": has_landed, "steps_to_land": progress.steps, "why": progress.why}));
+    } else if has_landed {
+        say!("all has landed");
+    } else {
+        say!("{}", told(&progress));
+    }
+    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// Waits until all has landed, `timeout` at most; without one until something has kept it for a while.
+///
+/// # Errors
+/// When no daemon answers, or there is no burst tier.
+pub fn wait(directory: &JobDirectory, timeout: Option<Duration>) -> anyhow::Result<Progress> {
+    let began = Instant::now();
+    let mut kept_since = None;
+    loop {
+        let left = timeout.map_or(ROUND, |timeout| timeout.saturating_sub(began.elapsed()).min(ROUND));
+        let progress = ask(directory, left)?;
+        if progress.steps == 0 && progress.why.is_none() {
+            return Ok(progress);
+        }
+        let kept_for = match &progress.why {
+            Some(_) => kept_since.get_or_insert_with(Instant::now).elapsed(),
+            None => {
+                kept_since = None;
+                Duration::ZERO
+            }
+        };
+        if timeout.is_some_and(|timeout| began.elapsed() >= timeout) || timeout.is_none() && kept_for >= STUCK {
+            return Ok(progress);
+        }
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[Kforebay: {}", told(&progress));
+        }
+    }
+}
+
+/// What has not landed, in words.
+pub fn told(progress: &Progress) -> String {
+    let plural = if progress.steps == 1 { "" } else { "s" };
+    let why = progress.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    format!("{} change{plural} of the burst tier have not landed{why}", progress.steps)
+}
+
+fn ask(directory: &JobDirectory, wait: Duration) -> anyhow::Result<Progress> {
+    let question = json!({"command": "drain", "wait_ms": wait.as_millis() as u64});
+    let answer: Value = ask_any(directory, None, &question, wait + ANSWER)?;
+    match serde_json::from_value(answer.clone()) {
+        Ok(progress) => Ok(progress),
+        Err(error) => bail!(anyhow::Error::from(error).context(format!("the daemon answered {answer}"))),
+    }
+}
+
+/// Whether the job has a burst tier, as far as its nodes here know.
+pub fn is_wanted(directory: &JobDirectory) -> bool {
+    let record = forebay_launch::JobRecord::read(directory).context("no record").ok().flatten();
+    record.is_some_and(|record| record.settings.get("burst").is_some())
+}

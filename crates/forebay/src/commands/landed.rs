@@ -1,0 +1,59 @@
+//! `landed`: how far files are on their way from the burst tier to the backing file system.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::cli::LandedArguments;
+use crate::commands::ask::ask_any;
+use crate::exit::DONE_IN_PART;
+use crate::jobs;
+use crate::output::say;
+use crate::settings::values::show_size;
+use crate::settings::{Effective, UsageError};
+
+/// How long one question may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Asks about each file.
+pub fn run(arguments: LandedArguments) -> anyhow::Result<ExitCode> {
+    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let directory = jobs::find(&effective)?;
+    let mut files: Vec<Value> = vec![];
+    for path in &arguments.paths {
+        let absolute = std::path::absolute(path).context("a path cannot be made absolute")?;
+        let Some(text) = absolute.to_str() else {
+            let message = "only paths that are valid UTF-8 can be named";
+            return Err(UsageError(format!("{}: {message}", path.display())).into());
+        };
+        files.push(ask_any(&directory, None, &json!({"command": "landed", "path": text}), TIMEOUT)?);
+    }
+    let has_landed = files.iter().all(|file| file["state"] == "landed");
+    if arguments.json {
+        say!("{}", json!({"files": files}));
+    } else {
+        files.iter().for_each(|file| say!("{}", told(file)));
+    }
+    Ok(if has_landed { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+}
+
+/// A file in words.
+fn told(file: &Value) -> String {
+    let text = |key: &str| file[key].as_str().unwrap_or("?").to_owned();
+    let size = |key: &str| show_size(file[key].as_u64().unwrap_or(0));
+    let why = file["why"].as_str().map_or_else(String::new, |why| format!(": {why}"));
+    format!("{} {} ({} of {} landed){why}", text("state"), text("path"), size("landed_bytes"), size("bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_waits_says_why() {
+        let file = json!({"path": "/c/a", "state": "committed", "bytes": 2048, "landed_bytes": 0, "why": "no room"});
+        assert_eq!(told(&file), "committed /c/a (0B of 2KiB landed): no room");
+    }
+}

@@ -1,0 +1,92 @@
+//! A file of the backing file system that nobody sees yet.
+//!
+//! It lies in the directory that it is for, under a name that says whose it is, until it is whole and takes the place of
+//! whatever has its name. Dropped before, it goes.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use forebay_types::{Attributes, Errno, Name, Timestamp};
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timestamps, Uid};
+
+use crate::calls::errno;
+
+/// How the names of drafts begin.
+const PREFIX: &str = ".forebay-draft-";
+
+/// A draft.
+#[derive(Debug)]
+pub struct Draft {
+    directory: OwnedFd,
+    name: String,
+    file: File,
+    is_published: bool,
+}
+
+impl Draft {
+    /// Whether an entry is a draft of anybody.
+    pub(crate) fn is_draft(name: &Name) -> bool {
+        name.as_bytes().starts_with(PREFIX.as_bytes())
+    }
+
+    /// The name under which a link to a file is made before it replaces the entry `name`.
+    pub(crate) fn link_name(name: &[u8]) -> Vec<u8> {
+        let len = name.len().min(forebay_types::limits::NAME_BYTES_MAX - PREFIX.len() - 5);
+        [PREFIX.as_bytes(), b"link-", &name[..len]].concat()
+    }
+
+    pub(crate) fn create(directory: OwnedFd, number: u64) -> Result<Self, Errno> {
+        let name = format!("{PREFIX}{number:016x}");
+        match fs::unlinkat(&directory, &name, AtFlags::empty()).map_err(errno) {
+            Err(Errno::ENOENT) => {}
+            removed => removed?,
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR).map_err(errno)?.into();
+        Ok(Self { directory, name, file, is_published: false })
+    }
+
+    /// The file, to be written and read.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it the mode, times and, for root, owner that the published file shall have.
+    ///
+    /// # Errors
+    /// As the backing file system gave it.
+    pub fn set_attributes(&self, attributes: &Attributes) -> Result<(), Errno> {
+        if rustix::process::geteuid().is_root() {
+            let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
+            fs::fchown(&self.file, Some(uid), Some(gid)).map_err(errno)?;
+        }
+        fs::fchmod(&self.file, Mode::from_raw_mode(attributes.mode)).map_err(errno)?;
+        fs::futimens(&self.file, &times(attributes)).map_err(errno)
+    }
+
+    /// Makes it durable, then gives it its name, then makes that durable.
+    pub(crate) fn publish(mut self, name: &[u8]) -> Result<(), Errno> {
+        fs::fsync(&self.file).map_err(errno)?;
+        fs::renameat(&self.directory, &self.name, &self.directory, name).map_err(errno)?;
+        self.is_published = true;
+        match fs::fsync(self.directory.as_fd()).map_err(errno) {
+            Err(Errno::EINVAL) => Ok(()),
+            synced => synced,
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.is_published && fs::unlinkat(&self.directory, &self.name, AtFlags::empty()).is_err() {
+            tracing::debug!(name = self.name, "a draft stays on the backing file system");
+        }
+    }
+}
+
+/// The times of a file, for the calls that set them.
+pub(crate) fn times(attributes: &Attributes) -> Timestamps {
+    let time = |time: Timestamp| fs::Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
+    Timestamps { last_access: time(attributes.atime), last_modification: time(attributes.mtime) }
+}

@@ -1,0 +1,266 @@
+//! Where a burst tree lands: a directory of the backing file system, read and changed below its descriptor.
+//!
+//! Nothing outside of it can be named or met: paths are resolved as those of exports are (`calls`), and the last component is
+//! never followed. A file's contents come as a draft, which has a name of its own until it is whole (`draft`).
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid};
+
+use crate::calls::{Calls, errno};
+use crate::draft::{Draft, times};
+use crate::permissions::Permissions;
+
+/// Bytes of one `getdents`.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// The directory and how it is reached.
+pub struct LandingPlace {
+    calls: Calls,
+    root: OwnedFd,
+}
+
+/// An entry of a directory there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LandedEntry {
+    /// Its name.
+    pub name: Name,
+    /// What `lstat` says.
+    pub attributes: Attributes,
+    /// Of a symbolic link, else empty.
+    pub target: Vec<u8>,
+}
+
+impl LandingPlace {
+    /// The directory at `path`, which is followed as far as it leads.
+    ///
+    /// # Errors
+    /// What opening it says: ENOENT, ENOTDIR, EACCES.
+    pub fn open(path: &Path) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = fs::open(path, flags, Mode::empty()).map_err(errno)?;
+        Ok(Self { calls: Calls::new(Permissions::new(true)), root })
+    }
+
+    /// The attributes of what is at `path`.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; so do all others.
+    pub fn attributes(&self, path: &ViewPath) -> Result<Attributes, Errno> {
+        let place = self.calls.place(self.root.as_fd(), path.as_bytes())?;
+        Ok(self.calls.stat_open(place.as_fd())?.attributes)
+    }
+
+    /// All entries of a directory, but for drafts.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn list(&self, directory: &ViewPath) -> Result<Vec<LandedEntry>, Errno> {
+        let base = self.calls.directory(self.root.as_fd(), directory.as_bytes())?;
+        let open = self.calls.listable(base.as_fd())?;
+        let mut buffer = vec![MaybeUninit::uninit(); BATCH_BYTES];
+        let mut raw = RawDir::new(&open, &mut buffer);
+        let mut entries = vec![];
+        while let Some(next) = raw.next() {
+            let next = match next {
+                Err(rustix::io::Errno::INTR) => continue,
+                next => next.map_err(errno)?,
+            };
+            let Ok(name) = Name::new(next.file_name().to_bytes()) else { continue };
+            if Draft::is_draft(&name) {
+                continue;
+            }
+            match self.entry(base.as_fd(), name) {
+                // It went meanwhile.
+                Err(Errno::ENOENT) => {}
+                entry => entries.push(entry?),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn entry(&self, base: BorrowedFd<'_>, name: Name) -> Result<LandedEntry, Errno> {
+        let attributes = self.calls.stat_entry(base, name.as_bytes())?.attributes;
+        let is_link = attributes.kind() == Kind::Symlink;
+        let target = if is_link { self.calls.read_link(base, name.as_bytes())? } else { vec![] };
+        Ok(LandedEntry { name, attributes, target })
+    }
+
+    /// The file at `path`, for reading.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn open_to_read(&self, path: &ViewPath) -> Result<File, Errno> {
+        let (base, name) = self.split(path)?;
+        Ok(self.calls.file(base.as_fd(), name)?.into())
+    }
+
+    /// The file at `path`, for writing in place.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn open_to_write(&self, path: &ViewPath) -> Result<File, Errno> {
+        let (base, name) = self.split(path)?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(fs::openat(base, name, flags, Mode::empty()).map_err(errno)?.into())
+    }
+
+    /// Makes a directory; one that is there is as good.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn make_directory(&self, path: &ViewPath) -> Result<(), Errno> {
+        let (base, name) = self.split(path)?;
+        match fs::mkdirat(&base, name, Mode::RWXU).map_err(errno) {
+            Err(Errno::EEXIST) if self.calls.directory(base.as_fd(), name).is_ok() => {}
+            made => made?,
+        }
+        sync(&self.calls, base.as_fd())
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// See `attributes`; EEXIST for anything but the same link.
+    pub fn make_symlink(&self, path: &ViewPath, target: &[u8]) -> Result<(), Errno> {
+        let (base, name) = self.split(path)?;
+        match fs::symlinkat(target, &base, name).map_err(errno) {
+            Err(Errno::EEXIST) if self.calls.read_link(base.as_fd(), name).is_ok_and(|found| found == target) => {}
+            made => made?,
+        }
+        sync(&self.calls, base.as_fd())
+    }
+
+    /// Makes a fifo, socket or device of these attributes.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn make_special(&self, path: &ViewPath, attributes: &Attributes) -> Result<(), Errno> {
+        let (base, name) = self.split(path)?;
+        let (kind, mode) = (FileType::from_raw_mode(attributes.mode), Mode::from_raw_mode(attributes.mode));
+        match fs::mknodat(&base, name, kind, mode, attributes.rdev.into()).map_err(errno) {
+            Err(Errno::EEXIST) if self.attributes(path).is_ok_and(|found| found.kind() == attributes.kind()) => {}
+            made => made?,
+        }
+        sync(&self.calls, base.as_fd())
+    }
+
+    /// Gives what is at `from` the name `to` too; one that is there is replaced.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn link(&self, from: &ViewPath, to: &ViewPath) -> Result<(), Errno> {
+        let ((from_base, from_name), (to_base, to_name)) = (self.split(from)?, self.split(to)?);
+        match fs::linkat(&from_base, from_name, &to_base, to_name, AtFlags::empty()).map_err(errno) {
+            Err(Errno::EEXIST) if self.is_same(from, to) => {}
+            Err(Errno::EEXIST) => {
+                let name = Draft::link_name(to_name);
+                let _ = fs::unlinkat(&to_base, &name, AtFlags::empty());
+                fs::linkat(&from_base, from_name, &to_base, &name, AtFlags::empty()).map_err(errno)?;
+                fs::renameat(&to_base, &name, &to_base, to_name).map_err(errno)?;
+            }
+            linked => linked?,
+        }
+        sync(&self.calls, to_base.as_fd())
+    }
+
+    /// Whether both names are of one file.
+    fn is_same(&self, one: &ViewPath, other: &ViewPath) -> bool {
+        matches!((self.attributes(one), self.attributes(other)), (Ok(one), Ok(other)) if one.ino == other.ino)
+    }
+
+    /// Renames what is at `from` to `to`, which it replaces or changes places with. Done before, it is done.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn rename(&self, from: &ViewPath, to: &ViewPath, is_exchange: bool) -> Result<(), Errno> {
+        let ((from_base, from_name), (to_base, to_name)) = (self.split(from)?, self.split(to)?);
+        // Two names of one file would both stay.
+        if !is_exchange && self.is_same(from, to) {
+            return self.remove(from, false);
+        }
+        let flags = if is_exchange { RenameFlags::EXCHANGE } else { RenameFlags::empty() };
+        let renamed = match is_exchange {
+            true => fs::renameat_with(&from_base, from_name, &to_base, to_name, flags),
+            false => fs::renameat(&from_base, from_name, &to_base, to_name),
+        };
+        renamed.map_err(errno)?;
+        sync(&self.calls, from_base.as_fd())?;
+        sync(&self.calls, to_base.as_fd())
+    }
+
+    /// Removes what is at `path`; nothing there is as good.
+    ///
+    /// # Errors
+    /// See `attributes`; ENOTEMPTY for a directory in which others have put something.
+    pub fn remove(&self, path: &ViewPath, is_directory: bool) -> Result<(), Errno> {
+        let (base, name) = self.split(path)?;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match fs::unlinkat(&base, name, flags).map_err(errno) {
+            Err(Errno::ENOENT) => Ok(()),
+            removed => removed.and_then(|()| sync(&self.calls, base.as_fd())),
+        }
+    }
+
+    /// Gives what is at `path` the mode, times and, for root, owner of `attributes`.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn set_attributes(&self, path: &ViewPath, attributes: &Attributes) -> Result<(), Errno> {
+        let (base, name) = self.split(path)?;
+        if rustix::process::geteuid().is_root() {
+            let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
+            fs::chownat(&base, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).map_err(errno)?;
+        }
+        if attributes.kind() != Kind::Symlink {
+            fs::chmodat(&base, name, Mode::from_raw_mode(attributes.mode), AtFlags::empty()).map_err(errno)?;
+        }
+        let times = times(attributes);
+        fs::utimensat(&base, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(errno)
+    }
+
+    /// A file in the directory of `path` that nobody sees yet. One of the same `number` that was left there is replaced.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn draft(&self, path: &ViewPath, number: u64) -> Result<Draft, Errno> {
+        let (base, _) = self.split(path)?;
+        Draft::create(self.calls.listable(base.as_fd())?, number)
+    }
+
+    /// Lets a draft take the place of what is at `path`: at once, and durably.
+    ///
+    /// # Errors
+    /// See `attributes`; the draft is gone then.
+    pub fn publish(&self, draft: Draft, path: &ViewPath) -> Result<(), Errno> {
+        let (_, name) = path.split().ok_or(Errno::EINVAL)?;
+        draft.publish(name)
+    }
+
+    /// Sizes of the file system.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn file_system(&self) -> Result<FileSystem, Errno> {
+        self.calls.file_system(self.root.as_fd())
+    }
+
+    /// The directory that holds `path`, and its name there.
+    fn split<'a>(&self, path: &'a ViewPath) -> Result<(OwnedFd, &'a [u8]), Errno> {
+        let (_, name) = path.split().ok_or(Errno::EINVAL)?;
+        Ok((self.calls.directory(self.root.as_fd(), path.directory_bytes())?, name))
+    }
+}
+
+/// Makes what changed in a directory durable. A file system that cannot do that does it anyway, or never.
+fn sync(calls: &Calls, directory: BorrowedFd<'_>) -> Result<(), Errno> {
+    let open = calls.listable(directory)?;
+    match fs::fsync(open).map_err(errno) {
+        Err(Errno::EINVAL) => Ok(()),
+        synced => synced,
+    }
+}

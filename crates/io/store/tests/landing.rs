@@ -1,0 +1,104 @@
+//! Where a burst tree lands: what can be done there, and that it stays within.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use forebay_store::LandingPlace;
+use forebay_types::{Attributes, Errno, Timestamp, ViewPath};
+
+fn path(text: &str) -> ViewPath {
+    ViewPath::new(text.as_bytes()).unwrap()
+}
+
+fn place() -> (tempfile::TempDir, LandingPlace) {
+    let dir = tempfile::tempdir().unwrap();
+    let place = LandingPlace::open(dir.path()).unwrap();
+    (dir, place)
+}
+
+fn attributes(mode: u32) -> Attributes {
+    let time = Timestamp { seconds: 1_000_000_000, nanos: 5 };
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    Attributes { mode, uid, gid, atime: time, mtime: time, ..Attributes::default() }
+}
+
+#[test]
+fn a_draft_is_seen_when_it_is_whole_and_never_before() {
+    let (dir, place) = place();
+    fs::write(dir.path().join("file"), "old").unwrap();
+    let draft = place.draft(&path("file"), 7).unwrap();
+    draft.file().write_all_at(b"new contents", 0).unwrap();
+    draft.set_attributes(&attributes(0o100_640)).unwrap();
+    assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"old");
+    let names =
+        |place: &LandingPlace| place.list(&path("")).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+    assert_eq!(names(&place).len(), 1, "drafts are not listed");
+    place.publish(draft, &path("file")).unwrap();
+    assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"new contents");
+    let metadata = fs::metadata(dir.path().join("file")).unwrap();
+    assert_eq!((metadata.permissions().mode(), metadata.mtime(), metadata.mtime_nsec()), (0o100_640, 1_000_000_000, 5));
+    drop(place.draft(&path("file"), 8).unwrap());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "one that is given up leaves nothing");
+}
+
+#[test]
+fn what_was_done_before_is_done() {
+    let (dir, place) = place();
+    for _ in 0..2 {
+        place.make_directory(&path("d")).unwrap();
+        place.make_symlink(&path("d/link"), b"target").unwrap();
+        place.make_special(&path("d/fifo"), &attributes(0o010_600)).unwrap();
+        fs::write(dir.path().join("d/file"), "x").unwrap();
+        place.link(&path("d/file"), &path("d/other")).unwrap();
+    }
+    assert_eq!(fs::metadata(dir.path().join("d/file")).unwrap().nlink(), 2);
+    assert_eq!(place.make_symlink(&path("d/link"), b"elsewhere"), Err(Errno::EEXIST));
+    assert_eq!(place.remove(&path("d"), true), Err(Errno::ENOTEMPTY));
+    place.rename(&path("d/other"), &path("d/fifo"), true).unwrap();
+    assert!(fs::symlink_metadata(dir.path().join("d/fifo")).unwrap().is_file());
+    for name in ["d/file", "d/fifo", "d/other", "d/link", "d/link"] {
+        place.remove(&path(name), false).unwrap();
+    }
+    place.remove(&path("d"), true).unwrap();
+    place.remove(&path("d"), true).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_link_replaces_what_has_its_name_at_once() {
+    let (dir, place) = place();
+    fs::write(dir.path().join("a"), "a").unwrap();
+    fs::write(dir.path().join("b"), "b").unwrap();
+    place.link(&path("a"), &path("b")).unwrap();
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"a");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_name_that_moves_over_another_of_the_same_file_is_gone() {
+    let (dir, place) = place();
+    fs::write(dir.path().join("a"), "a").unwrap();
+    place.link(&path("a"), &path("b")).unwrap();
+    place.rename(&path("a"), &path("b"), false).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"a");
+}
+
+#[test]
+fn links_lead_nowhere() {
+    let (dir, place) = place();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), dir.path().join("out")).unwrap();
+    fs::write(outside.path().join("file"), "secret").unwrap();
+    let refused = [Errno::ESTALE, Errno::ENOTDIR, Errno::ELOOP];
+    assert!(refused.contains(&place.open_to_read(&path("out/file")).unwrap_err()));
+    assert!(refused.contains(&place.draft(&path("out/new"), 1).unwrap_err()));
+    assert!(refused.contains(&place.make_directory(&path("out/d")).unwrap_err()));
+    symlink(outside.path().join("file"), dir.path().join("link")).unwrap();
+    assert!(refused.contains(&place.open_to_write(&path("link")).unwrap_err()));
+    assert!(place.remove(&path("out/file"), false).is_err());
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}

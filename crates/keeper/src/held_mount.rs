@@ -1,0 +1,72 @@
+//! One mount of a node, as its keeper holds it: the connection, what was agreed with the kernel, and requests in flight.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use anyhow::Context;
+use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, SessionOptions, agree, mount};
+
+use crate::messages::BegunMount;
+
+/// A mount that outlives each daemon.
+#[derive(Debug)]
+pub struct HeldMount {
+    mount: Mount,
+    connection: OwnedFd,
+    negotiated: Negotiated,
+    /// Only where the kernel does not send requests in flight again.
+    requests: Option<OwnedFd>,
+}
+
+impl HeldMount {
+    /// Mounts, and agrees with the kernel on how to talk, so that every daemon begins alike. With `resend` the kernel is
+    /// asked for the requests in flight, if it can be.
+    ///
+    /// # Errors
+    /// What is in the way. Nothing is left mounted then.
+    pub fn take(dir: &Path, options: &MountOptions, session: &SessionOptions, resend: bool) -> anyhow::Result<Self> {
+        let mount = mount(dir, options)?;
+        let begun = || format!("starting the FUSE session of {}", dir.display());
+        let negotiated = agree(&mount.descriptor(), session).with_context(begun)?;
+        let connection = mount.descriptor().try_clone().with_context(begun)?;
+        let is_sent_again = negotiated.can_resend() && resend;
+        let keep =
+            || KeptRequests::create(forebay_fuse::limits::KERNEL_REQUESTS_KEPT, session.access).with_context(begun);
+        let requests = if is_sent_again { None } else { Some(keep()?) };
+        Ok(Self { mount, connection, negotiated, requests })
+    }
+
+    /// What a daemon is told of it.
+    pub fn begin(&self) -> BegunMount {
+        BegunMount {
+            path: self.mount.dir().to_owned(),
+            device: self.mount.device(),
+            how: self.mount.how().to_owned(),
+            session: self.negotiated.into(),
+            keeps_requests: self.requests.is_some(),
+        }
+    }
+
+    /// The descriptors that belong to that, in the order in which a daemon takes them.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.connection.as_fd()).chain(self.requests.as_ref().map(AsFd::as_fd))
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        self.mount.dir()
+    }
+
+    /// Major and minor device number of its files, where known.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        self.mount.device()
+    }
+
+    /// Takes it away, if nobody has. Closing the connection then ends whatever still waits for an answer.
+    pub fn unmount(self) {
+        let dir = self.mount.dir().to_owned();
+        if let Err(error) = self.mount.unmount() {
+            tracing::warn!(dir = %dir.display(), %error, "unmounting");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Daemons that die while programs write.
+
+use std::process::{Command, Stdio};
+
+use forebay_tests::program::wait_until;
+use forebay_tests::require;
+
+use crate::bed::Bed;
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+#[test]
+fn a_program_that_writes_sees_nothing_of_a_daemons_death() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    // Fills one file bit by bit, and appends to another, in step.
+    let script = "exec 7> data 8> log; i=0; while [ $i -lt 4000 ]; do \
+                  printf 'line %06d\\n' $i >&7; [ $((i % 100)) -ne 0 ] || echo $i >> log; i=$((i + 1)); done";
+    let mut writer =
+        Command::new("sh").args(["-euc", script]).current_dir(bed.mount()).stdin(Stdio::null()).spawn().unwrap();
+    let mut deaths = 0;
+    while writer.try_wait().unwrap().is_none() && deaths < 5 {
+        bed.job.kill_daemon(0);
+        deaths += 1;
+        wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some());
+    }
+    let mut status = None;
+    wait_until("the writer ends", PATIENCE, || {
+        status = writer.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success() && deaths > 0);
+    let wanted: String = (0..4000).map(|line| format!("line {line:06}\n")).collect();
+    assert!(bed.shell("cat data").good().text() == wanted, "every line is there once");
+    let log: Vec<u32> = bed.shell("cat log").good().text().lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(log, (0..4000).step_by(100).collect::<Vec<u32>>());
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
+#[test]
+fn a_daemon_that_is_replaced_goes_on() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let _ = bed.shell("echo before > a; mkdir d; mv a d/b").good();
+    let _ = bed.command(&["up", "--replace"]).good();
+    assert_eq!(bed.shell("cat d/b; echo after > c; cat c").good().text(), "before\nafter\n");
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}

@@ -1,0 +1,110 @@
+//! What is written is what is read, there and where it lands.
+
+use std::fs;
+use std::process::Command;
+
+use forebay_tests::program::{file_of_tests, run};
+use forebay_tests::require;
+
+use crate::bed::Bed;
+
+#[test]
+fn what_is_written_lands_by_itself_and_nothing_is_left() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let _ = bed
+        .shell("echo hello > a; dd if=/dev/urandom of=big bs=1M count=20 conv=fsync 2>&1; mkdir d; ln -s a l")
+        .good();
+    let _ = bed.shell("mv a d/b; ln d/b d/c; echo more >> d/c").good();
+    assert_eq!(bed.shell("cat d/b").good().text(), "hello\nmore\n");
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    assert_eq!(bed.landed("big")["state"], "landed");
+    let before = Bed::listing(&bed.backing());
+    let _ = bed.command(&["down"]).good();
+    assert_eq!(Bed::listing(&bed.backing()), before);
+    let left = ["store", "mounts"].map(|name| bed.job.sandbox.base().join(name).exists());
+    bed.job.forget();
+    assert_eq!(left, [false, false], "nothing of it is left");
+}
+
+/// What was cut off does not come back, where it lies in a file that stays the same one.
+#[test]
+fn a_file_that_shrank_and_grew_has_zeros_between() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    fs::write(bed.backing().join("old"), [7; 100_000]).unwrap();
+    let _ = bed
+        .shell("truncate -s 10 old; truncate -s 200000 old; printf x | dd of=old bs=1 seek=90000 conv=notrunc")
+        .good();
+    let mut wanted = vec![0; 200_000];
+    wanted[..10].fill(7);
+    wanted[90_000] = b'x';
+    bed.drain();
+    assert!(fs::read(bed.backing().join("old")).unwrap() == wanted);
+    bed.job.down();
+}
+
+#[test]
+fn files_that_were_there_are_read_and_changed_in_place() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let backing = bed.backing();
+    fs::create_dir(backing.join("sub")).unwrap();
+    fs::write(backing.join("sub/old"), "0123456789").unwrap();
+    fs::write(backing.join("gone"), "x").unwrap();
+    let inode = |path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let before = inode(backing.join("sub/old"));
+    assert_eq!(bed.shell("cat sub/old").good().text(), "0123456789");
+    let _ = bed.shell("printf AB | dd of=sub/old bs=1 seek=3 conv=notrunc 2>/dev/null; rm gone").good();
+    assert_eq!(bed.shell("cat sub/old").good().text(), "012AB56789");
+    bed.drain();
+    assert_eq!(fs::read(backing.join("sub/old")).unwrap(), b"012AB56789");
+    assert_eq!(inode(backing.join("sub/old")), before, "it is the same file");
+    assert!(!backing.join("gone").exists());
+    bed.job.down();
+}
+
+/// A checkpoint that is written beside the last one and renamed over it is never seen in part.
+#[test]
+fn a_rename_over_the_last_checkpoint_shows_one_or_the_other() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let _ = bed.shell("echo first > latest").good();
+    bed.drain();
+    // Still open when it is renamed: the last one stays until the new one is whole.
+    let script = "exec 7> new; echo half >&7; mv new latest; cat latest; cat \"$1\"/latest; echo whole >&7";
+    let backing = bed.backing();
+    let shown = run(Command::new("sh").args(["-euc", script, "sh"]).arg(&backing).current_dir(bed.mount())).good();
+    assert_eq!(shown.text(), "half\nfirst\n");
+    bed.drain();
+    assert_eq!(fs::read(backing.join("latest")).unwrap(), b"half\nwhole\n");
+    assert_eq!(fs::read_dir(&backing).unwrap().count(), 1);
+    bed.job.down();
+}
+
+#[test]
+fn random_operations_come_to_the_same_as_on_another_file_system() {
+    require!(Fuse, Root, Command("python3"));
+    for seed in 1..=8 {
+        let bed = Bed::new();
+        let plain = bed.job.sandbox.base().join("plain");
+        fs::create_dir(&plain).unwrap();
+        let operations = |directory: &std::path::Path| {
+            let script = file_of_tests("burst/operations.py");
+            run(Command::new("python3").arg(script).arg(directory).args([&seed.to_string(), "600"])).good().text()
+        };
+        let (ours, theirs) = (operations(&bed.mount()), operations(&plain));
+        for (ours, theirs) in ours.lines().zip(theirs.lines()) {
+            assert_eq!(ours, theirs, "seed {seed}");
+        }
+        assert_eq!(ours.lines().count(), theirs.lines().count(), "seed {seed}");
+        bed.drain();
+        let (landed, plain) = (Bed::listing(&bed.backing()), Bed::listing(&plain));
+        for (landed, plain) in landed.lines().zip(plain.lines()) {
+            assert_eq!(landed, plain, "seed {seed}");
+        }
+        assert_eq!(landed.len(), plain.len(), "seed {seed}");
+        bed.job.down();
+    }
+}
