@@ -93,7 +93,7 @@ fn extensions_are_cut_off_and_may_not_be_longer_than_the_request() {
 #[test]
 fn changes_are_refused_as_read_only() {
     for code in [opcode::SETATTR, opcode::WRITE, opcode::CREATE, opcode::COPY_FILE_RANGE_64] {
-        let operation = decode(&request(code, &[])).unwrap().operation.default_error();
+        let operation = decode(&request(code, &[0; 120])).unwrap().operation.default_error();
         assert_eq!(operation, Errno::EROFS);
     }
     assert_eq!(Operation::Other(9999).default_error(), Errno::ENOSYS);
