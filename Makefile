@@ -6,10 +6,11 @@ PREFIX ?= /usr/local
 BACKING ?= model
 FUZZ_SECONDS ?= 60
 SEEDS ?= 10000
+BENCH_DIR ?= target/bench
 target := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test demo bench-read bench-faults soak fuzz lint install clean
+.PHONY: help build dist test demo bench-read bench-faults bench-log soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -44,6 +45,9 @@ bench-faults: ## every fault under load, with a reader on every node, to target/
 	@echo 'Packages: installs python3, fuse3, glusterfs-server, glusterfs-client and iproute2 by apt-get where they are'
 	@echo 'missing; says so before it does.'
 	@benches/bench-faults.sh
+
+bench-log: ## a node's log against the file system below it, to target/bench/ (BENCH_DIR: where it lies; needs 12 GiB there)
+	@$(CARGO) run --release --quiet --package forebay-bench --bin forebay-bench-log -- --dir $(BENCH_DIR)
 
 soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failing one prints how to look at it
 	@$(CARGO) run --release --quiet --package forebay-sim -- --seeds 0..$(SEEDS)

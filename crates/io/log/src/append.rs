@@ -99,9 +99,7 @@ impl Shared {
     fn complete(&self, sequences: impl Iterator<Item = Sequence>) {
         let mut state = self.lock();
         sequences.for_each(|sequence| state.completion.complete(sequence));
-        if state.commit_up_to > state.durable {
-            self.commit_wanted.notify_one();
-        }
+        self.wake_committer(&state);
     }
 }
 

@@ -4,14 +4,19 @@
 //! every segment when it is sealed, and every few megabytes (`limits::EARLY_COMMIT_BYTES`).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use forebay_types::Errno;
 use forebay_wire::log_record::Sequence;
 use rustix::fs::fdatasync;
 
 use crate::LogError;
-use crate::log::{Log, Shared};
+use crate::log::{Log, Shared, State};
 use crate::tail::Segment;
+
+/// As long as this part of the last sync, the next one waits for as many as that was for: programs that commit in step are
+/// served by one sync instead of two.
+const GATHER_PART: u32 = 2;
 
 impl Log {
     /// Waits until every record below `up_to` is on stable storage. It is then found by any recovery, with every record
@@ -34,25 +39,39 @@ impl Shared {
                 return Ok(());
             }
             state.check()?;
-            if state.commit_up_to < up_to {
-                state.commit_up_to = up_to;
-                self.commit_wanted.notify_one();
-            }
+            state.commit_up_to = state.commit_up_to.max(up_to);
+            state.commit_waiters += 1;
+            self.wake_committer(&state);
             state = self.wait(&self.progress, state);
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes the thread that commits when it has something to do.
+    pub fn wake_committer(&self, state: &State) {
+        let is_due = state.commit_up_to > state.durable && state.completion.base() >= state.commit_up_to;
+        if is_due && state.commit_waiters >= state.gathered_waiters {
+            self.commit_wanted.notify_one();
         }
     }
 }
 
 /// What the thread does that commits, until the log ends or fails.
 pub(crate) fn commit_for_all(shared: &Shared) {
-    while let Some((up_to, segments)) = await_work(shared) {
+    let mut last = Last { waiters: 0, took: Duration::ZERO };
+    while let Some((up_to, segments)) = await_work(shared, &mut last) {
+        let start = Instant::now();
         let synced = segments.iter().try_for_each(|segment| fdatasync(&segment.file));
         if let Err(errno) = synced {
             shared.fail(Errno::from(errno.raw_os_error()));
             return;
         }
+        last.took = start.elapsed();
         let mut state = shared.lock();
         state.durable = up_to;
+        // Who waits for more counts again.
+        state.commit_waiters = 0;
         state.unsynced.retain(|(_, end)| *end > up_to);
         state.usage.committed(up_to);
         shared.free(&mut state);
@@ -61,15 +80,31 @@ pub(crate) fn commit_for_all(shared: &Shared) {
     }
 }
 
+/// The last sync: for how many it was, and how long it took.
+struct Last {
+    waiters: usize,
+    took: Duration,
+}
+
 /// Waits for something to commit whose records are all complete. Whatever else is complete is committed with it.
-fn await_work(shared: &Shared) -> Option<(Sequence, Vec<Arc<Segment>>)> {
+fn await_work(shared: &Shared, last: &mut Last) -> Option<(Sequence, Vec<Arc<Segment>>)> {
     let mut state = shared.lock();
+    let mut deadline = None;
     loop {
         if state.is_ending || state.failed.is_some() {
             return None;
         }
         let complete = state.completion.base();
         if state.commit_up_to > state.durable && complete >= state.commit_up_to {
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + last.took / GATHER_PART);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if (1..last.waiters).contains(&state.commit_waiters) && !left.is_zero() {
+                state.gathered_waiters = last.waiters;
+                state = shared.wait_for(&shared.commit_wanted, state, left);
+                state.gathered_waiters = 0;
+                continue;
+            }
+            last.waiters = state.commit_waiters;
             let sealed = state.unsynced.iter().map(|(segment, _)| Arc::clone(segment));
             return Some((complete, sealed.chain([Arc::clone(state.tail.segment())]).collect()));
         }

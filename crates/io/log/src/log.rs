@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition};
 use forebay_wire::log_record::{LogIdentity, Sequence};
@@ -62,6 +63,10 @@ pub(crate) struct State {
     pub durable: Sequence,
     /// What somebody waits for to become so.
     pub commit_up_to: Sequence,
+    /// How many threads have come to wait for a commit since the last one.
+    pub commit_waiters: usize,
+    /// For how many the next sync waits a little.
+    pub gathered_waiters: usize,
     /// Contents reserved since the log last wanted a commit by itself, bytes.
     pub uncommitted_bytes: u64,
     /// Sealed segments that are not synced whole, with what is behind their last record.
@@ -88,6 +93,8 @@ impl State {
             usage,
             durable,
             commit_up_to: durable,
+            commit_waiters: 0,
+            gathered_waiters: 0,
             uncommitted_bytes: 0,
             unsynced: Vec::new(),
             ready: VecDeque::new(),
@@ -128,6 +135,15 @@ impl Shared {
 
     pub fn wait<'a>(&self, condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn wait_for<'a>(
+        &self,
+        condition: &Condvar,
+        state: MutexGuard<'a, State>,
+        limit: Duration,
+    ) -> MutexGuard<'a, State> {
+        condition.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// The device failed: nothing more is taken. The first error stays.
