@@ -117,12 +117,6 @@ impl Division {
         }
         Ok(Self { domains, rounds: shape.rounds })
     }
-
-    /// Bytes of the largest window.
-    #[must_use]
-    pub fn window_bytes_most(&self) -> u64 {
-        self.domains.iter().flat_map(|domain| &domain.windows).map(|window| window.bytes).max().unwrap_or(0)
-    }
 }
 
 fn domain(extents: Vec<Extent>, rounds: usize, stripe_bytes: u64) -> Domain {

@@ -16,6 +16,7 @@
 mod case;
 mod description;
 mod division;
+mod divisions;
 mod domains;
 mod error;
 mod extents;

@@ -1,9 +1,7 @@
 //! All strategies for one case, and the best of them by the flow model.
-//!
-//! Strategies of one shape share its division, which is most of the work where ranks have many extents.
 
 use crate::case::Case;
-use crate::division::{Division, Shape};
+use crate::divisions::Divisions;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::strategy::Strategy;
@@ -14,32 +12,12 @@ pub struct Portfolio {
     plans: Vec<Plan>,
 }
 
-/// Divisions by their shapes, each made once.
-#[derive(Debug)]
-struct Divisions<'c> {
-    case: &'c Case,
-    made: Vec<(Shape, Division)>,
-}
-
-impl Divisions<'_> {
-    fn of(&mut self, shape: Shape) -> Result<&Division, PlanError> {
-        let place = match self.made.iter().position(|(made, _)| *made == shape) {
-            Some(place) => place,
-            None => {
-                self.made.push((shape, Division::new(self.case, shape)?));
-                self.made.len() - 1
-            }
-        };
-        Ok(&self.made[place].1)
-    }
-}
-
 /// Plans by one strategy.
 ///
 /// # Errors
 /// `PlanError` if the ranks' data fall into too many parts.
 pub fn plan(case: &Case, strategy: Strategy) -> Result<Plan, PlanError> {
-    by(&mut Divisions { case, made: vec![] }, strategy)
+    by(&mut Divisions::new(case), strategy)
 }
 
 /// Plans by every strategy.
@@ -47,7 +25,7 @@ pub fn plan(case: &Case, strategy: Strategy) -> Result<Plan, PlanError> {
 /// # Errors
 /// `PlanError` if the ranks' data fall into too many parts.
 pub fn plan_all(case: &Case) -> Result<Portfolio, PlanError> {
-    let mut divisions = Divisions { case, made: vec![] };
+    let mut divisions = Divisions::new(case);
     let plans = Strategy::ALL.into_iter().map(|strategy| by(&mut divisions, strategy)).collect::<Result<_, _>>()?;
     Ok(Portfolio { plans })
 }
@@ -61,10 +39,8 @@ pub fn plan_best(case: &Case) -> Result<Plan, PlanError> {
 }
 
 fn by(divisions: &mut Divisions<'_>, strategy: Strategy) -> Result<Plan, PlanError> {
-    let case = divisions.case;
-    let division = divisions.of(strategy.shape(case))?;
-    let seats = strategy.place(case, division);
-    Ok(Plan::new(case, strategy, division, &seats))
+    let (division, seats) = strategy.choose(divisions)?;
+    Ok(Plan::new(divisions.case, strategy, &division, &seats))
 }
 
 impl Portfolio {

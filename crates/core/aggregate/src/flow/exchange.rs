@@ -18,12 +18,14 @@ use crate::seat::Seat;
 const SAME_TIME: f64 = 1e-9;
 
 /// What the flow model says of a placed exchange.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Flowed {
     /// Seconds from the start to the last byte at the I/O nodes.
     pub total_s: f64,
     /// Seconds from the start until local storage has the last byte; the same as `total_s` without any.
     pub staged_s: f64,
+    /// Seconds from the start until each I/O node has its last byte; 0 of one that gets none.
+    pub io_ends_s: Vec<f64>,
     /// Bytes over the link of the network with most of them.
     pub busiest_link_bytes: u64,
 }
@@ -39,6 +41,7 @@ pub fn simulate(case: &Case, division: &Division, seats: &[Seat]) -> Flowed {
     Flowed {
         total_s: exchange.total_s,
         staged_s: if case.nvme.is_some() { exchange.staged_s } else { exchange.total_s },
+        io_ends_s: exchange.io_ends_s,
         busiest_link_bytes: exchange.link_bytes.iter().copied().max().unwrap_or(0),
     }
 }
@@ -93,6 +96,7 @@ struct Exchange<'c> {
     link_bytes: Vec<u64>,
     ended: Vec<Tag>,
     total_s: f64,
+    io_ends_s: Vec<f64>,
     staged_s: f64,
 }
 
@@ -123,6 +127,7 @@ impl<'c> Exchange<'c> {
             link_bytes,
             ended: vec![],
             total_s: 0.0,
+            io_ends_s: vec![0.0; case.io_nodes.len()],
             staged_s: 0.0,
         }
     }
@@ -259,6 +264,7 @@ impl<'c> Exchange<'c> {
             }
             Phase::Io => {
                 self.total_s = self.now;
+                self.io_ends_s[self.aggregators[domain].io] = self.now;
                 if self.case.nvme.is_none() {
                     self.aggregators[domain].buffers_in_use -= 1;
                 }

@@ -8,14 +8,14 @@ mod poster;
 mod shapes;
 mod single;
 
+use std::rc::Rc;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
-use crate::division::{Division, Shape};
-use crate::error::UnknownStrategy;
-use crate::flow::simulate;
+use crate::division::Division;
+use crate::divisions::Divisions;
+use crate::error::{PlanError, UnknownStrategy};
 use crate::seat::Seat;
 
 /// The strategies, simple ones first: of equal ones the simplest is the best.
@@ -68,18 +68,12 @@ impl Strategy {
         }
     }
 
-    /// The shape that it divides the file by.
-    #[must_use]
-    pub fn shape(self, case: &Case) -> Shape {
-        match self {
-            Self::Romio => shapes::romio(case),
-            _ => shapes::poster(case),
-        }
-    }
-
-    /// A seat for every domain.
-    #[must_use]
-    pub fn place(self, case: &Case, division: &Division) -> Vec<Seat> {
+    /// A division of the file, and a seat for each of its domains.
+    ///
+    /// # Errors
+    /// `PlanError` if the ranks' data fall into too many parts.
+    pub fn choose(self, divisions: &mut Divisions<'_>) -> Result<(Rc<Division>, Vec<Seat>), PlanError> {
+        let case = divisions.case;
         let place = match self {
             Self::First => single::first,
             Self::Romio => single::romio,
@@ -88,26 +82,13 @@ impl Strategy {
             Self::Smallest => single::smallest,
             Self::Poster => poster::place,
             Self::Balanced => single::balanced,
-            Self::Joint => place_jointly,
+            Self::Joint => return joint::choose(divisions),
         };
-        place(case, division)
+        let shape = if self == Self::Romio { shapes::romio(case) } else { shapes::poster(case) };
+        let division = divisions.of(shape)?;
+        let seats = place(case, &division);
+        Ok((division, seats))
     }
-}
-
-/// Of the simple placements, and of what becomes of each when it is refined, the one that takes least time.
-fn place_jointly(case: &Case, division: &Division) -> Vec<Seat> {
-    let simple = [Strategy::First, Strategy::Nearest, Strategy::Poster, Strategy::Balanced];
-    let mut placements = simple.map(|strategy| strategy.place(case, division)).to_vec();
-    let refined = joint::refine(case, division, &placements[2..]);
-    placements.extend(refined);
-    let mut best: Option<(f64, Vec<Seat>)> = None;
-    for seats in placements {
-        let total_s = simulate(case, division, &seats).total_s;
-        if best.as_ref().is_none_or(|(least, _)| total_s < *least) {
-            best = Some((total_s, seats));
-        }
-    }
-    best.map(|(_, seats)| seats).unwrap_or_default()
 }
 
 impl FromStr for Strategy {

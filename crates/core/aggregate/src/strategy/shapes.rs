@@ -26,6 +26,31 @@ pub fn romio(case: &Case) -> Shape {
     with_rounds(case, domains, case.buffering.buffer_bytes, Evenly::ByOffset)
 }
 
+/// Shapes that joint placement tries: as many aggregators as the poster has, or one, two or four for each I/O node, no more
+/// than nodes; as few rounds as memory allows, or two, four or eight times as many as buffers do.
+pub fn free(case: &Case) -> Vec<Shape> {
+    let one = poster(case);
+    let per_io_node = [1, 2, 4].map(|each| case.io_nodes.len() * each);
+    let most = case.hosts().len().min(AGGREGATORS_MAX);
+    let mut counts = vec![one.domains];
+    if case.pinned.aggregators.is_none() {
+        counts.extend(per_io_node.into_iter().filter(|count| *count <= most));
+    }
+    let mut shapes = vec![];
+    for domains in counts {
+        let fewest = with_rounds(case, domains, case.buffering.memory_bytes, Evenly::ByBytes);
+        let by_buffer = with_rounds(case, domains, case.buffering.buffer_bytes, Evenly::ByBytes).rounds;
+        let stripes = (case.bytes() / domains as u64).div_ceil(case.stripe_bytes);
+        let more = [2, 4, 8].map(|times| by_buffer * times);
+        let useful = |rounds: &usize| *rounds <= ROUNDS_MAX && *rounds as u64 <= stripes;
+        let more = more.into_iter().filter(|rounds| case.pinned.rounds.is_none() && useful(rounds));
+        shapes.extend(std::iter::once(fewest.rounds).chain(more).map(|rounds| Shape { rounds, ..fewest }));
+    }
+    let mut distinct: Vec<Shape> = vec![];
+    shapes.into_iter().for_each(|shape| distinct.extend((!distinct.contains(&shape)).then_some(shape)));
+    distinct
+}
+
 /// As many rounds as the largest domain needs if one may have `room_bytes`.
 pub fn with_rounds(case: &Case, domains: usize, room_bytes: u64, evenly: Evenly) -> Shape {
     let rounds = case.pinned.rounds.unwrap_or_else(|| {

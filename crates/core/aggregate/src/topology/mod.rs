@@ -105,6 +105,12 @@ impl Network {
         of!(&self.topology, each => each.route(from, to, links));
     }
 
+    /// Seconds that a link adds; of a measured matrix 0, since each of its pairs has its own.
+    #[must_use]
+    pub fn link_latency_s(&self) -> f64 {
+        self.link_latency_s
+    }
+
     /// Seconds until what leaves a node begins to arrive at another.
     #[must_use]
     pub fn latency_s(&self, from: usize, to: usize) -> f64 {
