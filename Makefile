@@ -10,12 +10,12 @@ BENCH_DIR ?= target/bench
 target := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test demo bench-read bench-faults bench-log soak fuzz lint install clean
+.PHONY: help build dist test demo bench-read bench-aggregate bench-faults bench-log check-simgrid soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
-		printf '  make %-12s %s\n' "$$name" "$$text"; done
+		printf '  make %-15s %s\n' "$$name" "$$text"; done
 
 build: ## the command, optimised, at target/release/forebay, and a library for each MPI that is found
 	$(CARGO) build --release --package forebay
@@ -40,6 +40,14 @@ bench-read: ## the read path's figures, to target/bench/ (needs root and an hour
 	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, zstd, glusterfs-server,'
 	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does.'
 	@benches/bench-read.sh
+
+bench-aggregate: ## aggregation's figures, to target/bench/ (ten minutes)
+	@echo 'Packages: installs gcc, openmpi-bin and libopenmpi-dev by apt-get where they are missing; says so before it does.'
+	@benches/bench-aggregate.sh
+
+check-simgrid: ## the flow model of aggregation against SimGrid's on random cases (a minute)
+	@echo 'Packages: installs g++ and libsimgrid-dev by apt-get where they are missing; says so before it does.'
+	@benches/check-simgrid.sh
 
 bench-faults: ## every fault under load, with a reader on every node, to target/bench/ (needs root and ten minutes)
 	@echo 'Packages: installs python3, fuse3, glusterfs-server, glusterfs-client and iproute2 by apt-get where they are'

@@ -69,6 +69,16 @@ impl Samples {
         Self { runs: self.runs.iter().zip(&other.runs).map(|(this, other)| this / other).collect() }
     }
 
+    /// The value of the run that is worst where values must be on this side of a bar; 0 without runs.
+    #[must_use]
+    pub fn worst(&self, side: Side) -> f64 {
+        let worse = match side {
+            Side::AtMost | Side::Below => f64::max,
+            Side::AtLeast => f64::min,
+        };
+        self.runs.iter().copied().reduce(worse).unwrap_or(0.0)
+    }
+
     /// The value of the last run.
     #[must_use]
     pub fn last(&self) -> Option<f64> {
