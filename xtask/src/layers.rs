@@ -76,7 +76,7 @@ const PLACES: [Place; 27] = [
             "daemon",
         ],
     ),
-    harness("scale", &["types", "wire", "overlay", "cache", "dispatch", "job", "node"]),
+    harness("scale", &["aggregate", "types", "wire", "overlay", "cache", "dispatch", "job", "node"]),
     // Works the product from outside; of its crates it knows what the modelled file system is made of.
     harness("testkit", &["types", "fuse"]),
     shell("fuse"),

@@ -11,6 +11,7 @@
 //! All nodes are there, each with a whole core. What keeps 100,000 of them small is the script: one file or chunk of the
 //! model stands for several (`Grain`), the same at every number of nodes.
 
+mod aggregation;
 mod backing;
 pub mod baselines;
 mod bodies;

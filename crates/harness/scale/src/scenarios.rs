@@ -1,7 +1,7 @@
 //! The scenarios that `forebay simulate` knows: `reproductions` of published figures, and `predictions`.
 
 use super::table::Outcome;
-use super::{predictions, reproductions};
+use super::{aggregation, predictions, reproductions};
 
 /// A scenario.
 pub struct Scenario {
@@ -20,7 +20,7 @@ pub struct Scenario {
 const PUBLISHED: &[usize] = &[32, 64, 128, 256, 512, 1024, 2048, 8300];
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 7] = [
+pub const SCENARIOS: [Scenario; 9] = [
     Scenario {
         name: "import-direct",
         about: "Fig. 1 of the Copper paper: imports from Lustre, 1 to 512 nodes",
@@ -69,6 +69,20 @@ pub const SCENARIOS: [Scenario; 7] = [
         nodes: &[2048],
         bars_at: &[2048],
         run: predictions::links,
+    },
+    Scenario {
+        name: "aggregation-mira",
+        about: "where to aggregate a file's writes: a torus of five dimensions as Mira's",
+        nodes: &[4096],
+        bars_at: &[],
+        run: aggregation::mira,
+    },
+    Scenario {
+        name: "aggregation-theta",
+        about: "the same on a dragonfly with Lustre, as Theta's",
+        nodes: &[3072],
+        bars_at: &[],
+        run: aggregation::theta,
     },
 ];
 
