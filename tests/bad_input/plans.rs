@@ -70,6 +70,37 @@ fn cases_that_make_no_sense() {
 }
 
 #[test]
+fn switches_that_contradict_themselves_or_lack_a_host() {
+    let sandbox = Sandbox::new();
+    let of_slurm = |text: &[u8], hosts: &str| {
+        tree::write(&sandbox.source().join("topology.conf"), text);
+        let mut case = good();
+        case["topology"] = json!({"slurm": {"file": "topology.conf", "hosts": hosts}});
+        plan(&sandbox, &case.to_string(), &[])
+    };
+    let two = b"SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\n";
+    let done = of_slurm(two, "n[1-4]").good();
+    assert!(done.text().contains("joint"), "{}", done.text());
+    let cases: [(&[u8], &str, &[&str]); 6] = [
+        (b"SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=m[1\n", "n[1-4]", &["topology.conf, line 2", "m[1"]),
+        (b"SwitchName=a Nodes=n1\nSwitchName=b Switches=a,c\n", "n1", &["topology.conf, line 2", "switch c"]),
+        (b"No topology information available\n", "n1", &["topology.conf, line 1", "KEY=VALUE"]),
+        (two, "n[1-5]", &["topology.conf", "host n5"]),
+        (two, "n[1-3]", &["3 places", "4 nodes"]),
+        (b"SwitchName=\xff\n", "n1", &["topology.conf", "no text"]),
+    ];
+    for (text, hosts, words) in cases {
+        fails(&sandbox, &of_slurm(text, hosts), FAILED, words);
+    }
+    std::fs::remove_file(sandbox.source().join("topology.conf")).unwrap();
+    let mut case = good();
+    case["topology"] = json!({"slurm": {"file": "topology.conf"}});
+    fails(&sandbox, &plan(&sandbox, &case.to_string(), &[]), FAILED, &["topology.conf", "o such file"]);
+    case["topology"] = json!({"slurm": {"file": "topology.conf", "text": "SwitchName=a Nodes=n[1-4]"}});
+    fails(&sandbox, &plan(&sandbox, &case.to_string(), &[]), FAILED, &["both a text and a file"]);
+}
+
+#[test]
 fn what_is_asked_for_wrongly() {
     let sandbox = Sandbox::new();
     let text = good().to_string();

@@ -5,14 +5,14 @@
 
 use forebay_types::limits::NODES_MAX;
 
-use crate::description::{
-    CaseDescription, IoNode, Nvme, RankDescription, RanksAlike, RanksDescription, Serves, TopologyDescription,
-};
+use crate::checked::{counted, positive};
+use crate::described_network::network;
+use crate::description::{CaseDescription, IoNode, Nvme, RankDescription, RanksAlike, RanksDescription, Serves};
 use crate::error::CaseError;
 use crate::extents::{self, Extent};
 use crate::limits;
 use crate::seat::Seat;
-use crate::topology::{Links, Network};
+use crate::topology::Network;
 
 /// What is to be planned.
 #[derive(Clone, PartialEq, Debug)]
@@ -166,83 +166,6 @@ impl Case {
 
 /// Stands for the I/O node of a node without ranks.
 const NO_IO_NODE: u32 = u32::MAX;
-
-fn positive(what: &'static str, value: f64) -> Result<f64, CaseError> {
-    if value.is_finite() && value > 0.0 { Ok(value) } else { Err(CaseError::NotPositive { what, value }) }
-}
-
-fn latency(what: &'static str, value: f64) -> Result<f64, CaseError> {
-    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(CaseError::Negative { what, value }) }
-}
-
-fn counted(what: &'static str, count: usize, max: usize) -> Result<usize, CaseError> {
-    if (1..=max).contains(&count) { Ok(count) } else { Err(CaseError::Count { what, count, max }) }
-}
-
-fn network(description: &CaseDescription) -> Result<Network, CaseError> {
-    let topology = &description.topology;
-    if let TopologyDescription::Matrix { latency_s, bytes_per_s } = topology {
-        check_matrix(latency_s, bytes_per_s)?;
-        return Ok(Network::matrix(latency_s, bytes_per_s));
-    }
-    let links = Links {
-        bytes_per_s: positive("link_bytes_per_s", description.link_bytes_per_s)?,
-        latency_s: latency("link_latency_s", description.link_latency_s)?,
-    };
-    match topology {
-        TopologyDescription::Torus(dimensions) => {
-            counted("torus: dimensions", dimensions.len(), limits::TORUS_DIMENSIONS_MAX)?;
-            product("torus", dimensions)?;
-            Ok(Network::torus(dimensions, links))
-        }
-        TopologyDescription::Dragonfly { groups, routers, nodes } => {
-            product("dragonfly", &[*groups, *routers, *nodes])?;
-            product("dragonfly: links within groups", &[*groups, *routers, *routers])?;
-            product("dragonfly: links between groups", &[*groups, *groups])?;
-            Ok(Network::dragonfly(*groups, *routers, *nodes, links))
-        }
-        TopologyDescription::FatTree { levels } => {
-            counted("fat_tree: levels", levels.len(), limits::FAT_TREE_LEVELS_MAX)?;
-            let mut shape: Vec<(usize, usize)> = levels.iter().map(|level| (level.down, level.up)).collect();
-            if let Some(top) = shape.last_mut() {
-                top.1 = 1;
-            }
-            product("fat_tree", &shape.iter().map(|(down, _)| *down).collect::<Vec<_>>())?;
-            for level in 1..shape.len() {
-                // Links upwards from a level: a node's share of them is the product of `up` over that of `down` so far.
-                let ups = shape[..level].iter().map(|(_, up)| *up);
-                let downs = shape[level..].iter().map(|(down, _)| *down);
-                product("fat_tree: links of a level", &ups.chain(downs).collect::<Vec<_>>())?;
-            }
-            Ok(Network::fat_tree(&shape, links))
-        }
-        TopologyDescription::Matrix { .. } => unreachable!("returned above"),
-    }
-}
-
-/// The product of sizes, each at least one and all together at most as many links as are allowed.
-fn product(what: &'static str, sizes: &[usize]) -> Result<usize, CaseError> {
-    if sizes.contains(&0) {
-        return Err(CaseError::Count { what, count: 0, max: NODES_MAX });
-    }
-    let product = sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
-    product.filter(|product| *product <= NODES_MAX).ok_or(CaseError::TooLarge { what, max: NODES_MAX })
-}
-
-fn check_matrix(latency_s: &[Vec<f64>], bytes_per_s: &[Vec<f64>]) -> Result<(), CaseError> {
-    let nodes = counted("matrix: nodes", latency_s.len(), limits::MATRIX_NODES_MAX)?;
-    for (what, table) in [("matrix: latency_s", latency_s), ("matrix: bytes_per_s", bytes_per_s)] {
-        let found = table.iter().map(Vec::len).chain([table.len()]).find(|len| *len != nodes);
-        if let Some(found) = found {
-            return Err(CaseError::NotSquare { what, nodes, found });
-        }
-    }
-    for (from, to) in (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to))).filter(|(from, to)| from != to) {
-        latency("matrix: latency_s", latency_s[from][to])?;
-        positive("matrix: bytes_per_s", bytes_per_s[from][to])?;
-    }
-    Ok(())
-}
 
 fn check_io_nodes(io_nodes: &[IoNode], network: &Network, nodes: usize) -> Result<(), CaseError> {
     if io_nodes.is_empty() {

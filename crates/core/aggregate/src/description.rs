@@ -95,6 +95,45 @@ pub enum TopologyDescription {
         /// Bytes per second, likewise.
         bytes_per_s: Vec<Vec<f64>>,
     },
+    /// Switches as Slurm tells of them.
+    Slurm(SlurmSwitches),
+    /// Switches as names of hosts tell of them.
+    HostNames(HostNames),
+}
+
+/// A cluster's switches as Slurm tells of them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlurmSwitches {
+    /// `topology.conf`, or what `scontrol show topology` prints.
+    #[serde(default)]
+    pub text: String,
+    /// Where the text is. Nothing is read here: who reads the case reads it into `text`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The hosts of the job in the order of its nodes, in Slurm's notation; by default all that are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<String>,
+    /// What the hosts of a switch send at most, over what its links upwards carry.
+    #[serde(default = "one_to_one")]
+    pub oversubscription: f64,
+}
+
+/// A cluster's switches as names of hosts tell of them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostNames {
+    /// `#` stands for a number, `/` ends the name of a switch: `r#/n#`.
+    pub pattern: String,
+    /// The hosts of the job in the order of its nodes, in Slurm's notation.
+    pub hosts: String,
+    /// What the hosts of a switch send at most, over what its links upwards carry.
+    #[serde(default = "one_to_one")]
+    pub oversubscription: f64,
+}
+
+fn one_to_one() -> f64 {
+    1.0
 }
 
 /// A level of a fat tree.

@@ -1,5 +1,6 @@
 //! What can be wrong with a case, and with a plan that is asked for. No variant leaves anything changed.
 
+use forebay_types::HostListError;
 use thiserror::Error;
 
 use crate::extents::Extent;
@@ -51,6 +52,55 @@ pub enum CaseError {
         nodes: usize,
         /// What differs.
         found: usize,
+    },
+    /// A line about switches that cannot be read, or contradicts another.
+    #[error("{file}, line {line}: {problem}")]
+    Switches {
+        /// Where the text came from.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A text about switches that has none.
+    #[error("{file}: no switch with hosts is in it; give topology.conf, or what `scontrol show topology` prints")]
+    NoSwitches {
+        /// Where the text came from.
+        file: String,
+    },
+    /// A host of the job that is nowhere.
+    #[error("{file}: the host {host} is on no switch; name it as Slurm does, or leave it out of `hosts`")]
+    OnNoSwitch {
+        /// Where the text about switches came from.
+        file: String,
+        /// As given.
+        host: String,
+    },
+    /// A list of hosts that cannot be read.
+    #[error("topology: hosts: {0}")]
+    HostList(HostListError),
+    /// A host that is listed again.
+    #[error("topology: hosts: {host} is there twice; a node has one place")]
+    HostTwice {
+        /// As given.
+        host: String,
+    },
+    /// A pattern that tells no switch.
+    #[error(
+        "topology: the pattern {pattern} tells no switch; write # for a number and / where the name of a switch ends, as in r#/n#"
+    )]
+    Pattern {
+        /// As given.
+        pattern: String,
+    },
+    /// A host whose name is otherwise.
+    #[error("topology: hosts: {host} does not match the pattern {pattern}")]
+    NotMatched {
+        /// As given.
+        pattern: String,
+        /// As given.
+        host: String,
     },
     /// More nodes than the topology has places.
     #[error(

@@ -14,6 +14,8 @@
 //! `Aggregator::part`, each from the extents of the rank.
 
 mod case;
+mod checked;
+mod described_network;
 mod description;
 mod division;
 mod divisions;
@@ -31,8 +33,8 @@ mod topology;
 
 pub use case::Case;
 pub use description::{
-    Any, CaseDescription, FatTreeLevel, IoNode, Nvme, RankDescription, RanksAlike, RanksDescription, Serves,
-    TopologyDescription,
+    Any, CaseDescription, FatTreeLevel, HostNames, IoNode, Nvme, RankDescription, RanksAlike, RanksDescription, Serves,
+    SlurmSwitches, TopologyDescription,
 };
 pub use error::{CaseError, PlanError, UnknownStrategy};
 pub use extents::{Extent, union, within};

@@ -24,6 +24,9 @@ pub const TORUS_DIMENSIONS_MAX: usize = 8;
 /// Levels of a fat tree: four carry a million nodes.
 pub const FAT_TREE_LEVELS_MAX: usize = 6;
 
+/// Switches above each other: more than anybody stacks, and a route over them is still short.
+pub const SWITCH_LEVELS_MAX: usize = 16;
+
 /// Nodes of a measured matrix: both its tables have their square.
 pub const MATRIX_NODES_MAX: usize = 2048;
 

@@ -197,6 +197,40 @@ fn nothing_to_write_is_a_plan_too() {
 }
 
 /// Ranks with extents anywhere, also over those of other ranks.
+/// Two switches of four nodes, whose links carry what all their nodes send, or an eighth of it.
+#[test]
+fn a_narrow_link_between_switches_is_what_the_flow_model_sees() {
+    let hosts: Vec<String> = (1..9).map(|host| format!("n{host}")).collect();
+    let text = "SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n[5-8]\n";
+    let topology = TopologyDescription::from_slurm(text, &hosts).unwrap();
+    assert_eq!(topology, {
+        let json = serde_json::json!({"slurm": {"text": text, "hosts": hosts.join(",")}});
+        serde_json::from_value(json).unwrap()
+    });
+    let total_s = |oversubscription: f64| {
+        let topology = serde_json::json!({"slurm": {"text": text, "oversubscription": oversubscription}});
+        let case = CaseDescription {
+            topology: serde_json::from_value(topology).unwrap(),
+            nodes: 8,
+            io_nodes: vec![IoNode { node: 0, bytes_per_s: 1e9, serves: Serves::ANY }],
+            ranks: RanksDescription::Each(
+                (4..8).map(|node| RankDescription { node, bytes: 100, extents: None }).collect(),
+            ),
+            link_bytes_per_s: 100.0,
+            link_latency_s: 0.0,
+            aggregators: Some(4),
+            rounds: Some(1),
+            stripe_bytes: 100,
+            ..ring()
+        };
+        plan(&Case::new(case).unwrap(), Strategy::First).unwrap().predicted.total_s
+    };
+    // Everybody aggregates its own 100 bytes. All 400 go down the one link to node 0 at 100 a second, unless the link between
+    // the switches, 400 a second over the oversubscription, is narrower.
+    assert!((total_s(1.0) - 4.0).abs() < 1e-3, "{}", total_s(1.0));
+    assert!((total_s(8.0) - 8.0).abs() < 1e-3, "{}", total_s(8.0));
+}
+
 fn ranks(nodes: usize) -> impl Generator<Value = Vec<RankDescription>> {
     let extents = prop::collection::vec((0u64..3000, 1u64..200), 0..6);
     let rank = (0..nodes, extents).prop_map(|(node, extents)| {
@@ -206,6 +240,10 @@ fn ranks(nodes: usize) -> impl Generator<Value = Vec<RankDescription>> {
     prop::collection::vec(rank, 1..20)
 }
 
+/// 12 hosts on switches of different size and height.
+const SWITCHES: &str =
+    "SwitchName=a Nodes=n[1-5]\nSwitchName=b Nodes=n[6-8]\nSwitchName=c Switches=a,b\nSwitchName=d Nodes=n[9-12]\n";
+
 fn topology() -> impl Generator<Value = TopologyDescription> {
     prop::sample::select(vec![
         serde_json::json!({"torus": [2, 3, 2]}),
@@ -213,6 +251,8 @@ fn topology() -> impl Generator<Value = TopologyDescription> {
         serde_json::json!({"dragonfly": {"groups": 3, "routers": 2, "nodes": 2}}),
         serde_json::json!({"fat_tree": {"levels": [{"down": 3, "up": 2}, {"down": 4}]}}),
         serde_json::json!({"matrix": {"latency_s": vec![[0.01; 12]; 12], "bytes_per_s": vec![[70.0; 12]; 12]}}),
+        serde_json::json!({"slurm": {"text": SWITCHES, "oversubscription": 2}}),
+        serde_json::json!({"host_names": {"pattern": "r#/n#", "hosts": "r[1-3]n[1-4]"}}),
     ])
     .prop_map(|json| serde_json::from_value(json).unwrap())
 }

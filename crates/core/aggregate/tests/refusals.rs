@@ -77,6 +77,29 @@ fn networks_and_io_nodes() {
 }
 
 #[test]
+fn switches_and_hosts() {
+    let slurm = |text: &str, hosts: &str| json!({"slurm": {"text": text, "hosts": hosts}});
+    let names = |pattern: &str, hosts: &str| json!({"host_names": {"pattern": pattern, "hosts": hosts}});
+    let two = "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\n";
+    let wide = json!({"slurm": {"text": two, "oversubscription": 0}});
+    all_refused(vec![
+        ("topology", slurm("SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=m[\n", "n1"), &["slurm, line 2", "'m['"]),
+        ("topology", slurm("SwitchName=a Nodes=n1\nSwitchName=b Switches=c\n", "n1"), &["line 2", "switch c"]),
+        ("topology", slurm("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", "n1"), &["line 1", "below itself"]),
+        ("topology", slurm("", "n1"), &["slurm", "no switch"]),
+        ("topology", slurm(two, "n[1-5]"), &["slurm", "host n5", "no switch"]),
+        ("topology", slurm(two, "n[1-2],n[2-3]"), &["n2", "twice"]),
+        ("topology", slurm(two, "n[1-"), &["hosts", "not closed"]),
+        ("topology", slurm(two, "n[1-3]"), &["3 places", "4 nodes"]),
+        ("topology", wide, &["oversubscription", "above 0"]),
+        ("topology", json!({"slurm": {"test": two}}), &["test"]),
+        ("topology", names("r#n#", "r1n[1-4]"), &["pattern r#n#", "/"]),
+        ("topology", names("r#/n#", "r1n[1-3],login1"), &["login1", "r#/n#"]),
+        ("topology", names("r#/n#", "r1n[1-3]x"), &["r1n1x", "r#/n#"]),
+    ]);
+}
+
+#[test]
 fn ranks_and_their_extents() {
     let huge = i64::MAX as u64;
     let rank = |bytes: u64, extents: Value| json!([{"node": 0, "bytes": bytes, "extents": extents}]);

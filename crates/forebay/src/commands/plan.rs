@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use forebay_aggregate::{Case, CaseDescription, Plan, Strategy, plan, plan_all};
+use forebay_aggregate::{Case, CaseDescription, Plan, Strategy, TopologyDescription, plan, plan_all};
 use serde_json::{Value, json};
 
 use crate::cli::PlanArguments;
@@ -20,6 +20,9 @@ use crate::settings::UsageError;
 
 /// The largest case that is read, bytes: the most extents that are planned for, written out.
 const CASE_BYTES_MAX: u64 = 1 << 30;
+
+/// The largest description of switches, bytes: a line of a kilobyte for each node of the largest job.
+const SWITCHES_BYTES_MAX: u64 = 1 << 30;
 
 /// Totals closer to each other than this part of the least are equal for people.
 const EQUAL_PART: f64 = 0.01;
@@ -81,15 +84,35 @@ fn read(path: &Path) -> anyhow::Result<Case> {
         true => Ok(Box::new(io::stdin())),
         false => File::open(path).map(|file| Box::new(file) as Box<dyn Read>),
     };
-    let mut text = Vec::new();
-    let len = source.and_then(|source| source.take(CASE_BYTES_MAX + 1).read_to_end(&mut text));
-    let len = len.with_context(|| format!("the case cannot be read from {name}"))?;
-    if len as u64 > CASE_BYTES_MAX {
-        bail!("{name} is larger than {CASE_BYTES_MAX} bytes, the largest case that is read");
-    }
-    let description: CaseDescription = serde_json::from_slice(&text)
+    let text = source.and_then(|source| all(source, CASE_BYTES_MAX));
+    let text = text.with_context(|| format!("the case cannot be read from {name}"))?;
+    let mut description: CaseDescription = serde_json::from_slice(&text)
         .with_context(|| format!("{name} is no case; docs/aggregation.md has the format"))?;
+    read_switches(&mut description, path).with_context(|| format!("{name} cannot be planned"))?;
     Case::new(description).with_context(|| format!("{name} cannot be planned"))
+}
+
+/// Everything that a source has, up to a limit.
+fn all(source: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    if source.take(bytes_max + 1).read_to_end(&mut text)? as u64 > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {bytes_max} bytes")));
+    }
+    Ok(text)
+}
+
+/// Reads the file that a case names for its switches, from where the case lies.
+fn read_switches(description: &mut CaseDescription, case: &Path) -> anyhow::Result<()> {
+    let TopologyDescription::Slurm(switches) = &mut description.topology else { return Ok(()) };
+    let Some(name) = &switches.file else { return Ok(()) };
+    if !switches.text.is_empty() {
+        bail!("topology: slurm: it has both a text and a file; leave one of them out");
+    }
+    let file = case.parent().unwrap_or(Path::new("")).join(name);
+    let text = File::open(&file).and_then(|file| all(file, SWITCHES_BYTES_MAX));
+    let text = text.with_context(|| format!("the switches cannot be read from {}", file.display()))?;
+    switches.text = String::from_utf8(text).with_context(|| format!("{} is no text", file.display()))?;
+    Ok(())
 }
 
 fn in_json(case: &Case, plans: &[Plan], best: Strategy) -> Value {

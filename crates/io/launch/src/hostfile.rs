@@ -5,12 +5,9 @@
 
 use std::collections::HashMap;
 
-use forebay_types::limits;
+use forebay_types::{HostListError, check_host_name, expand_host_list, limits};
 
 use crate::{LaunchError, NodeAddress};
-
-/// The longest name of a host, bytes (RFC 1035).
-const HOST_BYTES_MAX: usize = 253;
 
 /// The nodes of a host file's `text`; `file` is its name for messages, `port` is for lines that name none.
 ///
@@ -63,21 +60,24 @@ fn parse_entry(text: &str, default: u16) -> Result<NodeAddress, String> {
     Ok(NodeAddress { host: host.to_owned(), port })
 }
 
-/// Whether `host` can be a name or an address. Names go onto command lines of remote shells, so what could be taken
-/// for an option or for shell syntax is refused here.
+/// Whether `host` can be a name or an address.
 ///
 /// # Errors
 /// `Host` with what is wrong.
 pub(crate) fn check_host(host: &str) -> Result<(), LaunchError> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
-    let problem = match host.as_bytes() {
-        [] => "it is empty",
-        [b'-', ..] => "it begins with '-'",
-        bytes if bytes.len() > HOST_BYTES_MAX => "it is longer than 253 bytes",
-        bytes if !bytes.iter().all(|byte| allowed(*byte)) => "only letters, digits, '.', '-', '_' and ':' are allowed",
-        _ => return Ok(()),
-    };
-    Err(LaunchError::Host { host: host.to_owned(), problem })
+    check_host_name(host).map_err(|problem| LaunchError::Host { host: host.to_owned(), problem })
+}
+
+/// The hosts of a list in Slurm's notation, in its order.
+///
+/// # Errors
+/// `HostList` with what is wrong and where; `NoHosts` for an empty list.
+pub fn expand_hostlist(list: &str) -> Result<Vec<String>, LaunchError> {
+    expand_host_list(list).map_err(|error| match error {
+        HostListError::Notation { list, problem } => LaunchError::HostList { list, problem },
+        HostListError::Host { host, problem } => LaunchError::Host { host, problem },
+        HostListError::Empty { list } => LaunchError::NoHosts(format!("the host list '{list}'")),
+    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use crate::{LaunchError, NodeAddress, Process, end_all, expand_hostlist};
+use forebay_types::{Switches, SwitchesError};
+
+use crate::{LaunchError, NodeAddress, Process, end_all};
 
 /// How long Slurm may take to tell what it knows.
 const SLURM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,11 +48,14 @@ pub fn in_order(
     is_in_slurm: bool,
 ) -> Result<Option<String>, LaunchError> {
     match source {
-        TopologySource::File { name, text } => Switches::parse(text, name)?.sort(nodes, name),
+        TopologySource::File { name, text } => {
+            let switches = Switches::parse(text).map_err(|error| in_file(name, error))?;
+            sort(&switches, nodes, name)
+        }
         TopologySource::Auto if nodes.len() >= NODES_MIN => {
             let told = if is_in_slurm { told_by_slurm() } else { None };
-            let switches = told.and_then(|text| Switches::parse(&text, "scontrol").ok());
-            let by_slurm = switches.is_some_and(|switches| switches.sort(nodes, "scontrol").is_ok());
+            let switches = told.and_then(|text| Switches::parse(&text).ok());
+            let by_slurm = switches.is_some_and(|switches| sort(&switches, nodes, "scontrol").is_ok());
             if !by_slurm {
                 sort_by_names(nodes);
             }
@@ -60,129 +65,33 @@ pub fn in_order(
     }
 }
 
-/// A network of switches.
-#[derive(Debug)]
-struct Switches {
-    switches: Vec<Switch>,
+/// What is wrong with a line of the file.
+fn in_file(file: &str, SwitchesError { line, problem }: SwitchesError) -> LaunchError {
+    LaunchError::Topology { file: file.to_owned(), line, problem }
 }
 
-#[derive(Debug)]
-struct Switch {
-    name: String,
-    line: usize,
-    nodes: Vec<String>,
-    below: Vec<String>,
-}
-
-impl Switches {
-    /// Reads lines such as `SwitchName=s1 Nodes=n[1-4]` and `SwitchName=s3 Switches=s[1-2]`; other settings are left out.
-    fn parse(text: &str, file: &str) -> Result<Self, LaunchError> {
-        let fail = |line, problem| Err(LaunchError::Topology { file: file.to_owned(), line, problem });
-        let mut switches: Vec<Switch> = Vec::new();
-        for (line, text) in whole_lines(text) {
-            let text = text.split('#').next().unwrap_or_default();
-            let mut switch = Switch { name: String::new(), line, nodes: Vec::new(), below: Vec::new() };
-            for word in text.split_whitespace() {
-                let Some((key, value)) = word.split_once('=') else {
-                    return fail(line, format!("'{word}' is not KEY=VALUE"));
-                };
-                let list = || expand_hostlist(value).map_err(|error| error.to_string());
-                let read = match key.to_ascii_lowercase().as_str() {
-                    "switchname" | "blockname" => {
-                        value.clone_into(&mut switch.name);
-                        Ok(())
-                    }
-                    "nodes" => list().map(|nodes| switch.nodes = nodes),
-                    "switches" => list().map(|below| switch.below = below),
-                    _ => Ok(()),
-                };
-                if let Err(problem) = read {
-                    return fail(line, problem);
-                }
-            }
-            match switches.iter().find(|other| other.name == switch.name) {
-                _ if switch.name.is_empty() && switch.nodes.is_empty() && switch.below.is_empty() => {}
-                _ if switch.name.is_empty() => return fail(line, "it has no SwitchName".to_owned()),
-                Some(other) => return fail(line, format!("{} is on line {} already", switch.name, other.line)),
-                None => switches.push(switch),
-            }
-        }
-        Ok(Self { switches })
-    }
-
-    /// Sorts `nodes` by where they are.
-    fn sort(&self, nodes: &mut [NodeAddress], file: &str) -> Result<Option<String>, LaunchError> {
-        let named = self.nodes_in_order(file)?;
-        let places: HashMap<&str, usize> =
-            named.iter().enumerate().rev().map(|(place, (node, _))| (node.as_str(), place)).collect();
-        let place = |node: &NodeAddress| names_of(node).into_iter().find_map(|name| places.get(name)).copied();
-        let of_job: HashSet<&str> = nodes.iter().flat_map(names_of).collect();
-        let stranger = named.iter().find(|(name, _)| !of_job.contains(name.as_str()));
-        if let Some(lost) = nodes.iter().find(|node| place(node).is_none()) {
-            return Err(LaunchError::Topology {
-                file: file.to_owned(),
-                line: stranger.map_or(0, |(_, line)| *line),
-                problem: problem_of(lost, stranger.map(|(name, _)| name.as_str())),
-            });
-        }
-        nodes.sort_by_key(place);
-        let note = stranger.map(|(name, line)| {
-            format!("{file}, line {line}: {name} is no node of this job; such names are passed over")
+/// Sorts `nodes` by where they are on the switches.
+fn sort(switches: &Switches, nodes: &mut [NodeAddress], file: &str) -> Result<Option<String>, LaunchError> {
+    let named = switches.hosts();
+    let line = |switch: usize| switches.all()[switch].line;
+    let places: HashMap<&str, usize> =
+        named.iter().enumerate().rev().map(|(place, placed)| (placed.host, place)).collect();
+    let place = |node: &NodeAddress| names_of(node).into_iter().find_map(|name| places.get(name)).copied();
+    let of_job: HashSet<&str> = nodes.iter().flat_map(names_of).collect();
+    let stranger = named.iter().find(|placed| !of_job.contains(placed.host));
+    if let Some(lost) = nodes.iter().find(|node| place(node).is_none()) {
+        return Err(LaunchError::Topology {
+            file: file.to_owned(),
+            line: stranger.map_or(0, |placed| line(placed.switch)),
+            problem: problem_of(lost, stranger.map(|placed| placed.host)),
         });
-        Ok(note)
     }
-
-    /// All nodes with the lines that name them, a switch's beside each other.
-    fn nodes_in_order(&self, file: &str) -> Result<Vec<(String, usize)>, LaunchError> {
-        let fail = |line, problem| LaunchError::Topology { file: file.to_owned(), line, problem };
-        let by_name: HashMap<&str, usize> =
-            self.switches.iter().enumerate().map(|(index, switch)| (switch.name.as_str(), index)).collect();
-        let mut is_below = vec![false; self.switches.len()];
-        for switch in &self.switches {
-            for name in &switch.below {
-                let Some(index) = by_name.get(name.as_str()) else {
-                    let problem = format!("{} names the switch {name}, which has no line of its own", switch.name);
-                    return Err(fail(switch.line, problem));
-                };
-                is_below[*index] = true;
-            }
-        }
-        let mut order =
-            Order { switches: &self.switches, by_name, seen: vec![false; self.switches.len()], nodes: vec![] };
-        (0..self.switches.len()).filter(|index| !is_below[*index]).for_each(|index| order.walk(index));
-        match order.seen.iter().position(|seen| !seen) {
-            Some(index) => {
-                let Switch { line, name, .. } = &self.switches[index];
-                Err(fail(*line, format!("the switch {name} is below itself")))
-            }
-            None => Ok(order.nodes),
-        }
-    }
-}
-
-/// A walk through the switches from the top.
-struct Order<'s> {
-    switches: &'s [Switch],
-    by_name: HashMap<&'s str, usize>,
-    seen: Vec<bool>,
-    nodes: Vec<(String, usize)>,
-}
-
-impl Order<'_> {
-    /// Those of the switches below come first: a switch above may list them again.
-    fn walk(&mut self, top: usize) {
-        let mut way = vec![(top, 0)];
-        while let Some((index, done)) = way.pop() {
-            let switch = &self.switches[index];
-            if done == 0 && std::mem::replace(&mut self.seen[index], true) {
-                continue;
-            }
-            match switch.below.get(done).and_then(|name| self.by_name.get(name.as_str())) {
-                Some(below) => way.extend([(index, done + 1), (*below, 0)]),
-                None => self.nodes.extend(switch.nodes.iter().map(|node| (node.clone(), switch.line))),
-            }
-        }
-    }
+    nodes.sort_by_key(place);
+    let note = stranger.map(|placed| {
+        let (line, name) = (line(placed.switch), placed.host);
+        format!("{file}, line {line}: {name} is no node of this job; such names are passed over")
+    });
+    Ok(note)
 }
 
 /// A host's name as it is listed, and without its domain.
@@ -194,21 +103,6 @@ fn problem_of(lost: &NodeAddress, stranger: Option<&str>) -> String {
     let named = stranger.map(|name| format!("{name} is no node of this job, and ")).unwrap_or_default();
     let host = &lost.host;
     format!("{named}the job's node {host} is on no switch; name it as the list of nodes does, or leave --topology out")
-}
-
-/// The lines, counted from 1, with those joined that end in a backslash.
-fn whole_lines(text: &str) -> Vec<(usize, String)> {
-    let mut lines: Vec<(usize, String)> = Vec::new();
-    let mut goes_on = false;
-    for (number, line) in text.lines().enumerate() {
-        let (rest, joins) = line.trim_end().strip_suffix('\\').map_or((line, false), |rest| (rest, true));
-        match lines.last_mut().filter(|_| goes_on) {
-            Some((_, before)) => before.push_str(rest),
-            None => lines.push((number + 1, rest.to_owned())),
-        }
-        goes_on = joins;
-    }
-    lines
 }
 
 /// What Slurm knows of its network: lines in the form of `topology.conf`. `None` where it has none to tell.

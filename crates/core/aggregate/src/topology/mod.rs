@@ -1,18 +1,23 @@
 //! The network: nodes, directed links, and the route from each node to each.
 //!
 //! A topology says which links a route has; nothing is stored by pair, so a network of 100,000 nodes costs what its links
-//! cost. Latency and rate of all links are alike, but for a measured matrix, which has its own. Which flow gets how much of a
+//! cost. Latency and rate of all links are alike, but for a measured matrix, which has its own, and for links between switches of a
+//! tree, which are as wide as what is below them. Which flow gets how much of a
 //! link is `flow`'s matter.
 
 mod dragonfly;
 mod fat_tree;
 mod matrix;
+pub mod switched;
 mod torus;
+mod tree;
 
 use dragonfly::Dragonfly;
 use fat_tree::FatTree;
 use matrix::Matrix;
 use torus::Torus;
+
+pub use tree::Tree;
 
 /// The shapes that a network can have.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,6 +26,7 @@ enum Topology {
     Dragonfly(Dragonfly),
     FatTree(FatTree),
     Matrix(Matrix),
+    Tree(Tree),
 }
 
 /// Calls the same function of whatever topology it is.
@@ -31,6 +37,7 @@ macro_rules! of {
             Topology::Dragonfly($each) => $call,
             Topology::FatTree($each) => $call,
             Topology::Matrix($each) => $call,
+            Topology::Tree($each) => $call,
         }
     };
 }
@@ -69,6 +76,11 @@ impl Network {
     #[must_use]
     pub fn fat_tree(levels: &[(usize, usize)], links: Links) -> Self {
         Self::new(Topology::FatTree(FatTree::new(levels)), links)
+    }
+
+    /// A tree of switches.
+    pub(crate) fn tree(tree: Tree, links: Links) -> Self {
+        Self::new(Topology::Tree(tree), links)
     }
 
     /// Measured pairs: square tables of one size, from each node to each.
@@ -125,6 +137,7 @@ impl Network {
     pub fn bytes_per_s(&self, from: usize, to: usize) -> f64 {
         match &self.topology {
             Topology::Matrix(matrix) => matrix.bytes_per_s(from, to),
+            Topology::Tree(tree) => self.link_bytes_per_s * tree.width(from, to),
             _ => self.link_bytes_per_s,
         }
     }
@@ -134,6 +147,7 @@ impl Network {
     pub fn rates(&self) -> Vec<f64> {
         match &self.topology {
             Topology::Matrix(matrix) => matrix.rates(),
+            Topology::Tree(tree) => tree.widths().map(|width| width * self.link_bytes_per_s).collect(),
             _ => vec![self.link_bytes_per_s; self.link_count()],
         }
     }

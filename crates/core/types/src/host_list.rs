@@ -1,20 +1,50 @@
-//! Host lists in Slurm's notation: `n[1-4,7],login2`, `rack[1-2]n[01-16]`.
+//! Names of hosts, and lists of them in Slurm's notation: `n[1-4,7],login2`, `rack[1-2]n[01-16]`.
 //!
-//! Expanded here, not by `scontrol show hostnames`, because `--nodes` must work where no Slurm is installed.
+//! Expanded here, not by `scontrol show hostnames`, because lists are read where no Slurm is installed.
 
-use forebay_types::limits;
+use thiserror::Error;
 
-use crate::LaunchError;
+use crate::limits;
 
 /// Groups of brackets one name may have: more only multiplies towards the limit on nodes.
 const GROUPS_MAX: usize = 8;
 
+/// The longest name of a host, bytes (RFC 1035).
+const HOST_BYTES_MAX: usize = 253;
+
+/// Why a list does not say which hosts. Nothing is expanded then.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum HostListError {
+    /// It cannot be read.
+    #[error("the host list '{list}' cannot be read: {problem}")]
+    Notation {
+        /// As given.
+        list: String,
+        /// What is wrong, and where.
+        problem: String,
+    },
+    /// A name in it is none.
+    #[error("'{host}' is not a host name: {problem}")]
+    Host {
+        /// As expanded.
+        host: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// It is empty.
+    #[error("the host list '{list}' names no hosts")]
+    Empty {
+        /// As given.
+        list: String,
+    },
+}
+
 /// The hosts of a list, in its order.
 ///
 /// # Errors
-/// `HostList` with what is wrong and where; `NoHosts` for an empty list.
-pub fn expand_hostlist(list: &str) -> Result<Vec<String>, LaunchError> {
-    let fail = |problem: String| LaunchError::HostList { list: list.to_owned(), problem };
+/// `HostListError` with what is wrong and where.
+pub fn expand_host_list(list: &str) -> Result<Vec<String>, HostListError> {
+    let fail = |problem: String| HostListError::Notation { list: list.to_owned(), problem };
     let mut hosts = Vec::new();
     for item in split_outside_brackets(list).map_err(fail)? {
         let item = item.trim();
@@ -22,14 +52,32 @@ pub fn expand_hostlist(list: &str) -> Result<Vec<String>, LaunchError> {
             continue;
         }
         for host in expand_item(item, limits::NODES_MAX - hosts.len()).map_err(fail)? {
-            crate::check_host(&host)?;
+            check_host_name(&host).map_err(|problem| HostListError::Host { host: host.clone(), problem })?;
             hosts.push(host);
         }
     }
     if hosts.is_empty() {
-        return Err(LaunchError::NoHosts(format!("the host list '{list}'")));
+        return Err(HostListError::Empty { list: list.to_owned() });
     }
     Ok(hosts)
+}
+
+/// Whether a text can be a host's name or address. Names go onto command lines of remote shells, so what could be taken
+/// for an option or for shell syntax is refused here.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_host_name(host: &str) -> Result<(), &'static str> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
+    match host.as_bytes() {
+        [] => Err("it is empty"),
+        [b'-', ..] => Err("it begins with '-'"),
+        bytes if bytes.len() > HOST_BYTES_MAX => Err("it is longer than 253 bytes"),
+        bytes if !bytes.iter().all(|byte| allowed(*byte)) => {
+            Err("only letters, digits, '.', '-', '_' and ':' are allowed")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Cuts at the commas that stand outside brackets.
@@ -115,7 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn expanded(list: &str) -> Vec<String> {
-        expand_hostlist(list).unwrap()
+        expand_host_list(list).unwrap()
     }
 
     #[test]
@@ -144,7 +192,7 @@ mod tests {
             (" , ", "names no hosts"),
             ("-oProxyCommand=x", "not a host name"),
         ] {
-            let message = expand_hostlist(list).unwrap_err().to_string();
+            let message = expand_host_list(list).unwrap_err().to_string();
             assert!(message.contains(part), "{list}: {message}");
         }
     }
@@ -152,7 +200,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_expanded_or_refused(list in "[n\\[\\],0-9-]{0,12}") {
-            if let Ok(hosts) = expand_hostlist(&list) {
+            if let Ok(hosts) = expand_host_list(&list) {
                 prop_assert!(!hosts.is_empty() && hosts.len() <= limits::NODES_MAX);
                 prop_assert!(hosts.iter().all(|host| !host.contains(['[', ']', ','])));
             }
