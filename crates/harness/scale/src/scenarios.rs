@@ -20,7 +20,7 @@ pub struct Scenario {
 const PUBLISHED: &[usize] = &[32, 64, 128, 256, 512, 1024, 2048, 8300];
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 9] = [
+pub const SCENARIOS: [Scenario; 10] = [
     Scenario {
         name: "import-direct",
         about: "Fig. 1 of the Copper paper: imports from Lustre, 1 to 512 nodes",
@@ -72,7 +72,7 @@ pub const SCENARIOS: [Scenario; 9] = [
     },
     Scenario {
         name: "aggregation-mira",
-        about: "where to aggregate a file's writes: a torus of five dimensions as Mira's",
+        about: "where to aggregate HACC-IO's writes: a torus of five dimensions as Mira's, 16 ranks a node",
         nodes: &[4096],
         bars_at: &[],
         run: aggregation::mira,
@@ -80,9 +80,16 @@ pub const SCENARIOS: [Scenario; 9] = [
     Scenario {
         name: "aggregation-theta",
         about: "the same on a dragonfly with Lustre, as Theta's",
-        nodes: &[3072],
+        nodes: &[4392],
         bars_at: &[],
         run: aggregation::theta,
+    },
+    Scenario {
+        name: "aggregation-formula",
+        about: "the poster's cost, C1 + C2, of each strategy's aggregators, and what the flow model makes of it",
+        nodes: &[128],
+        bars_at: &[],
+        run: aggregation::formula,
     },
 ];
 
