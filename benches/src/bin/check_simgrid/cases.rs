@@ -87,16 +87,16 @@ fn topology(chance: &mut Chance, number: u64) -> (&'static str, TopologyDescript
     }
 }
 
-/// One or two ranks a node, in any order, of 0 to 2 MiB.
+/// One or two ranks a node, in any order: of 4 KiB, where latency counts, of 1 MiB, or uneven, of 0 to 2 MiB.
 fn ranks(chance: &mut Chance, nodes: usize) -> Vec<RankDescription> {
     let per_node = 1 + chance.below(2);
-    let is_even = chance.below(2) == 0;
+    let alike = chance.one_of(&[Some(4 << 10), Some(1 << 20), None]);
     let mut order: Vec<usize> = (0..nodes * per_node).map(|rank| rank / per_node).collect();
     for last in (1..order.len()).rev() {
         order.swap(last, chance.below(last + 1));
     }
     let mut rank = |node| {
-        let bytes = if is_even { 1 << 20 } else { chance.below(2 << 20) as u64 };
+        let bytes = alike.unwrap_or_else(|| chance.below(2 << 20) as u64);
         RankDescription { node, bytes, extents: None }
     };
     order.into_iter().map(&mut rank).collect()
