@@ -41,8 +41,9 @@ bench-read: ## the read path's figures, to target/bench/ (needs root and an hour
 	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does.'
 	@benches/bench-read.sh
 
-bench-aggregate: ## aggregation's figures, to target/bench/ (ten minutes)
-	@echo 'Packages: installs gcc, openmpi-bin and libopenmpi-dev by apt-get where they are missing; says so before it does.'
+bench-aggregate: ## aggregation's figures, to target/bench/ (needs root for one of them, and a quarter of an hour)
+	@echo 'Packages: installs gcc, openmpi-bin, libopenmpi-dev, glusterfs-server, glusterfs-client and iproute2 by apt-get where'
+	@echo 'they are missing; says so before it does.'
 	@benches/bench-aggregate.sh
 
 check-simgrid: ## the flow model of aggregation against SimGrid's on random cases (a minute)

@@ -1,7 +1,8 @@
 //! `make bench-aggregate`: the figures of aggregation, each against its bar.
 //!
 //! One module a measurement, one line in `MEASUREMENTS`. What is simulated depends on its seeds alone and comes out the same on
-//! every machine; measured are the planner's own time and, with a real MPI, write requests at a file.
+//! every machine; measured are the planner's own time and, with a real MPI, write requests at a file and the
+//! time of small writes over GlusterFS.
 
 mod free_choice;
 mod job;
@@ -15,8 +16,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use forebay_bench::mpi_requests;
 use forebay_bench::table::Table;
+use forebay_bench::{mpi_requests, mpi_time};
 use forebay_testkit::machine::Machine;
 use forebay_testkit::results::{Bar, Measurement, Results};
 use forebay_testkit::stop;
@@ -43,7 +44,7 @@ struct Options {
 type Measure = fn(&BenchOptions) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name.
-const MEASUREMENTS: [(&str, Measure); 7] = [
+const MEASUREMENTS: [(&str, Measure); 8] = [
     ("scattered", placement::scattered),
     ("small-messages", placement::small_messages),
     ("aligned", placement::aligned),
@@ -51,6 +52,7 @@ const MEASUREMENTS: [(&str, Measure); 7] = [
     ("free-choice", free_choice::measure),
     ("planner-time", planner_time::measure),
     ("mpi-requests", |_| mpi_requests::measure(".".as_ref())),
+    ("mpi-time", |_| mpi_time::measure(".".as_ref())),
 ];
 
 /// Everything was measured, but not every bar is met.
