@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_their_line() {
         assert_eq!(failure("\nfan-out = 3"), "f.toml, line 2: there is no setting 'fan-out'; the name is 'fanout'");
-        assert!(failure("burst = 'x'").starts_with("f.toml, line 1: there is no setting 'burst'"));
+        assert!(failure("no-such = 'x'").starts_with("f.toml, line 1: there is no setting 'no-such'"));
         assert!(failure("fanout = 1\nfanout = 2").starts_with("f.toml, line 2"));
         assert!(failure("fanout = [1]").contains("line 1: fanout needs a K"));
         assert!(failure("a = ").starts_with("f.toml, line 1"));

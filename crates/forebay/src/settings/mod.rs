@@ -250,7 +250,7 @@ mod tests {
         let spec = BTreeMap::from([("fanout".to_owned(), vec!["3".to_owned()])]);
         let effective = Effective::ordered(&spec, Given::new()).unwrap();
         assert_eq!(effective.settings().unwrap().fan_out, Some(3));
-        let spec = BTreeMap::from([("burst".to_owned(), vec![])]);
-        assert!(Effective::ordered(&spec, Given::new()).unwrap_err().to_string().contains("'burst'"));
+        let spec = BTreeMap::from([("no-such".to_owned(), vec![])]);
+        assert!(Effective::ordered(&spec, Given::new()).unwrap_err().to_string().contains("'no-such'"));
     }
 }
