@@ -84,6 +84,21 @@ fn a_rename_over_the_last_checkpoint_shows_one_or_the_other() {
 }
 
 #[test]
+fn locks_hold_programs_off() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = Bed::new();
+    let flock = "exec 9> lock; flock -n 9; ! flock -n lock true; exec 9>&-; flock -n lock true";
+    let _ = bed.shell(flock).good();
+    // Who holds the range starts another who wants it, and ends well if that one does not get it.
+    let wants = "import fcntl; fcntl.lockf(open('lock', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)";
+    let holds = "import fcntl, subprocess, sys; file = open('lock', 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); \
+                 sys.exit(subprocess.run(sys.argv[1:]).returncode == 0)";
+    let fcntl = format!("python3 -c \"{holds}\" python3 -c \"{wants}\" 2>/dev/null");
+    let _ = bed.shell(&fcntl).good();
+    bed.job.down();
+}
+
+#[test]
 fn random_operations_come_to_the_same_as_on_another_file_system() {
     require!(Fuse, Root, Command("python3"));
     for seed in 1..=8 {

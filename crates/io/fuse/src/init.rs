@@ -1,7 +1,7 @@
 //! What is agreed with the kernel when a connection begins.
 //!
-//! Only flags that the kernel offers and that this crate lives by are taken. A view does not take locks, so that `flock` and
-//! `fcntl` locks stay the kernel's own and are real. Never taken are `AUTO_INVAL_DATA`, because the daemon says itself
+//! Only flags that the kernel offers and that this crate lives by are taken. Locks are not taken, so that `flock` and
+//! `fcntl` locks stay the kernel's own and are real, within the node. Never taken are `AUTO_INVAL_DATA`, because the daemon says itself
 //! when contents change, and the write-back cache, with which the kernel would not believe the daemon about size and times, and
 //! write whole pages of which a program changed a byte.
 
@@ -28,11 +28,7 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Pages of the largest request of a kernel that cannot be told how many: its own constant.
 const PAGES_FIXED: u16 = 32;
 
-const WANTED_TO_WRITE: u64 = init_flag::POSIX_LOCKS
-    | init_flag::FLOCK_LOCKS
-    | init_flag::BIG_WRITES
-    | init_flag::HANDLE_KILLPRIV_V2
-    | init_flag::DIRECT_IO_ALLOW_MMAP;
+const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES | init_flag::HANDLE_KILLPRIV_V2 | init_flag::DIRECT_IO_ALLOW_MMAP;
 
 /// What was agreed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

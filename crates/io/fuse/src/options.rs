@@ -66,9 +66,9 @@ impl Default for SessionOptions {
 /// What programs may do on a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Read. Locks are the kernel's own.
+    /// Read.
     ReadOnly,
-    /// Read and write, up to `limits::WRITE_BYTES_MAX` at once. Locks come to the handler.
+    /// Read and write, up to `limits::WRITE_BYTES_MAX` at once.
     ReadWrite,
 }
 
