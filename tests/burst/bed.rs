@@ -12,21 +12,21 @@ use serde_json::Value;
 /// Where programs see it.
 pub const DIR: &str = "/burst/ckpt";
 
-/// A job of one node whose programs write to `DIR`, and its directories.
+/// A job whose programs write to `DIR`, and its directories.
 pub struct Bed {
     pub job: Job,
 }
 
-/// The arguments of `up` in `sandbox`.
-pub fn arguments(sandbox: &Sandbox) -> Vec<String> {
+/// The arguments of `up` in `sandbox`, for a job of so many nodes.
+pub fn arguments(sandbox: &Sandbox, nodes: u32) -> Vec<String> {
     let (base, source) = (sandbox.base(), sandbox.source());
     let path = |name: &str| base.join(name).display().to_string();
     let pair = format!("{DIR}={}", path("backing"));
     let export = source.display().to_string();
-    let (store, mount) = (path("store"), path("mounts"));
+    let (store, mount, nodes) = (path("store"), path("mounts"), nodes.to_string());
     [
         "--local",
-        "1",
+        &nodes,
         "--export",
         &export,
         "--burst",
@@ -44,21 +44,31 @@ pub fn arguments(sandbox: &Sandbox) -> Vec<String> {
 
 impl Bed {
     pub fn new() -> Self {
+        Self::of(1)
+    }
+
+    /// With so many nodes.
+    pub fn of(nodes: u32) -> Self {
         let sandbox = Sandbox::new();
         fs::create_dir(sandbox.base().join("backing")).unwrap();
-        Self::up(sandbox)
+        Self::up(sandbox, nodes)
     }
 
     /// In a sandbox that has the directory of the backing file system.
-    pub fn up(sandbox: Sandbox) -> Self {
-        let arguments = arguments(&sandbox);
+    pub fn up(sandbox: Sandbox, nodes: u32) -> Self {
+        let arguments = arguments(&sandbox, nodes);
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
         Self { job: Job::up(sandbox, &arguments) }
     }
 
     /// What programs write to.
     pub fn mount(&self) -> PathBuf {
-        self.job.sandbox.base().join("mounts/0").join(DIR.trim_start_matches('/'))
+        self.mount_of(0)
+    }
+
+    /// What programs of a node write to.
+    pub fn mount_of(&self, node: u32) -> PathBuf {
+        self.job.sandbox.base().join(format!("mounts/{node}")).join(DIR.trim_start_matches('/'))
     }
 
     /// Where it lands.
@@ -69,7 +79,13 @@ impl Bed {
     /// A shell that may hang without the test hanging.
     #[track_caller]
     pub fn shell(&self, script: &str) -> Finished {
-        run(Command::new("sh").args(["-euc", script]).current_dir(self.mount()))
+        self.shell_on(0, script)
+    }
+
+    /// The same on a node.
+    #[track_caller]
+    pub fn shell_on(&self, node: u32, script: &str) -> Finished {
+        run(Command::new("sh").args(["-euc", script]).current_dir(self.mount_of(node)))
     }
 
     /// `forebay NAME` of this job.

@@ -15,7 +15,7 @@ fn what_does_not_fit_is_named_kept_and_lands_with_the_next_job() {
     let backing = sandbox.base().join("backing");
     fs::create_dir(&backing).unwrap();
     mount("tmpfs", &backing, "tmpfs", MountFlags::empty(), Some(c"size=4m")).unwrap();
-    let bed = Bed::up(sandbox);
+    let bed = Bed::up(sandbox, 1);
     let _ = bed.shell("dd if=/dev/urandom of=large bs=1M count=8 2>/dev/null; sha256sum large > sum").good();
     let drained = bed.command(&["drain", "--wait", "--timeout", "2s"]);
     assert_eq!(drained.status.code(), Some(3), "{}", drained.stderr);
@@ -31,7 +31,7 @@ fn what_does_not_fit_is_named_kept_and_lands_with_the_next_job() {
     mount_remount(&backing, MountFlags::empty(), c"size=64m").unwrap();
     let Bed { job } = bed;
     let again =
-        job.sandbox.up(&crate::bed::arguments(&job.sandbox).iter().map(std::ffi::OsStr::new).collect::<Vec<_>>());
+        job.sandbox.up(&crate::bed::arguments(&job.sandbox, 1).iter().map(std::ffi::OsStr::new).collect::<Vec<_>>());
     assert!(again.status.success(), "{}", again.stderr);
     let bed = Bed { job };
     bed.drain();

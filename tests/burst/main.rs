@@ -1,9 +1,11 @@
-//! The burst tier on one node: what programs write is there at once, lands by itself, and survives the death of daemons.
+//! The burst tier: what programs write is there at once, lands by itself, and survives the death of daemons; on one node and on
+//! four.
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 mod bed;
 mod deaths;
+mod four;
 mod full;
 mod refusals;
 mod whole;

@@ -1,11 +1,12 @@
 """Random operations on a directory; prints what each comes to and what is there in the end.
 
-The same seed does the same in every directory, so two file systems that agree print the same.
+The same seed does the same in every directory, so two file systems that agree print the same. Several directories, with ":"
+between them, are several nodes' ways to the same files: each operation goes by one of them, and is committed.
 """
 import hashlib, os, random, stat, sys
 
-root, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-os.chdir(root)
+roots, seed, count = sys.argv[1].split(":"), int(sys.argv[2]), int(sys.argv[3])
+os.chdir(roots[0])
 random = random.Random(seed)
 directories = ["."]
 opened = []
@@ -57,7 +58,10 @@ def use_held():
     file = random.choice(opened)
     file.seek(random.randrange(200_000))
     if random.random() < 0.5:
-        return file.write(data(50_000))
+        written = file.write(data(50_000))
+        if len(roots) > 1:
+            os.fsync(file.fileno())
+        return written
     return hashlib.sha256(file.read(100_000)).hexdigest(), os.fstat(file.fileno()).st_size
 
 
@@ -91,6 +95,7 @@ operations += [size, lambda: sorted(os.listdir(random.choice(directories)))]
 
 for number in range(count):
     operation = random.choice(operations)
+    os.chdir(random.choice(roots))
     try:
         print(number, operation(), flush=True)
     except OSError as error:

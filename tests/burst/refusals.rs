@@ -10,7 +10,7 @@ use crate::bed::{DIR, arguments};
 /// What `up` says with one of the arguments changed.
 #[track_caller]
 fn refused(sandbox: &Sandbox, change: impl Fn(&mut Vec<String>)) -> String {
-    let mut words = arguments(sandbox);
+    let mut words = arguments(sandbox, 1);
     change(&mut words);
     let ended = sandbox.up(&words.iter().map(OsStr::new).collect::<Vec<_>>());
     assert!(!ended.status.success(), "it was not refused");
@@ -31,8 +31,6 @@ fn what_is_wrong_is_said_before_anything_is_written() {
     let said = refused(&sandbox, |_| {});
     assert!(said.contains("backing is not a directory; create it"), "{said}");
     fs::create_dir(sandbox.base().join("backing")).unwrap();
-    let said = refused(&sandbox, |words| set(words, "--local", "2"));
-    assert!(said.contains("burst tier in jobs of one node only"), "{said}");
     let said = refused(&sandbox, |words| set(words, "--burst-capacity", "1MiB"));
     assert!(said.contains("too small"), "{said}");
     let said = refused(&sandbox, |words| set(words, "--burst-store", "/proc/store"));

@@ -57,7 +57,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
         return Ok(ExitReason::End);
     };
     let Handoff { view, burst, peers, control, inodes } = handoff;
-    let HandedMount { mount, how, negotiated, requests } = view;
+    let HandedMount { mount, how, negotiated, requests, .. } = view;
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
     let starting = Starting::new(&node, link, Arc::clone(&read.core) as _);
@@ -110,7 +110,8 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
 /// Opens the store of a node that has a burst mount. Not before the mount is handed over: the daemon before had the store.
 fn open_store(driver: &Driver, burst: Option<&HandedMount>) -> anyhow::Result<()> {
     if let (Some(burst), Some(options)) = (burst, &driver.node.options.burst) {
-        let opened = write::open(&driver.node, options, burst.mount.dir()).context("the burst tier")?;
+        let opened =
+            write::open(&driver.node, options, burst.mount.dir(), burst.made_at_ms).context("the burst tier")?;
         let _ = driver.write.set(Arc::new(opened));
     }
     Ok(())

@@ -17,6 +17,9 @@ use crate::view_directory;
 /// What of the free room a store takes where nobody says how much.
 const STORE_SHARE: f64 = 0.9;
 
+/// What marks a directory that was made for the nodes of a host.
+const SHARED_MARK: &str = ".made-by-forebay";
+
 /// A burst mount that can be made.
 pub struct BurstMount {
     /// Where it is mounted.
@@ -46,20 +49,15 @@ pub fn prepare(
         [pair] => pair.clone(),
         _ => bail!("--burst: this version has one burst tier for a job; give one DIR=BACKING"),
     };
-    ensure!(
-        nodes.len() == 1,
-        "--burst: this version has a burst tier in jobs of one node only, this one has {}",
-        nodes.len()
-    );
     let Some(store) = &settings.burst_store else {
         bail!("--burst needs --burst-store DIR: a directory on the node's own disk (NVMe)");
     };
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
-    let store = layout.view(store, nodes, rank);
-    let mut created = make_all(&mount, 0o755)?;
-    match make_all(&store, 0o700) {
+    let (store, store_base) = (layout.view(store, nodes, rank), store);
+    let mut created = make_all(&mount, &base, 0o755)?;
+    match make_all(&store, store_base, 0o700) {
         Ok(of_store) => created.extend(of_store),
         Err(error) => {
             remove(&created);
@@ -79,7 +77,8 @@ pub fn prepare(
     }
 }
 
-/// Removes directories that were made for a burst mount and its store, as far as they are empty.
+/// Removes directories that were made for a burst mount and its store, as far as they are empty; those that nodes share with
+/// the last node.
 pub fn remove(created: &[PathBuf]) {
     for path in created {
         match std::fs::remove_dir(path) {
@@ -90,21 +89,37 @@ pub fn remove(created: &[PathBuf]) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(path = %path.display(), %error, "a directory of the burst tier stays");
             }
-            _ => {}
+            _ => path.ancestors().skip(1).take_while(|shared| remove_shared(shared)).for_each(drop),
         }
     }
 }
 
-/// Makes a directory and those above it that are missing; those that were made, innermost first.
-fn make_all(path: &Path, mode: u32) -> anyhow::Result<Vec<PathBuf>> {
+/// Removes a directory that was made for several nodes, unless one still has something in it. Whether it is gone.
+fn remove_shared(path: &Path) -> bool {
+    let mark = path.join(SHARED_MARK);
+    let Ok(mut entries) = std::fs::read_dir(path) else { return false };
+    let is_last = mark.exists() && entries.all(|entry| entry.is_ok_and(|entry| entry.path() == mark));
+    is_last && std::fs::remove_file(mark).is_ok() && std::fs::remove_dir(path).is_ok()
+}
+
+/// Makes a directory and those above it that are missing; those that were made, innermost first, without those that other nodes
+/// have a part in: `base` where `path` lies below it, and what is above. They are marked.
+fn make_all(path: &Path, base: &Path, mode: u32) -> anyhow::Result<Vec<PathBuf>> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     let mut created = vec![];
-    for path in missing.into_iter().rev() {
-        if let Err(error) = DirBuilder::new().mode(mode).create(path) {
-            remove(&created);
-            return Err(error).with_context(|| format!("cannot make {}; choose another directory", path.display()));
+    for made in missing.into_iter().rev() {
+        let is_shared = path != base && base.starts_with(made);
+        match DirBuilder::new().mode(mode).create(made) {
+            // One that cannot be marked stays.
+            Ok(()) if is_shared => drop(std::fs::write(made.join(SHARED_MARK), "")),
+            Ok(()) => created.insert(0, made.to_owned()),
+            // Another node of this host was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && made.is_dir() => {}
+            Err(error) => {
+                remove(&created);
+                return Err(error).with_context(|| format!("cannot make {}; choose another directory", made.display()));
+            }
         }
-        created.insert(0, path.to_owned());
     }
     Ok(created)
 }

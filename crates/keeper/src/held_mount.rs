@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, SessionOptions, agree, mount};
@@ -13,6 +14,7 @@ use crate::messages::BegunMount;
 pub struct HeldMount {
     mount: Mount,
     connection: OwnedFd,
+    made_at_ms: u64,
     negotiated: Negotiated,
     /// Only where the kernel does not send requests in flight again.
     requests: Option<OwnedFd>,
@@ -33,7 +35,9 @@ impl HeldMount {
         let keep =
             || KeptRequests::create(forebay_fuse::limits::KERNEL_REQUESTS_KEPT, session.access).with_context(begun);
         let requests = if is_sent_again { None } else { Some(keep()?) };
-        Ok(Self { mount, connection, negotiated, requests })
+        let made_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let made_at_ms = u64::try_from(made_at.as_millis()).unwrap_or(u64::MAX);
+        Ok(Self { mount, connection, made_at_ms, negotiated, requests })
     }
 
     /// What a daemon is told of it.
@@ -42,6 +46,7 @@ impl HeldMount {
             path: self.mount.dir().to_owned(),
             device: self.mount.device(),
             how: self.mount.how().to_owned(),
+            made_at_ms: self.made_at_ms,
             session: self.negotiated.into(),
             keeps_requests: self.requests.is_some(),
         }

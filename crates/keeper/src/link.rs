@@ -58,6 +58,8 @@ pub struct HandedMount {
     pub mount: Mount,
     /// How it was made.
     pub how: String,
+    /// When, milliseconds since 1970: tells it from the mounts before it.
+    pub made_at_ms: u64,
     /// What was agreed with the kernel.
     pub negotiated: Negotiated,
     /// The requests in flight, if the kernel does not send them again.
@@ -72,6 +74,7 @@ impl HandedMount {
         Ok(Self {
             mount: Mount::adopt(begun.path, begun.device, Arc::new(connection)),
             how: begun.how,
+            made_at_ms: begun.made_at_ms,
             negotiated: begun.session.into(),
             requests: requests.map(KeptRequests::open).transpose().context("taking over requests")?,
         })

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The layout of all that outlives a daemon: these messages, the ledger, the requests in flight. Another number after
 /// every change that a daemon of the build before does not understand.
-pub const LAYOUT: u32 = 6;
+pub const LAYOUT: u32 = 7;
 
 /// How a daemon ends that has handed over: its exit status.
 pub const HANDED_OVER: u8 = 10;
@@ -59,6 +59,8 @@ pub struct BegunMount {
     pub device: Option<(u32, u32)>,
     /// How it was made.
     pub how: String,
+    /// When, milliseconds since 1970: tells it from the mounts before it.
+    pub made_at_ms: u64,
     /// What was agreed with the kernel.
     pub session: Agreed,
     /// Whether requests in flight are kept in memory, since the kernel does not send them again.

@@ -28,9 +28,10 @@ impl fmt::Display for FileId {
 pub struct OperationId {
     /// The node that asks.
     pub node: NodeRank,
-    /// Which session of its kernel: requests are counted anew with each.
+    /// Of what: a mount's session with the kernel (even), or what the node's daemons commit while it lasts (odd). Operations are
+    /// counted anew with each, and later sessions have higher numbers.
     pub session: u64,
-    /// The request's number in that session.
+    /// The operation's number in that session.
     pub serial: u64,
 }
 

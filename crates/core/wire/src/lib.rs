@@ -14,6 +14,7 @@ pub mod recording;
 pub mod report;
 pub mod request;
 pub mod write;
+pub mod write_message;
 
 pub use frame::{CHECKSUM_BYTES, FRAME_HEAD_BYTES, FrameHead, FrameKind, TAG_BYTES};
 pub use job::{JobMessage, RefreshStep};
@@ -25,3 +26,4 @@ pub use read::ReadMessage;
 pub use recording::Use;
 pub use report::{Missing, Report, Slowest, Trouble};
 pub use request::{Envelope, Message, Request};
+pub use write_message::WriteMessage;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::JobMessage;
 use crate::message::Checked;
 use crate::read::ReadMessage;
+use crate::write_message::WriteMessage;
 
 /// A request with the time it may still take.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub enum Message {
     Read(ReadMessage),
     /// The job itself: who is there, what is refreshed, how far it has started.
     Job(JobMessage),
+    /// The write path: a burst tree, and the logs that hold its contents.
+    Write(WriteMessage),
 }
 
 impl<M> Request<M> {
@@ -75,6 +78,7 @@ impl Message {
         match self {
             Self::Read(message) => message.is_fenced(),
             Self::Job(message) => matches!(message, JobMessage::Ping),
+            Self::Write(_) => false,
         }
     }
 
@@ -84,6 +88,7 @@ impl Message {
         match self {
             Self::Read(message) => message.word(),
             Self::Job(message) => message.word(),
+            Self::Write(message) => message.word(),
         }
     }
 }
@@ -97,6 +102,18 @@ impl From<ReadMessage> for Message {
 impl From<JobMessage> for Message {
     fn from(message: JobMessage) -> Self {
         Self::Job(message)
+    }
+}
+
+impl From<WriteMessage> for Message {
+    fn from(message: WriteMessage) -> Self {
+        Self::Write(message)
+    }
+}
+
+impl From<WriteMessage> for Request {
+    fn from(message: WriteMessage) -> Self {
+        Self::new(message.into())
     }
 }
 
@@ -123,6 +140,7 @@ impl Checked for Envelope {
         match &self.request.message {
             Message::Read(message) => message.is_within_limits(),
             Message::Job(message) => message.is_within_limits(),
+            Message::Write(message) => message.is_within_limits(),
         }
     }
 }

@@ -4,6 +4,8 @@
 //! same order gives the same tree on every node and after every restart. It travels to the owner of the tree, is written to
 //! logs as it is, and is found there again.
 
+use std::ops::Range;
+
 use forebay_types::{Attributes, FileId, Generation, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
@@ -19,13 +21,13 @@ pub const NEVER_AGAIN: u64 = 0;
 pub const GROUPS_MAX: usize = 1024;
 
 /// Extents of one commit; a node that has more commits several times.
-pub const COMMIT_EXTENTS_MAX: usize = 1 << 12;
+pub const COMMIT_EXTENTS_MAX: usize = 1 << 11;
 
 /// Entries of one adoption; a larger directory is adopted in several.
 pub const ADOPTED_ENTRIES_MAX: usize = 1 << 10;
 
 /// One change, as it is asked for.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Change {
     /// Which it is, however often it is sent.
     pub id: OperationId,
@@ -40,7 +42,7 @@ pub struct Change {
 }
 
 /// The credentials of the process that asks.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Caller {
     /// File system user id.
     pub uid: u32,
@@ -51,7 +53,7 @@ pub struct Caller {
 }
 
 /// A name in a directory.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Place {
     /// The directory.
     pub directory: FileId,
@@ -60,7 +62,7 @@ pub struct Place {
 }
 
 /// What may be changed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Operation {
     /// `mkdir`, `mknod`, `symlink`, `open` with `O_CREAT`.
     Create {
@@ -112,15 +114,20 @@ pub enum Operation {
         /// To what.
         changes: AttributeChanges,
     },
-    /// A node opens a file that it has not open.
+    /// A program opens a file.
     Open {
         /// The file.
         file: FileId,
     },
-    /// A node has closed the last descriptor of a file.
+    /// What a program opened once is closed.
     Close {
         /// The file.
         file: FileId,
+    },
+    /// A node has nothing open any more: its mount is a new one, or it is gone.
+    CloseAll {
+        /// The node.
+        node: NodeRank,
     },
     /// A node's writes, seen by all others from now on.
     Commit {
@@ -155,7 +162,7 @@ pub enum Operation {
 }
 
 /// What was done for a step on the backing file system.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum StepOutcome {
     /// What it said.
     Done,
@@ -166,7 +173,7 @@ pub enum StepOutcome {
 }
 
 /// Contents that are on the backing file system.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct LandedContents {
     /// Which they are.
     pub version: u64,
@@ -175,7 +182,7 @@ pub struct LandedContents {
 }
 
 /// From where the offsets of a commit count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum CommitAt {
     /// The file's beginning.
     Start,
@@ -184,7 +191,7 @@ pub enum CommitAt {
 }
 
 /// A range of a file that one node wrote.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct WrittenExtent {
     /// First byte in the file.
     pub offset: u64,
@@ -199,7 +206,7 @@ pub struct WrittenExtent {
 }
 
 /// An entry of a directory of the backing file system.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct AdoptedEntry {
     /// Its name.
     pub name: Name,
@@ -212,7 +219,7 @@ pub struct AdoptedEntry {
 }
 
 /// What becomes of what a rename meets at its new name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum RenameRule {
     /// It is replaced.
     Replace,
@@ -223,7 +230,7 @@ pub enum RenameRule {
 }
 
 /// What `SetAttributes` changes; `None` stays.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct AttributeChanges {
     /// Permission bits.
     pub mode: Option<u32>,
@@ -242,7 +249,7 @@ pub struct AttributeChanges {
 }
 
 /// What a time is set to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum TimeChange {
     /// The time of the operation, which who may write may.
     Now,
@@ -259,6 +266,28 @@ pub enum Done {
     File(FileState),
 }
 
+/// A part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Piece {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes, at least 1.
+    pub len: u64,
+    /// Where it is.
+    pub source: Source,
+}
+
+/// Where bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Source {
+    /// In a log; the extent is exactly the piece's.
+    Log(WrittenExtent),
+    /// In the file of the backing file system, at the same offset.
+    Backing,
+    /// Nowhere: zeros.
+    Hole,
+}
+
 /// A file as its owner has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileState {
@@ -268,6 +297,26 @@ pub struct FileState {
     pub attributes: Attributes,
     /// Counts what changes its contents; who has read at the same number has the same bytes.
     pub version: u64,
+}
+
+impl Piece {
+    /// What of it lies in `range` of the file.
+    #[must_use]
+    pub fn part(&self, range: Range<u64>) -> Option<Self> {
+        let (start, end) = (self.offset.max(range.start), (self.offset + self.len).min(range.end));
+        let len = end.checked_sub(start).filter(|len| *len > 0)?;
+        let source = match self.source {
+            // A record's contents are below 4 GiB.
+            Source::Log(extent) => Source::Log(WrittenExtent {
+                offset: start,
+                len,
+                skip: extent.skip + u32::try_from(start - self.offset).unwrap_or(u32::MAX),
+                ..extent
+            }),
+            other => other,
+        };
+        Some(Self { offset: start, len, source })
+    }
 }
 
 impl Operation {

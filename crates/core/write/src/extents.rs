@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_wire::write::WrittenExtent;
+use forebay_wire::write::{Piece, Source, WrittenExtent};
 
 /// The map of one file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -16,28 +16,6 @@ pub struct Extents {
     written: BTreeMap<u64, WrittenExtent>,
     /// Bytes of the backing file that still count where nothing is written.
     base_len: u64,
-}
-
-/// A range of a file that lies in one place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
-    /// First byte in the file.
-    pub offset: u64,
-    /// Bytes, at least 1.
-    pub len: u64,
-    /// Where it is.
-    pub source: Source,
-}
-
-/// Where bytes are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// In a log; the extent is exactly the piece's.
-    Log(WrittenExtent),
-    /// In the file of the backing file system, at the same offset.
-    Backing,
-    /// Nowhere: zeros.
-    Hole,
 }
 
 impl Extents {

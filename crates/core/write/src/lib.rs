@@ -15,7 +15,7 @@ pub mod limits;
 mod results;
 pub mod tree;
 
-pub use extents::{Extents, Piece, Source};
+pub use extents::Extents;
 pub use landing::{Action, Landing, Step};
 pub use results::Results;
 pub use tree::{Listed, Refusal, Released, Tree, Turn, Way};

@@ -13,12 +13,15 @@ use crate::limits;
 /// The results of one tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Results {
-    by_node: BTreeMap<NodeRank, OfNode>,
+    of: BTreeMap<(NodeRank, Line), OfLine>,
 }
 
-/// Those of one node's newest session.
+/// A node's kernel asks, and its daemon commits, each counting for itself: sessions with even and with odd numbers.
+type Line = u64;
+
+/// Those of the newest session of one of a node's lines.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct OfNode {
+struct OfLine {
     session: u64,
     /// Everything before it has been carried out, or never will be.
     oldest: u64,
@@ -33,7 +36,7 @@ impl Results {
         if id.session == NEVER_AGAIN {
             return None;
         }
-        let node = self.by_node.get(&id.node)?;
+        let node = self.of.get(&(id.node, id.session % 2))?;
         match id.session.cmp(&node.session) {
             std::cmp::Ordering::Less => Some(Err(Errno::EIO)),
             std::cmp::Ordering::Greater => None,
@@ -47,9 +50,9 @@ impl Results {
         if change.id.session == NEVER_AGAIN {
             return;
         }
-        let node = self.by_node.entry(change.id.node).or_default();
+        let node = self.of.entry((change.id.node, change.id.session % 2)).or_default();
         if change.id.session > node.session {
-            *node = OfNode { session: change.id.session, ..OfNode::default() };
+            *node = OfLine { session: change.id.session, ..OfLine::default() };
         }
         node.results.insert(change.id.serial, result);
         node.oldest = node.oldest.max(change.oldest);

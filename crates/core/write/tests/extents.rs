@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use forebay_types::{LogPosition, NodeRank};
+use forebay_wire::write::Source;
 use forebay_wire::write::WrittenExtent;
-use forebay_write::{Extents, Source};
+use forebay_write::Extents;
 use proptest::prelude::*;
 
 /// Bytes of the files tested.

@@ -129,12 +129,12 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         Command::Drain { wait_ms } => {
             let write = job.write.clone().ok_or(NO_BURST)?;
             let wait = Duration::from_millis(wait_ms).min(DRAIN_WAIT_MAX);
-            let drained = job.node.block(move || write.drain(wait)).await;
-            drained.map(|progress| json!(progress)).ok_or_else(|| "the daemon ends".to_owned())
+            let drained = job.node.block(move || write.drain_job(wait)).await;
+            drained.unwrap_or_else(|| Err("the daemon ends".to_owned())).map(|progress| json!(progress))
         }
         Command::Landed { path } => {
             let write = job.write.clone().ok_or(NO_BURST)?;
-            let landed = job.node.block(move || write.landed(Path::new(&path))).await;
+            let landed = job.node.block(move || write.landed_in_job(Path::new(&path))).await;
             landed.unwrap_or_else(|| Err("the daemon ends".to_owned())).map(|landed| json!(landed))
         }
         Command::Record => job.read.prefill.record_now().await,

@@ -6,6 +6,7 @@ use forebay_transport::IncomingCall;
 use forebay_wire::{JobMessage, Message, Outcome, Request};
 
 use super::requests::Job;
+use crate::write::answers;
 
 /// Takes peers' requests.
 pub struct Incoming(pub Arc<Job>);
@@ -15,6 +16,10 @@ impl forebay_transport::Service for Incoming {
         let job = &self.0;
         let IncomingCall { from, request: Request { epoch, priority, message }, remaining, reply } = call;
         match message {
+            Message::Write(message) => {
+                let write = job.write.clone();
+                drop(job.node.block(move || answers::take(write, from, message, reply)));
+            }
             Message::Read(message) => job.read.take(Request { epoch, priority, message }, remaining, reply),
             Message::Job(JobMessage::Report { report }) => match &job.starting {
                 Some(starting) => starting.answer(from, report, reply),

@@ -100,6 +100,11 @@ impl Node {
         Blocking(done)
     }
 
+    /// Waits, on a thread that may, for what the network brings.
+    pub fn wait_for<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }

@@ -5,97 +5,150 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_types::{Errno, FileId};
-use forebay_write::{Piece, Source};
+use forebay_types::{Errno, FileId, Generation, ViewPath};
+use forebay_wire::write::{Piece, Source};
+use forebay_wire::write_message::{CONTENTS_BYTES_MAX, LogPart, WriteMessage};
 
 use super::files::Files;
+use super::local::Local;
 use super::owner::{Owner, backing_path};
+use super::remote::{Nodes, OWNER};
+use super::tree_link::TreeLink;
 
-/// How long a file may be between two names on the backing file system: a rename there, and its note.
+/// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
+/// there, and its note.
 const MOVING_MAX: Duration = Duration::from_secs(10);
 
 /// How often it is looked for meanwhile.
 const MOVING_LOOK: Duration = Duration::from_millis(2);
 
-/// The bytes of a file as programs of this node see them: fewer than `len` only at its end.
-///
-/// # Errors
-/// EIO where bytes cannot be had, else what the tree says.
-pub fn read(owner: &Owner, files: &Files, file: FileId, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
-    let open = files.find(file);
-    let attributes = owner.tree().state(file)?.attributes;
-    let attributes = open.as_ref().map_or(attributes, |open| open.with_pending(&attributes));
-    let end = attributes.size_bytes.min(offset.saturating_add(len as u64));
-    let range = offset.min(end)..end;
-    let committed = |range: std::ops::Range<u64>| committed_pieces(owner, file, range);
-    let pieces = match open {
-        Some(open) => open.over(range.clone(), &committed)?,
-        None => committed(range.clone())?,
-    };
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    for piece in pieces {
-        let start = (piece.offset - range.start) as usize;
-        fill(owner, file, &piece, &mut bytes[start..start + piece.len as usize])?;
-    }
-    Ok(bytes)
+/// Where a node finds bytes.
+pub struct Reader {
+    pub local: Arc<Local>,
+    pub nodes: Arc<Nodes>,
+    pub tree: TreeLink,
 }
 
-/// Pieces of what everybody sees; behind its end there is nothing, which reads as zeros where this node has written more.
-fn committed_pieces(owner: &Owner, file: FileId, range: std::ops::Range<u64>) -> Result<Vec<Piece>, Errno> {
-    owner.tree().pieces(file, range)
-}
-
-/// Reads one piece. `into` is zero.
-///
-/// # Errors
-/// EIO where the bytes cannot be had.
-pub fn fill(owner: &Owner, file: FileId, piece: &Piece, into: &mut [u8]) -> Result<(), Errno> {
-    match piece.source {
-        Source::Hole => Ok(()),
-        Source::Log(extent) => owner.log.read(extent.position, extent.skip, into).map_err(|error| {
-            tracing::error!(%error, %file, "written bytes cannot be read");
-            Errno::EIO
-        }),
-        Source::Backing => {
-            let open = open_backing(owner, file)?;
-            let mut filled = 0;
-            while filled < into.len() {
-                match open.read_at(&mut into[filled..], piece.offset + filled as u64) {
-                    // It is shorter than it was: somebody else changed it.
-                    Ok(0) => return Err(Errno::EIO),
-                    Ok(count) => filled += count,
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(Errno::of(&error)),
+impl Reader {
+    /// The bytes of a file as programs of this node see them: fewer than `len` only at its end.
+    ///
+    /// # Errors
+    /// EIO where bytes cannot be had, else what the tree says.
+    pub fn read(&self, files: &Files, file: FileId, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        let deadline = Instant::now() + MOVING_MAX;
+        loop {
+            match self.try_to_read(files, file, offset, len) {
+                // It has landed since its place was told, or is being renamed there.
+                Err(Errno::ESTALE) if Instant::now() < deadline => {
+                    self.tree.state(file)?;
+                    std::thread::sleep(MOVING_LOOK);
                 }
+                Err(Errno::ESTALE) => {
+                    tracing::error!(%file, "what has landed is not there any more: somebody else has changed it");
+                    return Err(Errno::EIO);
+                }
+                read => return read,
             }
-            Ok(())
+        }
+    }
+
+    fn try_to_read(&self, files: &Files, file: FileId, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        let range = offset..offset.saturating_add(len as u64);
+        let pending = files.pending(file, range.clone());
+        let committed = self.tree.contents(file, range.clone())?;
+        let end = pending.attributes(&committed.state.attributes).size_bytes.clamp(range.start, range.end);
+        let pieces = pending.over(&committed.pieces, range.start..end);
+        let mut bytes = vec![0; (end - offset) as usize];
+        for piece in pieces {
+            let start = (piece.offset - offset) as usize;
+            let into = &mut bytes[start..start + piece.len as usize];
+            match piece.source {
+                Source::Backing => self.read_backing(file, committed.backing.as_ref(), piece.offset, into)?,
+                _ => self.fill(&piece, into)?,
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Reads one piece that is not on the backing file system. `into` is zero.
+    ///
+    /// # Errors
+    /// EIO where the bytes cannot be had, ESTALE where they are gone.
+    pub fn fill(&self, piece: &Piece, into: &mut [u8]) -> Result<(), Errno> {
+        match piece.source {
+            Source::Hole | Source::Backing => Ok(()),
+            Source::Log(extent) if extent.node == self.local.rank => {
+                self.local.read(extent.position, extent.skip, into)
+            }
+            Source::Log(extent) => {
+                let mut skip = extent.skip;
+                for part in into.chunks_mut(CONTENTS_BYTES_MAX as usize) {
+                    let len = part.len() as u32;
+                    self.nodes.read_log(extent.node, LogPart { position: extent.position, skip, len }, part)?;
+                    skip += len;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn read_backing(
+        &self,
+        file: FileId,
+        backing: Option<&(ViewPath, Generation)>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), Errno> {
+        if let Some(owner) = self.tree.here() {
+            return read_exactly(&*open_backing(owner, file)?, offset, into);
+        }
+        let found = backing.and_then(|(path, generation)| {
+            let open = self.local.place.open_to_read(path).ok()?;
+            is_it(&open, generation).then_some(open)
+        });
+        match found {
+            Some(open) => read_exactly(&open, offset, into),
+            // It has no name there any more, or is between two.
+            None => {
+                let len = into.len() as u64;
+                self.nodes.read(OWNER, &WriteMessage::Unlinked { file, offset, len }, into)
+            }
         }
     }
 }
 
-/// The file of the backing file system that has a file's contents. It may be under way from one name to another, so that for a
-/// moment the tree knows a name that it has no more, and that another file may have.
-fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
-    let deadline = Instant::now() + MOVING_MAX;
-    loop {
-        if let Some(open) = owner.kept_open(file) {
-            return Ok(open);
-        }
-        let (path, backed) = {
-            let tree = owner.tree();
-            (backing_path(&tree, file), tree.backed(file))
-        };
-        let opened = path.ok_or(Errno::ESTALE).and_then(|path| owner.place.open_to_read(&path));
-        let is_it =
-            |open: &File| open.metadata().is_ok_and(|found| backed.is_some_and(|backed| backed.ino == found.ino()));
-        match opened {
-            Ok(open) if is_it(&open) => return Ok(Arc::new(open)),
-            Err(errno) if ![Errno::ENOENT, Errno::ESTALE, Errno::ENOTDIR].contains(&errno) => return Err(errno),
-            _ if Instant::now() > deadline => {
-                tracing::error!(%file, "what has landed is not there any more: somebody else has changed it");
-                return Err(Errno::EIO);
-            }
-            _ => std::thread::sleep(MOVING_LOOK),
-        }
+fn is_it(open: &File, generation: &Generation) -> bool {
+    open.metadata().is_ok_and(|found| found.ino() == generation.ino)
+}
+
+/// Fills `into` from a file of the backing file system.
+///
+/// # Errors
+/// ESTALE when it is shorter than it was: somebody else changed it.
+pub fn read_exactly(open: &File, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+    open.read_exact_at(into, offset).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => Errno::ESTALE,
+        _ => Errno::of(&error),
+    })
+}
+
+/// The file of the backing file system that has a file's contents, for the owner.
+///
+/// # Errors
+/// ESTALE when it is under way from one name to another: for a moment the tree knows a name that it has no more, and that
+/// another file may have.
+pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
+    if let Some(open) = owner.kept_open(file) {
+        return Ok(open);
+    }
+    let (path, backed) = {
+        let tree = owner.tree();
+        (backing_path(&tree, file), tree.backed(file))
+    };
+    let (path, backed) = path.zip(backed).ok_or(Errno::ESTALE)?;
+    match owner.local.place.open_to_read(&path) {
+        Ok(open) if is_it(&open, &backed) => Ok(Arc::new(open)),
+        Ok(_) | Err(Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR) => Err(Errno::ESTALE),
+        Err(errno) => Err(errno),
     }
 }

@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_types::{Errno, FileId, Map};
-use forebay_wire::write::FileState;
-use forebay_write::Listed;
+use forebay_types::{Errno, Map};
+use forebay_wire::write_message::Entries;
 
 /// Readings under way, by handle.
 #[derive(Default)]
@@ -15,17 +14,7 @@ pub struct Readings {
 #[derive(Default)]
 struct State {
     next: u64,
-    readings: Map<u64, Arc<Reading>>,
-}
-
-/// A directory as it was.
-pub struct Reading {
-    /// The directory itself.
-    pub own: FileState,
-    /// The one that holds it.
-    pub parent: FileId,
-    /// Its entries by name.
-    pub entries: Vec<Listed>,
+    readings: Map<u64, Arc<Entries>>,
 }
 
 impl Readings {
@@ -44,8 +33,8 @@ impl Readings {
         &self,
         handle: u64,
         offset: u64,
-        read: impl FnOnce() -> Result<Reading, Errno>,
-    ) -> Result<Arc<Reading>, Errno> {
+        read: impl FnOnce() -> Result<Entries, Errno>,
+    ) -> Result<Arc<Entries>, Errno> {
         let kept = self.lock().readings.get(&handle).filter(|_| offset > 0).map(Arc::clone);
         if let Some(kept) = kept {
             return Ok(kept);

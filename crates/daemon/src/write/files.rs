@@ -1,21 +1,22 @@
-//! The files that programs of this node have open, with what they wrote and nobody else sees yet.
+//! The files that programs of this node have written to, with what nobody else sees yet.
 //!
 //! A write is in the log when it is answered, and in the file's pending extents; a commit hands these to the tree's owner,
 //! who lets everybody see them. Commits of one file are made one after the other; writes go on meanwhile.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
-use forebay_wire::write::{COMMIT_EXTENTS_MAX, WrittenExtent};
-use forebay_write::{Extents, Piece, Source};
+use forebay_wire::write::{COMMIT_EXTENTS_MAX, Change, Operation, Piece, Source, WrittenExtent};
+use forebay_write::Extents;
 
 /// All of them.
 #[derive(Default)]
 pub struct Files {
     files: Mutex<Map<FileId, Arc<OpenFile>>>,
-    /// Held by who opens or closes until the owner knows it too: the kernel does both at once.
-    turn: Mutex<()>,
+    /// Shared by who appends to the log and has not noted it yet.
+    noting: RwLock<()>,
 }
 
 /// One of them.
@@ -28,30 +29,35 @@ pub struct OpenFile {
 
 #[derive(Default)]
 struct State {
-    /// Descriptions that are open; files of a daemon before this one have one more than is known.
+    /// Descriptions that are open, as far as this daemon has seen them opened.
     opens: u64,
     /// Where uncommitted bytes are.
     pending: Extents,
     /// The same, in the order of writing, with what was overwritten since.
-    written: Vec<WrittenExtent>,
-    /// When they were written.
+    written: VecDeque<WrittenExtent>,
+    /// Commits that were sent and not answered, by a daemon before this one: of the first of what was written.
+    unanswered: VecDeque<Change>,
+    /// What is on its way to the file's end.
+    appending: Vec<WrittenExtent>,
+    /// When the last of it was written.
+    written_at: Option<Timestamp>,
+}
+
+/// What of a file is pending in a range, at a moment.
+#[derive(Default)]
+pub struct Pending {
+    pieces: Vec<Piece>,
+    end: u64,
     written_at: Option<Timestamp>,
 }
 
 impl Files {
-    /// Lets nobody else open or close meanwhile.
-    pub fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A program has opened `file`.
+    pub fn open(&self, file: FileId) {
+        self.entry(file).state().opens += 1;
     }
 
-    /// A program opens `file`.
-    pub fn open(&self, file: FileId) -> Arc<OpenFile> {
-        let open = self.entry(file);
-        open.state().opens += 1;
-        open
-    }
-
-    /// What is known of `file`, which may be open since before this daemon.
+    /// What is known of `file`.
     pub fn entry(&self, file: FileId) -> Arc<OpenFile> {
         let mut files = self.lock();
         Arc::clone(
@@ -61,29 +67,52 @@ impl Files {
         )
     }
 
-    /// `file`, if it is open.
+    /// `file`, if it is known.
     pub fn find(&self, file: FileId) -> Option<Arc<OpenFile>> {
         self.lock().get(&file).map(Arc::clone)
     }
 
-    /// A program closed its last descriptor of an open. Whether it was the node's last: the file is then forgotten here.
-    pub fn close(&self, file: FileId) -> bool {
-        let mut files = self.lock();
-        let Some(open) = files.get(&file) else { return false };
-        let is_last = {
-            let mut state = open.state();
-            state.opens = state.opens.saturating_sub(1);
-            state.opens == 0
-        };
-        if is_last {
-            files.remove(&file);
-        }
-        is_last
+    /// What of a range of `file` is pending. To be asked for before what is committed: in between it may be.
+    pub fn pending(&self, file: FileId, range: Range<u64>) -> Pending {
+        self.find(file).map_or_else(Pending::default, |open| open.pending(range))
     }
 
-    /// All that are open.
+    /// A program has closed `file` once. It is forgotten when nothing is open and nothing pending.
+    pub fn close(&self, file: FileId) {
+        let mut files = self.lock();
+        let Some(open) = files.get(&file) else { return };
+        let is_over = {
+            let mut state = open.state();
+            state.opens = state.opens.saturating_sub(1);
+            state.opens == 0 && state.written.is_empty() && state.appending.is_empty()
+        };
+        // Another thread that has it may be about to note something.
+        if is_over && Arc::strong_count(open) == 1 {
+            files.remove(&file);
+        }
+    }
+
+    /// All that are known.
     pub fn all(&self) -> Vec<Arc<OpenFile>> {
         self.lock().values().map(Arc::clone).collect()
+    }
+
+    /// Held from before an append until it is noted.
+    pub fn noting(&self) -> RwLockReadGuard<'_, ()> {
+        self.noting.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `look` sees, with the bytes of each segment that are pending then.
+    pub fn with_pending_bytes<T>(&self, look: impl FnOnce() -> T) -> (T, BTreeMap<u64, u64>) {
+        let _nobody = self.noting.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = BTreeMap::new();
+        for open in self.all() {
+            let state = open.state();
+            for extent in state.written.iter().chain(&state.appending) {
+                *bytes.entry(extent.position.segment).or_default() += extent.len;
+            }
+        }
+        (look(), bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, Map<FileId, Arc<OpenFile>>> {
@@ -92,14 +121,34 @@ impl Files {
 }
 
 impl OpenFile {
-    /// Notes what was written. Whether so much is pending that it is to be committed; and what nobody can see any more.
+    /// Notes what was written. Whether so much is pending that it is to be committed.
     pub fn note(&self, extent: WrittenExtent, now: Timestamp) -> bool {
         let mut state = self.state();
         // Freed when the commit has been made: until then the log's order says what counts.
         state.pending.insert(extent, &mut vec![]);
-        state.written.push(extent);
+        state.written.push_back(extent);
         state.written_at = Some(now);
         state.written.len() >= COMMIT_EXTENTS_MAX
+    }
+
+    /// Notes a commit that a daemon before this one has sent, of what is noted first.
+    pub fn note_unanswered(&self, change: Change) {
+        self.state().unanswered.push_back(change);
+    }
+
+    /// While `commit` runs, `extent` is on its way to the file's end.
+    ///
+    /// # Errors
+    /// As `commit`.
+    pub fn append<T>(&self, extent: WrittenExtent, commit: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        let outcome = commit();
+        self.state().appending.retain(|other| other.position != extent.position);
+        outcome
+    }
+
+    /// Notes what `append` is about to bring to the file's end.
+    pub fn note_appending(&self, extent: WrittenExtent) {
+        self.state().appending.push(extent);
     }
 
     /// Whether anything is pending.
@@ -117,43 +166,41 @@ impl OpenFile {
         self.state().pending.written().map(|extent| (extent.offset, extent.len)).collect()
     }
 
-    /// The attributes with what is pending.
-    pub fn with_pending(&self, attributes: &Attributes) -> Attributes {
+    fn pending(&self, range: Range<u64>) -> Pending {
         let state = self.state();
-        let Some(written_at) = state.written_at else { return *attributes };
-        let size_bytes = attributes.size_bytes.max(state.pending.written_end());
-        Attributes { size_bytes, blocks: size_bytes.div_ceil(512), mtime: written_at, ctime: written_at, ..*attributes }
+        let pieces = state.pending.pieces(range).into_iter();
+        let pieces = pieces.filter(|piece| matches!(piece.source, Source::Log(_))).collect();
+        Pending { pieces, end: state.pending.written_end(), written_at: state.written_at }
     }
 
-    /// `pieces` of `range` with what is pending over them.
-    pub fn over(
-        &self,
-        range: Range<u64>,
-        pieces: &dyn Fn(Range<u64>) -> Result<Vec<Piece>, Errno>,
-    ) -> Result<Vec<Piece>, Errno> {
-        let mut over = vec![];
-        for piece in self.state().pending.pieces(range) {
-            match piece.source {
-                Source::Log(_) => over.push(piece),
-                _ => over.extend(pieces(piece.offset..piece.offset + piece.len)?),
-            }
-        }
-        Ok(over)
-    }
-
-    /// Has what is pending committed by `commit`, piece by piece in the order of writing.
+    /// Has what is pending committed by `commit`, piece by piece in the order of writing; what a daemon before this one has sent
+    /// by `again`.
     ///
     /// # Errors
     /// What `commit` says; what it was not asked for, or refused, stays pending.
-    pub fn commit(&self, commit: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>) -> Result<(), Errno> {
+    pub fn commit(
+        &self,
+        again: impl Fn(&Change) -> Result<(), Errno>,
+        commit: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
+            let unanswered = self.state().unanswered.front().cloned();
+            if let Some(change) = unanswered {
+                again(&change)?;
+                let Operation::Commit { extents, .. } = &change.operation else { return Err(Errno::EIO) };
+                let mut state = self.state();
+                state.unanswered.pop_front();
+                state.drop_committed(extents.len());
+                continue;
+            }
             let part: Vec<WrittenExtent> = self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect();
             if part.is_empty() {
                 return Ok(());
             }
-            commit(part.clone())?;
-            self.state().drop_committed(part.len());
+            let count = part.len();
+            commit(part)?;
+            self.state().drop_committed(count);
         }
     }
 
@@ -165,7 +212,7 @@ impl OpenFile {
 impl State {
     /// The first `count` written extents are the tree's now.
     fn drop_committed(&mut self, count: usize) {
-        self.written.drain(..count);
+        self.written.drain(..count.min(self.written.len()));
         self.pending = Extents::default();
         for extent in &self.written {
             self.pending.insert(*extent, &mut vec![]);
@@ -173,5 +220,27 @@ impl State {
         if self.written.is_empty() {
             self.written_at = None;
         }
+    }
+}
+
+impl Pending {
+    /// The attributes with what is pending.
+    pub fn attributes(&self, committed: &Attributes) -> Attributes {
+        let Some(written_at) = self.written_at else { return *committed };
+        let size_bytes = committed.size_bytes.max(self.end);
+        Attributes { size_bytes, blocks: size_bytes.div_ceil(512), mtime: written_at, ctime: written_at, ..*committed }
+    }
+
+    /// What `range` consists of: what is pending, and elsewhere what is committed; nothing where neither is.
+    pub fn over(&self, committed: &[Piece], range: Range<u64>) -> Vec<Piece> {
+        let mut over = vec![];
+        let mut at = range.start;
+        for piece in &self.pieces {
+            over.extend(committed.iter().filter_map(|under| under.part(at..piece.offset)));
+            over.push(*piece);
+            at = piece.offset + piece.len;
+        }
+        over.extend(committed.iter().filter_map(|under| under.part(at..range.end)));
+        over
     }
 }

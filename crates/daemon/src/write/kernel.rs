@@ -4,7 +4,7 @@
 //! the flags of the open, for the same reason. Writes bypass the page cache: what is written is in the log when the program
 //! goes on, and what others committed is seen by the next open.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forebay_fuse::{
@@ -13,14 +13,15 @@ use forebay_fuse::{
 };
 use forebay_types::{Attributes, Errno, FileId, Kind, Name, NodeRank, Timestamp};
 use forebay_wire::write::{
-    AttributeChanges, Caller, CommitAt, Done, FileState, Operation, Place, RenameRule, TimeChange, WrittenExtent,
+    AttributeChanges, Caller, CommitAt, Done, FileState, Operation, Place, RenameRule, TimeChange,
 };
-use forebay_write::Refusal;
+use forebay_wire::write_message::Entries;
 
-use super::contents;
-use super::directories::{Reading, Readings};
+use super::commits::Commits;
+use super::contents::Reader;
+use super::directories::Readings;
 use super::files::{Files, OpenFile};
-use super::owner::Owner;
+use super::local::APPENDED;
 use super::requests::{Number, UnderWay, caller};
 
 /// How long the kernel may believe names and attributes: not at all, since other nodes change them.
@@ -45,10 +46,13 @@ const UNLOCKED: u32 = 2;
 
 /// Takes the requests of the burst mount's session.
 pub struct Kernel {
-    pub owner: Arc<Owner>,
+    pub reader: Arc<Reader>,
     pub files: Arc<Files>,
+    pub commits: Arc<Commits>,
     pub readings: Readings,
     pub under_way: UnderWay,
+    /// Nobody is served before.
+    pub joined: Arc<OnceLock<()>>,
 }
 
 /// The kernel's number of a file: also its inode number. 1 is the root's.
@@ -69,25 +73,26 @@ fn place(directory: u64, name: &[u8]) -> Result<Place, Errno> {
 
 impl Handler for Kernel {
     fn handle(&self, request: Request<'_>, reply: Reply) {
+        self.joined.wait();
         let file = file_of(request.node);
         match &request.operation {
             Op::Lookup { name } => self.answer_entry(self.lookup(&request, name), reply),
             Op::Getattr { .. } => self.answer_attributes(self.state(file), reply),
-            Op::Readlink => match self.owner.tree().target(file) {
-                Ok(target) => reply.bytes(target),
+            Op::Readlink => match self.reader.tree.target(file) {
+                Ok(target) => reply.bytes(&target),
                 Err(errno) => reply.error(errno),
             },
             Op::Open { flags } => self.open(&request, *flags, reply),
             Op::Release { .. } => answer(self.close(&request), reply),
-            Op::Read { offset, size, .. } => {
-                match contents::read(&self.owner, &self.files, file, *offset, *size as usize) {
-                    Ok(bytes) => reply.bytes(&bytes),
-                    Err(errno) => reply.error(errno),
-                }
-            }
+            Op::Read { offset, size, .. } => match self.reader.read(&self.files, file, *offset, *size as usize) {
+                Ok(bytes) => reply.bytes(&bytes),
+                Err(errno) => reply.error(errno),
+            },
             Op::Flush { .. } => answer(self.commit(&request, file), reply),
-            Op::Fsync { .. } => answer(self.commit(&request, file).and_then(|()| self.make_durable()), reply),
-            Op::Fsyncdir { .. } | Op::Syncfs => answer(self.make_durable(), reply),
+            Op::Fsync { .. } => {
+                answer(self.commit(&request, file).and_then(|()| self.reader.local.make_durable()), reply)
+            }
+            Op::Fsyncdir { .. } | Op::Syncfs => answer(self.reader.local.make_durable(), reply),
             Op::Opendir { .. } => reply.open(self.readings.open(), 0),
             Op::Releasedir { handle } => {
                 self.readings.close(*handle);
@@ -97,8 +102,8 @@ impl Handler for Kernel {
             Op::Readdirplus { handle, offset, size } => {
                 self.read_directory(file, (*handle, *offset, *size), true, reply)
             }
-            Op::Access { mask } => answer(self.owner.tree().check_access(&caller(&request), file, *mask), reply),
-            Op::Statfs => match self.owner.place.file_system() {
+            Op::Access { mask } => answer(self.reader.tree.check_access(&caller(&request), file, *mask), reply),
+            Op::Statfs => match self.reader.tree.file_system() {
                 Ok(sizes) => reply.statfs(&sizes),
                 Err(errno) => reply.error(errno),
             },
@@ -162,7 +167,7 @@ impl Kernel {
             _ => return Err(Errno::ENOSYS),
         };
         match self.carry_out(request, operation)? {
-            Done::File(state) => Ok(Some(self.with_pending(state))),
+            Done::File(state) => Ok(Some(self.seen(state))),
             Done::Nothing => Ok(None),
         }
     }
@@ -177,7 +182,7 @@ impl Kernel {
     ) -> Result<Operation, Errno> {
         Ok(Operation::Create {
             place: place(request.node, name)?,
-            file: self.owner.new_file(),
+            file: self.reader.local.new_file(),
             mode,
             rdev,
             target: target.to_vec(),
@@ -192,32 +197,26 @@ impl Kernel {
     }
 
     fn carry_out_as(&self, number: &Number<'_>, caller: Caller, operation: Operation) -> Result<Done, Errno> {
-        self.owner.carry_out(&number.change(self.owner.rank(), self.owner.now(), caller, operation))
+        let local = &self.reader.local;
+        self.reader.tree.carry_out(&number.change(local.rank, local.now(), caller, operation))
     }
 
     fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
-        let place = place(request.node, name)?;
-        let caller = caller(request);
-        loop {
-            let found = self.owner.tree().lookup(&caller, &place);
-            match found {
-                Ok(state) => return Ok(self.with_pending(state)),
-                Err(Refusal::Errno(errno)) => return Err(errno),
-                Err(Refusal::Unlisted(directory)) => self.owner.adopt(directory)?,
-            }
-        }
+        let state = self.reader.tree.lookup(&caller(request), place(request.node, name)?)?;
+        // What was pending before the question may have been committed since; what is pending now was not.
+        if self.files.find(state.file).is_some() { self.state(state.file) } else { Ok(state) }
     }
 
     fn state(&self, file: FileId) -> Result<FileState, Errno> {
-        let state = self.owner.tree().state(file)?;
-        Ok(self.with_pending(state))
+        let pending = self.files.pending(file, 0..0);
+        let state = self.reader.tree.state(file)?;
+        Ok(FileState { attributes: pending.attributes(&state.attributes), ..state })
     }
 
-    fn with_pending(&self, state: FileState) -> FileState {
-        match self.files.find(state.file) {
-            Some(open) => FileState { attributes: open.with_pending(&state.attributes), ..state },
-            None => state,
-        }
+    /// A file as this node's programs see it.
+    fn seen(&self, state: FileState) -> FileState {
+        let pending = self.files.pending(state.file, 0..0);
+        FileState { attributes: pending.attributes(&state.attributes), ..state }
     }
 
     fn answer_entry(&self, state: Result<FileState, Errno>, reply: Reply) {
@@ -236,10 +235,8 @@ impl Kernel {
 
     fn open(&self, request: &Request<'_>, flags: u32, reply: Reply) {
         let file = file_of(request.node);
-        let _turn = self.files.turn();
-        let allowed = self.owner.tree().check_access(&caller(request), file, wanted(flags));
-        let opened = allowed.and_then(|()| self.carry_out(request, Operation::Open { file }));
-        match opened {
+        let allowed = self.reader.tree.check_access(&caller(request), file, wanted(flags));
+        match allowed.and_then(|()| self.carry_out(request, Operation::Open { file })) {
             Ok(_) => {
                 self.files.open(file);
                 reply.open(handle(flags), open_flags(flags));
@@ -249,7 +246,6 @@ impl Kernel {
     }
 
     fn create_and_open(&self, request: &Request<'_>, name: &[u8], (mode, flags): (u32, u32), reply: Reply) {
-        let _turn = self.files.turn();
         match self.try_to_create(request, name, mode, flags) {
             Ok(state) => {
                 self.files.open(state.file);
@@ -261,7 +257,7 @@ impl Kernel {
 
     fn try_to_create(&self, request: &Request<'_>, name: &[u8], mode: u32, flags: u32) -> Result<FileState, Errno> {
         let (number, caller) = (self.under_way.begin(request), caller(request));
-        let file = self.owner.new_file();
+        let file = self.reader.local.new_file();
         let operation = Operation::Create {
             place: place(request.node, name)?,
             file,
@@ -274,24 +270,33 @@ impl Kernel {
         let Done::File(state) = self.carry_out_as(&number, caller.clone(), operation)? else { return Err(Errno::EIO) };
         // Somebody else was faster: it is opened as it is.
         if state.file != file {
-            self.owner.tree().check_access(&caller, state.file, wanted(flags))?;
-            if flags & O_TRUNC != 0 {
-                let changes = AttributeChanges { size_bytes: Some(0), ..AttributeChanges::default() };
-                self.owner.carry_out_own(Operation::SetAttributes { file: state.file, changes })?;
-            }
+            self.open_found(&caller, state.file, flags)?;
         }
         self.state(state.file)
     }
 
-    /// The last descriptor of an open is gone; so may be the node's last.
+    /// What a creation found there already is opened, unless the caller may not.
+    fn open_found(&self, caller: &Caller, file: FileId, flags: u32) -> Result<(), Errno> {
+        let allowed = self.reader.tree.check_access(caller, file, wanted(flags));
+        let opened = allowed.and_then(|()| match flags & O_TRUNC {
+            0 => Ok(()),
+            _ => {
+                let changes = AttributeChanges { size_bytes: Some(0), ..AttributeChanges::default() };
+                self.commits.carry_out_own(caller, Operation::SetAttributes { file, changes })
+            }
+        });
+        if opened.is_err() {
+            self.commits.carry_out_own(caller, Operation::Close { file })?;
+        }
+        opened
+    }
+
+    /// The last descriptor of an open is gone.
     fn close(&self, request: &Request<'_>) -> Result<(), Errno> {
         let file = file_of(request.node);
         self.commit(request, file)?;
-        let _turn = self.files.turn();
-        if self.files.close(file) {
-            self.carry_out(request, Operation::Close { file })?;
-        }
-        Ok(())
+        self.files.close(file);
+        self.carry_out(request, Operation::Close { file }).map(drop)
     }
 
     fn write(&self, request: &Request<'_>, offset: u64, data: &[u8], flags: u32) -> Result<(), Errno> {
@@ -300,34 +305,31 @@ impl Kernel {
         if flags & O_APPEND != 0 {
             return self.append(request, &open, data);
         }
-        let appended = self.owner.log.append_data(file, offset, data).map_err(forebay_log::LogError::errno)?;
-        let extent = self.extent(offset, data.len(), appended.position);
-        if open.note(extent, self.owner.now()) { self.commit(request, file) } else { Ok(()) }
+        let is_much = {
+            let _noting = self.files.noting();
+            let extent = self.reader.local.append(file, offset, offset, data)?;
+            open.note(extent, self.reader.local.now())
+        };
+        if is_much { self.commit(request, file) } else { Ok(()) }
     }
 
     /// Where the end is, the owner says when the write is committed.
     fn append(&self, request: &Request<'_>, open: &OpenFile, data: &[u8]) -> Result<(), Errno> {
         self.commit(request, open.file)?;
-        let end = self.owner.tree().state(open.file)?.attributes.size_bytes;
-        let appended = self.owner.log.append_data(open.file, end, data).map_err(forebay_log::LogError::errno)?;
-        let extents = vec![self.extent(0, data.len(), appended.position)];
-        self.carry_out(request, Operation::Commit { file: open.file, extents, at: CommitAt::End }).map(drop)
-    }
-
-    fn extent(&self, offset: u64, len: usize, position: forebay_types::LogPosition) -> WrittenExtent {
-        WrittenExtent { offset, len: len as u64, node: self.owner.rank(), position, skip: 0 }
+        let extent = {
+            let _noting = self.files.noting();
+            let extent = self.reader.local.append(open.file, APPENDED, 0, data)?;
+            open.note_appending(extent);
+            extent
+        };
+        let operation = Operation::Commit { file: open.file, extents: vec![extent], at: CommitAt::End };
+        open.append(extent, || self.carry_out(request, operation)).map(drop)
     }
 
     /// Lets everybody see what this node has written to a file.
     fn commit(&self, request: &Request<'_>, file: FileId) -> Result<(), Errno> {
         let Some(open) = self.files.find(file) else { return Ok(()) };
-        let caller = Caller { uid: request.uid, gid: request.gid, groups: vec![] };
-        commit(&self.owner, &open, &caller)
-    }
-
-    /// Everything that was written or changed here survives the loss of power.
-    fn make_durable(&self) -> Result<(), Errno> {
-        self.owner.log.commit(self.owner.log.end()).map_err(forebay_log::LogError::errno)
+        self.commits.commit(&open, &Caller { uid: request.uid, gid: request.gid, groups: vec![] })
     }
 
     fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {
@@ -344,7 +346,7 @@ impl Kernel {
             is_through_descriptor: new.handle.is_some(),
         };
         match self.carry_out(request, Operation::SetAttributes { file, changes })? {
-            Done::File(state) => Ok(self.with_pending(state)),
+            Done::File(state) => Ok(self.seen(state)),
             Done::Nothing => Err(Errno::EIO),
         }
     }
@@ -367,30 +369,14 @@ impl Kernel {
     }
 
     fn read_directory(&self, directory: FileId, (handle, offset, size): (u64, u64, u32), is_plus: bool, reply: Reply) {
-        match self.readings.at(handle, offset, || self.list(directory)) {
+        match self.readings.at(handle, offset, || self.reader.tree.list(directory)) {
             Ok(reading) => reply.directory(self.fill(&reading, offset, size, is_plus)),
             Err(errno) => reply.error(errno),
         }
     }
 
-    fn list(&self, directory: FileId) -> Result<Reading, Errno> {
-        loop {
-            let tree = self.owner.tree();
-            match tree.list(directory, None, usize::MAX) {
-                Ok(entries) => {
-                    return Ok(Reading { own: tree.state(directory)?, parent: tree.parent(directory)?, entries });
-                }
-                Err(Refusal::Errno(errno)) => return Err(errno),
-                Err(Refusal::Unlisted(directory)) => {
-                    drop(tree);
-                    self.owner.adopt(directory)?;
-                }
-            }
-        }
-    }
-
     /// Positions are indexes: 1 and 2 stand behind `.` and `..`, `i + 3` behind entry `i`.
-    fn fill(&self, reading: &Reading, offset: u64, size: u32, is_plus: bool) -> DirectoryBuffer {
+    fn fill(&self, reading: &Entries, offset: u64, size: u32, is_plus: bool) -> DirectoryBuffer {
         let mut buffer = DirectoryBuffer::new(size);
         let dots = [(&b"."[..], node_of(reading.own.file)), (b"..", node_of(reading.parent))];
         for (index, (name, node)) in dots.into_iter().enumerate().skip(offset as usize) {
@@ -404,9 +390,9 @@ impl Kernel {
             }
         }
         let first = offset.saturating_sub(2) as usize;
-        for (index, listed) in reading.entries.iter().enumerate().skip(first) {
-            let (state, at) = (self.with_pending(listed.state), index as u64 + 3);
-            let (kind, name) = (state.attributes.kind(), listed.name.as_bytes());
+        for (index, (name, state)) in reading.entries.iter().enumerate().skip(first) {
+            let (state, at) = (self.seen(*state), index as u64 + 3);
+            let (kind, name) = (state.attributes.kind(), name.as_bytes());
             let fits = match is_plus {
                 true => buffer.push_plus(Some(&entry(&state)), node_of(state.file), at, kind, name),
                 false => buffer.push(node_of(state.file), at, kind, name),
@@ -417,17 +403,6 @@ impl Kernel {
         }
         buffer
     }
-}
-
-/// Has a file's pending extents committed.
-///
-/// # Errors
-/// What the owner says; what was not committed stays pending.
-pub fn commit(owner: &Owner, open: &OpenFile, caller: &Caller) -> Result<(), Errno> {
-    open.commit(|extents| {
-        let operation = Operation::Commit { file: open.file, extents, at: CommitAt::Start };
-        owner.carry_out_own_for(caller, operation).map(drop)
-    })
 }
 
 fn entry(state: &FileState) -> Entry {

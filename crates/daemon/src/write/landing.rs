@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
-use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
-use forebay_write::{Action, Piece, Source, Turn};
+use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Piece, Place, Source, StepOutcome};
+use forebay_write::{Action, Turn};
 use serde::{Deserialize, Serialize};
 
-use super::contents;
+use super::contents::Reader;
 use super::owner::{Owner, backing_path};
 
 /// Bytes that are written, and later compared, at a time.
@@ -33,12 +33,13 @@ const OWN_DIRECTORY: u32 = 0o700;
 /// The thread's state, as others see it.
 pub struct Landings {
     owner: Arc<Owner>,
+    reader: Arc<Reader>,
     is_ending: AtomicBool,
     trouble: Mutex<Option<String>>,
 }
 
 /// How far it is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// Steps that the backing file system has not followed.
     pub steps: usize,
@@ -47,8 +48,9 @@ pub struct Progress {
 }
 
 impl Landings {
-    pub fn new(owner: &Arc<Owner>) -> Arc<Self> {
-        Arc::new(Self { owner: Arc::clone(owner), is_ending: AtomicBool::new(false), trouble: Mutex::default() })
+    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>) -> Arc<Self> {
+        let (owner, reader) = (Arc::clone(owner), Arc::clone(reader));
+        Arc::new(Self { owner, reader, is_ending: AtomicBool::new(false), trouble: Mutex::default() })
     }
 
     /// How far it is.
@@ -96,7 +98,7 @@ impl Landings {
     }
 
     fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
-        let place = &self.owner.place;
+        let place = &self.owner.local.place;
         self.keep_open(action);
         match action {
             Action::Make { file, kind, place } => self.make(*file, *kind, &self.path(place)?)?,
@@ -158,7 +160,7 @@ impl Landings {
     }
 
     fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<(), Errno> {
-        let place = &self.owner.place;
+        let place = &self.owner.local.place;
         let attributes = self.attributes(file);
         match (kind, &attributes) {
             (Kind::Directory, _) => place.make_directory(path)?,
@@ -173,7 +175,7 @@ impl Landings {
     }
 
     fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<(), Errno> {
-        self.attributes(file).map_or(Ok(()), |attributes| self.owner.place.set_attributes(path, &attributes))
+        self.attributes(file).map_or(Ok(()), |attributes| self.owner.local.place.set_attributes(path, &attributes))
     }
 
     /// What is to be written of a file, as it is now.
@@ -188,7 +190,7 @@ impl Landings {
         let paths: Vec<ViewPath> = places.iter().map(|place| self.path(place)).collect::<Result<_, _>>()?;
         let Some((first, others)) = paths.split_first() else { return Err(Errno::ENOENT) };
         let snapshot = self.snapshot(file)?;
-        let place = &self.owner.place;
+        let place = &self.owner.local.place;
         let draft = place.draft(first, snapshot.attributes.ino)?;
         self.write(file, &snapshot, draft.file())?;
         draft.set_attributes(&snapshot.attributes)?;
@@ -199,7 +201,7 @@ impl Landings {
 
     fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
         let snapshot = self.snapshot(file)?;
-        let place = &self.owner.place;
+        let place = &self.owner.local.place;
         let open = place.open_to_write(path)?;
         self.write(file, &snapshot, &open)?;
         open.sync_all().map_err(|error| Errno::of(&error))?;
@@ -208,7 +210,7 @@ impl Landings {
     }
 
     fn landed(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
-        let generation = self.owner.place.attributes(path)?.generation();
+        let generation = self.owner.local.place.attributes(path)?.generation();
         Ok(LandedContents { version: snapshot.version, generation })
     }
 
@@ -223,7 +225,7 @@ impl Landings {
         let mut checksums = vec![];
         for stripe in snapshot.stripes() {
             let mut bytes = vec![0; stripe.len as usize];
-            contents::fill(&self.owner, file, &stripe, &mut bytes)?;
+            self.reader.fill(&stripe, &mut bytes)?;
             into.write_all_at(&bytes, stripe.offset).map_err(failed)?;
             checksums.push((stripe, crc32c::crc32c(&bytes)));
         }
@@ -253,7 +255,9 @@ impl Snapshot {
         let holes = self.pieces.iter().filter(move |piece| piece.source == Source::Hole && piece.offset < old_len);
         holes.flat_map(move |hole| {
             let len = hole.len.min(old_len - hole.offset);
-            (0..len).step_by(STRIPE_BYTES as usize).map(move |start| part(hole, start, STRIPE_BYTES.min(len - start)))
+            (0..len)
+                .step_by(STRIPE_BYTES as usize)
+                .filter_map(move |start| hole.part(hole.offset + start..hole.offset + len.min(start + STRIPE_BYTES)))
         })
     }
 
@@ -262,18 +266,7 @@ impl Snapshot {
         let of_log = self.pieces.iter().filter(|piece| matches!(piece.source, Source::Log(_)));
         of_log.flat_map(|piece| {
             let starts = (0..piece.len).step_by(STRIPE_BYTES as usize);
-            starts.map(move |start| part(piece, start, STRIPE_BYTES.min(piece.len - start)))
+            starts.filter_map(move |start| piece.part(piece.offset + start..piece.offset + start + STRIPE_BYTES))
         })
     }
-}
-
-fn part(piece: &Piece, start: u64, len: u64) -> Piece {
-    let source = match piece.source {
-        Source::Log(extent) => {
-            let (offset, skip) = (extent.offset + start, extent.skip + start as u32);
-            Source::Log(forebay_wire::write::WrittenExtent { offset, len, skip, ..extent })
-        }
-        other => other,
-    };
-    Piece { offset: piece.offset + start, len, source }
 }

@@ -1,21 +1,30 @@
 //! The write path of a node: what ties its core (`forebay_write`) to the kernel, the log and the backing file system.
 //!
-//! `kernel` takes programs' requests on the burst mount. What they write goes to the node's log at once, and is the node's own
-//! until it is committed (`files`); names and commits are changes of the tree, which `owner` carries out one after the other
-//! and writes down before it answers. `landing` follows the tree on the backing file system, in the background.
+//! `kernel` takes programs' requests on the burst mount. What they write goes to the node's own log at once, and is the
+//! node's until it is committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
+//! `tree_link` leads to it. There `owner` carries them out one after the other and writes them down before it answers, and
+//! `landing` follows the tree on the backing file system, in the background. Bytes are read where they lie (`contents`): in
+//! this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room in the log of what
+//! has landed is given back (`giving_back`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`).
 
+pub mod answers;
+mod commits;
 mod contents;
 mod directories;
 mod files;
+mod giving_back;
 mod kernel;
 mod landing;
+mod local;
 mod owner;
 mod parts;
 mod recovery;
+mod remote;
 mod report;
 mod requests;
+mod tree_link;
 
 pub use parts::WriteParts;
 pub use recovery::open;

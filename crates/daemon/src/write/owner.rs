@@ -4,62 +4,42 @@
 //! was not written down never happened: when the log fails, everything is refused from then on.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_log::Log;
-use forebay_store::{LandedEntry, LandingPlace};
-use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, Timestamp, ViewPath};
+use forebay_store::LandedEntry;
+use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, ViewPath};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation,
 };
+use forebay_wire::write_message::{Contents, Entries, Question, Told};
 use forebay_write::{Refusal, Released, Tree};
 
-use crate::environment::Environment;
+use super::local::Local;
 
 /// The tree with what it stands on.
 pub struct Owner {
-    rank: NodeRank,
+    pub local: Arc<Local>,
     tree: Mutex<Tree>,
     /// Something may be to be done on the backing file system.
     changed: Condvar,
-    pub log: Log,
-    pub place: LandingPlace,
-    environment: Arc<dyn Environment>,
-    next_serial: AtomicU64,
     has_failed: AtomicBool,
     /// Files of the backing file system that have no name there any more, and that programs have open.
     unlinked: Mutex<Map<FileId, Arc<File>>>,
 }
 
 impl Owner {
-    /// The owner of `tree`, which has given serials below `next_serial`.
-    pub fn new(
-        rank: NodeRank,
-        tree: Tree,
-        log: Log,
-        place: LandingPlace,
-        environment: Arc<dyn Environment>,
-        next_serial: u64,
-    ) -> Self {
+    /// The owner of `tree`.
+    pub fn new(local: &Arc<Local>, tree: Tree) -> Self {
         Self {
-            rank,
+            local: Arc::clone(local),
             tree: Mutex::new(tree),
             changed: Condvar::new(),
-            log,
-            place,
-            environment,
-            next_serial: AtomicU64::new(next_serial),
             has_failed: AtomicBool::new(false),
             unlinked: Mutex::default(),
         }
-    }
-
-    /// This node.
-    pub fn rank(&self) -> NodeRank {
-        self.rank
     }
 
     /// The tree, to be looked at.
@@ -67,15 +47,53 @@ impl Owner {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time of day.
-    pub fn now(&self) -> Timestamp {
-        let now = self.environment.unix_time();
-        Timestamp { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
+    /// Answers a question. May block.
+    ///
+    /// # Errors
+    /// What the program is told.
+    pub fn tell(&self, from: NodeRank, caller: &Caller, question: &Question) -> Result<Told, Errno> {
+        loop {
+            match self.try_to_tell(from, caller, question) {
+                Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
+                Err(Refusal::Errno(errno)) => return Err(errno),
+                Ok(told) => return Ok(told),
+            }
+        }
     }
 
-    /// An identity that no file has had.
-    pub fn new_file(&self) -> FileId {
-        FileId { creator: self.rank, serial: self.next_serial.fetch_add(1, Ordering::Relaxed) }
+    fn try_to_tell(&self, from: NodeRank, caller: &Caller, question: &Question) -> Result<Told, Refusal> {
+        if matches!(question, Question::FileSystem) {
+            return Ok(Told::FileSystem(self.local.place.file_system()?));
+        }
+        let tree = self.tree();
+        Ok(match question {
+            Question::Lookup { place } => Told::State(tree.lookup(caller, place)?),
+            Question::State { file } => Told::State(tree.state(*file)?),
+            Question::Access { file, wanted } => {
+                tree.check_access(caller, *file, *wanted)?;
+                Told::Nothing
+            }
+            Question::Target { file } => Told::Target(tree.target(*file)?.to_vec()),
+            Question::List { directory } => {
+                let listed = tree.list(*directory, None, usize::MAX)?;
+                let entries = listed.into_iter().map(|listed| (listed.name, listed.state)).collect();
+                Told::Entries(Entries { own: tree.state(*directory)?, parent: tree.parent(*directory)?, entries })
+            }
+            Question::Contents { file, range } => {
+                let (state, pieces) = (tree.state(*file)?, tree.pieces(*file, range.clone())?);
+                let backing = backing_path(&tree, *file).zip(tree.backed(*file));
+                Told::Contents(Contents { state, pieces, backing })
+            }
+            Question::Needed => {
+                let needed = tree.needed_of(from);
+                drop(tree);
+                // A crash must not bring back a tree that needs more.
+                self.local.make_durable()?;
+                Told::Needed(needed)
+            }
+            Question::NextSerial => Told::NextSerial(tree.next_serial_of(from)),
+            Question::FileSystem => Told::Nothing,
+        })
     }
 
     /// Carries a change out and writes it down. May block.
@@ -105,8 +123,8 @@ impl Owner {
     /// # Errors
     /// As `carry_out`.
     pub fn carry_out_own_for(&self, caller: &Caller, operation: Operation) -> Result<Done, Errno> {
-        let id = OperationId { node: self.rank, session: NEVER_AGAIN, serial: 0 };
-        self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now: self.now(), operation })
+        let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
+        self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now: self.local.now(), operation })
     }
 
     fn try_to_carry_out(&self, change: &Change) -> Result<Done, Refusal> {
@@ -117,7 +135,7 @@ impl Owner {
                 return Err(Errno::EIO.into());
             }
             let done = tree.apply(change, &mut released)?;
-            if let Err(error) = self.log.append_note(&encode(change)) {
+            if let Err(error) = self.local.log.append_note(&encode(change)) {
                 tracing::error!(%error, "a change cannot be written down: nothing can be changed any more");
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
@@ -131,7 +149,7 @@ impl Owner {
 
     /// Keeps the file at `path` open, which is about to lose its last name there.
     pub fn keep_open(&self, file: FileId, path: &ViewPath) {
-        match self.place.open_to_read(path) {
+        match self.local.place.open_to_read(path) {
             Ok(open) => drop(self.unlinked().insert(file, Arc::new(open))),
             Err(errno) => tracing::warn!(%file, %errno, "a file that programs have open is lost with its name"),
         }
@@ -151,8 +169,8 @@ impl Owner {
         for file in &released.files {
             self.unlinked().remove(file);
         }
-        for extent in released.extents.iter().filter(|extent| extent.node == self.rank) {
-            if let Err(error) = self.log.release(extent.position, extent.len) {
+        for extent in released.extents.iter().filter(|extent| extent.node == self.local.rank) {
+            if let Err(error) = self.local.log.release(extent.position, extent.len) {
                 tracing::warn!(%error, "room in the store that is not given back");
             }
         }
@@ -164,7 +182,7 @@ impl Owner {
     /// What the backing file system says.
     pub fn adopt(&self, directory: FileId) -> Result<(), Errno> {
         let path = self.backing_path(directory).ok_or(Errno::ESTALE)?;
-        let entries = self.place.list(&path)?;
+        let entries = self.local.place.list(&path)?;
         let parts: Vec<&[LandedEntry]> = match entries.is_empty() {
             true => vec![&[]],
             false => entries.chunks(ADOPTED_ENTRIES_MAX).collect(),
@@ -179,7 +197,7 @@ impl Owner {
 
     fn adopted(&self, entry: &LandedEntry) -> AdoptedEntry {
         let LandedEntry { name, attributes, target } = entry.clone();
-        AdoptedEntry { name, file: self.new_file(), attributes, target }
+        AdoptedEntry { name, file: self.local.new_file(), attributes, target }
     }
 
     /// Where a file lies on the backing file system by now, below the place of the tree; `None` when it is not there.

@@ -1,89 +1,224 @@
 //! The parts of the write path, from its beginning to its end.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::Handler;
-use forebay_types::Errno;
+use forebay_types::{Errno, NodeRank, OperationId};
 use forebay_wire::write::{Caller, Operation};
+use forebay_wire::write_message::WriteMessage;
 
+use super::commits::Commits;
+use super::contents::Reader;
 use super::files::Files;
-use super::kernel::{self, Kernel};
+use super::giving_back::GivingBack;
+use super::kernel::Kernel;
 use super::landing::{Landings, Progress};
+use super::local::Local;
 use super::owner::Owner;
+use super::remote::Nodes;
+use super::requests::UnderWay;
+use super::tree_link::TreeLink;
+use crate::shared::node::Node;
 
 /// How often a drain looks how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a drain waits for a node that does not answer.
+const NODE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Identities that the daemon before may have given, and that have not come to the owner yet.
+const SERIALS_SKIPPED: u64 = 1 << 16;
 
 /// The write path of one node.
 pub struct WriteParts {
     pub(super) mount: PathBuf,
     pub(super) dir: PathBuf,
-    pub(super) owner: Arc<Owner>,
+    pub(super) local: Arc<Local>,
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) reader: Arc<Reader>,
     pub(super) files: Arc<Files>,
-    landings: Arc<Landings>,
+    pub(super) commits: Arc<Commits>,
+    made_at_ms: u64,
+    /// Programs are served from then on.
+    joined: Arc<OnceLock<()>>,
+    is_first_daemon: bool,
+    /// Of the owner.
+    landings: Option<Arc<Landings>>,
+    giving_back: Arc<GivingBack>,
+}
+
+/// What a node begins with.
+pub struct Beginning {
+    pub dir: PathBuf,
+    pub mount: PathBuf,
+    /// Tells the mount from those before it.
+    pub made_at_ms: u64,
+    /// With what is pending.
+    pub files: Files,
+    /// What was sent, and may not have been carried out.
+    pub unanswered: Vec<OperationId>,
 }
 
 impl WriteParts {
-    pub fn new(dir: PathBuf, mount: PathBuf, owner: Owner, files: Files) -> Self {
-        let owner = Arc::new(owner);
-        Self { dir, mount, landings: Landings::new(&owner), owner, files: Arc::new(files) }
+    pub fn new(node: &Arc<Node>, local: &Arc<Local>, owner: Option<Owner>, beginning: Beginning) -> Self {
+        let Beginning { dir, mount, made_at_ms, files, unanswered } = beginning;
+        let (nodes, owner, files) = (Nodes::new(node), owner.map(Arc::new), Arc::new(files));
+        let link = || match &owner {
+            Some(owner) => TreeLink::Here(Arc::clone(owner)),
+            None => TreeLink::There(Arc::clone(&nodes)),
+        };
+        let reader = Arc::new(Reader { local: Arc::clone(local), nodes: Arc::clone(&nodes), tree: link() });
+        let kept = &node.options.kept;
+        let daemon = u64::from(kept.restarts) + u64::from(kept.replaced);
+        // Odd: the kernel's requests have the even one.
+        let commits = Arc::new(Commits::new(local, link(), made_at_ms * 2 + 1, daemon, unanswered));
+        Self {
+            dir,
+            mount,
+            local: Arc::clone(local),
+            commits,
+            made_at_ms,
+            joined: Arc::default(),
+            is_first_daemon: kept.is_first(),
+            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader)),
+            giving_back: GivingBack::new(&reader, &files),
+            nodes,
+            reader,
+            files,
+        }
     }
 
     /// What takes the requests of the burst mount.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
-        let (owner, files) = (Arc::clone(&self.owner), Arc::clone(&self.files));
-        Arc::new(Kernel { owner, files, readings: Default::default(), under_way: Default::default() })
+        Arc::new(Kernel {
+            reader: Arc::clone(&self.reader),
+            files: Arc::clone(&self.files),
+            commits: Arc::clone(&self.commits),
+            readings: Default::default(),
+            under_way: UnderWay::new(self.made_at_ms * 2),
+            joined: Arc::clone(&self.joined),
+        })
     }
 
-    /// Starts the thread that follows the tree on the backing file system, until `end`.
+    /// The owner's part, if this node is it.
+    pub(super) fn owner(&self) -> Option<&Arc<Owner>> {
+        self.reader.tree.here()
+    }
+
+    /// Starts the thread that follows the tree on the backing file system, or gives back what it has landed, until `end`.
     ///
     /// # Errors
     /// When there are no more threads.
-    pub fn start(&self) -> std::io::Result<JoinHandle<()>> {
-        let landings = Arc::clone(&self.landings);
-        std::thread::Builder::new().name("landing".to_owned()).spawn(move || landings.follow())
+    pub fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+        let parts = Arc::clone(self);
+        std::thread::Builder::new().name("landing".to_owned()).spawn(move || {
+            parts.join();
+            match &parts.landings {
+                Some(landings) => landings.follow(),
+                None => parts.giving_back.go_on(),
+            }
+        })
     }
 
-    /// How far the backing file system has followed.
+    /// Comes to terms with the owner before any program is served.
+    fn join(&self) {
+        let numbered = self.reader.tree.next_serial().map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
+        let opened = if self.is_first_daemon { self.begin_anew() } else { Ok(()) };
+        for errno in [numbered, opened].into_iter().filter_map(Result::err) {
+            tracing::error!(%errno, "joining the burst tier");
+        }
+        let _ = self.joined.set(());
+    }
+
+    /// On a new mount nothing is open. What programs of an earlier job wrote and did not commit is committed for them.
+    fn begin_anew(&self) -> Result<(), Errno> {
+        self.commits.commit_all(&self.files)?;
+        self.commits.carry_out_own(&Caller::default(), Operation::CloseAll { node: self.local.rank })
+    }
+
+    /// How far the backing file system has followed; asked of the owner.
     pub fn progress(&self) -> Progress {
-        self.landings.progress()
+        self.landings.as_ref().map_or_else(Progress::default, |landings| landings.progress())
     }
 
-    /// Lets everything land that was written until now, files that are still open with their last commit, and waits for that,
-    /// so long at most. How far it came. May block.
+    /// Lets everything land that was written until now on any node, files that are still open with their last commit, and waits
+    /// for that, so long at most. How far it came. May block. Asked of the owner.
     pub fn drain(&self, time: Duration) -> Progress {
         let deadline = Instant::now() + time;
-        if let Err(errno) = self.commit_all() {
-            return Progress {
-                why: Some(format!("what was written last cannot be committed: {errno}")),
-                ..self.progress()
-            };
-        }
+        let mut why = self.commit_everywhere();
         while self.progress().steps > 0 && Instant::now() < deadline {
             std::thread::sleep(LOOK_EVERY);
         }
-        self.progress()
+        let progress = self.progress();
+        if progress.steps == 0 {
+            why = why.or(self.give_back_everywhere());
+        }
+        Progress { why: progress.why.or(why), ..progress }
     }
 
-    fn commit_all(&self) -> Result<(), Errno> {
-        for open in self.files.all() {
-            kernel::commit(&self.owner, &open, &Caller::default())?;
-            self.owner.carry_out_own(Operation::Publish { file: open.file })?;
+    /// What keeps a node from committing, if anything.
+    fn commit_everywhere(&self) -> Option<String> {
+        let owner = self.owner()?;
+        let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::CommitAll, NODE_PATIENCE);
+        let told = |node: NodeRank, outcome: Result<Result<(), Errno>, Errno>| {
+            let errno = outcome.and_then(|outcome| outcome).err()?;
+            Some(format!("what programs of node {node} wrote last cannot be committed: {errno}"))
+        };
+        let mut why = told(self.local.rank, Ok(self.commit_all()));
+        for node in self.nodes.others() {
+            why = why.or(told(node, ask(node)));
         }
-        self.owner.log.commit(self.owner.log.end()).map_err(forebay_log::LogError::errno)
+        let open = owner.tree().open_and_changed();
+        for file in open {
+            if let Err(errno) = owner.carry_out_own(Operation::Publish { file }) {
+                why = why.or(Some(format!("file {file} cannot be published: {errno}")));
+            }
+        }
+        why
+    }
+
+    /// Commits what programs of this node have written.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn commit_all(&self) -> Result<(), Errno> {
+        self.commits.commit_all(&self.files)?;
+        self.local.make_durable()
+    }
+
+    fn give_back_everywhere(&self) -> Option<String> {
+        let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::GiveBack, NODE_PATIENCE);
+        let failed = self.nodes.others().find_map(|node| Some((node, ask(node).and_then(|done| done).err()?)));
+        failed.map(|(node, errno)| format!("the store of node {node} keeps what has landed: {errno}"))
+    }
+
+    /// Gives back what has landed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn give_back(&self) -> Result<(), Errno> {
+        self.giving_back.once()
     }
 
     /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
-        self.landings.end();
+        self.nodes.end();
+        self.giving_back.end();
+        if let Some(landings) = &self.landings {
+            landings.end();
+        }
         if landing.join().is_err() {
             tracing::error!("the landing thread panicked");
         }
-        let has_landed = is_last && self.progress().steps == 0 && self.files.all().iter().all(|open| !open.is_dirty());
-        if has_landed && let Err(error) = self.owner.log.wipe() {
+        let is_needed = match self.owner() {
+            Some(owner) => owner.tree().is_needed(),
+            None => self.local.log.space().live_bytes > 0,
+        };
+        let has_landed = is_last && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
+        if has_landed && let Err(error) = self.local.log.wipe() {
             tracing::warn!(%error, "the store stays");
         }
     }

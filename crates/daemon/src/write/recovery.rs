@@ -1,7 +1,9 @@
-//! What a daemon finds in its node's log: the tree as it was, and what its programs had written and not committed.
+//! What a daemon finds in its node's log: the tree as it was, if it owns it, and what its programs had written and not
+//! committed.
 //!
-//! Notes are changes, carried out again in their order. Bytes that no commit has named are pending again, in the order of
-//! writing: their programs may still have the file open.
+//! The owner's notes are changes, carried out again in their order. Those of other nodes are the commits that they sent: what
+//! was not answered is sent again. Bytes that no commit has named are pending again, in the order of writing: their
+//! programs may still have the file open.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,28 +11,31 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use forebay_log::{Owner as StoreOwner, RecoveredRecord, Recovery, Settings, boot_identity};
-use forebay_store::LandingPlace;
-use forebay_types::{FileId, LogPosition, NodeRank};
+use forebay_types::{FileId, LogPosition, NodeRank, OperationId, ViewPath};
 use forebay_wire::message::decode;
 use forebay_wire::write::{Change, Operation, WrittenExtent};
 use forebay_write::{Released, Tree};
 
 use super::files::Files;
+use super::local::{APPENDED, Local, landing_place};
 use super::owner::Owner;
-use super::parts::WriteParts;
+use super::parts::{Beginning, WriteParts};
+use super::remote::OWNER;
 use crate::options::BurstOptions;
 use crate::shared::node::Node;
 
-/// Opens the store of a node and goes on where the daemon before stopped, or begins.
+/// Opens the store of a node and goes on where the daemon before stopped, or begins. `made_at_ms` tells the mount from those
+/// before it.
 ///
 /// # Errors
 /// What is wrong with the store or the directory of the backing file system.
-pub fn open(node: &Node, options: &BurstOptions, mount: &Path) -> anyhow::Result<WriteParts> {
-    let place = LandingPlace::open(&options.backing)
-        .map_err(|errno| anyhow::anyhow!("{}: {errno}", options.backing.display()))
-        .context("cannot use the directory that the burst tier lands in")?;
-    let root = place.attributes(&forebay_types::ViewPath::root())?;
-    let mut found = Found::new(node.rank(), Tree::new(root, true));
+pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: u64) -> anyhow::Result<WriteParts> {
+    let place = landing_place(&options.backing)?;
+    let tree = match node.rank() {
+        OWNER => Some(Tree::new(place.attributes(&ViewPath::root())?, true)),
+        _ => None,
+    };
+    let mut found = Found::new(node.rank(), tree);
     let owner =
         StoreOwner { job: node.options.job.clone(), boot: boot_identity().context("this boot has no identity")? };
     let mut recovery = Recovery::open(&options.store, &owner, &Settings::new(options.capacity_bytes))?;
@@ -39,41 +44,50 @@ pub fn open(node: &Node, options: &BurstOptions, mount: &Path) -> anyhow::Result
     }
     let live = found.live();
     let log = recovery.finish(live)?;
-    let Found { tree, uncommitted, next_serial, .. } = found;
-    let files = Files::default();
     let environment = Arc::clone(&node.environment);
-    let owner = Owner::new(node.rank(), tree, log, place, environment, next_serial);
-    for (file, extent) in uncommitted.into_values() {
-        files.entry(file).note(extent, owner.now());
-    }
-    Ok(WriteParts::new(options.dir.clone(), mount.to_owned(), owner, files))
+    let local = Arc::new(Local::new(node.rank(), log, place, environment, found.next_serial));
+    let (files, unanswered) = found.files(&local);
+    let beginning = Beginning { dir: options.dir.clone(), mount: mount.to_owned(), made_at_ms, files, unanswered };
+    let owner = found.tree.map(|tree| Owner::new(&local, tree));
+    Ok(WriteParts::new(node, &local, owner, beginning))
 }
 
 /// What has been found so far.
 struct Found {
     rank: NodeRank,
-    tree: Tree,
+    /// If it is this node's.
+    tree: Option<Tree>,
+    /// All data, where it is not known what of them the tree needs.
+    data: Vec<(LogPosition, u64)>,
     /// What was written and not committed, in the order of writing.
     uncommitted: BTreeMap<LogPosition, (FileId, WrittenExtent)>,
+    /// Commits that were sent to another node, in their order.
+    sent: Vec<Change>,
     /// Above all that this node has given.
     next_serial: u64,
 }
 
 impl Found {
-    fn new(rank: NodeRank, tree: Tree) -> Self {
-        Self { rank, tree, uncommitted: BTreeMap::new(), next_serial: 1 }
+    fn new(rank: NodeRank, tree: Option<Tree>) -> Self {
+        Self { rank, tree, data: vec![], uncommitted: BTreeMap::new(), sent: vec![], next_serial: 1 }
     }
 
     fn take(&mut self, position: LogPosition, record: RecoveredRecord) -> anyhow::Result<()> {
         match record {
             RecoveredRecord::Data { file, file_offset, bytes } => {
-                let extent =
-                    WrittenExtent { offset: file_offset, len: bytes.into(), node: self.rank, position, skip: 0 };
-                self.uncommitted.insert(position, (file, extent));
+                self.given(file);
+                if self.tree.is_none() {
+                    self.data.push((position, bytes.into()));
+                }
+                if file_offset < APPENDED {
+                    let extent =
+                        WrittenExtent { offset: file_offset, len: bytes.into(), node: self.rank, position, skip: 0 };
+                    self.uncommitted.insert(position, (file, extent));
+                }
             }
             RecoveredRecord::Note(bytes) => {
                 let change = decode::<Change>(&bytes).context("a note of the store cannot be read")?;
-                self.carry_out(&change);
+                self.take_change(change);
             }
             RecoveredRecord::Damaged => {
                 ensure!(false, "the device has lost part of the store: notes at {position:?} are missing");
@@ -82,19 +96,28 @@ impl Found {
         Ok(())
     }
 
-    fn carry_out(&mut self, change: &Change) {
+    fn take_change(&mut self, change: Change) {
         match &change.operation {
             Operation::Create { file, .. } => self.given(*file),
             Operation::Adopt { entries, .. } => entries.iter().for_each(|entry| self.given(entry.file)),
-            Operation::Commit { extents, .. } => {
-                for extent in extents {
-                    self.uncommitted.remove(&extent.position);
-                }
-            }
             _ => {}
         }
+        let Some(tree) = &mut self.tree else {
+            self.sent.retain(|sent| sent.id.session == change.id.session && sent.id.serial >= change.oldest);
+            return self.sent.push(change);
+        };
         // It was carried out before: it has the same outcome again.
-        let _ = self.tree.apply(change, &mut Released::default());
+        let _ = tree.apply(&change, &mut Released::default());
+        self.commit(&change);
+    }
+
+    /// What a commit names is not pending.
+    fn commit(&mut self, change: &Change) {
+        if let Operation::Commit { extents, .. } = &change.operation {
+            for extent in extents.iter().filter(|extent| extent.node == self.rank) {
+                self.uncommitted.remove(&extent.position);
+            }
+        }
     }
 
     fn given(&mut self, file: FileId) {
@@ -103,12 +126,33 @@ impl Found {
         }
     }
 
-    /// What of the log is needed. What was written to files that are gone is not.
+    /// What of the log is needed, as far as that is known. What was written to files that are gone is not.
     fn live(&mut self) -> Vec<(LogPosition, u64)> {
-        let Self { tree, uncommitted, rank, .. } = self;
+        let Self { tree, uncommitted, rank, data, .. } = self;
+        let Some(tree) = tree else { return std::mem::take(data) };
         uncommitted.retain(|_, (file, _)| tree.state(*file).is_ok());
         let committed =
             tree.written().filter(|extent| extent.node == *rank).map(|extent| (extent.position, extent.len));
         committed.chain(uncommitted.values().map(|(_, extent)| (extent.position, extent.len))).collect()
+    }
+
+    /// The files with what is pending: what was sent and perhaps not carried out, then what was not sent. And the names of the
+    /// former.
+    fn files(&mut self, local: &Local) -> (Files, Vec<OperationId>) {
+        let (files, sent) = (Files::default(), std::mem::take(&mut self.sent));
+        for change in &sent {
+            if let Operation::Commit { file, extents, .. } = &change.operation {
+                let open = files.entry(*file);
+                for extent in extents {
+                    open.note(*extent, change.now);
+                }
+                open.note_unanswered(change.clone());
+            }
+            self.commit(change);
+        }
+        for (file, extent) in std::mem::take(&mut self.uncommitted).into_values() {
+            files.entry(file).note(extent, local.now());
+        }
+        (files, sent.into_iter().map(|change| change.id).collect())
     }
 }

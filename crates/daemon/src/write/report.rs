@@ -2,13 +2,20 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use forebay_types::{FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Caller, Place};
-use forebay_write::{Refusal, Way};
+use forebay_wire::write_message::WriteMessage;
+use forebay_write::Way;
 use serde::{Deserialize, Serialize};
 
+use super::landing::Progress;
+use super::owner::Owner;
 use super::parts::WriteParts;
+
+/// How long nodes that may have written to a file are asked what.
+const NODE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The burst tier of a node in `status --json`.
 #[derive(Serialize, Deserialize)]
@@ -29,7 +36,7 @@ pub struct BurstStatus {
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Landed {
     path: String,
-    state: &'static str,
+    state: String,
     bytes: u64,
     landed_bytes: u64,
     missing: Vec<(u64, u64)>,
@@ -39,7 +46,7 @@ pub struct Landed {
 impl WriteParts {
     /// How much is where.
     pub fn status(&self) -> BurstStatus {
-        let space = self.owner.log.space();
+        let space = self.local.log.space();
         let dirty_bytes: u64 = self.files.all().iter().map(|open| open.pending_bytes()).sum();
         let progress = self.progress();
         BurstStatus {
@@ -52,55 +59,84 @@ impl WriteParts {
         }
     }
 
-    /// How far the file at `path` is: below the directory that programs see, or below the mount.
+    /// `drain`, by the owner wherever it is.
+    ///
+    /// # Errors
+    /// Why nothing is known of it.
+    pub fn drain_job(&self, wait: Duration) -> Result<Progress, String> {
+        if self.owner().is_some() {
+            return Ok(self.drain(wait));
+        }
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        self.nodes.ask_owner_for_text(&WriteMessage::Drain { wait_ms })
+    }
+
+    /// `landed`, by the owner wherever it is.
+    ///
+    /// # Errors
+    /// As `landed`.
+    pub fn landed_in_job(&self, path: &Path) -> Result<Landed, String> {
+        // Each node has a mount of its own.
+        let below = [&self.mount, &self.dir].into_iter().find_map(|base| path.strip_prefix(base).ok());
+        let outside = || format!("{} is not in the burst tier, which is at {}", path.display(), self.dir.display());
+        let path = self.dir.join(below.ok_or_else(outside)?);
+        if self.owner().is_some() {
+            return self.landed(&path);
+        }
+        let path = path.to_str().ok_or("only paths that are valid UTF-8 can be named")?.to_owned();
+        self.nodes.ask_owner_for_text::<Result<Landed, String>>(&WriteMessage::Landed { path })?
+    }
+
+    /// How far the file at `path` is, below the directory that programs see. Asked of the owner. May block.
     ///
     /// # Errors
     /// Why nothing can be said of it.
     pub fn landed(&self, path: &Path) -> Result<Landed, String> {
-        let below = [&self.mount, &self.dir].into_iter().find_map(|base| path.strip_prefix(base).ok());
-        let outside = || format!("{} is not in the burst tier, which is at {}", path.display(), self.dir.display());
-        let file = self.find(below.ok_or_else(outside)?).map_err(|why| format!("{}: {why}", path.display()))?;
-        let tree = self.owner.tree();
-        let gone = |errno| format!("{}: {errno}", path.display());
-        let (state, written) = (tree.state(file).map_err(gone)?, tree.written_ranges(file));
+        let owner = self.owner().ok_or("another node owns the burst tree")?;
+        let told = |why: String| format!("{}: {why}", path.display());
+        let gone = |errno| told(format!("{errno}"));
+        let file = find(owner, path.strip_prefix(&self.dir).unwrap_or(path)).map_err(told)?;
+        let pending = self.uncommitted(owner, file).map_err(told)?;
+        let tree = owner.tree();
+        let (state, mut missing) = (tree.state(file).map_err(gone)?, tree.written_ranges(file));
         let way = tree.way(file).map_err(gone)?;
         drop(tree);
-        let pending = self.files.find(file).filter(|open| open.is_dirty());
-        let bytes = pending.as_ref().map_or(state.attributes, |open| open.with_pending(&state.attributes)).size_bytes;
-        let mut missing = written;
-        missing.extend(pending.iter().flat_map(|open| open.pending_ranges()));
-        let missing_bytes: u64 = missing.iter().map(|(_, len)| len).sum();
+        let end = pending.iter().map(|(offset, len)| offset + len).max().unwrap_or(0);
+        let bytes = state.attributes.size_bytes.max(end);
         let state = match way {
-            _ if pending.is_some() => "dirty",
+            _ if !pending.is_empty() => "dirty",
             Way::Open => "dirty",
             Way::Queued => "committed",
             Way::Landed => "landed",
         };
+        missing.extend(pending);
+        let missing_bytes: u64 = missing.iter().map(|(_, len)| len).sum();
         let why = if state == "landed" { None } else { self.progress().why };
-        let path = path.to_string_lossy().into_owned();
+        let (path, state) = (path.to_string_lossy().into_owned(), state.to_owned());
         Ok(Landed { path, state, bytes, landed_bytes: bytes.saturating_sub(missing_bytes), missing, why })
     }
 
-    fn find(&self, path: &Path) -> Result<FileId, String> {
-        let caller = Caller::default();
-        let mut file = BURST_ROOT;
-        for name in path.components() {
-            let name = Name::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-            let place = Place { directory: file, name };
-            file = loop {
-                let found = self.owner.tree().lookup(&caller, &place);
-                match found {
-                    Ok(state) => break state.file,
-                    Err(Refusal::Errno(errno)) => return Err(errno.to_string()),
-                    Err(Refusal::Unlisted(directory)) => {
-                        self.owner.adopt(directory).map_err(|errno| errno.to_string())?
-                    }
-                }
-            };
+    /// What nodes that have a file open have written to it and not committed.
+    fn uncommitted(&self, owner: &Owner, file: FileId) -> Result<Vec<(u64, u64)>, String> {
+        let mut ranges = self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges());
+        let open_on = owner.tree().open_on(file).map_err(|errno| errno.to_string())?;
+        for node in open_on.into_iter().filter(|node| *node != self.local.rank) {
+            let asked = self.nodes.ask::<Vec<(u64, u64)>>(node, &WriteMessage::Uncommitted { file }, NODE_PATIENCE);
+            ranges.extend(asked.map_err(|errno| format!("node {node}, which has it open, does not answer: {errno}"))?);
         }
-        match self.owner.tree().state(file).map(|state| state.attributes.kind()) {
-            Ok(Kind::File) => Ok(file),
-            _ => Err("not a file".to_owned()),
-        }
+        Ok(ranges)
     }
+}
+
+fn find(owner: &Owner, path: &Path) -> Result<FileId, String> {
+    use forebay_wire::write_message::{Question, Told};
+    let (caller, mut file, mut kind) = (Caller::default(), BURST_ROOT, Kind::Directory);
+    for name in path.components() {
+        let name = Name::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+        let question = Question::Lookup { place: Place { directory: file, name } };
+        let told = owner.tell(owner.local.rank, &caller, &question).map_err(|errno| errno.to_string())?;
+        let Told::State(state) = told else { return Err("no answer".to_owned()) };
+        (file, kind) = (state.file, state.attributes.kind());
+    }
+    if kind == Kind::File { Ok(file) } else { Err("not a file".to_owned()) }
 }

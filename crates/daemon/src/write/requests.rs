@@ -7,12 +7,10 @@ use forebay_fuse::Request;
 use forebay_types::{NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
 
-/// The session that all daemons of a node serve: the mount's, which outlives them.
-const SESSION: u64 = 1;
-
 /// The requests that are being carried out.
-#[derive(Default)]
 pub struct UnderWay {
+    /// Of the mount, which outlives daemons.
+    session: u64,
     numbers: Mutex<BTreeSet<u64>>,
 }
 
@@ -23,6 +21,11 @@ pub struct Number<'a> {
 }
 
 impl UnderWay {
+    /// Those of a mount.
+    pub fn new(session: u64) -> Self {
+        Self { session, numbers: Mutex::default() }
+    }
+
     /// A request begins.
     pub fn begin(&self, request: &Request<'_>) -> Number<'_> {
         self.lock().insert(request.id());
@@ -38,7 +41,7 @@ impl Number<'_> {
     /// The change that the request asks for.
     pub fn change(&self, node: NodeRank, now: Timestamp, caller: Caller, operation: Operation) -> Change {
         let oldest = self.under_way.lock().first().copied().unwrap_or(self.number);
-        let id = OperationId { node, session: SESSION, serial: self.number };
+        let id = OperationId { node, session: self.under_way.session, serial: self.number };
         Change { id, oldest, caller, now, operation }
     }
 }

@@ -1,8 +1,9 @@
 //! What is agreed with the kernel when a connection begins.
 //!
 //! Only flags that the kernel offers and that this crate lives by are taken. Locks are not taken, so that `flock` and
-//! `fcntl` locks stay the kernel's own and are real, within the node. Never taken are `AUTO_INVAL_DATA`, because the daemon says itself
-//! when contents change, and the write-back cache, with which the kernel would not believe the daemon about size and times, and
+//! `fcntl` locks stay the kernel's own and are real, within the node. `AUTO_INVAL_DATA` is taken for a mount that is written to, where other nodes
+//! change files: each read from the page cache looks at size and time first. The daemon of a view says itself when contents change.
+//! Never taken is the write-back cache, with which the kernel would not believe the daemon about size and times, and
 //! write whole pages of which a program changed a byte.
 
 use crate::abi::{self, init_flag};
@@ -16,7 +17,6 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::PARALLEL_DIROPS
     | init_flag::MAX_PAGES
     | init_flag::CACHE_SYMLINKS
-    | init_flag::EXPLICIT_INVAL_DATA
     | init_flag::INIT_EXT
     | init_flag::HAS_RESEND;
 
@@ -28,7 +28,10 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Pages of the largest request of a kernel that cannot be told how many: its own constant.
 const PAGES_FIXED: u16 = 32;
 
-const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES | init_flag::HANDLE_KILLPRIV_V2 | init_flag::DIRECT_IO_ALLOW_MMAP;
+const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
+    | init_flag::HANDLE_KILLPRIV_V2
+    | init_flag::DIRECT_IO_ALLOW_MMAP
+    | init_flag::AUTO_INVAL_DATA;
 
 /// What was agreed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +71,8 @@ impl Negotiated {
 /// Decides the answer to a kernel that speaks version 7.`minor` and offers `offered`.
 pub(crate) fn negotiate(minor: u32, offered: u64, options: &SessionOptions) -> Negotiated {
     let opened = if options.no_open { WANTED_NO_OPEN } else { 0 };
-    let wanted = WANTED | opened | if options.access == Access::ReadWrite { WANTED_TO_WRITE } else { 0 };
+    let by_access = if options.access == Access::ReadWrite { WANTED_TO_WRITE } else { init_flag::EXPLICIT_INVAL_DATA };
+    let wanted = WANTED | opened | by_access;
     let flags = wanted & offered;
     let page_bytes = rustix::param::page_size();
     let pages = if flags & init_flag::MAX_PAGES != 0 { pages_max(page_bytes) } else { PAGES_FIXED };

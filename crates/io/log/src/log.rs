@@ -220,6 +220,12 @@ impl Log {
         Ok(())
     }
 
+    /// Contents of data records that are not released, bytes by segment.
+    #[must_use]
+    pub fn live_by_segment(&self) -> Vec<(u64, u64)> {
+        self.shared.lock().usage.live_by_segment()
+    }
+
     /// How full the store is.
     #[must_use]
     pub fn space(&self) -> Space {

@@ -145,6 +145,10 @@ impl Usage {
         self.segments.len()
     }
 
+    pub fn live_by_segment(&self) -> Vec<(u64, u64)> {
+        self.segments.iter().map(|(segment, entry)| (*segment, entry.live_bytes)).collect()
+    }
+
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes
     }

@@ -78,6 +78,7 @@ pub(crate) fn body_bytes(message: &Message) -> usize {
             bytes.min(limits::BUNDLE_BYTES_MAX) as usize
         }
         Message::Read(ReadMessage::Parcel { .. }) => limits::PARCEL_BYTES as usize,
+        Message::Write(message) => message.body_bytes() as usize,
         Message::Read(_) | Message::Job(_) => 0,
     }
 }

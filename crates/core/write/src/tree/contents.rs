@@ -1,6 +1,6 @@
 //! Files that are opened, written and closed.
 
-use forebay_types::{Errno, FileId, Kind};
+use forebay_types::{Errno, FileId, Kind, NodeRank};
 use forebay_wire::write::{Change, CommitAt, Done, WrittenExtent};
 
 use super::nodes::Contents;
@@ -10,21 +10,35 @@ use crate::landing::Step;
 use crate::limits;
 
 impl Tree {
-    /// Notes that a node has a file open. What the caller may do with it is for the node to check: it has the flags.
+    /// Notes that a node opens a file. What the caller may do with it is for the node to check: it has the flags.
     pub(super) fn open(&mut self, change: &Change, file: FileId) -> Result<Done, Refusal> {
         let node = self.node_mut(file)?;
         if node.attributes.kind() == Kind::Directory {
             return Err(Errno::EISDIR.into());
         }
-        node.open_on.insert(change.id.node);
+        node.open(change.id.node);
         Ok(Done::File(self.state(file)?))
     }
 
     pub(super) fn close(&mut self, change: &Change, file: FileId, released: &mut Released) -> Result<Done, Refusal> {
-        self.node_mut(file)?.open_on.remove(&change.id.node);
+        self.node_mut(file)?.close(change.id.node);
         self.publish_if_closed(file);
         self.release_if_unused(file, released);
         Ok(Done::Nothing)
+    }
+
+    pub(super) fn close_all(&mut self, of: NodeRank, released: &mut Released) -> Done {
+        let mut files: Vec<FileId> =
+            self.nodes.iter().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
+        files.sort_unstable();
+        for file in files {
+            if let Some(node) = self.nodes.get_mut(&file) {
+                node.open_on.remove(&of);
+            }
+            self.publish_if_closed(file);
+            self.release_if_unused(file, released);
+        }
+        Done::Nothing
     }
 
     pub(super) fn commit(

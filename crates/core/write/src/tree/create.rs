@@ -36,7 +36,7 @@ impl Tree {
         let mut node = Node::new(attributes, contents);
         node.is_dirty = kind == Kind::File;
         if *is_opened {
-            node.open_on.insert(change.id.node);
+            node.open(change.id.node);
         }
         self.nodes.insert(*file, node);
         self.enter(change, place, *file)?;

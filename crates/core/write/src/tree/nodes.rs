@@ -1,6 +1,6 @@
 //! What a tree is made of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use forebay_types::{Attributes, FileId, Generation, Name, NodeRank, Timestamp};
@@ -19,8 +19,8 @@ pub struct Node {
     pub contents: Contents,
     /// Counts what changes its contents.
     pub version: u64,
-    /// Nodes of the job that have it open.
-    pub open_on: BTreeSet<NodeRank>,
+    /// How often nodes of the job have it open; never 0.
+    pub open_on: BTreeMap<NodeRank, u32>,
     /// What it looked like on the backing file system when it was met, or when its contents landed.
     pub backed: Option<Generation>,
     /// Whether its contents have changed since they were last to be published.
@@ -52,7 +52,23 @@ pub struct Directory {
 
 impl Node {
     pub fn new(attributes: Attributes, contents: Contents) -> Self {
-        Self { attributes, contents, version: 1, open_on: BTreeSet::new(), backed: None, is_dirty: false }
+        Self { attributes, contents, version: 1, open_on: BTreeMap::new(), backed: None, is_dirty: false }
+    }
+
+    /// A node opens it once more.
+    pub fn open(&mut self, node: NodeRank) {
+        let opens = self.open_on.entry(node).or_default();
+        *opens = opens.saturating_add(1);
+    }
+
+    /// A node has closed it once.
+    pub fn close(&mut self, node: NodeRank) {
+        if let Some(opens) = self.open_on.get_mut(&node) {
+            *opens -= 1;
+            if *opens == 0 {
+                self.open_on.remove(&node);
+            }
+        }
     }
 
     /// Its contents have changed.

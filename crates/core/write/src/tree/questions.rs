@@ -1,14 +1,14 @@
 //! What the tree tells without changing.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_types::{Errno, FileId, Name};
-use forebay_wire::write::{Caller, FileState, Place, WrittenExtent};
+use forebay_types::{Errno, FileId, Name, NodeRank};
+use forebay_wire::write::{Caller, FileState, Piece, Place, WrittenExtent};
 
 use super::nodes::{Contents, Node};
 use super::permissions;
 use super::state::{Refusal, Tree};
-use crate::extents::Piece;
 
 /// How far a file is on its way to the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +87,46 @@ impl Tree {
             _ => vec![],
         };
         self.nodes.values().flat_map(of)
+    }
+
+    /// Above all serials of files that a node has created and that are there.
+    #[must_use]
+    pub fn next_serial_of(&self, node: NodeRank) -> u64 {
+        let serials = self.nodes.keys().filter(|file| file.creator == node).map(|file| file.serial);
+        serials.max().map_or(1, |serial| serial + 1)
+    }
+
+    /// How much of a node's log the tree needs: bytes, by segment.
+    #[must_use]
+    pub fn needed_of(&self, node: NodeRank) -> BTreeMap<u64, u64> {
+        let mut needed = BTreeMap::new();
+        for extent in self.written().filter(|extent| extent.node == node) {
+            *needed.entry(extent.position.segment).or_default() += extent.len;
+        }
+        needed
+    }
+
+    /// Whether anything is here that the backing file system does not have.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        self.steps_to_land() > 0 || self.nodes.values().any(|node| node.is_dirty)
+    }
+
+    /// Files whose contents have changed and that somebody has open, so that they wait.
+    #[must_use]
+    pub fn open_and_changed(&self) -> Vec<FileId> {
+        let mut files: Vec<FileId> =
+            self.nodes.iter().filter(|(_, node)| node.is_dirty).map(|(file, _)| *file).collect();
+        files.sort_unstable();
+        files
+    }
+
+    /// The nodes that have a file open.
+    ///
+    /// # Errors
+    /// ESTALE when there is no such file.
+    pub fn open_on(&self, file: FileId) -> Result<Vec<NodeRank>, Errno> {
+        Ok(self.node(file)?.open_on.keys().copied().collect())
     }
 
     /// What of a file lies in logs: offset and length.

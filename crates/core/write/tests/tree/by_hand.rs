@@ -2,10 +2,11 @@
 
 use crate::support::{Asked, ROOT, create, file, id, in_root, refused, within};
 use forebay_types::{Attributes, Errno, LogPosition, NodeRank, Timestamp};
+use forebay_wire::write::Source;
 use forebay_wire::write::{
     AdoptedEntry, AttributeChanges, BURST_ROOT, Caller, CommitAt, Operation, RenameRule, TimeChange, WrittenExtent,
 };
-use forebay_write::{Refusal, Released, Source};
+use forebay_write::{Refusal, Released};
 
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;

@@ -7,7 +7,7 @@ use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, RenameRu
 use forebay_write::{Action, Tree, Turn};
 use proptest::prelude::*;
 
-use crate::replay::{FILES, operation};
+use crate::replay::operation;
 use crate::support::{Asked, ROOT, create, id, in_root};
 
 /// A backing file system: what is at which place, with which contents. It refuses what a real one refuses.
@@ -121,8 +121,8 @@ proptest! {
             let _ = asked.ask(&ROOT, operation);
             follow(&mut asked, &mut backing, &mut under_way, steps);
         }
-        for serial in 1..FILES {
-            let _ = asked.ask(&ROOT, Operation::Close { file: id(serial) });
+        for node in 0..8 {
+            let _ = asked.ask(&ROOT, Operation::CloseAll { node: NodeRank(node) });
         }
         follow(&mut asked, &mut backing, &mut under_way, usize::MAX);
         prop_assert_eq!(backing.places, names(&asked.tree));

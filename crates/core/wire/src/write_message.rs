@@ -1,0 +1,232 @@
+//! What nodes ask each other about a burst tree: its owner, and whoever has bytes of it in a log.
+//!
+//! An answer is `Body`. Where an operation or a question can be refused, the body is a `Result` with the error that the program
+//! sees: `Failed` means that nothing is known, and that the same is to be asked again.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forebay_types::{Errno, FileId, FileSystem, Generation, LogPosition, Name, ViewPath, limits};
+use serde::{Deserialize, Serialize};
+
+use crate::message::Checked;
+use crate::write::{Caller, Change, Done, FileState, GROUPS_MAX, Piece, Place};
+
+/// Parts of one request for contents.
+pub const CONTENTS_PARTS_MAX: usize = 1 << 10;
+
+/// Bytes of one request for contents: a stripe of the drain.
+pub const CONTENTS_BYTES_MAX: u64 = 4 << 20;
+
+/// The longest path that is asked about, bytes.
+const PATH_BYTES_MAX: usize = limits::PATH_BYTES_MAX + limits::NAME_BYTES_MAX;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum WriteMessage {
+    /// The owner is to carry it out. Body: `Result<Done, Errno>`.
+    Change(Change),
+    /// The owner is asked. Body: `Result<Told, Errno>`.
+    Question {
+        /// For whom.
+        caller: Caller,
+        /// What.
+        question: Question,
+    },
+    /// Contents of the asked node's log, `CONTENTS_PARTS_MAX` and `CONTENTS_BYTES_MAX` at most. Answer: `Body` with all of them, or
+    /// `Bundle` with the errors.
+    Contents {
+        /// Which, in the order of the answer.
+        parts: Vec<LogPart>,
+    },
+    /// Contents of a file of the backing file system that has no name there any more, and that the owner has open. Answer as
+    /// above.
+    Unlinked {
+        /// The file.
+        file: FileId,
+        /// First byte.
+        offset: u64,
+        /// Bytes, `CONTENTS_BYTES_MAX` at most.
+        len: u64,
+    },
+    /// The asked node commits all that its programs have written. Body: `Result<(), Errno>`.
+    CommitAll,
+    /// What the asked node's programs have written to a file and not committed. Body: offset and length of each range.
+    Uncommitted {
+        /// The file.
+        file: FileId,
+    },
+    /// The asked node gives back the room of what the tree does not need any more. Body: nothing.
+    GiveBack,
+    /// The owner lets everything land. Answer: `Text`, a JSON array with how far it is.
+    Drain {
+        /// How long it waits for that, milliseconds.
+        wait_ms: u32,
+    },
+    /// How far a file is on its way to the backing file system. Answer: `Text`, a JSON array.
+    Landed {
+        /// The path as the asking command has it, UTF-8.
+        path: String,
+    },
+}
+
+/// Contents in a log.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct LogPart {
+    /// The record.
+    pub position: LogPosition,
+    /// How far into the record's contents they begin, bytes.
+    pub skip: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// What is asked of the owner without a change.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Question {
+    /// What a name names. Told: `State`.
+    Lookup {
+        /// The name.
+        place: Place,
+    },
+    /// A file as it is. Told: `State`.
+    State {
+        /// The file.
+        file: FileId,
+    },
+    /// Whether the caller may do something. Told: `Nothing`.
+    Access {
+        /// With what.
+        file: FileId,
+        /// The bits of `access(2)`.
+        wanted: u32,
+    },
+    /// Where a symbolic link leads. Told: `Target`.
+    Target {
+        /// The link.
+        file: FileId,
+    },
+    /// What is in a directory. Told: `Entries`.
+    List {
+        /// The directory.
+        directory: FileId,
+    },
+    /// Where bytes of a file are. Told: `Contents`.
+    Contents {
+        /// The file.
+        file: FileId,
+        /// Of the file's bytes.
+        range: Range<u64>,
+    },
+    /// Room of the backing file system. Told: `FileSystem`.
+    FileSystem,
+    /// How much of the asking node's log is needed. Told: `Needed`.
+    Needed,
+    /// Which identities the asking node may give to files. Told: `NextSerial`.
+    NextSerial,
+}
+
+/// What the owner says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Told {
+    Nothing,
+    State(FileState),
+    Target(Vec<u8>),
+    Entries(Entries),
+    Contents(Contents),
+    FileSystem(FileSystem),
+    /// Bytes by segment.
+    Needed(BTreeMap<u64, u64>),
+    /// Above all that are known.
+    NextSerial(u64),
+}
+
+/// A directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Entries {
+    /// The directory itself.
+    pub own: FileState,
+    /// The one that holds it.
+    pub parent: FileId,
+    /// What is in it, by name.
+    pub entries: Vec<(Name, FileState)>,
+}
+
+/// Where bytes of a file are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Contents {
+    /// The file.
+    pub state: FileState,
+    /// Its range, as far as the file goes.
+    pub pieces: Vec<Piece>,
+    /// Where on the backing file system the file lies, and what it was there, if it is there.
+    pub backing: Option<(ViewPath, Generation)>,
+}
+
+impl WriteMessage {
+    /// A short word for logs and counters.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Change(_) => "change",
+            Self::Question { .. } => "question",
+            Self::Contents { .. } => "contents",
+            Self::Unlinked { .. } => "unlinked",
+            Self::CommitAll => "commit-all",
+            Self::Uncommitted { .. } => "uncommitted",
+            Self::GiveBack => "give-back",
+            Self::Drain { .. } => "drain",
+            Self::Landed { .. } => "landed",
+        }
+    }
+
+    /// Bytes of the body that answers it, as far as it tells.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        match self {
+            Self::Contents { parts } => parts.iter().map(|part| u64::from(part.len)).sum(),
+            Self::Unlinked { len, .. } => *len,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn is_within_limits(&self) -> bool {
+        let is_counted = match self {
+            Self::Change(change) => change.is_within_limits(),
+            Self::Question { caller, .. } => caller.groups.len() <= GROUPS_MAX,
+            Self::Contents { parts } => parts.len() <= CONTENTS_PARTS_MAX,
+            Self::Landed { path } => path.len() <= PATH_BYTES_MAX,
+            _ => true,
+        };
+        is_counted && self.body_bytes() <= CONTENTS_BYTES_MAX
+    }
+}
+
+impl Checked for Result<Done, Errno> {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+impl Checked for Result<(), Errno> {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+impl Checked for Vec<(u64, u64)> {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+impl Checked for Result<Told, Errno> {
+    fn is_within_limits(&self) -> bool {
+        match self {
+            Ok(Told::Entries(entries)) => entries.entries.len() <= limits::LISTING_ENTRIES_MAX,
+            Ok(Told::Target(target)) => target.len() <= limits::TARGET_BYTES_MAX,
+            _ => true,
+        }
+    }
+}

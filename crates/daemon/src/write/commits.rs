@@ -1,0 +1,117 @@
+//! Commits of this node: what its programs have written becomes everybody's.
+//!
+//! Where the owner is another node, a commit is written down before it is sent, so that the next daemon sends it again under
+//! the same name. A commit's `oldest` says which ones have been answered.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_types::{Errno, OperationId};
+use forebay_wire::message::encode;
+use forebay_wire::write::{Caller, Change, CommitAt, Operation, WrittenExtent};
+
+use super::files::{Files, OpenFile};
+use super::local::Local;
+use super::tree_link::TreeLink;
+
+/// Numbers that one daemon may give: not all are written down, so that the next one begins with others.
+const DAEMON_BITS: u32 = 40;
+
+/// See the module.
+pub struct Commits {
+    local: Arc<Local>,
+    tree: TreeLink,
+    session: u64,
+    numbers: Mutex<Numbers>,
+}
+
+#[derive(Default)]
+struct Numbers {
+    given: u64,
+    under_way: BTreeSet<u64>,
+}
+
+impl Commits {
+    /// Those of `session` by its `daemon`th daemon. `unanswered` were sent by daemons before it.
+    pub fn new(
+        local: &Arc<Local>,
+        tree: TreeLink,
+        session: u64,
+        daemon: u64,
+        unanswered: impl IntoIterator<Item = OperationId>,
+    ) -> Self {
+        let under_way = unanswered.into_iter().filter(|id| id.session == session).map(|id| id.serial).collect();
+        let numbers = Mutex::new(Numbers { given: daemon << DAEMON_BITS, under_way });
+        Self { local: Arc::clone(local), tree, session, numbers }
+    }
+
+    /// Has a file's pending extents committed.
+    ///
+    /// # Errors
+    /// What the owner says; what was not committed stays pending.
+    pub fn commit(&self, open: &OpenFile, caller: &Caller) -> Result<(), Errno> {
+        open.commit(|change| self.send_again(change), |extents| self.send(open, caller, extents))
+    }
+
+    /// What a daemon before this one sent.
+    fn send_again(&self, change: &Change) -> Result<(), Errno> {
+        let outcome = self.tree.carry_out(change).map(drop);
+        if outcome != Err(Errno::EIO) {
+            self.end(change.id.serial);
+        }
+        gone_is_done(outcome)
+    }
+
+    /// The same with all files.
+    ///
+    /// # Errors
+    /// The first that could not be committed; the others are.
+    pub fn commit_all(&self, files: &Files) -> Result<(), Errno> {
+        let outcomes: Vec<_> = files.all().iter().map(|open| self.commit(open, &Caller::default())).collect();
+        outcomes.into_iter().collect()
+    }
+
+    /// A change of the daemon's own, which is not sent again by the next one.
+    ///
+    /// # Errors
+    /// What the owner says.
+    pub fn carry_out_own(&self, caller: &Caller, operation: Operation) -> Result<(), Errno> {
+        let (serial, oldest) = self.begin();
+        let id = OperationId { node: self.local.rank, session: self.session, serial };
+        let change = Change { id, oldest, caller: caller.clone(), now: self.local.now(), operation };
+        let outcome = self.tree.carry_out(&change).map(drop);
+        self.end(serial);
+        outcome
+    }
+
+    fn send(&self, open: &OpenFile, caller: &Caller, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
+        let operation = Operation::Commit { file: open.file, extents, at: CommitAt::Start };
+        if let Some(owner) = self.tree.here() {
+            return gone_is_done(owner.carry_out_own_for(caller, operation).map(drop));
+        }
+        let (serial, oldest) = self.begin();
+        let id = OperationId { node: self.local.rank, session: self.session, serial };
+        let change = Change { id, oldest, caller: caller.clone(), now: self.local.now(), operation };
+        let noted = self.local.log.append_note(&encode(&change)).map_err(forebay_log::LogError::errno);
+        let outcome = noted.and_then(|_| self.tree.carry_out(&change)).map(drop);
+        self.end(serial);
+        gone_is_done(outcome)
+    }
+
+    fn begin(&self) -> (u64, u64) {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.given += 1;
+        let given = numbers.given;
+        numbers.under_way.insert(given);
+        (given, numbers.under_way.first().copied().unwrap_or(given))
+    }
+
+    fn end(&self, serial: u64) {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).under_way.remove(&serial);
+    }
+}
+
+/// What was written to a file that is gone reaches nobody.
+fn gone_is_done(outcome: Result<(), Errno>) -> Result<(), Errno> {
+    if outcome == Err(Errno::ESTALE) { Ok(()) } else { outcome }
+}

@@ -1,0 +1,76 @@
+//! A node that does not own the tree gives back the room of what the tree does not need any more: it has landed, was overwritten
+//! or removed.
+//!
+//! The node asks. What was pending before it asked stays, since it may have been committed since.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use forebay_types::{Errno, LogPosition};
+
+use super::contents::Reader;
+use super::files::Files;
+
+/// How often it is asked while the log holds what is not pending.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub struct GivingBack {
+    reader: Arc<Reader>,
+    files: Arc<Files>,
+    is_ending: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl GivingBack {
+    pub fn new(reader: &Arc<Reader>, files: &Arc<Files>) -> Arc<Self> {
+        let (reader, files) = (Arc::clone(reader), Arc::clone(files));
+        Arc::new(Self { reader, files, is_ending: Mutex::default(), ended: Condvar::new() })
+    }
+
+    /// Gives back regularly, until `end`.
+    pub fn go_on(&self) {
+        let mut is_ending = self.is_ending.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_ending {
+            is_ending = self.ended.wait_timeout(is_ending, EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            if *is_ending {
+                return;
+            }
+            drop(is_ending);
+            if self.reader.local.log.space().live_bytes > 0
+                && let Err(errno) = self.once()
+            {
+                tracing::warn!(%errno, "what has landed cannot be given back yet");
+            }
+            is_ending = self.is_ending.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub fn end(&self) {
+        *self.is_ending.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ended.notify_all();
+    }
+
+    /// Gives back what can be.
+    ///
+    /// # Errors
+    /// What the owner says.
+    pub fn once(&self) -> Result<(), Errno> {
+        let log = &self.reader.local.log;
+        if self.reader.tree.here().is_some() {
+            return Ok(());
+        }
+        let (held, pending) = self.files.with_pending_bytes(|| log.live_by_segment());
+        let needed = self.reader.tree.needed()?;
+        for (segment, bytes) in held {
+            let kept = |by: &std::collections::BTreeMap<u64, u64>| by.get(&segment).copied().unwrap_or(0);
+            let free = bytes.saturating_sub(kept(&pending) + kept(&needed));
+            if free > 0
+                && let Err(error) = log.release(LogPosition { segment, offset: 0 }, free)
+            {
+                tracing::warn!(%error, "room in the store that is not given back");
+            }
+        }
+        Ok(())
+    }
+}

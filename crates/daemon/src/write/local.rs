@@ -1,0 +1,97 @@
+//! What a node has of the write path, whoever owns the tree: its log, its way to the backing file system, its clock, and the
+//! identities that it gives to files.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_log::Log;
+use forebay_store::LandingPlace;
+use forebay_types::{Errno, FileId, LogPosition, NodeRank, Timestamp};
+use forebay_wire::write::WrittenExtent;
+
+use crate::environment::Environment;
+
+/// File offset of a record whose place the owner decides when it is committed (`O_APPEND`): no file is so long. One that was not
+/// committed before its daemon died is written again, by the request that is sent again.
+pub const APPENDED: u64 = 1 << 63;
+
+/// See the module.
+pub struct Local {
+    pub rank: NodeRank,
+    pub log: Log,
+    pub place: LandingPlace,
+    environment: Arc<dyn Environment>,
+    next_serial: AtomicU64,
+}
+
+impl Local {
+    /// A node that has given serials below `next_serial`.
+    pub fn new(
+        rank: NodeRank,
+        log: Log,
+        place: LandingPlace,
+        environment: Arc<dyn Environment>,
+        next_serial: u64,
+    ) -> Self {
+        Self { rank, log, place, environment, next_serial: AtomicU64::new(next_serial) }
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Timestamp {
+        let now = self.environment.unix_time();
+        Timestamp { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
+    }
+
+    /// An identity that no file has had.
+    pub fn new_file(&self) -> FileId {
+        FileId { creator: self.rank, serial: self.next_serial.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Files of this node have had identities below `next`.
+    pub fn raise_serial(&self, next: u64) {
+        self.next_serial.fetch_max(next, Ordering::Relaxed);
+    }
+
+    /// Appends what was written to a file.
+    ///
+    /// # Errors
+    /// ENOSPC, EIO.
+    pub fn append(&self, file: FileId, record_offset: u64, offset: u64, data: &[u8]) -> Result<WrittenExtent, Errno> {
+        let appended = self.log.append_data(file, record_offset, data).map_err(forebay_log::LogError::errno)?;
+        Ok(WrittenExtent { offset, len: data.len() as u64, node: self.rank, position: appended.position, skip: 0 })
+    }
+
+    /// Contents of the node's own log.
+    ///
+    /// # Errors
+    /// EIO where they cannot be had, ESTALE where the record is gone: the tree has other contents by now.
+    pub fn read(&self, position: LogPosition, skip: u32, into: &mut [u8]) -> Result<(), Errno> {
+        self.log.read(position, skip, into).map_err(|error| match error {
+            forebay_log::LogError::Absent(_) => Errno::ESTALE,
+            error => {
+                tracing::error!(%error, "written bytes cannot be read");
+                Errno::EIO
+            }
+        })
+    }
+
+    /// Everything that was written or changed here survives the loss of power.
+    ///
+    /// # Errors
+    /// EIO.
+    pub fn make_durable(&self) -> Result<(), Errno> {
+        self.log.commit(self.log.end()).map_err(forebay_log::LogError::errno)
+    }
+}
+
+/// The directory of the backing file system that a tree lands in.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn landing_place(backing: &Path) -> anyhow::Result<LandingPlace> {
+    use anyhow::Context;
+    LandingPlace::open(backing)
+        .map_err(|errno| anyhow::anyhow!("{}: {errno}", backing.display()))
+        .context("cannot use the directory that the burst tier lands in")
+}

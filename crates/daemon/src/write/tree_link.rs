@@ -1,0 +1,115 @@
+//! The tree as a node reaches it: its own, or the owner's on another node.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_types::{Errno, FileId, FileSystem};
+use forebay_wire::write::{Caller, Change, Done, FileState, Place};
+use forebay_wire::write_message::{Contents, Entries, Question, Told, WriteMessage};
+
+use super::owner::Owner;
+use super::remote::Nodes;
+
+/// See the module. Everything may block: until the owner's node has a daemon again, if need be.
+pub enum TreeLink {
+    Here(Arc<Owner>),
+    There(Arc<Nodes>),
+}
+
+/// What an owner of another build might say.
+const SENSELESS: Errno = Errno::EPROTO;
+
+impl TreeLink {
+    /// The owner, if it is this node.
+    pub fn here(&self) -> Option<&Arc<Owner>> {
+        match self {
+            Self::Here(owner) => Some(owner),
+            Self::There(_) => None,
+        }
+    }
+
+    /// Has a change carried out, once however often it is sent.
+    ///
+    /// # Errors
+    /// What the program is told.
+    pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
+        match self {
+            Self::Here(owner) => owner.carry_out(change),
+            Self::There(nodes) => nodes.ask_owner(&WriteMessage::Change(change.clone()))?,
+        }
+    }
+
+    fn ask(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
+        match self {
+            Self::Here(owner) => owner.tell(owner.local.rank, caller, &question),
+            Self::There(nodes) => nodes.ask_owner(&WriteMessage::Question { caller: caller.clone(), question })?,
+        }
+    }
+
+    fn ask_own(&self, question: Question) -> Result<Told, Errno> {
+        self.ask(&Caller::default(), question)
+    }
+
+    pub fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
+        match self.ask(caller, Question::Lookup { place })? {
+            Told::State(state) => Ok(state),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    pub fn state(&self, file: FileId) -> Result<FileState, Errno> {
+        match self.ask_own(Question::State { file })? {
+            Told::State(state) => Ok(state),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    /// Whether `caller` may do what `wanted` says: the bits of `access(2)`.
+    pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
+        self.ask(caller, Question::Access { file, wanted }).map(drop)
+    }
+
+    pub fn target(&self, file: FileId) -> Result<Vec<u8>, Errno> {
+        match self.ask_own(Question::Target { file })? {
+            Told::Target(target) => Ok(target),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    pub fn list(&self, directory: FileId) -> Result<Entries, Errno> {
+        match self.ask_own(Question::List { directory })? {
+            Told::Entries(entries) => Ok(entries),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    pub fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
+        match self.ask_own(Question::Contents { file, range })? {
+            Told::Contents(contents) => Ok(contents),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    pub fn file_system(&self) -> Result<FileSystem, Errno> {
+        match self.ask_own(Question::FileSystem)? {
+            Told::FileSystem(sizes) => Ok(sizes),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    /// Above all serials that the tree knows of this node.
+    pub fn next_serial(&self) -> Result<u64, Errno> {
+        match self.ask_own(Question::NextSerial)? {
+            Told::NextSerial(next) => Ok(next),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    /// How much of this node's log the tree needs: bytes, by segment.
+    pub fn needed(&self) -> Result<std::collections::BTreeMap<u64, u64>, Errno> {
+        match self.ask_own(Question::Needed)? {
+            Told::Needed(needed) => Ok(needed),
+            _ => Err(SENSELESS),
+        }
+    }
+}

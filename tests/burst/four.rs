@@ -1,0 +1,167 @@
+//! One tree for four nodes.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+use forebay_tests::program::wait_until;
+use forebay_tests::require;
+
+use crate::bed::Bed;
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+#[test]
+fn what_one_node_writes_the_others_read_when_it_is_closed() {
+    require!(Fuse, Root);
+    let bed = Bed::of(4);
+    let _ = bed.shell_on(1, "mkdir d; dd if=/dev/urandom of=d/big bs=1M count=9 2>/dev/null; ln -s d/big l").good();
+    let wanted = fs::read(bed.mount_of(1).join("d/big")).unwrap();
+    for node in [0, 2, 3] {
+        assert!(fs::read(bed.mount_of(node).join("l")).unwrap() == wanted, "node {node} reads the same bytes");
+    }
+    let _ = bed.shell_on(3, "mv d e; echo more >> e/big; rm l").good();
+    assert_eq!(bed.shell_on(2, "ls; stat -c %s e/big").good().text(), "e\n9437189\n");
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount_of(2)), Bed::listing(&bed.backing()));
+    assert_eq!(bed.landed("e/big")["state"], "landed");
+    let _ = bed.command(&["down"]).good();
+    let left = ["store", "mounts"].map(|name| bed.job.sandbox.base().join(name).exists());
+    bed.job.forget();
+    assert_eq!(left, [false, false], "nothing of it is left");
+}
+
+/// As MPI programs do it: rank i of n writes every n-th block.
+#[test]
+fn nodes_write_one_file_together() {
+    require!(Fuse, Root);
+    let bed = Bed::of(4);
+    let open = |node| {
+        let path = bed.mount_of(node).join("shared");
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+    };
+    let files: Vec<fs::File> = (0..4).map(open).collect();
+    std::thread::scope(|scope| {
+        for (node, file) in files.iter().enumerate() {
+            scope.spawn(move || {
+                for block in 0..32 {
+                    file.write_all_at(&[node as u8 + 1; 5000], (block * 4 + node as u64) * 5000).unwrap();
+                }
+                file.sync_all().unwrap();
+            });
+        }
+    });
+    let wanted: Vec<u8> = (0..128).flat_map(|block| [block as u8 % 4 + 1; 5000]).collect();
+    for mut file in &files {
+        let mut bytes = vec![];
+        file.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == wanted, "all nodes see all of it through what they have open");
+    }
+    drop(files);
+    bed.drain();
+    assert!(fs::read(bed.backing().join("shared")).unwrap() == wanted);
+    bed.job.down();
+}
+
+#[test]
+fn appends_of_all_nodes_are_there_once_and_a_name_is_created_by_one() {
+    require!(Fuse, Root);
+    let bed = Bed::of(4);
+    let script = |node: u32| {
+        format!(
+            "i=0; while [ $i -lt 50 ]; do echo {node}-$i >> log; \
+             if sh -c 'set -C; : > claim'$i 2>/dev/null; then echo $i >> won{node}; fi; i=$((i + 1)); done"
+        )
+    };
+    let mut programs: Vec<_> = (0..4)
+        .map(|node| {
+            let mut program = Command::new("sh");
+            program.args(["-euc", &script(node)]).current_dir(bed.mount_of(node)).stdin(Stdio::null());
+            program.spawn().unwrap()
+        })
+        .collect();
+    for program in &mut programs {
+        let mut status = None;
+        wait_until("a program ends", PATIENCE, || {
+            status = program.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success());
+    }
+    let mut lines: Vec<String> = bed.shell("cat log").good().text().lines().map(str::to_owned).collect();
+    let mut wanted: Vec<String> = (0..4).flat_map(|node| (0..50).map(move |i| format!("{node}-{i}"))).collect();
+    lines.sort();
+    wanted.sort();
+    assert_eq!(lines, wanted, "no line is lost or there twice");
+    assert_eq!(bed.shell("cat won* | sort -n | uniq | wc -l; cat won* | wc -l").good().text(), "50\n50\n");
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
+/// The owner's daemon dies, and the writers' own.
+#[test]
+fn programs_of_all_nodes_see_nothing_of_daemons_deaths() {
+    require!(Fuse, Root);
+    let bed = Bed::of(4);
+    let script = "exec 7> data$0; i=0; while [ $i -lt 1500 ]; do \
+                  printf 'line %06d\\n' $i >&7; [ $((i % 100)) -ne 0 ] || { echo $0 $i >> log; : > new$0-$i; mv new$0-$i old$0-$i; }; \
+                  i=$((i + 1)); done";
+    let start = |node: u32| {
+        let mut program = Command::new("sh");
+        program.args(["-euc", script, &node.to_string()]).current_dir(bed.mount_of(node)).stdin(Stdio::null());
+        program.spawn().unwrap()
+    };
+    let mut writers: Vec<_> = [1, 2].map(start).into_iter().collect();
+    let mut deaths = 0;
+    while writers.iter_mut().any(|writer| writer.try_wait().unwrap().is_none()) && deaths < 6 {
+        let node = [0, 1, 2][deaths % 3];
+        bed.job.kill_daemon(node);
+        deaths += 1;
+        wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(node).is_some());
+    }
+    for writer in &mut writers {
+        let mut status = None;
+        wait_until("a writer ends", PATIENCE, || {
+            status = writer.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success() && deaths > 0);
+    }
+    let wanted: String = (0..1500).map(|line| format!("line {line:06}\n")).collect();
+    for node in [1, 2] {
+        assert!(bed.shell_on(3, &format!("cat data{node}")).good().text() == wanted, "every line is there once");
+        let log = bed.shell_on(3, &format!("grep '^{node} ' log")).good().text();
+        let steps: Vec<u32> = log.lines().map(|line| line[2..].parse().unwrap()).collect();
+        assert_eq!(steps, (0..1500).step_by(100).collect::<Vec<u32>>());
+    }
+    assert_eq!(bed.shell_on(3, "ls | grep -c old; ls | grep new | wc -l").good().text(), "30\n0\n");
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount_of(3)), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
+/// What programs had written and not closed when their job ended lands with the next job of the same name.
+#[test]
+fn stores_that_are_left_are_taken_up_by_the_next_job() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let mut open = OpenOptions::new().create(true).append(true).open(bed.mount_of(1).join("half")).unwrap();
+    open.write_all(b"appended ").unwrap();
+    let other = fs::File::create(bed.mount_of(1).join("other")).unwrap();
+    other.write_all_at(b"not closed", 5).unwrap();
+    bed.job.kill_daemon(1);
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(1).is_some());
+    let _ = bed.command(&["down", "--no-drain"]).good();
+    drop((open, other));
+    let Bed { job } = bed;
+    let arguments = crate::bed::arguments(&job.sandbox, 2);
+    let again = job.sandbox.up(&arguments.iter().map(std::ffi::OsStr::new).collect::<Vec<_>>());
+    assert!(again.status.success(), "{}", again.stderr);
+    let bed = Bed { job };
+    bed.drain();
+    assert_eq!(fs::read(bed.backing().join("half")).unwrap(), b"appended ");
+    assert_eq!(fs::read(bed.backing().join("other")).unwrap(), b"\0\0\0\0\0not closed");
+    bed.job.down();
+}
