@@ -12,6 +12,7 @@ mod machine;
 mod memory;
 mod pending_handshakes;
 mod plans;
+mod queries;
 mod setup;
 mod usage;
 mod views;

@@ -104,6 +104,7 @@ const PLACES: [Place; 27] = [
             "cache",
             "prefetch",
             "node",
+            "query",
             "fuse",
             "transport",
             "store",

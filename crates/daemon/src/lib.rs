@@ -13,6 +13,7 @@ mod job;
 pub mod limits;
 mod machine;
 mod options;
+pub mod query;
 mod read;
 mod run;
 mod shared;

@@ -4,6 +4,7 @@ mod burst;
 mod config_file;
 mod mpiio;
 mod profile;
+mod query;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ pub use burst::{DrainArguments, LandedArguments};
 pub use config_file::ConfigFile;
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
+pub use query::{OnError, QueryArguments};
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -60,6 +62,8 @@ pub enum Command {
     Profile(ProfileArguments),
     /// Print the library that aggregates for MPI-IO programs, or what it did with a file
     Mpiio(MpiioArguments),
+    /// Compute statistics over files: lines, digits, entropy, sums and deviations of columns, their Gramian
+    Query(QueryArguments),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
     /// Show what a model says of this and other ways to start a job, at any number of nodes

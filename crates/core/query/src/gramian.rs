@@ -6,13 +6,15 @@
 use serde::{Deserialize, Serialize};
 
 use crate::double_double::DoubleDouble;
-use crate::lanes::dot;
+use crate::lanes::{dot, sum};
 
 /// A mergeable Gramian.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gramian {
     columns: usize,
     rows: u64,
+    /// Of each column over the same rows.
+    column_sums: Vec<DoubleDouble>,
     /// The upper triangle, row by row.
     sums: Vec<DoubleDouble>,
 }
@@ -20,7 +22,12 @@ pub struct Gramian {
 impl Gramian {
     /// Of no rows.
     pub fn new(columns: usize) -> Self {
-        Self { columns, rows: 0, sums: vec![DoubleDouble::default(); columns * (columns + 1) / 2] }
+        Self {
+            columns,
+            rows: 0,
+            column_sums: vec![DoubleDouble::default(); columns],
+            sums: vec![DoubleDouble::default(); columns * (columns + 1) / 2],
+        }
     }
 
     /// Adds a batch: as many fields of each column, NaN where one is missing.
@@ -40,6 +47,9 @@ impl Gramian {
 
     fn add_whole(&mut self, columns: &[&[f64]], rows: usize) {
         self.rows += rows as u64;
+        for (total, column) in self.column_sums.iter_mut().zip(columns) {
+            *total = total.plus(sum(column, |value| value));
+        }
         let pairs = columns
             .iter()
             .enumerate()
@@ -52,6 +62,9 @@ impl Gramian {
     /// This and what comes after it; of as many columns.
     pub fn merge(&mut self, after: &Self) {
         self.rows += after.rows;
+        for (sum, more) in self.column_sums.iter_mut().zip(&after.column_sums) {
+            *sum = sum.add(*more);
+        }
         for (sum, more) in self.sums.iter_mut().zip(&after.sums) {
             *sum = sum.add(*more);
         }
@@ -64,7 +77,28 @@ impl Gramian {
 
     /// Whether it is one of so many columns.
     pub fn has_columns(&self, columns: usize) -> bool {
-        self.columns == columns && self.sums.len() == columns * (columns + 1) / 2
+        self.columns == columns && self.column_sums.len() == columns && self.sums.len() == columns * (columns + 1) / 2
+    }
+
+    /// The correlations between the columns, for a picture: NaN where a column does not vary, or so little beside its
+    /// magnitude that products about zero do not tell.
+    pub fn correlations(&self) -> Vec<Vec<f64>> {
+        /// Of the mean square, what a variance must have: then four digits of it are right.
+        const VARIES: f64 = 1e-10;
+        let count = self.rows as f64;
+        let means: Vec<f64> = self.column_sums.iter().map(|sum| sum.value() / count).collect();
+        let mut matrix = self.matrix();
+        let variance = |column: usize| matrix[column][column] / count - means[column] * means[column];
+        let varies = |column: &usize| variance(*column) > VARIES * matrix[*column][*column] / count;
+        let deviations: Vec<f64> =
+            (0..self.columns).map(|column| if varies(&column) { variance(column).sqrt() } else { f64::NAN }).collect();
+        for (row, values) in matrix.iter_mut().enumerate() {
+            for (column, value) in values.iter_mut().enumerate() {
+                let covariance = *value / count - means[row] * means[column];
+                *value = (covariance / deviations[row] / deviations[column]).clamp(-1.0, 1.0);
+            }
+        }
+        matrix
     }
 
     /// The whole matrix, row by row.

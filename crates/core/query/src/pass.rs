@@ -12,7 +12,7 @@ use crate::gramian::Gramian;
 use crate::limits::{BAD_ROWS_NAMED_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
 use crate::number::{Field, field, leading};
 use crate::operator::Collected;
-use crate::record;
+use crate::record::{self, Dialect};
 use crate::schema::Schema;
 use crate::state::{BadRow, Fault, Rows, State};
 
@@ -79,6 +79,13 @@ impl Pass {
         let uses = schema.numeric.iter().enumerate().map(field_use).collect();
         let batch = Batch::new(columns.len());
         Self { schema, uses, collected, columns: columns.len(), counter: ByteCounter::default(), batch }
+    }
+
+    /// A pass that looks at no rows.
+    pub fn of_bytes(collected: Collected) -> Self {
+        let dialect = Dialect { delimiter: b',' };
+        let schema = Schema { dialect, names: vec![], has_header: false, numeric: vec![], rows_from: 0 };
+        Self::new(schema, &[], Collected { columns: false, ..collected })
     }
 
     /// The state of a block.

@@ -12,6 +12,7 @@ mod local_job;
 mod missing;
 mod place;
 mod profiles;
+mod queries;
 mod readiness;
 mod settings;
 mod silent_nodes;

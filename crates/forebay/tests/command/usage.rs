@@ -71,6 +71,7 @@ fn every_command_explains_itself() {
         "drain",
         "landed",
         "profile",
+        "query",
         "doctor",
         "simulate",
         "config",

@@ -1,0 +1,114 @@
+//! A file that is asked about, in the generation that it was opened in.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
+use forebay_query::{Dialect, Header, Probe, QueryError, Schema};
+
+/// What a look for the schema reads first, bytes; twice as much whenever that was no whole record.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// An open file.
+pub struct FileSource {
+    path: PathBuf,
+    file: File,
+    generation: Generation,
+}
+
+/// What changes when a file does.
+#[derive(PartialEq, Eq)]
+struct Generation {
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Generation {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// How many blocks a file of so many bytes has.
+pub fn block_count(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES)
+}
+
+impl FileSource {
+    /// Opens a regular file.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let context = || format!("{} cannot be read", path.display());
+        // Opening a pipe would wait for who writes into it.
+        if !std::fs::metadata(path).with_context(context)?.is_file() {
+            bail!("{} is not a regular file", path.display());
+        }
+        let file = File::open(path).with_context(context)?;
+        let generation = Generation::of(&file.metadata().with_context(context)?);
+        Ok(Self { path: path.to_owned(), file, generation })
+    }
+
+    /// As it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.generation.bytes
+    }
+
+    /// Its columns.
+    pub fn schema(&self, dialect: Dialect, header: Header) -> anyhow::Result<Schema> {
+        let name = || self.path.display().to_string();
+        let mut probe = Probe::new(dialect, header);
+        let mut window = vec![0; WINDOW_BYTES];
+        loop {
+            let from = probe.offset();
+            let len = (self.bytes() - from).min(window.len() as u64) as usize;
+            self.read(&mut window[..len], from)?;
+            let is_end = from + len as u64 == self.bytes();
+            if probe.feed(&window[..len], is_end).with_context(name)? {
+                self.check()?;
+                return probe.finish().ok_or(QueryError::Empty).with_context(name);
+            }
+            if probe.offset() == from {
+                if window.len() as u64 > 2 * RECORD_BYTES_MAX {
+                    return Err(QueryError::FirstRecordTooLong).with_context(name);
+                }
+                window.resize(window.len() * 2, 0);
+            }
+        }
+    }
+
+    /// Reads all of `buffer`, which lies within the file's size.
+    pub fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
+        let mut at = 0;
+        while at < buffer.len() {
+            match self.file.read_at(&mut buffer[at..], offset + at as u64) {
+                Ok(0) => bail!("{} became shorter while it was read", self.path.display()),
+                Ok(len) => at += len,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("{} cannot be read at {offset}", self.path.display()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if the file is no longer as it was opened: what was read may be of two generations.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let metadata = self.file.metadata().with_context(|| format!("{} cannot be looked at", self.path.display()))?;
+        if Generation::of(&metadata) != self.generation {
+            bail!("{} changed while it was read; ask again when it is at rest", self.path.display());
+        }
+        Ok(())
+    }
+}

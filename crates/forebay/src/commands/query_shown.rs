@@ -1,0 +1,164 @@
+//! What a query comes to, for people and as JSON. Only what was asked is there.
+
+use forebay_query::{ColumnSummary, Operator};
+use serde_json::{Map, Value, json};
+
+use crate::columns;
+use crate::commands::query_answer::Answer;
+use crate::output::say;
+
+/// The answer as JSON. JSON has no infinities: they are strings, and what is no number is null.
+pub fn in_json(answer: &Answer) -> Value {
+    let mut said = Map::new();
+    let mut say = |key: &str, value: Value| said.insert(key.to_owned(), value);
+    let state = &answer.state;
+    say("files", json!(answer.files));
+    say("bytes", json!(state.bytes));
+    if answer.has(Operator::CountLines) {
+        say("lines", json!(state.lines));
+    }
+    if let Some(rows) = &state.rows {
+        say("rows", json!(rows.good));
+        say("bad_rows", json!(rows.bad));
+        let columns = || answer.names.iter().zip(rows.columns.iter().map(forebay_query::Column::summary));
+        if answer.has(Operator::Stats) {
+            say("columns", columns().map(|(name, summary)| column(name, &summary)).collect());
+        }
+        if let Some(gramian) = &rows.gramian {
+            let row = |row: &Vec<f64>| row.iter().copied().map(number).collect::<Value>();
+            say("gramian", gramian.matrix().iter().map(row).collect());
+            say("gramian_columns", json!(answer.names));
+            say("gramian_rows", json!(gramian.rows()));
+        }
+        if let (Some((name, summary)), Some(column)) = (columns().next(), rows.columns.first())
+            && answer.has(Operator::Normalise)
+        {
+            let (mean, deviation) = column.normalised();
+            let outputs: Vec<_> = answer.normalised.iter().map(|output| output.display().to_string()).collect();
+            let output = if let [one] = &outputs[..] { json!(one) } else { json!(outputs) };
+            let normalise = json!({
+                "column": name,
+                "output": output,
+                "mean": number(summary.mean),
+                "deviation": number(summary.deviation),
+                "normalised_mean": number(mean),
+                "normalised_deviation": number(deviation),
+            });
+            say("normalise", normalise);
+        }
+    }
+    if let Some(counts) = &state.byte_counts {
+        if answer.has(Operator::Digits) {
+            say("digits", json!(counts.digits()));
+        }
+        if answer.has(Operator::Entropy) {
+            say("entropy_bits_per_byte", json!(counts.entropy()));
+        }
+    }
+    say("where", json!("host"));
+    say("seconds", json!(answer.took.as_secs_f64()));
+    Value::Object(said)
+}
+
+fn number(value: f64) -> Value {
+    match value {
+        f64::INFINITY => json!("inf"),
+        f64::NEG_INFINITY => json!("-inf"),
+        value => json!(value),
+    }
+}
+
+fn column(name: &str, summary: &ColumnSummary) -> Value {
+    json!({
+        "name": name,
+        "count": summary.count,
+        "missing": summary.missing,
+        "sum": number(summary.sum),
+        "mean": number(summary.mean),
+        "min": number(summary.min),
+        "max": number(summary.max),
+        "variance": number(summary.variance),
+        "deviation": number(summary.deviation),
+    })
+}
+
+/// The answer as text.
+pub fn print(answer: &Answer) {
+    let state = &answer.state;
+    let mut facts = vec![format!("{} bytes", columns::count(state.bytes))];
+    if answer.has(Operator::CountLines) {
+        facts.push(format!("{} lines", columns::count(state.lines)));
+    }
+    if let Some(rows) = &state.rows {
+        facts.push(format!("{} rows", columns::count(rows.good)));
+        if rows.bad > 0 {
+            facts.push(format!("{} bad rows left out", columns::count(rows.bad)));
+        }
+    }
+    say!("{}", facts.join(", "));
+    if let Some(rows) = &state.rows {
+        if answer.has(Operator::Stats) {
+            let head = ["column", "count", "missing", "sum", "mean", "min", "max", "variance", "deviation"];
+            let row = |(name, column): (&String, &forebay_query::Column)| stats_row(name, &column.summary());
+            table(head.map(str::to_owned).to_vec(), answer.names.iter().zip(&rows.columns).map(row).collect());
+        }
+        if let Some(gramian) = &rows.gramian {
+            let head = std::iter::once("A^T A".to_owned()).chain(answer.names.iter().cloned()).collect();
+            let row = |(name, values): (&String, Vec<f64>)| {
+                std::iter::once(name.clone()).chain(values.into_iter().map(short)).collect()
+            };
+            table(head, answer.names.iter().zip(gramian.matrix()).map(row).collect());
+        }
+    }
+    if let Some(counts) = &state.byte_counts {
+        if answer.has(Operator::Digits) {
+            let head = (0..10).map(|digit| format!("digit {digit}")).collect();
+            table(head, vec![counts.digits().map(columns::count).to_vec()]);
+        }
+        if answer.has(Operator::Entropy) {
+            say!("\nentropy: {:.6} bits a byte", counts.entropy());
+        }
+    }
+    for output in &answer.normalised {
+        say!("\nnormalised column {}: {}", answer.names[0], output.display());
+    }
+}
+
+fn table(head: Vec<String>, rows: Vec<Vec<String>>) {
+    say!("");
+    columns::lines(&[vec![head], rows].concat()).iter().for_each(|line| say!("{line}"));
+}
+
+fn stats_row(name: &str, summary: &ColumnSummary) -> Vec<String> {
+    let ColumnSummary { count, missing, sum, mean, min, max, variance, deviation } = *summary;
+    let counts = [count, missing].map(columns::count);
+    let numbers = [sum, mean, min, max, variance, deviation].map(short);
+    std::iter::once(name.to_owned()).chain(counts).chain(numbers).collect()
+}
+
+/// Seven digits that count; all of them are in the JSON.
+fn short(value: f64) -> String {
+    if value.is_nan() {
+        return "-".to_owned();
+    }
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let exponent = value.abs().log10().floor();
+    if (-5.0..15.0).contains(&exponent) {
+        let digits = (6.0 - exponent).clamp(0.0, 12.0) as usize;
+        return format!("{value:.digits$}");
+    }
+    format!("{value:.6e}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_seven_digits_that_count() {
+        let shown = [0.0, 1.5, -1234567.89, 1e300, 0.000_012_345_678_9, f64::INFINITY, f64::NAN].map(short);
+        assert_eq!(shown, ["0", "1.500000", "-1234568", "1.000000e300", "0.00001234568", "inf", "-"]);
+    }
+}
