@@ -165,3 +165,75 @@ fn stores_that_are_left_are_taken_up_by_the_next_job() {
     assert_eq!(fs::read(bed.backing().join("other")).unwrap(), b"\0\0\0\0\0not closed");
     bed.job.down();
 }
+
+/// Reads, adds one and writes under a lock, as data sieving does, without a commit in between.
+const COUNTS: &str = "
+import fcntl, os, sys
+file = os.open('counter', os.O_RDWR | os.O_CREAT)
+for _ in range(60):
+    if sys.argv[1] == 'flock': fcntl.flock(file, fcntl.LOCK_EX)
+    else: fcntl.lockf(file, fcntl.LOCK_EX, 8, 0)
+    number = int(os.pread(file, 8, 0) or b'0')
+    os.pwrite(file, b'%08d' % (number + 1), 0)
+    if sys.argv[1] == 'flock': fcntl.flock(file, fcntl.LOCK_UN)
+    else: fcntl.lockf(file, fcntl.LOCK_UN, 8, 0)
+";
+
+#[test]
+fn locks_hold_programs_of_other_nodes_off_and_show_what_was_written_under_them() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = Bed::of(4);
+    for kind in ["flock", "fcntl"] {
+        let start = |node| {
+            let mut program = Command::new("python3");
+            program.args(["-c", COUNTS, kind]).current_dir(bed.mount_of(node)).stdin(Stdio::null());
+            program.spawn().unwrap()
+        };
+        // Two of one node, too.
+        let mut programs = [0, 1, 2, 3, 3].map(start);
+        for program in &mut programs {
+            let mut status = None;
+            wait_until("a program ends", PATIENCE, || {
+                status = program.try_wait().unwrap();
+                status.is_some()
+            });
+            assert!(status.unwrap().success(), "{kind}");
+        }
+        assert_eq!(bed.shell("cat counter; rm counter").good().text(), "00000300", "{kind}");
+    }
+    bed.job.down();
+}
+
+#[test]
+fn who_waits_for_a_lock_can_be_killed_and_who_dies_gives_it_back() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = Bed::of(3);
+    let program = |node, script: &str| {
+        let mut program = Command::new("python3");
+        program.args(["-c", script]).current_dir(bed.mount_of(node)).stdin(Stdio::null());
+        program.spawn().unwrap()
+    };
+    let locks = "import fcntl, time; file = open('lock', 'a'); fcntl.lockf(file, fcntl.LOCK_EX); open('has' + NAME, 'w'); time.sleep(600)";
+    let has = |name: &str| bed.mount().join(format!("has{name}")).exists();
+    let named = |name: &str| locks.replace("NAME", &format!("'{name}'"));
+    let mut first = program(1, &named("1"));
+    wait_until("the first has it", PATIENCE, || has("1"));
+    let mut second = program(2, &named("2"));
+    let refused = "import fcntl, sys\ntry: fcntl.lockf(open('lock', 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)\nexcept BlockingIOError: sys.exit(7)";
+    assert_eq!(program(0, refused).wait().unwrap().code(), Some(7));
+    second.kill().unwrap();
+    let _ = second.wait().unwrap();
+    let mut third = program(2, &named("3"));
+    first.kill().unwrap();
+    let _ = first.wait().unwrap();
+    wait_until("the third has it", PATIENCE, || has("3"));
+    assert!(!has("2"));
+    // The owner's daemon dies: the lock stays where it is.
+    bed.job.kill_daemon(0);
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some());
+    assert_eq!(program(0, refused).wait().unwrap().code(), Some(7));
+    third.kill().unwrap();
+    let _ = third.wait().unwrap();
+    wait_until("it is free", PATIENCE, || program(0, refused).wait().unwrap().success());
+    bed.job.down();
+}

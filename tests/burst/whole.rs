@@ -139,3 +139,29 @@ fn random_operations(nodes: u32, seed: u32) {
     assert_eq!(landed.lines().count(), plain.lines().count(), "seed {seed}");
     bed.job.down();
 }
+
+/// One path cannot say where it is.
+const DEEP: &str = "
+import os, sys
+for _ in range(20):
+    if sys.argv[1] == 'make': os.mkdir('d' * 250)
+    os.chdir('d' * 250)
+if sys.argv[1] == 'make':
+    open('file', 'w').write('deep')
+    os.mkdir('gone')
+    os.rmdir('gone')
+print(open('file').read())
+";
+
+#[test]
+fn a_tree_that_is_deeper_than_a_path_lands() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = Bed::new();
+    let python = |directory: &std::path::Path, what: &str| {
+        run(Command::new("python3").args(["-c", DEEP, what]).current_dir(directory)).good().text()
+    };
+    assert_eq!(python(&bed.mount(), "make"), "deep\n");
+    bed.drain();
+    assert_eq!(python(&bed.backing(), "look"), "deep\n");
+    bed.job.down();
+}

@@ -53,6 +53,7 @@ errnos! {
     ERANGE = 34, "Result too large for the buffer.";
     EMLINK = 31, "Too many links.";
     ENAMETOOLONG = 36, "File name too long.";
+    ENOLCK = 37, "No locks available.";
     ENOSYS = 38, "Not implemented.";
     ENOTEMPTY = 39, "Directory not empty.";
     ELOOP = 40, "Too many symbolic links.";
@@ -66,6 +67,7 @@ errnos! {
     ENOTCONN = 107, "Not connected.";
     ETIMEDOUT = 110, "Timed out.";
     EHOSTUNREACH = 113, "No route to host.";
+    EALREADY = 114, "Already in progress.";
     ESTALE = 116, "Stale file handle: the file changed on the backing file system.";
     ECANCELED = 125, "Cancelled.";
 }

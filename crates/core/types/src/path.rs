@@ -126,14 +126,20 @@ impl ViewPath {
     /// # Errors
     /// `PathError` when `name` is not a name or the path becomes too long.
     pub fn join(&self, name: &[u8]) -> Result<Self, PathError> {
+        let joined = self.join_deep(name)?;
+        if joined.0.len() > limits::PATH_BYTES_MAX { Err(PathError::Long) } else { Ok(joined) }
+    }
+
+    /// The same however long the path becomes: trees may be deeper than one path can say. Such a path is not sent.
+    ///
+    /// # Errors
+    /// `PathError` when `name` is not a name.
+    pub fn join_deep(&self, name: &[u8]) -> Result<Self, PathError> {
         Name::check(name)?;
         if self.is_root() {
             return Ok(Self(name.into()));
         }
         let len = self.0.len() + 1 + name.len();
-        if len > limits::PATH_BYTES_MAX {
-            return Err(PathError::Long);
-        }
         let mut bytes = Vec::with_capacity(len);
         bytes.extend_from_slice(&self.0);
         bytes.push(b'/');

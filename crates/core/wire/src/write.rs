@@ -138,6 +138,14 @@ pub enum Operation {
         /// From where their offsets count.
         at: CommitAt,
     },
+    /// A program of the asking node locks a range of a file, or gives it back. Locks last until then, or until the node's
+    /// `CloseAll`.
+    Lock {
+        /// The file.
+        file: FileId,
+        /// What.
+        request: LockRequest,
+    },
     /// Entries of a directory of the backing file system, met for the first time.
     Adopt {
         /// The directory.
@@ -246,6 +254,49 @@ pub struct AttributeChanges {
     pub mtime: Option<TimeChange>,
     /// Whether the caller has the file open for writing: it may then be truncated whatever its permissions are now.
     pub is_through_descriptor: bool,
+}
+
+/// A lock that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct LockRequest {
+    /// Who, as the asking node's kernel names it: a process for `fcntl`, an open file for `flock`.
+    pub owner: u64,
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+    /// Which; `None` gives back.
+    pub kind: Option<LockKind>,
+    /// The process, to be told to others.
+    pub pid: u32,
+    /// Whether by `flock`.
+    pub is_flock: bool,
+}
+
+/// Kinds of locks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum LockKind {
+    /// Others may have it too.
+    Shared,
+    /// Nobody else has any.
+    Exclusive,
+}
+
+/// A lock that somebody has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldLock {
+    /// On which node.
+    pub node: NodeRank,
+    /// Who.
+    pub owner: u64,
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+    /// Which.
+    pub kind: LockKind,
+    /// The process.
+    pub pid: u32,
 }
 
 /// What a time is set to.

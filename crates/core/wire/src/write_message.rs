@@ -10,7 +10,7 @@ use forebay_types::{Errno, FileId, FileSystem, Generation, LogPosition, Name, Vi
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
-use crate::write::{Caller, Change, Done, FileState, GROUPS_MAX, Piece, Place};
+use crate::write::{Caller, Change, Done, FileState, GROUPS_MAX, HeldLock, LockRequest, Piece, Place};
 
 /// Parts of one request for contents.
 pub const CONTENTS_PARTS_MAX: usize = 1 << 10;
@@ -118,6 +118,13 @@ pub enum Question {
         /// Of the file's bytes.
         range: Range<u64>,
     },
+    /// Who has what is in the way of a lock of the asking node. Told: `Lock`.
+    Lock {
+        /// The file.
+        file: FileId,
+        /// What would be asked for.
+        request: LockRequest,
+    },
     /// Room of the backing file system. Told: `FileSystem`.
     FileSystem,
     /// How much of the asking node's log is needed. Told: `Needed`.
@@ -135,6 +142,7 @@ pub enum Told {
     Target(Vec<u8>),
     Entries(Entries),
     Contents(Contents),
+    Lock(Option<HeldLock>),
     FileSystem(FileSystem),
     /// Bytes by segment.
     Needed(BTreeMap<u64, u64>),

@@ -12,6 +12,7 @@
 pub mod extents;
 mod landing;
 pub mod limits;
+mod locks;
 mod results;
 pub mod tree;
 

@@ -6,6 +6,9 @@ pub const LINKS_MAX: u32 = 65_000;
 /// A file's size, bytes: what the kernel can ask for.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
+/// Ranges of one file that are locked.
+pub const LOCKS_MAX: usize = 1 << 16;
+
 /// Results kept for operations that may be sent again, of one node. A kernel has some dozens of requests in the background and
 /// one for each thread that waits; a node that has more has its oldest forgotten, and is told EIO should it ask again.
 pub const RESULTS_MAX: usize = 1 << 14;

@@ -29,8 +29,8 @@ struct OfLine {
 }
 
 impl Results {
-    /// What `id` came to; `None` when it has not been carried out. An operation that is too old to be known is refused by
-    /// EIO: whether it was carried out cannot be told.
+    /// What `id` came to; `None` when it has not been carried out. One that its node has said it
+    /// does not ask for any more is refused by EALREADY: it was answered, and what it came to is forgotten.
     #[must_use]
     pub fn of(&self, id: OperationId) -> Option<Result<Done, Errno>> {
         if id.session == NEVER_AGAIN {
@@ -38,9 +38,9 @@ impl Results {
         }
         let node = self.of.get(&(id.node, id.session % 2))?;
         match id.session.cmp(&node.session) {
-            std::cmp::Ordering::Less => Some(Err(Errno::EIO)),
+            std::cmp::Ordering::Less => Some(Err(Errno::EALREADY)),
             std::cmp::Ordering::Greater => None,
-            std::cmp::Ordering::Equal if id.serial < node.oldest => Some(Err(Errno::EIO)),
+            std::cmp::Ordering::Equal if id.serial < node.oldest => Some(Err(Errno::EALREADY)),
             std::cmp::Ordering::Equal => node.results.get(&id.serial).copied(),
         }
     }

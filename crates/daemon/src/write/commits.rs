@@ -59,7 +59,11 @@ impl Commits {
         if outcome != Err(Errno::EIO) {
             self.end(change.id.serial);
         }
-        gone_is_done(outcome)
+        match outcome {
+            // The daemon before had its answer.
+            Err(Errno::EALREADY) => Ok(()),
+            outcome => gone_is_done(outcome),
+        }
     }
 
     /// The same with all files.

@@ -11,6 +11,9 @@ use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Change, Operation, Piece, Source, WrittenExtent};
 use forebay_write::Extents;
 
+/// The bits of a mode that lend rights: set-user-ID, set-group-ID.
+const LENT_RIGHTS: u32 = 0o6000;
+
 /// All of them.
 #[derive(Default)]
 pub struct Files {
@@ -31,6 +34,8 @@ pub struct OpenFile {
 struct State {
     /// Descriptions that are open, as far as this daemon has seen them opened.
     opens: u64,
+    /// Whether its mode lent rights when it was opened last, or was changed here.
+    lends_rights: bool,
     /// Where uncommitted bytes are.
     pending: Extents,
     /// The same, in the order of writing, with what was overwritten since.
@@ -52,9 +57,12 @@ pub struct Pending {
 }
 
 impl Files {
-    /// A program has opened `file`.
-    pub fn open(&self, file: FileId) {
-        self.entry(file).state().opens += 1;
+    /// A program has opened `file`, which has this mode.
+    pub fn open(&self, file: FileId, mode: u32) {
+        let open = self.entry(file);
+        let mut state = open.state();
+        state.opens += 1;
+        state.lends_rights = mode & LENT_RIGHTS != 0;
     }
 
     /// What is known of `file`.
@@ -149,6 +157,16 @@ impl OpenFile {
     /// Notes what `append` is about to bring to the file's end.
     pub fn note_appending(&self, extent: WrittenExtent) {
         self.state().appending.push(extent);
+    }
+
+    /// Whether who runs it gets its owner's or its group's rights, as far as is known here.
+    pub fn lends_rights(&self) -> bool {
+        self.state().lends_rights
+    }
+
+    /// Its mode was changed.
+    pub fn set_mode(&self, mode: u32) {
+        self.state().lends_rights = mode & LENT_RIGHTS != 0;
     }
 
     /// Whether anything is pending.

@@ -8,67 +8,39 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forebay_fuse::{
-    Change as Asked, DirectoryBuffer, Entry, Handler, Lock, NewAttributes, NewTime, Operation as Op, Reply, Request,
-    open_flag,
+    Change as Asked, DirectoryBuffer, Entry, Handler, Lock, NewAttributes, Operation as Op, Reply, Request,
 };
-use forebay_types::{Attributes, Errno, FileId, Kind, Name, NodeRank, Timestamp};
-use forebay_wire::write::{
-    AttributeChanges, Caller, CommitAt, Done, FileState, Operation, Place, RenameRule, TimeChange,
-};
+use forebay_types::{Attributes, Errno, FileId, Kind};
+use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 use forebay_wire::write_message::Entries;
 
 use super::commits::Commits;
 use super::contents::Reader;
 use super::directories::Readings;
 use super::files::{Files, OpenFile};
+use super::kernel_words::{
+    O_APPEND, O_EXCL, O_TRUNC, file_of, handle, mode_of, node_of, open_flags, place, time, wanted,
+};
 use super::local::APPENDED;
+use super::locks::{Locking, UNLOCKED, number_of, request_of};
 use super::requests::{Number, UnderWay, caller};
 
 /// How long the kernel may believe names and attributes: not at all, since other nodes change them.
 const TTL: Duration = Duration::ZERO;
 
-const O_ACCMODE: u32 = 0o3;
-const O_RDONLY: u32 = 0;
-const O_RDWR: u32 = 2;
-const O_EXCL: u32 = 0o200;
-const O_TRUNC: u32 = 0o1000;
-const O_APPEND: u32 = 0o2000;
-
-/// The bits of `access(2)`.
-const READ: u32 = 4;
-const WRITE: u32 = 2;
-
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
-
-/// `F_UNLCK`.
-const UNLOCKED: u32 = 2;
 
 /// Takes the requests of the burst mount's session.
 pub struct Kernel {
     pub reader: Arc<Reader>,
     pub files: Arc<Files>,
     pub commits: Arc<Commits>,
+    pub locking: Arc<Locking>,
     pub readings: Readings,
     pub under_way: UnderWay,
     /// Nobody is served before.
     pub joined: Arc<OnceLock<()>>,
-}
-
-/// The kernel's number of a file: also its inode number. 1 is the root's.
-fn node_of(file: FileId) -> u64 {
-    (u64::from(file.creator.0) << 40) + file.serial + 1
-}
-
-fn file_of(node: u64) -> FileId {
-    let number = node.wrapping_sub(1);
-    FileId { creator: NodeRank((number >> 40) as u32), serial: number & ((1 << 40) - 1) }
-}
-
-/// A name that the kernel sends.
-fn place(directory: u64, name: &[u8]) -> Result<Place, Errno> {
-    let name = Name::new(name).map_err(|_| Errno::ENAMETOOLONG)?;
-    Ok(Place { directory: file_of(directory), name })
 }
 
 impl Handler for Kernel {
@@ -83,12 +55,15 @@ impl Handler for Kernel {
                 Err(errno) => reply.error(errno),
             },
             Op::Open { flags } => self.open(&request, *flags, reply),
-            Op::Release { .. } => answer(self.close(&request), reply),
+            Op::Release { flock_owner, .. } => answer(self.close(&request, *flock_owner), reply),
             Op::Read { offset, size, .. } => match self.reader.read(&self.files, file, *offset, *size as usize) {
                 Ok(bytes) => reply.bytes(&bytes),
                 Err(errno) => reply.error(errno),
             },
-            Op::Flush { .. } => answer(self.commit(&request, file), reply),
+            Op::Flush { lock_owner, .. } => {
+                let committed = self.commit(&request, file);
+                answer(committed.and(self.locking.release(file, *lock_owner, false)), reply);
+            }
             Op::Fsync { .. } => {
                 answer(self.commit(&request, file).and_then(|()| self.reader.local.make_durable()), reply)
             }
@@ -107,7 +82,11 @@ impl Handler for Kernel {
                 Ok(sizes) => reply.statfs(&sizes),
                 Err(errno) => reply.error(errno),
             },
-            Op::Forget { .. } | Op::BatchForget(_) | Op::Interrupt { .. } => reply.none(),
+            Op::Interrupt { unique } => {
+                self.locking.interrupt(*unique);
+                reply.none();
+            }
+            Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
             Op::Getxattr { .. } | Op::Listxattr { .. } => reply.error(Errno::EOPNOTSUPP),
             Op::Change(asked) => self.change(&request, asked, reply),
             operation => {
@@ -128,14 +107,21 @@ fn answer(outcome: Result<(), Errno>, reply: Reply) {
 impl Kernel {
     fn change(&self, request: &Request<'_>, asked: &Asked<'_>, reply: Reply) {
         match asked {
-            Asked::Write { offset, data, flags, .. } => match self.write(request, *offset, data, *flags) {
-                Ok(()) => reply.written(data.len() as u32),
-                Err(errno) => reply.error(errno),
-            },
+            Asked::Write { offset, data, flags, ends_lent_rights, .. } => {
+                match self.write(request, *offset, data, *flags, *ends_lent_rights) {
+                    Ok(()) => reply.written(data.len() as u32),
+                    Err(errno) => reply.error(errno),
+                }
+            }
             Asked::Create { name, mode, flags } => self.create_and_open(request, name, (*mode, *flags), reply),
             Asked::SetAttributes(new) => self.answer_attributes(self.set_attributes(request, new), reply),
             Asked::Fallocate { offset, len, mode, .. } => answer(self.allocate(request, *offset, *len, *mode), reply),
-            Asked::GetLock(lock) => reply.lock(&Lock { kind: UNLOCKED, ..*lock }),
+            Asked::GetLock(lock) => match self.lock_in_the_way(file_of(request.node), lock) {
+                Ok(lock) => reply.lock(&lock),
+                Err(errno) => reply.error(errno),
+            },
+            Asked::SetLock(lock) => answer(self.lock(request, lock), reply),
+            Asked::SetLockWaiting(lock) => self.lock_waiting(request, lock, reply),
             _ => match self.change_name(request, asked) {
                 Ok(Some(state)) => self.answer_entry(Ok(state), reply),
                 Ok(None) => reply.ok(),
@@ -198,7 +184,9 @@ impl Kernel {
 
     fn carry_out_as(&self, number: &Number<'_>, caller: Caller, operation: Operation) -> Result<Done, Errno> {
         let local = &self.reader.local;
-        self.reader.tree.carry_out(&number.change(local.rank, local.now(), caller, operation))
+        let outcome = self.reader.tree.carry_out(&number.change(local.rank, local.now(), caller, operation));
+        // Nobody knows what it came to.
+        outcome.map_err(|errno| if errno == Errno::EALREADY { Errno::EIO } else { errno })
     }
 
     fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
@@ -237,8 +225,8 @@ impl Kernel {
         let file = file_of(request.node);
         let allowed = self.reader.tree.check_access(&caller(request), file, wanted(flags));
         match allowed.and_then(|()| self.carry_out(request, Operation::Open { file })) {
-            Ok(_) => {
-                self.files.open(file);
+            Ok(done) => {
+                self.files.open(file, mode_of(&done));
                 reply.open(handle(flags), open_flags(flags));
             }
             Err(errno) => reply.error(errno),
@@ -248,7 +236,7 @@ impl Kernel {
     fn create_and_open(&self, request: &Request<'_>, name: &[u8], (mode, flags): (u32, u32), reply: Reply) {
         match self.try_to_create(request, name, mode, flags) {
             Ok(state) => {
-                self.files.open(state.file);
+                self.files.open(state.file, state.attributes.mode);
                 reply.created(&entry(&state), handle(flags), open_flags(flags));
             }
             Err(errno) => reply.error(errno),
@@ -292,14 +280,22 @@ impl Kernel {
     }
 
     /// The last descriptor of an open is gone.
-    fn close(&self, request: &Request<'_>) -> Result<(), Errno> {
+    fn close(&self, request: &Request<'_>, flock_owner: Option<u64>) -> Result<(), Errno> {
         let file = file_of(request.node);
         self.commit(request, file)?;
+        flock_owner.map_or(Ok(()), |owner| self.locking.release(file, owner, true))?;
         self.files.close(file);
         self.carry_out(request, Operation::Close { file }).map(drop)
     }
 
-    fn write(&self, request: &Request<'_>, offset: u64, data: &[u8], flags: u32) -> Result<(), Errno> {
+    fn write(
+        &self,
+        request: &Request<'_>,
+        offset: u64,
+        data: &[u8],
+        flags: u32,
+        ends_lent_rights: bool,
+    ) -> Result<(), Errno> {
         let file = file_of(request.node);
         let open = self.files.entry(file);
         if flags & O_APPEND != 0 {
@@ -310,7 +306,35 @@ impl Kernel {
             let extent = self.reader.local.append(file, offset, offset, data)?;
             open.note(extent, self.reader.local.now())
         };
-        if is_much { self.commit(request, file) } else { Ok(()) }
+        // The commit ends the rights that the file lends.
+        let is_seen_at_once = ends_lent_rights && open.lends_rights();
+        if is_much || is_seen_at_once { self.commit(request, file) } else { Ok(()) }
+    }
+
+    /// Who gets a lock sees what was written under it, and who gives it back shows what he has written.
+    fn lock(&self, request: &Request<'_>, lock: &Lock) -> Result<(), Errno> {
+        let (file, asked) = (file_of(request.node), request_of(lock)?);
+        self.commit(request, file)?;
+        self.carry_out(request, Operation::Lock { file, request: asked })?;
+        self.locking.note(file, &asked);
+        Ok(())
+    }
+
+    fn lock_waiting(&self, request: &Request<'_>, lock: &Lock, reply: Reply) {
+        let file = file_of(request.node);
+        match self.commit(request, file).and_then(|()| request_of(lock)) {
+            Ok(asked) => self.locking.wait(request.unique, file, asked, reply),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn lock_in_the_way(&self, file: FileId, lock: &Lock) -> Result<Lock, Errno> {
+        let held = self.reader.tree.lock_in_the_way(file, request_of(lock)?)?;
+        Ok(held.map_or(Lock { kind: UNLOCKED, ..*lock }, |held| {
+            // A process of another node has no number here.
+            let pid = if held.node == self.reader.local.rank { held.pid } else { 0 };
+            Lock { start: held.start, end: held.end, kind: number_of(held.kind), pid, ..*lock }
+        }))
     }
 
     /// Where the end is, the owner says when the write is committed.
@@ -346,7 +370,12 @@ impl Kernel {
             is_through_descriptor: new.handle.is_some(),
         };
         match self.carry_out(request, Operation::SetAttributes { file, changes })? {
-            Done::File(state) => Ok(self.seen(state)),
+            Done::File(state) => {
+                if let Some(open) = self.files.find(file) {
+                    open.set_mode(state.attributes.mode);
+                }
+                Ok(self.seen(state))
+            }
             Done::Nothing => Err(Errno::EIO),
         }
     }
@@ -408,31 +437,4 @@ impl Kernel {
 fn entry(state: &FileState) -> Entry {
     let attributes: Attributes = state.attributes;
     Entry { node: node_of(state.file), generation: 0, attributes, entry_ttl: TTL, attribute_ttl: TTL }
-}
-
-fn time(new: NewTime) -> TimeChange {
-    match new {
-        NewTime::Now => TimeChange::Now,
-        NewTime::To(seconds, nanos) => TimeChange::To(Timestamp { seconds, nanos }),
-    }
-}
-
-/// What of a file an open with these flags needs.
-fn wanted(flags: u32) -> u32 {
-    let access = match flags & O_ACCMODE {
-        O_RDONLY => READ,
-        O_RDWR => READ | WRITE,
-        _ => WRITE,
-    };
-    access | if flags & O_TRUNC != 0 { WRITE } else { 0 }
-}
-
-/// What the next daemon can know of an open file.
-fn handle(flags: u32) -> u64 {
-    u64::from(flags)
-}
-
-/// Who writes goes past the page cache; who only reads fills it anew with each open.
-fn open_flags(flags: u32) -> u32 {
-    if flags & O_ACCMODE == O_RDONLY { 0 } else { open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES }
 }

@@ -149,7 +149,7 @@ impl Landings {
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
         let directory = backing_path(&self.owner.tree(), place.directory).ok_or(Errno::ENOENT)?;
-        directory.join(place.name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
+        directory.join_deep(place.name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
     }
 
     /// What a file is now; nothing when it is gone.

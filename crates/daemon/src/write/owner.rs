@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_store::LandedEntry;
-use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, ViewPath};
+use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, ViewPath, limits};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation,
@@ -81,9 +81,12 @@ impl Owner {
             }
             Question::Contents { file, range } => {
                 let (state, pieces) = (tree.state(*file)?, tree.pieces(*file, range.clone())?);
-                let backing = backing_path(&tree, *file).zip(tree.backed(*file));
+                // The owner itself reads what lies deeper than a path that is sent.
+                let path = backing_path(&tree, *file).filter(|path| path.as_bytes().len() <= limits::PATH_BYTES_MAX);
+                let backing = path.zip(tree.backed(*file));
                 Told::Contents(Contents { state, pieces, backing })
             }
+            Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(from, *file, request)),
             Question::Needed => {
                 let needed = tree.needed_of(from);
                 drop(tree);
@@ -218,5 +221,5 @@ pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
         return Some(ViewPath::root());
     }
     let place = tree.backing_place(file)?;
-    backing_path(tree, place.directory)?.join(place.name.as_bytes()).ok()
+    backing_path(tree, place.directory)?.join_deep(place.name.as_bytes()).ok()
 }

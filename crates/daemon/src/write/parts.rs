@@ -17,6 +17,7 @@ use super::giving_back::GivingBack;
 use super::kernel::Kernel;
 use super::landing::{Landings, Progress};
 use super::local::Local;
+use super::locks::Locking;
 use super::owner::Owner;
 use super::remote::Nodes;
 use super::requests::UnderWay;
@@ -97,6 +98,7 @@ impl WriteParts {
             reader: Arc::clone(&self.reader),
             files: Arc::clone(&self.files),
             commits: Arc::clone(&self.commits),
+            locking: Locking::new(&self.commits, !self.is_first_daemon),
             readings: Default::default(),
             under_way: UnderWay::new(self.made_at_ms * 2),
             joined: Arc::clone(&self.joined),

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, FileSystem};
-use forebay_wire::write::{Caller, Change, Done, FileState, Place};
+use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
 use forebay_wire::write_message::{Contents, Entries, Question, Told, WriteMessage};
 
 use super::owner::Owner;
@@ -86,6 +86,14 @@ impl TreeLink {
     pub fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
         match self.ask_own(Question::Contents { file, range })? {
             Told::Contents(contents) => Ok(contents),
+            _ => Err(SENSELESS),
+        }
+    }
+
+    /// What is in the way of a lock.
+    pub fn lock_in_the_way(&self, file: FileId, request: LockRequest) -> Result<Option<HeldLock>, Errno> {
+        match self.ask_own(Question::Lock { file, request })? {
+            Told::Lock(held) => Ok(held),
             _ => Err(SENSELESS),
         }
     }

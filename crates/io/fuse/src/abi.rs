@@ -169,6 +169,12 @@ pub mod setattr_flag {
     pub const MTIME_NOW: u32 = 1 << 8;
 }
 
+/// `write_flags`: the file lends no rights afterwards.
+pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+
+/// `release_flags`: what `flock(2)` gave to the descriptor is given back.
+pub const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
+
 /// `lk_flags`: a lock of `flock(2)`.
 pub const LK_FLOCK: u32 = 1 << 0;
 

@@ -81,6 +81,8 @@ pub enum Change<'a> {
         data: &'a [u8],
         /// Flags of the open file.
         flags: u32,
+        /// Whether the file lends nobody rights afterwards: the writer may not give any.
+        ends_lent_rights: bool,
     },
     /// `fallocate(2)`. Reply: `ok`; EOPNOTSUPP for a mode that there is not.
     Fallocate {
@@ -212,7 +214,8 @@ impl<'a> Change<'a> {
     fn write(arguments: &mut Arguments<'a>) -> Result<Self, &'static str> {
         let head: abi::WriteIn = arguments.take()?;
         let data = arguments.bytes(head.size as usize)?;
-        Ok(Self::Write { handle: head.fh, offset: head.offset, data, flags: head.flags })
+        let ends_lent_rights = head.write_flags & abi::WRITE_KILL_SUIDGID != 0;
+        Ok(Self::Write { handle: head.fh, offset: head.offset, data, flags: head.flags, ends_lent_rights })
     }
 
     fn fallocate(arguments: &mut Arguments<'a>) -> Result<Self, &'static str> {

@@ -1,7 +1,7 @@
 //! What is agreed with the kernel when a connection begins.
 //!
-//! Only flags that the kernel offers and that this crate lives by are taken. Locks are not taken, so that `flock` and
-//! `fcntl` locks stay the kernel's own and are real, within the node. `AUTO_INVAL_DATA` is taken for a mount that is written to, where other nodes
+//! Only flags that the kernel offers and that this crate lives by are taken. A view takes no locks, so that `flock` and
+//! `fcntl` locks stay the kernel's own and are real, within the node; a mount that is written to takes them. `AUTO_INVAL_DATA` is taken for a mount that is written to, where other nodes
 //! change files: each read from the page cache looks at size and time first. The daemon of a view says itself when contents change.
 //! Never taken is the write-back cache, with which the kernel would not believe the daemon about size and times, and
 //! write whole pages of which a program changed a byte.
@@ -31,7 +31,9 @@ const PAGES_FIXED: u16 = 32;
 const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::HANDLE_KILLPRIV_V2
     | init_flag::DIRECT_IO_ALLOW_MMAP
-    | init_flag::AUTO_INVAL_DATA;
+    | init_flag::AUTO_INVAL_DATA
+    | init_flag::POSIX_LOCKS
+    | init_flag::FLOCK_LOCKS;
 
 /// What was agreed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_and_automatic_invalidation_are_never_taken() {
+    fn a_view_takes_neither_locks_nor_automatic_invalidation() {
         let negotiated = negotiate(45, u64::MAX, &SessionOptions::default());
         let refused = init_flag::POSIX_LOCKS | init_flag::FLOCK_LOCKS | init_flag::AUTO_INVAL_DATA;
         assert_eq!(negotiated.flags & refused, 0);

@@ -77,6 +77,8 @@ pub enum Operation<'a> {
     Release {
         /// What `open` gave.
         handle: u64,
+        /// Whose `flock` ends with it.
+        flock_owner: Option<u64>,
     },
     /// Reply: `open`; or ENOSYS, which ends OPENDIR and RELEASEDIR for good.
     Opendir {
@@ -174,6 +176,8 @@ pub enum Operation<'a> {
     Flush {
         /// What `open` gave.
         handle: u64,
+        /// Whose `fcntl` locks on the file end with it.
+        lock_owner: u64,
     },
     /// Reply: `ok`; ENOSYS ends it for good and means success.
     Fsync {
@@ -303,9 +307,16 @@ fn decode_operation(code: u32, mut arguments: Arguments<'_>) -> Result<Operation
         opcode::INIT => arguments.init()?,
         opcode::OPEN => Operation::Open { flags: arguments.take::<abi::OpenIn>()?.flags },
         opcode::OPENDIR => Operation::Opendir { flags: arguments.take::<abi::OpenIn>()?.flags },
-        opcode::RELEASE => Operation::Release { handle: arguments.take::<abi::ReleaseIn>()?.fh },
+        opcode::RELEASE => {
+            let head = arguments.take::<abi::ReleaseIn>()?;
+            let is_unlocked = head.release_flags & abi::RELEASE_FLOCK_UNLOCK != 0;
+            Operation::Release { handle: head.fh, flock_owner: is_unlocked.then_some(head.lock_owner) }
+        }
         opcode::RELEASEDIR => Operation::Releasedir { handle: arguments.take::<abi::ReleaseIn>()?.fh },
-        opcode::FLUSH => Operation::Flush { handle: arguments.take::<abi::FlushIn>()?.fh },
+        opcode::FLUSH => {
+            let head = arguments.take::<abi::FlushIn>()?;
+            Operation::Flush { handle: head.fh, lock_owner: head.lock_owner }
+        }
         opcode::READLINK => Operation::Readlink,
         opcode::STATFS => Operation::Statfs,
         opcode::DESTROY => Operation::Destroy,

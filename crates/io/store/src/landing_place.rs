@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath};
+use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath, limits};
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid};
 
 use crate::calls::{Calls, errno};
@@ -51,7 +51,8 @@ impl LandingPlace {
     /// # Errors
     /// As the backing file system gave it; so do all others.
     pub fn attributes(&self, path: &ViewPath) -> Result<Attributes, Errno> {
-        let place = self.calls.place(self.root.as_fd(), path.as_bytes())?;
+        let (base, rest) = self.near(path.as_bytes())?;
+        let place = self.calls.place(base.as_ref().unwrap_or(&self.root).as_fd(), rest)?;
         Ok(self.calls.stat_open(place.as_fd())?.attributes)
     }
 
@@ -60,7 +61,7 @@ impl LandingPlace {
     /// # Errors
     /// See `attributes`.
     pub fn list(&self, directory: &ViewPath) -> Result<Vec<LandedEntry>, Errno> {
-        let base = self.calls.directory(self.root.as_fd(), directory.as_bytes())?;
+        let base = self.directory(directory.as_bytes())?;
         let open = self.calls.listable(base.as_fd())?;
         let mut buffer = vec![MaybeUninit::uninit(); BATCH_BYTES];
         let mut raw = RawDir::new(&open, &mut buffer);
@@ -252,7 +253,25 @@ impl LandingPlace {
     /// The directory that holds `path`, and its name there.
     fn split<'a>(&self, path: &'a ViewPath) -> Result<(OwnedFd, &'a [u8]), Errno> {
         let (_, name) = path.split().ok_or(Errno::EINVAL)?;
-        Ok((self.calls.directory(self.root.as_fd(), path.directory_bytes())?, name))
+        Ok((self.directory(path.directory_bytes())?, name))
+    }
+
+    fn directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let (base, rest) = self.near(path)?;
+        self.calls.directory(base.as_ref().unwrap_or(&self.root).as_fd(), rest)
+    }
+
+    /// A directory on the way of a path that is too long for one call, and the rest of it, which is not; none where it is
+    /// the root.
+    fn near<'a>(&self, path: &'a [u8]) -> Result<(Option<OwnedFd>, &'a [u8]), Errno> {
+        let (mut base, mut rest) = (None::<OwnedFd>, path);
+        while rest.len() > limits::PATH_BYTES_MAX {
+            let cut =
+                rest[..limits::PATH_BYTES_MAX].iter().rposition(|byte| *byte == b'/').ok_or(Errno::ENAMETOOLONG)?;
+            base = Some(self.calls.directory(base.as_ref().unwrap_or(&self.root).as_fd(), &rest[..cut])?);
+            rest = &rest[cut + 1..];
+        }
+        Ok((base, rest))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files that are opened, written and closed.
 
 use forebay_types::{Errno, FileId, Kind, NodeRank};
-use forebay_wire::write::{Change, CommitAt, Done, WrittenExtent};
+use forebay_wire::write::{Change, CommitAt, Done, LockRequest, WrittenExtent};
 
 use super::nodes::Contents;
 use super::permissions;
@@ -38,7 +38,14 @@ impl Tree {
             self.publish_if_closed(file);
             self.release_if_unused(file, released);
         }
+        self.locks.release_node(of);
         Done::Nothing
+    }
+
+    pub(super) fn lock(&mut self, change: &Change, file: FileId, request: &LockRequest) -> Result<Done, Refusal> {
+        self.node(file)?;
+        self.locks.set(change.id.node, file, request)?;
+        Ok(Done::Nothing)
     }
 
     pub(super) fn commit(

@@ -56,7 +56,7 @@ pub fn check_removal(caller: &Caller, directory: &Attributes, file: &Attributes)
 /// The mode of a file after somebody wrote to it or gave it away: it lends no rights any more.
 pub fn without_lent_rights(attributes: &Attributes) -> u32 {
     let mode = attributes.mode;
-    if attributes.kind() != Kind::File {
+    if matches!(attributes.kind(), Kind::Directory | Kind::Symlink) {
         return mode;
     }
     // Without the group's execute bit it means mandatory locking, and stays.

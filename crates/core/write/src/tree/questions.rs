@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use forebay_types::{Errno, FileId, Name, NodeRank};
-use forebay_wire::write::{Caller, FileState, Piece, Place, WrittenExtent};
+use forebay_wire::write::{Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
 
 use super::nodes::{Contents, Node};
 use super::permissions;
@@ -87,6 +87,12 @@ impl Tree {
             _ => vec![],
         };
         self.nodes.values().flat_map(of)
+    }
+
+    /// What is in the way of a lock that somebody on `node` would ask for.
+    #[must_use]
+    pub fn lock_in_the_way(&self, node: NodeRank, file: FileId, request: &LockRequest) -> Option<HeldLock> {
+        self.locks.conflict(node, file, request)
     }
 
     /// Above all serials of files that a node has created and that are there.

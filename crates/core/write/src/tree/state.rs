@@ -7,6 +7,7 @@ use super::nodes::{self, Contents, Directory, Node};
 use super::permissions;
 use crate::extents::Extents;
 use crate::landing::Landing;
+use crate::locks::Locks;
 use crate::results::Results;
 
 /// All that is below one burst mount.
@@ -15,6 +16,7 @@ pub struct Tree {
     pub(super) nodes: Map<FileId, Node>,
     pub(super) results: Results,
     pub(super) landing: Landing,
+    pub(super) locks: Locks,
 }
 
 /// Why an operation was not carried out. Nothing was changed.
@@ -49,7 +51,12 @@ impl Tree {
         let directory = Directory::new(BURST_ROOT, is_backed);
         let attributes = Attributes { ino: nodes::inode_number(BURST_ROOT), nlink: 2, ..root };
         let node = Node::new(attributes, Contents::Directory(directory));
-        Self { nodes: Map::from_iter([(BURST_ROOT, node)]), results: Results::default(), landing: Landing::default() }
+        Self {
+            nodes: Map::from_iter([(BURST_ROOT, node)]),
+            results: Results::default(),
+            landing: Landing::default(),
+            locks: Locks::default(),
+        }
     }
 
     /// A file as it is now.
@@ -136,6 +143,7 @@ impl Tree {
         if let Some(Contents::File(extents)) = self.nodes.remove(&file).map(|node| node.contents) {
             released.extents.extend(extents.written());
         }
+        self.locks.release_file(file);
         released.files.push(file);
     }
 }

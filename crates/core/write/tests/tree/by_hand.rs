@@ -68,11 +68,11 @@ fn an_operation_that_comes_again_is_carried_out_once() {
     let (before, unlink) = (asked.tree.clone(), asked.changes[1].clone());
     assert!(asked.tree.apply(&unlink, &mut Released::default()).is_ok(), "the result is told again");
     assert_eq!(asked.tree, before, "the new file of that name stays");
-    // Once its node has said that it will not ask again, the result is gone, and EIO says that nobody knows.
+    // Once its node has said that it will not ask again, the result is gone, and EALREADY says that nobody knows.
     let mut newer = asked.changes[2].clone();
     (newer.id.serial, newer.oldest) = (9, 9);
     let _ = asked.tree.apply(&newer, &mut Released::default());
-    assert_eq!(refused(asked.tree.apply(&unlink, &mut Released::default())), Errno::EIO);
+    assert_eq!(refused(asked.tree.apply(&unlink, &mut Released::default())), Errno::EALREADY);
 }
 
 #[test]

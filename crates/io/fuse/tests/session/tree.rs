@@ -227,7 +227,7 @@ impl Handler for Tree {
             Operation::Readdir { offset, size, .. } => self.list(request.node, offset, size, false, reply),
             Operation::Readdirplus { offset, size, .. } => self.list(request.node, offset, size, true, reply),
             Operation::Open { .. } if self.opens.load(Ordering::SeqCst) => reply.open(HANDLE, open_flag::KEEP_CACHE),
-            Operation::Release { handle } => {
+            Operation::Release { handle, .. } => {
                 assert_eq!(handle, HANDLE);
                 reply.ok();
             }

@@ -1,0 +1,66 @@
+//! How the kernel names files, and what its flags mean.
+
+use forebay_fuse::{NewTime, open_flag};
+use forebay_types::{Errno, FileId, Name, NodeRank, Timestamp};
+use forebay_wire::write::{Done, Place, TimeChange};
+
+const O_ACCMODE: u32 = 0o3;
+const O_RDONLY: u32 = 0;
+const O_RDWR: u32 = 2;
+pub const O_EXCL: u32 = 0o200;
+pub const O_TRUNC: u32 = 0o1000;
+pub const O_APPEND: u32 = 0o2000;
+
+/// The bits of `access(2)`.
+const READ: u32 = 4;
+const WRITE: u32 = 2;
+
+/// The kernel's number of a file: also its inode number. 1 is the root's.
+pub fn node_of(file: FileId) -> u64 {
+    (u64::from(file.creator.0) << 40) + file.serial + 1
+}
+
+pub fn file_of(node: u64) -> FileId {
+    let number = node.wrapping_sub(1);
+    FileId { creator: NodeRank((number >> 40) as u32), serial: number & ((1 << 40) - 1) }
+}
+
+/// A name that the kernel sends.
+pub fn place(directory: u64, name: &[u8]) -> Result<Place, Errno> {
+    let name = Name::new(name).map_err(|_| Errno::ENAMETOOLONG)?;
+    Ok(Place { directory: file_of(directory), name })
+}
+
+pub fn time(new: NewTime) -> TimeChange {
+    match new {
+        NewTime::Now => TimeChange::Now,
+        NewTime::To(seconds, nanos) => TimeChange::To(Timestamp { seconds, nanos }),
+    }
+}
+
+pub fn mode_of(done: &Done) -> u32 {
+    match done {
+        Done::File(state) => state.attributes.mode,
+        Done::Nothing => 0,
+    }
+}
+
+/// What of a file an open with these flags needs.
+pub fn wanted(flags: u32) -> u32 {
+    let access = match flags & O_ACCMODE {
+        O_RDONLY => READ,
+        O_RDWR => READ | WRITE,
+        _ => WRITE,
+    };
+    access | if flags & O_TRUNC != 0 { WRITE } else { 0 }
+}
+
+/// What the next daemon can know of an open file.
+pub fn handle(flags: u32) -> u64 {
+    u64::from(flags)
+}
+
+/// Who writes goes past the page cache; who only reads fills it anew with each open.
+pub fn open_flags(flags: u32) -> u32 {
+    if flags & O_ACCMODE == O_RDONLY { 0 } else { open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES }
+}

@@ -1,0 +1,179 @@
+//! Locks of this node's programs: asked of the owner, and waited for here.
+//!
+//! Who waits is asked for again and again by one thread; the readers of the kernel's requests go on meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use forebay_fuse::{Lock, Reply};
+use forebay_types::{Errno, FileId};
+use forebay_wire::write::{Caller, LockKind, LockRequest, Operation};
+
+use super::commits::Commits;
+
+/// How long a lock that is waited for is not asked for, at first and in the end.
+const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// `F_RDLCK`, `F_WRLCK`, `F_UNLCK`.
+const READ: u32 = 0;
+const WRITE: u32 = 1;
+pub const UNLOCKED: u32 = 2;
+
+/// See the module.
+pub struct Locking {
+    commits: Arc<Commits>,
+    /// Whether a daemon before this one may have got locks that are not among `held`.
+    may_be_more: bool,
+    state: Mutex<State>,
+    came: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Who may hold something: file, owner, whether by `flock`.
+    held: BTreeSet<(FileId, u64, bool)>,
+    waiting: Vec<Waiting>,
+    is_running: bool,
+}
+
+struct Waiting {
+    unique: u64,
+    file: FileId,
+    request: LockRequest,
+    reply: Reply,
+}
+
+impl Locking {
+    pub fn new(commits: &Arc<Commits>, may_be_more: bool) -> Arc<Self> {
+        Arc::new(Self { commits: Arc::clone(commits), may_be_more, state: Mutex::default(), came: Condvar::new() })
+    }
+
+    /// Notes that a lock was given.
+    pub fn note(&self, file: FileId, request: &LockRequest) {
+        if request.kind.is_some() {
+            self.state().held.insert((file, request.owner, request.is_flock));
+        }
+    }
+
+    /// Answers when the lock is given, or when `interrupt` is called for `unique`.
+    pub fn wait(self: &Arc<Self>, unique: u64, file: FileId, request: LockRequest, reply: Reply) {
+        let mut state = self.state();
+        state.waiting.push(Waiting { unique, file, request, reply });
+        if !std::mem::replace(&mut state.is_running, true) {
+            let locking = Arc::downgrade(self);
+            if let Err(error) = std::thread::Builder::new().name("locks".to_owned()).spawn(move || ask_again(&locking))
+            {
+                state.is_running = false;
+                tracing::error!(%error, "nobody asks for locks");
+                state.waiting.drain(..).for_each(|waiting| waiting.reply.error(Errno::ENOLCK));
+            }
+        }
+        drop(state);
+        self.came.notify_one();
+    }
+
+    /// Somebody does not want to wait any more. Whether he did.
+    pub fn interrupt(&self, unique: u64) -> bool {
+        let mut state = self.state();
+        let found = state.waiting.iter().position(|waiting| waiting.unique == unique);
+        let waiting = found.map(|at| state.waiting.swap_remove(at));
+        drop(state);
+        waiting.is_some_and(|waiting| {
+            waiting.reply.error(Errno::EINTR);
+            true
+        })
+    }
+
+    /// All that an owner has of a file is given back: a descriptor was closed.
+    ///
+    /// # Errors
+    /// What the tree's owner says.
+    pub fn release(&self, file: FileId, owner: u64, is_flock: bool) -> Result<(), Errno> {
+        let was_held = self.state().held.remove(&(file, owner, is_flock));
+        if !was_held && !self.may_be_more {
+            return Ok(());
+        }
+        let request = LockRequest { owner, start: 0, end: u64::MAX, kind: None, pid: 0, is_flock };
+        match self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request }) {
+            Err(Errno::ESTALE) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Asks for all that are waited for. Whether any is left.
+    fn ask(&self) -> bool {
+        let asked: Vec<(u64, FileId, LockRequest)> =
+            self.state().waiting.iter().map(|waiting| (waiting.unique, waiting.file, waiting.request)).collect();
+        for (unique, file, request) in asked {
+            let outcome = self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request });
+            if outcome == Err(Errno::EAGAIN) {
+                continue;
+            }
+            let mut state = self.state();
+            let found = state.waiting.iter().position(|waiting| waiting.unique == unique);
+            let waiting = found.map(|at| state.waiting.swap_remove(at));
+            drop(state);
+            match (waiting, outcome) {
+                (Some(waiting), Ok(())) => {
+                    self.note(file, &request);
+                    waiting.reply.ok();
+                }
+                (Some(waiting), Err(errno)) => waiting.reply.error(errno),
+                // Interrupted meanwhile: nobody knows that it has it.
+                (None, Ok(())) => {
+                    let request = LockRequest { kind: None, ..request };
+                    let _ = self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request });
+                }
+                (None, Err(_)) => {}
+            }
+        }
+        !self.state().waiting.is_empty()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Goes on as long as anybody waits.
+fn ask_again(locking: &Weak<Locking>) {
+    let mut pause = AGAIN_AFTER.0;
+    while let Some(locking) = locking.upgrade() {
+        if locking.ask() {
+            pause = (pause * 2).min(AGAIN_AFTER.1);
+        } else {
+            let mut state = locking.state();
+            if state.waiting.is_empty() {
+                state.is_running = false;
+                return;
+            }
+        }
+        // Somebody else may have come, who may not have to wait.
+        let state = locking.state();
+        drop(locking.came.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What the kernel asks for.
+///
+/// # Errors
+/// EINVAL for a kind that there is not.
+pub fn request_of(lock: &Lock) -> Result<LockRequest, Errno> {
+    let kind = match lock.kind {
+        READ => Some(LockKind::Shared),
+        WRITE => Some(LockKind::Exclusive),
+        UNLOCKED => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let Lock { owner, start, end, pid, is_flock, .. } = *lock;
+    Ok(LockRequest { owner, start, end, kind, pid, is_flock })
+}
+
+/// The number of a kind, as the kernel has it.
+pub fn number_of(kind: LockKind) -> u32 {
+    match kind {
+        LockKind::Shared => READ,
+        LockKind::Exclusive => WRITE,
+    }
+}
