@@ -21,6 +21,7 @@ mod walk;
 mod write;
 
 pub use driver::Driver;
+pub use job::AskedPart;
 pub use machine::memory_bytes;
 pub use options::{BurstOptions, DaemonOptions, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks};
 pub use read::{ReadCore, Refreshed};

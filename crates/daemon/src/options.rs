@@ -93,6 +93,9 @@ pub struct DaemonOptions {
     /// Its part of the burst tier, if the job has one.
     #[serde(default)]
     pub burst: Option<BurstOptions>,
+    /// The directory of its own that it answers queries over, if it is a device.
+    #[serde(default)]
+    pub data: Option<PathBuf>,
     /// What this daemon is to its keeper.
     #[serde(skip)]
     pub kept: Kept,

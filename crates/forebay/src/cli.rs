@@ -16,7 +16,7 @@ pub use burst::{DrainArguments, LandedArguments};
 pub use config_file::ConfigFile;
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
-pub use query::{OnError, QueryArguments};
+pub use query::{OnError, QueryArguments, WherePlace};
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -63,7 +63,7 @@ pub enum Command {
     /// Print the library that aggregates for MPI-IO programs, or what it did with a file
     Mpiio(MpiioArguments),
     /// Compute statistics over files: lines, digits, entropy, sums and deviations of columns, their Gramian
-    Query(QueryArguments),
+    Query(Box<QueryArguments>),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
     /// Show what a model says of this and other ways to start a job, at any number of nodes

@@ -13,6 +13,9 @@
 //! any order and by any number of `Pass`es: read it; whether it begins within quotes follows from `turns_quoting` of all
 //! blocks before it; read on to `record_end`; `Pass::block`. `Partials::add` each state, `Partials::finish`, then the
 //! state's parts say what was asked.
+//!
+//! Over several nodes: `Parts` says who makes which part of the file next. A part is some blocks, and whoever makes one that
+//! does not know what comes before it parses it for both cases (`PartState`).
 
 mod batch;
 mod byte_counts;
@@ -24,7 +27,9 @@ mod lanes;
 pub mod limits;
 mod number;
 mod operator;
+mod part;
 mod partials;
+mod parts;
 mod pass;
 mod record;
 mod schema;
@@ -37,7 +42,9 @@ pub use column::{Column, ColumnSummary};
 pub use error::{MergeError, QueryError};
 pub use gramian::Gramian;
 pub use operator::{Collected, Operator, UnknownOperator};
+pub use part::{PartState, Quotes};
 pub use partials::Partials;
+pub use parts::{Part, Parts};
 pub use pass::{Block, Pass};
 pub use record::{Dialect, end as record_end, turns_quoting};
 pub use schema::{Header, Probe, Schema};

@@ -76,6 +76,24 @@ impl Partials {
         missing
     }
 
+    /// The same blocks, had they begun within quotes that nothing in them closes: no row begins in them.
+    pub fn without_rows(self) -> Self {
+        let bare = |(first, run): (u64, Run)| (first, Run { state: run.state.without_rows(), ..run });
+        Self { runs: self.runs.into_iter().map(bare).collect() }
+    }
+
+    /// Whether they are of just the blocks from `first` to `end`, of so many bytes, and like `like`.
+    pub(crate) fn are_whole(&self, first: u64, end: u64, bytes: u64, like: &State) -> bool {
+        let mut at = Some(first);
+        for (begin, run) in &self.runs {
+            let len = 1u64.checked_shl(u32::from(run.level));
+            at = at.filter(|at| at == begin).zip(len).and_then(|(at, len)| at.checked_add(len));
+        }
+        let is_like = self.runs.values().all(|run| run.state.is_like(like));
+        let all = self.runs.values().try_fold(0u64, |sum, run| sum.checked_add(run.state.bytes));
+        at == Some(end) && is_like && all == Some(bytes)
+    }
+
     fn add_run(&mut self, first: u64, run: Run) -> Result<(), MergeError> {
         let Run { mut level, mut state } = run;
         let mut first = first;
@@ -106,6 +124,14 @@ impl Partials {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Partials {
+        /// As a node would say that was asked for no rows.
+        pub fn without_a_row_part(mut self) -> Self {
+            self.runs.values_mut().for_each(|run| run.state.rows = None);
+            self
+        }
+    }
 
     fn block(bytes: u64) -> State {
         State { bytes, lines: 1, ..State::default() }

@@ -43,6 +43,11 @@ pub fn turns_quoting(bytes: &[u8]) -> bool {
 }
 
 impl Dialect {
+    /// What stands between fields.
+    pub fn delimiter(&self) -> u8 {
+        self.delimiter
+    }
+
     /// A dialect with a delimiter that no number, quote or line end has.
     pub fn new(delimiter: u8) -> Option<Self> {
         let is_taken = delimiter.is_ascii_alphanumeric() || b"\"\r\n.+-\0".contains(&delimiter);

@@ -81,6 +81,16 @@ impl State {
         self
     }
 
+    /// The same blocks without the rows that begin in them.
+    pub(crate) fn without_rows(mut self) -> Self {
+        if let Some(rows) = &mut self.rows {
+            let columns = rows.columns.len();
+            let gramian = rows.gramian.as_ref().map(|_| Gramian::new(columns));
+            *rows = Rows { columns: vec![Column::default(); columns], gramian, ..Rows::default() };
+        }
+        self
+    }
+
     /// Whether both are partials of one query.
     pub fn is_like(&self, other: &Self) -> bool {
         let shape = |state: &Self| {

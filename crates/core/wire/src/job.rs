@@ -48,6 +48,11 @@ pub enum JobMessage {
     /// What programs of the asked node have used while they started, or those of the first node below it that has
     /// something. Answer: `Body`; body: the uses (see `recording`). `ENODATA` where nothing was used.
     Recording,
+    /// Which nodes, of this one and those below it, hold bytes of a file that a query is about. Answer: `Text`, a JSON array.
+    Holders {
+        /// The file.
+        file: ViewPath,
+    },
 }
 
 /// The steps of a refresh; each is taken by all nodes before the next.
@@ -78,6 +83,7 @@ impl JobMessage {
             Self::Refresh { .. } => "refresh",
             Self::Report { .. } => "report",
             Self::Recording => "recording",
+            Self::Holders { .. } => "holders",
         }
     }
 

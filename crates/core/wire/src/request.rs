@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::JobMessage;
 use crate::message::Checked;
+use crate::query::QueryMessage;
 use crate::read::ReadMessage;
 use crate::write_message::WriteMessage;
 
@@ -43,6 +44,8 @@ pub enum Message {
     Job(JobMessage),
     /// The write path: a burst tree, and the logs that hold its contents.
     Write(WriteMessage),
+    /// Queries: the pass over bytes that a node holds.
+    Query(QueryMessage),
 }
 
 impl<M> Request<M> {
@@ -78,7 +81,8 @@ impl Message {
         match self {
             Self::Read(message) => message.is_fenced(),
             Self::Job(message) => matches!(message, JobMessage::Ping),
-            Self::Write(_) => false,
+            // A query names the version that it is about.
+            Self::Write(_) | Self::Query(_) => false,
         }
     }
 
@@ -89,6 +93,7 @@ impl Message {
             Self::Read(message) => message.word(),
             Self::Job(message) => message.word(),
             Self::Write(message) => message.word(),
+            Self::Query(message) => message.word(),
         }
     }
 }
@@ -117,6 +122,18 @@ impl From<WriteMessage> for Request {
     }
 }
 
+impl From<QueryMessage> for Message {
+    fn from(message: QueryMessage) -> Self {
+        Self::Query(message)
+    }
+}
+
+impl From<QueryMessage> for Request {
+    fn from(message: QueryMessage) -> Self {
+        Self::new(message.into())
+    }
+}
+
 impl From<ReadMessage> for Request {
     fn from(message: ReadMessage) -> Self {
         Self::new(message.into())
@@ -141,6 +158,7 @@ impl Checked for Envelope {
             Message::Read(message) => message.is_within_limits(),
             Message::Job(message) => message.is_within_limits(),
             Message::Write(message) => message.is_within_limits(),
+            Message::Query(message) => message.is_within_limits(),
         }
     }
 }

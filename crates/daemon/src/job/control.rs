@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
+use super::query::AskedPart;
 use super::requests::Job;
+use crate::query::encode_part;
 use crate::shared::node::Node;
 
 /// Longest command line, bytes: the paths of a refresh, most of them shorter than they may be.
@@ -55,6 +57,12 @@ enum Command {
     Drain {
         wait_ms: u64,
     },
+    /// Which nodes hold a file that a query is about.
+    Holders {
+        path: String,
+    },
+    /// A part of a query's file, made by a node.
+    QueryPart(AskedPart),
     /// How far a file is on its way to the backing file system.
     Landed {
         path: String,
@@ -96,6 +104,14 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
     let mut reader = BufReader::new(read.take(LINE_BYTES_MAX));
     let answer = match tokio::time::timeout(CLIENT_DEADLINE, reader.read_line(&mut line)).await {
         Ok(Ok(_)) => match serde_json::from_str(&line) {
+            Ok(command @ Command::QueryPart(_)) => {
+                let mut nothing = [0];
+                tokio::select! {
+                    answer = carry_out(command, &job) => answer,
+                    // Nobody is left who would wait for it.
+                    _ = reader.read(&mut nothing) => return,
+                }
+            }
             Ok(command) => carry_out(command, &job).await,
             Err(error) => Err(format!("not a command: {error}")),
         },
@@ -118,6 +134,11 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         Command::Explain { path } => {
             let path = path_in_view(&path, &job.node)?;
             Ok(json!(job.explain_path(path).await))
+        }
+        Command::Holders { path } => Ok(json!(job.holders(path_in_view(&path, &job.node)?).await)),
+        Command::QueryPart(asked) => {
+            let file = path_in_view(&asked.path, &job.node)?;
+            job.queries.part(asked, file).await.map(|bytes| json!(encode_part(&bytes)))
         }
         Command::Refresh { paths } => {
             if paths.is_empty() || paths.len() > limits::REFRESH_PATHS_MAX {

@@ -20,6 +20,7 @@ impl forebay_transport::Service for Incoming {
                 let write = job.write.clone();
                 drop(job.node.block(move || answers::take(write, from, message, reply)));
             }
+            Message::Query(message) => job.queries.parts.take(message, remaining, reply),
             Message::Read(message) => job.read.take(Request { epoch, priority, message }, remaining, reply),
             Message::Job(JobMessage::Report { report }) => match &job.starting {
                 Some(starting) => starting.answer(from, report, reply),
@@ -29,6 +30,7 @@ impl forebay_transport::Service for Incoming {
                 message @ (JobMessage::Status
                 | JobMessage::Shutdown
                 | JobMessage::Explain { .. }
+                | JobMessage::Holders { .. }
                 | JobMessage::Probe { .. }),
             ) => drop(job.node.spawn(Arc::clone(job).answer(message, remaining, reply))),
             Message::Job(message) => job.read.take_job(epoch, message, remaining, reply),

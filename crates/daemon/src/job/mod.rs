@@ -4,5 +4,8 @@
 pub mod control;
 pub mod incoming;
 pub mod metrics;
+mod query;
 pub mod requests;
 pub mod status;
+
+pub use query::AskedPart;

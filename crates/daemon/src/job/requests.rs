@@ -14,7 +14,9 @@ use forebay_wire::{JobMessage, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::query::JobQueries;
 use super::status::{JobStatus, NodeStatus, Status, Totals, UnreachableNode};
+use crate::query::Holder;
 use crate::read::ReadParts;
 use crate::shared::gather::{Answer, Gathered, answer_all, ask_children, ask_from, ask_if_there, call};
 use crate::shared::node::Node;
@@ -33,6 +35,8 @@ pub struct Job {
     pub read: Arc<ReadParts>,
     /// Its part of the burst tier.
     pub write: Option<Arc<WriteParts>>,
+    /// Its part in queries.
+    pub queries: JobQueries,
     /// Its part in the start of the job.
     pub starting: Option<Arc<Starting>>,
     /// Whether the job is being ended from this node: it stays until it has told who ended.
@@ -55,7 +59,8 @@ impl Job {
         write: Option<Arc<WriteParts>>,
     ) -> Arc<Self> {
         let (node, read) = (Arc::clone(node), Arc::clone(read));
-        Arc::new(Self { node, read, write, starting, is_ended_here: AtomicBool::new(false) })
+        let queries = JobQueries::new(&node, &read);
+        Arc::new(Self { node, read, write, queries, starting, is_ended_here: AtomicBool::new(false) })
     }
 
     /// Answers a peer's request about the job.
@@ -63,6 +68,7 @@ impl Job {
         let left = remaining.mul_f64(HOP_SHARE);
         match message {
             JobMessage::Status => answer_all(reply, &self.status_below(left).await),
+            JobMessage::Holders { file } => answer_all(reply, &self.queries.holders_below(file, left).await),
             JobMessage::Explain { path } => answer_all(reply, &self.explain(path, left).await),
             JobMessage::Shutdown => {
                 answer_all(reply, &self.shutdown_below(left).await);
@@ -104,6 +110,11 @@ impl Job {
         }
         self.node.tell_to_end();
         json!({"ended": ended})
+    }
+
+    /// The nodes of the job that hold a file, by rank.
+    pub async fn holders(&self, file: ViewPath) -> Vec<Holder> {
+        self.queries.holders(file, JOB_DEADLINE).await
     }
 
     /// Where an answer for `path` would come from, from this node up to where the request ends.

@@ -1,25 +1,31 @@
-//! Reads a file block by block, by several threads, each block once.
+//! Reads blocks of a file, by several threads, each block once.
 //!
 //! Whether a block begins within quotes follows from the quotes of all blocks before it. A thread counts those of its own
 //! block as soon as it has read it, tells the others, and waits for the blocks before; those are under way already, since
 //! blocks are taken in order. Nobody waits who has not counted, so nobody waits for ever.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
-use forebay_query::{Block, record_end, turns_quoting};
+use forebay_query::{Block, Quotes, record_end, turns_quoting};
 
-use super::source::{FileSource, block_count};
+use super::contents::Contents;
 
 /// What is read at once behind a block, to the end of its last row.
 const TAIL_BYTES: usize = 64 << 10;
 
-/// How blocks are read.
+/// Which blocks are read, and how.
 #[derive(Clone, Copy)]
 pub struct BlockOptions<'a> {
+    /// The first.
+    pub first: u64,
+    /// Behind the last.
+    pub end: u64,
+    /// Whether the first begins within quotes.
+    pub begins_quoted: bool,
     /// Threads; each holds a block.
     pub threads: usize,
     /// Rows are wanted: whether a block begins within quotes, and its last row as a whole.
@@ -28,23 +34,27 @@ pub struct BlockOptions<'a> {
     pub in_order: bool,
     /// Counts bytes that are done.
     pub done_bytes: &'a AtomicU64,
+    /// Nobody wants the result any more.
+    pub is_given_up: &'a AtomicBool,
 }
 
 /// Does `work` for each block, by a worker that `begin` makes for each thread, and delivers what comes of it, one at a time.
+/// Says which quotes there were, if rows are wanted.
 pub fn each_block<W, T>(
-    source: &FileSource,
+    source: &impl Contents,
     options: BlockOptions<'_>,
     begin: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, Block<'_>) -> T + Sync,
     deliver: impl FnMut(u64, T) -> anyhow::Result<()> + Send,
-) -> anyhow::Result<()> {
-    let blocks = block_count(source.bytes());
-    let turns = Turns::default();
+) -> anyhow::Result<Quotes> {
+    let blocks = options.end - options.first;
+    let turns = Turns::new(options.begins_quoted);
     let deliver = Mutex::new(deliver);
     let one_thread = || {
         let mut worker = begin();
         let mut buffer = Vec::new();
         while let Some(index) = turns.take(blocks) {
+            anyhow::ensure!(!options.is_given_up.load(Ordering::Relaxed), "nobody waits for it any more");
             let Some((block, result)) =
                 one_block(source, options, &turns, index, &mut buffer, |block| work(&mut worker, block))?
             else {
@@ -53,7 +63,7 @@ pub fn each_block<W, T>(
             if options.in_order && !turns.wait(|state| state.delivered == index) {
                 return Ok(());
             }
-            (deliver.lock().unwrap_or_else(PoisonError::into_inner))(index, result)?;
+            (deliver.lock().unwrap_or_else(PoisonError::into_inner))(options.first + index, result)?;
             turns.change(|state| state.delivered += 1);
             options.done_bytes.fetch_add(block, Ordering::Relaxed);
         }
@@ -74,19 +84,20 @@ pub fn each_block<W, T>(
             others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread ended"))));
         ended.fold(own, |first, next| first.and(next))
     })?;
-    source.check()
+    source.check()?;
+    Ok(turns.quotes())
 }
 
-/// Reads a block and works on it: its length and what came of it. None if another thread has failed meanwhile.
+/// Reads the block that is `index` blocks behind the first, and works on it: its length and what came of it. None if another thread has failed meanwhile.
 fn one_block<T>(
-    source: &FileSource,
+    source: &impl Contents,
     options: BlockOptions<'_>,
     turns: &Turns,
     index: u64,
     buffer: &mut Vec<u8>,
     work: impl FnOnce(Block<'_>) -> T,
 ) -> anyhow::Result<Option<(u64, T)>> {
-    let offset = index * BLOCK_BYTES;
+    let offset = (options.first + index) * BLOCK_BYTES;
     let len = (source.bytes() - offset).min(BLOCK_BYTES) as usize;
     // The byte before says whether a row begins with the block.
     let lead = usize::from(offset > 0);
@@ -95,9 +106,10 @@ fn one_block<T>(
     let mut is_quoted = false;
     let mut is_end = offset + len as u64 == source.bytes();
     if options.rows {
-        let turns_here = turns_quoting(&buffer[lead..]);
-        turns.change(|state| state.counted(index, turns_here));
-        if !turns.wait(|state| state.begins_quoted.len() as u64 >= index) {
+        let quotes = Quotes::of(&buffer[lead..]);
+        let turns_here = quotes.turn();
+        turns.change(|state| state.counted(index, quotes));
+        if !turns.wait(|state| state.begins_quoted.len() as u64 > index) {
             return Ok(None);
         }
         is_quoted = turns.begins_quoted(index);
@@ -113,7 +125,7 @@ fn one_block<T>(
 }
 
 /// Appends what stands from `at` on, to the end of the row that is open there. Whether that is the end of the file.
-fn read_tail(source: &FileSource, buffer: &mut Vec<u8>, mut at: u64, mut is_quoted: bool) -> anyhow::Result<bool> {
+fn read_tail(source: &impl Contents, buffer: &mut Vec<u8>, mut at: u64, mut is_quoted: bool) -> anyhow::Result<bool> {
     let longest = at + RECORD_BYTES_MAX + 1;
     let is_closed = !is_quoted && buffer.last() == Some(&b'\n');
     while !is_closed && at < source.bytes().min(longest) {
@@ -132,7 +144,6 @@ fn read_tail(source: &FileSource, buffer: &mut Vec<u8>, mut at: u64, mut is_quot
 }
 
 /// Who has what block, and what is known of those that were read.
-#[derive(Default)]
 struct Turns {
     state: Mutex<TurnsState>,
     changed: Condvar,
@@ -141,25 +152,43 @@ struct Turns {
 #[derive(Default)]
 struct TurnsState {
     next: u64,
-    /// Of the blocks after the first, one after the other.
+    /// Of the blocks and what stands behind the last, one after the other.
     begins_quoted: Vec<bool>,
     /// Blocks whose quotes were counted before those of a block before them.
     counted: BTreeMap<u64, bool>,
+    has_quotes: bool,
     delivered: u64,
     has_failed: bool,
 }
 
 impl TurnsState {
-    fn counted(&mut self, index: u64, turns: bool) {
-        self.counted.insert(index, turns);
-        while let Some(turns) = self.counted.remove(&(self.begins_quoted.len() as u64)) {
-            let last = self.begins_quoted.last().copied().unwrap_or(false);
+    fn counted(&mut self, index: u64, quotes: Quotes) {
+        self.has_quotes |= quotes != Quotes::None;
+        self.counted.insert(index, quotes.turn());
+        while let (Some(last), Some(turns)) =
+            (self.begins_quoted.last().copied(), self.counted.remove(&(self.begins_quoted.len() as u64 - 1)))
+        {
             self.begins_quoted.push(last != turns);
         }
     }
 }
 
 impl Turns {
+    fn new(begins_quoted: bool) -> Self {
+        let state = TurnsState { begins_quoted: vec![begins_quoted], ..TurnsState::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Those of all blocks.
+    fn quotes(&self) -> Quotes {
+        let state = self.lock();
+        match (state.has_quotes, state.begins_quoted.first() == state.begins_quoted.last()) {
+            (false, _) => Quotes::None,
+            (true, true) => Quotes::Even,
+            (true, false) => Quotes::Odd,
+        }
+    }
+
     /// The next block that nobody has.
     fn take(&self, blocks: u64) -> Option<u64> {
         let mut state = self.lock();
@@ -169,7 +198,7 @@ impl Turns {
     }
 
     fn begins_quoted(&self, index: u64) -> bool {
-        index > 0 && self.lock().begins_quoted[index as usize - 1]
+        self.lock().begins_quoted[index as usize]
     }
 
     fn change(&self, change: impl FnOnce(&mut TurnsState)) {

@@ -10,7 +10,8 @@ use forebay_query::{BatchSink, Pass, Schema};
 
 use super::blocks::{BlockOptions, each_block};
 use super::collect::PassOptions;
-use super::source::FileSource;
+use super::contents::Contents;
+use super::source::{FileSource, block_count};
 
 /// A column and what it is normalised by.
 pub struct NormalisedColumn<'a> {
@@ -38,16 +39,18 @@ pub fn write_normalised(
         let name = &column.schema.names[column.column];
         writeln!(file.file, "{}", quoted(name)).with_context(not_written)?;
     }
-    let PassOptions { collected, threads, done_bytes } = options;
+    let PassOptions { collected, threads, done_bytes, is_given_up } = options;
     let begin = || Pass::new(column.schema.clone(), &[column.column], collected);
     let work = |pass: &mut Pass, block: forebay_query::Block<'_>| {
         let mut lines = Lines { text: Vec::new(), mean: column.mean, deviation: column.deviation };
         pass.rows(block, &mut lines);
         lines.text
     };
-    let blocks = BlockOptions { threads, rows: true, in_order: true, done_bytes };
+    let (first, end, begins_quoted) = (0, block_count(source.bytes()), false);
+    let blocks =
+        BlockOptions { first, end, begins_quoted, threads, rows: true, in_order: true, done_bytes, is_given_up };
     let deliver = |_, text: Vec<u8>| file.file.write_all(&text).with_context(not_written);
-    each_block(source, blocks, begin, work, deliver)?;
+    let _ = each_block(source, blocks, begin, work, deliver)?;
     file.finish(output).with_context(not_written)
 }
 

@@ -8,6 +8,8 @@ use anyhow::{Context, bail};
 use forebay_query::limits::{BLOCK_BYTES, RECORD_BYTES_MAX};
 use forebay_query::{Dialect, Header, Probe, QueryError, Schema};
 
+use super::contents::Contents;
+
 /// What a look for the schema reads first, bytes; twice as much whenever that was no whole record.
 const WINDOW_BYTES: usize = 256 << 10;
 
@@ -59,11 +61,6 @@ impl FileSource {
         &self.path
     }
 
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        self.generation.bytes
-    }
-
     /// Its columns.
     pub fn schema(&self, dialect: Dialect, header: Header) -> anyhow::Result<Schema> {
         let name = || self.path.display().to_string();
@@ -87,8 +84,19 @@ impl FileSource {
         }
     }
 
-    /// Reads all of `buffer`, which lies within the file's size.
-    pub fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
+    /// Whether another node's file is this one: sizes and times of change are the same wherever it is seen.
+    pub fn is_version(&self, other: &forebay_types::Generation) -> bool {
+        let modified = (other.mtime.seconds, i64::from(other.mtime.nanos));
+        (other.size_bytes, modified) == (self.generation.bytes, self.generation.modified)
+    }
+}
+
+impl Contents for FileSource {
+    fn bytes(&self) -> u64 {
+        self.generation.bytes
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> anyhow::Result<()> {
         let mut at = 0;
         while at < buffer.len() {
             match self.file.read_at(&mut buffer[at..], offset + at as u64) {
@@ -103,8 +111,7 @@ impl FileSource {
         Ok(())
     }
 
-    /// Fails if the file is no longer as it was opened: what was read may be of two generations.
-    pub fn check(&self) -> anyhow::Result<()> {
+    fn check(&self) -> anyhow::Result<()> {
         let metadata = self.file.metadata().with_context(|| format!("{} cannot be looked at", self.path.display()))?;
         if Generation::of(&metadata) != self.generation {
             bail!("{} changed while it was read; ask again when it is at rest", self.path.display());

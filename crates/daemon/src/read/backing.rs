@@ -69,6 +69,12 @@ impl Backing {
         self.store.get().map(|store| &**store)
     }
 
+    /// The same, to be held.
+    pub fn shared_store(&self) -> Option<Arc<dyn Exports>> {
+        self.store()?;
+        self.store.get().map(Arc::clone)
+    }
+
     /// What was asked of the backing file system so far.
     pub fn counters(&self) -> Counters {
         self.store.get().map(|store| store.counters()).unwrap_or_default()

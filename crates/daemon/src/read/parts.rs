@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use forebay_body::Body;
 use forebay_fuse::{Handler, Session};
+use forebay_node::PeerAnswer;
 use forebay_transport::Replier;
 use forebay_types::{Epoch, Errno};
 use forebay_wire::{JobMessage, Outcome, ReadMessage, Request};
@@ -104,6 +106,20 @@ impl ReadParts {
     /// Takes a request of another node that is about what is read.
     pub fn take(&self, request: Request<ReadMessage>, remaining: Duration, reply: Replier) {
         self.peers.take(request, remaining, reply);
+    }
+
+    /// What programs here would get; only chunks have bodies. `EIO` when the daemon ends.
+    pub async fn own_chunk(&self, message: ReadMessage) -> Result<Arc<Body>, Errno> {
+        match self.peers.ask_own(message).await {
+            Some(PeerAnswer::Body(body)) => body.whole_bytes().await.map(|()| body),
+            Some(PeerAnswer::Failed(errno)) => Err(errno),
+            _ => Err(Errno::EIO),
+        }
+    }
+
+    /// Starts a task of this node.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.node.spawn(task));
     }
 
     /// Takes a request of another node about the job whose answer the read path has.

@@ -307,6 +307,7 @@ mod tests {
             links: None,
             report: None,
             burst: None,
+            data: None,
             kept: Default::default(),
         };
         ReadParts::new(&Node::new(options, Forest::single(1, 2).unwrap(), Machine::here())).unwrap()

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use forebay_query::{Dialect, Header};
 
+use crate::cli::ConfigFile;
+use crate::settings::GivenForJob;
+
 /// `query`.
 #[derive(Args, Debug)]
 #[command(
@@ -38,12 +41,46 @@ pub struct QueryArguments {
     /// Write the normalised column to this file, or into this directory [default: FILE.normalised.csv]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Who reads: this host, the nodes of the job that hold the bytes (data), both (split), or whatever is fastest
+    #[arg(long = "where", value_enum, default_value = "auto")]
+    pub place: WherePlace,
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
     /// Write a histogram of the bytes and a map of the correlations to this file, as SVG
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The settings.
+    #[command(flatten)]
+    pub given: GivenForJob,
+}
+
+/// `--where`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WherePlace {
+    /// Whatever is fastest.
+    Auto,
+    /// This host.
+    Host,
+    /// The nodes that hold the bytes.
+    Data,
+    /// Both.
+    Split,
+}
+
+impl WherePlace {
+    /// As people write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Host => "host",
+            Self::Data => "data",
+            Self::Split => "split",
+        }
+    }
 }
 
 /// `--header`.

@@ -22,6 +22,7 @@ mod profile_report;
 mod query;
 mod query_answer;
 mod query_bad_rows;
+mod query_near;
 mod query_progress;
 mod query_shown;
 mod query_svg;
@@ -62,7 +63,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Plan(arguments) => plan::run(&arguments),
-        Command::Query(arguments) => query::run(&arguments),
+        Command::Query(arguments) => query::run(*arguments),
         Command::Config(arguments) => config::run(arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Walk(arguments) => forebay_daemon::walk(&arguments.view).map(|()| ExitCode::SUCCESS),

@@ -34,7 +34,7 @@ use crate::network;
 use crate::output::causes;
 use crate::patience::unless_over_in_a_second;
 use crate::profiles;
-use crate::settings::values::{LinksShown, WhenMissing};
+use crate::settings::values::{LinksShown, Role, WhenMissing};
 use crate::settings::{Effective, Settings};
 use crate::view_directory::{self, ViewDirectory};
 
@@ -302,6 +302,7 @@ impl Plan {
             LinksShown::AsIs => None,
             LinksShown::View => Some(ShownLinks::now(exports, &[view, job_directory])?),
         };
+        let data = device_data(&settings, self.view_layout, &self.nodes, self.rank)?;
         let roots = settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32));
         let fan_out = settings.fan_out.unwrap_or_else(|| default_fan_out(roots));
         Ok(DaemonOptions {
@@ -331,11 +332,32 @@ impl Plan {
             report: self.waited_for.with_all.then_some(report),
             links,
             burst: None,
+            data,
             kept: Kept::default(),
             profile,
             nodes: self.nodes,
             ports: self.ports,
         })
+    }
+}
+
+/// The directory of a device, which must be there.
+fn device_data(
+    settings: &Settings,
+    layout: ViewLayout,
+    nodes: &[NodeAddress],
+    rank: NodeRank,
+) -> anyhow::Result<Option<PathBuf>> {
+    match (settings.role, &settings.data) {
+        (Role::Node, None) => Ok(None),
+        (Role::Node, Some(_)) => bail!("--data is for devices; give --role device too"),
+        (Role::Device, None) => bail!("--role device needs --data DIR: the directory that the device holds"),
+        (Role::Device, Some(data)) => {
+            let data = layout.view(data, nodes, rank);
+            let found = data.canonicalize().with_context(|| format!("--data: cannot use {}", data.display()))?;
+            ensure!(found.is_dir(), "--data: {} is not a directory", data.display());
+            Ok(Some(found))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The answer to a query, before anybody has seen it: neither text nor JSON nor a plot.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +16,16 @@ pub struct Answer {
     pub names: Vec<String>,
     /// Outputs, if a column was normalised.
     pub normalised: Vec<PathBuf>,
+    pub makings: Makings,
     pub took: Duration,
+}
+
+/// Who read.
+pub struct Makings {
+    /// `host`, `data` or `split`.
+    pub place: &'static str,
+    /// Bytes that each node read, where some did; None is this host.
+    pub bytes: BTreeMap<Option<u32>, u64>,
 }
 
 impl Answer {

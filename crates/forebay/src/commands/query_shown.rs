@@ -55,7 +55,11 @@ pub fn in_json(answer: &Answer) -> Value {
             say("entropy_bits_per_byte", json!(counts.entropy()));
         }
     }
-    say("where", json!("host"));
+    say("where", json!(answer.makings.place));
+    if !answer.makings.bytes.is_empty() {
+        let by = |(node, bytes): (&Option<u32>, &u64)| json!({"node": node, "bytes": bytes});
+        say("made_by", answer.makings.bytes.iter().map(by).collect());
+    }
     say("seconds", json!(answer.took.as_secs_f64()));
     Value::Object(said)
 }

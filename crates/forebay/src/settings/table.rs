@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
-use super::values::{self, BurstPair, LinksShown, ProfileChoice, Topology, WhenMissing};
+use super::values::{self, BurstPair, LinksShown, ProfileChoice, Role, Topology, WhenMissing};
 
 /// How long a request may take, whatever dies (option `--deadline`).
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -199,6 +199,13 @@ settings! {
         /// Mount the burst tier below this directory, so that DIR is at MOUNT/DIR; with --local, and where nodes share a
         /// host, at MOUNT/I/DIR for node I [default: below the job's directory]
         Node Optional(absolute_path) burst_mount: Option<PathBuf> = "burst-mount" "MOUNT";
+    }
+    "Queries" {
+        /// What the node is: a device holds files of its own (--data) and answers queries over them
+        Node One(role) role: Role = "role" "node|device", "node";
+        /// The directory that this node, a device, holds: queries over files in it are answered here; with --local, and where
+        /// nodes share a host, that of node I is DIR/I
+        Node Optional(absolute_path) data: Option<PathBuf> = "data" "DIR";
     }
     "Caches and trees" {
         /// Nodes that read the backing file system for the others, each for its part of the directories and of every

@@ -274,6 +274,24 @@ pub fn links(text: &str) -> Result<LinksShown, String> {
     }
 }
 
+/// What a node is to the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It runs programs.
+    Node,
+    /// It holds files, and answers queries over them.
+    Device,
+}
+
+/// `node` or `device`.
+pub fn role(text: &str) -> Result<Role, String> {
+    match text {
+        "node" => Ok(Role::Node),
+        "device" => Ok(Role::Device),
+        _ => Err(format!("'{text}' is neither node nor device")),
+    }
+}
+
 /// Which profile a job uses and improves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProfileChoice {

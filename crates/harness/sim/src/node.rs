@@ -134,6 +134,7 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         links: None,
         report: None,
         burst: None,
+        data: None,
         kept: Kept { restarts: lives, job_is_up: true, ..Kept::default() },
     }
 }

@@ -79,6 +79,7 @@ pub(crate) fn body_bytes(message: &Message) -> usize {
         }
         Message::Read(ReadMessage::Parcel { .. }) => limits::PARCEL_BYTES as usize,
         Message::Write(message) => message.body_bytes() as usize,
-        Message::Read(_) | Message::Job(_) => 0,
+        // A part's partials are small, and are not there before it is made.
+        Message::Read(_) | Message::Job(_) | Message::Query(_) => 0,
     }
 }

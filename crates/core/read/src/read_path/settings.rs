@@ -2,7 +2,7 @@
 
 use forebay_cache::{Key, KindCounters, ObjectKind};
 use forebay_dispatch::AttemptId;
-use forebay_types::{Epoch, Errno, NodeRank, Priority, Time, ViewPath};
+use forebay_types::{Epoch, Errno, Generation, Kind, NodeRank, Priority, Time, ViewPath};
 use forebay_wire::Use;
 
 use super::state::{Counters, ReadPath};
@@ -142,6 +142,20 @@ impl<B: Clone> ReadPath<B> {
     #[must_use]
     pub fn recorded(&self) -> Vec<Use> {
         self.recording.uses().to_vec()
+    }
+
+    /// The version of a file that the listing kept here says, and how many of its chunks are kept. Looks at all that is kept.
+    #[must_use]
+    pub fn kept_of(&self, file: &ViewPath) -> Option<(Generation, u64)> {
+        let (dir, name) = file.split()?;
+        let listing = self.kept.peek_listing(&dir)?;
+        let attributes = listing.entry(listing.find(name)?).attributes?;
+        let generation = (attributes.kind() == Kind::File).then(|| attributes.generation())?;
+        let is_of_file = |key: &Key| match key {
+            Key::Chunk { file: other, generation: version, .. } => other == file && *version == generation,
+            _ => false,
+        };
+        Some((generation, self.kept.count_chunks(is_of_file) as u64))
     }
 
     /// Explains where an answer about `path` would come from; changes nothing and counts nothing.

@@ -1,0 +1,261 @@
+//! Who is to make which part of a file, and what is known so far: what a query over several nodes keeps.
+//!
+//! Parts are aligned runs of blocks, taken in their order, each answered once or more often; the first answer that fits
+//! counts. A part that is lost is open again. Nothing here knows who makes a part, or when.
+
+use std::collections::BTreeMap;
+
+use crate::error::MergeError;
+use crate::limits::BLOCK_BYTES;
+use crate::part::PartState;
+use crate::partials::Partials;
+use crate::state::State;
+
+/// Blocks of a part at most: some tenths of a second on a slow node, so that one that is lost costs no more.
+const PART_BLOCKS_MAX: u64 = 8;
+
+/// Parts for each worker, where the file has as many blocks: what the slowest still does when the others are done is a
+/// small share of all.
+const PARTS_EACH: u64 = 8;
+
+/// A part to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which.
+    pub index: usize,
+    /// Its first block.
+    pub first: u64,
+    /// Its blocks.
+    pub blocks: u32,
+    /// Whether it begins within quotes, if that is known.
+    pub begins_quoted: Option<bool>,
+}
+
+/// The parts of a file.
+#[derive(Debug)]
+pub struct Parts {
+    file_bytes: u64,
+    part_blocks: u64,
+    /// What every partial must be like.
+    like: State,
+    progress: Vec<Progress>,
+    /// Parts answered whose turn has not come.
+    early: BTreeMap<usize, PartState>,
+    /// Parts from the first on that are merged.
+    merged: usize,
+    /// Whether the first part that is not merged begins within quotes.
+    is_quoted: bool,
+    partials: Partials,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Open,
+    UnderWay,
+    Answered,
+}
+
+impl Parts {
+    /// Of a file of so many bytes, made by so many workers; every partial is to be like `like`.
+    pub fn new(file_bytes: u64, workers: usize, like: State) -> Self {
+        let blocks = file_bytes.div_ceil(BLOCK_BYTES);
+        let wanted = blocks / (PARTS_EACH * workers.max(1) as u64);
+        let part_blocks = match wanted {
+            0 => 1,
+            wanted => (1 << wanted.ilog2()).min(PART_BLOCKS_MAX),
+        };
+        let progress = vec![Progress::Open; blocks.div_ceil(part_blocks) as usize];
+        let (early, partials) = (BTreeMap::new(), Partials::default());
+        Self { file_bytes, part_blocks, like, progress, early, merged: 0, is_quoted: false, partials }
+    }
+
+    /// The first part that nobody makes; it is under way from now on.
+    pub fn take(&mut self) -> Option<Part> {
+        let at = self.progress[self.merged..].iter().position(|progress| *progress == Progress::Open)?;
+        let index = self.merged + at;
+        self.progress[index] = Progress::UnderWay;
+        let (first, end) = self.blocks_of(index);
+        let begins_quoted = (at == 0).then_some(self.is_quoted);
+        Some(Part { index, first, blocks: (end - first) as u32, begins_quoted })
+    }
+
+    /// Whoever made the part is lost: it is open again.
+    pub fn give_back(&mut self, index: usize) {
+        if let Some(progress @ Progress::UnderWay) = self.progress.get_mut(index) {
+            *progress = Progress::Open;
+        }
+    }
+
+    /// Takes an answer; the bytes that it is about.
+    ///
+    /// # Errors
+    /// It is no answer to this part, which is open again.
+    pub fn answered(&mut self, index: usize, state: PartState) -> Result<u64, MergeError> {
+        let (first, end) = self.blocks_of(index);
+        let bytes = (end * BLOCK_BYTES).min(self.file_bytes).saturating_sub(first * BLOCK_BYTES);
+        let fits = |partials: &Partials| partials.are_whole(first, end, bytes, &self.like);
+        if state.partials().next().is_none() || !state.partials().all(fits) {
+            self.give_back(index);
+            return Err(MergeError::OtherQuery);
+        }
+        if self.progress.get(index).is_some_and(|progress| *progress != Progress::Answered) {
+            self.progress[index] = Progress::Answered;
+            self.early.insert(index, state);
+            self.merge()?;
+        }
+        Ok(bytes)
+    }
+
+    /// Whether all parts are answered.
+    pub fn is_done(&self) -> bool {
+        self.merged == self.progress.len()
+    }
+
+    /// Whether a part is open.
+    pub fn is_open(&self) -> bool {
+        self.progress[self.merged..].contains(&Progress::Open)
+    }
+
+    /// The file's state.
+    ///
+    /// # Errors
+    /// Parts are missing.
+    pub fn finish(self) -> Result<State, MergeError> {
+        match self.progress.is_empty() {
+            true => Ok(self.like),
+            false => self.partials.finish(self.file_bytes.div_ceil(BLOCK_BYTES)),
+        }
+    }
+
+    /// Merges what has its turn.
+    fn merge(&mut self) -> Result<(), MergeError> {
+        while let Some(state) = self.early.remove(&self.merged) {
+            let turns = state.quotes.turn();
+            let Some(partials) = state.chosen(self.is_quoted) else {
+                // It was made for the other case, by a node that did not do what it was asked: once more.
+                self.progress[self.merged] = Progress::Open;
+                return Ok(());
+            };
+            self.partials.merge(partials)?;
+            self.is_quoted ^= turns;
+            self.merged += 1;
+        }
+        Ok(())
+    }
+
+    fn blocks_of(&self, index: usize) -> (u64, u64) {
+        let first = index as u64 * self.part_blocks;
+        (first, (first + self.part_blocks).min(self.file_bytes.div_ceil(BLOCK_BYTES)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::Quotes;
+    use crate::state::Rows;
+
+    const FILE_BYTES: u64 = 20 * BLOCK_BYTES + 1;
+
+    fn like() -> State {
+        State { rows: Some(Rows::default()), ..State::default() }
+    }
+
+    fn parts() -> Parts {
+        let parts = Parts::new(FILE_BYTES, 1, like());
+        assert_eq!(parts.progress.len(), 11, "parts of two blocks");
+        parts
+    }
+
+    /// A block with a row.
+    fn block(index: u64, good: u64) -> State {
+        let bytes = BLOCK_BYTES.min(FILE_BYTES - index * BLOCK_BYTES);
+        State { bytes, lines: 1, byte_counts: None, rows: Some(Rows { good, ..Rows::default() }) }
+    }
+
+    fn partials(part: Part, good: u64) -> Partials {
+        let mut partials = Partials::default();
+        (part.first..part.first + u64::from(part.blocks)).for_each(|at| partials.add(at, block(at, good)).unwrap());
+        partials
+    }
+
+    fn answer(part: Part, quotes: Quotes) -> PartState {
+        let quoted = (quotes != Quotes::None).then(|| partials(part, 100));
+        PartState { quotes, unquoted: Some(partials(part, 1)), quoted }
+    }
+
+    fn taken(parts: &mut Parts) -> Vec<Part> {
+        std::iter::from_fn(|| parts.take()).collect()
+    }
+
+    #[test]
+    fn what_comes_before_a_part_decides_how_it_begins() {
+        let mut parts = parts();
+        let all = taken(&mut parts);
+        assert_eq!((all[0].begins_quoted, all[1].begins_quoted), (Some(false), None));
+        // Within quotes from the second part's end to the fifth's: the third and the fourth have none, so no rows.
+        for part in all.iter().rev() {
+            let quotes = [Quotes::Even, Quotes::Odd, Quotes::None, Quotes::None, Quotes::Odd, Quotes::Even];
+            parts.answered(part.index, answer(*part, quotes[part.index.min(5)])).unwrap();
+        }
+        let state = parts.finish().unwrap();
+        assert_eq!((state.bytes, state.lines), (FILE_BYTES, 21));
+        assert_eq!(state.rows.unwrap().good, 2 + 2 + 200 + 11);
+    }
+
+    #[test]
+    fn a_lost_part_is_made_by_another_and_counts_once() {
+        let mut parts = parts();
+        let all = taken(&mut parts);
+        parts.give_back(3);
+        assert!(parts.is_open());
+        let again = parts.take().unwrap();
+        assert_eq!((again.index, parts.take()), (3, None));
+        for part in all.iter().chain([&again]) {
+            parts.answered(part.index, answer(*part, Quotes::None)).unwrap();
+            parts.give_back(part.index);
+        }
+        assert!(parts.is_done() && !parts.is_open());
+        assert_eq!(parts.finish().unwrap().rows.unwrap().good, 21);
+    }
+
+    #[test]
+    fn an_answer_to_something_else_counts_as_none() {
+        let mut parts = parts();
+        let all = taken(&mut parts);
+        let wrong = [
+            answer(all[1], Quotes::None),
+            PartState { quotes: Quotes::None, unquoted: None, quoted: None },
+            PartState { unquoted: Some(Partials::default()), ..answer(all[0], Quotes::None) },
+            PartState { unquoted: Some(partials(all[0], 1).without_a_row_part()), ..answer(all[0], Quotes::None) },
+        ];
+        for state in wrong {
+            assert!(parts.answered(0, state).is_err());
+            assert_eq!(parts.take().map(|part| part.index), Some(0));
+        }
+        let mut short = Partials::default();
+        short.add(0, block(0, 1)).unwrap();
+        short.add(1, State { bytes: 5, ..block(1, 1) }).unwrap();
+        let short = PartState { unquoted: Some(short), ..answer(all[0], Quotes::None) };
+        assert!(parts.answered(0, short).is_err(), "fewer bytes than the part has");
+        assert!(parts.finish().is_err());
+    }
+
+    #[test]
+    fn a_part_made_for_the_other_case_is_made_again() {
+        let mut parts = parts();
+        let all = taken(&mut parts);
+        parts.answered(0, answer(all[0], Quotes::Odd)).unwrap();
+        let half = PartState { quoted: None, ..answer(all[1], Quotes::Even) };
+        parts.answered(1, half).unwrap();
+        let again = parts.take().unwrap();
+        assert_eq!((again.index, again.begins_quoted), (1, Some(true)));
+    }
+
+    #[test]
+    fn an_empty_file_has_no_parts() {
+        let mut parts = Parts::new(0, 3, like());
+        assert!(parts.is_done() && parts.take().is_none());
+        assert_eq!(parts.finish(), Ok(like()));
+    }
+}

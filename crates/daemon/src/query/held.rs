@@ -1,0 +1,119 @@
+//! A file that this node holds, read chunk by chunk: a device's own, the backing file system's, or what is kept.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Generation, ViewPath};
+use forebay_wire::ReadMessage;
+
+use super::contents::Contents;
+use crate::environment::Exports;
+use crate::read::ReadParts;
+
+/// Chunks that are held while blocks are read one after the other: the end of a block is where the next begins.
+const HELD_CHUNKS: usize = 6;
+
+/// How often it is looked whether anybody still waits.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Where chunks come from.
+pub enum Way {
+    /// Read here.
+    Exports(Arc<dyn Exports>),
+    /// As programs get them: from what is kept, else over the trees.
+    View(Arc<ReadParts>),
+}
+
+/// A file in one generation.
+pub struct HeldFile {
+    way: Way,
+    file: ViewPath,
+    generation: Generation,
+    is_given_up: Arc<AtomicBool>,
+    held: Mutex<VecDeque<(ChunkIndex, Arc<Body>)>>,
+}
+
+impl HeldFile {
+    pub fn new(way: Way, file: ViewPath, generation: Generation, is_given_up: Arc<AtomicBool>) -> Self {
+        Self { way, file, generation, is_given_up, held: Mutex::default() }
+    }
+
+    fn chunk(&self, index: ChunkIndex) -> anyhow::Result<Arc<Body>> {
+        let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, body)) = held().iter().find(|(other, _)| *other == index) {
+            return Ok(Arc::clone(body));
+        }
+        let body = match &self.way {
+            Way::Exports(exports) => {
+                let mut found = None;
+                exports
+                    .read_chunk(&self.file, &self.generation, index, &mut |body| found = Some(body))
+                    .map_err(failed)?;
+                found.ok_or_else(|| failed(Errno::EIO))?
+            }
+            Way::View(read) => self.chunk_of_view(read, index)?,
+        };
+        let mut held = held();
+        held.truncate(HELD_CHUNKS - 1);
+        held.push_front((index, Arc::clone(&body)));
+        Ok(body)
+    }
+
+    /// Waits for the answer on this thread, which may block.
+    fn chunk_of_view(&self, read: &Arc<ReadParts>, index: ChunkIndex) -> anyhow::Result<Arc<Body>> {
+        let (sender, answered) = sync_channel(1);
+        let (parts, file, generation) = (Arc::clone(read), self.file.clone(), self.generation);
+        read.spawn(async move {
+            // Nobody may wait for it any more.
+            drop(sender.send(parts.own_chunk(ReadMessage::Chunk { file, generation, index }).await));
+        });
+        loop {
+            match answered.recv_timeout(LOOK_EVERY) {
+                Ok(answer) => return answer.map_err(failed),
+                Err(RecvTimeoutError::Timeout) if !self.is_given_up.load(Ordering::Relaxed) => {}
+                Err(_) => bail!("nobody waits for it any more"),
+            }
+        }
+    }
+}
+
+fn failed(errno: Errno) -> anyhow::Error {
+    anyhow!(errno)
+}
+
+impl Contents for HeldFile {
+    fn bytes(&self) -> u64 {
+        self.generation.size_bytes
+    }
+
+    fn read(&self, mut buffer: &mut [u8], mut offset: u64) -> anyhow::Result<()> {
+        while !buffer.is_empty() {
+            let index = ChunkIndex::of(offset);
+            let from = (offset - index.start_bytes()) as usize;
+            let len = buffer.len().min(CHUNK_BYTES as usize - from);
+            let slices = self.chunk(index)?.slices(from, len);
+            let there: usize = slices.iter().map(Bytes::len).sum();
+            if there < len {
+                return Err(failed(Errno::ESTALE));
+            }
+            for slice in &slices {
+                let (to, rest) = buffer.split_at_mut(slice.len());
+                to.copy_from_slice(slice);
+                buffer = rest;
+            }
+            offset += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Every chunk was of this generation when it was read.
+    fn check(&self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! The query path of a daemon: parts of files that this node holds, made for whoever asks.
+//!
+//! A few parts are made at once, one a thread, so that a query leaves the node to its programs; some more wait, and
+//! whoever comes then hears that the node is busy. Making a part changes nothing, and ends when nobody waits for it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_body::Body;
+use forebay_query::{Collected, Dialect, Part, PartState, Schema};
+use forebay_store::StoreOptions;
+use forebay_transport::Replier;
+use forebay_types::{CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
+use forebay_wire::message::{Checked, decode, encode};
+use forebay_wire::{Outcome, QueryMessage, QueryPart, QueryTable};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+use super::collect::{PassOptions, collect_part};
+use super::held::{HeldFile, Way};
+use crate::environment::Exports;
+use crate::read::ReadParts;
+use crate::shared::node::Node;
+
+/// Parts that are made at once at most, on a machine with as many processors.
+const THREADS_MAX: usize = 16;
+
+/// Parts that may wait for each that is made.
+const WAITING_EACH: usize = 8;
+
+/// Of a file's bytes, how many a node must keep to be taken for one that holds it: the rest comes over the trees.
+const KEPT_SHARE: f64 = 0.9;
+
+/// A part's state on its way. Whoever takes it looks whether it fits (`forebay_query::Parts::answered`).
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Travelled(PartState);
+
+impl Checked for Travelled {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+/// A part's state, encoded by a node, as text.
+pub fn encode_part(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The part's state that a text stands for.
+pub fn decode_part(text: &str) -> Option<PartState> {
+    let digit = |at: u8| char::from(at).to_digit(16);
+    let byte = |pair: &[u8]| Some((digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?) as u8);
+    let bytes: Vec<u8> = text.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
+    decode::<Travelled>(&bytes).ok().map(|Travelled(state)| state)
+}
+
+/// What a node has of a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Holder {
+    /// Which node.
+    pub rank: u32,
+    /// On which host.
+    pub host: String,
+    /// By which right it holds it.
+    pub holds: Holds,
+    /// The version that it has.
+    pub generation: Generation,
+    /// Parts that it makes at once.
+    pub threads: usize,
+}
+
+/// Why a node counts as one that holds a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Holds {
+    /// It is a device, and the file is its own.
+    Device,
+    /// It keeps (nearly) all of it in its cache.
+    Cache,
+    /// It reads the backing file system for others.
+    Root,
+}
+
+/// The query path of this node.
+pub(crate) struct QueryParts {
+    node: Arc<Node>,
+    read: Arc<ReadParts>,
+    /// A device's own directory, opened at its first use.
+    data: Mutex<Option<Arc<dyn Exports>>>,
+    threads: usize,
+    turns: Semaphore,
+    waiting: AtomicUsize,
+}
+
+impl QueryParts {
+    /// That of a node.
+    pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>) -> Arc<Self> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let (node, read, data) = (Arc::clone(node), Arc::clone(read), Mutex::default());
+        Arc::new(Self { node, read, data, threads, turns: Semaphore::new(threads), waiting: AtomicUsize::new(0) })
+    }
+
+    /// Takes a request of another node.
+    pub fn take(self: &Arc<Self>, message: QueryMessage, remaining: Duration, reply: Replier) {
+        let QueryMessage::Part(part) = message;
+        let is_given_up = Arc::new(AtomicBool::new(false));
+        let given_up = Arc::clone(&is_given_up);
+        reply.on_cancel(move || given_up.store(true, Ordering::Relaxed));
+        let this = Arc::clone(self);
+        drop(self.node.spawn(async move {
+            match this.part(part, remaining, is_given_up).await {
+                Ok(bytes) => reply.answer(Outcome::Body, Some(Body::whole(bytes))),
+                Err(errno) => reply.answer(Outcome::Failed(errno), None),
+            }
+        }));
+    }
+
+    /// Makes a part: its state, encoded.
+    pub async fn part(
+        self: &Arc<Self>,
+        part: QueryPart,
+        remaining: Duration,
+        is_given_up: Arc<AtomicBool>,
+    ) -> Result<Bytes, Errno> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.threads * (1 + WAITING_EACH) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::EBUSY);
+        }
+        // Whoever waits no longer drops this, or hears that it came to nothing.
+        let _end = OnDrop(&self.waiting, &is_given_up);
+        let turn = tokio::time::timeout(remaining, self.turns.acquire()).await;
+        let Ok(Ok(_turn)) = turn else { return Err(Errno::ETIMEDOUT) };
+        let (this, given_up) = (Arc::clone(self), Arc::clone(&is_given_up));
+        let made = self.node.block(move || this.make(part, given_up));
+        match tokio::time::timeout(remaining, made).await {
+            Ok(made) => made.unwrap_or(Err(Errno::EIO)),
+            Err(_) => Err(Errno::ETIMEDOUT),
+        }
+    }
+
+    /// What this node has of a file, if it counts as one that holds it.
+    pub async fn holder(self: &Arc<Self>, file: ViewPath) -> Option<Holder> {
+        let this = Arc::clone(self);
+        let (holds, generation) = self.node.block(move || this.holds(&file)).await??;
+        let (rank, threads) = (self.node.rank(), self.threads);
+        let host = self.node.host(rank).to_owned();
+        Some(Holder { rank: rank.0, host, holds, generation, threads })
+    }
+
+    fn holds(&self, file: &ViewPath) -> Option<(Holds, Generation)> {
+        if let Some(data) = self.own_exports(file) {
+            return Some((Holds::Device, generation(&*data, file)?));
+        }
+        if let Some(generation) = self.kept(file) {
+            return Some((Holds::Cache, generation));
+        }
+        let is_root = self.node.forest.is_root(self.node.rank());
+        let exports = if is_root { self.read.backing.shared_store() } else { None };
+        Some((Holds::Root, generation(&*exports?, file)?))
+    }
+
+    /// The version of a file of which this node keeps enough.
+    fn kept(&self, file: &ViewPath) -> Option<Generation> {
+        let (generation, chunks) = self.read.core.lock().kept_of(file)?;
+        let all = generation.size_bytes.div_ceil(CHUNK_BYTES);
+        (chunks > 0 && chunks as f64 >= KEPT_SHARE * all as f64).then_some(generation)
+    }
+
+    /// The directory of this device, if the file lies in it. May block.
+    fn own_exports(&self, file: &ViewPath) -> Option<Arc<dyn Exports>> {
+        use std::os::unix::ffi::OsStrExt;
+        let directory = self.node.options.data.as_ref()?;
+        let own = ViewPath::from_absolute(directory.as_os_str().as_bytes()).ok()?;
+        if !file.is_within(&own) {
+            return None;
+        }
+        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        if data.is_none() {
+            match self.open(directory) {
+                Ok(exports) => *data = Some(exports),
+                Err(error) => tracing::warn!("{error:#}"),
+            }
+        }
+        data.clone()
+    }
+
+    fn open(&self, directory: &Path) -> anyhow::Result<Arc<dyn Exports>> {
+        let options = &self.node.options;
+        self.node.environment.open_exports(StoreOptions {
+            exports: vec![directory.to_owned()],
+            others_enter: options.allow_other,
+            listing_entries_full: options.listing_entries_full,
+            descriptors: self.threads * 2,
+            operations_max: self.threads,
+            pool: self.node.pool.clone(),
+            hidden: vec![options.view.clone(), options.job_directory.clone()],
+        })
+    }
+
+    /// Makes a part on this thread.
+    fn make(self: &Arc<Self>, part: QueryPart, is_given_up: Arc<AtomicBool>) -> Result<Bytes, Errno> {
+        let QueryPart { file, generation, counts_bytes, table, first, blocks, begins_quoted } = part;
+        let way = match self.own_exports(&file) {
+            Some(data) => Way::Exports(data),
+            None if self.kept(&file) == Some(generation) => Way::View(Arc::clone(&self.read)),
+            None => match self.read.backing.shared_store().filter(|_| self.node.forest.is_root(self.node.rank())) {
+                Some(exports) => Way::Exports(exports),
+                None => Way::View(Arc::clone(&self.read)),
+            },
+        };
+        let held = HeldFile::new(way, file, generation, Arc::clone(&is_given_up));
+        let gramian = table.as_ref().is_some_and(|table| table.gramian);
+        let collected = Collected { bytes: counts_bytes, columns: table.is_some(), gramian };
+        let table = table.map(schema).transpose()?;
+        let table = table.as_ref().map(|(schema, columns)| (schema, &columns[..]));
+        let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };
+        let part = Part { index: 0, first, blocks, begins_quoted };
+        match collect_part(&held, table, options, part) {
+            Ok(state) => Ok(Bytes::from(encode(&state))),
+            Err(error) => {
+                tracing::debug!("a part of a query: {error:#}");
+                Err(error.downcast_ref::<Errno>().copied().unwrap_or(Errno::EIO))
+            }
+        }
+    }
+}
+
+/// A part that is under way; whoever makes it is told when it is not any more.
+struct OnDrop<'a>(&'a AtomicUsize, &'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.1.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The version of a regular file.
+fn generation(exports: &dyn Exports, file: &ViewPath) -> Option<Generation> {
+    let (dir, name) = file.split()?;
+    let record = exports.lookup(&dir, &Name::new(name).ok()?).ok()??;
+    (record.attributes.kind() == Kind::File).then(|| record.attributes.generation())
+}
+
+/// As much of a schema as a pass needs, and the columns.
+fn schema(table: QueryTable) -> Result<(Schema, Vec<usize>), Errno> {
+    let QueryTable { delimiter, numeric, rows_from, columns, gramian: _ } = table;
+    let dialect = Dialect::new(delimiter).ok_or(Errno::EINVAL)?;
+    let schema = Schema { dialect, names: vec![], has_header: false, numeric, rows_from };
+    Ok((schema, columns.into_iter().map(usize::from).collect()))
+}

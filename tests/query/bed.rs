@@ -1,0 +1,95 @@
+//! A job whose nodes hold files.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use forebay_tests::program::{Finished, run};
+use forebay_tests::{Job, Sandbox};
+use serde_json::Value;
+
+/// All operators that have an answer of their own.
+pub const ALL: &str = "count-lines,stats,gramian,digits,entropy";
+
+/// A job, and where its devices' files lie.
+pub struct Bed {
+    pub job: Job,
+    data: PathBuf,
+}
+
+impl Bed {
+    /// Four devices, each with a directory of its own.
+    pub fn of_devices() -> Self {
+        let sandbox = Sandbox::new();
+        let data = sandbox.base().join("data");
+        (0..4).for_each(|rank| fs::create_dir_all(data.join(rank.to_string())).unwrap());
+        let source = sandbox.source();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let job = Job::up_local(sandbox, 4, &source, &["--role", "device", "--data", &text(&data)]);
+        Self { job, data }
+    }
+
+    /// Nodes over an export, which so many of them read for all.
+    pub fn of_nodes(nodes: u32, roots: u32) -> Self {
+        let sandbox = Sandbox::new();
+        let (source, roots) = (sandbox.source(), roots.to_string());
+        let job = Job::up_local(sandbox, nodes, &source, &["--roots", &roots]);
+        Self { job, data: source }
+    }
+
+    /// A file of a device.
+    pub fn file(&self, rank: usize, name: &str) -> PathBuf {
+        self.data.join(rank.to_string()).join(name)
+    }
+
+    /// `forebay query` in this job.
+    pub fn command(&self, operators: &str, file: &Path, more: &[&str]) -> Command {
+        let mut command = self.job.sandbox.command();
+        command.args(["query", "--job", &self.job.sandbox.name, operators]).arg(file).args(more);
+        command
+    }
+
+    #[track_caller]
+    pub fn query(&self, operators: &str, file: &Path, more: &[&str]) -> Finished {
+        run(&mut self.command(operators, file, more))
+    }
+
+    /// The answer, and which nodes made how much of it.
+    #[track_caller]
+    pub fn answer(&self, file: &Path, place: &str, more: &[&str]) -> (Value, Value) {
+        let done = self.query(ALL, file, &[&["--json", "--where", place], more].concat()).good();
+        parted(&done.stdout)
+    }
+}
+
+/// What `--json` printed, without what differs between runs; and which nodes made how much.
+#[track_caller]
+pub fn parted(printed: &[u8]) -> (Value, Value) {
+    let mut said: Value = serde_json::from_slice(printed).unwrap();
+    let fields = said.as_object_mut().unwrap();
+    let by = fields.remove("made_by").unwrap_or(Value::Null);
+    ["where", "seconds", "predicted", "took"].iter().for_each(|field| drop(fields.remove(*field)));
+    (said, by)
+}
+
+/// A table of some blocks whose fields hold newlines, delimiters and quotes, also where blocks and parts end.
+pub fn quoted_table(rows: u32) -> String {
+    let mut text = "a,note,b\n".to_owned();
+    for index in 0..rows {
+        let note = "said \"\"so\"\",\nand\n".repeat(index as usize % 40);
+        writeln!(text, "{}.{:03},\"{note}\",{}", index % 97, index % 1000, f64::from(index).sqrt()).unwrap();
+    }
+    text
+}
+
+/// A table of plain numbers.
+pub fn plain_table(rows: u32) -> String {
+    let row = |text: &mut String, index: u32| {
+        writeln!(text, "{index},{}.25,{},-{}.5,17", index % 1009, index % 7, index % 13).unwrap();
+    };
+    (0..rows).fold(String::new(), |mut text, index| {
+        row(&mut text, index);
+        text
+    })
+}

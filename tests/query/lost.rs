@@ -1,0 +1,93 @@
+//! Nodes that are lost while they answer, and queries that are given up.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use forebay_tests::job::send;
+use forebay_tests::program::wait_until;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::bed::{ALL, Bed, parted, plain_table};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes that a process has read so far.
+fn read_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// A query over a large file of device 2, which has begun to read it.
+fn under_way(bed: &Bed, file: &Path) -> (Child, u32) {
+    let device = bed.job.daemon(2).unwrap();
+    let before = read_bytes(device);
+    let child = bed
+        .command(ALL, file, &["--json", "--where", "data"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the device reads", PATIENCE, || read_bytes(device) > before + (16 << 20));
+    (child, device)
+}
+
+fn large_file(bed: &Bed) -> std::path::PathBuf {
+    let file = bed.file(2, "large.csv");
+    let table = plain_table(1_000_000);
+    fs::write(&file, table.repeat(12)).unwrap();
+    file
+}
+
+/// What a device does midway, and what the query says then.
+fn lost(signal: Signal) -> (Value, Value, Value, String) {
+    let bed = Bed::of_devices();
+    let file = large_file(&bed);
+    let (here, _) = bed.answer(&file, "host", &[]);
+    let (child, device) = under_way(&bed, &file);
+    send(device, signal);
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success(), "{said}");
+    let (there, by) = parted(&done.stdout);
+    bed.job.down();
+    (here, there, by, said)
+}
+
+#[test]
+fn a_device_killed_midway_is_stood_in_for() {
+    let (here, there, by, said) = lost(Signal::KILL);
+    assert_eq!(there, here);
+    assert!(said.contains("node 2") && said.contains("others made its parts"), "{said}");
+    assert!(by.as_array().unwrap().iter().any(|by| by["node"].is_null()), "the host made the rest: {by}");
+}
+
+#[test]
+fn a_device_that_says_nothing_any_more_is_stood_in_for() {
+    let (here, there, _, said) = lost(Signal::STOP);
+    assert_eq!(there, here);
+    assert!(said.contains("node 2"), "{said}");
+}
+
+#[test]
+fn a_query_that_is_given_up_leaves_nothing_under_way() {
+    let bed = Bed::of_devices();
+    let file = large_file(&bed);
+    let (mut child, device) = under_way(&bed, &file);
+    send(child.id(), Signal::INT);
+    assert!(!child.wait().unwrap().success());
+    // A part has 32 MiB at most; all of the file are far more.
+    let at_end = read_bytes(device);
+    let mut last = (0, 0);
+    wait_until("the device reads no more", PATIENCE, || {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = read_bytes(device);
+        last = if now < last.0 + (1 << 20) { (last.0, last.1 + 1) } else { (now, 0) };
+        last.1 >= 10
+    });
+    assert!(read_bytes(device) < at_end + (160 << 20), "{} after {at_end}", read_bytes(device));
+    bed.job.down();
+}

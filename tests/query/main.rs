@@ -1,0 +1,8 @@
+//! Queries near the data, in real jobs: answers are the same bits whoever makes them, and whoever is lost meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod bed;
+mod lost;
+mod near;
+mod refusals;

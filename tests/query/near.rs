@@ -1,0 +1,97 @@
+//! The same bits from any nodes.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::bed::{ALL, Bed, parted, plain_table, quoted_table};
+
+#[test]
+fn the_device_that_holds_a_file_answers() {
+    let bed = Bed::of_devices();
+    let file = bed.file(2, "log.csv");
+    fs::write(&file, quoted_table(60_000)).unwrap();
+    let bytes = fs::metadata(&file).unwrap().len();
+    assert!(bytes > 4 * (4 << 20), "some parts");
+    let (here, by) = bed.answer(&file, "host", &[]);
+    assert!(by.is_null() && here["rows"] == 60_000, "{here}");
+    let (there, by) = bed.answer(&file, "data", &[]);
+    assert_eq!(by, json!([{"node": 2, "bytes": bytes}]), "the holder made all of it");
+    assert_eq!(there, here);
+    // Both ends.
+    let (both, by) = bed.answer(&file, "split", &[]);
+    assert_eq!(both, here);
+    assert_eq!(by.as_array().unwrap().iter().map(|by| by["bytes"].as_u64().unwrap()).sum::<u64>(), bytes);
+    // What another device has is none of its own.
+    let empty = bed.file(1, "empty");
+    fs::write(&empty, "").unwrap();
+    let said = bed.query("count-lines,entropy", &empty, &["--json", "--where", "data"]).good();
+    assert_eq!(parted(&said.stdout).0, json!({"files": 1, "bytes": 0, "lines": 0, "entropy_bits_per_byte": 0.0}));
+    // Files of several devices are one table.
+    let other = bed.file(3, "more.csv");
+    fs::write(&other, "a,note,b\n1,x,2\n").unwrap();
+    let more = other.to_str().unwrap();
+    let said = |place: &str| parted(&bed.query(ALL, &file, &["--json", "--where", place, more]).good().stdout);
+    let ((here, _), (there, by)) = (said("host"), said("data"));
+    assert_eq!(there, here);
+    assert_eq!(by, json!([{"node": 2, "bytes": bytes}, {"node": 3, "bytes": 15}]));
+    bed.job.down();
+}
+
+#[test]
+fn any_number_of_nodes_give_the_same_bits() {
+    let tables = [quoted_table(240_000), plain_table(3_600_000)];
+    let mut answers = vec![];
+    for nodes in [1, 2, 4] {
+        let bed = Bed::of_nodes(nodes, nodes);
+        for (index, table) in tables.iter().enumerate() {
+            let file = bed.job.sandbox.source().join(format!("{index}.csv"));
+            fs::write(&file, table).unwrap();
+            let (there, by) = bed.answer(&file, "data", &[]);
+            let makers: Vec<_> = by.as_array().unwrap().iter().map(|by| by["node"].clone()).collect();
+            assert_eq!(makers, (0..nodes).map(|rank| json!(rank)).collect::<Vec<_>>());
+            answers.push((index, there));
+            answers.push((index, bed.answer(&file, "host", &[]).0));
+        }
+        bed.job.down();
+    }
+    for (index, answer) in &answers {
+        let (_, first) = answers.iter().find(|(other, _)| other == index).unwrap();
+        assert_eq!(answer, first);
+    }
+}
+
+#[test]
+fn nodes_that_keep_a_file_answer_from_what_they_keep() {
+    let bed = Bed::of_nodes(2, 1);
+    let file = bed.job.sandbox.source().join("kept.csv");
+    fs::write(&file, plain_table(400_000)).unwrap();
+    let reads = || bed.job.status()["totals"]["backing"]["bytes"].as_u64().unwrap();
+    let view = bed.job.path(1, &file);
+    let through = fs::read(&view).unwrap();
+    let before = reads();
+    assert!(before >= through.len() as u64);
+    // Named by its path in the view.
+    let (there, by) = bed.answer(&view, "data", &[]);
+    assert_eq!(by, json!([{"node": 0, "bytes": through.len()}]), "the leaf keeps nothing that only its kernel reads");
+    assert_eq!(reads(), before, "nothing was read again");
+    assert_eq!(there, bed.answer(&file, "host", &[]).0);
+    bed.job.down();
+}
+
+#[test]
+fn bad_rows_have_their_true_lines() {
+    let bed = Bed::of_devices();
+    let file = bed.file(0, "log.csv");
+    let good = quoted_table(60_000);
+    let text = format!("{good}1,x\n2,\"\n\",oops\n{}", &good[9..]);
+    fs::write(&file, &text).unwrap();
+    let here = bed.query("stats", &file, &["--where", "host"]);
+    let there = bed.query("stats", &file, &["--where", "data"]);
+    let line = format!("line {}: 2 fields", good.lines().count() + 1);
+    assert!(here.stderr.contains(&line) && here.stderr.contains("2 rows are bad"), "{}", here.stderr);
+    assert_eq!((there.stderr, there.status.code()), (here.stderr, Some(1)));
+    let skip = ["--on-error", "skip"];
+    assert_eq!(bed.answer(&file, "data", &skip).0, bed.answer(&file, "host", &skip).0);
+    bed.job.down();
+}
