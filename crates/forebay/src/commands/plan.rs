@@ -32,7 +32,9 @@ pub fn run(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
     let wanted = Wanted::parse(&arguments.strategy)?;
     let case = read(&arguments.case)?;
     let not_written = |file: &PathBuf| format!("the plot cannot be written to {}", file.display());
-    let create = |file| File::create(file).with_context(|| not_written(file));
+    // Whether it can be written is known before it takes time to plan; what is there stays until there is a plan.
+    let create = |file| File::options().write(true).create(true).truncate(false).open(file);
+    let create = |file| create(file).with_context(|| not_written(file));
     let plot = arguments.plot.as_ref().map(|file| create(file).map(|open| (file, open))).transpose()?;
     let (plans, best) = wanted.plans(&case).context("there is no plan")?;
     if arguments.json {
@@ -41,9 +43,15 @@ pub fn run(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
         print(&case, &plans, best);
     }
     if let Some((file, mut open)) = plot {
-        open.write_all(svg(&case, &plans).as_bytes()).with_context(|| not_written(file))?;
+        let written = cut(&open).and_then(|()| open.write_all(svg(&case, &plans).as_bytes()));
+        written.with_context(|| not_written(file))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Empties a file; of a pipe or terminal there is nothing to empty.
+fn cut(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
 /// Which plans are shown.
