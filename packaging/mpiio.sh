@@ -3,8 +3,8 @@
 # found here, from the Rust part (ARCHIVE, libforebay_mpiio.a) and the C sources in crates/mpiio/shim.
 #
 # An MPI is found by its compiler: FOREBAY_MPICC_OPENMPI and FOREBAY_MPICC_MPICH, else mpicc.openmpi and mpicc.mpich (as Debian
-# names them), else mpicc. Any MPI of MPICH's ABI (Intel MPI, MVAPICH, Cray MPICH) is `mpich`. One that is not found is named;
-# that is no failure.
+# names them), else mpicc. Any MPI of MPICH's ABI (Intel MPI, MVAPICH, Cray MPICH) is `mpich`. One that is not found is named, and
+# so is one that cannot be used (it is older than MPI 3.1, has no MPI-IO, or a compiler without GNU's options); that is no failure.
 set -euo pipefail
 
 (($# == 2)) || { echo 'usage: mpiio.sh ARCHIVE DIRECTORY' >&2; exit 2; }
@@ -33,19 +33,19 @@ compiler() {
   return 1
 }
 
-# build NAME COMPILER TITLE. MPICH's MPI_STATUSES_IGNORE is an address that nothing lies at, which gcc warns of.
+# build NAME COMPILER TITLE; fails if the MPI cannot be used. MPICH's MPI_STATUSES_IGNORE is an address that nothing lies at, which gcc warns of.
 build() {
   local source objects=()
   for source in "$SHIM"/*.c; do
     objects+=("$OBJECTS/$1-$(basename "$source" .c).o")
     "$2" -std=gnu11 -O2 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -Wno-stringop-overflow -D_GNU_SOURCE "-DFB_MPI_NAME=\"$3\"" \
-      -c "$source" -o "${objects[-1]}"
+      -c "$source" -o "${objects[-1]}" || return 1
   done
   # By the C compiler, not MPI's: nothing of MPI may be linked, and `-z defs` proves that nothing asks for it.
   "${CC:-cc}" -shared -o "$OBJECTS/$1.so" "${objects[@]}" "$ARCHIVE" \
     -Wl,--version-script="$SHIM/exports.map" -Wl,-z,defs -Wl,-soname,"libforebay_mpiio_$1.so" -Wl,--gc-sections \
-    -lgcc_s -lpthread -ldl -lm -lc
-  install -D -m 755 "$OBJECTS/$1.so" "$DIRECTORY/libforebay_mpiio_$1.so"
+    -lgcc_s -lpthread -ldl -lm -lc || return 1
+  install -D -m 755 "$OBJECTS/$1.so" "$DIRECTORY/libforebay_mpiio_$1.so" || exit 1
   say "built $DIRECTORY/libforebay_mpiio_$1.so with $2"
 }
 
@@ -53,7 +53,10 @@ for each in 'openmpi:Open MPI' 'mpich:MPICH'; do
   name=${each%%:*}
   given=FOREBAY_MPICC_${name^^}
   if cc=$(compiler "$name" "${!given:-}"); then
-    build "$name" "$cc" "${each#*:}"
+    build "$name" "$cc" "${each#*:}" || {
+      rm -f "$DIRECTORY/libforebay_mpiio_$name.so"
+      say "${each#*:} as $cc has it cannot be used (above is why; it takes MPI 3.1 with MPI-IO, and GNU C): its library is not built"
+    }
   else
     say "no ${each#*:} here (its compiler, by $given, mpicc.$name or mpicc): its library is not built"
   fi

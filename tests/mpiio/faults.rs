@@ -5,10 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use super::*;
 
 /// A small file system that is unmounted when dropped.
-struct Small(PathBuf);
+pub(crate) struct Small(pub(crate) PathBuf);
 
 impl Small {
-    fn mounted(at: PathBuf, size: &str) -> Self {
+    pub(crate) fn mounted(at: PathBuf, size: &str) -> Self {
         fs::create_dir(&at).unwrap();
         let _ =
             run(Program::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&at)).good();
@@ -121,6 +121,15 @@ fn an_incomplete_file_is_marked_until_it_is_written_anew() {
     fs::write(&mark, "as a run before has left it").unwrap();
     run("hacc-structs", "400");
     assert!(mark.exists(), "some bytes are still those of the run before");
+    assert_eq!(explained(&bench, &file)["state"], "incomplete", "also if the last run wrote all that it had");
+    let mut explain = Program::new(binary());
+    explain.env("FOREBAY_MPIIO_RECORDS", bench.records()).args(["mpiio", "--explain"]).arg(&file);
+    let said = super::run(&mut explain);
+    assert!(
+        said.status.code() == Some(1) && said.text().contains("file.forebay-incomplete has which"),
+        "{}",
+        said.text()
+    );
     run("hacc-structs", "500");
     assert!(!mark.exists());
 }

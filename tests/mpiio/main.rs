@@ -16,6 +16,7 @@ use forebay_tests::require;
 use serde_json::Value;
 
 mod bytes;
+mod corners;
 mod declared;
 mod faults;
 mod fortran;

@@ -1,5 +1,7 @@
 //! The library where it has nothing to do: under the other MPI, in programs without MPI, and where hints say no.
 
+use std::os::unix::fs::PermissionsExt;
+
 use forebay_tests::{Job, Sandbox};
 
 use super::*;
@@ -22,6 +24,44 @@ fn under_the_other_mpi_it_says_so_and_steps_aside() {
     require_mpi!(openmpi);
     beside(MPICH, OPEN_MPI);
     beside(OPEN_MPI, MPICH);
+}
+
+/// Builds the libraries with a compiler of MPICH that is this script. Returns what was said.
+fn build_by(bench: &Bench, script: &str) -> String {
+    let compiler = bench.path("compiler");
+    fs::write(&compiler, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    let archive = binary().parent().unwrap().join("libforebay_mpiio.a");
+    let mut build = Program::new(file_of_tests("../packaging/mpiio.sh"));
+    build.env("FOREBAY_MPICC_MPICH", compiler).arg(archive).arg(bench.path("built"));
+    run(&mut build).good().stderr
+}
+
+#[test]
+fn an_mpi_that_cannot_be_used_is_named_and_left_out() {
+    require_mpi!(mpich);
+    require_mpi!(openmpi);
+    let bench = bench(MPICH);
+    let said = build_by(&bench, r#"case "$*" in *-E*) exec mpicc.mpich "$@" ;; esac; echo no iwrite_all >&2; exit 1"#);
+    assert!(said.contains("no iwrite_all") && said.contains("cannot be used"), "{said}");
+    let library = |name: &str| bench.path("built").join(format!("libforebay_mpiio_{name}.so")).exists();
+    assert!(library("openmpi") && !library("mpich"), "{said}");
+}
+
+/// A library that was built with an older MPI of the same ABI does not stand before all calls of the program.
+#[test]
+fn a_newer_mpi_than_the_one_it_was_built_with_is_left_alone() {
+    require_mpi!(mpich);
+    let bench = bench(MPICH);
+    let header = bench.path("older.h");
+    fs::write(&header, "#include <mpi.h>\n#undef MPI_VERSION\n#define MPI_VERSION 3\n").unwrap();
+    let _ = build_by(&bench, &format!(r#"exec mpicc.mpich -include {} "$@""#, header.display()));
+    let (program, file) = (bench.compile("forms.c"), bench.path("file"));
+    let way = Way::plain(2).with("LD_PRELOAD", bench.path("built/libforebay_mpiio_mpich.so").display());
+    let done = bench.run(&way, &program, &[file.to_str().unwrap(), "bs"]).good();
+    let said: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("forebay-mpiio:")).collect();
+    assert!(said.len() == 1 && said[0].contains("large-count calls"), "{}", done.stderr);
+    assert!(!bench.records().exists());
 }
 
 #[test]
@@ -60,6 +100,18 @@ fn hints_count_for_files_that_are_open() {
     require_mpi!(openmpi);
     hints_of_open_files(MPICH);
     hints_of_open_files(OPEN_MPI);
+}
+
+/// One complaint for all files and ranks: records are for `--explain` alone.
+#[test]
+fn where_records_cannot_be_written_it_is_said_once() {
+    require_mpi!(mpich);
+    let bench = crate::bench(MPICH);
+    fs::write(bench.records(), "no directory").unwrap();
+    let (program, file) = (bench.compile("patterns.c"), bench.path("file"));
+    let done = bench.run(&Way::aggregated(3), &program, &[file.to_str().unwrap(), "hacc-structs", "0", "500"]).good();
+    let said: Vec<&str> = done.stderr.lines().filter(|line| line.contains("no record")).collect();
+    assert_eq!(said.len(), 1, "{}", done.stderr);
 }
 
 /// As ROMIO prints its hints, and who aggregates.

@@ -25,21 +25,28 @@ static void set_status(MPI_Status *status, uint64_t bytes) {
     MPI(Status_set_elements_x)(status, fb_mpi.byte, (MPI_Count)bytes);
 }
 
-/* A collective call at a byte of the view. FB_PASS, or an MPI code in *code, with its bytes in *bytes. */
+/* Of an offset that no file has. */
+#define NOWHERE UINT64_MAX
+
+/* A collective call at a byte of the view. FB_DONE with its bytes and an errno (or 0) in *error, or FB_PASS with the errno that
+ * the call has failed with, however MPI makes it. Nothing is raised here: the file is locked. */
 static int collective(struct fb_open_file *file, enum direction direction, uint64_t from, const void *buf,
-                      MPI_Count count, MPI_Datatype type, int *code, uint64_t *bytes) {
-    fb_flat *layout = count < 0 ? NULL : fb_flatten(type);
+                      MPI_Count count, MPI_Datatype type, int *error, uint64_t *bytes) {
+    fb_flat *layout = count < 0 || from == NOWHERE ? NULL : fb_flatten(type);
     *bytes = 0;
     int done = (direction == READ ? fb_read_collective : fb_write_collective)(file->core, from, (void *)buf, layout,
                                                                               (uint64_t)count, bytes);
     fb_flat_free(layout);
-    if (done == FB_PASS) return FB_PASS;
-    *code = done == FB_DONE ? MPI_SUCCESS : fb_raise(file->handle, done);
-    return FB_DONE;
+    *error = done == FB_PASS ? (int)*bytes : done;
+    return done == FB_PASS ? FB_PASS : FB_DONE;
 }
 
+/* What a call returns that MPI has made, where something else had gone wrong before. */
+static int after(MPI_File handle, int error, int code) { return code != MPI_SUCCESS ? code : fb_raise(handle, error); }
+
 static uint64_t byte_of(struct fb_open_file *file, MPI_Offset offset) {
-    return (uint64_t)offset * fb_ask(file->core, FB_ETYPE_BYTES);
+    uint64_t byte;
+    return __builtin_mul_overflow((uint64_t)offset, fb_ask(file->core, FB_ETYPE_BYTES), &byte) ? NOWHERE : byte;
 }
 
 /* Where the file pointer of this rank is, as a byte of the view. */
@@ -56,13 +63,19 @@ static void advance(struct fb_open_file *file, MPI_Count count, MPI_Datatype typ
     if (units > 0) MPI(File_seek)(file->handle, units, MPI_SEEK_CUR);
 }
 
-/* Writes what this rank holds; an error is that of bytes which were written earlier. */
+/* Writes what this rank holds, without waiting for a collective call of another thread. An errno is that of bytes which were
+ * written earlier. */
 static int write_own(MPI_File handle) {
-    struct fb_open_file *file = fb_find(handle);
-    if (!file) return MPI_SUCCESS;
+    struct fb_open_file *file = fb_look_up(handle);
+    if (!file) return FB_DONE;
+    if (pthread_mutex_trylock(&file->lock) != 0) {
+        int done = fb_beside_write(file->beside);
+        if (done != FB_PASS) return done;
+        pthread_mutex_lock(&file->lock);
+    }
     int done = fb_do(file->core, FB_WRITE_OWN);
     fb_release(file);
-    return done == FB_DONE ? MPI_SUCCESS : fb_raise(handle, done);
+    return done;
 }
 
 /* Writes what all ranks hold. Collective. */
@@ -71,36 +84,36 @@ static int step(MPI_File handle, int what) {
     if (!file) return MPI_SUCCESS;
     int done = fb_do(file->core, what);
     fb_release(file);
-    return done == FB_DONE ? MPI_SUCCESS : fb_raise(handle, done);
+    return fb_raise(handle, done);
 }
 
 /* Collective calls at an offset, and at the file pointer. */
 #define AT_ALL(form, count_type, name, direction, buffer)                                                              \
     int fb_##name##form(MPI_File fh, MPI_Offset offset, buffer buf, count_type count, MPI_Datatype type,               \
                         MPI_Status *status) {                                                                          \
+        int error = 0;                                                                                                 \
         struct fb_open_file *file = offset < 0 ? NULL : fb_find(fh);                                                   \
         if (file) {                                                                                                    \
-            int code;                                                                                                  \
             uint64_t bytes;                                                                                            \
-            int done = collective(file, direction, byte_of(file, offset), buf, count, type, &code, &bytes);            \
+            int done = collective(file, direction, byte_of(file, offset), buf, count, type, &error, &bytes);           \
             fb_release(file);                                                                                          \
-            if (done == FB_DONE) return set_status(status, bytes), code;                                               \
+            if (done == FB_DONE) return set_status(status, bytes), fb_raise(fh, error);                                \
         }                                                                                                              \
-        return MPI(name##form)(fh, offset, buf, count, type, status);                                                  \
+        return after(fh, error, MPI(name##form)(fh, offset, buf, count, type, status));                                \
     }
 
 #define ALL(form, count_type, name, direction, buffer)                                                                 \
     int fb_##name##form(MPI_File fh, buffer buf, count_type count, MPI_Datatype type, MPI_Status *status) {            \
+        int error = 0;                                                                                                 \
         struct fb_open_file *file = fb_find(fh);                                                                       \
         if (file) {                                                                                                    \
-            int code;                                                                                                  \
             uint64_t bytes;                                                                                            \
-            int done = collective(file, direction, position(file), buf, count, type, &code, &bytes);                   \
+            int done = collective(file, direction, position(file), buf, count, type, &error, &bytes);                  \
             if (done == FB_DONE) advance(file, count, type);                                                           \
             fb_release(file);                                                                                          \
-            if (done == FB_DONE) return set_status(status, bytes), code;                                               \
+            if (done == FB_DONE) return set_status(status, bytes), fb_raise(fh, error);                                \
         }                                                                                                              \
-        return MPI(name##form)(fh, buf, count, type, status);                                                          \
+        return after(fh, error, MPI(name##form)(fh, buf, count, type, status));                                        \
     }
 
 FB_FORMS(AT_ALL, File_write_at_all, WRITE, const void *)
@@ -108,12 +121,12 @@ FB_FORMS(AT_ALL, File_read_at_all, READ, void *)
 FB_FORMS(ALL, File_write_all, WRITE, const void *)
 FB_FORMS(ALL, File_read_all, READ, void *)
 
-/* Split collective calls: all is done at the beginning, which MPI allows. */
+/* Split collective calls: all is done at the beginning, which MPI allows, and errors are those of the end. */
 #define AT_ALL_BEGIN(form, count_type, name, direction, buffer)                                                        \
     int fb_##name##form(MPI_File fh, MPI_Offset offset, buffer buf, count_type count, MPI_Datatype type) {             \
         struct fb_open_file *file = offset < 0 ? NULL : fb_find(fh);                                                   \
         if (file) {                                                                                                    \
-            int done = collective(file, direction, byte_of(file, offset), buf, count, type, &file->split_code,         \
+            int done = collective(file, direction, byte_of(file, offset), buf, count, type, &file->split_error,        \
                                   &file->split_bytes);                                                                 \
             file->split_is_ours = done == FB_DONE;                                                                     \
             fb_release(file);                                                                                          \
@@ -126,7 +139,7 @@ FB_FORMS(ALL, File_read_all, READ, void *)
     int fb_##name##form(MPI_File fh, buffer buf, count_type count, MPI_Datatype type) {                                \
         struct fb_open_file *file = fb_find(fh);                                                                       \
         if (file) {                                                                                                    \
-            int done = collective(file, direction, position(file), buf, count, type, &file->split_code,                \
+            int done = collective(file, direction, position(file), buf, count, type, &file->split_error,               \
                                   &file->split_bytes);                                                                 \
             file->split_is_ours = done == FB_DONE;                                                                     \
             if (done == FB_DONE) advance(file, count, type);                                                           \
@@ -138,15 +151,17 @@ FB_FORMS(ALL, File_read_all, READ, void *)
 
 #define END(name, buffer)                                                                                              \
     int fb_##name(MPI_File fh, buffer buf, MPI_Status *status) {                                                       \
+        int error = 0;                                                                                                 \
         struct fb_open_file *file = fb_find(fh);                                                                       \
         if (file) {                                                                                                    \
-            int is_ours = file->split_is_ours, code = file->split_code;                                                \
+            int is_ours = file->split_is_ours;                                                                         \
             uint64_t bytes = file->split_bytes;                                                                        \
-            file->split_is_ours = 0;                                                                                   \
+            error = file->split_error;                                                                                 \
+            file->split_is_ours = file->split_error = 0;                                                               \
             fb_release(file);                                                                                          \
-            if (is_ours) return set_status(status, bytes), code;                                                       \
+            if (is_ours) return set_status(status, bytes), fb_raise(fh, error);                                        \
         }                                                                                                              \
-        return MPI(name)(fh, buf, status);                                                                             \
+        return after(fh, error, MPI(name)(fh, buf, status));                                                           \
     }
 
 FB_FORMS(AT_ALL_BEGIN, File_write_at_all_begin, WRITE, const void *)
@@ -160,34 +175,37 @@ END(File_read_all_end, void *)
 END(File_write_ordered_end, const void *)
 END(File_read_ordered_end, void *)
 
-/* Calls of one rank, or with the shared file pointer. */
-#define INDEPENDENT_AT(form, count_type, name, buffer, result)                                                         \
+/* Calls of one rank, or with the shared file pointer. After an error MPI makes them all the same, so that the error is that of earlier
+ * bytes alone; but for those of which the program would not wait for the request. */
+#define INDEPENDENT_AT(form, count_type, name, buffer, result, is_done)                                                \
     int fb_##name##form(MPI_File fh, MPI_Offset offset, buffer buf, count_type count, MPI_Datatype type,               \
                         result *outcome) {                                                                             \
-        int code = write_own(fh);                                                                                      \
-        return code != MPI_SUCCESS ? code : MPI(name##form)(fh, offset, buf, count, type, outcome);                    \
+        int error = write_own(fh);                                                                                     \
+        if (error && !is_done) return fb_raise(fh, error);                                                             \
+        return after(fh, error, MPI(name##form)(fh, offset, buf, count, type, outcome));                               \
     }
 
-#define INDEPENDENT(form, count_type, name, buffer, result)                                                            \
+#define INDEPENDENT(form, count_type, name, buffer, result, is_done)                                                   \
     int fb_##name##form(MPI_File fh, buffer buf, count_type count, MPI_Datatype type, result *outcome) {               \
-        int code = write_own(fh);                                                                                      \
-        return code != MPI_SUCCESS ? code : MPI(name##form)(fh, buf, count, type, outcome);                            \
+        int error = write_own(fh);                                                                                     \
+        if (error && !is_done) return fb_raise(fh, error);                                                             \
+        return after(fh, error, MPI(name##form)(fh, buf, count, type, outcome));                                       \
     }
 
-FB_FORMS(INDEPENDENT_AT, File_write_at, const void *, MPI_Status)
-FB_FORMS(INDEPENDENT_AT, File_read_at, void *, MPI_Status)
-FB_FORMS(INDEPENDENT_AT, File_iwrite_at, const void *, MPI_Request)
-FB_FORMS(INDEPENDENT_AT, File_iread_at, void *, MPI_Request)
-FB_FORMS(INDEPENDENT_AT, File_iread_at_all, void *, MPI_Request)
-FB_FORMS(INDEPENDENT, File_write, const void *, MPI_Status)
-FB_FORMS(INDEPENDENT, File_read, void *, MPI_Status)
-FB_FORMS(INDEPENDENT, File_iwrite, const void *, MPI_Request)
-FB_FORMS(INDEPENDENT, File_iread, void *, MPI_Request)
-FB_FORMS(INDEPENDENT, File_iread_all, void *, MPI_Request)
-FB_FORMS(INDEPENDENT, File_write_shared, const void *, MPI_Status)
-FB_FORMS(INDEPENDENT, File_read_shared, void *, MPI_Status)
-FB_FORMS(INDEPENDENT, File_iwrite_shared, const void *, MPI_Request)
-FB_FORMS(INDEPENDENT, File_iread_shared, void *, MPI_Request)
+FB_FORMS(INDEPENDENT_AT, File_write_at, const void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT_AT, File_read_at, void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT_AT, File_iwrite_at, const void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT_AT, File_iread_at, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT_AT, File_iread_at_all, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_write, const void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT, File_read, void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT, File_iwrite, const void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_iread, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_iread_all, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_write_shared, const void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT, File_read_shared, void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT, File_iwrite_shared, const void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_iread_shared, void *, MPI_Request, 0)
 
 /* Calls in the order of the ranks. */
 #define ORDERED(form, count_type, name, buffer)                                                                        \
@@ -233,15 +251,17 @@ static int complete(uint64_t count, MPI_Request *request) {
     return code != MPI_SUCCESS ? code : MPI(Grequest_complete)(*request);
 }
 
-/* Holds a write of this rank. FB_PASS if MPI is to make it as an independent call, or an MPI code in *code. */
+/* Holds a write of this rank. FB_PASS if MPI is to make it as an independent call, or FB_DONE with an MPI code in *code, or an errno
+ * in *error. */
 static int hold(struct fb_open_file *file, uint64_t from, const void *buf, MPI_Count count, MPI_Datatype type, int *code,
-                MPI_Request *request) {
-    fb_flat *layout = count < 0 ? NULL : fb_flatten(type);
+                int *error, MPI_Request *request) {
+    fb_flat *layout = count < 0 || from == NOWHERE ? NULL : fb_flatten(type);
     int done = fb_write_without_waiting(file->core, from, (void *)buf, layout, (uint64_t)count);
     uint64_t bytes = layout ? fb_flat_size(layout) * (uint64_t)count : 0;
     fb_flat_free(layout);
     if (done == FB_PASS) return FB_PASS;
-    *code = done == FB_DONE ? complete(bytes, request) : fb_raise(file->handle, done);
+    *error = done;
+    *code = done == FB_DONE ? complete(bytes, request) : MPI_SUCCESS;
     return FB_DONE;
 }
 
@@ -250,10 +270,10 @@ static int hold(struct fb_open_file *file, uint64_t from, const void *buf, MPI_C
                                     MPI_Datatype type, MPI_Request *request) {                                         \
         struct fb_open_file *file = offset < 0 ? NULL : fb_find(fh);                                                   \
         if (!file) return MPI(File_iwrite_at_all##form)(fh, offset, buf, count, type, request);                        \
-        int code, holds = (int)fb_ask(file->core, FB_HOLDS_WRITES);                                                    \
-        int done = holds ? hold(file, byte_of(file, offset), buf, count, type, &code, request) : FB_PASS;              \
+        int code, error, holds = (int)fb_ask(file->core, FB_HOLDS_WRITES);                                             \
+        int done = holds ? hold(file, byte_of(file, offset), buf, count, type, &code, &error, request) : FB_PASS;      \
         fb_release(file);                                                                                              \
-        if (done == FB_DONE) return code;                                                                              \
+        if (done == FB_DONE) return after(fh, error, code);                                                            \
         return holds ? MPI(File_iwrite_at##form)(fh, offset, buf, count, type, request)                                \
                      : MPI(File_iwrite_at_all##form)(fh, offset, buf, count, type, request);                           \
     }
@@ -263,11 +283,11 @@ static int hold(struct fb_open_file *file, uint64_t from, const void *buf, MPI_C
                                  MPI_Request *request) {                                                               \
         struct fb_open_file *file = fb_find(fh);                                                                       \
         if (!file) return MPI(File_iwrite_all##form)(fh, buf, count, type, request);                                   \
-        int code, holds = (int)fb_ask(file->core, FB_HOLDS_WRITES);                                                    \
-        int done = holds ? hold(file, position(file), buf, count, type, &code, request) : FB_PASS;                     \
+        int code, error, holds = (int)fb_ask(file->core, FB_HOLDS_WRITES);                                             \
+        int done = holds ? hold(file, position(file), buf, count, type, &code, &error, request) : FB_PASS;             \
         if (done == FB_DONE) advance(file, count, type);                                                               \
         fb_release(file);                                                                                              \
-        if (done == FB_DONE) return code;                                                                              \
+        if (done == FB_DONE) return after(fh, error, code);                                                            \
         return holds ? MPI(File_iwrite##form)(fh, buf, count, type, request)                                           \
                      : MPI(File_iwrite_all##form)(fh, buf, count, type, request);                                      \
     }
@@ -285,12 +305,13 @@ int fb_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_
 int fb_File_close(MPI_File *fh) {
     struct fb_open_file *file = fb_disown(*fh);
     if (!file) return MPI(File_close)(fh);
-    int done = fb_close(file->core), code = done == FB_DONE ? MPI_SUCCESS : fb_raise(*fh, done);
+    int done = fb_close(file->core);
+    fb_beside_free(file->beside);
     MPI(Comm_free)(&file->comm);
     pthread_mutex_unlock(&file->lock);
     pthread_mutex_destroy(&file->lock);
     free(file);
-    int closed = MPI(File_close)(fh);
+    int code = fb_raise(*fh, done), closed = MPI(File_close)(fh);
     return code != MPI_SUCCESS ? code : closed;
 }
 
@@ -308,8 +329,13 @@ int fb_File_sync(MPI_File fh) {
 int fb_File_set_size(MPI_File fh, MPI_Offset size) {
     int code = step(fh, FB_FLUSH);
     if (code != MPI_SUCCESS) return code;
-    step(fh, FB_FORGET_END);
-    return MPI(File_set_size)(fh, size);
+    code = MPI(File_set_size)(fh, size);
+    struct fb_open_file *file = code == MPI_SUCCESS ? fb_find(fh) : NULL;
+    if (file) {
+        fb_sized(file->core, (uint64_t)size);
+        fb_release(file);
+    }
+    return code;
 }
 
 int fb_File_preallocate(MPI_File fh, MPI_Offset size) {
@@ -319,20 +345,30 @@ int fb_File_preallocate(MPI_File fh, MPI_Offset size) {
 
 /* The size counts what is held: every rank knows the end of what all have written together. */
 int fb_File_get_size(MPI_File fh, MPI_Offset *size) {
-    int code = write_own(fh);
+    int code = fb_raise(fh, write_own(fh));
     if (code == MPI_SUCCESS) code = MPI(File_get_size)(fh, size);
-    struct fb_open_file *file = code == MPI_SUCCESS ? fb_find(fh) : NULL;
+    struct fb_open_file *file = code == MPI_SUCCESS ? fb_look_up(fh) : NULL;
     if (file) {
-        MPI_Offset end = (MPI_Offset)fb_ask(file->core, FB_END);
+        MPI_Offset end = (MPI_Offset)fb_beside_end(file->beside);
         if (*size < end) *size = end;
-        fb_release(file);
     }
     return code;
 }
 
+/* And so does the end that a file pointer is set to. */
 int fb_File_seek(MPI_File fh, MPI_Offset offset, int whence) {
-    int code = whence == MPI_SEEK_END ? write_own(fh) : MPI_SUCCESS;
-    return code != MPI_SUCCESS ? code : MPI(File_seek)(fh, offset, whence);
+    int code = whence == MPI_SEEK_END ? fb_raise(fh, write_own(fh)) : MPI_SUCCESS;
+    if (code != MPI_SUCCESS) return code;
+    MPI_Offset end = 0, held = 0;
+    struct fb_open_file *file = whence == MPI_SEEK_END ? fb_try(fh) : NULL;
+    if (file) {
+        held = (MPI_Offset)fb_ask(file->core, FB_UNITS_TO_END);
+        fb_release(file);
+        code = MPI(File_seek)(fh, 0, MPI_SEEK_END);
+        if (code == MPI_SUCCESS) code = MPI(File_get_position)(fh, &end);
+        if (code != MPI_SUCCESS) return code;
+    }
+    return held > end ? MPI(File_seek)(fh, held + offset, MPI_SEEK_SET) : MPI(File_seek)(fh, offset, whence);
 }
 
 int fb_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) {
@@ -371,9 +407,10 @@ static void tell_hint(void *info, const char *name, const char *value) { MPI(Inf
 
 int fb_File_get_info(MPI_File fh, MPI_Info *info) {
     int code = MPI(File_get_info)(fh, info);
-    struct fb_open_file *file = code == MPI_SUCCESS ? fb_find(fh) : NULL;
+    /* While another thread has the file, MPI's hints are all. */
+    struct fb_open_file *file = code == MPI_SUCCESS ? fb_try(fh) : NULL;
     if (file) {
-        fb_hints(file->core, tell_hint, info);
+        fb_hints(file->core, MPI_MAX_INFO_VAL - 1, tell_hint, info);
         fb_release(file);
     }
     return code;

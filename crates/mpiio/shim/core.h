@@ -7,6 +7,7 @@
 
 typedef struct fb_flat fb_flat;
 typedef struct fb_file fb_file;
+typedef struct fb_beside fb_beside;
 
 /* Results: done, to be made by MPI, or an errno. */
 enum { FB_DONE = 0, FB_PASS = -1 };
@@ -25,6 +26,9 @@ struct fb_calls {
                  const struct fb_message *from, void **request);
     int (*finish)(void *context, void *request);
 };
+
+/* Pieces of a type that are taken apart; as PIECES_MAX in src/flat.rs. */
+enum { FB_PIECES_MAX = 4 << 20 };
 
 struct fb_piece {
     int64_t offset;
@@ -55,7 +59,7 @@ void fb_flat_free(fb_flat *flat);
 struct fb_opening {
     const char *name, *host, *hints;
     size_t hints_len;
-    int reads, writes, rank, size;
+    int reads, writes, deletes, has_threads, rank, size;
 };
 
 int fb_open(const struct fb_calls *calls, void *context, const struct fb_opening *opening, fb_file **file);
@@ -63,7 +67,7 @@ int fb_open(const struct fb_calls *calls, void *context, const struct fb_opening
 void fb_unmark(const char *name);
 int fb_reads_hint(const char *name);
 int fb_set_hints(fb_file *file, const char *hints, size_t len);
-void fb_hints(const fb_file *file, void (*tell)(void *context, const char *name, const char *value), void *context);
+void fb_hints(const fb_file *file, size_t value_max, void (*tell)(void *context, const char *name, const char *value), void *context);
 void fb_set_view(fb_file *file, int64_t displacement, uint64_t etype_bytes, fb_flat *tile);
 int fb_write_collective(fb_file *file, uint64_t from, void *base, const fb_flat *layout, uint64_t elements,
                         uint64_t *done);
@@ -71,11 +75,17 @@ int fb_read_collective(fb_file *file, uint64_t from, void *base, const fb_flat *
                        uint64_t *done);
 int fb_write_without_waiting(fb_file *file, uint64_t from, void *base, const fb_flat *layout, uint64_t elements);
 
-enum { FB_ETYPE_BYTES = 0, FB_END = 1, FB_HOLDS_WRITES = 2 };
+enum { FB_ETYPE_BYTES = 0, FB_UNITS_TO_END = 1, FB_HOLDS_WRITES = 2 };
 uint64_t fb_ask(fb_file *file, int what);
 
-enum { FB_FLUSH = 0, FB_WRITE_OWN = 1, FB_SYNC = 2, FB_ATOMIC = 3, FB_NOT_ATOMIC = 4, FB_FORGET_END = 5 };
+enum { FB_FLUSH = 0, FB_WRITE_OWN = 1, FB_SYNC = 2, FB_ATOMIC = 3, FB_NOT_ATOMIC = 4, FB_LEAVE = 5 };
 int fb_do(fb_file *file, int step);
+void fb_sized(fb_file *file, uint64_t size);
+
+const fb_beside *fb_beside_of(fb_file *file);
+int fb_beside_write(const fb_beside *beside);
+uint64_t fb_beside_end(const fb_beside *beside);
+void fb_beside_free(const fb_beside *beside);
 
 struct fb_extent {
     uint64_t offset, len;

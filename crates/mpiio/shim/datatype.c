@@ -99,29 +99,61 @@ static fb_flat *flatten_named(MPI_Datatype type) {
     return fb_flat_basic(pieces, 1, extent_of(type));
 }
 
+/* Blocks of one type as they come, those that continue each other as one. */
+struct row {
+    const fb_flat *of;
+    int64_t extent_of_element;
+    struct fb_block *blocks;
+    int64_t count, room;
+};
+
+/* False for more blocks than a type may have pieces, or without memory. Few types have as many blocks as they say: what
+ * continues is one block, however many there are. */
+static int add(struct row *row, int64_t elements, int64_t offset) {
+    if (elements <= 0) return elements == 0;
+    struct fb_block *last = row->count ? &row->blocks[row->count - 1] : NULL;
+    if (last && offset == last->offset + (int64_t)last->count * row->extent_of_element) {
+        last->count += (uint64_t)elements;
+        return 1;
+    }
+    if (row->count == FB_PIECES_MAX) return 0;
+    if (row->count == row->room) {
+        int64_t room = 2 * row->room + 16;
+        struct fb_block *blocks = realloc(row->blocks, (size_t)room * sizeof *blocks);
+        if (!blocks) return 0;
+        row->blocks = blocks;
+        row->room = room;
+    }
+    row->blocks[row->count++] = (struct fb_block){row->of, (uint64_t)elements, offset};
+    return 1;
+}
+
+static fb_flat *flatten_row(struct row *row, int is_whole, int64_t extent) {
+    fb_flat *flat = is_whole ? fb_flat_blocks(row->blocks, (size_t)row->count, extent) : NULL;
+    free(row->blocks);
+    return flat;
+}
+
 /* Blocks of one type; where number i of the block lengths is `lens + i` (or always `lens`), and its place `places + i` times
  * `unit` bytes. */
 static fb_flat *flatten_blocks(const struct contents *c, const fb_flat *of, MPI_Count lens, int same_len, MPI_Count places,
                                int64_t unit, int64_t extent) {
-    int64_t count = number(c, 0);
-    struct fb_block *blocks = calloc(count + 1, sizeof *blocks);
-    if (!blocks) return NULL;
-    for (int64_t i = 0; i < count; i++) {
-        blocks[i] = (struct fb_block){of, number(c, same_len ? lens : lens + i), number(c, places + i) * unit};
-    }
-    fb_flat *flat = fb_flat_blocks(blocks, count, extent);
-    free(blocks);
-    return flat;
+    int64_t count = number(c, 0), i = 0;
+    struct row row = {.of = of, .extent_of_element = extent_of(c->types[0])};
+    while (i < count && add(&row, number(c, same_len ? lens : lens + i), number(c, places + i) * unit)) i++;
+    return flatten_row(&row, i == count, extent);
 }
 
 static fb_flat *flatten_vector(const struct contents *c, const fb_flat *of, int64_t unit, int64_t extent) {
-    int64_t count = number(c, 0), len = number(c, 1), stride = number(c, 2) * unit;
-    struct fb_block *blocks = calloc(count + 1, sizeof *blocks);
-    if (!blocks) return NULL;
-    for (int64_t i = 0; i < count; i++) blocks[i] = (struct fb_block){of, len, i * stride};
-    fb_flat *flat = fb_flat_blocks(blocks, count, extent);
-    free(blocks);
-    return flat;
+    int64_t count = number(c, 0), len = number(c, 1), stride = number(c, 2) * unit, i = 0;
+    struct row row = {.of = of, .extent_of_element = extent_of(c->types[0])};
+    if (stride == len * row.extent_of_element || len == 0) {
+        struct fb_block all = {of, 0, 0};
+        if (__builtin_mul_overflow((uint64_t)count, (uint64_t)len, &all.count)) return NULL;
+        return fb_flat_blocks(&all, 1, extent);
+    }
+    while (i < count && add(&row, len, i * stride)) i++;
+    return flatten_row(&row, i == count, extent);
 }
 
 static fb_flat *flatten_struct(const struct contents *c, int depth, int64_t extent) {

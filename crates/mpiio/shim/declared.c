@@ -22,8 +22,6 @@ struct forebay_mpiio {
     size_t asked_count, asked_room;
 };
 
-static int result(MPI_File handle, int done) { return done == FB_DONE ? MPI_SUCCESS : fb_raise(handle, done); }
-
 PUBLIC int forebay_mpiio_open(MPI_Comm comm, const char *path, int amode, MPI_Info info, forebay_mpiio **file) {
     if (!fb_is_ours()) return MPI_ERR_UNSUPPORTED_OPERATION;
     *file = calloc(1, sizeof **file);
@@ -54,7 +52,7 @@ PUBLIC int forebay_mpiio_declare(forebay_mpiio *file, int count, const MPI_Offse
     int done = fb_declare(open->core, extents, valid);
     fb_release(open);
     free(extents);
-    return result(file->handle, done);
+    return fb_raise(file->handle, done);
 }
 
 PUBLIC int forebay_mpiio_write(forebay_mpiio *file, MPI_Offset offset, const void *bytes, MPI_Offset length) {
@@ -63,7 +61,7 @@ PUBLIC int forebay_mpiio_write(forebay_mpiio *file, MPI_Offset offset, const voi
     if (open) {
         int done = fb_write_extent(open->core, (uint64_t)offset, bytes, (size_t)length);
         fb_release(open);
-        return result(file->handle, done);
+        return fb_raise(file->handle, done);
     }
     for (MPI_Offset at = 0; at < length;) {
         int len = length - at < (1 << 30) ? (int)(length - at) : 1 << 30;
@@ -135,7 +133,7 @@ PUBLIC int forebay_mpiio_flush(forebay_mpiio *file) {
     if (open) {
         int done = read_asked(file, open);
         fb_release(open);
-        code = result(file->handle, done);
+        code = done == FB_PASS ? read_plainly(file) : fb_raise(file->handle, done);
     } else {
         code = read_plainly(file);
     }

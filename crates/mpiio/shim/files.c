@@ -10,13 +10,23 @@
 static struct fb_open_file *files;
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct fb_open_file *fb_find(MPI_File handle) {
+struct fb_open_file *fb_look_up(MPI_File handle) {
     pthread_mutex_lock(&files_lock);
     struct fb_open_file *file = files;
     while (file && file->handle != handle) file = file->next;
     pthread_mutex_unlock(&files_lock);
+    return file;
+}
+
+struct fb_open_file *fb_find(MPI_File handle) {
+    struct fb_open_file *file = fb_look_up(handle);
     if (file) pthread_mutex_lock(&file->lock);
     return file;
+}
+
+struct fb_open_file *fb_try(MPI_File handle) {
+    struct fb_open_file *file = fb_look_up(handle);
+    return file && pthread_mutex_trylock(&file->lock) == 0 ? file : NULL;
 }
 
 void fb_release(struct fb_open_file *file) { pthread_mutex_unlock(&file->lock); }
@@ -40,6 +50,22 @@ static char *read_hints(MPI_Info info, size_t *len) {
     return hints;
 }
 
+/* A communicator of the library's own, which raises errors as the program's. Where there can be none (MPI has some thousands),
+ * the program is not to hear of it. Collective; whether all ranks have it. */
+static int own_comm(MPI_Comm comm, MPI_Comm *own) {
+    MPI_Errhandler handler;
+    if (MPI(Comm_get_errhandler)(comm, &handler) != MPI_SUCCESS) return 0;
+    MPI(Comm_set_errhandler)(comm, fb_mpi.errors_return);
+    int64_t failed = MPI(Comm_dup)(comm, own) != MPI_SUCCESS, has = !failed;
+    int code = MPI(Allreduce)(MPI_IN_PLACE, &failed, 1, fb_mpi.int64, fb_mpi.max, comm);
+    MPI(Comm_set_errhandler)(comm, handler);
+    if (has) MPI(Comm_set_errhandler)(*own, handler);
+    MPI(Errhandler_free)(&handler);
+    if (code == MPI_SUCCESS && !failed) return 1;
+    if (has) MPI(Comm_free)(own);
+    return 0;
+}
+
 void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File handle) {
     struct fb_open_file *file = calloc(1, sizeof *file);
     if (!file) abort(); /* The other ranks would wait for this one. */
@@ -49,21 +75,26 @@ void fb_adopt(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_Fil
     struct fb_opening opening = {.name = name, .host = host};
     opening.reads = (amode & (MPI_MODE_RDONLY | MPI_MODE_RDWR)) != 0;
     opening.writes = (amode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0;
+    opening.deletes = (amode & MPI_MODE_DELETE_ON_CLOSE) != 0;
+    int threads = MPI_THREAD_SINGLE;
+    MPI(Query_thread)(&threads);
+    opening.has_threads = threads == MPI_THREAD_MULTIPLE;
     char *hints = read_hints(info, &opening.hints_len);
     opening.hints = hints;
-    int code = MPI(Comm_dup)(comm, &file->comm);
-    if (code == MPI_SUCCESS) {
+    int has_comm = own_comm(comm, &file->comm);
+    if (has_comm) {
         MPI(Comm_rank)(file->comm, &opening.rank);
         MPI(Comm_size)(file->comm, &opening.size);
         fb_open(&fb_group_calls, &file->comm, &opening, &file->core);
     }
     free(hints);
     if (!file->core) {
-        if (code == MPI_SUCCESS) MPI(Comm_free)(&file->comm);
+        if (has_comm) MPI(Comm_free)(&file->comm);
         free(file);
         return;
     }
     file->handle = handle;
+    file->beside = fb_beside_of(file->core);
     pthread_mutex_init(&file->lock, NULL);
     pthread_mutex_lock(&files_lock);
     file->next = files;
@@ -95,7 +126,7 @@ void fb_write_all_own(void) {
     for (struct fb_open_file *file = files; file; file = file->next) {
         /* A call that is under way holds its file: its bytes are not ours to touch. */
         if (pthread_mutex_trylock(&file->lock) == 0) {
-            fb_do(file->core, FB_WRITE_OWN);
+            fb_do(file->core, FB_LEAVE);
             pthread_mutex_unlock(&file->lock);
         }
     }
@@ -118,6 +149,7 @@ static int error_class(int errno_code) {
 }
 
 int fb_raise(MPI_File handle, int errno_code) {
+    if (errno_code == 0) return MPI_SUCCESS;
     int code = error_class(errno_code);
     MPI(File_call_errhandler)(handle, code);
     return code;

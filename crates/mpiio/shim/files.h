@@ -8,20 +8,29 @@
 #include "mpi_table.h"
 
 /* A file of the program that the library looks after. Calls on it take the lock: with MPI_THREAD_MULTIPLE there may be
- * several, and of collective ones the program itself sees to it that there is one at a time. */
+ * several, and of collective ones the program itself sees to it that there is one at a time. A call of one rank alone does not
+ * wait for a collective one, which waits for other ranks (`beside`). The lock is never held while an error handler of the
+ * program runs, since that may make calls on the file. */
 struct fb_open_file {
     MPI_File handle;
     MPI_Comm comm;
     fb_file *core;
+    const fb_beside *beside;
     pthread_mutex_t lock;
     /* A split collective call that has begun here and not ended. */
-    int split_is_ours, split_code;
+    int split_is_ours, split_error;
     uint64_t split_bytes;
     struct fb_open_file *next;
 };
 
 /* The file of a handle, locked; NULL for one that is MPI's alone. */
 struct fb_open_file *fb_find(MPI_File handle);
+
+/* The same, or NULL while another thread has it. */
+struct fb_open_file *fb_try(MPI_File handle);
+
+/* The same, not locked: its core is not to be touched. */
+struct fb_open_file *fb_look_up(MPI_File handle);
 
 /* Unlocks. */
 void fb_release(struct fb_open_file *file);
@@ -38,7 +47,8 @@ struct fb_open_file *fb_disown(MPI_File handle);
 /* Writes what this rank holds of any file: the program ends without closing. */
 void fb_write_all_own(void);
 
-/* An MPI error class for an errno; raised by the file's error handler where the program has set one. */
+/* An MPI error class for an errno; raised by the file's error handler where the program has set one. 0 is success. Not to be called
+ * with a file locked. */
 int fb_raise(MPI_File handle, int errno_code);
 
 #endif

@@ -46,12 +46,16 @@ void *fb_next(const char *name) {
     return symbol;
 }
 
+static int is_like_mpich(const char *version) {
+    return strstr(version, "MPICH") || strstr(version, "MVAPICH") || strstr(version, "Intel(R) MPI");
+}
+
 /* Whether the MPI that is there is of the ABI of mpi.h. */
 static int same_abi(const char *version) {
 #ifdef OPEN_MPI
     return strstr(version, "Open MPI") != NULL;
 #else
-    return strstr(version, "MPICH") || strstr(version, "MVAPICH") || strstr(version, "Intel(R) MPI");
+    return is_like_mpich(version);
 #endif
 }
 
@@ -79,11 +83,23 @@ static int load(void) {
     int ours = same_abi(version);
     if (!ours && is_first_rank()) {
         version[strcspn(version, "\n,")] = 0;
-        fprintf(stderr, "forebay-mpiio: this library is for %s, and the program uses %.60s: nothing is aggregated; "
-                        "`forebay mpiio --mpi %s` has the right one\n",
-                FB_MPI_NAME, version, strstr(version, "Open MPI") ? "openmpi" : "mpich");
+        const char *right = strstr(version, "Open MPI") ? "openmpi" : is_like_mpich(version) ? "mpich" : NULL;
+        fprintf(stderr, "forebay-mpiio: this library is for %s, and the program uses %.60s: nothing is aggregated; ",
+                FB_MPI_NAME, version);
+        if (right) fprintf(stderr, "`forebay mpiio --mpi %s` has the right one\n", right);
+        else fprintf(stderr, "there is no library for it\n");
     }
     free(version);
+#ifndef FB_HAS_LARGE
+    /* Calls that the program may make and this library does not stand before. */
+    if (ours && look_up("PMPI_File_write_at_c")) {
+        if (is_first_rank()) {
+            fprintf(stderr, "forebay-mpiio: the program's MPI has large-count calls, which the one that this library was built "
+                            "with has not: nothing is aggregated; build it with the program's mpicc\n");
+        }
+        return 0;
+    }
+#endif
     const char *missing = NULL;
 #define X(name)                                                                                                        \
     if (ours && !(fb_mpi.name = (__typeof__(fb_mpi.name))look_up("PMPI_" #name))) missing = "PMPI_" #name;

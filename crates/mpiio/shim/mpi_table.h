@@ -30,7 +30,8 @@
 #endif
 
 #define FB_FUNCTIONS(X)                                                                                                \
-    X(Abort) X(Allgather) X(Allreduce) X(Bcast) X(Comm_dup) X(Comm_free) X(Comm_rank) X(Comm_size) X(Finalize)         \
+    X(Abort) X(Allgather) X(Allreduce) X(Bcast) X(Comm_dup) X(Comm_free) X(Comm_get_errhandler) X(Comm_rank)          \
+    X(Comm_set_errhandler) X(Comm_size) X(Errhandler_free) X(Finalize) X(Query_thread)                                 \
     X(Get_count) X(Get_processor_name) X(Grequest_complete) X(Grequest_start) X(Info_get) X(Info_get_nkeys) X(Info_get_nthkey)      \
     X(Info_set) X(Irecv) X(Isend) X(Status_set_cancelled) X(Status_set_elements_x) X(Type_free) X(Type_get_contents)   \
     X(Type_get_envelope) X(Type_get_extent_x) X(Type_size_x) X(Waitall)                                                \
@@ -62,11 +63,11 @@
 #define FB_CONSTANTS(X)                                                                                                \
     X(MPI_Datatype, byte, ompi_mpi_byte) X(MPI_Datatype, int64, ompi_mpi_int64_t)                                      \
     X(MPI_Datatype, short_int, ompi_mpi_short_int) X(MPI_Op, max, ompi_mpi_op_max)                                     \
-    X(MPI_Datatype, datatype_null, ompi_mpi_datatype_null) X(MPI_Info, info_null, ompi_mpi_info_null) X(MPI_File, file_null, ompi_mpi_file_null)
+    X(MPI_Errhandler, errors_return, ompi_mpi_errors_return) X(MPI_Datatype, datatype_null, ompi_mpi_datatype_null) X(MPI_Info, info_null, ompi_mpi_info_null) X(MPI_File, file_null, ompi_mpi_file_null)
 #else
 #define FB_CONSTANTS(X)                                                                                                \
     X(MPI_Datatype, byte, MPI_BYTE) X(MPI_Datatype, int64, MPI_INT64_T) X(MPI_Datatype, short_int, MPI_SHORT_INT)      \
-    X(MPI_Op, max, MPI_MAX) X(MPI_Datatype, datatype_null, MPI_DATATYPE_NULL) X(MPI_Info, info_null, MPI_INFO_NULL) X(MPI_File, file_null, MPI_FILE_NULL)
+    X(MPI_Op, max, MPI_MAX) X(MPI_Errhandler, errors_return, MPI_ERRORS_RETURN) X(MPI_Datatype, datatype_null, MPI_DATATYPE_NULL) X(MPI_Info, info_null, MPI_INFO_NULL) X(MPI_File, file_null, MPI_FILE_NULL)
 #endif
 
 struct fb_mpi {

@@ -11,17 +11,6 @@ pub enum Error {
     /// A datatype has more pieces than are taken apart. The call passes through; nothing has changed.
     #[error("the datatype has too many pieces, or covers more than 2^63 bytes")]
     TooComplex,
-    /// The file cannot be opened by this rank beside MPI's own descriptor. Nothing was written.
-    #[error("cannot open {path}: {source}")]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another file has taken the name since MPI opened it. Nothing was written.
-    #[error("{0} is another file than the one that was opened")]
-    Replaced(PathBuf),
     /// Some bytes are not in the file; which, the record of the run says.
     #[error("cannot write {path}: {source}")]
     Write {
@@ -46,7 +35,8 @@ pub enum Error {
         /// Why.
         errno: Errno,
     },
-    /// The planner cannot plan the exchange; the same on every rank. Nothing was written.
+    /// The planner cannot plan the exchange; the same on every rank, and nothing was written. Ranks write their bytes themselves
+    /// then, and reads are left to MPI.
     #[error("no plan for the exchange: {0}")]
     Plan(String),
     /// MPI itself failed to communicate; the ranks may be out of step, so nothing more is aggregated.
@@ -66,15 +56,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether all ranks have it and go on together.
+    #[must_use]
+    pub const fn is_agreed(&self) -> bool {
+        !matches!(self, Self::Communication(_) | Self::Message)
+    }
+
     /// The error number that says it best.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
             Self::TooComplex | Self::Plan(_) | Self::NotDeclared { .. } => Errno::INVAL,
-            Self::Open { source, .. } | Self::Write { source, .. } | Self::Read { source, .. } => {
-                Errno::from_io_error(source).unwrap_or(Errno::IO)
-            }
-            Self::Replaced(_) => Errno::STALE,
+            Self::Write { source, .. } | Self::Read { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::IO),
             Self::Rank { errno, .. } => *errno,
             Self::Communication(_) | Self::Message => Errno::IO,
         }

@@ -6,22 +6,24 @@
 //! is all that MPI's consistency between ranks asks for without a sync (MPI 4.0, 14.6.1).
 
 use std::path::Path;
+use std::sync::Arc;
 
+use rustix::io::Errno;
+
+use crate::beside::Beside;
 use crate::error::Error;
 use crate::exchange;
-use crate::gather::{self, Received};
 use crate::group::Group;
-use crate::held_calls::HeldCalls;
 use crate::hints::{Choice, Hints};
-use crate::memory::Buffer;
 use crate::opening::{self, Opening};
 use crate::outcome::{self, Fault};
-use crate::plan::{Plan, Terms};
+use crate::plan::{Plan, Terms, Writing};
 use crate::report::Report;
 use crate::share::Share;
 use crate::storage::Storage;
 use crate::view::{Extent, View};
 
+mod calls;
 mod declared;
 
 /// Extents of so many stripes on average gain nothing by being gathered: at most one request in as many is not whole.
@@ -38,6 +40,8 @@ pub enum Passing {
     Unsupported,
     /// All ranks read or write large extents already.
     Large,
+    /// The planner refuses what the ranks want to read.
+    Unplanned,
 }
 
 impl Passing {
@@ -49,6 +53,7 @@ impl Passing {
             Self::Atomic => "atomic mode",
             Self::Unsupported => "a datatype or view that is not taken apart",
             Self::Large => "extents are large already",
+            Self::Unplanned => "no plan",
         }
     }
 }
@@ -60,14 +65,8 @@ pub enum Answer {
     Done(u64),
     /// MPI is to do it, on every rank; what was held is written.
     Pass(Passing),
-}
-
-/// What all ranks know of a call.
-struct Agreed {
-    call_cost: u64,
-    held_cost: u64,
-    is_refused: bool,
-    is_small: bool,
+    /// MPI is to do it, but some of what was held could not be written: then the call has failed with this error.
+    PassFailed(Passing, Errno),
 }
 
 /// One rank's side of a file.
@@ -79,12 +78,13 @@ pub struct File<G> {
     hints: Hints,
     terms: Terms,
     view: Option<View>,
-    held: HeldCalls,
-    /// What this rank may write until the next flush, in order, and the plan for it, where the program declared that.
-    declared: Option<(Vec<Extent>, Option<Plan>)>,
+    /// What is held, also for other threads.
+    beside: Arc<Beside>,
+    /// What this rank may write until the next flush, in order, and how, where the program declared that.
+    declared: Option<(Vec<Extent>, Writing)>,
     storage: Storage,
-    /// The end of what all ranks have written by collective calls, as far as it may not be in the file yet.
-    end: u64,
+    /// Whether an earlier run has left the file incomplete.
+    is_marked: bool,
     is_atomic: bool,
     /// What went wrong when this rank wrote alone; all hear of it when they meet next.
     own_fault: Option<Fault>,
@@ -99,12 +99,20 @@ impl<G: Group> File<G> {
     pub fn open(group: G, opening: &Opening<'_>) -> Result<Option<Self>, Error> {
         let Some(agreement) = opening::agree(&group, opening)? else { return Ok(None) };
         let (hosts, network) = opening::hosts(&group, opening, &agreement)?;
-        let path = agreement.path();
-        let storage = Storage::new(path.clone(), agreement.inode, opening.access, agreement.hints.stripe_bytes);
+        let (path, missing) = (agreement.path(), agreement.missing());
+        let (is_marked, stripe_bytes) = (missing.is_some(), agreement.hints.stripe_bytes);
+        let opened = Storage::open(path.clone(), opening.access, stripe_bytes, missing.unwrap_or_default());
+        if !opening::is_one_file(&group, &path, &opened, &hosts)? {
+            return Ok(None);
+        }
+        let Ok(storage) = opened else { return Ok(None) };
         let records = opening.records.map(Path::to_owned);
-        let report = Report::new(path, group.rank(), hosts, network.source, &agreement.hints, records);
+        let mut report = Report::new(path, group.rank(), hosts, network.source, &agreement.hints, records);
+        report.deletes = opening.deletes;
         let terms = Terms::of(&agreement.hints, report.hosts(), network);
-        let (held, view) = (HeldCalls::default(), Some(View::whole()));
+        // Without a descriptor of its own, another thread waits.
+        let for_threads = opening.has_threads.then(|| storage.try_clone().ok()).flatten();
+        let (beside, view) = (Arc::new(Beside::new(for_threads)), Some(View::whole()));
         let (hints, is_atomic, own_fault) = (agreement.hints, false, None);
         Ok(Some(Self {
             group,
@@ -112,10 +120,10 @@ impl<G: Group> File<G> {
             hints,
             terms,
             view,
-            held,
+            beside,
             declared: None,
             storage,
-            end: 0,
+            is_marked,
             is_atomic,
             own_fault,
             report,
@@ -138,10 +146,16 @@ impl<G: Group> File<G> {
         self.view.as_ref().map_or(1, View::etype_bytes)
     }
 
-    /// What is known of the end of the file beyond what is in it.
+    /// What other threads can reach.
     #[must_use]
-    pub const fn end(&self) -> u64 {
-        self.end
+    pub fn beside(&self) -> Arc<Beside> {
+        self.beside.clone()
+    }
+
+    /// Where the end of what all ranks hold is in this rank's view, units: after the last that begins before it.
+    #[must_use]
+    pub fn units_to_end(&self) -> u64 {
+        self.view.as_ref().map_or(0, |view| view.bytes_before(self.beside.end()).div_ceil(view.etype_bytes()))
     }
 
     /// Hints that the program gives for the open file; those of rank 0 count. Where it gives any, what is held is flushed.
@@ -164,61 +178,10 @@ impl<G: Group> File<G> {
         flushed
     }
 
-    /// The hints that hold, by name.
+    /// The hints that hold, by name; no value is longer than so many bytes.
     #[must_use]
-    pub fn hints(&self) -> Vec<(&'static str, String)> {
-        self.report.hints(&self.hints)
-    }
-
-    /// A collective write of the buffer, from the given byte of the view on. `None`: this rank cannot take the call apart.
-    ///
-    /// # Errors
-    /// Of held bytes that could not be written, those of this call perhaps among them; the same on every rank.
-    pub fn write_collective(&mut self, from: u64, buffer: Option<&Buffer>) -> Result<Answer, Error> {
-        if let Some(passing) = self.passing(self.hints.write, self.storage.access().writes) {
-            return self.pass(passing);
-        }
-        let limit = self.hints.buffer_bytes;
-        let call = self.call(from, buffer);
-        let agreed = self.agree(call.as_ref())?;
-        if agreed.is_refused {
-            self.flush_if(agreed.held_cost > 0)?;
-            return self.pass(Passing::Unsupported);
-        }
-        if self.hints.write == Choice::Automatic && !agreed.is_small && agreed.held_cost == 0 {
-            return self.pass(Passing::Large);
-        }
-        let (Some(buffer), Some((extents, _))) = (buffer, call) else { return Err(Error::Message) };
-        self.report.held_call();
-        if agreed.call_cost > limit {
-            self.flush_if(agreed.held_cost > 0)?;
-            self.write_in_slices(from, buffer, agreed.call_cost.div_ceil(limit))?;
-            return Ok(Answer::Done(buffer.len_bytes()));
-        }
-        self.flush_if(agreed.held_cost + agreed.call_cost > limit)?;
-        self.held.hold(&extents, |bytes| buffer.pack(0, buffer.len_bytes(), bytes));
-        Ok(Answer::Done(buffer.len_bytes()))
-    }
-
-    /// Holds a write that must not wait for other ranks (a non-blocking collective one). False if MPI is to do it as an
-    /// independent call of this rank.
-    ///
-    /// # Errors
-    /// Of bytes that this rank held before.
-    pub fn write_without_waiting(&mut self, from: u64, buffer: Option<&Buffer>) -> Result<bool, Error> {
-        let call = self.call(from, buffer);
-        let (Some(buffer), Some((extents, cost))) = (buffer, call) else {
-            self.write_own()?;
-            return Ok(false);
-        };
-        if cost.saturating_add(self.held.cost_bytes()) > self.hints.buffer_bytes {
-            self.write_own()?;
-        }
-        if cost > self.hints.buffer_bytes {
-            return Ok(false);
-        }
-        self.held.hold(&extents, |bytes| buffer.pack(0, buffer.len_bytes(), bytes));
-        Ok(true)
+    pub fn hints(&self, value_max_bytes: usize) -> Vec<(&'static str, String)> {
+        self.report.hints(&self.hints, value_max_bytes)
     }
 
     /// What was done so far, as the record of the run has it.
@@ -233,68 +196,6 @@ impl<G: Group> File<G> {
         self.passing(self.hints.write, self.storage.access().writes).is_none()
     }
 
-    /// A collective read into the buffer.
-    ///
-    /// # Errors
-    /// Of what was held, and of the read; the same on every rank.
-    pub fn read_collective(&mut self, from: u64, buffer: Option<&Buffer>) -> Result<Answer, Error> {
-        let passing = self.passing(self.hints.read, self.storage.access().reads);
-        if let Some(passing) = passing.filter(|_| !self.holds_writes()) {
-            return self.pass(passing);
-        }
-        let call = self.call(from, buffer);
-        let agreed = self.agree(call.as_ref())?;
-        self.flush_if(agreed.held_cost > 0)?;
-        if let Some(passing) = passing {
-            return self.pass(passing);
-        }
-        if agreed.is_refused {
-            return self.pass(Passing::Unsupported);
-        }
-        if self.hints.read == Choice::Automatic && !agreed.is_small {
-            return self.pass(Passing::Large);
-        }
-        let Some(buffer) = buffer else { return Err(Error::Message) };
-        self.report.read_call();
-        self.read_in_slices(from, buffer, agreed.call_cost.div_ceil(self.hints.buffer_bytes).max(1)).map(Answer::Done)
-    }
-
-    /// Writes what any rank holds. Collective.
-    ///
-    /// # Errors
-    /// The first that any rank met; the same on every rank.
-    pub fn flush(&mut self) -> Result<(), Error> {
-        let mut values = [self.held.cost_bytes().min(i64::MAX as u64) as i64, i64::from(self.own_fault.is_some())];
-        self.group.all_max(&mut values)?;
-        self.flush_if(values != [0, 0])
-    }
-
-    /// Writes what this rank holds, without any other rank.
-    ///
-    /// # Errors
-    /// That of writing; the others hear of it at the next flush.
-    pub fn write_own(&mut self) -> Result<(), Error> {
-        let Some(fault) = exchange::write_own(&self.held, &mut self.storage) else {
-            self.held.clear();
-            return Ok(());
-        };
-        self.held.clear();
-        self.own_fault.get_or_insert(fault);
-        Err(Error::Rank { rank: self.group.rank(), errno: fault.errno })
-    }
-
-    /// Brings everything to stable storage, as far as this library wrote it. Collective.
-    ///
-    /// # Errors
-    /// As [`File::flush`].
-    pub fn sync(&mut self) -> Result<(), Error> {
-        let flushed = self.flush();
-        let errno = self.storage.sync().err().map(|error| error.errno());
-        let missing = Extent { offset: 0, len: self.end.max(1) };
-        let faults = outcome::agree(&self.group, errno.map(|errno| Fault { errno, round: 0, missing }))?;
-        flushed.and_then(|()| self.conclude(&faults))
-    }
-
     /// What `MPI_File_set_atomicity` says: in atomic mode nothing is held. Collective.
     ///
     /// # Errors
@@ -304,9 +205,10 @@ impl<G: Group> File<G> {
         self.flush()
     }
 
-    /// After the size of the file was set: what was known of its end is no more.
-    pub fn forget_end(&mut self) {
-        self.end = 0;
+    /// The size of the file was set: what was known of its end is no more, and nothing is missing beyond it.
+    pub fn sized(&mut self, size: u64) {
+        self.beside.forget_end();
+        self.storage.cut(size);
     }
 
     /// Writes what is held and the record of the run. Collective.
@@ -315,7 +217,16 @@ impl<G: Group> File<G> {
     /// As [`File::flush`].
     pub fn close(mut self) -> Result<(), Error> {
         let flushed = self.flush();
-        self.report.close(&self.group, self.storage.requests())?;
+        let mut missing = None;
+        if self.is_marked {
+            let mut all = self.storage.missing().of_all(&self.group)?;
+            if all.is_all() {
+                // Which bytes is not known, so those that the file has count.
+                all.cut(self.storage.len_bytes().unwrap_or(u64::MAX));
+            }
+            missing = Some(all);
+        }
+        self.report.close(&self.group, self.storage.requests().and(self.beside.requests()), missing)?;
         flushed
     }
 
@@ -329,77 +240,51 @@ impl<G: Group> File<G> {
         }
     }
 
-    fn pass(&mut self, passing: Passing) -> Result<Answer, Error> {
-        self.report.passed(passing.words());
-        Ok(Answer::Pass(passing))
-    }
-
-    /// The extents of a call, and what holding it costs. Extents of a call that is too large to be held are not listed.
-    fn call(&self, from: u64, buffer: Option<&Buffer>) -> Option<(Vec<Extent>, u64)> {
-        let (view, len) = (self.view.as_ref()?, buffer?.len_bytes());
-        let extents = view.extents(from, len.min(self.hints.buffer_bytes))?;
-        let cost = HeldCalls::cost_bytes_of(&extents).max(len);
-        Some((extents, cost))
-    }
-
-    fn agree(&mut self, call: Option<&(Vec<Extent>, u64)>) -> Result<Agreed, Error> {
-        let (extents, cost) = call.map_or((&[][..], 0), |(extents, cost)| (extents.as_slice(), *cost));
-        let bytes: u64 = extents.iter().map(|extent| extent.len).sum();
-        let is_small = bytes < LARGE_STRIPES * self.hints.stripe_bytes * extents.len() as u64;
-        let end = extents.last().map_or(0, Extent::end);
-        let signed = |value: u64| value.min(i64::MAX as u64) as i64;
-        let held = signed(self.held.cost_bytes());
-        let mut values = [signed(cost), held, i64::from(call.is_none()), i64::from(is_small), signed(end)];
+    /// Writes what any rank holds. Collective.
+    ///
+    /// # Errors
+    /// The first that any rank met; the same on every rank.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let mut values = [self.beside.cost_bytes().min(i64::MAX as u64) as i64, i64::from(self.own_fault.is_some())];
         self.group.all_max(&mut values)?;
-        let [call_cost, held_cost, refused, small, end] = values;
-        self.end = self.end.max(end as u64);
-        let (call_cost, held_cost) = (call_cost as u64, held_cost as u64);
-        Ok(Agreed { call_cost, held_cost, is_refused: refused > 0, is_small: small > 0 })
+        let flushed = self.flush_if(values != [0, 0]);
+        // Declarations hold until here, also if nobody wrote.
+        self.declared = None;
+        flushed
     }
 
-    /// A call larger than a buffer: all ranks write equal parts of theirs at a time.
-    fn write_in_slices(&mut self, from: u64, buffer: &Buffer, slices: u64) -> Result<(), Error> {
-        let mut first_error = Ok(());
-        for slice in 0..slices {
-            let (start, len) = slice_of(buffer.len_bytes(), slice, slices);
-            let extents = self.view.as_ref().and_then(|view| view.extents(from + start, len)).unwrap_or_default();
-            self.held.hold(&extents, |bytes| buffer.pack(start, len, bytes));
-            first_error = first_error.and(self.flush_if(true));
-        }
-        first_error
+    /// Writes what this rank holds, without any other rank.
+    ///
+    /// # Errors
+    /// That of writing; the others hear of it at the next flush.
+    pub fn write_own(&mut self) -> Result<(), Error> {
+        let fault = exchange::write_own(&self.beside.held(), &mut self.storage);
+        self.beside.forget();
+        let Some(fault) = fault else { return Ok(()) };
+        self.own_fault = Some(self.own_fault.map_or(fault, |earlier| earlier.and(fault)));
+        Err(Error::Rank { rank: self.group.rank(), errno: fault.errno })
     }
 
-    fn read_in_slices(&mut self, from: u64, buffer: &Buffer, slices: u64) -> Result<u64, Error> {
-        let (mut total, mut first_error) = (0, Ok(()));
-        for slice in 0..slices {
-            let (start, len) = slice_of(buffer.len_bytes(), slice, slices);
-            let extents = self.view.as_ref().and_then(|view| view.extents(from + start, len)).unwrap_or_default();
-            let shares = self.shares(&extents)?;
-            let Some(plan) = Plan::new(&shares, &self.terms)? else { continue };
-            match self.gather(&plan, &extents) {
-                Ok(received) => {
-                    let inside = |extent: &Extent| extent.len.min(received.file_end.saturating_sub(extent.offset));
-                    let valid: u64 = extents.iter().map(inside).sum();
-                    buffer.unpack(start, &received.bytes[..valid as usize]);
-                    total += valid;
-                }
-                // The other ranks go on, so this one does.
-                Err(error @ Error::Rank { .. }) => first_error = first_error.and(Err(error)),
-                Err(error) => return Err(error),
-            }
+    /// Writes what this rank holds when the program ends without closing the file. Nobody is there to hear of an error: the file
+    /// is marked.
+    pub fn leave(&mut self) {
+        let _ = self.write_own();
+        if let Some(fault) = self.own_fault.take() {
+            self.report.left(self.group.rank(), fault);
         }
-        first_error.map(|()| total)
     }
 
-    /// Reads by a plan. What goes wrong at any rank is an error at all.
-    fn gather(&mut self, plan: &Plan, extents: &[Extent]) -> Result<Received, Error> {
-        self.report.planned(plan);
-        let received = gather::read(&self.group, plan, extents, &mut self.storage)?;
-        let faults = outcome::agree(&self.group, received.fault)?;
-        match faults.first() {
-            Some(&(rank, Fault { errno, .. })) => Err(Error::Rank { rank, errno }),
-            None => Ok(received),
-        }
+    /// Brings everything to stable storage, as far as this library wrote it. Collective.
+    ///
+    /// # Errors
+    /// As [`File::flush`].
+    pub fn sync(&mut self) -> Result<(), Error> {
+        let flushed = self.flush();
+        let errno = self.storage.sync().err().map(|error| error.errno());
+        let missing = Extent { offset: 0, len: self.beside.end().max(1) };
+        let faults = outcome::agree(&self.group, errno.map(|errno| Fault { errno, round: 0, missing }))?;
+        self.storage.revalidate();
+        flushed.and_then(|()| self.conclude(&faults))
     }
 
     fn shares(&self, extents: &[Extent]) -> Result<Vec<Share>, Error> {
@@ -411,47 +296,71 @@ impl<G: Group> File<G> {
         if !anybody_holds {
             return Ok(());
         }
-        let plan = match self.declared.take() {
-            // Large ones too: that they are gathered was asked for.
-            Some((_, plan)) => plan.map(|plan| (plan, false)),
+        let flushed = self.write_held();
+        if let Err(error) = flushed.as_ref()
+            && !error.is_agreed()
+        {
+            // The ranks are out of step: what is in the file, nobody knows.
+            let missing = Extent { offset: 0, len: i64::MAX as u64 };
+            self.report.left(self.group.rank(), Fault { errno: error.errno(), round: 0, missing });
+        }
+        flushed
+    }
+
+    fn write_held(&mut self) -> Result<(), Error> {
+        let held = self.beside.held();
+        let writing = match self.declared.take() {
+            Some((_, writing)) => writing,
             None => {
-                let extents: Vec<Extent> = self.held.in_file_order().iter().map(|piece| piece.extent).collect();
+                let extents: Vec<Extent> = held.in_file_order().iter().map(|piece| piece.extent).collect();
                 let shares = self.shares(&extents)?;
-                Plan::new(&shares, &self.terms)?.map(|plan| (plan, self.are_large(&shares)))
+                let leaves_large = self.hints.write == Choice::Automatic;
+                if leaves_large && self.are_large(&shares) { Writing::Alone } else { self.plan(&shares)? }
             }
         };
-        let fault = match plan {
-            None => None,
-            Some((_, true)) if self.hints.write == Choice::Automatic => {
+        let fault = match writing {
+            Writing::Nothing => None,
+            Writing::Alone => {
                 self.report.own_writes();
-                exchange::write_own(&self.held, &mut self.storage)
+                exchange::write_own(&held, &mut self.storage)
             }
-            Some((plan, _)) => {
+            Writing::Planned(plan) => {
                 self.report.planned(&plan);
                 self.report.exchanged();
-                exchange::write(&self.group, &plan, &self.held, &mut self.storage)?
+                exchange::write(&self.group, &plan, &held, &mut self.storage)?
             }
         };
-        self.held.clear();
-        let fault = self.own_fault.take().or(fault);
+        drop(held);
+        self.beside.forget();
+        let fault = match (self.own_fault.take(), fault) {
+            (Some(earlier), Some(fault)) => Some(earlier.and(fault)),
+            (earlier, fault) => earlier.or(fault),
+        };
         let faults = outcome::agree(&self.group, fault)?;
         self.conclude(&faults)
+    }
+
+    /// How these shares are written. What cannot be planned for, each rank writes by itself.
+    fn plan(&mut self, shares: &[Share]) -> Result<Writing, Error> {
+        match Plan::new(shares, &self.terms) {
+            Ok(plan) => Ok(plan.map_or(Writing::Nothing, Writing::Planned)),
+            Err(Error::Plan(why)) => {
+                self.report.unplanned(&why);
+                Ok(Writing::Alone)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn are_large(&self, shares: &[Share]) -> bool {
         let sum = |of: fn(&Share) -> u64| shares.iter().map(of).fold(0, u64::saturating_add);
         let large = LARGE_STRIPES * self.hints.stripe_bytes;
-        sum(|share| share.bytes) >= sum(|share| share.extent_count).saturating_mul(large)
+        let bytes = sum(|share| share.bytes);
+        bytes > 0 && bytes >= sum(|share| share.extent_count).saturating_mul(large)
     }
 
     fn conclude(&mut self, faults: &[(usize, Fault)]) -> Result<(), Error> {
         self.report.concluded(faults);
         faults.first().map_or(Ok(()), |&(rank, Fault { errno, .. })| Err(Error::Rank { rank, errno }))
     }
-}
-
-/// Where a slice of a call begins, and its bytes.
-fn slice_of(len: u64, slice: u64, slices: u64) -> (u64, u64) {
-    let at = |slice: u64| (u128::from(len) * u128::from(slice) / u128::from(slices)) as u64;
-    (at(slice), at(slice + 1) - at(slice))
 }

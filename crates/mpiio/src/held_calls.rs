@@ -21,7 +21,7 @@ pub struct HeldPiece {
 const PIECE_COST_BYTES: u64 = size_of::<HeldPiece>() as u64;
 
 /// Held calls of one rank on one file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HeldCalls {
     bytes: Vec<u8>,
     pieces: Vec<HeldPiece>,

@@ -22,6 +22,9 @@ const STRIPE_MIN_BYTES: u64 = 4 << 10;
 /// A buffer that one message must not exceed (1 TiB would be a slip of the pen).
 const BUFFER_MAX_BYTES: u64 = 64 << 30;
 
+/// A buffer below this makes an exchange of every page.
+const BUFFER_MIN_BYTES: u64 = 4 << 10;
+
 /// Hints that this library reads.
 pub const NAMES: [&str; 11] = [
     "forebay_aggregation",
@@ -62,8 +65,10 @@ pub struct Hints {
     pub nodes: Option<u32>,
     /// Who may aggregate; `None`: as the planner finds best.
     pub config_list: Option<ConfigList>,
-    /// Bytes of an aggregator's buffer, and that a rank holds.
+    /// Bytes that a rank holds.
     pub buffer_bytes: u64,
+    /// Bytes that an aggregator writes in a round.
+    pub round_bytes: u64,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
     /// The planner's strategy; `None`: the best of all.
@@ -105,14 +110,19 @@ pub fn resolve(
     let cb_nodes = hint.parse("cb_nodes", count);
     let buffer_bytes = hint.parse("forebay_buffer_bytes", bytes);
     let cb_buffer_size = hint.parse("cb_buffer_size", bytes);
+    let stripe_bytes = hint.parse("striping_unit", bytes).unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES);
+    let buffer_bytes = buffer_bytes.map(|bytes| bytes.clamp(BUFFER_MIN_BYTES, BUFFER_MAX_BYTES));
+    // ROMIO's is the buffer of an aggregator alone, whatever a rank holds; below a stripe it would cut all of them.
+    let cb_buffer_size = cb_buffer_size.map(|bytes| bytes.clamp(stripe_bytes, BUFFER_MAX_BYTES.max(stripe_bytes)));
     let hints = Hints {
         write: aggregation.or(romio_write).unwrap_or(Choice::Automatic),
         read: aggregation.or(romio_read).unwrap_or(Choice::Automatic),
         aggregators,
         nodes: cb_nodes,
         config_list: hint.parse("cb_config_list", ConfigList::parse),
-        buffer_bytes: buffer_bytes.or(cb_buffer_size).unwrap_or(BUFFER_BYTES).min(BUFFER_MAX_BYTES),
-        stripe_bytes: hint.parse("striping_unit", bytes).unwrap_or(STRIPE_BYTES).max(STRIPE_MIN_BYTES),
+        buffer_bytes: buffer_bytes.unwrap_or(BUFFER_BYTES),
+        round_bytes: buffer_bytes.or(cb_buffer_size).unwrap_or(BUFFER_BYTES),
+        stripe_bytes,
         strategy: hint.parse("forebay_strategy", strategy).flatten(),
         topology: hint.parse("forebay_topology", |name| (!name.is_empty()).then(|| name.to_owned())),
         prints: ["ROMIO_PRINT_HINTS", "FOREBAY_MPIIO_PRINT"]
@@ -201,6 +211,20 @@ mod tests {
         assert_eq!((hints.nodes, hints.buffer_bytes, hints.stripe_bytes), (Some(4), 8 << 20, 65_536));
         assert_eq!((hints.write, hints.read), (Choice::Disable, Choice::Automatic));
         assert_eq!((hints.strategy.as_deref(), complaints), (Some("nearest"), vec![]));
+    }
+
+    /// A gigabyte for each aggregator is not one for each rank, and nobody means an exchange a page.
+    #[test]
+    fn the_buffer_of_romio_is_that_of_an_aggregator() {
+        let buffers = |said: &[(&str, &str)]| {
+            let hints = resolve(&pairs(said), &|_| None, None).hints;
+            (hints.buffer_bytes, hints.round_bytes)
+        };
+        assert_eq!(buffers(&[("cb_buffer_size", "1073741824")]), (BUFFER_BYTES, 1 << 30));
+        assert_eq!(buffers(&[("cb_buffer_size", "4096")]), (BUFFER_BYTES, STRIPE_BYTES));
+        assert_eq!(buffers(&[("cb_buffer_size", "4096"), ("striping_unit", "65536")]), (BUFFER_BYTES, 65_536));
+        assert_eq!(buffers(&[("cb_buffer_size", "1"), ("forebay_buffer_bytes", "8MiB")]), (8 << 20, 8 << 20));
+        assert_eq!(buffers(&[("forebay_buffer_bytes", "1")]), (4096, 4096));
     }
 
     #[test]

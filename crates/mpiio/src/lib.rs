@@ -9,6 +9,7 @@
 //! Nothing here starts a thread, and nothing is done between MPI calls of the program.
 
 pub mod array;
+pub mod beside;
 pub mod config_list;
 pub mod error;
 pub mod exchange;
@@ -21,6 +22,7 @@ pub mod held_calls;
 pub mod hints;
 pub mod memory;
 pub mod message;
+pub mod missing;
 pub mod network;
 pub mod opening;
 pub mod outcome;

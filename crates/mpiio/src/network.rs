@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use forebay_aggregate::{FatTreeLevel, IoNode, Serves, TopologyDescription};
+use forebay_aggregate::{
+    Case, CaseDescription, FatTreeLevel, IoNode, RankDescription, RanksDescription, Serves, TopologyDescription,
+};
 use serde::{Deserialize, Serialize};
 
 /// Bytes a second of a host's link and of its way to the file system: 100 Gbit/s. Without another rate to compare with, it
@@ -36,8 +38,18 @@ pub struct NetworkFile {
     /// Without any, every host has a way of its own to the file system.
     #[serde(default)]
     io_nodes: Vec<IoNode>,
-    /// The host of each node, from the first one on.
+    /// The host of each node, from the first one on. Not needed where the topology names hosts itself.
+    #[serde(default)]
     hosts: Vec<String>,
+}
+
+impl NetworkFile {
+    /// The file that it names for Slurm's switches, whose text is to be put in its place.
+    pub fn switches_file(&mut self) -> Option<(&str, &mut String)> {
+        let TopologyDescription::Slurm(switches) = &mut self.topology else { return None };
+        let file = switches.file.as_deref().filter(|_| switches.text.is_empty())?;
+        Some((file, &mut switches.text))
+    }
 }
 
 const fn link_bytes_per_s() -> f64 {
@@ -74,26 +86,63 @@ impl Network {
         Self::fat_tree(vec![FatTreeLevel { down: 2 * hosts, up: 1 }], (0..hosts).collect(), hosts, "one switch")
     }
 
-    /// As a file says it.
+    /// As a file says it. A network that it returns is one that can be planned for.
     ///
     /// # Errors
-    /// The first host that it does not have.
+    /// Why it is not to be used: a host that it does not have, or what the planner says against it.
     pub fn of_file(file: &NetworkFile, hosts: &[&str]) -> Result<Self, String> {
-        let numbers: BTreeMap<&str, usize> = file.hosts.iter().map(String::as_str).zip(0..).collect();
-        let node = |host: &&str| numbers.get(host).copied().ok_or_else(|| (*host).to_owned());
+        let unknown = || "it does not say which host is which node (`hosts`)".to_owned();
+        let listed = match &file.hosts[..] {
+            // No node has a number in the file: nodes are the job's hosts, in the order of their ranks.
+            [] if file.io_nodes.is_empty() => hosts.iter().map(|host| (*host).to_owned()).collect(),
+            [] => file.topology.hosts().map_err(|error| error.to_string())?.ok_or_else(unknown)?,
+            listed => listed.to_vec(),
+        };
+        let topology = match file.topology.on_hosts(&listed).map_err(|error| error.to_string())? {
+            Some(topology) => topology,
+            None if file.hosts.is_empty() => return Err(unknown()),
+            None => file.topology.clone(),
+        };
+        let numbers: BTreeMap<&str, usize> = listed.iter().map(String::as_str).zip(0..).collect();
+        let node = |host: &&str| {
+            let number = numbers.get(host).or_else(|| numbers.get(host.split('.').next().unwrap_or_default()));
+            number.copied().ok_or_else(|| format!("it does not cover the job: host {host} is not there"))
+        };
         let node_of: Vec<usize> = hosts.iter().map(node).collect::<Result<_, _>>()?;
         let own =
             |node: &usize| IoNode { node: *node, bytes_per_s: LINK_BYTES_PER_S, serves: Serves::Range(*node, *node) };
         let io_nodes = if file.io_nodes.is_empty() { node_of.iter().map(own).collect() } else { file.io_nodes.clone() };
-        Ok(Self {
-            topology: file.topology.clone(),
+        let network = Self {
+            topology,
             link_bytes_per_s: file.link_bytes_per_s,
             link_latency_s: file.link_latency_s,
-            nodes: file.hosts.len(),
+            nodes: listed.len(),
             io_nodes,
             node_of,
             source: "file",
-        })
+        };
+        network.check().map(|()| network)
+    }
+
+    /// Whether the planner takes it, for a job that has bytes on every host.
+    fn check(&self) -> Result<(), String> {
+        let rank = |node: &usize| RankDescription { node: *node, bytes: 1, extents: None };
+        let case = CaseDescription {
+            topology: self.topology.clone(),
+            link_bytes_per_s: self.link_bytes_per_s,
+            link_latency_s: self.link_latency_s,
+            nodes: self.nodes,
+            io_nodes: self.io_nodes.clone(),
+            ranks: RanksDescription::Each(self.node_of.iter().map(rank).collect()),
+            aggregators: None,
+            rounds: None,
+            aggregator_memory_bytes: 1,
+            buffer_bytes: 1,
+            buffers: 2,
+            stripe_bytes: 1,
+            nvme: None,
+        };
+        Case::new(case).map(drop).map_err(|error| error.to_string())
     }
 
     /// By the switches above each host, from the top down. `None` where they tell nothing: no or one switch, uneven depths, or more
@@ -223,6 +272,48 @@ mod tests {
         let text = r#"{"topology": {"torus": [4]}, "hosts": ["a", "b", "c"], "ranks": {"per_node": 1, "bytes": 1}}"#;
         let file: NetworkFile = serde_json::from_str(text).unwrap();
         assert_eq!(Network::of_file(&file, &["c", "a"]).unwrap().node_of, [2, 0]);
-        assert_eq!(Network::of_file(&file, &["c", "d"]).unwrap_err(), "d");
+        assert_eq!(Network::of_file(&file, &["c", "d"]).unwrap_err(), "it does not cover the job: host d is not there");
+    }
+
+    fn of_text(text: &str, hosts: &[&str]) -> Result<Network, String> {
+        Network::of_file(&serde_json::from_str(text).unwrap(), hosts)
+    }
+
+    /// Each of these would be refused at the first exchange.
+    #[test]
+    fn a_file_that_cannot_be_planned_for_is_refused_at_once() {
+        let refused = |text: &str, why: &str| {
+            let error = of_text(text, &["a", "b"]).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        };
+        refused(r#"{"topology": {"torus": [1]}, "hosts": ["a", "b"]}"#, "it has 1 places and the job 2 nodes");
+        refused(r#"{"topology": {"torus": [2]}, "hosts": ["a", "b"], "link_bytes_per_s": 0}"#, "link_bytes_per_s");
+        let io = |node: usize, serves: &str| {
+            format!(
+                r#"{{"topology": {{"torus": [2]}}, "hosts": ["a", "b"],
+                     "io_nodes": [{{"node": {node}, "bytes_per_s": 1e9, "serves": {serves}}}]}}"#
+            )
+        };
+        refused(&io(9, "\"any\""), "node 9 is not in the topology");
+        refused(&io(1, "[0, 0]"), "none serves node 1");
+        refused(r#"{"topology": {"torus": [2]}}"#, "which host is which node");
+        refused(r#"{"topology": {"slurm": {"text": "SwitchName=s Nodes=a"}}}"#, "the host b is on no switch");
+    }
+
+    #[test]
+    fn switches_of_slurm_and_names_are_read_as_by_the_command() {
+        let slurm = r#"{"slurm": {"text": "SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4]\nSwitchName=t Switches=s[1-2]"}}"#;
+        let hosts = ["n3.cluster", "n1.cluster"];
+        let network = of_text(&format!(r#"{{"topology": {slurm}}}"#), &hosts).unwrap();
+        assert_eq!((network.nodes, &network.node_of[..]), (2, &[0, 1][..]), "the job's hosts alone");
+        let io = r#""io_nodes": [{"node": 3, "bytes_per_s": 1e9, "serves": "any"}]"#;
+        let network = of_text(&format!(r#"{{"topology": {slurm}, {io}}}"#), &hosts).unwrap();
+        assert_eq!((network.nodes, &network.node_of[..]), (4, &[2, 0][..]), "the I/O node counts all that are listed");
+        let given = r#""hosts": ["n1", "n2", "n3", "n4"]"#;
+        let network = of_text(&format!(r#"{{"topology": {slurm}, {io}, {given}}}"#), &hosts).unwrap();
+        assert_eq!(network.node_of, [2, 0]);
+        let names = r#"{"topology": {"host_names": {"pattern": "r#/n#", "hosts": ""}}}"#;
+        assert_eq!(of_text(names, &["r1n1", "r2n1"]).unwrap().node_of, [0, 1]);
+        assert!(of_text(names, &["r1n1", "login"]).unwrap_err().contains("login does not match"));
     }
 }

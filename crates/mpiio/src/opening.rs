@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -12,10 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::group::Group;
 use crate::hints::{self, Choice, Hints};
+use crate::message::{NUMBER_BYTES, Reader, put};
+use crate::missing::Missing;
 use crate::network::{Network, NetworkFile, switches_of_names};
 use crate::plan::numbered;
+use crate::record;
 use crate::say;
-use crate::storage::Access;
+use crate::storage::{Access, Storage};
+use crate::view::Extent;
 
 /// Bytes of a host's name that are told; longer ones are cut.
 const HOST_BYTES: usize = 64;
@@ -29,6 +32,9 @@ const TOPOLOGY_MAX_BYTES: u64 = 64 << 20;
 /// Prefixes by which ROMIO names a driver for files that POSIX can open.
 const POSIX_PREFIXES: [&str; 6] = ["ufs:", "nfs:", "lustre:", "xfs:", "gpfs:", "panfs:"];
 
+/// Bytes of the mark beside an incomplete file that are read: a line for each of its failures.
+const MARK_MAX_BYTES: u64 = 64 << 10;
+
 /// Bytes of a `ROMIO_HINTS` file that are read.
 const ROMIO_HINTS_MAX_BYTES: u64 = 64 << 10;
 
@@ -39,6 +45,10 @@ pub struct Opening<'a> {
     pub name: &'a [u8],
     /// For what.
     pub access: Access,
+    /// Whether MPI deletes the file when it is closed.
+    pub deletes: bool,
+    /// Whether several threads of the program may call MPI at the same time.
+    pub has_threads: bool,
     /// The hints of its `MPI_Info`.
     pub hints: &'a [(String, String)],
     /// The host of this rank.
@@ -54,10 +64,10 @@ pub struct Opening<'a> {
 pub struct Agreement {
     /// The file's absolute path, as bytes.
     path: Vec<u8>,
-    /// Its inode.
-    pub inode: u64,
     /// What rank 0 resolved.
     pub hints: Hints,
+    /// What an earlier run has left out, by the mark beside the file; `None` without one.
+    missing: Option<Vec<(u64, u64)>>,
     /// What rank 0 read of the network.
     network: Option<NetworkFile>,
 }
@@ -67,6 +77,13 @@ impl Agreement {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         PathBuf::from(std::ffi::OsString::from_vec(self.path.clone()))
+    }
+
+    /// What an earlier run has left out, if the file is marked.
+    #[must_use]
+    pub fn missing(&self) -> Option<Missing> {
+        let extents = self.missing.as_ref()?.iter().map(|&(offset, len)| Extent { offset, len });
+        Some(Missing::new(&extents.collect::<Vec<_>>()))
     }
 }
 
@@ -115,7 +132,11 @@ fn decide(opening: &Opening<'_>) -> Option<Agreement> {
     // A driver without POSIX files, or a thing that is no file: MPI knows what to do with it.
     let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
     let network = hints.topology.as_deref().and_then(read_network);
-    Some(Agreement { path: path.into_os_string().into_vec(), inode: found.ino(), hints, network })
+    let mark = read_up_to(&record::marker(&path), MARK_MAX_BYTES).ok().filter(|_| opening.access.writes);
+    // Of a file that begins anew nothing is missing.
+    let missing = mark.map(|text| if found.len() == 0 { Missing::default() } else { Missing::of_mark(&text) });
+    let missing = missing.map(|missing| missing.extents().iter().map(|part| (part.offset, part.len)).collect());
+    Some(Agreement { path: path.into_os_string().into_vec(), hints, missing, network })
 }
 
 fn read_start(path: &Path) -> Option<String> {
@@ -131,7 +152,66 @@ fn read_up_to(path: &Path, max_bytes: u64) -> io::Result<String> {
 fn read_network(name: &str) -> Option<NetworkFile> {
     let text = read_up_to(Path::new(name), TOPOLOGY_MAX_BYTES).map_err(|error| error.to_string());
     let read = text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
+    let read = read.and_then(|mut file: NetworkFile| {
+        if let Some((switches, text)) = file.switches_file() {
+            // As the command has it: from where the file lies.
+            let path = Path::new(name).parent().unwrap_or(Path::new("")).join(switches);
+            let read = read_up_to(&path, TOPOLOGY_MAX_BYTES);
+            *text = read.map_err(|error| format!("the switches cannot be read from {}: {error}", path.display()))?;
+        }
+        Ok(file)
+    });
     read.inspect_err(|error| say::complain(format_args!("no topology is known from {name}: {error}"))).ok()
+}
+
+/// What a rank says of the file as it has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Has {
+    Nothing = 0,
+    /// A file of that name, opened after MPI opened it.
+    Named = 1,
+    /// What MPI has open.
+    Open = 2,
+}
+
+/// Whether all ranks have the same file open. If not, it is left to MPI, and that is said. Collective.
+///
+/// # Errors
+/// [`Error::Communication`], [`Error::Message`].
+pub fn is_one_file<G: Group>(
+    group: &G,
+    path: &Path,
+    opened: &io::Result<Storage>,
+    hosts: &[String],
+) -> Result<bool, Error> {
+    let (inode, is_mpis) = opened.as_ref().ok().and_then(|storage| storage.identity().ok()).unwrap_or_default();
+    let has = match opened {
+        Ok(_) if is_mpis => Has::Open,
+        Ok(_) => Has::Named,
+        Err(_) => Has::Nothing,
+    };
+    let mut own = vec![];
+    put(&mut own, inode);
+    put(&mut own, has as u64);
+    let mut first = None;
+    for (rank, told) in group.all_gather(&own)?.chunks(2 * NUMBER_BYTES).enumerate() {
+        let mut told = Reader::new(told);
+        let (inode, has) = (told.number()?, told.number()?);
+        // Devices have other numbers on other hosts; the inode is the file system's own, unless it makes inodes up.
+        let why = if has == Has::Nothing as u64 {
+            "it cannot be opened there"
+        } else if has == Has::Named as u64 && *first.get_or_insert(inode) != inode {
+            "the name leads to another inode there"
+        } else {
+            continue;
+        };
+        if group.rank() == 0 {
+            let host = hosts.get(rank).map_or("", String::as_str);
+            say::complain(format_args!("{} is left to MPI: rank {rank} on {host}: {why}", path.display()));
+        }
+        return Ok(false);
+    }
+    Ok(true)
 }
 
 /// The hosts of all ranks, and the network that they are in. Collective.
@@ -157,10 +237,10 @@ pub fn hosts<G: Group>(
     let (_, names) = numbered(&hosts);
     let network = match agreement.network.as_ref().map(|file| Network::of_file(file, &names)) {
         Some(Ok(network)) => Some(network),
-        Some(Err(host)) => {
+        Some(Err(why)) => {
             if group.rank() == 0 {
                 let file = agreement.hints.topology.as_deref().unwrap_or_default();
-                say::complain(format_args!("{file} does not cover the job: host {host} is not there; it is left out"));
+                say::complain(format_args!("the topology of {file} is left out: {why}"));
             }
             None
         }

@@ -18,6 +18,16 @@ pub struct Fault {
     pub missing: Extent,
 }
 
+impl Fault {
+    /// This and a later one, as one.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        let offset = self.missing.offset.min(later.missing.offset);
+        let end = self.missing.end().max(later.missing.end());
+        Self { missing: Extent { offset, len: end - offset }, ..self }
+    }
+}
+
 /// Bytes of what a rank tells the others.
 const REPORT_BYTES: usize = 3 * NUMBER_BYTES + EXTENT_BYTES;
 

@@ -50,7 +50,7 @@ impl Terms {
             candidates,
             strategy: hints.strategy.as_deref().and_then(|name| name.parse().ok()),
             stripe_bytes: hints.stripe_bytes,
-            buffer_bytes: hints.buffer_bytes,
+            buffer_bytes: hints.round_bytes,
         }
     }
 }
@@ -80,6 +80,17 @@ pub struct Plan {
     pub strategy: &'static str,
     /// What each round takes of each domain, in the order of the file.
     windows: Vec<Window>,
+}
+
+/// How held bytes come into the file.
+#[derive(Debug)]
+pub enum Writing {
+    /// Nobody has any.
+    Nothing,
+    /// Every rank writes its own.
+    Alone,
+    /// By an exchange.
+    Planned(Plan),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

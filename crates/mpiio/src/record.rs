@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+/// Records that are kept, of the files that were written last: a few MB.
+const RECORDS_MAX: usize = 1000;
+
 /// How a run that writes a file stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -94,6 +97,12 @@ pub struct Record {
     pub bytes_read: u64,
     /// What is missing and why.
     pub failures: Vec<Failure>,
+    /// Exchanges for which there was no plan, and why there was none for the first: each rank wrote what it held.
+    #[serde(default)]
+    pub unplanned: u64,
+    /// As above.
+    #[serde(default)]
+    pub unplanned_why: String,
 }
 
 /// Where records lie: `FOREBAY_MPIIO_RECORDS`, else below `XDG_STATE_HOME`, else below `HOME`.
@@ -111,7 +120,7 @@ impl Record {
     /// # Errors
     /// That of reading it; `InvalidData` if it is none.
     pub fn read(directory: &Path, file: &Path) -> io::Result<Self> {
-        let text = fs::read(directory.join(name(file)))?;
+        let text = fs::read(directory.join(name(&key(file))))?;
         serde_json::from_slice(&text).map_err(io::Error::from)
     }
 
@@ -121,11 +130,31 @@ impl Record {
     /// That of the file system.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         fs::create_dir_all(directory)?;
-        let path = directory.join(name(&self.file));
+        let path = directory.join(name(&key(&self.file)));
+        let is_new = !path.exists();
         let new = path.with_extension(format!("{}.new", std::process::id()));
         fs::write(&new, serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&new, &path)
+        fs::rename(&new, &path)?;
+        if is_new { forget_oldest(directory) } else { Ok(()) }
     }
+}
+
+/// Keeps a directory of records within its limit. Other ranks may do the same: what is gone is gone.
+fn forget_oldest(directory: &Path) -> io::Result<()> {
+    let mut records: Vec<PathBuf> = fs::read_dir(directory)?.flatten().map(|entry| entry.path()).collect();
+    if records.len() <= RECORDS_MAX {
+        return Ok(());
+    }
+    // Not with each one that is new, since it takes a look at every record.
+    records.sort_by_cached_key(|path| fs::metadata(path).and_then(|record| record.modified()).ok());
+    records[..records.len() - RECORDS_MAX / 4 * 3].iter().for_each(|oldest| drop(fs::remove_file(oldest)));
+    Ok(())
+}
+
+/// One path for a file however it is spelt: without links, if it is there.
+fn key(file: &Path) -> PathBuf {
+    let in_directory = || Some(fs::canonicalize(file.parent()?).ok()?.join(file.file_name()?));
+    fs::canonicalize(file).ok().or_else(in_directory).unwrap_or_else(|| file.to_owned())
 }
 
 /// The name of a file's record: FNV-1a of its path, 64 bits, so that any path has a short one.
@@ -153,5 +182,35 @@ mod tests {
         record.write(directory.path()).unwrap();
         assert_eq!(Record::read(directory.path(), &record.file).unwrap(), record);
         assert!(Record::read(directory.path(), Path::new("/scratch/other")).is_err());
+    }
+
+    #[test]
+    fn a_record_is_found_however_its_file_is_spelt() {
+        let directory = tempfile::tempdir().unwrap();
+        let (records, file) = (directory.path().join("records"), directory.path().join("checkpoint"));
+        let link = directory.path().join("latest");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        fs::write(&file, b"").unwrap();
+        let record = Record { file: link, ..Record::default() };
+        record.write(&records).unwrap();
+        for spelling in [file.clone(), directory.path().join("records/../checkpoint")] {
+            assert_eq!(Record::read(&records, &spelling).unwrap(), record, "{}", spelling.display());
+        }
+    }
+
+    #[test]
+    fn the_oldest_records_make_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |number: usize| {
+            let record = Record { file: format!("/scratch/{number}").into(), ..Record::default() };
+            record.write(directory.path()).unwrap();
+            directory.path().join(name(&record.file))
+        };
+        let first = write(0);
+        fs::File::open(&first).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        (1..RECORDS_MAX).for_each(|number| drop(write(number)));
+        let last = write(RECORDS_MAX);
+        assert!(!first.exists() && last.exists());
+        assert!(fs::read_dir(directory.path()).unwrap().count() <= RECORDS_MAX);
     }
 }

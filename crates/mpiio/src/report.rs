@@ -1,13 +1,15 @@
 //! What a run did with a file, counted while it runs; rank 0 writes it down (`record`) and prints what it was asked to.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::group::Group;
 use crate::hints::Hints;
 use crate::message::{NUMBER_BYTES, Reader, put};
+use crate::missing::Missing;
 use crate::outcome::Fault;
 use crate::plan::Plan;
 use crate::record::{self, Aggregator, Failure, Record, State};
@@ -17,6 +19,9 @@ use crate::storage::Requests;
 /// Failures that a record lists; one for each aggregator of a large job would tell nothing more.
 const FAILURES_MAX: usize = 64;
 
+/// What ends a list that is cut.
+const MORE: &str = " ...";
+
 /// The counts of a run, and where they go.
 #[derive(Debug)]
 pub struct Report {
@@ -25,6 +30,8 @@ pub struct Report {
     is_first_rank: bool,
     prints: bool,
     directory: Option<PathBuf>,
+    /// Whether MPI deletes the file when it is closed, and with it the mark.
+    pub deletes: bool,
 }
 
 impl Report {
@@ -47,7 +54,7 @@ impl Report {
             stripe_bytes: hints.stripe_bytes,
             ..Record::default()
         };
-        Self { record, hosts, is_first_rank: rank == 0, prints: hints.prints, directory }
+        Self { record, hosts, is_first_rank: rank == 0, prints: hints.prints, directory, deletes: false }
     }
 
     /// Other hints hold from now on.
@@ -62,9 +69,9 @@ impl Report {
         &self.hosts
     }
 
-    /// The hints that hold, by the names that a program can set them by.
+    /// The hints that hold, by the names that a program can set them by; no value is longer than so many bytes.
     #[must_use]
-    pub fn hints(&self, hints: &Hints) -> Vec<(&'static str, String)> {
+    pub fn hints(&self, hints: &Hints, value_max_bytes: usize) -> Vec<(&'static str, String)> {
         let word = |choice| serde_json::to_string(&choice).unwrap_or_default().trim_matches('"').to_owned();
         let list = |aggregators: &[Aggregator]| {
             aggregators.iter().map(|each| each.rank.to_string()).collect::<Vec<_>>().join(" ")
@@ -76,7 +83,7 @@ impl Report {
         ];
         if !self.record.aggregators.is_empty() {
             told.push(("forebay_aggregators", self.record.aggregators.len().to_string()));
-            told.push(("forebay_aggregator_list", list(&self.record.aggregators)));
+            told.push(("forebay_aggregator_list", in_room(list(&self.record.aggregators), value_max_bytes)));
         }
         told
     }
@@ -115,6 +122,18 @@ impl Report {
         self.record.own_writes += 1;
     }
 
+    /// There is no plan for an exchange.
+    pub fn unplanned(&mut self, why: &str) {
+        self.record.unplanned += 1;
+        if self.record.unplanned == 1 {
+            why.clone_into(&mut self.record.unplanned_why);
+            if self.is_first_rank {
+                let file = self.record.file.display();
+                say::complain(format_args!("{file}: nothing is aggregated where there is no plan: {why}"));
+            }
+        }
+    }
+
     /// A plan holds; aggregators that are others than before are printed.
     pub fn planned(&mut self, plan: &Plan) {
         let host = |rank: usize| self.hosts.get(rank).cloned().unwrap_or_default();
@@ -139,27 +158,45 @@ impl Report {
         if faults.is_empty() {
             return;
         }
-        self.record.state = State::Incomplete;
-        let failure = |(rank, fault): &(usize, Fault)| Failure {
-            rank: *rank,
-            error: fault.errno.to_string(),
-            round: fault.round + 1,
-            offset: fault.missing.offset,
-            length: fault.missing.len,
-        };
-        let room = FAILURES_MAX.saturating_sub(self.record.failures.len());
-        self.record.failures.extend(faults.iter().take(room).map(failure));
+        let new = self.note(faults);
         if self.is_first_rank {
-            self.mark();
+            self.mark(&new);
             self.write();
         }
     }
 
-    /// The file is closed: adds up what all ranks did, and writes the record.
+    /// This rank could not write what it held, and no other hears of it.
+    pub fn left(&mut self, rank: usize, fault: Fault) {
+        let new = self.note(&[(rank, fault)]);
+        self.mark(&new);
+        self.write();
+    }
+
+    /// Adds failures. Returns them, as lines; those that there is no room for are not told apart.
+    fn note(&mut self, faults: &[(usize, Fault)]) -> String {
+        self.record.state = State::Incomplete;
+        let mut lines = String::new();
+        for &(rank, Fault { errno, round, missing }) in faults {
+            let (error, round) = (errno.to_string(), round + 1);
+            let failure = Failure { rank, error, round, offset: missing.offset, length: missing.len };
+            if self.record.failures.len() < FAILURES_MAX {
+                lines += &line(&failure);
+                self.record.failures.push(failure);
+            } else if let Some(last) = self.record.failures.last_mut() {
+                let (offset, end) = (last.offset.min(missing.offset), missing.end().max(last.offset + last.length));
+                (last.offset, last.length) = (offset, end - offset);
+                lines += &line(&failure);
+            }
+        }
+        lines
+    }
+
+    /// The file is closed: adds up what all ranks did, and writes the record. `missing` is what an earlier run has left out and
+    /// nobody has written since, if the file was marked.
     ///
     /// # Errors
     /// [`Error::Communication`], [`Error::Message`].
-    pub fn close<G: Group>(&mut self, group: &G, own: Requests) -> Result<(), Error> {
+    pub fn close<G: Group>(&mut self, group: &G, own: Requests, missing: Option<Missing>) -> Result<(), Error> {
         let mut report = vec![];
         let counts = [own.writes, own.striped_writes, own.bytes_written, own.reads, own.bytes_read];
         counts.iter().for_each(|count| put(&mut report, *count));
@@ -178,8 +215,11 @@ impl Report {
             record.read_requests,
             record.bytes_read,
         ] = totals;
+        let is_whole = missing.as_ref().is_none_or(|missing| missing.extents().is_empty());
         if record.state == State::Writing {
-            record.state = State::Complete;
+            record.state = if is_whole { State::Complete } else { State::Incomplete };
+        }
+        if self.deletes || (missing.is_some() && self.record.state == State::Complete) {
             self.unmark();
         }
         let record = &self.record;
@@ -193,37 +233,63 @@ impl Report {
     fn write(&self) {
         let Some(directory) = self.directory.as_deref().filter(|_| self.is_first_rank) else { return };
         if let Err(error) = self.record.write(directory) {
-            say::complain(format_args!("no record for forebay mpiio --explain in {}: {error}", directory.display()));
+            say::complain_once(format_args!(
+                "no record for forebay mpiio --explain in {}: {error}",
+                directory.display()
+            ));
         }
     }
 
-    /// A run that wrote as many bytes as the file has wrote all of it anew: what an earlier one left out is there now.
     fn unmark(&self) {
         let marker = record::marker(&self.record.file);
-        if self.is_first_rank && marker.exists() {
-            let is_anew = fs::metadata(&self.record.file).is_ok_and(|file| file.len() <= self.record.bytes_written);
-            if is_anew && let Err(error) = fs::remove_file(&marker) {
-                say::complain(format_args!("{} means nothing now and stays: {error}", marker.display()));
-            }
+        if self.is_first_rank
+            && marker.exists()
+            && let Err(error) = fs::remove_file(&marker)
+        {
+            say::complain(format_args!("{} means nothing now and stays: {error}", marker.display()));
         }
     }
 
-    /// Says beside the file that some of it is missing. A full file system may have no room for the text, but has for a name.
-    fn mark(&self) {
+    /// Says beside the file that some of it is missing, below what was said of it before. A full file system may have no room for
+    /// the text, but has for a name.
+    fn mark(&self, lines: &str) {
         let marker = record::marker(&self.record.file);
-        let line = |failure: &Failure| {
-            let Failure { rank, error, round, offset, length } = failure;
-            format!("bytes {offset} to {}: rank {rank}, round {round}: {error}\n", offset + length)
-        };
-        let text: String = self.record.failures.iter().map(line).collect();
-        let what = format!("{} is incomplete:\n{text}", self.record.file.display());
+        let what = format!("{} is incomplete:\n{lines}", self.record.file.display());
         say::complain(what.trim_end());
-        write_marker(&marker, &what);
+        let marked = OpenOptions::new().append(true).create(true).open(&marker);
+        if let Err(error) = marked.and_then(|mut marked| marked.write_all(what.as_bytes())) {
+            say::complain(format_args!("{} is not whole: {error}", marker.display()));
+        }
     }
 }
 
-fn write_marker(marker: &Path, text: &str) {
-    if let Err(error) = fs::write(marker, text) {
-        say::complain(format_args!("{} is not whole: {error}", marker.display()));
+fn line(Failure { rank, error, round, offset, length }: &Failure) -> String {
+    format!("bytes {offset} to {}: rank {rank}, round {round}: {error}\n", offset + length)
+}
+
+/// A list of words, cut after a whole one where it has no room.
+fn in_room(mut list: String, max_bytes: usize) -> String {
+    if list.len() > max_bytes {
+        let room = max_bytes.saturating_sub(MORE.len());
+        // A word that ends exactly there is whole.
+        let end = list[..=room].rfind(' ').unwrap_or(0);
+        list.truncate(end);
+        list += MORE;
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_is_cut_after_a_whole_number() {
+        let list = || (0..100).map(|rank| rank.to_string()).collect::<Vec<_>>().join(" ");
+        assert_eq!(in_room(list(), 400), list());
+        assert_eq!(in_room(list(), 14), "0 1 2 3 4 ...");
+        assert_eq!(in_room(list(), 13), "0 1 2 3 4 ...");
+        assert_eq!(in_room(list(), 12), "0 1 2 3 ...");
+        assert!(in_room(list(), 255).len() <= 255);
     }
 }

@@ -1,14 +1,20 @@
-//! The file as this rank reads and writes it: by POSIX, beside the descriptor that MPI has, which cannot be borrowed.
+//! The file as this rank reads and writes it: by POSIX, through a copy of the descriptor that MPI has where there is one.
 //!
-//! Opened at the first use, since of many ranks few aggregate. By then the name may lead to another file; that is noticed by
-//! the inode and nothing is written.
+//! MPI gives its descriptor to nobody, but it is among those of the process, and is known by device and inode. A copy costs
+//! the file system nothing, and stays right when the name is changed or removed while the file is open, and where the
+//! permissions of the file would not let it be opened again. Only where MPI has none (it may open a file when it is first used)
+//! the name is opened.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fcntl_getfl};
+
 use crate::error::Error;
+use crate::missing::Missing;
 use crate::view::Extent;
 
 /// What a file is opened for.
@@ -35,23 +41,88 @@ pub struct Requests {
     pub bytes_read: u64,
 }
 
-/// A file that is opened when it is first used.
+impl Requests {
+    /// These and others.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            writes: self.writes + other.writes,
+            striped_writes: self.striped_writes + other.striped_writes,
+            bytes_written: self.bytes_written + other.bytes_written,
+            reads: self.reads + other.reads,
+            bytes_read: self.bytes_read + other.bytes_read,
+        }
+    }
+}
+
+/// The open file.
 #[derive(Debug)]
 pub struct Storage {
     path: PathBuf,
-    inode: u64,
+    file: File,
+    is_mpis: bool,
+    is_nfs: bool,
     access: Access,
     stripe_bytes: u64,
-    file: Option<File>,
     is_dirty: bool,
     requests: Requests,
+    missing: Missing,
 }
 
 impl Storage {
-    /// The file at an absolute path, of the given inode.
+    /// The file at an absolute path, which MPI has opened.
+    ///
+    /// # Errors
+    /// Where MPI has no descriptor of it that can be used, those of opening it.
+    pub fn open(path: PathBuf, access: Access, stripe_bytes: u64, missing: Missing) -> io::Result<Self> {
+        let copied = copy_of_descriptor(&path, access);
+        let is_mpis = copied.is_some();
+        let file = match copied {
+            Some(file) => file,
+            None => OpenOptions::new().read(access.reads).write(access.writes).open(&path)?,
+        };
+        let (is_nfs, is_dirty, requests) = (is_nfs(&file), false, Requests::default());
+        let storage = Self { path, file, is_mpis, is_nfs, access, stripe_bytes, is_dirty, requests, missing };
+        storage.revalidate();
+        Ok(storage)
+    }
+
+    /// The same file for another thread, with counts of its own.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let (file, missing) = (self.file.try_clone()?, Missing::default());
+        let (path, requests) = (self.path.clone(), Requests::default());
+        let Self { is_mpis, is_nfs, access, stripe_bytes, .. } = *self;
+        Ok(Self { path, file, is_mpis, is_nfs, access, stripe_bytes, is_dirty: false, requests, missing })
+    }
+
+    /// Its inode, and whether it is MPI's own open file, which is right whatever the inode is on other hosts.
+    ///
+    /// # Errors
+    /// That of asking.
+    pub fn identity(&self) -> io::Result<(u64, bool)> {
+        Ok((self.file.metadata()?.ino(), self.is_mpis))
+    }
+
+    /// What an earlier run left out and this rank has not written.
     #[must_use]
-    pub fn new(path: PathBuf, inode: u64, access: Access, stripe_bytes: u64) -> Self {
-        Self { path, inode, access, stripe_bytes, file: None, is_dirty: false, requests: Requests::default() }
+    pub const fn missing(&self) -> &Missing {
+        &self.missing
+    }
+
+    /// The file has this size now: beyond it nothing is missing.
+    pub fn cut(&mut self, size: u64) {
+        self.missing.cut(size);
+    }
+
+    /// Its size, bytes.
+    ///
+    /// # Errors
+    /// That of asking.
+    pub fn len_bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
     }
 
     /// Its path.
@@ -80,12 +151,12 @@ impl Storage {
     /// Writes all bytes at the offset, by one request unless the file system takes fewer.
     ///
     /// # Errors
-    /// [`Error::Write`], [`Error::Open`], [`Error::Replaced`].
+    /// [`Error::Write`].
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut done = 0;
         while done < bytes.len() {
             let at = offset + done as u64;
-            let written = self.opened()?.write_at(&bytes[done..], at);
+            let written = self.file.write_at(&bytes[done..], at);
             self.is_dirty = true;
             let taken = match written {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -98,6 +169,7 @@ impl Storage {
             self.requests.writes += 1;
             self.requests.striped_writes += extent.end().div_ceil(self.stripe_bytes) - at / self.stripe_bytes;
             self.requests.bytes_written += taken as u64;
+            self.missing.written(extent);
         }
         Ok(())
     }
@@ -105,11 +177,11 @@ impl Storage {
     /// Reads from the offset on, and says how many bytes there are; fewer than asked for only at the end of the file.
     ///
     /// # Errors
-    /// [`Error::Read`], [`Error::Open`], [`Error::Replaced`].
+    /// [`Error::Read`].
     pub fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
         let mut done = 0;
         while done < bytes.len() {
-            let read = self.opened()?.read_at(&mut bytes[done..], offset + done as u64);
+            let read = self.file.read_at(&mut bytes[done..], offset + done as u64);
             let read = match read {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 read => read.map_err(|source| Error::Read { path: self.path.clone(), source })?,
@@ -129,26 +201,54 @@ impl Storage {
     /// # Errors
     /// [`Error::Write`]: some of it may not be there.
     pub fn sync(&mut self) -> Result<(), Error> {
-        if let Some(file) = self.file.as_ref().filter(|_| self.is_dirty) {
-            file.sync_data().map_err(|source| Error::Write { path: self.path.clone(), source })?;
+        if self.is_dirty {
+            self.file.sync_data().map_err(|source| Error::Write { path: self.path.clone(), source })?;
             self.is_dirty = false;
         }
         Ok(())
     }
 
-    fn opened(&mut self) -> Result<&File, Error> {
-        if self.file.is_none() {
-            let failed = |source: io::Error| Error::Open { path: self.path.clone(), source };
-            let mut options = OpenOptions::new();
-            let file = options.read(self.access.reads).write(self.access.writes).open(&self.path).map_err(failed)?;
-            // Devices have other numbers on other hosts; the inode is the file system's own.
-            if file.metadata().map_err(failed)?.ino() != self.inode {
-                return Err(Error::Replaced(self.path.clone()));
-            }
-            self.file = Some(file);
+    /// Forgets what this host knows of the file, where it may be what others have changed since: over NFS, whose clients believe
+    /// their pages and sizes for a while. (ROMIO locks each range that it reads, to the same end.)
+    pub fn revalidate(&self) {
+        if self.is_nfs {
+            // Both are advice: a kernel that does not take it reads what it has.
+            let _ =
+                rustix::fs::statx(&self.file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+            let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
         }
-        self.file.as_ref().ok_or(Error::Message)
     }
+}
+
+/// Whether hosts keep pages of a file and do not hear when another host changes it.
+fn is_nfs(file: &File) -> bool {
+    // As the kernel's linux/magic.h.
+    const NFS_SUPER_MAGIC: u64 = 0x6969;
+    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == NFS_SUPER_MAGIC)
+}
+
+/// A copy of a descriptor of this process that is open on the file, for what is wanted. Not one that appends, since a write by
+/// offset appends there too, and none that takes aligned memory only.
+fn copy_of_descriptor(path: &Path, access: Access) -> Option<File> {
+    let wanted = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let is_wanted = |found: &fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
+    fs::read_dir("/proc/self/fd").ok()?.flatten().find_map(|entry| {
+        fs::metadata(entry.path()).ok().filter(is_wanted)?;
+        let number: RawFd = entry.file_name().to_str()?.parse().ok()?;
+        // SAFETY: the number is used for the copy alone. If another thread closes it first, there is no copy or one of another
+        // file, which is looked at below.
+        let copied = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().ok()?;
+        let flags = fcntl_getfl(copied.as_fd()).ok()?;
+        let file = File::from(copied);
+        file.metadata().ok().filter(is_wanted)?;
+        let mode = flags & OFlags::ACCMODE;
+        let serves = match (access.reads, access.writes) {
+            (true, true) => mode == OFlags::RDWR,
+            (true, false) => mode != OFlags::WRONLY,
+            (false, _) => mode != OFlags::RDONLY,
+        };
+        (serves && !flags.intersects(OFlags::APPEND | OFlags::DIRECT | OFlags::PATH)).then_some(file)
+    })
 }
 
 #[cfg(test)]
@@ -158,9 +258,8 @@ mod tests {
     const BOTH: Access = Access { reads: true, writes: true };
 
     fn storage(path: &Path) -> Storage {
-        std::fs::write(path, [7; 100]).unwrap();
-        let inode = std::fs::metadata(path).unwrap().ino();
-        Storage::new(path.to_owned(), inode, BOTH, 10)
+        fs::write(path, [7; 100]).unwrap();
+        Storage::open(path.to_owned(), BOTH, 10, Missing::default()).unwrap()
     }
 
     #[test]
@@ -176,13 +275,30 @@ mod tests {
     }
 
     #[test]
-    fn another_file_of_the_name_is_not_written() {
+    fn a_file_that_is_renamed_or_unlinked_is_written_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, renamed) = (directory.path().join("file"), directory.path().join("renamed"));
+        let mut storage = storage(&path);
+        fs::rename(&path, &renamed).unwrap();
+        fs::write(&path, b"other").unwrap();
+        storage.write(0, b"x").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&renamed).unwrap()[0]), (b"other".to_vec(), b'x'));
+        fs::remove_file(&renamed).unwrap();
+        storage.write(0, b"y").unwrap();
+    }
+
+    /// As MPI's, which was open before the file's mode took the right to open it away.
+    #[test]
+    fn an_open_descriptor_is_copied_if_it_serves() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        let mut storage = storage(&path);
-        std::fs::rename(&path, directory.path().join("renamed")).unwrap();
-        std::fs::write(&path, b"other").unwrap();
-        assert!(matches!(storage.write(0, b"x"), Err(Error::Replaced(_))));
-        assert_eq!(std::fs::read(&path).unwrap(), b"other");
+        fs::write(&path, [7; 100]).unwrap();
+        let open = || Storage::open(path.clone(), BOTH, 10, Missing::default()).unwrap().identity().unwrap().1;
+        let reader = File::open(&path).unwrap();
+        let appender = OpenOptions::new().read(true).append(true).open(&path).unwrap();
+        assert!(!open(), "one that cannot write, and one that would append");
+        let _both = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        assert!(open());
+        drop((reader, appender));
     }
 }

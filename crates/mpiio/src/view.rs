@@ -1,6 +1,6 @@
 //! A rank's view of a file: which bytes of the file the bytes of its calls are.
 
-use crate::flat::Flat;
+use crate::flat::{Flat, Piece};
 
 /// Bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +47,17 @@ impl View {
     #[must_use]
     pub const fn etype_bytes(&self) -> u64 {
         self.etype_bytes
+    }
+
+    /// How many bytes of the view lie before a byte of the file.
+    #[must_use]
+    pub fn bytes_before(&self, offset: u64) -> u64 {
+        let offset = i64::try_from(offset.saturating_sub(self.displacement)).unwrap_or(i64::MAX);
+        let (extent, size) = (self.tile.extent().max(1), self.tile.size_bytes());
+        let within = offset % extent;
+        let inside = |piece: &Piece| piece.len.min(u64::try_from(within - piece.offset).unwrap_or(0));
+        let part: u64 = self.tile.pieces().iter().map(inside).sum();
+        ((offset / extent) as u64).saturating_mul(size).saturating_add(part)
     }
 
     /// Where `len` bytes lie in the file, from the given byte of the view on; in order, neighbours joined. `None` beyond 2^63.
@@ -97,7 +108,7 @@ pub fn covers(declared: &[Extent], extent: Extent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flat::{Block, Piece};
+    use crate::flat::Block;
 
     fn extents(view: &View, from: u64, len: u64) -> Vec<(u64, u64)> {
         view.extents(from, len).unwrap().iter().map(|extent| (extent.offset, extent.len)).collect()
@@ -118,6 +129,8 @@ mod tests {
         assert_eq!(extents(&view, 6, 12), [(114, 2), (124, 8), (148, 2)]);
         assert_eq!(extents(&view, 16 * 1000 + 8, 8), [(100 + 40_000 + 24, 8)]);
         assert_eq!(extents(&view, 3, 0), []);
+        let before = [0, 108, 109, 120, 126, 140, 149].map(|offset| view.bytes_before(offset));
+        assert_eq!(before, [0, 0, 1, 8, 10, 16, 17]);
     }
 
     #[test]

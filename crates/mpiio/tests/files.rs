@@ -7,17 +7,23 @@
 
 mod ranks;
 
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 
 use forebay_mpiio::error::Error;
 use forebay_mpiio::file::{Answer, File, Passing};
 use forebay_mpiio::flat::{Flat, Piece};
 use forebay_mpiio::memory::Buffer;
-use forebay_mpiio::opening::Opening;
-use forebay_mpiio::storage::Access;
-use forebay_mpiio::view::View;
+use forebay_mpiio::missing::Missing;
+use forebay_mpiio::opening::{Opening, is_one_file};
+use forebay_mpiio::record::{Record, State};
+use forebay_mpiio::storage::{Access, Storage};
+use forebay_mpiio::view::{Extent, View};
 use proptest::prelude::*;
 use ranks::{Rank, on_ranks};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 
 const BOTH: Access = Access { reads: true, writes: true };
 
@@ -28,8 +34,21 @@ fn open(rank: Rank, path: &Path, hints: &[(&str, &str)], access: Access) -> File
     // Hosts 0 and 2 are on one switch, 1 and 3 on another.
     let switch = ["even", "odd"][rank.number() / 2 % 2];
     let switches: &[&str] = if hints.iter().any(|(name, _)| name == "slurm") { &["top", switch] } else { &[] };
-    File::open(rank, &Opening { name, access, hints: &hints, host: &host, switches, records: None }).unwrap().unwrap()
+    let opening = Opening { name, access, hints: &hints, host: &host, switches, ..AS_ALWAYS };
+    File::open(rank, &opening).unwrap().unwrap()
 }
+
+/// What most tests do not care for.
+const AS_ALWAYS: Opening<'_> = Opening {
+    name: b"",
+    access: BOTH,
+    deletes: false,
+    has_threads: true,
+    hints: &[],
+    host: "host",
+    switches: &[],
+    records: None,
+};
 
 /// Bytes in a row, as a program's buffer.
 fn row(bytes: &mut [u8]) -> Buffer {
@@ -177,19 +196,22 @@ fn all_ranks_agree_on_what_passes() {
     assert_eq!(answers, [(pass(Passing::Unsupported), 300, pass(Passing::Large), pass(Passing::Atomic)); 3]);
 }
 
+/// A file of so many bytes that cannot grow.
+fn that_cannot_grow(bytes: u64) -> (OwnedFd, PathBuf) {
+    let file = rustix::fs::memfd_create("file", MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&file, bytes).unwrap();
+    rustix::fs::fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    (file, path.into())
+}
+
 /// A rank that cannot write: everybody hears it, nobody waits for ever, and the file can be closed.
 #[test]
 fn an_error_of_one_rank_is_an_error_of_all() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    std::fs::write(&path, b"").unwrap();
+    let (_file, path) = that_cannot_grow(500);
     let heard = on_ranks(4, |rank| {
         let number = rank.number();
         let mut file = open(rank, &path, &[("striping_unit", "4096"), ("forebay_buffer_bytes", "4096")], BOTH);
-        if number == 0 {
-            std::fs::rename(&path, directory.path().join("renamed")).unwrap();
-            std::fs::write(&path, b"other").unwrap();
-        }
         file.flush().unwrap();
         let held = file.write_collective(number as u64 * 1000, Some(&row(&mut [1; 1000])));
         let flushed = file.flush();
@@ -198,7 +220,224 @@ fn an_error_of_one_rank_is_an_error_of_all() {
         (held.is_ok(), flushed.map_err(|error| matches!(error, Error::Rank { .. })), again.is_ok())
     });
     assert_eq!(heard, [(true, Err(true), true); 4]);
-    assert_eq!(std::fs::read(&path).unwrap(), b"other", "another file of the name");
+}
+
+/// The call that makes room for its bytes and hears of an error loses none of its own.
+#[test]
+fn a_call_that_flushes_in_vain_is_written_all_the_same() {
+    let (handle, path) = that_cannot_grow(10_000);
+    let hints = [("striping_unit", "4096"), ("forebay_buffer_bytes", "4096")];
+    let heard = on_ranks(2, |rank| {
+        let at = rank.number() as u64 * 3000;
+        let mut file = open(rank, &path, &hints, BOTH);
+        let first = file.write_collective(20_000 + at, Some(&row(&mut [1; 3000]))).is_ok();
+        let second = file.write_collective(at, Some(&row(&mut [2; 3000]))).is_ok();
+        (first, second, file.close().is_ok())
+    });
+    assert_eq!(heard, [(true, false, true); 2]);
+    let mut bytes = [0; 6000];
+    rustix::io::pread(&handle, &mut bytes, 0).unwrap();
+    assert_eq!(bytes, [2; 6000]);
+}
+
+/// What is left to MPI after an error is left to it, and fails with that error.
+#[test]
+fn a_call_that_passes_after_an_error_has_failed() {
+    let (_file, path) = that_cannot_grow(10_000);
+    let answers = on_ranks(2, |rank| {
+        let number = rank.number();
+        let mut file = open(rank, &path, &[("striping_unit", "4096")], BOTH);
+        let _ = file.write_collective(20_000, Some(&row(&mut [1; 1000]))).unwrap();
+        let passed = file.write_collective(0, (number == 0).then(|| row(&mut [1; 10])).as_ref()).unwrap();
+        file.close().unwrap();
+        passed
+    });
+    assert_eq!(answers, [Answer::PassFailed(Passing::Unsupported, Errno::PERM); 2]);
+}
+
+/// No file has bytes there, so there is no plan: what the other rank holds is in the file.
+#[test]
+fn without_a_plan_every_rank_writes_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    let heard = on_ranks(2, |rank| {
+        let at = [0, i64::MAX as u64 - 1000][rank.number()];
+        let mut file = open(rank, &path, &[("striping_unit", "4096")], BOTH);
+        let held = file.write_collective(at, Some(&row(&mut [1; 1000]))).is_ok();
+        let flushed = file.flush().is_ok();
+        let told: serde_json::Value = serde_json::from_str(&file.explain()).unwrap();
+        // Reads of such places are MPI's.
+        let read = file.read_collective(at, Some(&row(&mut [0; 1000]))).unwrap();
+        file.close().unwrap();
+        (held, flushed, told["unplanned"].as_u64(), told["state"].as_str() == Some("incomplete"), read)
+    });
+    let passed = Answer::Pass(Passing::Unplanned);
+    assert_eq!(heard, [(true, false, Some(1), true, passed); 2]);
+    assert_eq!(std::fs::read(&path).unwrap(), [1; 1000]);
+}
+
+/// A thread that must not wait for a collective call of another one finds in the file what the rank has written before.
+#[test]
+fn another_thread_does_not_wait_for_the_ranks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    let has_read = Barrier::new(2);
+    on_ranks(2, |rank| {
+        let number = rank.number();
+        let mut file = open(rank, &path, &[("striping_unit", "4096")], BOTH);
+        let _ = file.write_collective(number as u64 * 1000, Some(&row(&mut [number as u8 + 1; 1000]))).unwrap();
+        if number == 1 {
+            // The first rank waits in its flush until this one comes.
+            has_read.wait();
+            file.flush().unwrap();
+        } else {
+            let beside = file.beside();
+            std::thread::scope(|scope| {
+                scope.spawn(|| file.flush().unwrap());
+                assert_eq!((beside.write(), beside.end()), (Some(Ok(())), 2000));
+                assert_eq!(std::fs::read(&path).unwrap(), [1; 1000]);
+                has_read.wait();
+            });
+        }
+        file.close().unwrap();
+    });
+    assert_eq!(std::fs::read(&path).unwrap(), [[1; 1000], [2; 1000]].concat());
+}
+
+/// Only what is written is at the end of the file, not what somebody tried to read there.
+#[test]
+fn a_read_past_the_end_does_not_move_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, [1; 100]).unwrap();
+    let ends = on_ranks(2, |rank| {
+        let number = rank.number() as u64;
+        let mut file = open(rank, &path, &[("forebay_aggregation", "enable")], BOTH);
+        let _ = file.read_collective(0, Some(&row(&mut [0; 4096]))).unwrap();
+        let before = file.beside().end();
+        // A write that waits for nobody is known to all from the next call on.
+        assert!(file.write_without_waiting(200 + number * 100, Some(&row(&mut [2; 100]))).unwrap());
+        let _ = file.read_collective(0, Some(&row(&mut [0; 10]))).unwrap();
+        let after = (file.beside().end(), file.units_to_end());
+        file.close().unwrap();
+        (before, after)
+    });
+    assert_eq!(ends, [(0, (400, 400)); 2]);
+}
+
+/// A rank that has nothing to write may have a view that shows nothing.
+#[test]
+fn a_rank_without_bytes_needs_no_view() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    let answers = on_ranks(2, |rank| {
+        let len = 1000 * rank.number();
+        let mut file = open(rank, &path, &[], BOTH);
+        if len == 0 {
+            file.set_view(View::new(0, 1, Flat::dense(0)));
+        }
+        let answer = file.write_collective(0, Some(&row(&mut vec![3; len]))).unwrap();
+        file.close().unwrap();
+        answer
+    });
+    assert_eq!(answers, [Answer::Done(0), Answer::Done(1000)]);
+}
+
+/// Declarations hold until a flush, also until one in which nobody had written.
+#[test]
+fn declarations_end_with_a_flush() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    on_ranks(2, |rank| {
+        let mut file = open(rank, &path, &[], BOTH);
+        file.declare(vec![Extent { offset: 0, len: 10 }]).unwrap();
+        file.flush().unwrap();
+        file.write_extent(Extent { offset: 100, len: 10 }, &[1; 10]).unwrap();
+        file.close().unwrap();
+    });
+    assert_eq!(std::fs::read(&path).unwrap().len(), 110);
+}
+
+/// The mark of an earlier run goes when the bytes that it names are written, not when as many are; until then no record says
+/// that the file is complete.
+#[test]
+fn a_mark_stays_until_its_bytes_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, records) = (directory.path().join("file"), directory.path().join("records"));
+    let mark = directory.path().join("file.forebay-incomplete");
+    std::fs::write(&path, [1; 2000]).unwrap();
+    std::fs::write(&mark, "it is incomplete:\nbytes 1000 to 2000: rank 0, round 1: full\n").unwrap();
+    let write = |at: [u64; 2], len: usize, deletes: bool| {
+        on_ranks(2, |rank| {
+            let at = at[rank.number()];
+            let hints = [("forebay_aggregation".to_owned(), "enable".to_owned())];
+            let name = path.to_str().unwrap().as_bytes();
+            let opening = Opening { name, hints: &hints, deletes, records: Some(&records), ..AS_ALWAYS };
+            let mut file = File::open(rank, &opening).unwrap().unwrap();
+            for _ in 0..2 {
+                let _ = file.write_collective(at, Some(&row(&mut vec![2; len]))).unwrap();
+                file.flush().unwrap();
+            }
+            file.close().unwrap();
+        });
+        (Record::read(&records, &path).unwrap().state, mark.exists())
+    };
+    assert_eq!(write([0, 500], 500, false), (State::Incomplete, true), "twice the first half");
+    assert_eq!(write([1000, 1400], 500, false), (State::Incomplete, true), "not to the end");
+    assert_eq!(write([1000, 1500], 500, false), (State::Complete, false), "the second half");
+    std::fs::write(&mark, "").unwrap();
+    assert_eq!(write([0, 500], 500, false), (State::Incomplete, true), "which bytes is not known, so all");
+    assert_eq!(write([0, 1000], 1000, false), (State::Complete, false));
+    std::fs::write(&mark, "").unwrap();
+    assert!(!write([0, 0], 1, true).1, "the file is deleted");
+    std::fs::write(&mark, "").unwrap();
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(write([0, 0], 1, false), (State::Complete, false), "a file that begins anew");
+}
+
+/// Who ends without closing tells nobody of an error but by the mark.
+#[test]
+fn what_is_lost_at_the_end_of_the_program_is_marked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    on_ranks(2, |rank| {
+        let number = rank.number();
+        let mut file = open(rank, &path, &[], BOTH);
+        // Beyond the largest file of any file system that tests are run on.
+        let at = if number == 1 { i64::MAX as u64 - 1000 } else { 0 };
+        let _ = file.write_collective(at, Some(&row(&mut [1; 1000]))).unwrap();
+        file.leave();
+    });
+    let text = std::fs::read_to_string(directory.path().join("file.forebay-incomplete")).unwrap();
+    assert!(text.contains("bytes 9223372036854774807 to 9223372036854775807: rank 1"), "{text}");
+    assert_eq!(std::fs::read(&path).unwrap(), [1; 1000]);
+}
+
+/// A file that is another one on some host is left to MPI.
+#[test]
+fn ranks_that_do_not_have_the_same_file_leave_it_to_mpi() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, other) = (directory.path().join("file"), directory.path().join("other"));
+    std::fs::write(&path, b"").unwrap();
+    std::fs::write(&other, b"").unwrap();
+    let opened = |second: &Path| {
+        on_ranks(2, |rank| {
+            let opened = Storage::open([&path, second][rank.number()].to_owned(), BOTH, 1, Missing::default());
+            is_one_file(&rank, &path, &opened, &["a".to_owned(), "b".to_owned()]).unwrap()
+        })
+    };
+    assert_eq!(opened(&path), [true; 2]);
+    assert_eq!(opened(&other), [false; 2]);
+    assert_eq!(opened(Path::new("/nowhere")), [false; 2]);
+    // What MPI itself has open is right, whatever its inode is there.
+    let _first = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let _other = std::fs::File::options().read(true).write(true).open(&other).unwrap();
+    assert_eq!(opened(&other), [true; 2]);
 }
 
 /// Reads beyond the end return what is there.
@@ -293,6 +532,15 @@ fn a_file_says_where_hosts_and_io_nodes_are() {
     assert_eq!(with(r#""host0", "host1""#), (vec![0], "one switch".to_owned()));
     let missing = [("forebay_aggregators", "1"), ("forebay_strategy", "nearest"), ("forebay_topology", "/nowhere")];
     assert_eq!(planned(&missing).1, "one switch");
+    // And one that the planner would refuse.
+    std::fs::write(&path, r#"{"topology": {"torus": [2]}, "hosts": ["host0", "host1", "host2", "host3"]}"#).unwrap();
+    assert_eq!(planned(&[("forebay_topology", name)]).1, "one switch");
+    // Slurm's switches are read from where the file lies.
+    std::fs::write(&path, r#"{"topology": {"slurm": {"file": "switches"}}}"#).unwrap();
+    assert_eq!(planned(&[("forebay_topology", name)]).1, "one switch", "there is no such file");
+    let switches = "SwitchName=a Nodes=host[0-1]\nSwitchName=b Nodes=host[2-3]\nSwitchName=c Switches=a,b\n";
+    std::fs::write(directory.path().join("switches"), switches).unwrap();
+    assert_eq!(planned(&[("forebay_topology", name)]).1, "file");
 }
 
 #[test]

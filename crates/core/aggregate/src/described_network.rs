@@ -104,6 +104,43 @@ impl TopologyDescription {
     }
 }
 
+impl TopologyDescription {
+    /// The same switches with these hosts as those of the job, in the order of its nodes. `None` for a topology that knows no
+    /// hosts.
+    ///
+    /// # Errors
+    /// `CaseError` with what cannot be read, or the host that is on no switch.
+    pub fn on_hosts(&self, hosts: &[String]) -> Result<Option<Self>, CaseError> {
+        let mut on = match self {
+            Self::Slurm(slurm) => Self::from_slurm(&slurm.text, hosts)?,
+            Self::HostNames(names) => Self::from_host_names(&names.pattern, hosts)?,
+            _ => return Ok(None),
+        };
+        match (&mut on, self) {
+            (Self::Slurm(on), Self::Slurm(slurm)) => on.oversubscription = slurm.oversubscription,
+            (Self::HostNames(on), Self::HostNames(names)) => on.oversubscription = names.oversubscription,
+            _ => {}
+        }
+        Ok(Some(on))
+    }
+
+    /// The hosts that it names, in the order of its nodes. `None` for a topology that knows no hosts.
+    ///
+    /// # Errors
+    /// `CaseError` with what cannot be read.
+    pub fn hosts(&self) -> Result<Option<Vec<String>>, CaseError> {
+        match self {
+            Self::Slurm(SlurmSwitches { hosts: Some(hosts), .. }) | Self::HostNames(HostNames { hosts, .. }) => {
+                switched::distinct(hosts).map(Some)
+            }
+            Self::Slurm(slurm) => {
+                switched::listed(&slurm.text, slurm.file.as_deref().unwrap_or("topology: slurm")).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
 impl SlurmSwitches {
     fn tree(&self) -> Result<Tree, CaseError> {
         let file = self.file.as_deref().unwrap_or("topology: slurm");

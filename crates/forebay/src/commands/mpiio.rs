@@ -63,17 +63,25 @@ fn explain(file: &Path, in_json: bool) -> anyhow::Result<ExitCode> {
     let file = std::path::absolute(file).context("the path cannot be made absolute")?;
     let directory =
         record::directory(&|name| std::env::var_os(name)).context("neither HOME nor XDG_STATE_HOME is set")?;
-    let record = Record::read(&directory, &file).with_context(|| {
+    let mut record = Record::read(&directory, &file).with_context(|| {
         format!(
             "no run with the library has written {} for you (records are in {})",
             file.display(),
             directory.display()
         )
     })?;
+    // The mark of any run counts, whatever the last one says of itself.
+    let mark = [record::marker(&file), record::marker(&record.file)].into_iter().find(|mark| mark.exists());
+    if mark.is_some() {
+        record.state = State::Incomplete;
+    }
     if in_json {
         say!("{:#}", serde_json::to_value(&record)?);
     } else {
         print(&record);
+        if let Some(mark) = mark {
+            say!("some bytes are missing since this run or an earlier one: {} has which", mark.display());
+        }
     }
     Ok(if record.state == State::Incomplete { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -99,6 +107,9 @@ fn print(record: &Record) {
     let (writes, striped, bytes) = (record.write_requests, record.striped_write_requests, record.bytes_written);
     say!("write requests: {writes} ({striped} cut at stripes) of {bytes} bytes");
     say!("read calls: {}, read requests: {} of {} bytes", record.reads, record.read_requests, record.bytes_read);
+    if record.unplanned > 0 {
+        say!("exchanges without a plan: {} ({})", record.unplanned, record.unplanned_why);
+    }
     for (why, count) in &record.passed_through {
         say!("left to MPI: {count} calls ({why})");
     }

@@ -2,8 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::files::{MpiFile, code, opened};
+use super::files::{MpiFile, PASS, code, opened};
 use super::raw::slice;
+use crate::error::Error;
 use crate::view::Extent;
 
 /// An extent of a program.
@@ -45,7 +46,8 @@ pub unsafe extern "C" fn fb_write_extent(file: *mut MpiFile, offset: u64, bytes:
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
-/// Reads extents into as many buffers, and says for each how many bytes there were. Collective.
+/// Reads extents into as many buffers, and says for each how many bytes there were. Collective. After -1 each rank is to
+/// read its own.
 ///
 /// # Safety
 /// The file is open; `count` extents, buffers of their lengths and places for numbers are there.
@@ -59,7 +61,11 @@ pub unsafe extern "C" fn fb_read_extents(
     // SAFETY: as above.
     let (file, extents, buffers) = unsafe { (opened(file), slice(extents, count), slice(buffers, count)) };
     let extents: Vec<Extent> = extents.iter().map(RawExtent::extent).collect();
-    code(file.read_extents(&extents).map(|(bytes, file_end)| {
+    let read = file.read_extents(&extents);
+    if matches!(read, Err(Error::Plan(_))) {
+        return PASS;
+    }
+    code(read.map(|(bytes, file_end)| {
         let mut rest = bytes.as_slice();
         for (index, (extent, buffer)) in extents.iter().zip(buffers).enumerate() {
             let (own, others) = rest.split_at(extent.len as usize);

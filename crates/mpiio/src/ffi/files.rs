@@ -4,9 +4,13 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
+
+use rustix::io::Errno;
 
 use super::mpi_group::{MpiGroup, RawCalls};
 use super::raw::slice;
+use crate::beside::Beside;
 use crate::error::Error;
 use crate::file::{Answer, File};
 use crate::flat::Flat;
@@ -17,7 +21,8 @@ use crate::storage::Access;
 use crate::view::View;
 
 const DONE: c_int = 0;
-const PASS: c_int = -1;
+/// A call that MPI is to make.
+pub const PASS: c_int = -1;
 
 /// A file of the shim.
 pub type MpiFile = File<MpiGroup>;
@@ -37,6 +42,8 @@ pub struct RawOpening {
     hints_len: usize,
     reads: c_int,
     writes: c_int,
+    deletes: c_int,
+    has_threads: c_int,
     rank: c_int,
     size: c_int,
 }
@@ -66,6 +73,8 @@ pub unsafe extern "C" fn fb_open(
     let opening = Opening {
         name: name.to_bytes(),
         access: Access { reads: raw.reads != 0, writes: raw.writes != 0 },
+        deletes: raw.deletes != 0,
+        has_threads: raw.has_threads != 0,
         hints: &pairs(hints),
         host: &host.to_string_lossy(),
         switches: &switches_of_address(&address, &pattern),
@@ -125,19 +134,20 @@ pub unsafe extern "C" fn fb_set_hints(file: *mut MpiFile, hints: *const c_char, 
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
-/// Tells the hints that hold, one after the other.
+/// Tells the hints that hold, one after the other, with values of so many bytes at most.
 ///
 /// # Safety
 /// The file is open, and `tell` takes its context.
 pub unsafe extern "C" fn fb_hints(
     file: *const MpiFile,
+    value_max_bytes: usize,
     // SAFETY: as above.
     tell: unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char),
     context: *mut c_void,
 ) {
     // SAFETY: as above.
     let Some(file) = (unsafe { file.as_ref() }) else { return };
-    for (name, value) in file.hints() {
+    for (name, value) in file.hints(value_max_bytes) {
         if let (Ok(name), Ok(value)) = (std::ffi::CString::new(name), std::ffi::CString::new(value)) {
             // SAFETY: as above.
             unsafe { tell(context, name.as_ptr(), value.as_ptr()) };
@@ -170,6 +180,10 @@ fn answer(result: Result<Answer, Error>, bytes: &mut u64) -> c_int {
             DONE
         }
         Ok(Answer::Pass(_)) => PASS,
+        Ok(Answer::PassFailed(_, errno)) => {
+            *bytes = u64::from(errno.raw_os_error().unsigned_abs());
+            PASS
+        }
         Err(error) => code(Err(error)),
     }
 }
@@ -189,7 +203,7 @@ pub unsafe extern "C" fn fb_set_view(file: *mut MpiFile, displacement: i64, etyp
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
-/// A collective write.
+/// A collective write. After -1 there is at `done` the error with which the call has failed, however MPI makes it, or 0.
 ///
 /// # Safety
 /// The file is open, `elements` of the type are at `base`, and a number can be put at `done`.
@@ -252,8 +266,8 @@ pub unsafe extern "C" fn fb_write_without_waiting(
 pub enum Ask {
     /// Bytes of the view's unit.
     EtypeBytes = 0,
-    /// The end of the file beyond what is in it.
-    End = 1,
+    /// Where the end of what all ranks hold is in the view, units.
+    UnitsToEnd = 1,
     /// Whether collective writes are held.
     HoldsWrites = 2,
 }
@@ -269,13 +283,13 @@ pub unsafe extern "C" fn fb_ask(file: *mut MpiFile, what: c_int) -> u64 {
     let file = unsafe { opened(file) };
     match what {
         what if what == Ask::EtypeBytes as c_int => file.etype_bytes(),
-        what if what == Ask::End as c_int => file.end(),
+        what if what == Ask::UnitsToEnd as c_int => file.units_to_end(),
         what if what == Ask::HoldsWrites as c_int => u64::from(file.holds_writes()),
         _ => 0,
     }
 }
 
-/// What an open file can be told to do by a number; all are collective but `WriteOwn` and `ForgetEnd`.
+/// What an open file can be told to do by a number; all are collective but `WriteOwn` and `Leave`.
 #[repr(C)]
 pub enum Step {
     /// Write what any rank holds.
@@ -288,8 +302,8 @@ pub enum Step {
     Atomic = 3,
     /// Atomic mode ends.
     NotAtomic = 4,
-    /// The size was set.
-    ForgetEnd = 5,
+    /// Write what this rank holds, for the last time.
+    Leave = 5,
 }
 
 // SAFETY: the name is this library's own.
@@ -307,12 +321,70 @@ pub unsafe extern "C" fn fb_do(file: *mut MpiFile, step: c_int) -> c_int {
         step if step == Step::Sync as c_int => file.sync(),
         step if step == Step::Atomic as c_int => file.set_atomic(true),
         step if step == Step::NotAtomic as c_int => file.set_atomic(false),
-        step if step == Step::ForgetEnd as c_int => {
-            file.forget_end();
+        step if step == Step::Leave as c_int => {
+            file.leave();
             Ok(())
         }
         _ => Err(Error::Message),
     })
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
+/// The size of the file was set.
+///
+/// # Safety
+/// The file is open.
+pub unsafe extern "C" fn fb_sized(file: *mut MpiFile, size: u64) {
+    // SAFETY: as above.
+    unsafe { opened(file) }.sized(size);
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
+/// What other threads can reach of a file; to be freed by `fb_beside_free`.
+///
+/// # Safety
+/// The file is open.
+pub unsafe extern "C" fn fb_beside_of(file: *mut MpiFile) -> *const Beside {
+    // SAFETY: as above.
+    Arc::into_raw(unsafe { opened(file) }.beside())
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
+/// Writes what the rank holds, beside a call that has the file; -1 if that is to be waited for.
+///
+/// # Safety
+/// It is one of `fb_beside_of` that was not freed.
+pub unsafe extern "C" fn fb_beside_write(beside: *const Beside) -> c_int {
+    // SAFETY: as above.
+    match unsafe { &*beside }.write() {
+        None => PASS,
+        Some(written) => written.map_or_else(Errno::raw_os_error, |()| DONE),
+    }
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
+/// The end of the file beyond what is in it.
+///
+/// # Safety
+/// As `fb_beside_write`.
+pub unsafe extern "C" fn fb_beside_end(beside: *const Beside) -> u64 {
+    // SAFETY: as above.
+    unsafe { &*beside }.end()
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
+/// Frees it.
+///
+/// # Safety
+/// As `fb_beside_write`, and nobody uses it afterwards.
+pub unsafe extern "C" fn fb_beside_free(beside: *const Beside) {
+    // SAFETY: as above.
+    drop(unsafe { Arc::from_raw(beside) });
 }
 
 // SAFETY: the name is this library's own.

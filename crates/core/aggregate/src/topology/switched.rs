@@ -16,9 +16,7 @@ use crate::limits;
 /// # Errors
 /// `CaseError` with the line, or the host that is nowhere.
 pub fn from_slurm(text: &str, file: &str, hosts: Option<&str>, oversubscription: f64) -> Result<Tree, CaseError> {
-    let read = Switches::parse(text);
-    let switches =
-        read.map_err(|SwitchesError { line, problem }| CaseError::Switches { file: file.to_owned(), line, problem })?;
+    let switches = parse(text, file)?;
     let listed = switches.hosts();
     if listed.is_empty() {
         return Err(CaseError::NoSwitches { file: file.to_owned() });
@@ -97,7 +95,27 @@ fn without_domain(host: &str) -> &str {
     host.split('.').next().unwrap_or_default()
 }
 
-fn distinct(list: &str) -> Result<Vec<String>, CaseError> {
+/// All hosts on Slurm's switches, in the order in which they are listed.
+///
+/// # Errors
+/// `CaseError` with the line.
+pub fn listed(text: &str, file: &str) -> Result<Vec<String>, CaseError> {
+    let switches = parse(text, file)?;
+    let mut seen = BTreeSet::new();
+    let hosts = switches.hosts().into_iter().map(|placed| placed.host.to_owned());
+    Ok(hosts.filter(|host| seen.insert(host.clone())).collect())
+}
+
+fn parse(text: &str, file: &str) -> Result<Switches, CaseError> {
+    let read = Switches::parse(text);
+    read.map_err(|SwitchesError { line, problem }| CaseError::Switches { file: file.to_owned(), line, problem })
+}
+
+/// The hosts of a list, none of them twice.
+///
+/// # Errors
+/// `CaseError` with what cannot be read, or the host that is there twice.
+pub fn distinct(list: &str) -> Result<Vec<String>, CaseError> {
     let hosts = expand_host_list(list).map_err(CaseError::HostList)?;
     let mut seen = BTreeSet::new();
     match hosts.iter().find(|host| !seen.insert(host.as_str())) {

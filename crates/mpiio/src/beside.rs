@@ -1,0 +1,100 @@
+//! What a rank holds of a file, where another thread can reach it while a collective call waits for other ranks.
+//!
+//! With `MPI_THREAD_MULTIPLE` a thread may read or write by itself while another is in a collective call on the same file, and a
+//! rank that it then talks to may be what that call waits for. So it must not wait for the call, and yet everything that
+//! completed calls hold must be in the file before its own operation. It writes these bytes itself, beside the exchange that
+//! perhaps writes them too: the same bytes to the same place. They cannot be forgotten meanwhile, so nothing newer is written
+//! before it is done.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::exchange;
+use crate::held_calls::HeldCalls;
+use crate::storage::{Requests, Storage};
+use crate::view::Extent;
+
+/// What is held, and what is known of the file's end.
+#[derive(Debug)]
+pub struct Beside {
+    state: Mutex<State>,
+    /// For other threads, where there may be any.
+    storage: Option<Mutex<Storage>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: Arc<HeldCalls>,
+    /// The end of what all ranks have written by collective calls, as far as it may not be in the file yet.
+    end: u64,
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is held stays whole when a thread dies: it is only replaced.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Beside {
+    /// Of a file that other threads use through this storage, if it is given.
+    #[must_use]
+    pub fn new(storage: Option<Storage>) -> Self {
+        Self { state: Mutex::default(), storage: storage.map(Mutex::new) }
+    }
+
+    /// Holds bytes of a call, which `pack` appends, for these extents.
+    pub fn hold(&self, extents: &[Extent], pack: impl FnOnce(&mut Vec<u8>)) {
+        Arc::make_mut(&mut locked(&self.state).held).hold(extents, pack);
+    }
+
+    /// What is held costs so much memory, bytes.
+    #[must_use]
+    pub fn cost_bytes(&self) -> u64 {
+        locked(&self.state).held.cost_bytes()
+    }
+
+    /// What is held now.
+    #[must_use]
+    pub fn held(&self) -> Arc<HeldCalls> {
+        locked(&self.state).held.clone()
+    }
+
+    /// What was held is written, and is forgotten when no other thread is writing it.
+    pub fn forget(&self) {
+        Arc::make_mut(&mut locked(&self.state).held).clear();
+    }
+
+    /// What is known of the end of the file beyond what is in it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        locked(&self.state).end
+    }
+
+    /// Ranks hold bytes up to here.
+    pub fn raise_end(&self, end: u64) {
+        let mut state = locked(&self.state);
+        state.end = state.end.max(end);
+    }
+
+    /// After the size of the file was set: what was known of its end is no more.
+    pub fn forget_end(&self) {
+        locked(&self.state).end = 0;
+    }
+
+    /// Writes what is held, for another thread than the one that a collective call keeps. `None`: there is no other thread.
+    ///
+    /// # Errors
+    /// That of writing. The bytes stay held, so the call that is under way meets it too.
+    pub fn write(&self) -> Option<Result<(), Errno>> {
+        let storage = self.storage.as_ref()?;
+        let state = locked(&self.state);
+        let fault = exchange::write_own(&state.held, &mut locked(storage));
+        Some(fault.map_or(Ok(()), |fault| Err(fault.errno)))
+    }
+
+    /// What other threads asked of the file.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        self.storage.as_ref().map(|storage| locked(storage).requests()).unwrap_or_default()
+    }
+}
