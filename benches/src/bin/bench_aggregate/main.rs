@@ -1,8 +1,8 @@
 //! `make bench-aggregate`: the figures of aggregation, each against its bar.
 //!
 //! One module a measurement, one line in `MEASUREMENTS`. What is simulated depends on its seeds alone and comes out the same on
-//! every machine; measured are the planner's own time and, with a real MPI, write requests at a file and the
-//! time of small writes over GlusterFS.
+//! every machine; measured are the planner's own time and, with a real MPI, requests at a file, what a restart
+//! reads, and the time of small writes over GlusterFS.
 
 mod free_choice;
 mod job;
@@ -44,7 +44,7 @@ struct Options {
 type Measure = fn(&BenchOptions) -> anyhow::Result<Measurement>;
 
 /// Every measurement by name.
-const MEASUREMENTS: [(&str, Measure); 8] = [
+const MEASUREMENTS: [(&str, Measure); 9] = [
     ("scattered", placement::scattered),
     ("small-messages", placement::small_messages),
     ("aligned", placement::aligned),
@@ -52,6 +52,7 @@ const MEASUREMENTS: [(&str, Measure); 8] = [
     ("free-choice", free_choice::measure),
     ("planner-time", planner_time::measure),
     ("mpi-requests", |_| mpi_requests::measure(".".as_ref())),
+    ("mpi-restart", |_| mpi_requests::measure_restart(".".as_ref())),
     ("mpi-time", |_| mpi_time::measure(".".as_ref())),
 ];
 
