@@ -63,13 +63,27 @@ static void advance(struct fb_open_file *file, MPI_Count count, MPI_Datatype typ
     if (units > 0) MPI(File_seek)(file->handle, units, MPI_SEEK_CUR);
 }
 
-/* Writes what this rank holds, without waiting for a collective call of another thread. An errno is that of bytes which were
- * written earlier. */
-static int write_own(MPI_File handle) {
+/* Places of calls that say none: the file pointer of the rank, or of all ranks. */
+enum { AT_POINTER = -1, AT_SHARED_POINTER = -2 };
+
+/* Whether a call of one rank alone touches nothing that the rank holds. */
+static int is_apart(struct fb_open_file *file, MPI_Offset offset, MPI_Count count, MPI_Datatype type) {
+    MPI_Count size = 0;
+    uint64_t bytes;
+    if (offset == AT_POINTER) MPI(File_get_position)(file->handle, &offset);
+    if (offset < 0 || count < 0 || MPI(Type_size_x)(type, &size) != MPI_SUCCESS || size < 0) return 0;
+    return !__builtin_mul_overflow((uint64_t)count, (uint64_t)size, &bytes) &&
+           fb_beside_is_apart(file->beside, (uint64_t)offset, bytes);
+}
+
+/* Writes what this rank holds, before a call that it makes alone, without waiting for a collective call of another thread, unless
+ * this is a write to the same bytes. An errno is that of bytes which were written earlier. */
+static int write_own_before(MPI_File handle, enum direction direction, MPI_Offset offset, MPI_Count count, MPI_Datatype type) {
     struct fb_open_file *file = fb_look_up(handle);
     if (!file) return FB_DONE;
     if (pthread_mutex_trylock(&file->lock) != 0) {
-        int done = fb_beside_write(file->beside);
+        int goes_on = direction == READ || is_apart(file, offset, count, type);
+        int done = goes_on ? fb_beside_write(file->beside) : FB_PASS;
         if (done != FB_PASS) return done;
         pthread_mutex_lock(&file->lock);
     }
@@ -77,6 +91,8 @@ static int write_own(MPI_File handle) {
     fb_release(file);
     return done;
 }
+
+static int write_own(MPI_File handle) { return write_own_before(handle, READ, 0, 0, fb_mpi.byte); }
 
 /* Writes what all ranks hold. Collective. */
 static int step(MPI_File handle, int what) {
@@ -177,35 +193,35 @@ END(File_read_ordered_end, void *)
 
 /* Calls of one rank, or with the shared file pointer. After an error MPI makes them all the same, so that the error is that of earlier
  * bytes alone; but for those of which the program would not wait for the request. */
-#define INDEPENDENT_AT(form, count_type, name, buffer, result, is_done)                                                \
+#define INDEPENDENT_AT(form, count_type, name, direction, buffer, result, is_done)                                     \
     int fb_##name##form(MPI_File fh, MPI_Offset offset, buffer buf, count_type count, MPI_Datatype type,               \
                         result *outcome) {                                                                             \
-        int error = write_own(fh);                                                                                     \
+        int error = write_own_before(fh, direction, offset, count, type);                                              \
         if (error && !is_done) return fb_raise(fh, error);                                                             \
         return after(fh, error, MPI(name##form)(fh, offset, buf, count, type, outcome));                               \
     }
 
-#define INDEPENDENT(form, count_type, name, buffer, result, is_done)                                                   \
+#define INDEPENDENT(form, count_type, name, direction, place, buffer, result, is_done)                                 \
     int fb_##name##form(MPI_File fh, buffer buf, count_type count, MPI_Datatype type, result *outcome) {               \
-        int error = write_own(fh);                                                                                     \
+        int error = write_own_before(fh, direction, place, count, type);                                               \
         if (error && !is_done) return fb_raise(fh, error);                                                             \
         return after(fh, error, MPI(name##form)(fh, buf, count, type, outcome));                                       \
     }
 
-FB_FORMS(INDEPENDENT_AT, File_write_at, const void *, MPI_Status, 1)
-FB_FORMS(INDEPENDENT_AT, File_read_at, void *, MPI_Status, 1)
-FB_FORMS(INDEPENDENT_AT, File_iwrite_at, const void *, MPI_Request, 0)
-FB_FORMS(INDEPENDENT_AT, File_iread_at, void *, MPI_Request, 0)
-FB_FORMS(INDEPENDENT_AT, File_iread_at_all, void *, MPI_Request, 0)
-FB_FORMS(INDEPENDENT, File_write, const void *, MPI_Status, 1)
-FB_FORMS(INDEPENDENT, File_read, void *, MPI_Status, 1)
-FB_FORMS(INDEPENDENT, File_iwrite, const void *, MPI_Request, 0)
-FB_FORMS(INDEPENDENT, File_iread, void *, MPI_Request, 0)
-FB_FORMS(INDEPENDENT, File_iread_all, void *, MPI_Request, 0)
-FB_FORMS(INDEPENDENT, File_write_shared, const void *, MPI_Status, 1)
-FB_FORMS(INDEPENDENT, File_read_shared, void *, MPI_Status, 1)
-FB_FORMS(INDEPENDENT, File_iwrite_shared, const void *, MPI_Request, 0)
-FB_FORMS(INDEPENDENT, File_iread_shared, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT_AT, File_write_at, WRITE, const void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT_AT, File_read_at, READ, void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT_AT, File_iwrite_at, WRITE, const void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT_AT, File_iread_at, READ, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT_AT, File_iread_at_all, READ, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_write, WRITE, AT_POINTER, const void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT, File_read, READ, AT_POINTER, void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT, File_iwrite, WRITE, AT_POINTER, const void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_iread, READ, AT_POINTER, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_iread_all, READ, AT_POINTER, void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_write_shared, WRITE, AT_SHARED_POINTER, const void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT, File_read_shared, READ, AT_SHARED_POINTER, void *, MPI_Status, 1)
+FB_FORMS(INDEPENDENT, File_iwrite_shared, WRITE, AT_SHARED_POINTER, const void *, MPI_Request, 0)
+FB_FORMS(INDEPENDENT, File_iread_shared, READ, AT_SHARED_POINTER, void *, MPI_Request, 0)
 
 /* Calls in the order of the ranks. */
 #define ORDERED(form, count_type, name, buffer)                                                                        \

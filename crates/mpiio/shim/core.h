@@ -84,6 +84,7 @@ void fb_sized(fb_file *file, uint64_t size);
 
 const fb_beside *fb_beside_of(fb_file *file);
 int fb_beside_write(const fb_beside *beside);
+int fb_beside_is_apart(const fb_beside *beside, uint64_t unit, uint64_t len);
 uint64_t fb_beside_end(const fb_beside *beside);
 void fb_beside_free(const fb_beside *beside);
 

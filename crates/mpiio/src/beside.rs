@@ -4,7 +4,8 @@
 //! rank that it then talks to may be what that call waits for. So it must not wait for the call, and yet everything that
 //! completed calls hold must be in the file before its own operation. It writes these bytes itself, beside the exchange that
 //! perhaps writes them too: the same bytes to the same place. They cannot be forgotten meanwhile, so nothing newer is written
-//! before it is done.
+//! before it is done. Only a write to bytes that are held must wait for the call after all: the exchange could bring the older ones
+//! into the file after it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use crate::exchange;
 use crate::held_calls::HeldCalls;
 use crate::storage::{Requests, Storage};
-use crate::view::Extent;
+use crate::view::{Extent, View};
 
 /// What is held, and what is known of the file's end.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ struct State {
     held: Arc<HeldCalls>,
     /// The end of what all ranks have written by collective calls, as far as it may not be in the file yet.
     end: u64,
+    /// The view of the file; `None` where it cannot be taken apart.
+    view: Option<Arc<View>>,
 }
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -39,7 +42,8 @@ impl Beside {
     /// Of a file that other threads use through this storage, if it is given.
     #[must_use]
     pub fn new(storage: Option<Storage>) -> Self {
-        Self { state: Mutex::default(), storage: storage.map(Mutex::new) }
+        let state = State { view: Some(Arc::new(View::whole())), ..State::default() };
+        Self { state: Mutex::new(state), storage: storage.map(Mutex::new) }
     }
 
     /// Holds bytes of a call, which `pack` appends, for these extents.
@@ -79,6 +83,29 @@ impl Beside {
     /// After the size of the file was set: what was known of its end is no more.
     pub fn forget_end(&self) {
         locked(&self.state).end = 0;
+    }
+
+    /// The view that holds from now on.
+    pub fn set_view(&self, view: Option<Arc<View>>) {
+        locked(&self.state).view = view;
+    }
+
+    /// Whether so many bytes, from a unit of the view on, are apart from all that is held.
+    #[must_use]
+    pub fn is_apart(&self, unit: u64, len: u64) -> bool {
+        let state = locked(&self.state);
+        if len == 0 || state.held.is_empty() {
+            return true;
+        }
+        let Some(view) = &state.view else { return false };
+        let byte_at = |from: u64| view.extents(from, 1)?.first().map(|extent| extent.offset);
+        let span = || {
+            let from = unit.checked_mul(view.etype_bytes())?;
+            let (first, last) = (byte_at(from)?, byte_at(from.checked_add(len - 1)?)?);
+            Some(Extent { offset: first, len: last + 1 - first })
+        };
+        // What lies beyond all files is apart from none.
+        span().is_some_and(|span| state.held.is_apart(span))
     }
 
     /// Writes what is held, for another thread than the one that a collective call keeps. `None`: there is no other thread.

@@ -77,7 +77,7 @@ pub struct File<G> {
     said: Vec<(String, String)>,
     hints: Hints,
     terms: Terms,
-    view: Option<View>,
+    view: Option<Arc<View>>,
     /// What is held, also for other threads.
     beside: Arc<Beside>,
     /// What this rank may write until the next flush, in order, and how, where the program declared that.
@@ -112,7 +112,7 @@ impl<G: Group> File<G> {
         let terms = Terms::of(&agreement.hints, report.hosts(), network);
         // Without a descriptor of its own, another thread waits.
         let for_threads = opening.has_threads.then(|| storage.try_clone().ok()).flatten();
-        let (beside, view) = (Arc::new(Beside::new(for_threads)), Some(View::whole()));
+        let (beside, view) = (Arc::new(Beside::new(for_threads)), Some(Arc::new(View::whole())));
         let (hints, is_atomic, own_fault) = (agreement.hints, false, None);
         Ok(Some(Self {
             group,
@@ -137,13 +137,14 @@ impl<G: Group> File<G> {
 
     /// The view that holds from now on; `None` for one that cannot be taken apart.
     pub fn set_view(&mut self, view: Option<View>) {
-        self.view = view;
+        self.view = view.map(Arc::new);
+        self.beside.set_view(self.view.clone());
     }
 
     /// Bytes of the view's unit, 1 where it is not known.
     #[must_use]
     pub fn etype_bytes(&self) -> u64 {
-        self.view.as_ref().map_or(1, View::etype_bytes)
+        self.view.as_ref().map_or(1, |view| view.etype_bytes())
     }
 
     /// What other threads can reach.

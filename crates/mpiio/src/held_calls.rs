@@ -47,6 +47,12 @@ impl HeldCalls {
         self.pieces.is_empty()
     }
 
+    /// Whether nothing of these bytes is held.
+    #[must_use]
+    pub fn is_apart(&self, span: Extent) -> bool {
+        self.pieces.iter().all(|HeldPiece { extent, .. }| extent.end() <= span.offset || span.end() <= extent.offset)
+    }
+
     /// All bytes that are held.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

@@ -134,7 +134,12 @@ fn decide(opening: &Opening<'_>) -> Option<Agreement> {
     let network = hints.topology.as_deref().and_then(read_network);
     let mark = read_up_to(&record::marker(&path), MARK_MAX_BYTES).ok().filter(|_| opening.access.writes);
     // Of a file that begins anew nothing is missing.
-    let missing = mark.map(|text| if found.len() == 0 { Missing::default() } else { Missing::of_mark(&text) });
+    let missing = mark.map(|text| match text.len() as u64 {
+        _ if found.len() == 0 => Missing::default(),
+        // There is more, which was not read.
+        MARK_MAX_BYTES => Missing::of_mark(""),
+        _ => Missing::of_mark(&text),
+    });
     let missing = missing.map(|missing| missing.extents().iter().map(|part| (part.offset, part.len)).collect());
     Some(Agreement { path: path.into_os_string().into_vec(), hints, missing, network })
 }

@@ -19,6 +19,9 @@ use crate::storage::Requests;
 /// Failures that a record lists; one for each aggregator of a large job would tell nothing more.
 const FAILURES_MAX: usize = 64;
 
+/// Lines of the mark that one exchange adds at most.
+const LINES_MAX: usize = 64;
+
 /// What ends a list that is cut.
 const MORE: &str = " ...";
 
@@ -172,23 +175,23 @@ impl Report {
         self.write();
     }
 
-    /// Adds failures. Returns them, as lines; those that there is no room for are not told apart.
+    /// Adds failures. Returns them, as lines. Those for which there is no room are told as one.
     fn note(&mut self, faults: &[(usize, Fault)]) -> String {
         self.record.state = State::Incomplete;
-        let mut lines = String::new();
-        for &(rank, Fault { errno, round, missing }) in faults {
-            let (error, round) = (errno.to_string(), round + 1);
-            let failure = Failure { rank, error, round, offset: missing.offset, length: missing.len };
-            if self.record.failures.len() < FAILURES_MAX {
-                lines += &line(&failure);
-                self.record.failures.push(failure);
-            } else if let Some(last) = self.record.failures.last_mut() {
-                let (offset, end) = (last.offset.min(missing.offset), missing.end().max(last.offset + last.length));
-                (last.offset, last.length) = (offset, end - offset);
-                lines += &line(&failure);
-            }
-        }
-        lines
+        let (each, rest) = faults.split_at(faults.len().min(LINES_MAX - 1));
+        let (rank, first) =
+            (rest.first().map(|(rank, _)| *rank), rest.iter().map(|(_, fault)| *fault).reduce(Fault::and));
+        let failure = |(rank, Fault { errno, round, missing }): (usize, Fault)| Failure {
+            rank,
+            error: errno.to_string(),
+            round: round + 1,
+            offset: missing.offset,
+            length: missing.len,
+        };
+        let new: Vec<Failure> = each.iter().copied().chain(rank.zip(first)).map(failure).collect();
+        let room = FAILURES_MAX.saturating_sub(self.record.failures.len());
+        self.record.failures.extend(new.iter().take(room).cloned());
+        new.iter().map(line).collect()
     }
 
     /// The file is closed: adds up what all ranks did, and writes the record. `missing` is what an earlier run has left out and
@@ -251,13 +254,16 @@ impl Report {
     }
 
     /// Says beside the file that some of it is missing, below what was said of it before. A full file system may have no room for
-    /// the text, but has for a name.
+    /// the text, but has for a name: a mark without a whole text means all bytes.
     fn mark(&self, lines: &str) {
         let marker = record::marker(&self.record.file);
         let what = format!("{} is incomplete:\n{lines}", self.record.file.display());
         say::complain(what.trim_end());
         let marked = OpenOptions::new().append(true).create(true).open(&marker);
-        if let Err(error) = marked.and_then(|mut marked| marked.write_all(what.as_bytes())) {
+        let written = marked.and_then(|mut marked| {
+            marked.write_all(what.as_bytes()).or_else(|error| marked.set_len(0).and(Err(error)))
+        });
+        if let Err(error) = written {
             say::complain(format_args!("{} is not whole: {error}", marker.display()));
         }
     }
@@ -282,6 +288,25 @@ fn in_room(mut list: String, max_bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A mark that is read again names no fewer bytes than are missing.
+    #[test]
+    fn many_failures_of_an_exchange_are_told_as_few() {
+        let hints = crate::hints::resolve(&[], &|_| None, None).hints;
+        let mut report = Report::new("/scratch/file".into(), 1, vec![], "one switch", &hints, None);
+        let fault = |rank: u64| Fault {
+            errno: rustix::io::Errno::NOSPC,
+            round: 0,
+            missing: crate::view::Extent { offset: rank * 100, len: 10 },
+        };
+        let faults: Vec<(usize, Fault)> = (0..200).map(|rank| (rank as usize, fault(rank))).collect();
+        let lines = report.note(&faults);
+        assert_eq!(lines.lines().count(), LINES_MAX);
+        let missing = Missing::of_mark(&lines);
+        let covers =
+            |rank: u64| missing.extents().iter().any(|part| part.offset <= rank * 100 && part.end() >= rank * 100 + 10);
+        assert!((0..200).all(covers) && !missing.is_all());
+    }
 
     #[test]
     fn a_long_list_is_cut_after_a_whole_number() {

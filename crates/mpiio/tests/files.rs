@@ -288,6 +288,12 @@ fn another_thread_does_not_wait_for_the_ranks() {
         let number = rank.number();
         let mut file = open(rank, &path, &[("striping_unit", "4096")], BOTH);
         let _ = file.write_collective(number as u64 * 1000, Some(&row(&mut [number as u8 + 1; 1000]))).unwrap();
+        let twice = Flat::basic([Piece { offset: 0, len: 8 }], 16).unwrap();
+        file.set_view(View::new(984, 8, twice));
+        assert!(number == 1 || (!file.beside().is_apart(0, 8) && file.beside().is_apart(1, 8)));
+        file.set_view(None);
+        assert!(!file.beside().is_apart(1 << 40, 1), "nobody knows where that is");
+        file.set_view(Some(View::whole()));
         if number == 1 {
             // The first rank waits in its flush until this one comes.
             has_read.wait();
@@ -296,6 +302,11 @@ fn another_thread_does_not_wait_for_the_ranks() {
             let beside = file.beside();
             std::thread::scope(|scope| {
                 scope.spawn(|| file.flush().unwrap());
+                // A write to the same bytes has to wait, others have not.
+                assert_eq!(
+                    [(0, 1), (999, 1), (1000, 1), (4000, 9), (0, 0)].map(|(at, len)| beside.is_apart(at, len)),
+                    [false, false, true, true, true]
+                );
                 assert_eq!((beside.write(), beside.end()), (Some(Ok(())), 2000));
                 assert_eq!(std::fs::read(&path).unwrap(), [1; 1000]);
                 has_read.wait();

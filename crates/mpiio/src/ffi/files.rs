@@ -367,6 +367,17 @@ pub unsafe extern "C" fn fb_beside_write(beside: *const Beside) -> c_int {
 
 // SAFETY: the name is this library's own.
 #[unsafe(no_mangle)]
+/// Whether a write of so many bytes, from a unit of the view on, is apart from all that the rank holds.
+///
+/// # Safety
+/// As `fb_beside_write`.
+pub unsafe extern "C" fn fb_beside_is_apart(beside: *const Beside, unit: u64, len: u64) -> c_int {
+    // SAFETY: as above.
+    c_int::from(unsafe { &*beside }.is_apart(unit, len))
+}
+
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
 /// The end of the file beyond what is in it.
 ///
 /// # Safety
