@@ -87,6 +87,18 @@ fn an_offset_beyond_all_files_is_left_to_mpi() {
     }
 }
 
+/// Errors on the program's communicator are fatal by default, and this one is none of the program's.
+#[test]
+fn without_a_communicator_a_file_is_left_to_mpi() {
+    require_mpi!(mpich);
+    let bench = crate::bench(MPICH);
+    let (program, file) = (bench.compile("corners.c"), bench.path("file"));
+    let done = bench.run(&Way::aggregated(2), &program, &[file.to_str().unwrap(), "communicators"]).good();
+    assert_eq!(done.text(), "none left\nnone left\n");
+    assert_eq!(fs::read(&file).unwrap(), [[b'a'; 5000], [b'b'; 5000]].concat());
+    assert!(!bench.records().exists(), "nothing was aggregated");
+}
+
 #[test]
 fn a_thread_does_not_wait_for_a_collective_call_of_another() {
     require_mpi!(mpich);

@@ -232,11 +232,13 @@ fn is_nfs(file: &File) -> bool {
 fn copy_of_descriptor(path: &Path, access: Access) -> Option<File> {
     let wanted = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let is_wanted = |found: &fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
+    let real = fs::canonicalize(path).ok()?;
     fs::read_dir("/proc/self/fd").ok()?.flatten().find_map(|entry| {
-        fs::metadata(entry.path()).ok().filter(is_wanted)?;
+        // By name first: to look at all descriptors could mean a request to a server for each.
+        fs::read_link(entry.path()).ok().filter(|opened| *opened == real)?;
         let number: RawFd = entry.file_name().to_str()?.parse().ok()?;
-        // SAFETY: the number is used for the copy alone. If another thread closes it first, there is no copy or one of another
-        // file, which is looked at below.
+        // SAFETY: the number is used for the copy alone. If another thread closes it first, there is no copy, or one of another
+        // file, which is seen below.
         let copied = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().ok()?;
         let flags = fcntl_getfl(copied.as_fd()).ok()?;
         let file = File::from(copied);
@@ -293,7 +295,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         fs::write(&path, [7; 100]).unwrap();
-        let open = || Storage::open(path.clone(), BOTH, 10, Missing::default()).unwrap().identity().unwrap().1;
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let open = || Storage::open(link.clone(), BOTH, 10, Missing::default()).unwrap().identity().unwrap().1;
         let reader = File::open(&path).unwrap();
         let appender = OpenOptions::new().read(true).append(true).open(&path).unwrap();
         assert!(!open(), "one that cannot write, and one that would append");

@@ -184,6 +184,24 @@ static void information(void) {
     MPI_File_close(&fh);
 }
 
+/* Communicators run out: MPI has one left for the file, and none for anybody else. */
+static void communicators(void) {
+    enum { MOST = 1 << 16 };
+    static MPI_Comm all[MOST];
+    int count = 0, opened = MPI_ERR_OTHER;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    while (count < MOST && MPI_Comm_dup(MPI_COMM_WORLD, &all[count]) == MPI_SUCCESS) count++;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    print(count < MOST ? "none left" : "some left");
+    while (count > 0 && opened != MPI_SUCCESS) {
+        MPI_Comm_free(&all[--count]);
+        opened = MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &fh);
+    }
+    write_own_part();
+    MPI_File_close(&fh);
+    while (count > 0) MPI_Comm_free(&all[--count]);
+}
+
 /* Ends without closing, on a file system without room. */
 static void leaves(void) {
     open_file(MPI_MODE_CREATE | MPI_MODE_RDWR);
@@ -196,7 +214,7 @@ static const struct {
     void (*run)(void);
 } cases[] = {{"ends", ends},       {"handles", handles}, {"huge", huge},       {"empty", empty},
              {"renamed", renamed}, {"beyond", beyond},   {"threads", threads}, {"information", information},
-             {"leaves", leaves}};
+             {"leaves", leaves},   {"communicators", communicators}};
 
 int main(int argc, char **argv) {
     int provided;
