@@ -41,6 +41,36 @@ fn a_case_that_makes_sense_is_planned() {
     assert!(one.contains("poster") && !one.contains("nearest"), "{one}");
 }
 
+/// A plot of an earlier plan stays until there is another, and is replaced as a whole.
+#[test]
+fn a_plot_stays_where_there_is_no_plan() {
+    let sandbox = Sandbox::new();
+    let plot = sandbox.source().join("plot.svg");
+    let ranks: Vec<Value> =
+        (0..65).map(|node| json!({"node": node, "bytes": 1 << 20, "extents": [[0, 1 << 20]]})).collect();
+    let mut too_many = good();
+    for (field, value) in [
+        ("topology", json!({"torus": [65]})),
+        ("nodes", json!(65)),
+        ("io_nodes", json!([{"node": 0, "bytes_per_s": 1e9, "serves": "any"}])),
+        ("ranks", json!(ranks)),
+        ("aggregators", json!(65)),
+        ("rounds", json!(4096)),
+        ("stripe_bytes", json!(1)),
+    ] {
+        too_many[field] = value;
+    }
+    let drawn = "drawn before, ".repeat(10_000);
+    std::fs::write(&plot, &drawn).unwrap();
+    let to = ["--strategy", "first", "--plot", plot.to_str().unwrap()];
+    let none = plan(&sandbox, &too_many.to_string(), &to);
+    fails(&sandbox, &none, FAILED, &["no plan", "65 ranks", "16777216 parts"]);
+    assert_eq!(std::fs::read_to_string(&plot).unwrap(), drawn);
+    let _ = plan(&sandbox, &good().to_string(), &to).good();
+    let plot = std::fs::read_to_string(&plot).unwrap();
+    assert!(plot.starts_with("<svg ") && plot.ends_with("</svg>\n"));
+}
+
 #[test]
 fn cases_that_make_no_sense() {
     let with = |field: &str, value: Value| {
