@@ -57,6 +57,11 @@ impl Bed {
     /// In a sandbox that has the directory of the backing file system.
     pub fn up(sandbox: Sandbox, nodes: u32) -> Self {
         let arguments = arguments(&sandbox, nodes);
+        Self::up_with(sandbox, &arguments)
+    }
+
+    /// With arguments of the test's own.
+    pub fn up_with(sandbox: Sandbox, arguments: &[String]) -> Self {
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
         Self { job: Job::up(sandbox, &arguments) }
     }

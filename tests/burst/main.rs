@@ -7,5 +7,6 @@ mod bed;
 mod deaths;
 mod four;
 mod full;
+mod own_paths;
 mod refusals;
 mod whole;

@@ -3,7 +3,7 @@
 The same seed does the same in every directory, so two file systems that agree print the same. Several directories, with ":"
 between them, are several nodes' ways to the same files: each operation goes by one of them, and is committed.
 """
-import hashlib, os, random, stat, sys
+import hashlib, mmap, os, random, stat, sys
 
 roots, seed, count = sys.argv[1].split(":"), int(sys.argv[2]), int(sys.argv[3])
 os.chdir(roots[0])
@@ -35,6 +35,19 @@ def write_part():
 def append():
     with open(name(), "ab") as file:
         file.write(data(10_000))
+
+
+def copy():
+    """As cp does it."""
+    with open(name(), "rb") as old, open(name(), "wb") as new:
+        return os.copy_file_range(old.fileno(), new.fileno(), 1 << 20)
+
+
+def map_and_write():
+    with open(name(), "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        at = random.randrange(len(mapped))
+        mapped[at : at + 5000] = random.randbytes(min(5000, len(mapped) - at))
+        mapped.flush()
 
 
 def truncate():
@@ -91,7 +104,7 @@ operations += [lambda: os.rename(name(), name())] * 4 + [lambda: os.unlink(name(
 operations += [lambda: os.link(name(), name()), lambda: os.symlink("x" * random.randrange(1, 50), name())]
 operations += [make_directory] * 2 + [lambda: os.rmdir(name()), hold, hold, use_held, use_held, use_held, fsync_held]
 operations += [lambda: os.chmod(name(), random.choice([0o600, 0o644, 0o755, 0o4711])), lambda: os.utime(name(), (5, 7))]
-operations += [size, lambda: sorted(os.listdir(random.choice(directories)))]
+operations += [copy, copy, map_and_write, map_and_write, size, lambda: sorted(os.listdir(random.choice(directories)))]
 
 for number in range(count):
     operation = random.choice(operations)
@@ -100,7 +113,7 @@ for number in range(count):
         print(number, operation(), flush=True)
     except OSError as error:
         print(number, error.errno, flush=True)
-    except IndexError:
+    except (IndexError, ValueError):
         print(number, "none", flush=True)
 for file in opened:
     file.close()

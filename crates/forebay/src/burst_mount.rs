@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::BurstOptions;
+use forebay_keeper::BurstPaths;
 use forebay_launch::{JobDirectory, NodeAddress, ViewLayout};
 use forebay_types::NodeRank;
 
@@ -28,6 +29,14 @@ pub struct BurstMount {
     pub created: Vec<PathBuf>,
     /// What its daemon is told.
     pub options: BurstOptions,
+}
+
+impl BurstMount {
+    /// What its keeper is told.
+    pub fn paths(&self) -> BurstPaths {
+        let BurstOptions { dir, backing, .. } = &self.options;
+        BurstPaths { mount: self.mount.clone(), dir: dir.clone(), backing: backing.clone() }
+    }
 }
 
 /// Makes ready what `settings` say of the burst tier, if anything.

@@ -13,6 +13,7 @@ use forebay_fuse::{MountOptions, create_shared_memory};
 use crate::held_mount::HeldMount;
 use crate::messages::Begin;
 use crate::options::{KeeperOptions, burst_session_options, session_options};
+use crate::own_paths::BurstPlaces;
 use crate::view_mount::{self, ViewMount};
 
 /// The memory of inodes at first, bytes. The daemon doubles it when it is full.
@@ -42,7 +43,7 @@ impl Held {
         let inodes = create_shared_memory("forebay-inodes", INODES_BYTES).context("no memory for inodes")?;
         let session = session_options(options.readers, options.read_ahead_bytes);
         let view = HeldMount::take(&options.view, &mount_options(options), &session, options.resend)?;
-        let burst = match options.burst.as_deref().map(|dir| take_burst(dir, options)).transpose() {
+        let burst = match options.burst.as_ref().map(|burst| take_burst(&burst.mount, options)).transpose() {
             Ok(burst) => burst,
             Err(error) => {
                 view.unmount();
@@ -69,6 +70,14 @@ impl Held {
     pub fn view_mount(&self, options: &KeeperOptions) -> ViewMount {
         let source = mount_options(options).source;
         ViewMount { path: self.view.dir().to_owned(), source, device: self.view.device() }
+    }
+
+    /// The same of the burst mount, if there is one.
+    pub fn burst_places(&self, options: &KeeperOptions) -> Option<BurstPlaces> {
+        let (held, paths) = (self.burst.as_ref()?, options.burst.as_ref()?);
+        let source = mount_options(options).source;
+        let mount = ViewMount { path: held.dir().to_owned(), source, device: held.device() };
+        Some(BurstPlaces { mount, dir: paths.dir.clone(), backing: paths.backing.clone() })
     }
 
     /// The descriptors, in the order in which a daemon takes them.

@@ -457,6 +457,7 @@ fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
         rank: options.rank,
         host: options.address.host.clone(),
         view: held.view_mount(options),
+        burst: held.burst_places(options).map(Box::new),
         exports: options.exports.clone(),
         links_lead_into_view: options.links_lead_into_view,
         place: Place::of_this().context("cannot tell where this process is")?,

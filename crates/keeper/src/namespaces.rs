@@ -181,6 +181,7 @@ mod tests {
             rank: NodeRank(0),
             host: "host".into(),
             view: ViewMount { path: "/view".into(), source: "forebay:job/0@1".to_owned(), device: None },
+            burst: None,
             exports: Vec::new(),
             links_lead_into_view: false,
             place: place(1, 0),

@@ -25,8 +25,8 @@ pub struct KeeperOptions {
     pub view: PathBuf,
     /// What the view shows: absolute paths of existing directories.
     pub exports: Vec<PathBuf>,
-    /// The mount point of the burst mount, an existing, empty directory, if there is to be one.
-    pub burst: Option<PathBuf>,
+    /// The burst mount, if there is to be one.
+    pub burst: Option<BurstPaths>,
     /// Whether links are shown as links inside the view.
     pub links_lead_into_view: bool,
     /// Where the sockets go.
@@ -46,6 +46,17 @@ pub struct KeeperOptions {
     pub says_ready: bool,
     /// Whether whoever started it waits for the whole job.
     pub reports: bool,
+}
+
+/// Where a burst tier is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BurstPaths {
+    /// The mount point: an existing, empty directory.
+    pub mount: PathBuf,
+    /// Where programs of `forebay run` see it.
+    pub dir: PathBuf,
+    /// The directory of the backing file system that it lands in; they see it there, too.
+    pub backing: PathBuf,
 }
 
 /// How sessions of a node's view run: of the keeper that agrees with the kernel, and of each daemon.

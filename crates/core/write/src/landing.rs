@@ -61,6 +61,8 @@ pub struct Landing {
     kinds: BTreeMap<FileId, Kind>,
     /// What lies on the backing file system by the first step.
     there: BTreeMap<Place, FileId>,
+    /// Where files lie that have no name any more, and are to be replaced by what is not published yet.
+    left: BTreeMap<FileId, Place>,
 }
 
 impl Landing {
@@ -115,7 +117,8 @@ impl Landing {
     /// Where a file lies on the backing file system: its first place there; the root, which has none, lies at the mount.
     #[must_use]
     pub fn place(&self, file: FileId) -> Option<&Place> {
-        self.names.get(&file)?.iter().find(|place| self.there.get(*place) == Some(&file))
+        let named = self.names.get(&file).into_iter().flatten();
+        named.chain(self.left.get(&file)).find(|place| self.there.get(*place) == Some(&file))
     }
 
     /// The number of the step whose turn it is, and what is to be done for it; steps without anything to be done are over
@@ -201,7 +204,9 @@ impl Landing {
     }
 
     fn unname(&mut self, file: FileId, place: &Place) {
-        self.there.remove(place);
+        if let Some(gone) = self.there.remove(place) {
+            self.left.remove(&gone);
+        }
         self.forget_name(file, place);
     }
 
@@ -224,12 +229,17 @@ impl Landing {
                 self.rename_one(other, &to, &from);
             }
         } else {
-            self.there.remove(&from);
+            if let Some(gone) = self.there.remove(&from) {
+                self.left.remove(&gone);
+            }
             if is_there {
                 self.there.insert(to.clone(), file);
             }
             if let Some(other) = replaced {
                 self.forget_name(other, &to);
+                if self.there.get(&to) == Some(&other) {
+                    self.left.insert(other, to.clone());
+                }
             }
         }
         self.rename_one(file, &from, &to);
@@ -244,7 +254,9 @@ impl Landing {
 
     fn publish(&mut self, file: FileId) {
         for place in self.names.get(&file).into_iter().flatten() {
-            self.there.insert(place.clone(), file);
+            if let Some(replaced) = self.there.insert(place.clone(), file) {
+                self.left.remove(&replaced);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use anyhow::Context;
 use forebay_store::{Counters, StoreOptions};
 
 use crate::environment::{BackingThreads, Exports};
+use crate::options::DaemonOptions;
 use crate::shared::node::Node;
 
 /// The exports, as this node reads them itself.
@@ -44,7 +45,7 @@ impl Backing {
             descriptors: forebay_store::limits::BACKING_DESCRIPTORS,
             operations_max: options.backing_concurrency,
             pool: self.node.pool.clone(),
-            hidden: vec![options.view.clone(), options.job_directory.clone()],
+            hidden: hidden(options),
         };
         self.node.environment.open_exports(options).context("opening the exports")
     }
@@ -87,4 +88,14 @@ impl Backing {
             drop(self.node.block(move || drop(forgotten)));
         }
     }
+}
+
+/// What is never shown: Forebay's own places, and what the burst tier lands in. That is seen through the burst mount, and not as
+/// it was at some time.
+fn hidden(options: &DaemonOptions) -> Vec<std::path::PathBuf> {
+    let burst = options.burst.iter().flat_map(|burst| {
+        let backing = burst.backing.canonicalize().unwrap_or_else(|_| burst.backing.clone());
+        [backing, burst.store.clone()]
+    });
+    [options.view.clone(), options.job_directory.clone()].into_iter().chain(burst).collect()
 }

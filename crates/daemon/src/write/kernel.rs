@@ -89,6 +89,8 @@ impl Handler for Kernel {
             Op::Forget { .. } | Op::BatchForget(_) => reply.none(),
             Op::Getxattr { .. } | Op::Listxattr { .. } => reply.error(Errno::EOPNOTSUPP),
             Op::Change(asked) => self.change(&request, asked, reply),
+            // The kernel does without it, and does not ask again: it copies ranges itself.
+            Op::Other(_) => reply.error(Errno::ENOSYS),
             operation => {
                 let errno = operation.default_error();
                 reply.error(errno);

@@ -50,7 +50,7 @@ impl WriteParts {
         let dirty_bytes: u64 = self.files.all().iter().map(|open| open.pending_bytes()).sum();
         let progress = self.progress();
         BurstStatus {
-            mount: self.mount.to_string_lossy().into_owned(),
+            mount: forebay_keeper::own_paths::base(&self.mount, &self.dir).to_string_lossy().into_owned(),
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),

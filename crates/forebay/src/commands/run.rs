@@ -27,6 +27,9 @@ const NOT_RUN: u8 = 126;
 /// The view's directory, for commands that are run from it.
 const PREFIX: &str = "FOREBAY_PREFIX";
 
+/// The burst mount.
+const BURST: &str = "FOREBAY_BURST";
+
 /// Runs the command; returns only if that fails.
 pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
@@ -41,6 +44,9 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         own_paths::enter(&directory, &node).map_err(|error| with_way_out(&error, &node))?;
         Command::new(&program)
     };
+    if let Some(burst) = &node.burst {
+        command.env(BURST, burst.base());
+    }
     let error = command.args(words).exec();
     eprintln!("forebay: cannot run {}: {error}", program.display());
     Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }))

@@ -62,6 +62,11 @@ impl Report<'_> {
             );
         }
         say!("views:   {}", shown_views(&record.views));
+        if let Some(pair) = settings.burst.first() {
+            let mount = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
+            let (mount, dir) = (mount.display(), pair.dir.display());
+            say!("burst:   {mount} (forebay run shows it at {dir})");
+        }
         say!("logs:    {}", directory.logs().display());
         if let Some(profile) = &self.profile {
             say!("profile: {profile}{}", profiles::advice(settings, profile));

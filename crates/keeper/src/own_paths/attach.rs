@@ -6,11 +6,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use forebay_types::NodeRank;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 
+use super::place::BurstPlaces;
 use super::plan::{Cover, Plan, below_root};
 
 /// Where the view is seen while parts of it are taken.
@@ -55,11 +57,51 @@ impl Trees {
     }
 }
 
-/// Carries out a plan.
+/// A burst mount that is to be seen at its own paths.
+#[derive(Debug)]
+pub struct Burst {
+    root: OwnedFd,
+    /// Where.
+    dirs: Vec<PathBuf>,
+}
+
+impl Burst {
+    /// It must be seen from here.
+    ///
+    /// # Errors
+    /// When it is not, or when one of its own paths is no directory.
+    pub fn find(places: &BurstPlaces, rank: NodeRank) -> anyhow::Result<Self> {
+        let Some(root) = places.mount.open()? else {
+            bail!("the burst mount {} of node {rank} is not seen from here", places.mount.path.display());
+        };
+        let mut dirs = vec![];
+        for dir in [&places.dir, &places.backing] {
+            let found = dir.canonicalize().ok().filter(|found| found.is_dir());
+            let found = found.with_context(|| {
+                format!(
+                    "the burst tier cannot be shown at {}, because there is no such directory here; make an empty one, or use                      the burst mount {}",
+                    dir.display(),
+                    places.mount.path.display()
+                )
+            })?;
+            dirs.push(found);
+        }
+        Ok(Self { root, dirs })
+    }
+}
+
+/// Carries out a plan; then the burst mount, if there is one, lies over its own paths.
 ///
 /// # Errors
 /// What cannot be taken or put.
-pub fn attach(plan: &Plan, trees: &Trees) -> anyhow::Result<()> {
+pub fn attach(plan: &Plan, trees: &Trees, burst: Option<&Burst>) -> anyhow::Result<()> {
+    let shown: Vec<(&PathBuf, OwnedFd)> = burst
+        .iter()
+        .flat_map(|burst| {
+            burst.dirs.iter().map(|dir| (dir, open(burst.root.as_fd(), Path::new("."), OpenTreeFlags::empty())))
+        })
+        .map(|(dir, tree)| Ok((dir, tree.context("cannot take the burst mount")?)))
+        .collect::<anyhow::Result<_>>()?;
     let mut taken = Vec::new();
     for cover in &plan.covers {
         let kept: Vec<(&Path, OwnedFd)> =
@@ -73,6 +115,9 @@ pub fn attach(plan: &Plan, trees: &Trees) -> anyhow::Result<()> {
         for (point, mount) in kept {
             put(mount, point).with_context(|| format!("cannot keep what is mounted at {}", point.display()))?;
         }
+    }
+    for (dir, tree) in &shown {
+        put(tree, dir).with_context(|| format!("cannot show the burst tier at {}", dir.display()))?;
     }
     if let Some(place) = &trees.lent_at {
         unmount(place, UnmountFlags::DETACH).context("cannot take the view away again")?;

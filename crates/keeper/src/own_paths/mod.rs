@@ -26,7 +26,7 @@ use tracing::debug;
 pub use entrance::{AnswerText, QuestionText};
 pub use lend::lend;
 pub use namespaces::{Namespace, make_user_namespace};
-pub use place::{Node, Place};
+pub use place::{BurstPlaces, Node, Place, base};
 
 use crate::trusted_path;
 use attach::Trees;
@@ -131,13 +131,20 @@ fn make(directory: &JobDirectory, node: &Node, place: Place) -> anyhow::Result<(
     }
     let has_place = view.is_dir() && trusted_path::check(view).is_ok();
     let namespace = namespaces::make()?;
+    // In hand before anything is covered.
+    let burst = node.burst.as_deref().map(|burst| attach::Burst::find(burst, node.rank)).transpose()?;
     let trees = match lent {
         None => Trees::of_view(node.view.open_or_refuse(node.rank)?),
         Some(lent) => Trees::of_lent(lent, (view, has_place), directory.path(), node.links_lead_into_view)?,
     };
-    let own_places = [directory.path().to_owned(), view.clone()];
+    let of_burst = node.burst.iter().flat_map(|burst| [&burst.mount.path, &burst.backing]);
+    let own_places: Vec<PathBuf> = [directory.path(), view.as_path()]
+        .into_iter()
+        .chain(of_burst.map(PathBuf::as_path))
+        .map(Path::to_owned)
+        .collect();
     let plan = plan::Plan::make(&exports, trees.root(), &own_places)?;
-    attach::attach(&plan, &trees)?;
+    attach::attach(&plan, &trees, burst.as_ref())?;
     let question = Request::Keep { place, namespace };
     if let Err(error) = entrance::ask(&directory.entrance(node.rank), &question) {
         eprintln!("forebay: note: the namespace is this program's alone: {error:#}");

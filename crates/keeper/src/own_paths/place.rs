@@ -23,6 +23,21 @@ pub struct Place {
     pub may_mount: bool,
 }
 
+impl BurstPlaces {
+    /// The directory below which the mount lies at `dir`: what programs know it by.
+    #[must_use]
+    pub fn base(&self) -> &Path {
+        base(&self.mount.path, &self.dir)
+    }
+}
+
+/// The directory below which `mount` lies at `dir`.
+#[must_use]
+pub fn base<'a>(mount: &'a Path, dir: &Path) -> &'a Path {
+    let components = dir.components().filter(|component| matches!(component, std::path::Component::Normal(_)));
+    mount.ancestors().nth(components.count()).unwrap_or(mount)
+}
+
 impl Place {
     /// That of this process.
     ///
@@ -36,6 +51,17 @@ impl Place {
     }
 }
 
+/// A burst tier, as programs see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BurstPlaces {
+    /// Its mount.
+    pub mount: ViewMount,
+    /// Where it is to be seen.
+    pub dir: PathBuf,
+    /// The directory that it lands in, where it is to be seen as well.
+    pub backing: PathBuf,
+}
+
 /// A node, as its keeper describes it to programs that want to see its exports at their own paths.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Node {
@@ -45,6 +71,9 @@ pub struct Node {
     pub host: String,
     /// Its view.
     pub view: ViewMount,
+    /// Its burst mount, if it has one.
+    #[serde(default)]
+    pub burst: Option<Box<BurstPlaces>>,
     /// What it shows, as given.
     pub exports: Vec<PathBuf>,
     /// Whether links are shown as links inside the view.

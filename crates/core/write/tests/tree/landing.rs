@@ -141,15 +141,19 @@ fn a_checkpoint_that_replaces_the_last_one_does_so_at_once() {
         }
         other => other,
     };
+    asked.ask_of(NodeRank(1), &ROOT, Operation::Open { file: id(1) }).unwrap();
     asked.ask(&ROOT, opened(in_root("new"), 2)).unwrap();
     let (from, to) = (in_root("new"), in_root("latest"));
     asked.ask(&ROOT, Operation::Rename { from, to, rule: RenameRule::Replace }).unwrap();
     follow_all(&mut asked, &mut backing);
     assert_eq!(backing.places[&in_root("latest")].0, id(1), "the last one stays until the new one is whole");
+    assert_eq!(asked.tree.backing_place(id(1)), Some(&in_root("latest")), "who has it open reads it there");
     asked.ask_of(NodeRank(0), &ROOT, Operation::Close { file: id(2) }).unwrap();
     let publication = asked.tree.next_landing().unwrap().action.unwrap();
     assert!(matches!(publication, Action::Publish { places, .. } if places == [in_root("latest")]));
+    assert_eq!(asked.tree.unlinked_at(&in_root("latest")), Some(id(1)), "and goes on when it is replaced");
     follow_all(&mut asked, &mut backing);
+    assert_eq!(asked.tree.backing_place(id(1)), None);
     assert_eq!(backing.places.keys().collect::<Vec<_>>(), [&in_root("latest")]);
 }
 
