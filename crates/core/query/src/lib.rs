@@ -15,11 +15,12 @@
 //! state's parts say what was asked.
 //!
 //! Over several nodes: `Parts` says who makes which part of the file next. A part is some blocks, and whoever makes one that
-//! does not know what comes before it parses it for both cases (`PartState`).
+//! does not know what comes before it parses it for both cases (`PartState`). `Prediction` says who should.
 
 mod batch;
 mod byte_counts;
 mod column;
+mod cost;
 mod double_double;
 mod error;
 mod gramian;
@@ -39,6 +40,7 @@ mod state;
 pub use batch::BatchSink;
 pub use byte_counts::ByteCounts;
 pub use column::{Column, ColumnSummary};
+pub use cost::{Choice, End, Prediction, calibrate, share};
 pub use error::{MergeError, QueryError};
 pub use gramian::Gramian;
 pub use operator::{Collected, Operator, UnknownOperator};

@@ -111,11 +111,6 @@ impl Parts {
         self.merged == self.progress.len()
     }
 
-    /// Whether a part is open.
-    pub fn is_open(&self) -> bool {
-        self.progress[self.merged..].contains(&Progress::Open)
-    }
-
     /// The file's state.
     ///
     /// # Errors
@@ -208,14 +203,13 @@ mod tests {
         let mut parts = parts();
         let all = taken(&mut parts);
         parts.give_back(3);
-        assert!(parts.is_open());
         let again = parts.take().unwrap();
         assert_eq!((again.index, parts.take()), (3, None));
         for part in all.iter().chain([&again]) {
             parts.answered(part.index, answer(*part, Quotes::None)).unwrap();
             parts.give_back(part.index);
         }
-        assert!(parts.is_done() && !parts.is_open());
+        assert!(parts.is_done());
         assert_eq!(parts.finish().unwrap().rows.unwrap().good, 21);
     }
 

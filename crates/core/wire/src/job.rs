@@ -3,6 +3,7 @@
 use forebay_types::{Epoch, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 
+use crate::query::QueryWants;
 use crate::report::Report;
 
 /// What one node asks another about the job.
@@ -52,6 +53,8 @@ pub enum JobMessage {
     Holders {
         /// The file.
         file: ViewPath,
+        /// What the query collects.
+        wants: QueryWants,
     },
 }
 

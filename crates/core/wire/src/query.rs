@@ -20,6 +20,17 @@ pub enum QueryMessage {
     Part(QueryPart),
 }
 
+/// What a query collects: how long its pass takes follows from that.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct QueryWants {
+    /// How often each byte occurs.
+    pub counts_bytes: bool,
+    /// Rows, and sums of columns.
+    pub rows: bool,
+    /// Products of columns.
+    pub gramian: bool,
+}
+
 /// A part of a file, and what is wanted of it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct QueryPart {

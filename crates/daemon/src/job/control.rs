@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_types::{ViewPath, limits};
+use forebay_wire::QueryWants;
 use forebay_wire::job::PROBE_BYTES_MAX;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::query::AskedPart;
 use super::requests::Job;
-use crate::query::encode_part;
+use crate::query::{collected, encode_part};
 use crate::shared::node::Node;
 
 /// Longest command line, bytes: the paths of a refresh, most of them shorter than they may be.
@@ -60,6 +61,12 @@ enum Command {
     /// Which nodes hold a file that a query is about.
     Holders {
         path: String,
+        wants: QueryWants,
+    },
+    /// This host took so much longer for a query than it should have.
+    QuerySaw {
+        wants: QueryWants,
+        factor: f64,
     },
     /// A part of a query's file, made by a node.
     QueryPart(AskedPart),
@@ -135,7 +142,15 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             let path = path_in_view(&path, &job.node)?;
             Ok(json!(job.explain_path(path).await))
         }
-        Command::Holders { path } => Ok(json!(job.holders(path_in_view(&path, &job.node)?).await)),
+        Command::Holders { path, wants } => {
+            let holders = job.holders(path_in_view(&path, &job.node)?, wants).await;
+            let host_factor = job.queries.parts.speeds.host_factor(collected(wants));
+            Ok(json!({"holders": holders, "host_factor": host_factor}))
+        }
+        Command::QuerySaw { wants, factor } => {
+            job.queries.parts.speeds.saw_host(collected(wants), factor);
+            Ok(Value::Null)
+        }
         Command::QueryPart(asked) => {
             let file = path_in_view(&asked.path, &job.node)?;
             job.queries.part(asked, file).await.map(|bytes| json!(encode_part(&bytes)))

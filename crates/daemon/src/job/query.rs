@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_types::{Epoch, Generation, NodeRank, ViewPath};
-use forebay_wire::{JobMessage, QueryMessage, QueryPart, QueryTable};
+use forebay_wire::{JobMessage, QueryMessage, QueryPart, QueryTable, QueryWants};
 use serde::{Deserialize, Serialize};
 
 use crate::query::{Holder, QueryParts};
@@ -52,18 +52,18 @@ impl JobQueries {
     }
 
     /// The nodes of the job that hold a file, by rank.
-    pub async fn holders(&self, file: ViewPath, left: Duration) -> Vec<Holder> {
+    pub async fn holders(&self, file: ViewPath, wants: QueryWants, left: Duration) -> Vec<Holder> {
         let (root, own) = (self.node.forest.first().root(), self.node.rank());
         let mut holders = match root == own {
-            true => self.holders_below(file.clone(), left).await,
+            true => self.holders_below(file.clone(), wants, left).await,
             false => {
-                let message = JobMessage::Holders { file: file.clone() };
+                let message = JobMessage::Holders { file: file.clone(), wants };
                 ask_from(Arc::clone(&self.node), self.epoch(), root, message, left).await.answers
             }
         };
         // It may not have been asked, having lost who would ask it.
         if !holders.iter().any(|holder: &Holder| holder.rank == own.0) {
-            holders.extend(self.parts.holder(file).await);
+            holders.extend(self.parts.holder(file, wants).await);
         }
         holders.sort_by_key(|holder| holder.rank);
         holders
@@ -74,10 +74,10 @@ impl JobQueries {
     }
 
     /// Those of this node and the nodes below it.
-    pub async fn holders_below(&self, file: ViewPath, left: Duration) -> Vec<Holder> {
-        let message = JobMessage::Holders { file: file.clone() };
+    pub async fn holders_below(&self, file: ViewPath, wants: QueryWants, left: Duration) -> Vec<Holder> {
+        let message = JobMessage::Holders { file: file.clone(), wants };
         let (own, below): (_, Gathered<Holder>) = tokio::join!(
-            self.parts.holder(file),
+            self.parts.holder(file, wants),
             ask_children(&self.node, self.epoch(), self.node.rank(), &message, left)
         );
         let mut holders = below.answers;

@@ -10,7 +10,7 @@ use forebay_body::Body;
 use forebay_node::Source;
 use forebay_transport::Replier;
 use forebay_types::{Epoch, Errno, NodeRank, PIECE_BYTES, ViewPath};
-use forebay_wire::{JobMessage, Outcome};
+use forebay_wire::{JobMessage, Outcome, QueryWants};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -68,7 +68,9 @@ impl Job {
         let left = remaining.mul_f64(HOP_SHARE);
         match message {
             JobMessage::Status => answer_all(reply, &self.status_below(left).await),
-            JobMessage::Holders { file } => answer_all(reply, &self.queries.holders_below(file, left).await),
+            JobMessage::Holders { file, wants } => {
+                answer_all(reply, &self.queries.holders_below(file, wants, left).await)
+            }
             JobMessage::Explain { path } => answer_all(reply, &self.explain(path, left).await),
             JobMessage::Shutdown => {
                 answer_all(reply, &self.shutdown_below(left).await);
@@ -113,8 +115,8 @@ impl Job {
     }
 
     /// The nodes of the job that hold a file, by rank.
-    pub async fn holders(&self, file: ViewPath) -> Vec<Holder> {
-        self.queries.holders(file, JOB_DEADLINE).await
+    pub async fn holders(&self, file: ViewPath, wants: QueryWants) -> Vec<Holder> {
+        self.queries.holders(file, wants, JOB_DEADLINE).await
     }
 
     /// Where an answer for `path` would come from, from this node up to where the request ends.

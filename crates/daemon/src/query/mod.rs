@@ -3,7 +3,7 @@
 //! `source` is a file in one generation, `blocks` reads it block by block and says of each what came before, `collect` makes
 //! partials of it, and `normalised` writes a column. The core (`forebay_query`) knows what to do with a block; nothing here
 //! decides. A node of a job and the command without a job read files by the same way: a node makes parts for others
-//! (`node_parts`) of files that it holds (`held`).
+//! (`node_parts`) of files that it holds (`held`), and knows how fast (`speeds`, `processors`).
 
 mod blocks;
 mod collect;
@@ -11,11 +11,15 @@ mod contents;
 mod held;
 mod node_parts;
 mod normalised;
+mod processors;
 mod source;
+mod speeds;
 
 pub use collect::{PassOptions, Table, collect, collect_part, state_of_nothing};
 pub use contents::Contents;
 pub use node_parts::{Holder, Holds, decode_part};
-pub(crate) use node_parts::{QueryParts, encode_part};
+pub(crate) use node_parts::{QueryParts, collected, encode_part};
 pub use normalised::{NormalisedColumn, write_normalised};
+pub use processors::{cores, load};
 pub use source::{FileSource, block_count};
+pub use speeds::seconds_per_byte;

@@ -15,12 +15,13 @@ use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::{CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::message::{Checked, decode, encode};
-use forebay_wire::{Outcome, QueryMessage, QueryPart, QueryTable};
+use forebay_wire::{Outcome, QueryMessage, QueryPart, QueryTable, QueryWants};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::collect::{PassOptions, collect_part};
 use super::held::{HeldFile, Way};
+use super::speeds::Speeds;
 use crate::environment::Exports;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
@@ -76,6 +77,8 @@ pub struct Holder {
     pub generation: Generation,
     /// Parts that it makes at once.
     pub threads: usize,
+    /// Bytes that it parses in a second, with all of them.
+    pub bytes_per_s: f64,
 }
 
 /// Why a node counts as one that holds a file.
@@ -98,6 +101,8 @@ pub(crate) struct QueryParts {
     data: Mutex<Option<Arc<dyn Exports>>>,
     threads: usize,
     turns: Semaphore,
+    /// How fast that goes.
+    pub speeds: Speeds,
     waiting: AtomicUsize,
 }
 
@@ -106,7 +111,8 @@ impl QueryParts {
     pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>) -> Arc<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let (node, read, data) = (Arc::clone(node), Arc::clone(read), Mutex::default());
-        Arc::new(Self { node, read, data, threads, turns: Semaphore::new(threads), waiting: AtomicUsize::new(0) })
+        let (turns, speeds, waiting) = (Semaphore::new(threads), Speeds::default(), AtomicUsize::new(0));
+        Arc::new(Self { node, read, data, threads, turns, speeds, waiting })
     }
 
     /// Takes a request of another node.
@@ -148,12 +154,16 @@ impl QueryParts {
     }
 
     /// What this node has of a file, if it counts as one that holds it.
-    pub async fn holder(self: &Arc<Self>, file: ViewPath) -> Option<Holder> {
+    pub async fn holder(self: &Arc<Self>, file: ViewPath, wants: QueryWants) -> Option<Holder> {
         let this = Arc::clone(self);
-        let (holds, generation) = self.node.block(move || this.holds(&file)).await??;
+        let found = move || {
+            let (holds, generation) = this.holds(&file)?;
+            Some((holds, generation, this.speeds.bytes_per_s(collected(wants), this.threads)))
+        };
+        let (holds, generation, bytes_per_s) = self.node.block(found).await??;
         let (rank, threads) = (self.node.rank(), self.threads);
         let host = self.node.host(rank).to_owned();
-        Some(Holder { rank: rank.0, host, holds, generation, threads })
+        Some(Holder { rank: rank.0, host, holds, generation, threads, bytes_per_s })
     }
 
     fn holds(&self, file: &ViewPath) -> Option<(Holds, Generation)> {
@@ -224,7 +234,11 @@ impl QueryParts {
         let table = table.as_ref().map(|(schema, columns)| (schema, &columns[..]));
         let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };
         let part = Part { index: 0, first, blocks, begins_quoted };
-        match collect_part(&held, table, options, part) {
+        self.speeds.begin(collected);
+        let made = collect_part(&held, table, options, part);
+        let bytes = u64::from(blocks) * forebay_query::limits::BLOCK_BYTES;
+        self.speeds.end(if made.is_ok() { bytes.min(generation.size_bytes) } else { 0 });
+        match made {
             Ok(state) => Ok(Bytes::from(encode(&state))),
             Err(error) => {
                 tracing::debug!("a part of a query: {error:#}");
@@ -242,6 +256,11 @@ impl Drop for OnDrop<'_> {
         self.0.fetch_sub(1, Ordering::Relaxed);
         self.1.store(true, Ordering::Relaxed);
     }
+}
+
+/// What a pass collects for what is wanted.
+pub(crate) fn collected(wants: QueryWants) -> Collected {
+    Collected { bytes: wants.counts_bytes, columns: wants.rows, gramian: wants.gramian }
 }
 
 /// The version of a regular file.

@@ -44,6 +44,9 @@ pub struct QueryArguments {
     /// Who reads: this host, the nodes of the job that hold the bytes (data), both (split), or whatever is fastest
     #[arg(long = "where", value_enum, default_value = "auto")]
     pub place: WherePlace,
+    /// Show what each choice of --where was predicted to take, and what it took
+    #[arg(long)]
+    pub explain: bool,
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
@@ -69,18 +72,6 @@ pub enum WherePlace {
     Data,
     /// Both.
     Split,
-}
-
-impl WherePlace {
-    /// As people write it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Host => "host",
-            Self::Data => "data",
-            Self::Split => "split",
-        }
-    }
 }
 
 /// `--header`.

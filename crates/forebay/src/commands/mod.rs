@@ -26,6 +26,7 @@ mod query_near;
 mod query_progress;
 mod query_shown;
 mod query_svg;
+mod query_where;
 mod refresh;
 mod replace;
 mod run;

@@ -3,7 +3,6 @@
 //! The core parses and sums (`forebay_query`), `forebay_daemon::query` reads; here is decided which files make one table,
 //! what bad rows mean, and what is shown.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,17 +11,16 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
-use forebay_daemon::query::{Contents, FileSource, NormalisedColumn, PassOptions, collect, write_normalised};
+use forebay_daemon::query::{Contents, FileSource, NormalisedColumn, PassOptions, write_normalised};
 use forebay_query::{Collected, Operator, QueryError, Schema, State, columns_of, same_columns};
 
-use crate::cli::{OnError, QueryArguments, WherePlace};
-use crate::commands::query_answer::{Answer, Makings};
+use crate::cli::{OnError, QueryArguments};
+use crate::commands::query_answer::Answer;
 use crate::commands::query_bad_rows::named;
-use crate::commands::query_near::{Makers, Near};
 use crate::commands::query_progress::Progress;
 use crate::commands::query_shown::{in_json, print};
 use crate::commands::query_svg::svg;
-use crate::jobs;
+use crate::commands::query_where::{Collector, Makings};
 use crate::output::say;
 use crate::settings::{Effective, UsageError};
 
@@ -49,16 +47,24 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     // Whoever gives it up ends the process.
     let is_given_up = &AtomicBool::new(false);
     let options = PassOptions { collected, threads, done_bytes: progress.done_bytes(), is_given_up };
-    let near = near(arguments.place, &effective)?;
-    let (states, makings) = states(&sources, table.as_ref(), options, arguments.place, near.as_ref())?;
+    let collector = Collector::new(options, arguments.place, arguments.explain, &effective)?;
+    let (states, makings) = states(&sources, table.as_ref(), collector)?;
     let state = merged(&sources, &states, table.as_ref(), arguments.on_error)?;
     if let (Some(table), false) = (&table, outputs.is_empty()) {
         normalise(&sources, table, &state, &outputs, options)?;
     }
     drop(progress);
     let names = table.map_or_else(Vec::new, |table| table.names());
-    let answer =
-        Answer { operators, files: sources.len(), state, names, normalised: outputs, makings, took: began.elapsed() };
+    let answer = Answer {
+        operators,
+        files: sources.len(),
+        state,
+        names,
+        normalised: outputs,
+        makings,
+        explains: arguments.explain,
+        took: began.elapsed(),
+    };
     if arguments.json {
         say!("{}", in_json(&answer));
     } else {
@@ -122,56 +128,18 @@ impl Table {
     }
 }
 
-/// The job whose nodes may be asked. None if none need be, or if there is none and none was asked for.
-fn near(place: WherePlace, effective: &Effective) -> anyhow::Result<Option<Near>> {
-    match (place, jobs::find(effective)) {
-        (WherePlace::Host, _) => Ok(None),
-        (_, Ok(directory)) => Ok(Some(Near::new(directory))),
-        (WherePlace::Auto, Err(_)) if effective.job()?.is_none() => Ok(None),
-        (_, Err(error)) => Err(error.context("a query is answered near the data by the nodes of a job")),
-    }
-}
-
 /// The state of each file, and who read.
 fn states(
     sources: &[FileSource],
     table: Option<&Table>,
-    options: PassOptions<'_>,
-    asked: WherePlace,
-    near: Option<&Near>,
+    mut collector: Collector<'_>,
 ) -> anyhow::Result<(Vec<State>, Makings)> {
-    let place = if asked == WherePlace::Auto { WherePlace::Host } else { asked };
-    let (mut states, mut makings) = (vec![], Makings { place: place.word(), bytes: BTreeMap::new() });
-    for (index, source) in sources.iter().enumerate() {
+    let of = |(index, source)| {
         let table = table.map(|table| (&table.schemas[index], &table.columns[..]));
-        let makers = match near.map(|near| near.makers(source)) {
-            None => None,
-            Some(Ok(makers)) if asked == WherePlace::Auto => makers.filter(Makers::are_devices),
-            Some(Err(_)) if asked == WherePlace::Auto => None,
-            Some(makers) => {
-                let nobody =
-                    || format!("no node of the job holds {}; --where host reads it here", source.path().display());
-                Some(makers?.with_context(nobody)?)
-            }
-        };
-        let Some(makers) = makers else {
-            states.push(collect(source, table, options)?);
-            continue;
-        };
-        if asked == WherePlace::Auto {
-            makings.place = WherePlace::Data.word();
-        }
-        let host_threads = if asked == WherePlace::Split { options.threads } else { 0 };
-        let (state, made) = makers.collect(source, table, options, host_threads)?;
-        for lost in &made.lost {
-            eprintln!("forebay: note: {lost}; others made its parts");
-        }
-        for (node, bytes) in made.bytes {
-            *makings.bytes.entry(node).or_default() += bytes;
-        }
-        states.push(state);
-    }
-    Ok((states, makings))
+        collector.state(source, table)
+    };
+    let states = sources.iter().enumerate().map(of).collect::<anyhow::Result<_>>()?;
+    Ok((states, collector.makings))
 }
 
 /// One state of all files, in their order; an error if there are bad rows that count.

@@ -1,10 +1,11 @@
 //! The answer to a query, before anybody has seen it: neither text nor JSON nor a plot.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_query::{Operator, State};
+
+use crate::commands::query_where::Makings;
 
 /// What a query comes to.
 pub struct Answer {
@@ -17,15 +18,9 @@ pub struct Answer {
     /// Outputs, if a column was normalised.
     pub normalised: Vec<PathBuf>,
     pub makings: Makings,
+    /// Whether it is to be shown who read, and why.
+    pub explains: bool,
     pub took: Duration,
-}
-
-/// Who read.
-pub struct Makings {
-    /// `host`, `data` or `split`.
-    pub place: &'static str,
-    /// Bytes that each node read, where some did; None is this host.
-    pub bytes: BTreeMap<Option<u32>, u64>,
 }
 
 impl Answer {

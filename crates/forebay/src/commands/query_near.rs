@@ -13,11 +13,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use forebay_daemon::AskedPart;
 use forebay_daemon::query::{
-    Contents, FileSource, Holder, Holds, PassOptions, Table, collect_part, decode_part, state_of_nothing,
+    Contents, FileSource, Holder, PassOptions, Table, collect_part, decode_part, state_of_nothing,
 };
 use forebay_launch::JobDirectory;
-use forebay_query::{Collected, Part, PartState, Parts, Schema, State};
-use forebay_wire::QueryTable;
+use forebay_query::{Collected, End, Part, PartState, Parts, Schema, State};
+use forebay_wire::{QueryTable, QueryWants};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::commands::ask::ask_any;
@@ -42,6 +43,7 @@ const QUESTIONS_EACH_MAX: usize = 16;
 /// The job that this host takes part in.
 pub struct Near {
     directory: JobDirectory,
+    wants: QueryWants,
 }
 
 /// Those who make a file's parts beside the host.
@@ -49,6 +51,16 @@ pub struct Makers {
     holders: Vec<Holder>,
     path: String,
     socket: PathBuf,
+    wants: QueryWants,
+    /// By how much this host takes longer than its samples say, as far as was seen.
+    pub host_factor: f64,
+}
+
+/// What the daemon of this host says.
+#[derive(Deserialize)]
+struct Said {
+    holders: Vec<Holder>,
+    host_factor: f64,
 }
 
 /// What became of a query over several nodes.
@@ -61,8 +73,10 @@ pub struct Made {
 }
 
 impl Near {
-    pub fn new(directory: JobDirectory) -> Self {
-        Self { directory }
+    /// For queries that collect this.
+    pub fn new(directory: JobDirectory, collected: Collected) -> Self {
+        let Collected { bytes: counts_bytes, columns: rows, gramian } = collected;
+        Self { directory, wants: QueryWants { counts_bytes, rows, gramian } }
     }
 
     /// The nodes that hold a file as this host sees it: devices, or where there are none nodes that keep it, or else those
@@ -72,8 +86,10 @@ impl Near {
         // Nodes know files by their places.
         let (_, path) = within_view(&path, &views(&self.directory));
         let Some(path) = resolved(&path).to_str().map(str::to_owned) else { return Ok(None) };
-        let said = ask_any(&self.directory, None, &json!({"command": "holders", "path": path}), HOLDERS_TIMEOUT)?;
-        let all: Vec<Holder> = serde_json::from_value(said).context("an answer that is not understood")?;
+        let question = json!({"command": "holders", "path": path, "wants": self.wants});
+        let said = ask_any(&self.directory, None, &question, HOLDERS_TIMEOUT)?;
+        let Said { holders: all, host_factor } =
+            serde_json::from_value(said).context("an answer that is not understood")?;
         let is_same = |holder: &Holder| source.is_version(&holder.generation);
         let best = all.iter().filter(|holder| is_same(holder)).map(|holder| holder.holds).min();
         let holders: Vec<Holder> = all
@@ -82,7 +98,7 @@ impl Near {
             .take(QUESTIONS_MAX)
             .collect();
         let socket = self.socket()?;
-        Ok((!holders.is_empty()).then_some(Makers { holders, path, socket }))
+        Ok((!holders.is_empty()).then_some(Makers { holders, path, socket, wants: self.wants, host_factor }))
     }
 
     /// That of a daemon on this host that answers.
@@ -95,9 +111,20 @@ impl Near {
 }
 
 impl Makers {
-    /// Whether they are devices.
-    pub fn are_devices(&self) -> bool {
-        self.holders.iter().all(|holder| holder.holds == Holds::Device)
+    /// They, as the model sees them, where each needs so long to begin.
+    pub fn ends(&self, begins: f64) -> Vec<End> {
+        let end = |holder: &Holder| End { parses: holder.bytes_per_s, reads: f64::INFINITY, begins };
+        self.holders.iter().map(end).collect()
+    }
+
+    /// This host took so much longer than was predicted. Nothing depends on whether that is heard.
+    pub fn saw_host(&self, factor: f64) {
+        let factor = factor * self.host_factor;
+        let _ = control::ask(
+            &self.socket,
+            &json!({"command": "querysaw", "wants": self.wants, "factor": factor}),
+            Duration::from_secs(1),
+        );
     }
 
     /// Parts that all of them make at once.

@@ -1,10 +1,11 @@
 //! What a query comes to, for people and as JSON. Only what was asked is there.
 
-use forebay_query::{ColumnSummary, Operator};
+use forebay_query::{Choice, ColumnSummary, Operator, Prediction};
 use serde_json::{Map, Value, json};
 
 use crate::columns;
 use crate::commands::query_answer::Answer;
+use crate::commands::query_where::Makings;
 use crate::output::say;
 
 /// The answer as JSON. JSON has no infinities: they are strings, and what is no number is null.
@@ -55,13 +56,26 @@ pub fn in_json(answer: &Answer) -> Value {
             say("entropy_bits_per_byte", json!(counts.entropy()));
         }
     }
-    say("where", json!(answer.makings.place));
+    say("where", json!(place(&answer.makings)));
+    if let Some(predicted) = answer.makings.predicted {
+        let Prediction { host, data, split } = predicted;
+        say("predicted", json!({"host": host, "data": data, "split": split, "took": answer.makings.took_s}));
+    }
     if !answer.makings.bytes.is_empty() {
         let by = |(node, bytes): (&Option<u32>, &u64)| json!({"node": node, "bytes": bytes});
         say("made_by", answer.makings.bytes.iter().map(by).collect());
     }
     say("seconds", json!(answer.took.as_secs_f64()));
     Value::Object(said)
+}
+
+/// Who read, in a word.
+fn place(makings: &Makings) -> &'static str {
+    match makings.place {
+        Some(Choice::Data) => "data",
+        Some(Choice::Split) => "split",
+        Some(Choice::Host) | None => "host",
+    }
 }
 
 fn number(value: f64) -> Value {
@@ -123,8 +137,33 @@ pub fn print(answer: &Answer) {
             say!("\nentropy: {:.6} bits a byte", counts.entropy());
         }
     }
+    if answer.explains {
+        explain(&answer.makings);
+    }
     for output in &answer.normalised {
         say!("\nnormalised column {}: {}", answer.names[0], output.display());
+    }
+}
+
+/// Who read, and what it was predicted to take.
+fn explain(makings: &Makings) {
+    let chosen = place(makings);
+    let Some(Prediction { host, data, split }) = makings.predicted else {
+        say!("\nread by this host: no job has nodes that hold the bytes");
+        return;
+    };
+    let row = |(name, seconds): (&str, f64)| {
+        let took = if name == chosen { format!("{:.3} s", makings.took_s) } else { String::new() };
+        vec![name.to_owned(), format!("{seconds:.3} s"), took]
+    };
+    let rows = [("host", host), ("data", data), ("split", split)].map(row).to_vec();
+    table(["read by", "predicted", "took"].map(str::to_owned).to_vec(), rows);
+    let maker = |(node, bytes): (&Option<u32>, &u64)| {
+        let node = node.map_or_else(|| "this host".to_owned(), |node| format!("node {node}"));
+        vec![node, columns::count(*bytes)]
+    };
+    if !makings.bytes.is_empty() {
+        table(["made by", "bytes"].map(str::to_owned).to_vec(), makings.bytes.iter().map(maker).collect());
     }
 }
 

@@ -1,0 +1,86 @@
+//! The processors that a query may use here, and who else wants them.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// How often it is counted who runs, and how long apart.
+const COUNTS: u32 = 4;
+const APART: Duration = Duration::from_millis(3);
+
+/// Cores that this process may use: all, or less where a control group (version 1 or 2) gives it a part of the time.
+#[must_use]
+pub fn cores() -> f64 {
+    let all = thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    quotas(&own, Path::new("/sys/fs/cgroup")).into_iter().fold(all, f64::min)
+}
+
+/// Threads of this machine, beside the one that asks, that run or want to: the mean of a few looks.
+#[must_use]
+pub fn load() -> f64 {
+    let counts = (0..COUNTS).map(|_| {
+        thread::sleep(APART);
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        running(&text).unwrap_or(1.0)
+    });
+    (counts.sum::<f64>() / f64::from(COUNTS) - 1.0).max(0.0)
+}
+
+fn running(stat: &str) -> Option<f64> {
+    stat.lines().find_map(|line| line.strip_prefix("procs_running "))?.trim().parse().ok()
+}
+
+/// Cores' worth of time that the groups of `own` (the text of `/proc/self/cgroup`) and those around them give.
+fn quotas(own: &str, mounted: &Path) -> Vec<f64> {
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number > 0.0);
+    let mut quotas = vec![];
+    for line in own.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let is_cpu = controllers.split(',').any(|controller| controller == "cpu");
+        for path in Path::new(path.trim_start_matches('/')).ancestors() {
+            let quota = if is_cpu {
+                let at = mounted.join(if mounted.join(controllers).exists() { controllers } else { "cpu" }).join(path);
+                let file = |name: &str| read(&at.join(name)).and_then(|text| number(&text));
+                file("cpu.cfs_quota_us").zip(file("cpu.cfs_period_us"))
+            } else if controllers.is_empty() {
+                let text = read(&mounted.join(path).join("cpu.max")).unwrap_or_default();
+                text.split_once(' ').and_then(|(quota, period)| number(quota).zip(number(period)))
+            } else {
+                None
+            };
+            quotas.extend(quota.map(|(quota, period)| quota / period));
+        }
+    }
+    quotas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_both_versions_limit_the_cores() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = directory.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("cpu/device/cpu.cfs_quota_us", "15000\n");
+        write("cpu/device/cpu.cfs_period_us", "100000\n");
+        write("cpu/cpu.cfs_quota_us", "-1\n");
+        write("cpu/cpu.cfs_period_us", "100000\n");
+        write("job/cpu.max", "150000 100000\n");
+        write("job/step/cpu.max", "max 100000\n");
+        let of = |own| quotas(own, directory.path());
+        assert_eq!(of("3:cpu,cpuacct:/device/inner\n2:memory:/job\n"), [0.15]);
+        assert_eq!(of("0::/job/step\n"), [1.5]);
+        assert!(of("0::/\n").is_empty());
+        assert_eq!(running("cpu 1 2\nprocs_running 7\nprocs_blocked 1\n"), Some(7.0));
+        assert!(cores() > 0.0 && load() >= 0.0);
+    }
+}
