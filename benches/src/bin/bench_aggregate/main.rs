@@ -97,7 +97,7 @@ fn measure(options: Options) -> anyhow::Result<ExitCode> {
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::from(EXIT_IN_PART) })
 }
 
-/// Samples by name: the middle, the least and the most of each. Or what was counted, once.
+/// Samples, or several by name: the middle, the least and the most of each. Or what was counted, once.
 fn figures(name: &str, samples: &serde_json::Value) -> Table {
     let mut table = Table::new();
     if samples.is_number() {
@@ -105,9 +105,14 @@ fn figures(name: &str, samples: &serde_json::Value) -> Table {
         return table;
     }
     table.row([name, "median", "min", "max"]);
-    for (each, samples) in samples.as_object().into_iter().flatten() {
+    let mut row = |each: &str, samples: &serde_json::Value| {
         let cell = |field: &str| samples[field].as_f64().map_or("-".to_owned(), |value| format!("{value:.5}"));
         table.row([format!("  {each}"), cell("median"), cell("min"), cell("max")]);
+    };
+    if samples["median"].is_number() {
+        row("", samples);
+    } else {
+        samples.as_object().into_iter().flatten().for_each(|(each, samples)| row(each, samples));
     }
     table
 }
@@ -121,4 +126,20 @@ fn bars(results: &Results) -> Table {
         table.row([what.clone(), bar.figure_text(), bar.bar_text(), verdict.to_owned()]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn samples_are_shown_alone_and_by_name() {
+        let samples = json!({"median": 1.5, "min": 1.0, "max": 2.25, "runs": [1.0, 1.5, 2.25]});
+        for shown in [figures("time", &samples), figures("time", &json!({"first": samples}))] {
+            let shown = shown.to_string();
+            let numbers = ["1.50000", "1.00000", "2.25000"];
+            assert!(numbers.iter().all(|number| shown.contains(number)), "{shown}");
+        }
+    }
 }
