@@ -10,7 +10,7 @@ BENCH_DIR ?= target/bench
 target := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test demo bench-read bench-aggregate bench-faults bench-log check-simgrid soak fuzz lint install clean
+.PHONY: help build dist test demo bench-read bench-aggregate bench-query bench-faults bench-log check-simgrid soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -45,6 +45,11 @@ bench-aggregate: ## aggregation's figures, to target/bench/ (needs root for one 
 	@echo 'Packages: installs gcc, openmpi-bin, libopenmpi-dev, glusterfs-server, glusterfs-client and iproute2 by apt-get where'
 	@echo 'they are missing; says so before it does.'
 	@benches/bench-aggregate.sh
+
+bench-query: ## queries beside pandas with NumPy and polars, to target/bench/ (needs 1 GB there and two minutes)
+	@echo 'Packages: installs python3 and python3-venv by apt-get where they are missing, says so before it does; and numpy, pandas'
+	@echo 'and polars by pip into a directory of its own, which it removes.'
+	@benches/bench-query.sh
 
 check-simgrid: ## the flow model of aggregation against SimGrid's on random cases (a minute)
 	@echo 'Packages: installs g++ and libsimgrid-dev by apt-get where they are missing; says so before it does.'

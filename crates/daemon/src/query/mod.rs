@@ -20,6 +20,6 @@ pub use contents::Contents;
 pub use node_parts::{Holder, Holds, decode_part};
 pub(crate) use node_parts::{QueryParts, collected, encode_part};
 pub use normalised::{NormalisedColumn, write_normalised};
-pub use processors::{cores, load};
+pub use processors::cores_for;
 pub use source::{FileSource, block_count};
 pub use speeds::seconds_per_byte;

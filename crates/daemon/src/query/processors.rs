@@ -5,21 +5,23 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use forebay_query::share;
+
 /// How often it is counted who runs, and how long apart.
 const COUNTS: u32 = 4;
 const APART: Duration = Duration::from_millis(3);
 
-/// Cores that this process may use: all, or less where a control group (version 1 or 2) gives it a part of the time.
+/// Cores' worth of time that so many threads of this process get: what others leave of the machine, or less where a control
+/// group (version 1 or 2) gives less, whatever others do. Takes some milliseconds.
 #[must_use]
-pub fn cores() -> f64 {
+pub fn cores_for(threads: usize) -> f64 {
     let all = thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    quotas(&own, Path::new("/sys/fs/cgroup")).into_iter().fold(all, f64::min)
+    quotas(&own, Path::new("/sys/fs/cgroup")).into_iter().fold(share(threads, all, load()), f64::min)
 }
 
 /// Threads of this machine, beside the one that asks, that run or want to: the mean of a few looks.
-#[must_use]
-pub fn load() -> f64 {
+fn load() -> f64 {
     let counts = (0..COUNTS).map(|_| {
         thread::sleep(APART);
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -81,6 +83,6 @@ mod tests {
         assert_eq!(of("0::/job/step\n"), [1.5]);
         assert!(of("0::/\n").is_empty());
         assert_eq!(running("cpu 1 2\nprocs_running 7\nprocs_blocked 1\n"), Some(7.0));
-        assert!(cores() > 0.0 && load() >= 0.0);
+        assert!(cores_for(1) > 0.0 && cores_for(1) <= 1.0);
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_query::{Collected, calibrate, share};
+use forebay_query::{Collected, calibrate};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::processors::{cores, load};
+use super::processors::cores_for;
 
 /// Busy times shorter than that tell little.
 const TELLING: Duration = Duration::from_millis(10);
@@ -66,7 +66,7 @@ impl Speeds {
         let known = self.lock().calibrated.get(&kind).copied();
         let per_byte = known.unwrap_or_else(|| seconds_per_byte(collected));
         self.lock().calibrated.insert(kind, per_byte);
-        share(threads, cores(), load()) / per_byte
+        cores_for(threads) / per_byte
     }
 
     /// A part is begun.

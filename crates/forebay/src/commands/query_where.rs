@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 use forebay_daemon::query::{
-    Contents, FileSource, PassOptions, Table, block_count, collect, cores, load, seconds_per_byte,
+    Contents, FileSource, PassOptions, Table, block_count, collect, cores_for, seconds_per_byte,
 };
-use forebay_query::{Choice, End, Prediction, State, share};
+use forebay_query::{Choice, End, Prediction, State};
 
 use crate::cli::WherePlace;
 use crate::commands::query_near::{Makers, Near};
@@ -156,7 +156,7 @@ impl<'a> Collector<'a> {
 fn host_end(source: &FileSource, options: PassOptions<'_>, factor: f64) -> anyhow::Result<End> {
     let PassOptions { collected, threads, .. } = options;
     let threads = threads.min(block_count(source.bytes()).max(1) as usize);
-    let parses = share(threads, cores(), load()) / seconds_per_byte(collected) / factor;
+    let parses = cores_for(threads) / seconds_per_byte(collected) / factor;
     Ok(End { parses, reads: bytes_read_per_s(source)?, begins: 0.0 })
 }
 
