@@ -10,7 +10,7 @@ BENCH_DIR ?= target/bench
 target := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test demo bench-read bench-aggregate bench-query bench-faults bench-log check-simgrid soak fuzz lint install clean
+.PHONY: help build dist test demo bench-read bench-aggregate bench-query bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -62,6 +62,10 @@ bench-faults: ## every fault under load, with a reader on every node, to target/
 
 bench-log: ## a node's log against the file system below it, to target/bench/ (BENCH_DIR: where it lies; needs 12 GiB there)
 	@$(CARGO) run --release --quiet --package forebay-bench --bin forebay-bench-log -- --dir $(BENCH_DIR)
+
+bench-write: ## the burst mount against the file system of its store, to target/bench/ (needs root; BENCH_DIR: where; 10 GiB there)
+	@$(CARGO) build --release --quiet --package forebay --package forebay-bench
+	@$(CARGO) run --release --quiet --package forebay-bench --bin forebay-bench-write -- --dir $(BENCH_DIR)
 
 soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failing one prints how to look at it
 	@$(CARGO) run --release --quiet --package forebay-sim -- --seeds 0..$(SEEDS)

@@ -237,3 +237,29 @@ fn who_waits_for_a_lock_can_be_killed_and_who_dies_gives_it_back() {
     wait_until("it is free", PATIENCE, || program(0, refused).wait().unwrap().success());
     bed.job.down();
 }
+
+/// Requests of one kernel come to the owner in any order.
+#[test]
+fn programs_of_one_node_make_and_remove_names_at_once() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    for node in [0, 1] {
+        let directory = bed.mount_of(node);
+        std::thread::scope(|scope| {
+            for program in 0..8 {
+                let directory = &directory;
+                scope.spawn(move || {
+                    for number in 0..300 {
+                        let path = directory.join(format!("{program}-{number}"));
+                        fs::write(&path, "x").unwrap();
+                        fs::rename(&path, path.with_extension("done")).unwrap();
+                        fs::remove_file(path.with_extension("done")).unwrap();
+                    }
+                });
+            }
+        });
+    }
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.backing()), "");
+    bed.job.down();
+}

@@ -8,6 +8,8 @@ use forebay_fuse::{Access, SessionOptions};
 use forebay_launch::NodeAddress;
 use forebay_types::NodeRank;
 
+use crate::limits;
+
 /// The options of one node's keeper.
 #[derive(Debug)]
 pub struct KeeperOptions {
@@ -68,5 +70,6 @@ pub fn session_options(readers: usize, read_ahead_bytes: u32) -> SessionOptions 
 /// How sessions of a node's burst mount run.
 #[must_use]
 pub fn burst_session_options(readers: usize) -> SessionOptions {
+    let readers = readers.max(limits::BURST_READERS);
     SessionOptions { readers, access: Access::ReadWrite, no_open: false, ..SessionOptions::default() }
 }

@@ -7,6 +7,10 @@ use forebay_fuse::Request;
 use forebay_types::{NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
 
+/// How much later than others a request may be begun, in numbers: the thread that has read it may have to wait for a processor.
+/// Numbers go up by two, so that the owner keeps no more results than it may (`forebay_write::limits::RESULTS_MAX`).
+const LATE_MAX: u64 = 1 << 15;
+
 /// The requests that are being carried out.
 pub struct UnderWay {
     /// Of the mount, which outlives daemons.
@@ -40,7 +44,7 @@ impl UnderWay {
 impl Number<'_> {
     /// The change that the request asks for.
     pub fn change(&self, node: NodeRank, now: Timestamp, caller: Caller, operation: Operation) -> Change {
-        let oldest = self.under_way.lock().first().copied().unwrap_or(self.number);
+        let oldest = self.under_way.lock().first().copied().unwrap_or(self.number).saturating_sub(LATE_MAX);
         let id = OperationId { node, session: self.under_way.session, serial: self.number };
         Change { id, oldest, caller, now, operation }
     }

@@ -1,0 +1,123 @@
+//! A job of two nodes with a burst tier: its stores lie where files are written directly.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use forebay_bench::cpu;
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const MIB: usize = 1 << 20;
+
+const JOB: &str = "bench-write";
+const DIR: &str = "ckpt";
+
+/// The job, and directories that are removed at the end.
+pub struct Bed {
+    /// On the file system that is measured.
+    directory: TempDir,
+    binary: PathBuf,
+    is_quick: bool,
+}
+
+impl Bed {
+    pub fn up(parent: &Path, is_quick: bool) -> anyhow::Result<Self> {
+        fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        let directory = TempDir::new_in(parent).with_context(|| format!("cannot write to {}", parent.display()))?;
+        let binary = std::env::var_os("FOREBAY_BIN").map_or_else(beside, |named| Ok(PathBuf::from(named)))?;
+        let bed = Self { directory, binary, is_quick };
+        let base = bed.directory.path().canonicalize()?;
+        for name in ["view", "direct", "export", "backing"] {
+            fs::create_dir(base.join(name))?;
+        }
+        let at = |name: &str| base.join(name).display().to_string();
+        let pair = format!("/{DIR}={}", at("backing"));
+        let words =
+            ["up", "--job", JOB, "--local", "2", "--export", &at("export"), "--view", &at("view"), "--profile", "off"];
+        let burst = [
+            "--burst",
+            &pair,
+            "--burst-store",
+            &at("store"),
+            "--burst-mount",
+            &at("mount"),
+            "--burst-capacity",
+            "8GiB",
+        ];
+        bed.forebay(&[&words[..], &burst[..]].concat())?;
+        Ok(bed)
+    }
+
+    /// Nothing is left.
+    pub fn down(&self) -> anyhow::Result<()> {
+        self.forebay(&["down", "--job", JOB]).map(drop)
+    }
+
+    /// Where a node's programs write.
+    pub fn mount(&self, node: u32) -> PathBuf {
+        self.directory.path().join("mount").join(node.to_string()).join(DIR)
+    }
+
+    /// A directory of the file system that the stores lie on.
+    pub fn direct(&self) -> PathBuf {
+        self.directory.path().join("direct")
+    }
+
+    pub fn runs(&self, full: usize) -> usize {
+        if self.is_quick { 3 } else { full }
+    }
+
+    /// All has landed, and the disk is quiet.
+    pub fn settle(&self) -> anyhow::Result<()> {
+        self.forebay(&["drain", "--job", JOB, "--wait", "--timeout", "120s"])?;
+        rustix::fs::sync();
+        Ok(())
+    }
+
+    /// Processor time of the daemons so far.
+    pub fn daemons_cpu(&self) -> anyhow::Result<Duration> {
+        let status: Value = serde_json::from_str(&self.forebay(&["status", "--job", JOB, "--json"])?)?;
+        let nodes = status["nodes"].as_array().context("status has no nodes")?;
+        Ok(nodes.iter().filter_map(|node| cpu::of_process(node["pid"].as_u64()? as u32)).sum())
+    }
+
+    fn forebay(&self, words: &[&str]) -> anyhow::Result<String> {
+        let ended = Command::new(&self.binary).args(words).output().context("forebay cannot be run")?;
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        ensure!(ended.status.success(), "forebay {} ended with {}: {said}", words[0], ended.status);
+        Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // It may be down already.
+        let _ = self.forebay(&["down", "--job", JOB, "--no-drain"]);
+    }
+}
+
+fn beside() -> anyhow::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("forebay"))
+}
+
+/// Bytes that no file system can leave out.
+pub fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let byte = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..bytes).map(byte).collect()
+}
+
+/// Seconds that `run` takes.
+pub fn seconds(run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    let start = Instant::now();
+    run()?;
+    Ok(start.elapsed().as_secs_f64())
+}
