@@ -62,7 +62,7 @@ pub enum Command {
     Profile(ProfileArguments),
     /// Print the library that aggregates for MPI-IO programs, or what it did with a file
     Mpiio(MpiioArguments),
-    /// Compute statistics over files: lines, digits, entropy, sums and deviations of columns, their Gramian
+    /// Compute statistics of files where the data lie: sums, deviations, entropy, Gramian
     Query(Box<QueryArguments>),
     /// Show what this machine offers, what is missing and what that costs
     Doctor(DoctorArguments),
