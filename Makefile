@@ -8,9 +8,11 @@ FUZZ_SECONDS ?= 60
 SEEDS ?= 10000
 BENCH_DIR ?= target/bench
 target := $(or $(CARGO_TARGET_DIR),target)
+# Apart from the other, so that both stay as they are when the other's flags change.
+sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test demo bench-read bench-aggregate bench-query bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean
+.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -27,9 +29,15 @@ dist: ## static binaries for x86_64 and aarch64 (DIST_TARGETS), at target/dist/
 	@echo "and Rust's standard library for both by rustup; says so before it does."
 	@packaging/dist.sh $(DIST_TARGETS)
 
+build-sql: ## SQL for `forebay query`, optimised, at target/sql/release/forebay-sql (takes three quarters of an hour of a processor)
+	$(CARGO) build --release --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
+
 test: ## every test; as root installs what they need; what cannot run is named and counted as skipped (fails with CI=true)
 	@tests/setup.sh
 	@$(CARGO) xtask test $(TESTS)
+
+test-sql: ## the tests of SQL, whose engine takes some 7 minutes of a processor to build the first time
+	@$(CARGO) test --quiet --locked --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
 
 demo: ## Python on 8 nodes, direct and through Forebay, in 5 minutes (BACKING=gluster: over real GlusterFS)
 	@echo 'Packages: installs python3 and python3-venv by apt-get where they are missing, for BACKING=gluster also'
@@ -78,12 +86,16 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (default 60) each; needs a nightly t
 
 lint: ## format, clippy with warnings denied, style, dependencies
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path crates/sql/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) xtask tidy
 	$(CARGO) deny --log-level error check bans licenses sources
+	$(CARGO) deny --manifest-path crates/sql/Cargo.toml --log-level error check bans licenses sources
 
 install: build ## the command, its libraries and headers below PREFIX (default /usr/local)
 	install -D -m 755 $(target)/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
+	[ ! -e $(sql_target)/release/forebay-sql ] || \
+		install -D -m 755 $(sql_target)/release/forebay-sql $(DESTDIR)$(PREFIX)/bin/forebay-sql
 	for library in $(target)/release/libforebay_mpiio_*.so; do \
 		[ ! -e "$$library" ] || install -D -m 755 -t "$(DESTDIR)$(PREFIX)/lib" "$$library" || exit 1; done
 	for header in $(wildcard include/*.h include/*.f90); do \

@@ -71,7 +71,7 @@ fn what_is_asked_for_wrongly() {
     let cases: [(&str, &[&str], &[&str]); 9] = [
         ("median", &[], &["no operator \"median\"", "count-lines"]),
         ("stats,", &[], &["no operator \"\""]),
-        ("SELECT 1", &[], &["SQL is not there yet"]),
+        ("SELECT 1", &[], &["SQL names its own files"]),
         ("stats", &["--delimiter", "\""], &["--delimiter"]),
         ("stats", &["--delimiter", "ab"], &["--delimiter"]),
         ("stats", &["--on-error", "panic"], &["--on-error", "skip"]),

@@ -7,3 +7,4 @@ mod decision;
 mod lost;
 mod near;
 mod refusals;
+mod sql;

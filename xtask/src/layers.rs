@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 27] = [
+const PLACES: [Place; 28] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -87,6 +87,8 @@ const PLACES: [Place; 27] = [
     shell("log"),
     // Lives in MPI programs, without any daemon.
     Place { krate: "mpiio", group: "", knows: &["aggregate"] },
+    // A workspace and a program of its own, for the engine that nobody else is to link.
+    Place { krate: "sql", group: "", knows: &["query"] },
     // Lives longer than any daemon, so it knows as little as it can.
     Place { krate: "keeper", group: "", knows: &["types", "fuse", "launch"] },
     Place {

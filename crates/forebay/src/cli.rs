@@ -16,7 +16,7 @@ pub use burst::{DrainArguments, LandedArguments};
 pub use config_file::ConfigFile;
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
-pub use query::{OnError, QueryArguments, WherePlace};
+pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 

@@ -12,6 +12,7 @@ mod held;
 mod node_parts;
 mod normalised;
 mod processors;
+mod program;
 mod source;
 mod speeds;
 
@@ -21,5 +22,6 @@ pub use node_parts::{Holder, Holds, decode_part};
 pub(crate) use node_parts::{QueryParts, collected, encode_part};
 pub use normalised::{NormalisedColumn, write_normalised};
 pub use processors::cores_for;
+pub use program::sql_program;
 pub use source::{FileSource, block_count};
 pub use speeds::seconds_per_byte;

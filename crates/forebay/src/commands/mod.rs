@@ -25,6 +25,7 @@ mod query_bad_rows;
 mod query_near;
 mod query_progress;
 mod query_shown;
+mod query_sql;
 mod query_svg;
 mod query_where;
 mod refresh;

@@ -19,6 +19,7 @@ use crate::commands::query_answer::Answer;
 use crate::commands::query_bad_rows::named;
 use crate::commands::query_progress::Progress;
 use crate::commands::query_shown::{in_json, print};
+use crate::commands::query_sql::{become_sql, is_sql};
 use crate::commands::query_svg::svg;
 use crate::commands::query_where::{Collector, Makings};
 use crate::output::say;
@@ -28,6 +29,9 @@ use crate::settings::{Effective, UsageError};
 pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(std::mem::take(&mut arguments.given.0), arguments.file.config.take())?;
     let arguments = &arguments;
+    if is_sql(&arguments.operators) {
+        return become_sql(arguments);
+    }
     let operators = parse(arguments)?;
     let collected = Collected::of(&operators);
     let began = Instant::now();
@@ -82,8 +86,11 @@ fn not_plotted(path: &Path) -> String {
 
 fn parse(arguments: &QueryArguments) -> anyhow::Result<Vec<Operator>> {
     let usage = |message: String| anyhow::Error::from(UsageError(message));
-    if arguments.operators.contains(char::is_whitespace) {
-        return Err(usage(format!("{:?}: SQL is not there yet; OP FILE... is", arguments.operators)));
+    if arguments.files.is_empty() {
+        return Err(usage(format!("{:?} is asked about no FILE", arguments.operators)));
+    }
+    if arguments.format.is_some() || !arguments.tables.is_empty() || arguments.no_newlines {
+        return Err(usage("--format, --table and --no-newlines are SQL's".to_owned()));
     }
     let operators: Vec<Operator> = arguments
         .operators

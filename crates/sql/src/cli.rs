@@ -1,0 +1,75 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+/// SQL over files, on this host or near the data.
+#[derive(Parser, Debug)]
+#[command(
+    name = "forebay-sql",
+    after_help = "Tables are named by --table or stand in quotes: SELECT count(*) FROM '/data/log.csv'. A directory is the table \
+                  of all its files; *, ? and [] match names. `forebay query \"SELECT ...\"` is this command in a job. \
+                  docs/query.md has the details.\n\nExamples:\n  \
+                  forebay-sql \"SELECT stats(flow) FROM 'log.csv'\"\n  \
+                  forebay-sql \"SELECT day, sum(bytes) FROM t GROUP BY day\" --table t=/data/t.parquet --format csv"
+)]
+pub struct Arguments {
+    /// The statement
+    #[arg(value_name = "SQL")]
+    pub statement: String,
+    /// A table by name: CSV or Parquet, a file, a directory or a pattern
+    #[arg(long = "table", value_name = "NAME=PATH", value_parser = table)]
+    pub tables: Vec<(String, String)>,
+    /// How the result is written
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    /// Write the result to this file, whole or not at all [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show, on standard error, the plan, who read what, and how many bytes moved
+    #[arg(long)]
+    pub explain: bool,
+    /// The first line of CSV files is a row like others
+    #[arg(long)]
+    pub no_header: bool,
+    /// What stands between fields of CSV files: one character, or tab
+    #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
+    pub delimiter: u8,
+    /// No field of the CSV files holds a newline, so that files may be cut among threads and nodes
+    #[arg(long)]
+    pub no_newlines: bool,
+    /// Memory that sorts, joins and groups may take; beyond it they go to temporary files, MiB
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(16..))]
+    pub memory_mib: u64,
+}
+
+/// `--format`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Columns side by side, for people.
+    Table,
+    /// RFC 4180, with the columns' names.
+    Csv,
+    /// An array of objects.
+    Json,
+    /// A Parquet file.
+    Parquet,
+    /// An Arrow IPC stream.
+    Arrow,
+}
+
+fn table(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.to_owned())),
+        _ => Err("a table is NAME=PATH".to_owned()),
+    }
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match (text, text.as_bytes()) {
+        ("tab" | "\\t", _) => Ok(b'\t'),
+        (_, [byte]) if byte.is_ascii() && !b"\"\n\r".contains(byte) => Ok(*byte),
+        _ => Err("a delimiter is one character, or tab".to_owned()),
+    }
+}

@@ -1,0 +1,150 @@
+//! Results: as a table for people, CSV, JSON, Parquet or Arrow IPC, to standard output or to a file that appears when it is
+//! whole.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::csv;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::ipc::writer::StreamWriter;
+use datafusion::arrow::json;
+use datafusion::arrow::util::pretty::pretty_format_batches_with_schema;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::Compression;
+use datafusion::parquet::file::properties::WriterProperties;
+
+use crate::cli::Format;
+
+/// Where a result goes.
+pub struct Output {
+    to: Box<dyn Write + Send>,
+    /// The temporary name, and the one it gets when it is whole.
+    file: Option<(PathBuf, PathBuf)>,
+}
+
+impl Output {
+    /// A file, or standard output.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else { return Ok(Self { to: Box::new(BufWriter::new(io::stdout())), file: None }) };
+        let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
+        let unfinished = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+        let file = File::create(&unfinished).with_context(|| format!("{} cannot be written", path.display()))?;
+        Ok(Self { to: Box::new(BufWriter::new(file)), file: Some((unfinished, path.to_owned())) })
+    }
+
+    /// What is written is whole.
+    ///
+    /// # Errors
+    /// It cannot be kept.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        self.to.flush().context("the result cannot be written")?;
+        if let Some((unfinished, path)) = self.file.take() {
+            let kept = File::open(&unfinished).and_then(|file| file.sync_all());
+            let named = kept.and_then(|()| fs::rename(&unfinished, &path));
+            named.with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some((unfinished, _)) = &self.file {
+            // Of what is not whole nothing stays; that it cannot be removed changes nothing.
+            drop(fs::remove_file(unfinished));
+        }
+    }
+}
+
+/// Writes batches in a format, as they come.
+pub enum Writer<'a> {
+    /// All rows at once: widths depend on all of them.
+    Table(&'a mut Output, SchemaRef, Vec<RecordBatch>),
+    Csv(csv::Writer<&'a mut Box<dyn Write + Send>>),
+    Json(json::ArrayWriter<&'a mut Box<dyn Write + Send>>),
+    Parquet(Box<ArrowWriter<&'a mut Box<dyn Write + Send>>>),
+    Arrow(StreamWriter<&'a mut Box<dyn Write + Send>>),
+}
+
+/// Rows of a table for people; whoever wants more wants a file.
+const TABLE_ROWS_MAX: usize = 100_000;
+
+impl<'a> Writer<'a> {
+    /// For batches of this schema.
+    ///
+    /// # Errors
+    /// The format cannot hold them.
+    pub fn new(format: Format, output: &'a mut Output, schema: &SchemaRef) -> anyhow::Result<Self> {
+        if format == Format::Csv
+            && let Some(field) = schema.fields().iter().find(|field| field.data_type().is_nested())
+        {
+            bail!("column {:?} has several values a row, which CSV cannot hold; take --format json", field.name());
+        }
+        Ok(match format {
+            Format::Table => Self::Table(output, SchemaRef::clone(schema), vec![]),
+            Format::Csv => {
+                let mut writer = csv::WriterBuilder::new().with_header(true).build(&mut output.to);
+                // The names stand there also where there are no rows.
+                writer.write(&RecordBatch::new_empty(SchemaRef::clone(schema)))?;
+                Self::Csv(writer)
+            }
+            Format::Json => {
+                let builder = json::WriterBuilder::new().with_explicit_nulls(true);
+                Self::Json(builder.build::<_, json::writer::JsonArray>(&mut output.to))
+            }
+            Format::Parquet => {
+                let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+                let schema = SchemaRef::clone(schema);
+                Self::Parquet(Box::new(ArrowWriter::try_new(&mut output.to, schema, Some(properties))?))
+            }
+            Format::Arrow => Self::Arrow(StreamWriter::try_new(&mut output.to, schema)?),
+        })
+    }
+
+    /// Some rows.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn write(&mut self, batch: RecordBatch) -> anyhow::Result<()> {
+        match self {
+            Self::Table(_, _, batches) => {
+                let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+                if rows + batch.num_rows() > TABLE_ROWS_MAX {
+                    bail!("more than {TABLE_ROWS_MAX} rows are no table for people; take another --format, or LIMIT");
+                }
+                batches.push(batch);
+            }
+            Self::Csv(writer) => writer.write(&batch)?,
+            Self::Json(writer) => writer.write(&batch)?,
+            Self::Parquet(writer) => writer.write(&batch)?,
+            Self::Arrow(writer) => writer.write(&batch)?,
+        }
+        Ok(())
+    }
+
+    /// What stands at the end.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::Table(output, schema, batches) => {
+                writeln!(output.to, "{}", pretty_format_batches_with_schema(schema, &batches)?)?;
+            }
+            Self::Csv(_) => {}
+            Self::Json(mut writer) => {
+                writer.finish()?;
+                writeln!(writer.into_inner())?;
+            }
+            Self::Parquet(writer) => drop(writer.close()?),
+            Self::Arrow(mut writer) => writer.finish()?,
+        }
+        Ok(())
+    }
+}

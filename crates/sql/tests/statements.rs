@@ -1,0 +1,161 @@
+//! The command on one host: what it answers, in which formats, and what it says about statements that are wrong.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use datafusion::arrow::ipc::reader::StreamReader;
+
+/// A log with missing fields, a quoted newline, and names.
+const LOG: &str = "a,b,note\n1,2.5,x\n2,,\"y\nz\"\n3,4.5,12\n";
+
+struct Bed(tempfile::TempDir);
+
+impl Bed {
+    fn new() -> Self {
+        let bed = Self(tempfile::tempdir().unwrap());
+        fs::write(bed.path().join("log.csv"), LOG).unwrap();
+        bed
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn run(&self, statement: &str, more: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay-sql"));
+        command.current_dir(self.path()).arg(statement).args(more).output().unwrap()
+    }
+
+    #[track_caller]
+    fn good(&self, statement: &str, more: &[&str]) -> String {
+        let done = self.run(statement, more);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn bad(&self, statement: &str, more: &[&str]) -> String {
+        let done = self.run(statement, more);
+        assert_eq!(done.status.code(), Some(1), "{}", String::from_utf8_lossy(&done.stdout));
+        assert!(done.stdout.is_empty());
+        String::from_utf8(done.stderr).unwrap()
+    }
+}
+
+#[test]
+fn every_format_has_the_same_rows() {
+    let bed = Bed::new();
+    let of = "SELECT a, b FROM 'log.csv' ORDER BY a";
+    assert_eq!(bed.good(of, &["--format", "csv"]), "a,b\n1,2.5\n2,\n3,4.5\n");
+    let json = "[{\"a\":1,\"b\":2.5},{\"a\":2,\"b\":null},{\"a\":3,\"b\":4.5}]\n";
+    assert_eq!(bed.good(of, &["--format", "json"]), json);
+    assert!(bed.good(of, &[]).starts_with("+---+-----+\n| a | b   |\n"), "a table");
+    // What was written as Parquet is a table again.
+    assert_eq!(bed.good(of, &["--format", "parquet", "--output", "out.parquet"]), "");
+    assert_eq!(bed.good("SELECT * FROM 'out.parquet' ORDER BY a", &["--format", "json"]), json);
+    bed.good(of, &["--format", "arrow", "--output", "out.arrow"]);
+    let batches = StreamReader::try_new(fs::File::open(bed.path().join("out.arrow")).unwrap(), None).unwrap();
+    assert_eq!(batches.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 3);
+    // Nothing but the results was left.
+    let mut names: Vec<_> = fs::read_dir(bed.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["log.csv", "out.arrow", "out.parquet"]);
+}
+
+#[test]
+fn no_rows_are_a_result_too() {
+    let bed = Bed::new();
+    let of = "SELECT a, b FROM 'log.csv' WHERE a > 7";
+    assert_eq!(bed.good(of, &["--format", "csv"]), "a,b\n");
+    assert_eq!(bed.good(of, &["--format", "json"]), "[]\n");
+    assert!(bed.good(of, &[]).contains("| a | b |"), "names stand above nothing");
+}
+
+#[test]
+fn tables_have_names_are_directories_and_patterns() {
+    let bed = Bed::new();
+    let more = bed.path().join("more");
+    fs::create_dir(&more).unwrap();
+    for index in 0..3 {
+        fs::write(more.join(format!("{index}.csv")), format!("n\n{index}\n")).unwrap();
+    }
+    let sum = |from: &str, more: &[&str]| {
+        bed.good(&format!("SELECT sum(n) AS n FROM {from}"), &[&["--format", "csv"], more].concat())
+    };
+    assert_eq!(sum("'more'", &[]), "n\n3\n");
+    assert_eq!(sum("'more/[12].csv'", &[]), "n\n3\n");
+    assert_eq!(sum("t", &["--table", "t=more/2.csv"]), "n\n2\n");
+    fs::write(bed.path().join("tabs.tsv"), "1\t2\n").unwrap();
+    let tabs = bed.good("SELECT column_1 + column_2 AS n FROM 'tabs.tsv'", &["--no-header", "--format", "csv"]);
+    assert_eq!(tabs, "n\n3\n");
+}
+
+#[test]
+fn operators_are_functions() {
+    let bed = Bed::new();
+    let of = "SELECT stats(b) AS s, gramian(a, b) AS g, entropy('abab') AS e, digits(note) AS d FROM 'log.csv'";
+    let stats = r#"{"count":2,"missing":1,"sum":7.0,"mean":3.5,"min":2.5,"max":4.5,"variance":1.0,"deviation":1.0}"#;
+    let rest = r#""g":[[10.0,16.0],[16.0,26.5]],"e":1.0,"d":[0,1,1,0,0,0,0,0,0,0]"#;
+    assert_eq!(bed.good(of, &["--format", "json"]), format!("[{{\"s\":{stats},{rest}}}]\n"));
+    let by = "SELECT a % 2 AS odd, stats(a)['sum'] AS s FROM 'log.csv' GROUP BY 1 ORDER BY 1";
+    assert_eq!(bed.good(by, &["--format", "csv"]), "odd,s\n0,2.0\n1,4.0\n");
+    let of_nothing = "SELECT stats(a)['count'] AS c, entropy(note) AS e FROM 'log.csv' WHERE a > 7";
+    assert_eq!(bed.good(of_nothing, &["--format", "csv"]), "c,e\n0,0.0\n");
+}
+
+#[test]
+fn sums_are_as_exact_as_those_of_the_operators() {
+    let bed = Bed::new();
+    // Added one after the other, doubles come to 10000.000000018848.
+    fs::write(bed.path().join("tenths.csv"), format!("x\n{}", "0.1\n".repeat(100_000))).unwrap();
+    assert_eq!(bed.good("SELECT stats(x)['sum'] AS s FROM 'tenths.csv'", &["--format", "csv"]), "s\n10000.0\n");
+}
+
+#[test]
+fn a_caret_shows_where_a_statement_is_wrong() {
+    let bed = Bed::new();
+    for (statement, says, line, column) in [
+        ("SELEC a", "SELEC", 1, 1),
+        ("SELECT a,\n  c FROM 'log.csv'", "No field named c", 2, 3),
+        ("SELECT a b c FROM 'log.csv'", "found: c", 1, 12),
+        ("SELECT 'abc", "Unterminated", 1, 8),
+        ("SELECT foo(a) FROM 'log.csv'", "'foo'", 1, 8),
+        ("SELECT a + note FROM 'log.csv'", "Int64 + Utf8", 1, 8),
+        ("SELECT * FROM 'none.csv'", "no such file", 1, 16),
+        ("SELECT * FROM none", "no such file", 1, 15),
+        ("SELECT a, stats(note) FROM 'log.csv'", "stats takes numbers", 1, 11),
+        ("SELECT a FROM 'log.csv' WHERE a = 'x'", "'x'", 1, 36),
+    ] {
+        let said = bed.bad(statement, &[]);
+        let text = statement.split('\n').nth(line - 1).unwrap();
+        let pointed = format!("line {line}, column {column}:\n  {text}\n  {}^\n", " ".repeat(column - 1));
+        assert!(said.contains(says) && said.ends_with(&pointed), "{said}");
+    }
+}
+
+#[test]
+fn nothing_is_written_by_a_statement() {
+    let bed = Bed::new();
+    for statement in [
+        "COPY (SELECT 1) TO 'out.csv'",
+        "CREATE TABLE t AS SELECT 1",
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'x.csv'",
+        "SET datafusion.execution.batch_size = 1",
+    ] {
+        bed.bad(statement, &[]);
+    }
+    assert_eq!(fs::read_dir(bed.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_written_is_no_file() {
+    let bed = Bed::new();
+    let said = bed.bad("SELECT stats(a) FROM 'log.csv'", &["--format", "csv", "--output", "out.csv"]);
+    assert!(said.contains("several values"), "{said}");
+    // It fails when some rows have been read.
+    fs::write(bed.path().join("late.csv"), format!("n\n{}x\n", "1\n".repeat(20_000))).unwrap();
+    bed.bad("SELECT n FROM 'late.csv'", &["--format", "csv", "--output", "out.csv"]);
+    bed.bad("SELECT 1", &["--output", "none/out.csv"]);
+    assert_eq!(fs::read_dir(bed.path()).unwrap().count(), 2);
+}
