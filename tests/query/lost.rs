@@ -14,6 +14,9 @@ use crate::bed::{ALL, Bed, parted, plain_table};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often a query is tried to be met while it is under way.
+const TRIALS: usize = 10;
+
 /// Bytes that a process has read so far.
 fn read_bytes(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
@@ -76,9 +79,21 @@ fn a_device_that_says_nothing_any_more_is_stood_in_for() {
 fn a_query_that_is_given_up_leaves_nothing_under_way() {
     let bed = Bed::of_devices();
     let file = large_file(&bed);
-    let (mut child, device) = under_way(&bed, &file);
+    // The device waits meanwhile: a busy machine may be over with the query before its time has come.
+    let (mut child, device) = (0..TRIALS)
+        .find_map(|_| {
+            let (mut child, device) = under_way(&bed, &file);
+            send(device, Signal::STOP);
+            let is_under_way = child.try_wait().unwrap().is_none();
+            if !is_under_way {
+                send(device, Signal::CONT);
+            }
+            is_under_way.then_some((child, device))
+        })
+        .expect("a query that is under way");
     send(child.id(), Signal::INT);
     assert!(!child.wait().unwrap().success());
+    send(device, Signal::CONT);
     // A part has 32 MiB at most; all of the file are far more.
     let at_end = read_bytes(device);
     let mut last = (0, 0);
