@@ -1,8 +1,11 @@
 //! A backing file system without room: it is said, nothing is lost, and it lands when there is room.
 
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use forebay_tests::program::run;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Sandbox, require};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
@@ -35,8 +38,109 @@ fn what_does_not_fit_is_named_kept_and_lands_with_the_next_job() {
     assert!(again.status.success(), "{}", again.stderr);
     let bed = Bed { job };
     bed.drain();
-    let check = run(std::process::Command::new("sha256sum").args(["-c", "sum"]).current_dir(&backing));
+    let check = run(Command::new("sha256sum").args(["-c", "sum"]).current_dir(&backing));
     assert!(check.status.success(), "{}", check.stderr);
     unmount(&backing, UnmountFlags::DETACH).unwrap();
     bed.job.down();
+}
+
+/// Ten times what the store holds is written, on the node that owns the tree and on another; then a daemon dies, which has only what
+/// is left to read.
+#[test]
+fn a_store_is_used_again_and_again() {
+    require!(Fuse, Root);
+    let bed = small_store("512MiB", 2);
+    for node in [0, 1] {
+        let script = "i=0; while [ $i -lt 40 ]; do dd if=/dev/zero of=file bs=1M count=50 conv=fsync 2>/dev/null; \
+                      echo $i > small$i; echo $i >> log; i=$((i + 1)); done; stat -c %s file; wc -l < log; rm log";
+        assert_eq!(bed.shell_on(node, script).good().text(), "52428800\n40\n");
+    }
+    bed.drain();
+    for node in [0, 1] {
+        let store = bed.job.sandbox.base().join(format!("store/{node}"));
+        let bytes: u64 = fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+        assert!(bytes <= 512 << 20, "store {node} has {bytes} bytes");
+        let _ = bed.shell_on(node, &format!("echo kept > open{node}; exec 7>> open{node}; echo more >&7")).good();
+        bed.job.kill_daemon(node as usize);
+        let patience = Duration::from_secs(30);
+        wait_until("a daemon serves again", patience, || bed.job.daemon(node as usize).is_some());
+        assert_eq!(bed.shell(&format!("cat open{node} small7")).good().text(), "kept\nmore\n7\n");
+    }
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount_of(1)), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
+/// Files that are closed make room for the next ones.
+#[test]
+fn writers_wait_for_what_lands() {
+    require!(Fuse, Root);
+    let bed = small_store("512MiB", 1);
+    // Faster than they land.
+    let _ = bed.shell("for i in 1 2 3 4 5 6; do dd if=/dev/zero of=f$i bs=1M count=200 2>/dev/null; done").good();
+    bed.drain();
+    assert_eq!(bed.shell("cat f? | wc -c").good().text(), "1258291200\n");
+    bed.job.down();
+}
+
+/// One open file, larger than the store, on the node that owns the tree and on another; its name and its directory change meanwhile,
+/// a daemon dies, and nothing of it is seen where it lands before it is closed.
+#[test]
+fn an_open_file_may_be_larger_than_the_store() {
+    require!(Fuse, Root);
+    let bed = small_store("256MiB", 2);
+    let pattern = bed.job.sandbox.base().join("pattern");
+    let pattern = pattern.to_str().unwrap();
+    let _ = bed.shell(&format!("seq 100000000 199999999 | head -c 600M > {pattern}")).good();
+    let has_draft = |directory: &Path| {
+        fs::read_dir(directory).is_ok_and(|mut entries| {
+            entries.any(|entry| entry.unwrap().file_name().as_encoded_bytes().starts_with(b".forebay-draft-"))
+        })
+    };
+    let patience = Duration::from_secs(120);
+    for (node, other) in [(0, 1), (1, 0)] {
+        let renamed = format!("to/renamed{node}");
+        let _ = bed.shell_on(node, "rm -f written; mkdir -p from to").good();
+        let script = format!("exec 7> from/large; dd if={pattern} bs=1M status=none >&7; : > written; read go || true");
+        let mut writer = Command::new("sh")
+            .args(["-euc", &script])
+            .current_dir(bed.mount_of(node))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until("a part is sent ahead", patience, || has_draft(&bed.backing().join("from")));
+        let _ = bed.shell_on(other, &format!("mv from/large {renamed}; rmdir from")).good();
+        wait_until("the directory is gone", patience, || !bed.backing().join("from").exists());
+        assert!(has_draft(&bed.backing()), "the draft is kept");
+        bed.job.kill_daemon(node as usize);
+        wait_until("it is written", patience, || bed.mount_of(node).join("written").exists());
+        assert!(!bed.backing().join(&renamed).exists(), "it is open");
+        let _ = bed.shell_on(other, &format!("cmp {pattern} {renamed}")).good();
+        drop(writer.stdin.take());
+        assert!(writer.wait().unwrap().success());
+        bed.drain();
+        assert!(!has_draft(&bed.backing()), "the draft is gone");
+        // In place, and what is removed meanwhile.
+        let script = format!(
+            "exec 7<> {renamed}; dd if={pattern} bs=1M count=300 skip=100 status=none >&7; \
+             exec 8<> gone; rm gone; dd if={pattern} bs=1M count=300 status=none >&8; \
+             cmp -n 314572800 {pattern} /proc/self/fd/8; cmp -n 314572800 -i 104857600:0 {pattern} /proc/self/fd/7; \
+             cmp -i 314572800 {pattern} {renamed}"
+        );
+        let _ = bed.shell_on(node, &script).good();
+        wait_until("the draft of what is gone goes too", patience, || !has_draft(&bed.backing()));
+        bed.drain();
+        assert_eq!(Bed::listing(&bed.mount_of(other)), Bed::listing(&bed.backing()));
+    }
+    bed.job.down();
+}
+
+/// A job of so many nodes whose stores have `capacity`.
+fn small_store(capacity: &str, nodes: u32) -> Bed {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let mut words = crate::bed::arguments(&sandbox, nodes);
+    let at = words.iter().position(|word| word == "--burst-capacity").unwrap();
+    words[at + 1] = capacity.to_owned();
+    Bed::up_with(sandbox, &words)
 }

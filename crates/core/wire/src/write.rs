@@ -167,6 +167,14 @@ pub enum Operation {
         /// What was done.
         outcome: StepOutcome,
     },
+    /// A part of what a file has lies on the backing file system too, before it is published: in its draft, or in the file itself
+    /// where that is there already. Its nodes have it open, and their stores fill.
+    Drained {
+        /// The file.
+        file: FileId,
+        /// What.
+        drained: Drained,
+    },
 }
 
 /// What was done for a step on the backing file system.
@@ -187,6 +195,21 @@ pub struct LandedContents {
     pub version: u64,
     /// The file there.
     pub generation: Generation,
+}
+
+/// What of a file lies on the backing file system before it is published.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Drained {
+    /// The contents that were looked at.
+    pub version: u64,
+    /// How long they were, bytes. Where nothing is written, what is there has zeros, or what it always had.
+    pub size_bytes: u64,
+    /// The directory with the draft; `None` where the file itself is there.
+    pub draft_in: Option<FileId>,
+    /// What has them.
+    pub generation: Generation,
+    /// What logs need not have any more, `COMMIT_EXTENTS_MAX` at most.
+    pub extents: Vec<WrittenExtent>,
 }
 
 /// From where the offsets of a commit count.
@@ -377,6 +400,7 @@ impl Operation {
         match self {
             Self::Create { target, .. } => target.len() <= limits::TARGET_BYTES_MAX,
             Self::Commit { extents, .. } => extents.len() <= COMMIT_EXTENTS_MAX,
+            Self::Drained { drained, .. } => drained.extents.len() <= COMMIT_EXTENTS_MAX,
             Self::Adopt { entries, .. } => {
                 entries.len() <= ADOPTED_ENTRIES_MAX
                     && entries.iter().all(|entry| entry.target.len() <= limits::TARGET_BYTES_MAX)

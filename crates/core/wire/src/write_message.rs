@@ -128,7 +128,10 @@ pub enum Question {
     /// Room of the backing file system. Told: `FileSystem`.
     FileSystem,
     /// How much of the asking node's log is needed. Told: `Needed`.
-    Needed,
+    Needed {
+        /// Whether its store fills.
+        is_filling: bool,
+    },
     /// Which identities the asking node may give to files. Told: `NextSerial`.
     NextSerial,
 }

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use forebay_wire::write::{Piece, Source, WrittenExtent};
+use serde::{Deserialize, Serialize};
 
 /// The map of one file.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Extents {
     /// By first byte; they neither overlap nor have length 0.
     written: BTreeMap<u64, WrittenExtent>,
@@ -55,6 +56,25 @@ impl Extents {
     pub fn truncate(&mut self, size_bytes: u64, freed: &mut Vec<WrittenExtent>) {
         self.clear(size_bytes..u64::MAX, freed);
         self.base_len = self.base_len.min(size_bytes);
+    }
+
+    /// The base has the first `len_bytes` bytes now, wherever nothing is written.
+    pub fn raise_base(&mut self, len_bytes: u64) {
+        self.base_len = self.base_len.max(len_bytes);
+    }
+
+    /// The base has what `extent` has: as much of it as nobody has written over goes to `freed`.
+    pub fn forget(&mut self, extent: &WrittenExtent, freed: &mut Vec<WrittenExtent>) {
+        let is_of_it = |found: &&WrittenExtent| {
+            let ahead = i128::from(found.offset) - i128::from(extent.offset);
+            (found.node, found.position) == (extent.node, extent.position)
+                && i128::from(found.skip) - i128::from(extent.skip) == ahead
+        };
+        let range = extent.offset..end(extent);
+        let parts: Vec<WrittenExtent> = self.overlapping(&range).into_iter().filter(is_of_it).copied().collect();
+        for part in parts {
+            self.clear(part.offset.max(range.start)..end(&part).min(range.end), freed);
+        }
     }
 
     /// What `range` consists of, in the file's order and without a gap.

@@ -11,10 +11,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use forebay_types::{FileId, Kind};
-use forebay_wire::write::{Place, RenameRule};
+use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
+use serde::{Deserialize, Serialize};
 
 /// Something that happened in the tree.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Step {
     /// A file has a name, its first or another.
@@ -27,6 +28,8 @@ pub enum Step {
     Publish { file: FileId, version: u64 },
     /// Mode, owner or times changed.
     Attributes { file: FileId },
+    /// It has gone, and leaves a draft.
+    Discard { file: FileId },
 }
 
 /// What is to be done on the backing file system.
@@ -48,10 +51,12 @@ pub enum Action {
     Remove { place: Place, is_directory: bool },
     /// A file that is there gets the mode, owner and times that it has now.
     SetAttributes { file: FileId, place: Place },
+    /// A file's draft goes.
+    Discard { file: FileId, directory: FileId },
 }
 
 /// The steps that the backing file system has not followed yet, and what is there.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Landing {
     steps: VecDeque<Step>,
     /// The number of the first of them.
@@ -63,6 +68,8 @@ pub struct Landing {
     there: BTreeMap<Place, FileId>,
     /// Where files lie that have no name any more, and are to be replaced by what is not published yet.
     left: BTreeMap<FileId, Place>,
+    /// In which directories files that are not published have drafts.
+    drafts: BTreeMap<FileId, FileId>,
 }
 
 impl Landing {
@@ -104,7 +111,8 @@ impl Landing {
             | Step::Unname { file: of, .. }
             | Step::Move { file: of, .. }
             | Step::Publish { file: of, .. }
-            | Step::Attributes { file: of } => *of == file,
+            | Step::Attributes { file: of }
+            | Step::Discard { file: of } => *of == file,
         })
     }
 
@@ -119,6 +127,30 @@ impl Landing {
     pub fn place(&self, file: FileId) -> Option<&Place> {
         let named = self.names.get(&file).into_iter().flatten();
         named.chain(self.left.get(&file)).find(|place| self.there.get(*place) == Some(&file))
+    }
+
+    /// The directory of the backing file system that a file which is not there yet is for.
+    #[must_use]
+    pub fn directory_for(&self, file: FileId) -> FileId {
+        let named = self.names.get(&file).and_then(|places| places.first()).map(|place| place.directory);
+        named.filter(|directory| *directory == BURST_ROOT || self.place(*directory).is_some()).unwrap_or(BURST_ROOT)
+    }
+
+    /// A file has a draft in a directory.
+    pub fn drafted(&mut self, file: FileId, directory: FileId) {
+        self.drafts.insert(file, directory);
+    }
+
+    /// The directory with a file's draft.
+    #[must_use]
+    pub fn draft_of(&self, file: FileId) -> Option<FileId> {
+        self.drafts.get(&file).copied()
+    }
+
+    /// Files with drafts in the directory at a place: they go to the root's before it goes.
+    pub fn drafts_at(&self, place: &Place) -> impl Iterator<Item = FileId> {
+        let directory = self.there.get(place).copied();
+        self.drafts.iter().filter(move |(_, within)| Some(**within) == directory).map(|(file, _)| *file)
     }
 
     /// The number of the step whose turn it is, and what is to be done for it; steps without anything to be done are over
@@ -146,6 +178,7 @@ impl Landing {
             Step::Move { file, from, to, replaced, rule } => self.rename(file, from, to, replaced, rule),
             Step::Publish { file, .. } => self.publish(file),
             Step::Attributes { .. } => {}
+            Step::Discard { file } => drop(self.drafts.remove(&file)),
         }
     }
 
@@ -163,6 +196,7 @@ impl Landing {
             Step::Move { file, from, to, rule, .. } => self.movement(*file, from, to, *rule),
             Step::Publish { file, version } => self.publication(*file, *version),
             Step::Attributes { file } => Some(Action::SetAttributes { file: *file, place: self.place(*file)?.clone() }),
+            Step::Discard { file } => Some(Action::Discard { file: *file, directory: self.draft_of(*file)? }),
         }
     }
 
@@ -206,8 +240,16 @@ impl Landing {
     fn unname(&mut self, file: FileId, place: &Place) {
         if let Some(gone) = self.there.remove(place) {
             self.left.remove(&gone);
+            self.directory_gone(gone);
         }
         self.forget_name(file, place);
+    }
+
+    /// Drafts that were in it are in the root.
+    fn directory_gone(&mut self, directory: FileId) {
+        for within in self.drafts.values_mut().filter(|within| **within == directory) {
+            *within = BURST_ROOT;
+        }
     }
 
     fn forget_name(&mut self, file: FileId, place: &Place) {
@@ -237,6 +279,7 @@ impl Landing {
             }
             if let Some(other) = replaced {
                 self.forget_name(other, &to);
+                self.directory_gone(other);
                 if self.there.get(&to) == Some(&other) {
                     self.left.insert(other, to.clone());
                 }
@@ -253,7 +296,10 @@ impl Landing {
     }
 
     fn publish(&mut self, file: FileId) {
-        for place in self.names.get(&file).into_iter().flatten() {
+        // Without a name nothing was published.
+        let Some(places) = self.names.get(&file) else { return };
+        self.drafts.remove(&file);
+        for place in places {
             if let Some(replaced) = self.there.insert(place.clone(), file) {
                 self.left.remove(&replaced);
             }

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::{HeldLock, LockKind, LockRequest};
+use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
 /// All of a tree.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Locks {
     /// In no order; ranges of one holder do not overlap.
     by_file: BTreeMap<(FileId, bool), Vec<HeldLock>>,

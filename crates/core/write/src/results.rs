@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use forebay_types::{Errno, NodeRank, OperationId};
 use forebay_wire::write::{Change, Done, NEVER_AGAIN};
+use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
 /// The results of one tree.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
     of: BTreeMap<(NodeRank, Line), OfLine>,
 }
@@ -20,7 +21,7 @@ pub struct Results {
 type Line = u64;
 
 /// Those of the newest session of one of a node's lines.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct OfLine {
     session: u64,
     /// Everything before it has been carried out, or never will be.

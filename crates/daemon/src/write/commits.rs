@@ -20,6 +20,7 @@ const DAEMON_BITS: u32 = 40;
 /// See the module.
 pub struct Commits {
     local: Arc<Local>,
+    pub files: Arc<Files>,
     tree: TreeLink,
     session: u64,
     numbers: Mutex<Numbers>,
@@ -35,6 +36,7 @@ impl Commits {
     /// Those of `session` by its `daemon`th daemon. `unanswered` were sent by daemons before it.
     pub fn new(
         local: &Arc<Local>,
+        files: &Arc<Files>,
         tree: TreeLink,
         session: u64,
         daemon: u64,
@@ -42,7 +44,7 @@ impl Commits {
     ) -> Self {
         let under_way = unanswered.into_iter().filter(|id| id.session == session).map(|id| id.serial).collect();
         let numbers = Mutex::new(Numbers { given: daemon << DAEMON_BITS, under_way });
-        Self { local: Arc::clone(local), tree, session, numbers }
+        Self { local: Arc::clone(local), files: Arc::clone(files), tree, session, numbers }
     }
 
     /// Has a file's pending extents committed.
@@ -50,6 +52,7 @@ impl Commits {
     /// # Errors
     /// What the owner says; what was not committed stays pending.
     pub fn commit(&self, open: &OpenFile, caller: &Caller) -> Result<(), Errno> {
+        let _noting = self.files.noting();
         open.commit(|change| self.send_again(change), |extents| self.send(open, caller, extents))
     }
 
@@ -70,8 +73,8 @@ impl Commits {
     ///
     /// # Errors
     /// The first that could not be committed; the others are.
-    pub fn commit_all(&self, files: &Files) -> Result<(), Errno> {
-        let outcomes: Vec<_> = files.all().iter().map(|open| self.commit(open, &Caller::default())).collect();
+    pub fn commit_all(&self) -> Result<(), Errno> {
+        let outcomes: Vec<_> = self.files.all().iter().map(|open| self.commit(open, &Caller::default())).collect();
         outcomes.into_iter().collect()
     }
 

@@ -18,7 +18,7 @@ const LENT_RIGHTS: u32 = 0o6000;
 #[derive(Default)]
 pub struct Files {
     files: Mutex<Map<FileId, Arc<OpenFile>>>,
-    /// Shared by who appends to the log and has not noted it yet.
+    /// Shared by who appends to the log and has not noted it yet, or commits.
     noting: RwLock<()>,
 }
 
@@ -105,9 +105,24 @@ impl Files {
         self.lock().values().map(Arc::clone).collect()
     }
 
-    /// Held from before an append until it is noted.
+    /// Held from before an append until it is noted, and while something is committed.
     pub fn noting(&self) -> RwLockReadGuard<'_, ()> {
         self.noting.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `look` sees, which is given what is pending, and the commits that earlier daemons have sent: nothing is on its way
+    /// into the log, and no commit under way.
+    pub fn while_nobody_writes<T>(&self, look: impl FnOnce(Vec<(FileId, Vec<WrittenExtent>)>, Vec<Change>) -> T) -> T {
+        let _nobody = self.noting.write().unwrap_or_else(PoisonError::into_inner);
+        let (mut pending, mut sent) = (vec![], vec![]);
+        for open in self.all() {
+            let state = open.state();
+            sent.extend(state.unanswered.iter().cloned());
+            if !state.written.is_empty() {
+                pending.push((open.file, state.written.iter().copied().collect()));
+            }
+        }
+        look(pending, sent)
     }
 
     /// What `look` sees, with the bytes of each segment that are pending then.

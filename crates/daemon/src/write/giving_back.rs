@@ -8,35 +8,47 @@ use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition};
 
+use super::checkpoint;
+use super::commits::Commits;
 use super::contents::Reader;
 use super::files::Files;
 
 /// How often it is asked while the log holds what is not pending.
 const EVERY: Duration = Duration::from_millis(500);
+const EVERY_WHILE_FILLING: Duration = Duration::from_millis(50);
 
 /// See the module.
 pub struct GivingBack {
     reader: Arc<Reader>,
     files: Arc<Files>,
+    commits: Arc<Commits>,
     is_ending: Mutex<bool>,
     ended: Condvar,
 }
 
 impl GivingBack {
-    pub fn new(reader: &Arc<Reader>, files: &Arc<Files>) -> Arc<Self> {
-        let (reader, files) = (Arc::clone(reader), Arc::clone(files));
-        Arc::new(Self { reader, files, is_ending: Mutex::default(), ended: Condvar::new() })
+    pub fn new(reader: &Arc<Reader>, files: &Arc<Files>, commits: &Arc<Commits>) -> Arc<Self> {
+        let (reader, files, commits) = (Arc::clone(reader), Arc::clone(files), Arc::clone(commits));
+        Arc::new(Self { reader, files, commits, is_ending: Mutex::default(), ended: Condvar::new() })
     }
 
     /// Gives back regularly, until `end`.
     pub fn go_on(&self) {
         let mut is_ending = self.is_ending.lock().unwrap_or_else(PoisonError::into_inner);
         while !*is_ending {
-            is_ending = self.ended.wait_timeout(is_ending, EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            let time = if self.reader.local.is_filling() { EVERY_WHILE_FILLING } else { EVERY };
+            is_ending = self.ended.wait_timeout(is_ending, time).unwrap_or_else(PoisonError::into_inner).0;
             if *is_ending {
                 return;
             }
             drop(is_ending);
+            checkpoint::write_if_due(&self.reader.local, None, &self.files);
+            // Only what is committed can be sent ahead.
+            if self.reader.local.is_filling()
+                && let Err(errno) = self.commits.commit_all()
+            {
+                tracing::warn!(%errno, "what open files have cannot make room yet");
+            }
             if self.reader.local.log.space().live_bytes > 0
                 && let Err(errno) = self.once()
             {
@@ -61,7 +73,7 @@ impl GivingBack {
             return Ok(());
         }
         let (held, pending) = self.files.with_pending_bytes(|| log.live_by_segment());
-        let needed = self.reader.tree.needed()?;
+        let needed = self.reader.tree.needed(self.reader.local.is_filling())?;
         for (segment, bytes) in held {
             let kept = |by: &std::collections::BTreeMap<u64, u64>| by.get(&segment).copied().unwrap_or(0);
             let free = bytes.saturating_sub(kept(&pending) + kept(&needed));

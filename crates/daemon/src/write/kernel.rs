@@ -24,6 +24,7 @@ use super::kernel_words::{
 use super::local::APPENDED;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
 use super::requests::{Number, UnderWay, caller};
+use super::room::Room;
 
 /// How long the kernel may believe names and attributes: not at all, since other nodes change them.
 const TTL: Duration = Duration::ZERO;
@@ -37,6 +38,7 @@ pub struct Kernel {
     pub files: Arc<Files>,
     pub commits: Arc<Commits>,
     pub locking: Arc<Locking>,
+    pub room: Room,
     pub readings: Readings,
     pub under_way: UnderWay,
     /// Nobody is served before.
@@ -303,11 +305,11 @@ impl Kernel {
         if flags & O_APPEND != 0 {
             return self.append(request, &open, data);
         }
-        let is_much = {
+        let is_much = self.room.wait_for(|| {
             let _noting = self.files.noting();
             let extent = self.reader.local.append(file, offset, offset, data)?;
-            open.note(extent, self.reader.local.now())
-        };
+            Ok(open.note(extent, self.reader.local.now()))
+        })?;
         // The commit ends the rights that the file lends.
         let is_seen_at_once = ends_lent_rights && open.lends_rights();
         if is_much || is_seen_at_once { self.commit(request, file) } else { Ok(()) }
@@ -342,12 +344,12 @@ impl Kernel {
     /// Where the end is, the owner says when the write is committed.
     fn append(&self, request: &Request<'_>, open: &OpenFile, data: &[u8]) -> Result<(), Errno> {
         self.commit(request, open.file)?;
-        let extent = {
+        let extent = self.room.wait_for(|| {
             let _noting = self.files.noting();
             let extent = self.reader.local.append(open.file, APPENDED, 0, data)?;
             open.note_appending(extent);
-            extent
-        };
+            Ok(extent)
+        })?;
         let operation = Operation::Commit { file: open.file, extents: vec![extent], at: CommitAt::End };
         open.append(extent, || self.carry_out(request, operation)).map(drop)
     }

@@ -4,27 +4,26 @@
 //! read back and compared, and take their name when they are whole and durable. What fails is tried again, and what comes after
 //! it waits: the order is the promise.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
-use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Piece, Place, Source, StepOutcome};
-use forebay_write::{Action, Turn};
+use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
+use forebay_write::{Action, Turn, draft_number};
 use serde::{Deserialize, Serialize};
 
+use super::checkpoint;
+use super::commits::Commits;
 use super::contents::Reader;
-use super::owner::{Owner, backing_path};
-
-/// Bytes that are written, and later compared, at a time.
-const STRIPE_BYTES: u64 = 4 << 20;
+use super::draining::{self, Draining};
+use super::owner::{Owner, backing_path, draft_path};
+use super::sending::Snapshot;
 
 /// How long nothing happens after something failed.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long the thread waits for a change at most, before it looks whether it is to end.
+/// How long the thread waits for a change at most, before it looks whether it is to end; and how often it looks at the store.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Mode bits without which this daemon could not go on in a directory.
@@ -34,6 +33,8 @@ const OWN_DIRECTORY: u32 = 0o700;
 pub struct Landings {
     owner: Arc<Owner>,
     reader: Arc<Reader>,
+    commits: Arc<Commits>,
+    draining: Draining,
     is_ending: AtomicBool,
     trouble: Mutex<Option<String>>,
 }
@@ -48,9 +49,17 @@ pub struct Progress {
 }
 
 impl Landings {
-    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>) -> Arc<Self> {
-        let (owner, reader) = (Arc::clone(owner), Arc::clone(reader));
-        Arc::new(Self { owner, reader, is_ending: AtomicBool::new(false), trouble: Mutex::default() })
+    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>) -> Arc<Self> {
+        let draining = Draining::new(owner, reader, commits);
+        let (owner, reader, commits) = (Arc::clone(owner), Arc::clone(reader), Arc::clone(commits));
+        Arc::new(Self {
+            owner,
+            reader,
+            commits,
+            draining,
+            is_ending: AtomicBool::new(false),
+            trouble: Mutex::default(),
+        })
     }
 
     /// How far it is.
@@ -65,14 +74,22 @@ impl Landings {
 
     /// Follows until `end`. May block.
     pub fn follow(&self) {
+        let mut looked_at = Instant::now();
         while !self.is_ending.load(Ordering::Relaxed) {
+            if looked_at.elapsed() >= LOOK_EVERY {
+                checkpoint::write_if_due(&self.owner.local, Some(&self.owner), &self.commits.files);
+                looked_at = Instant::now();
+            }
             let turn = self.owner.tree().next_landing();
-            let Some(turn) = turn else {
-                self.owner.wait_for_change(LOOK_EVERY);
-                continue;
-            };
-            match self.take(&turn) {
-                Ok(()) => *self.trouble() = None,
+            let taken = turn.as_ref().map_or(Ok(()), |turn| self.take(turn));
+            let sent = taken.and_then(|()| self.draining.send_ahead());
+            match sent {
+                Ok(has_sent) => {
+                    *self.trouble() = None;
+                    if turn.is_none() && !has_sent {
+                        self.owner.wait_for_change(LOOK_EVERY);
+                    }
+                }
                 Err(failed) => {
                     tracing::warn!(failed, "landing has to wait");
                     *self.trouble() = Some(failed);
@@ -100,6 +117,7 @@ impl Landings {
     fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
         let place = &self.owner.local.place;
         self.keep_open(action);
+        draining::save_drafts(&self.owner, action)?;
         match action {
             Action::Make { file, kind, place } => self.make(*file, *kind, &self.path(place)?)?,
             Action::Publish { file, places, .. } => return self.publish(*file, places).map(StepOutcome::Contents),
@@ -112,6 +130,11 @@ impl Landings {
             }
             Action::Remove { place: at, is_directory } => place.remove(&self.path(at)?, *is_directory)?,
             Action::SetAttributes { file, place: at } => self.set_attributes(*file, &self.path(at)?)?,
+            Action::Discard { file, .. } => {
+                if let Some(draft) = self.draft_path(*file) {
+                    place.remove(&draft, false)?;
+                }
+            }
         }
         Ok(StepOutcome::Done)
     }
@@ -144,7 +167,12 @@ impl Landings {
             Action::Rename { from, to, .. } => format!("renaming {} to {}", path(from), path(to)),
             Action::Remove { place, .. } => format!("removing {}", path(place)),
             Action::SetAttributes { place, .. } => format!("setting the attributes of {}", path(place)),
+            Action::Discard { file, .. } => format!("removing the draft of file {file}, which is gone"),
         }
+    }
+
+    fn draft_path(&self, file: FileId) -> Option<ViewPath> {
+        draft_path(&self.owner.tree(), file)
     }
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
@@ -178,95 +206,53 @@ impl Landings {
         self.attributes(file).map_or(Ok(()), |attributes| self.owner.local.place.set_attributes(path, &attributes))
     }
 
-    /// What is to be written of a file, as it is now.
-    fn snapshot(&self, file: FileId) -> Result<Snapshot, Errno> {
-        let tree = self.owner.tree();
-        let state = tree.state(file)?;
-        let pieces = tree.pieces(file, 0..state.attributes.size_bytes)?;
-        Ok(Snapshot { version: state.version, attributes: state.attributes, pieces })
-    }
-
     fn publish(&self, file: FileId, places: &[Place]) -> Result<LandedContents, Errno> {
         let paths: Vec<ViewPath> = places.iter().map(|place| self.path(place)).collect::<Result<_, _>>()?;
         let Some((first, others)) = paths.split_first() else { return Err(Errno::ENOENT) };
-        let snapshot = self.snapshot(file)?;
+        let snapshot = Snapshot::of(&self.owner, file)?;
         let place = &self.owner.local.place;
-        let draft = place.draft(first, snapshot.attributes.ino)?;
-        self.write(file, &snapshot, draft.file())?;
-        draft.set_attributes(&snapshot.attributes)?;
-        place.publish(draft, first)?;
+        match self.draft_path(file) {
+            Some(draft) => self.publish_draft(file, &snapshot, &draft, first)?,
+            None => {
+                let draft = place.draft(first, draft_number(file))?;
+                snapshot.write(&self.reader, file, draft.file())?;
+                draft.set_attributes(&snapshot.attributes)?;
+                place.publish(draft, first)?;
+            }
+        }
         others.iter().try_for_each(|other| place.link(first, other))?;
         self.landed(first, &snapshot)
     }
 
     fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
-        let snapshot = self.snapshot(file)?;
+        let snapshot = Snapshot::of(&self.owner, file)?;
         let place = &self.owner.local.place;
         let open = place.open_to_write(path)?;
-        self.write(file, &snapshot, &open)?;
+        snapshot.write(&self.reader, file, &open)?;
         open.sync_all().map_err(|error| Errno::of(&error))?;
         place.set_attributes(path, &snapshot.attributes)?;
         self.landed(path, &snapshot)
     }
 
+    /// The same of a file of which a part was sent ahead.
+    fn publish_draft(&self, file: FileId, snapshot: &Snapshot, draft: &ViewPath, to: &ViewPath) -> Result<(), Errno> {
+        let place = &self.owner.local.place;
+        let backed = self.owner.tree().backed(file);
+        // A daemon that died after the renaming has not said so.
+        let is_renamed = |at: &Attributes| backed.is_some_and(|backed| backed.ino == at.ino);
+        let at = match place.attributes(draft) {
+            Err(Errno::ENOENT) if place.attributes(to).is_ok_and(|found| is_renamed(&found)) => to,
+            found => found.map(|_| draft)?,
+        };
+        let open = place.open_to_write(at)?;
+        snapshot.write(&self.reader, file, &open)?;
+        open.sync_all().map_err(|error| Errno::of(&error))?;
+        place.set_attributes(at, &snapshot.attributes)?;
+        if at == to { Ok(()) } else { place.rename(draft, to, false) }
+    }
+
     fn landed(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
         let generation = self.owner.local.place.attributes(path)?.generation();
         Ok(LandedContents { version: snapshot.version, generation })
-    }
-
-    /// Writes what the logs have of a file, and compares it with what the backing file system has then.
-    fn write(&self, file: FileId, snapshot: &Snapshot, into: &File) -> Result<(), Errno> {
-        let failed = |error: std::io::Error| Errno::of(&error);
-        let old_len = into.metadata().map_err(failed)?.len();
-        into.set_len(snapshot.attributes.size_bytes).map_err(failed)?;
-        for hole in snapshot.holes(old_len) {
-            into.write_all_at(&vec![0; hole.len as usize], hole.offset).map_err(failed)?;
-        }
-        let mut checksums = vec![];
-        for stripe in snapshot.stripes() {
-            let mut bytes = vec![0; stripe.len as usize];
-            self.reader.fill(&stripe, &mut bytes)?;
-            into.write_all_at(&bytes, stripe.offset).map_err(failed)?;
-            checksums.push((stripe, crc32c::crc32c(&bytes)));
-        }
-        into.sync_data().map_err(failed)?;
-        for (stripe, checksum) in checksums {
-            let mut bytes = vec![0; stripe.len as usize];
-            into.read_exact_at(&mut bytes, stripe.offset).map_err(failed)?;
-            if crc32c::crc32c(&bytes) != checksum {
-                tracing::error!(%file, offset = stripe.offset, "the backing file system has other bytes than were written");
-                return Err(Errno::EIO);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A file as it is to land.
-struct Snapshot {
-    version: u64,
-    attributes: Attributes,
-    pieces: Vec<Piece>,
-}
-
-impl Snapshot {
-    /// What of the first `old_len` bytes is zeros now, in parts.
-    fn holes(&self, old_len: u64) -> impl Iterator<Item = Piece> {
-        let holes = self.pieces.iter().filter(move |piece| piece.source == Source::Hole && piece.offset < old_len);
-        holes.flat_map(move |hole| {
-            let len = hole.len.min(old_len - hole.offset);
-            (0..len)
-                .step_by(STRIPE_BYTES as usize)
-                .filter_map(move |start| hole.part(hole.offset + start..hole.offset + len.min(start + STRIPE_BYTES)))
-        })
-    }
-
-    /// What logs have of it, in parts.
-    fn stripes(&self) -> impl Iterator<Item = Piece> {
-        let of_log = self.pieces.iter().filter(|piece| matches!(piece.source, Source::Log(_)));
-        of_log.flat_map(|piece| {
-            let starts = (0..piece.len).step_by(STRIPE_BYTES as usize);
-            starts.filter_map(move |start| piece.part(piece.offset + start..piece.offset + start + STRIPE_BYTES))
-        })
     }
 }

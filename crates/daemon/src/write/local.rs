@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use forebay_log::Log;
 use forebay_store::LandingPlace;
@@ -23,7 +23,12 @@ pub struct Local {
     pub place: LandingPlace,
     environment: Arc<dyn Environment>,
     next_serial: AtomicU64,
+    /// Programs that wait for room in the log.
+    pub waiting: AtomicUsize,
 }
+
+/// Of a store's capacity, from which part on what open files have in it is sent ahead, percent.
+const FILLING_PERCENT: u64 = 70;
 
 impl Local {
     /// A node that has given serials below `next_serial`.
@@ -34,7 +39,13 @@ impl Local {
         environment: Arc<dyn Environment>,
         next_serial: u64,
     ) -> Self {
-        Self { rank, log, place, environment, next_serial: AtomicU64::new(next_serial) }
+        Self { rank, log, place, environment, next_serial: AtomicU64::new(next_serial), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Whether the log fills, so that open files are to make room.
+    pub fn is_filling(&self) -> bool {
+        let space = self.log.space();
+        self.waiting.load(Ordering::Relaxed) > 0 || space.live_bytes * 100 >= space.capacity_bytes * FILLING_PERCENT
     }
 
     /// The time of day.
@@ -46,6 +57,11 @@ impl Local {
     /// An identity that no file has had.
     pub fn new_file(&self) -> FileId {
         FileId { creator: self.rank, serial: self.next_serial.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Above all identities that were given.
+    pub fn next_serial(&self) -> u64 {
+        self.next_serial.load(Ordering::Relaxed)
     }
 
     /// Files of this node have had identities below `next`.

@@ -3,12 +3,13 @@
 //! A change is applied and its note appended under one lock, so that the log has the order in which things happened. What
 //! was not written down never happened: when the log fails, everything is refused from then on.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use forebay_store::LandedEntry;
+use forebay_store::{Draft, LandedEntry};
 use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, ViewPath, limits};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
@@ -19,6 +20,9 @@ use forebay_write::{Refusal, Released, Tree};
 
 use super::local::Local;
 
+/// How long it counts that a node has said that its store fills.
+const FILLING_COUNTS: Duration = Duration::from_secs(5);
+
 /// The tree with what it stands on.
 pub struct Owner {
     pub local: Arc<Local>,
@@ -28,6 +32,8 @@ pub struct Owner {
     has_failed: AtomicBool,
     /// Files of the backing file system that have no name there any more, and that programs have open.
     unlinked: Mutex<Map<FileId, Arc<File>>>,
+    /// Nodes whose stores fill, and when they said so.
+    filling: Mutex<BTreeMap<NodeRank, Instant>>,
 }
 
 impl Owner {
@@ -39,6 +45,24 @@ impl Owner {
             changed: Condvar::new(),
             has_failed: AtomicBool::new(false),
             unlinked: Mutex::default(),
+            filling: Mutex::default(),
+        }
+    }
+
+    /// The nodes whose stores fill.
+    pub fn filling(&self) -> BTreeSet<NodeRank> {
+        let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        filling.retain(|_, said| said.elapsed() < FILLING_COUNTS);
+        let own = self.local.is_filling().then_some(self.local.rank);
+        filling.keys().copied().chain(own).collect()
+    }
+
+    fn note_filling(&self, node: NodeRank, is_filling: bool) {
+        let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_filling {
+            filling.insert(node, Instant::now());
+        } else {
+            filling.remove(&node);
         }
     }
 
@@ -87,9 +111,10 @@ impl Owner {
                 Told::Contents(Contents { state, pieces, backing })
             }
             Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(from, *file, request)),
-            Question::Needed => {
+            Question::Needed { is_filling } => {
                 let needed = tree.needed_of(from);
                 drop(tree);
+                self.note_filling(from, *is_filling);
                 // A crash must not bring back a tree that needs more.
                 self.local.make_durable()?;
                 Told::Needed(needed)
@@ -220,6 +245,14 @@ pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
     if file == BURST_ROOT {
         return Some(ViewPath::root());
     }
-    let place = tree.backing_place(file)?;
-    backing_path(tree, place.directory)?.join_deep(place.name.as_bytes()).ok()
+    match tree.backing_place(file) {
+        Some(place) => backing_path(tree, place.directory)?.join_deep(place.name.as_bytes()).ok(),
+        None => draft_path(tree, file),
+    }
+}
+
+/// Where a file's draft is that stays there until it is whole, if it has one.
+pub fn draft_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
+    let (directory, number) = tree.draft(file)?;
+    Draft::path(&backing_path(tree, directory)?, number).ok()
 }

@@ -21,6 +21,7 @@ use super::locks::Locking;
 use super::owner::Owner;
 use super::remote::Nodes;
 use super::requests::UnderWay;
+use super::room::Room;
 use super::tree_link::TreeLink;
 use crate::shared::node::Node;
 
@@ -75,17 +76,17 @@ impl WriteParts {
         let kept = &node.options.kept;
         let daemon = u64::from(kept.restarts) + u64::from(kept.replaced);
         // Odd: the kernel's requests have the even one.
-        let commits = Arc::new(Commits::new(local, link(), made_at_ms * 2 + 1, daemon, unanswered));
+        let commits = Arc::new(Commits::new(local, &files, link(), made_at_ms * 2 + 1, daemon, unanswered));
         Self {
             dir,
             mount,
             local: Arc::clone(local),
-            commits,
             made_at_ms,
             joined: Arc::default(),
             is_first_daemon: kept.is_first(),
-            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader)),
-            giving_back: GivingBack::new(&reader, &files),
+            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits)),
+            giving_back: GivingBack::new(&reader, &files, &commits),
+            commits,
             nodes,
             reader,
             files,
@@ -99,6 +100,7 @@ impl WriteParts {
             files: Arc::clone(&self.files),
             commits: Arc::clone(&self.commits),
             locking: Locking::new(&self.commits, !self.is_first_daemon),
+            room: Room::new(&self.local),
             readings: Default::default(),
             under_way: UnderWay::new(self.made_at_ms * 2),
             joined: Arc::clone(&self.joined),
@@ -137,7 +139,7 @@ impl WriteParts {
 
     /// On a new mount nothing is open. What programs of an earlier job wrote and did not commit is committed for them.
     fn begin_anew(&self) -> Result<(), Errno> {
-        self.commits.commit_all(&self.files)?;
+        self.commits.commit_all()?;
         self.commits.carry_out_own(&Caller::default(), Operation::CloseAll { node: self.local.rank })
     }
 
@@ -187,7 +189,7 @@ impl WriteParts {
     /// # Errors
     /// Why not.
     pub fn commit_all(&self) -> Result<(), Errno> {
-        self.commits.commit_all(&self.files)?;
+        self.commits.commit_all()?;
         self.local.make_durable()
     }
 

@@ -16,6 +16,7 @@ use forebay_wire::message::decode;
 use forebay_wire::write::{Change, Operation, WrittenExtent};
 use forebay_write::{Released, Tree};
 
+use super::checkpoint::Checkpoint;
 use super::files::Files;
 use super::local::{APPENDED, Local, landing_place};
 use super::owner::Owner;
@@ -39,6 +40,10 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
     let owner =
         StoreOwner { job: node.options.job.clone(), boot: boot_identity().context("this boot has no identity")? };
     let mut recovery = Recovery::open(&options.store, &owner, &Settings::new(options.capacity_bytes))?;
+    if let Some(checkpoint) = recovery.checkpoint() {
+        let checkpoint = decode(&checkpoint.contents).context("the checkpoint of the store cannot be read")?;
+        found.begin(checkpoint, |segment| recovery.holds(segment))?;
+    }
     while let Some(record) = recovery.next()? {
         found.take(record.position, record.record)?;
     }
@@ -72,6 +77,23 @@ impl Found {
         Self { rank, tree, data: vec![], uncommitted: BTreeMap::new(), sent: vec![], next_serial: 1 }
     }
 
+    /// What a checkpoint stands for. Segments may have gone since.
+    fn begin(&mut self, checkpoint: Checkpoint, holds: impl Fn(u64) -> bool) -> anyhow::Result<()> {
+        let Checkpoint { tree, pending, sent, held, next_serial } = checkpoint;
+        ensure!(tree.is_some() == self.tree.is_some(), "the store belongs to another node of the job");
+        (self.tree, self.next_serial, self.sent) = (tree, next_serial, sent);
+        let held = held.into_iter().filter(|(segment, _)| holds(*segment));
+        self.data = held.map(|(segment, bytes)| (LogPosition { segment, offset: 0 }, bytes)).collect();
+        for (file, extents) in pending {
+            self.uncommitted.extend(extents.into_iter().map(|extent| (extent.position, (file, extent))));
+        }
+        // They are pending by what they name.
+        for change in self.sent.clone() {
+            self.commit(&change);
+        }
+        Ok(())
+    }
+
     fn take(&mut self, position: LogPosition, record: RecoveredRecord) -> anyhow::Result<()> {
         match record {
             RecoveredRecord::Data { file, file_offset, bytes } => {
@@ -102,13 +124,13 @@ impl Found {
             Operation::Adopt { entries, .. } => entries.iter().for_each(|entry| self.given(entry.file)),
             _ => {}
         }
+        self.commit(&change);
         let Some(tree) = &mut self.tree else {
             self.sent.retain(|sent| sent.id.session == change.id.session && sent.id.serial >= change.oldest);
             return self.sent.push(change);
         };
         // It was carried out before: it has the same outcome again.
         let _ = tree.apply(&change, &mut Released::default());
-        self.commit(&change);
     }
 
     /// What a commit names is not pending.
@@ -148,7 +170,6 @@ impl Found {
                 }
                 open.note_unanswered(change.clone());
             }
-            self.commit(change);
         }
         for (file, extent) in std::mem::take(&mut self.uncommitted).into_values() {
             files.entry(file).note(extent, local.now());

@@ -114,8 +114,8 @@ impl TreeLink {
     }
 
     /// How much of this node's log the tree needs: bytes, by segment.
-    pub fn needed(&self) -> Result<std::collections::BTreeMap<u64, u64>, Errno> {
-        match self.ask_own(Question::Needed)? {
+    pub fn needed(&self, is_filling: bool) -> Result<std::collections::BTreeMap<u64, u64>, Errno> {
+        match self.ask_own(Question::Needed { is_filling })? {
             Told::Needed(needed) => Ok(needed),
             _ => Err(SENSELESS),
         }

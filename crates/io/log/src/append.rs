@@ -70,7 +70,10 @@ impl Shared {
         loop {
             state.check()?;
             let durable = state.durable;
-            if let Some(place) = state.tail.reserve(kind, length, checksum, durable) {
+            // Notes that have come to what was kept back for them keep it to themselves.
+            let may_go_on = state.ready.len() >= kept_back;
+            let place = may_go_on.then(|| state.tail.reserve(kind, length, checksum, durable)).flatten();
+            if let Some(place) = place {
                 state.account(kind, &place, length);
                 if state.wants_early_commit() {
                     self.commit_wanted.notify_one();

@@ -124,6 +124,12 @@ impl Recovery {
         self.checkpoint.as_ref()
     }
 
+    /// Whether the store has a segment.
+    #[must_use]
+    pub fn holds(&self, segment: u64) -> bool {
+        self.store.segments.contains(&segment)
+    }
+
     /// The last record tells from where on records may be missing. So does a segment that is missing: it was freed, and so
     /// was on stable storage with all before it, also where no head was made since to say so.
     fn find_end(&mut self) -> Result<(), StoreError> {

@@ -4,9 +4,9 @@
 //! whatever has its name. Dropped before, it goes.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use forebay_types::{Attributes, Errno, Name, Timestamp};
+use forebay_types::{Attributes, Errno, Name, Timestamp, ViewPath};
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timestamps, Uid};
 
 use crate::calls::errno;
@@ -36,7 +36,7 @@ impl Draft {
     }
 
     pub(crate) fn create(directory: OwnedFd, number: u64) -> Result<Self, Errno> {
-        let name = format!("{PREFIX}{number:016x}");
+        let name = name_of(number);
         match fs::unlinkat(&directory, &name, AtFlags::empty()).map_err(errno) {
             Err(Errno::ENOENT) => {}
             removed => removed?,
@@ -44,6 +44,25 @@ impl Draft {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR).map_err(errno)?.into();
         Ok(Self { directory, name, file, is_published: false })
+    }
+
+    /// The path of the draft of this `number` in `directory`.
+    ///
+    /// # Errors
+    /// ENAMETOOLONG.
+    pub fn path(directory: &ViewPath, number: u64) -> Result<ViewPath, Errno> {
+        directory.join_deep(name_of(number).as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
+    }
+
+    /// Lets it stay, durably, though it is not whole.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; it goes then.
+    pub fn keep(mut self) -> Result<(), Errno> {
+        fs::fsync(&self.file).map_err(errno)?;
+        sync_directory(self.directory.as_fd())?;
+        self.is_published = true;
+        Ok(())
     }
 
     /// The file, to be written and read.
@@ -70,10 +89,19 @@ impl Draft {
         fs::fsync(&self.file).map_err(errno)?;
         fs::renameat(&self.directory, &self.name, &self.directory, name).map_err(errno)?;
         self.is_published = true;
-        match fs::fsync(self.directory.as_fd()).map_err(errno) {
-            Err(Errno::EINVAL) => Ok(()),
-            synced => synced,
-        }
+        sync_directory(self.directory.as_fd())
+    }
+}
+
+fn name_of(number: u64) -> String {
+    format!("{PREFIX}{number:016x}")
+}
+
+/// A file system that cannot make names durable does it anyway, or never.
+fn sync_directory(directory: BorrowedFd<'_>) -> Result<(), Errno> {
+    match fs::fsync(directory).map_err(errno) {
+        Err(Errno::EINVAL) => Ok(()),
+        synced => synced,
     }
 }
 

@@ -38,6 +38,7 @@ impl Tree {
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
             Operation::Publish { file } => self.publish_now(*file),
+            Operation::Drained { file, drained } => Ok(self.drained(*file, drained, released)),
             Operation::Landed { step, outcome } => self.landed(*step, *outcome, released),
         }
     }

@@ -58,8 +58,12 @@ impl Tree {
         let node = self.node_mut(file)?;
         let Contents::File(extents) = &mut node.contents else { return Err(Errno::EINVAL) };
         extents.truncate(size_bytes, &mut released.extents);
+        let is_cut = size_bytes < node.attributes.size_bytes;
         node.attributes.size_bytes = size_bytes;
         node.contents_changed(change.now);
+        if is_cut {
+            node.cut_at = node.version;
+        }
         if change.caller.uid != 0 {
             node.attributes.mode = permissions::without_lent_rights(&node.attributes);
         }

@@ -53,6 +53,12 @@ impl Tree {
         (node.attributes.nlink == 0 && !node.open_on.is_empty()).then_some(file)
     }
 
+    /// Files that have drafts in the directory at a place.
+    #[must_use]
+    pub fn drafts_at(&self, place: &Place) -> Vec<FileId> {
+        self.landing.drafts_at(place).collect()
+    }
+
     /// Steps that the backing file system has not followed.
     #[must_use]
     pub fn steps_to_land(&self) -> usize {

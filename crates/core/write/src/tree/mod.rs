@@ -12,6 +12,7 @@ mod apply;
 mod attributes;
 mod contents;
 mod create;
+mod drained;
 mod landed;
 mod nodes;
 mod permissions;
@@ -20,6 +21,7 @@ mod remove;
 mod rename;
 mod state;
 
+pub use drained::{Drain, draft_number};
 pub use landed::Turn;
 pub use questions::{Listed, Way};
 pub use state::{Refusal, Released, Tree};

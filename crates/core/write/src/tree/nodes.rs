@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use forebay_types::{Attributes, FileId, Generation, Name, NodeRank, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::extents::Extents;
 
@@ -11,7 +12,7 @@ use crate::extents::Extents;
 pub const BLOCK_BYTES: u32 = 1 << 20;
 
 /// A file, a directory, or whatever has attributes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Node {
     /// What `stat` says; `nlink` is the number of its names, for a directory one more, and one more for each in it.
     pub attributes: Attributes,
@@ -19,6 +20,8 @@ pub struct Node {
     pub contents: Contents,
     /// Counts what changes its contents.
     pub version: u64,
+    /// The version that made it shorter last.
+    pub cut_at: u64,
     /// How often nodes of the job have it open; never 0.
     pub open_on: BTreeMap<NodeRank, u32>,
     /// What it looked like on the backing file system when it was met, or when its contents landed.
@@ -28,7 +31,7 @@ pub struct Node {
 }
 
 /// What is in a node.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Contents {
     /// Entries.
     Directory(Directory),
@@ -41,7 +44,7 @@ pub enum Contents {
 }
 
 /// The entries of a directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Directory {
     /// The directory that holds it.
     pub parent: FileId,
@@ -52,7 +55,7 @@ pub struct Directory {
 
 impl Node {
     pub fn new(attributes: Attributes, contents: Contents) -> Self {
-        Self { attributes, contents, version: 1, open_on: BTreeMap::new(), backed: None, is_dirty: false }
+        Self { attributes, contents, version: 1, cut_at: 0, open_on: BTreeMap::new(), backed: None, is_dirty: false }
     }
 
     /// A node opens it once more.

@@ -2,16 +2,17 @@
 
 use forebay_types::{Attributes, Errno, FileId, Kind, Map};
 use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, WrittenExtent};
+use serde::{Deserialize, Serialize};
 
 use super::nodes::{self, Contents, Directory, Node};
 use super::permissions;
 use crate::extents::Extents;
-use crate::landing::Landing;
+use crate::landing::{Landing, Step};
 use crate::locks::Locks;
 use crate::results::Results;
 
 /// All that is below one burst mount.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Tree {
     pub(super) nodes: Map<FileId, Node>,
     pub(super) results: Results,
@@ -142,6 +143,9 @@ impl Tree {
         }
         if let Some(Contents::File(extents)) = self.nodes.remove(&file).map(|node| node.contents) {
             released.extents.extend(extents.written());
+        }
+        if self.landing.draft_of(file).is_some() {
+            self.landing.push(Step::Discard { file });
         }
         self.locks.release_file(file);
         released.files.push(file);

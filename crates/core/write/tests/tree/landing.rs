@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::{FileId, Generation, Kind, NodeRank};
-use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, RenameRule, StepOutcome};
-use forebay_write::{Action, Tree, Turn};
+use forebay_wire::write::{BURST_ROOT, Drained, LandedContents, Operation, Place, RenameRule, StepOutcome};
+use forebay_write::{Action, Drain, Tree, Turn};
 use proptest::prelude::*;
 
 use crate::replay::operation;
@@ -15,6 +15,8 @@ use crate::support::{Asked, ROOT, create, id, in_root};
 struct Backing {
     places: BTreeMap<Place, (FileId, u64)>,
     directories: BTreeSet<FileId>,
+    /// In which directory files have drafts.
+    drafts: BTreeMap<FileId, FileId>,
 }
 
 impl Backing {
@@ -28,6 +30,7 @@ impl Backing {
                 self.places.insert(place, (file, 0));
             }
             Action::Publish { file, version, places } => {
+                self.drafts.remove(&file);
                 self.places.extend(places.into_iter().map(|place| (place, (file, version))));
             }
             Action::Update { file, version, place } => {
@@ -54,24 +57,41 @@ impl Backing {
                 self.check_empty(removed);
             }
             Action::SetAttributes { file, place } => assert_eq!(self.places[&place].0, file),
+            Action::Discard { file, directory } => assert_eq!(self.drafts.remove(&file), Some(directory)),
+        }
+    }
+
+    /// Drafts in a directory that goes move to the root.
+    fn save_drafts(&mut self, tree: &Tree, action: &Action) {
+        let (Action::Remove { place, .. } | Action::Rename { to: place, is_exchange: false, .. }) = action else {
+            return;
+        };
+        for file in tree.drafts_at(place) {
+            assert_eq!(Some(self.drafts[&file]), self.places.get(place).map(|(directory, _)| *directory));
+            self.drafts.insert(file, BURST_ROOT);
         }
     }
 
     fn check_empty(&self, directory: FileId) {
         let within = self.places.keys().find(|place| place.directory == directory);
         assert_eq!(within, None, "{directory} is removed and not empty");
+        assert!(!self.drafts.values().any(|within| *within == directory), "{directory} is removed and has drafts");
     }
 }
 
 /// What was done and not noted yet.
 type UnderWay = Option<(u64, StepOutcome)>;
 
+fn note(asked: &mut Asked, under_way: &mut UnderWay) {
+    if let Some((step, outcome)) = under_way.take() {
+        asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+    }
+}
+
 /// Follows up to `count` steps; the last one is noted with the next call.
 fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, count: usize) {
     for _ in 0..count {
-        if let Some((step, outcome)) = under_way.take() {
-            asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
-        }
+        note(asked, under_way);
         let Some(Turn { step, action }) = asked.tree.next_landing() else { return };
         let outcome = match &action {
             Some(Action::Publish { version, .. } | Action::Update { version, .. }) => {
@@ -81,6 +101,7 @@ fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, co
             None => StepOutcome::LeftOut,
         };
         if let Some(action) = &action {
+            backing.save_drafts(&asked.tree, action);
             backing.follow(action);
         }
         *under_way = Some((step, outcome));
@@ -90,6 +111,19 @@ fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, co
 /// Follows all.
 fn follow_all(asked: &mut Asked, backing: &mut Backing) {
     follow(asked, backing, &mut None, usize::MAX);
+}
+
+/// Sends ahead what open files have.
+fn drain(asked: &mut Asked, backing: &mut Backing) {
+    let Some(drain) = asked.tree.next_drain(&BTreeSet::from([NodeRank(0)]), 20) else { return };
+    if let Some(directory) = drain.draft_in {
+        assert_eq!(drain.has_draft, backing.drafts.contains_key(&drain.file));
+        assert!(directory == BURST_ROOT || backing.places.values().any(|(file, _)| *file == directory));
+        backing.drafts.insert(drain.file, directory);
+    }
+    let Drain { file, version, size_bytes, draft_in, extents, .. } = drain;
+    let drained = Drained { version, size_bytes, draft_in, generation: Generation::default(), extents };
+    asked.ask(&ROOT, Operation::Drained { file, drained }).unwrap();
 }
 
 /// All names of the tree, with what the backing file system should have there.
@@ -110,7 +144,7 @@ fn names(tree: &Tree) -> BTreeMap<Place, (FileId, u64)> {
 proptest! {
     #[test]
     fn what_has_landed_is_the_tree(
-        operations in prop::collection::vec((operation(), 0..3_usize), 1..120),
+        operations in prop::collection::vec((operation(), 0..4_usize), 1..120),
     ) {
         let (mut asked, mut backing, mut under_way) = (Asked::new(), Backing::default(), None);
         let mut made = BTreeSet::new();
@@ -119,7 +153,13 @@ proptest! {
                 continue;
             }
             let _ = asked.ask(&ROOT, operation);
-            follow(&mut asked, &mut backing, &mut under_way, steps);
+            if steps == 3 {
+                // What was done is noted before anything is sent ahead.
+                note(&mut asked, &mut under_way);
+                drain(&mut asked, &mut backing);
+            } else {
+                follow(&mut asked, &mut backing, &mut under_way, steps);
+            }
         }
         for node in 0..8 {
             let _ = asked.ask(&ROOT, Operation::CloseAll { node: NodeRank(node) });
@@ -127,6 +167,7 @@ proptest! {
         follow(&mut asked, &mut backing, &mut under_way, usize::MAX);
         prop_assert_eq!(backing.places, names(&asked.tree));
         prop_assert_eq!(asked.tree.steps_to_land(), 0);
+        prop_assert_eq!(backing.drafts, BTreeMap::new());
     }
 }
 

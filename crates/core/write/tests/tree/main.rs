@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 mod by_hand;
+mod drained;
 mod landing;
 mod replay;
 mod support;

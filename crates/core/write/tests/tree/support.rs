@@ -51,7 +51,7 @@ pub fn create(place: Place, serial: u64, mode: u32) -> Operation {
     Operation::Create { place, file: id(serial), mode, rdev: 0, target, is_opened: false, is_exclusive: false }
 }
 
-pub fn id(serial: u64) -> FileId {
+pub const fn id(serial: u64) -> FileId {
     FileId { creator: NodeRank(0), serial }
 }
 

@@ -69,6 +69,19 @@ fn data_stop_before_notes_and_go_on_after_a_release() {
     assert!(segments(&path) <= 6);
 }
 
+/// Notes that have come to the segment that is kept back for them keep it: data beside them would leave the next without room.
+#[test]
+fn data_do_not_follow_notes_into_their_segment() {
+    let directory = directory();
+    let log = open(&store(&directory), 6);
+    let last = fill(&log).last().unwrap().position.segment;
+    while log.append_note(&contents(1, 1000)).unwrap().position.segment == last {}
+    assert_eq!(log.append_data(FILE, 0, &contents(1, 10)), Err(LogError::Full));
+    for number in 0..25 {
+        log.append_note(&contents(number, 1000)).unwrap();
+    }
+}
+
 /// Data that come and go for ever: the store never holds more than its capacity, and never says that it is full.
 #[test]
 fn a_small_store_takes_any_amount_that_is_released() {

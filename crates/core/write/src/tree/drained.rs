@@ -1,0 +1,97 @@
+//! What leaves the stores before its file is published, since they fill.
+//!
+//! A file that programs have open cannot be published yet. What was committed of it goes to its draft on the backing file system,
+//! or to the file itself where that is there already, and is read there from then on: a store takes files that are larger than
+//! it is. A draft stays in the directory that it was made in, wherever the file goes, until that directory goes.
+
+use std::collections::BTreeSet;
+
+use forebay_types::{FileId, NodeRank};
+use forebay_wire::write::{COMMIT_EXTENTS_MAX, Done, Drained, WrittenExtent};
+
+use super::nodes::{Contents, inode_number};
+use super::state::{Released, Tree};
+use crate::landing::Step;
+
+/// What is to be sent ahead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drain {
+    /// Of which file.
+    pub file: FileId,
+    /// The contents that are looked at.
+    pub version: u64,
+    /// How long they are, bytes.
+    pub size_bytes: u64,
+    /// The directory for the draft; `None` where the file itself is on the backing file system.
+    pub draft_in: Option<FileId>,
+    /// Whether the draft is there.
+    pub has_draft: bool,
+    /// What lies in logs, in the file's order.
+    pub extents: Vec<WrittenExtent>,
+}
+
+impl Tree {
+    /// What gives the stores of `nodes` most room again, of files that are open, up to `bytes_max`.
+    #[must_use]
+    pub fn next_drain(&self, nodes: &BTreeSet<NodeRank>, bytes_max: u64) -> Option<Drain> {
+        let of_them = |extent: &&WrittenExtent| nodes.contains(&extent.node);
+        let open = self.nodes.iter().filter(|(_, node)| node.is_dirty && !node.open_on.is_empty());
+        let sizes = open.filter_map(|(file, node)| match &node.contents {
+            Contents::File(extents) => {
+                let bytes: u64 = extents.written().filter(of_them).map(|extent| extent.len).sum();
+                (bytes > 0).then_some((bytes, *file))
+            }
+            _ => None,
+        });
+        let (_, file) = sizes.max()?;
+        let (node, written) = (self.nodes.get(&file)?, self.extents(file).ok()?.written());
+        let mut room = bytes_max;
+        let extents = written.filter(of_them).take(COMMIT_EXTENTS_MAX).take_while(|extent| {
+            let is_first = room == bytes_max;
+            let fits = is_first || extent.len <= room;
+            room = room.saturating_sub(extent.len);
+            fits
+        });
+        let has_draft = self.landing.draft_of(file).is_some();
+        let draft_in = match self.landing.place(file) {
+            Some(_) => None,
+            None => Some(self.landing.draft_of(file).unwrap_or_else(|| self.landing.directory_for(file))),
+        };
+        let (version, size_bytes) = (node.version, node.attributes.size_bytes);
+        Some(Drain { file, version, size_bytes, draft_in, has_draft, extents: extents.copied().collect() })
+    }
+
+    /// Where a file's draft is: its directory, and a number for its name.
+    #[must_use]
+    pub fn draft(&self, file: FileId) -> Option<(FileId, u64)> {
+        Some((self.landing.draft_of(file)?, draft_number(file)))
+    }
+
+    pub(super) fn drained(&mut self, file: FileId, drained: &Drained, released: &mut Released) -> Done {
+        if let Some(directory) = drained.draft_in {
+            self.landing.drafted(file, directory);
+        }
+        match self.nodes.get_mut(&file) {
+            // It has gone meanwhile.
+            None if drained.draft_in.is_some() => self.landing.push(Step::Discard { file }),
+            None => {}
+            Some(node) => {
+                node.backed = Some(drained.generation);
+                // What is there behind a cut are not zeros.
+                if let Contents::File(extents) = &mut node.contents
+                    && node.cut_at <= drained.version
+                {
+                    extents.raise_base(drained.size_bytes);
+                    drained.extents.iter().for_each(|extent| extents.forget(extent, &mut released.extents));
+                }
+            }
+        }
+        Done::Nothing
+    }
+}
+
+/// What tells a file's draft from others in its directory.
+#[must_use]
+pub fn draft_number(file: FileId) -> u64 {
+    inode_number(file)
+}

@@ -1,0 +1,75 @@
+//! What stands for the beginning of a node's log, so that its segments can go: the tree if the node owns it, and what its programs
+//! have written and not committed.
+
+use forebay_log::LogError;
+use forebay_types::FileId;
+use forebay_wire::message::{Checked, encode};
+use forebay_wire::write::{Change, WrittenExtent};
+use forebay_write::Tree;
+use serde::{Deserialize, Serialize};
+
+use super::files::Files;
+use super::local::Local;
+use super::owner::Owner;
+
+/// Of a store's capacity, what notes may keep before they are gathered up: one part in so many, and at most so much.
+const KEPT_PART: u64 = 8;
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+
+/// See the module.
+#[derive(Serialize, Deserialize, Default)]
+pub struct Checkpoint {
+    /// Of the owner.
+    pub tree: Option<Tree>,
+    /// What was written and not committed, in the order of writing.
+    pub pending: Vec<(FileId, Vec<WrittenExtent>)>,
+    /// Commits that were sent by earlier daemons and not answered, of what is pending first.
+    pub sent: Vec<Change>,
+    /// What of the log is held, where it is not known what of it the tree needs: bytes by segment.
+    pub held: Vec<(u64, u64)>,
+    /// Above all identities that this node has given.
+    pub next_serial: u64,
+}
+
+/// The same, not copied.
+#[derive(Serialize)]
+struct Written<'a> {
+    tree: Option<&'a Tree>,
+    pending: Vec<(FileId, Vec<WrittenExtent>)>,
+    sent: Vec<Change>,
+    held: Vec<(u64, u64)>,
+    next_serial: u64,
+}
+
+impl Checked for Checkpoint {
+    fn is_within_limits(&self) -> bool {
+        // It is the node's own, and has a checksum.
+        true
+    }
+}
+
+/// Makes one if notes keep much of the store.
+pub fn write_if_due(local: &Local, owner: Option<&Owner>, files: &Files) {
+    let space = local.log.space();
+    if space.kept_by_notes_bytes < (space.capacity_bytes / KEPT_PART).min(KEPT_BYTES_MAX)
+        || space.kept_by_notes_bytes == 0
+    {
+        return;
+    }
+    match write(local, owner, files) {
+        Ok(()) => tracing::debug!(kept_bytes = space.kept_by_notes_bytes, "a checkpoint of the store"),
+        Err(error) => tracing::warn!(%error, "notes keep room in the store"),
+    }
+}
+
+fn write(local: &Local, owner: Option<&Owner>, files: &Files) -> Result<(), LogError> {
+    let (contents, up_to) = files.while_nobody_writes(|pending, sent| {
+        // Whoever changes the tree writes that down while he has it.
+        let tree = owner.map(Owner::tree);
+        let up_to = local.log.end();
+        let held = if tree.is_some() { vec![] } else { local.log.live_by_segment() };
+        let written = Written { tree: tree.as_deref(), pending, sent, held, next_serial: local.next_serial() };
+        (encode(&written), up_to)
+    });
+    local.log.checkpoint(up_to, &contents)
+}

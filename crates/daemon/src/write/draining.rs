@@ -1,0 +1,111 @@
+//! Sending ahead what open files have in stores that fill (`forebay_write::Drain`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay_store::Draft;
+use forebay_types::{Errno, NodeRank, ViewPath};
+use forebay_wire::write::{Drained, Operation, Source};
+use forebay_write::{Action, Drain, draft_number};
+
+use super::commits::Commits;
+use super::contents::Reader;
+use super::owner::{Owner, backing_path, draft_path};
+use super::sending::Snapshot;
+
+/// How much is sent before the landing goes on.
+const PART_BYTES: u64 = 64 << 20;
+
+/// See the module.
+pub struct Draining {
+    owner: Arc<Owner>,
+    reader: Arc<Reader>,
+    commits: Arc<Commits>,
+}
+
+impl Draining {
+    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>) -> Self {
+        Self { owner: Arc::clone(owner), reader: Arc::clone(reader), commits: Arc::clone(commits) }
+    }
+
+    /// Sends a part, if there is need and anything to be sent. Whether there was.
+    pub fn send_ahead(&self) -> Result<bool, String> {
+        let filling = self.owner.filling();
+        if filling.is_empty() {
+            return Ok(false);
+        }
+        if filling.contains(&self.owner.local.rank) {
+            // Only what is committed can be sent.
+            self.commits.commit_all().map_err(|errno| format!("committing what open files have: {errno}"))?;
+        }
+        let Some(drain) = self.next_drain(&filling) else { return Ok(false) };
+        let sent = self.drain(&drain).map_err(|errno| {
+            let path =
+                self.owner.backing_path(drain.file).map_or_else(|| "an open file".to_owned(), |path| path.to_string());
+            format!("sending {path} ahead: {errno}")
+        });
+        sent.map(|()| true)
+    }
+
+    fn next_drain(&self, filling: &BTreeSet<NodeRank>) -> Option<Drain> {
+        self.owner.tree().next_drain(filling, PART_BYTES)
+    }
+
+    fn drain(&self, drain: &Drain) -> Result<(), Errno> {
+        let Drain { file, version, size_bytes, draft_in, has_draft, extents } = drain;
+        let mut snapshot = Snapshot::of(&self.owner, *file)?;
+        if snapshot.version != *version {
+            // The next look sees what it is now.
+            return Ok(());
+        }
+        let is_sent = |source| matches!(source, Source::Log(extent) if extents.contains(&extent));
+        snapshot.pieces.retain(|piece| piece.source == Source::Hole || is_sent(piece.source));
+        let place = &self.owner.local.place;
+        let path = match draft_in {
+            Some(directory) if !has_draft => {
+                let directory = backing_path(&self.owner.tree(), *directory).ok_or(Errno::ENOENT)?;
+                let path = Draft::path(&directory, draft_number(*file))?;
+                let draft = place.draft(&path, draft_number(*file))?;
+                snapshot.write(&self.reader, *file, draft.file())?;
+                draft.keep()?;
+                path
+            }
+            _ => {
+                let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
+                snapshot.write(&self.reader, *file, &place.open_to_write(&path)?)?;
+                path
+            }
+        };
+        let generation = place.attributes(&path)?.generation();
+        let drained = Drained {
+            version: *version,
+            size_bytes: *size_bytes,
+            draft_in: *draft_in,
+            generation,
+            extents: extents.clone(),
+        };
+        self.owner.carry_out_own(Operation::Drained { file: *file, drained }).map(drop)
+    }
+}
+
+/// Drafts that are in a directory which an action takes away go to the root's.
+///
+/// # Errors
+/// What the backing file system says.
+pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
+    let (Action::Remove { place: at, is_directory: true } | Action::Rename { to: at, is_exchange: false, .. }) = action
+    else {
+        return Ok(());
+    };
+    let files = owner.tree().drafts_at(at);
+    for file in files {
+        let from = draft_path(&owner.tree(), file).ok_or(Errno::ENOENT)?;
+        let to = Draft::path(&ViewPath::root(), draft_number(file))?;
+        match owner.local.place.rename(&from, &to, false) {
+            // Done by a daemon before this one.
+            Err(Errno::ENOENT) if owner.local.place.attributes(&to).is_ok() => {}
+            renamed => renamed?,
+        }
+    }
+    Ok(())
+}

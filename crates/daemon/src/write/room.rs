@@ -1,0 +1,60 @@
+//! Writers that wait for room in the store, which the landing gives back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use forebay_keeper::limits::BURST_READERS;
+use forebay_types::Errno;
+
+use super::local::Local;
+
+/// Threads that may wait at once: others answer what must be answered so that something lands.
+const WAITING_MAX: usize = BURST_READERS - 2;
+
+/// How long nothing may be given back before a writer is told that there is no room.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a writer looks.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// See the module.
+pub struct Room {
+    local: Arc<Local>,
+}
+
+impl Room {
+    pub fn new(local: &Arc<Local>) -> Self {
+        Self { local: Arc::clone(local) }
+    }
+
+    /// Does `append` as soon as there is room for it. May block.
+    ///
+    /// # Errors
+    /// What `append` says; ENOSPC when nothing is given back for a while, or too many wait.
+    pub fn wait_for<T>(&self, append: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        let outcome = append();
+        if !matches!(outcome, Err(Errno::ENOSPC)) {
+            return outcome;
+        }
+        let before = self.local.waiting.fetch_add(1, Ordering::Relaxed);
+        let outcome = if before < WAITING_MAX { self.look_for(append) } else { outcome };
+        self.local.waiting.fetch_sub(1, Ordering::Relaxed);
+        outcome
+    }
+
+    fn look_for<T>(&self, append: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        let (mut seen, mut since) = (self.local.log.space(), Instant::now());
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            let outcome = append();
+            if !matches!(outcome, Err(Errno::ENOSPC)) || since.elapsed() >= PATIENCE {
+                return outcome;
+            }
+            let space = self.local.log.space();
+            if space != seen {
+                (seen, since) = (space, Instant::now());
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A file's contents on their way from logs to a file of the backing file system: written, made durable, read back and compared.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use forebay_types::{Attributes, Errno, FileId};
+use forebay_wire::write::{Piece, Source};
+
+use super::contents::Reader;
+use super::owner::Owner;
+
+/// Bytes that are written, and later compared, at a time.
+const STRIPE_BYTES: u64 = 4 << 20;
+
+/// A file as it is at a moment.
+pub struct Snapshot {
+    pub version: u64,
+    pub attributes: Attributes,
+    /// What of it is to be sent, and its holes.
+    pub pieces: Vec<Piece>,
+}
+
+impl Snapshot {
+    /// A file as it is now.
+    ///
+    /// # Errors
+    /// ESTALE when it is gone.
+    pub fn of(owner: &Owner, file: FileId) -> Result<Self, Errno> {
+        let tree = owner.tree();
+        let state = tree.state(file)?;
+        let pieces = tree.pieces(file, 0..state.attributes.size_bytes)?;
+        Ok(Self { version: state.version, attributes: state.attributes, pieces })
+    }
+
+    /// Writes what logs have of it, and compares it with what the backing file system has then.
+    ///
+    /// # Errors
+    /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
+    pub fn write(&self, reader: &Reader, file: FileId, into: &File) -> Result<(), Errno> {
+        let failed = |error: std::io::Error| Errno::of(&error);
+        let old_len = into.metadata().map_err(failed)?.len();
+        into.set_len(self.attributes.size_bytes).map_err(failed)?;
+        for hole in self.holes(old_len) {
+            into.write_all_at(&vec![0; hole.len as usize], hole.offset).map_err(failed)?;
+        }
+        let mut checksums = vec![];
+        for stripe in self.stripes() {
+            let mut bytes = vec![0; stripe.len as usize];
+            reader.fill(&stripe, &mut bytes)?;
+            into.write_all_at(&bytes, stripe.offset).map_err(failed)?;
+            checksums.push((stripe, crc32c::crc32c(&bytes)));
+        }
+        into.sync_data().map_err(failed)?;
+        for (stripe, checksum) in checksums {
+            let mut bytes = vec![0; stripe.len as usize];
+            into.read_exact_at(&mut bytes, stripe.offset).map_err(failed)?;
+            if crc32c::crc32c(&bytes) != checksum {
+                tracing::error!(%file, offset = stripe.offset, "the backing file system has other bytes than were written");
+                return Err(Errno::EIO);
+            }
+        }
+        Ok(())
+    }
+
+    /// What of the first `old_len` bytes is zeros now, in parts.
+    fn holes(&self, old_len: u64) -> impl Iterator<Item = Piece> {
+        let holes = self.pieces.iter().filter(move |piece| piece.source == Source::Hole && piece.offset < old_len);
+        holes.flat_map(move |hole| {
+            let len = hole.len.min(old_len - hole.offset);
+            (0..len)
+                .step_by(STRIPE_BYTES as usize)
+                .filter_map(move |start| hole.part(hole.offset + start..hole.offset + len.min(start + STRIPE_BYTES)))
+        })
+    }
+
+    /// What logs have of it, in parts.
+    fn stripes(&self) -> impl Iterator<Item = Piece> {
+        let of_log = self.pieces.iter().filter(|piece| matches!(piece.source, Source::Log(_)));
+        of_log.flat_map(|piece| {
+            let starts = (0..piece.len).step_by(STRIPE_BYTES as usize);
+            starts.filter_map(move |start| piece.part(piece.offset + start..piece.offset + start + STRIPE_BYTES))
+        })
+    }
+}
