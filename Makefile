@@ -12,7 +12,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean
+.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -37,7 +37,8 @@ test: ## every test; as root installs what they need; what cannot run is named a
 	@$(CARGO) xtask test $(TESTS)
 
 test-sql: ## the tests of SQL, whose engine takes some 7 minutes of a processor to build the first time
-	@$(CARGO) test --quiet --locked --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
+	@$(CARGO) build --quiet --package forebay
+	@FOREBAY_BIN=$(abspath $(target)/debug/forebay) $(CARGO) test --quiet --locked --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
 
 demo: ## Python on 8 nodes, direct and through Forebay, in 5 minutes (BACKING=gluster: over real GlusterFS)
 	@echo 'Packages: installs python3 and python3-venv by apt-get where they are missing, for BACKING=gluster also'
@@ -58,6 +59,10 @@ bench-query: ## queries beside pandas with NumPy and polars, to target/bench/ (n
 	@echo 'Packages: installs python3 and python3-venv by apt-get where they are missing, says so before it does; and numpy, pandas'
 	@echo 'and polars by pip into a directory of its own, which it removes.'
 	@benches/bench-query.sh
+
+bench-sql: ## SQL near the data, TPC-H's Q1 and Q6 (SCALE_FACTOR=1), to target/bench/ (needs 2 GB there and ten minutes)
+	@echo 'Packages: installs python3 by apt-get where it is missing; says so before it does.'
+	@SQL_TARGET_DIR=$(sql_target) benches/bench-sql.sh
 
 check-simgrid: ## the flow model of aggregation against SimGrid's on random cases (a minute)
 	@echo 'Packages: installs g++ and libsimgrid-dev by apt-get where they are missing; says so before it does.'

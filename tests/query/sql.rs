@@ -30,12 +30,12 @@ fn the_command_becomes_the_program() {
     let text = String::from_utf8(done.stdout).unwrap();
     assert_eq!(
         text,
-        "--format=json\n--table=t=x.csv\n--output\no\n--explain\n--delimiter=,\n--no-header\n--\nSELECT 1\n"
+        "--format=json\n--table=t=x.csv\n--output\no\n--explain\n--delimiter=,\n--no-header\n--where\nauto\n--\nSELECT 1\n"
     );
     let done = query(&sandbox, &["SELECT\n1", "--format", "arrow", "--no-newlines", "--delimiter", "tab"]);
     assert_eq!(
         String::from_utf8(done.stdout).unwrap(),
-        "--format=arrow\n--no-newlines\n--delimiter=\t\n--\nSELECT\n1\n"
+        "--format=arrow\n--no-newlines\n--delimiter=\t\n--where\nauto\n--\nSELECT\n1\n"
     );
 }
 
@@ -46,6 +46,7 @@ fn what_sql_and_operators_do_not_share() {
         (&["SELECT 1", "x.csv"][..], "SQL names its own files"),
         (&["SELECT 1", "--columns", "a"], "--columns"),
         (&["SELECT 1", "--on-error", "skip"], "--on-error"),
+        (&["SELECT 1", "--where", "split"], "--where split"),
         (&["stats", "--format", "csv", "x.csv"], "SQL's"),
         (&["stats"], "no FILE"),
     ] {

@@ -42,6 +42,26 @@ pub struct Arguments {
     /// Memory that sorts, joins and groups may take; beyond it they go to temporary files, MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(16..))]
     pub memory_mib: u64,
+    /// Who reads: this host, the nodes of the job that hold the bytes, or these where that is worth it
+    #[arg(long = "where", value_enum, default_value = "auto")]
+    pub place: Place,
+    /// The control socket of the job's daemon on this host
+    #[arg(long, value_name = "SOCKET", hide = true)]
+    pub daemon: Option<PathBuf>,
+    /// A view of the job on this host
+    #[arg(long = "view", value_name = "DIR", hide = true)]
+    pub views: Vec<PathBuf>,
+}
+
+/// `--where`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The nodes, where the bytes are many.
+    Auto,
+    /// This host.
+    Host,
+    /// The nodes that hold the bytes.
+    Data,
 }
 
 /// `--format`.

@@ -9,6 +9,7 @@ use futures::TryStreamExt;
 
 use crate::caret;
 use crate::cli::Arguments;
+use crate::near;
 use crate::output::{Output, Writer};
 use crate::session::{self, Options};
 use crate::tables::{Dialect, Tables};
@@ -23,9 +24,11 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let context = session::for_statements(Tables::new(dialect), options).await.map_err(wrong)?;
     let plan = logical(&context, statement).await.map_err(wrong)?;
     let plan = context.state().create_physical_plan(&plan).await.map_err(wrong)?;
+    let (plan, near) = near::planned(plan, arguments).await?;
     if arguments.explain {
         eprintln!("{}", displayable(plan.as_ref()).indent(false));
     }
+    let _progress = near.progress();
     let mut rows = execute_stream(plan, context.task_ctx()).map_err(wrong)?;
     let mut output = Output::open(arguments.output.as_deref())?;
     let mut writer = Writer::new(arguments.format, &mut output, &rows.schema())?;
@@ -33,7 +36,11 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         writer.write(batch)?;
     }
     writer.finish()?;
-    output.finish()
+    output.finish()?;
+    if arguments.explain {
+        eprintln!("{near}");
+    }
+    Ok(())
 }
 
 /// What the statement means; it may only read.

@@ -15,6 +15,10 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::execution::context::SessionState;
 use futures::TryStreamExt;
 
+/// What is read of the end of a Parquet file at once: the footers of most; of others the rest is read, too. What a file has beyond it
+/// may be far away.
+const FOOTER_BYTES: usize = 32 << 10;
+
 /// How CSV is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
@@ -77,7 +81,7 @@ impl Tables {
         };
         let extension = first.location.extension().unwrap_or_default().to_ascii_lowercase();
         let format: Arc<dyn FileFormat> = match &*extension {
-            "parquet" | "parq" | "pq" => Arc::new(ParquetFormat::default()),
+            "parquet" | "parq" | "pq" => Arc::new(ParquetFormat::default().with_metadata_size_hint(Some(FOOTER_BYTES))),
             "tsv" if self.dialect.delimiter == b',' => Arc::new(self.csv(b'\t')),
             "csv" | "tsv" | "txt" | "log" | "dat" => Arc::new(self.csv(self.dialect.delimiter)),
             _ => return plan_err!("{}: neither .csv, .tsv, .txt, .log or .dat nor .parquet", first.location),

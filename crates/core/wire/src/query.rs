@@ -1,7 +1,8 @@
 //! What a query asks of a node that holds bytes: the pass over a part of a file.
 //!
 //! A part is complete in itself and changes nothing, so it may be asked of several nodes, and again. What comes back is
-//! encoded by the core of queries; here it is bytes.
+//! encoded by the core of queries; here it is bytes. A fragment of SQL is like a part, but its plan is bytes, too: only the program
+//! that has the engine knows what they say.
 
 use forebay_types::{Generation, ViewPath};
 use serde::{Deserialize, Serialize};
@@ -12,12 +13,21 @@ pub const QUERY_FIELDS_MAX: usize = 4096;
 /// Blocks of a part: as many as a slow node reads within a deadline.
 pub const QUERY_PART_BLOCKS_MAX: u32 = 64;
 
+/// Bytes of a fragment's plan: with the longest paths a message is within `limits::HEAD_BYTES_MAX`.
+pub const QUERY_PLAN_BYTES_MAX: usize = 56 << 10;
+
+/// Files of a fragment.
+pub const QUERY_FILES_MAX: usize = 16;
+
 /// What a query asks a node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum QueryMessage {
     /// The pass over a part of a file. Answer: `Body`; body: the part's partials. `ESTALE` where the node has another
     /// version of the file, `EBUSY` where it has as much to do as it may.
     Part(QueryPart),
+    /// A fragment of a plan of SQL, over files that the node holds. Answer: `Body`; body: an Arrow IPC stream. `ESTALE` where the
+    /// node has other versions of the files, `EBUSY` where it has as much to do as it may, `ENOSYS` where it has no engine.
+    Fragment(QueryFragment),
 }
 
 /// What a query collects: how long its pass takes follows from that.
@@ -65,17 +75,32 @@ pub struct QueryTable {
     pub gramian: bool,
 }
 
+/// A fragment of a plan of SQL.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct QueryFragment {
+    /// All files that it reads, `QUERY_FILES_MAX` at most, in the versions that the asked node has.
+    pub files: Vec<(ViewPath, Generation)>,
+    /// What to do, for the engine; `QUERY_PLAN_BYTES_MAX` at most.
+    pub plan: Vec<u8>,
+}
+
 impl QueryMessage {
     /// A short word for logs and counters.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
             Self::Part(_) => "query-part",
+            Self::Fragment(_) => "query-fragment",
         }
     }
 
     pub(crate) fn is_within_limits(&self) -> bool {
-        let Self::Part(part) = self;
+        let part = match self {
+            Self::Part(part) => part,
+            Self::Fragment(QueryFragment { files, plan }) => {
+                return (1..=QUERY_FILES_MAX).contains(&files.len()) && plan.len() <= QUERY_PLAN_BYTES_MAX;
+            }
+        };
         let is_table_within = part.table.as_ref().is_none_or(|table| {
             let fields = table.numeric.len();
             let is_column = |column: &u16| usize::from(*column) < fields;
@@ -113,7 +138,11 @@ mod tests {
     }
 
     fn sent(part: QueryPart) -> Option<Envelope> {
-        let envelope = Envelope { remaining_ms: u32::MAX, request: Request::new(QueryMessage::Part(part).into()) };
+        asked(QueryMessage::Part(part))
+    }
+
+    fn asked(message: QueryMessage) -> Option<Envelope> {
+        let envelope = Envelope { remaining_ms: u32::MAX, request: Request::new(message.into()) };
         let bytes = encode(&envelope);
         assert!(bytes.len() <= limits::HEAD_BYTES_MAX, "{}", bytes.len());
         decode::<Envelope>(&bytes).ok().inspect(|there| assert_eq!(*there, envelope))
@@ -122,6 +151,19 @@ mod tests {
     #[test]
     fn the_largest_part_fits_a_frame_and_comes_back() {
         assert!(sent(part()).is_some());
+    }
+
+    #[test]
+    fn a_fragment_has_its_limits_too() {
+        let file = || (part().file, part().generation);
+        let of = |files, bytes| {
+            let files = (0..files).map(|_| file()).collect();
+            asked(QueryMessage::Fragment(QueryFragment { files, plan: vec![0xff; bytes] }))
+        };
+        assert!(of(QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX).is_some());
+        assert!(of(QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX + 1).is_none());
+        assert!(of(QUERY_FILES_MAX + 1, 0).is_none());
+        assert!(of(0, 1).is_none(), "a fragment that reads nothing");
     }
 
     #[test]

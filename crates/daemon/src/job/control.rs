@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::query::AskedPart;
+use super::query::{AskedFragment, AskedPart};
 use super::requests::Job;
-use crate::query::{collected, encode_part};
+use crate::query::{collected, text_of};
 use crate::shared::node::Node;
 
-/// Longest command line, bytes: the paths of a refresh, most of them shorter than they may be.
-const LINE_BYTES_MAX: u64 = 64 << 10;
+/// Longest command line, bytes: a fragment's plan and its files' paths, most of them shorter than they may be.
+const LINE_BYTES_MAX: u64 = 192 << 10;
 
 /// How long a client may take to say what it wants.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(5);
@@ -70,6 +70,8 @@ enum Command {
     },
     /// A part of a query's file, made by a node.
     QueryPart(AskedPart),
+    /// A fragment of SQL, carried out by a node.
+    QueryFragment(AskedFragment),
     /// How far a file is on its way to the backing file system.
     Landed {
         path: String,
@@ -111,7 +113,7 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
     let mut reader = BufReader::new(read.take(LINE_BYTES_MAX));
     let answer = match tokio::time::timeout(CLIENT_DEADLINE, reader.read_line(&mut line)).await {
         Ok(Ok(_)) => match serde_json::from_str(&line) {
-            Ok(command @ Command::QueryPart(_)) => {
+            Ok(command @ (Command::QueryPart(_) | Command::QueryFragment(_))) => {
                 let mut nothing = [0];
                 tokio::select! {
                     answer = carry_out(command, &job) => answer,
@@ -153,7 +155,11 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         }
         Command::QueryPart(asked) => {
             let file = path_in_view(&asked.path, &job.node)?;
-            job.queries.part(asked, file).await.map(|bytes| json!(encode_part(&bytes)))
+            job.queries.part(asked, file).await.map(|bytes| json!(text_of(&bytes)))
+        }
+        Command::QueryFragment(asked) => {
+            let files = asked.files.iter().map(|(path, _)| path_in_view(path, &job.node)).collect::<Result<_, _>>()?;
+            job.queries.fragment(asked, files).await.map(|bytes| json!(text_of(&bytes)))
         }
         Command::Refresh { paths } => {
             if paths.is_empty() || paths.len() > limits::REFRESH_PATHS_MAX {

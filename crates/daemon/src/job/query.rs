@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_types::{Epoch, Generation, NodeRank, ViewPath};
-use forebay_wire::{JobMessage, QueryMessage, QueryPart, QueryTable, QueryWants};
+use forebay_wire::query::{QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX};
+use forebay_wire::{JobMessage, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
 use serde::{Deserialize, Serialize};
 
-use crate::query::{Holder, QueryParts};
+use crate::query::{Holder, QueryParts, bytes_of};
 use crate::read::ReadParts;
 use crate::shared::gather::{Gathered, ask_children, ask_from, call};
 use crate::shared::node::Node;
@@ -33,6 +34,19 @@ pub struct AskedPart {
     pub blocks: u32,
     /// Whether the part begins within quotes, if that is known.
     pub begins_quoted: Option<bool>,
+    /// How long it may take.
+    pub timeout_ms: u64,
+}
+
+/// A fragment of SQL as `forebay-sql` asks for it.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct AskedFragment {
+    /// Of which node.
+    pub rank: u32,
+    /// The files, by their absolute paths, in the versions that the node has.
+    pub files: Vec<(String, Generation)>,
+    /// The plan, in hexadecimal.
+    pub plan: String,
     /// How long it may take.
     pub timeout_ms: u64,
 }
@@ -98,10 +112,36 @@ impl JobQueries {
             let is_given_up = Arc::new(AtomicBool::new(false));
             return self.parts.part(part, timeout, is_given_up).await.map_err(|errno| errno.to_string());
         }
-        let reply = call(&self.node, NodeRank(rank), QueryMessage::Part(part), timeout).await?;
-        let body = reply.body.ok_or("an answer without a part")?;
+        self.ask(NodeRank(rank), QueryMessage::Part(part), timeout).await
+    }
+
+    /// A fragment, carried out by the node that is asked.
+    pub async fn fragment(&self, asked: AskedFragment, files: Vec<ViewPath>) -> Result<Bytes, String> {
+        let AskedFragment { rank, files: asked_files, plan, timeout_ms } = asked;
+        let timeout = Duration::from_millis(timeout_ms);
+        if rank as usize >= self.node.options.nodes.len() {
+            return Err(format!("the job has no node {rank}"));
+        }
+        let plan = bytes_of(&plan).ok_or("a plan that is no bytes")?;
+        if files.is_empty() || files.len() > QUERY_FILES_MAX || plan.len() > QUERY_PLAN_BYTES_MAX {
+            return Err(format!(
+                "a fragment has 1 to {QUERY_FILES_MAX} files and {QUERY_PLAN_BYTES_MAX} bytes at most"
+            ));
+        }
+        let files = files.into_iter().zip(asked_files).map(|(file, (_, generation))| (file, generation)).collect();
+        let fragment = QueryFragment { files, plan };
+        if NodeRank(rank) == self.node.rank() {
+            return self.parts.fragment(fragment, timeout).await.map_err(|errno| errno.to_string());
+        }
+        self.ask(NodeRank(rank), QueryMessage::Fragment(fragment), timeout).await
+    }
+
+    /// The whole body of another node's answer.
+    async fn ask(&self, to: NodeRank, message: QueryMessage, timeout: Duration) -> Result<Bytes, String> {
+        let reply = call(&self.node, to, message, timeout).await?;
+        let body = reply.body.ok_or("an answer without a body")?;
         let whole = tokio::time::timeout(timeout, body.whole_bytes()).await;
-        whole.map_err(|_| "the part did not come in time")?.map_err(|errno| errno.to_string())?;
+        whole.map_err(|_| "the answer did not come in time")?.map_err(|errno| errno.to_string())?;
         body.contiguous().ok_or_else(|| "an answer that is not whole".to_owned())
     }
 }

@@ -3,7 +3,8 @@
 //! A few parts are made at once, one a thread, so that a query leaves the node to its programs; some more wait, and
 //! whoever comes then hears that the node is busy. Making a part changes nothing, and ends when nobody waits for it.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,11 +16,12 @@ use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::{CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::message::{Checked, decode, encode};
-use forebay_wire::{Outcome, QueryMessage, QueryPart, QueryTable, QueryWants};
+use forebay_wire::{Outcome, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::collect::{PassOptions, collect_part};
+use super::fragments::Fragments;
 use super::held::{HeldFile, Way};
 use super::speeds::Speeds;
 use crate::environment::Exports;
@@ -46,8 +48,8 @@ impl Checked for Travelled {
     }
 }
 
-/// A part's state, encoded by a node, as text.
-pub fn encode_part(bytes: &[u8]) -> String {
+/// Bytes of a node's answer as text, in hexadecimal.
+pub fn text_of(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing into a string cannot fail.
@@ -56,12 +58,16 @@ pub fn encode_part(bytes: &[u8]) -> String {
     })
 }
 
-/// The part's state that a text stands for.
-pub fn decode_part(text: &str) -> Option<PartState> {
+/// The bytes that a text stands for.
+pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let digit = |at: u8| char::from(at).to_digit(16);
     let byte = |pair: &[u8]| Some((digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?) as u8);
-    let bytes: Vec<u8> = text.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
-    decode::<Travelled>(&bytes).ok().map(|Travelled(state)| state)
+    text.as_bytes().chunks(2).map(byte).collect()
+}
+
+/// The part's state that a text stands for.
+pub fn decode_part(text: &str) -> Option<PartState> {
+    decode::<Travelled>(&bytes_of(text)?).ok().map(|Travelled(state)| state)
 }
 
 /// What a node has of a file.
@@ -104,6 +110,7 @@ pub(crate) struct QueryParts {
     /// How fast that goes.
     pub speeds: Speeds,
     waiting: AtomicUsize,
+    fragments: Fragments,
 }
 
 impl QueryParts {
@@ -112,12 +119,16 @@ impl QueryParts {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let (node, read, data) = (Arc::clone(node), Arc::clone(read), Mutex::default());
         let (turns, speeds, waiting) = (Semaphore::new(threads), Speeds::default(), AtomicUsize::new(0));
-        Arc::new(Self { node, read, data, threads, turns, speeds, waiting })
+        let fragments = Fragments::default();
+        Arc::new(Self { node, read, data, threads, turns, speeds, waiting, fragments })
     }
 
     /// Takes a request of another node.
     pub fn take(self: &Arc<Self>, message: QueryMessage, remaining: Duration, reply: Replier) {
-        let QueryMessage::Part(part) = message;
+        let part = match message {
+            QueryMessage::Part(part) => part,
+            QueryMessage::Fragment(fragment) => return self.take_fragment(fragment, remaining, reply),
+        };
         let is_given_up = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&is_given_up);
         reply.on_cancel(move || given_up.store(true, Ordering::Relaxed));
@@ -151,6 +162,49 @@ impl QueryParts {
             Ok(made) => made.unwrap_or(Err(Errno::EIO)),
             Err(_) => Err(Errno::ETIMEDOUT),
         }
+    }
+
+    /// Takes a fragment of another node.
+    fn take_fragment(self: &Arc<Self>, fragment: QueryFragment, remaining: Duration, reply: Replier) {
+        let given_up = Arc::new(Notify::new());
+        let giving_up = Arc::clone(&given_up);
+        reply.on_cancel(move || giving_up.notify_one());
+        let this = Arc::clone(self);
+        drop(self.node.spawn(async move {
+            let made = tokio::select! {
+                made = this.fragment(fragment, remaining) => made,
+                () = given_up.notified() => Err(Errno::EINTR),
+            };
+            match made {
+                Ok(bytes) => reply.answer(Outcome::Body, Some(Body::whole(bytes))),
+                Err(errno) => reply.answer(Outcome::Failed(errno), None),
+            }
+        }));
+    }
+
+    /// Has a fragment carried out; whoever drops this ends it.
+    pub async fn fragment(self: &Arc<Self>, fragment: QueryFragment, remaining: Duration) -> Result<Bytes, Errno> {
+        let made = self.fragments.make(&fragment, || self.places(&fragment.files));
+        tokio::time::timeout(remaining, made).await.unwrap_or(Err(Errno::ETIMEDOUT))
+    }
+
+    /// Where programs on this node find files, all of which it must hold.
+    async fn places(self: &Arc<Self>, files: &[(ViewPath, Generation)]) -> Result<Vec<PathBuf>, Errno> {
+        let (this, files) = (Arc::clone(self), files.to_vec());
+        let places = move || files.iter().map(|(file, generation)| this.place(file, generation)).collect();
+        self.node.block(places).await.unwrap_or(Err(Errno::EIO))
+    }
+
+    /// Where a program on this node finds a file that the node holds in this version. May block.
+    fn place(&self, file: &ViewPath, version: &Generation) -> Result<PathBuf, Errno> {
+        use std::os::unix::ffi::OsStrExt;
+        let (holds, found) = self.holds(file).ok_or(Errno::ENOENT)?;
+        if found != *version {
+            return Err(Errno::ESTALE);
+        }
+        // What is kept is read as programs read it; everything else where it lies.
+        let above = if holds == Holds::Cache { self.node.options.view.as_path() } else { Path::new("/") };
+        Ok(above.join(OsStr::from_bytes(file.as_bytes())))
     }
 
     /// What this node has of a file, if it counts as one that holds it.

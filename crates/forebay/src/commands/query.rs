@@ -30,7 +30,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(std::mem::take(&mut arguments.given.0), arguments.file.config.take())?;
     let arguments = &arguments;
     if is_sql(&arguments.operators) {
-        return become_sql(arguments);
+        return become_sql(arguments, &effective);
     }
     let operators = parse(arguments)?;
     let collected = Collected::of(&operators);

@@ -97,16 +97,8 @@ impl Near {
             .filter(|holder| is_same(holder) && Some(holder.holds) == best)
             .take(QUESTIONS_MAX)
             .collect();
-        let socket = self.socket()?;
+        let socket = answering_socket(&self.directory)?;
         Ok((!holders.is_empty()).then_some(Makers { holders, path, socket, wants: self.wants, host_factor }))
-    }
-
-    /// That of a daemon on this host that answers.
-    fn socket(&self) -> anyhow::Result<PathBuf> {
-        let sockets = self.directory.socket_ranks().into_iter().map(|rank| self.directory.socket(rank));
-        let is_there =
-            |socket: &PathBuf| control::ask(socket, &json!({"command": "ping"}), Duration::from_secs(1)).is_ok();
-        sockets.into_iter().find(is_there).context("no daemon of the job answers on this host")
     }
 }
 
@@ -200,6 +192,13 @@ impl Makers {
         let state = said.as_str().and_then(decode_part);
         state.context("an answer that is not understood")
     }
+}
+
+/// That of a daemon on this host that answers.
+pub fn answering_socket(directory: &JobDirectory) -> anyhow::Result<PathBuf> {
+    let mut sockets = directory.socket_ranks().into_iter().map(|rank| directory.socket(rank));
+    let is_there = |socket: &PathBuf| control::ask(socket, &json!({"command": "ping"}), Duration::from_secs(1)).is_ok();
+    sockets.find(is_there).context("no daemon of the job answers on this host")
 }
 
 /// The first failure of some threads.

@@ -8,7 +8,10 @@ use anyhow::{Context, anyhow};
 use forebay_daemon::query::sql_program;
 
 use crate::cli::{HeaderChoice, OnError, QueryArguments, WherePlace};
-use crate::settings::UsageError;
+use crate::commands::paths::views;
+use crate::commands::query_near::answering_socket;
+use crate::jobs;
+use crate::settings::{Effective, UsageError};
 
 /// Whether what is asked is a statement: no operator has a blank.
 pub fn is_sql(asked: &str) -> bool {
@@ -16,8 +19,9 @@ pub fn is_sql(asked: &str) -> bool {
 }
 
 /// Ends only when it cannot.
-pub fn become_sql(arguments: &QueryArguments) -> anyhow::Result<ExitCode> {
-    let options = options(arguments)?;
+pub fn become_sql(arguments: &QueryArguments, effective: &Effective) -> anyhow::Result<ExitCode> {
+    let mut options = options(arguments)?;
+    options.extend(of_job(arguments.place, effective)?);
     let program = sql_program().ok_or_else(|| {
         anyhow!(
             "forebay-sql is neither beside forebay nor in PATH; make build-sql makes it, make install puts it there"
@@ -54,9 +58,31 @@ fn options(arguments: &QueryArguments) -> anyhow::Result<Vec<OsString>> {
         HeaderChoice::Auto | HeaderChoice::Yes => {}
         HeaderChoice::No => options.push("--no-header".into()),
     }
-    match arguments.place {
-        WherePlace::Auto | WherePlace::Host => {}
-        WherePlace::Data | WherePlace::Split => return Err(usage("SQL is answered by this host")),
+    options.push("--where".into());
+    options.push(match arguments.place {
+        WherePlace::Auto => "auto".into(),
+        WherePlace::Host => "host".into(),
+        WherePlace::Data => "data".into(),
+        WherePlace::Split => return Err(usage("--where split is for OP FILE..., not for SQL")),
+    });
+    Ok(options)
+}
+
+/// Where it finds the nodes of the job that there is.
+fn of_job(place: WherePlace, effective: &Effective) -> anyhow::Result<Vec<OsString>> {
+    let directory = match (place, jobs::find(effective)) {
+        (WherePlace::Host, _) => return Ok(vec![]),
+        (_, Ok(directory)) => directory,
+        (WherePlace::Auto, Err(_)) if effective.job()?.is_none() => return Ok(vec![]),
+        (_, Err(error)) => return Err(error.context("a query is answered near the data by the nodes of a job")),
+    };
+    let mut options: Vec<OsString> = vec![];
+    match (answering_socket(&directory), place) {
+        (Ok(socket), _) => options.extend(["--daemon".into(), socket.into()]),
+        (Err(_), WherePlace::Auto) => return Ok(options),
+        (Err(error), _) => return Err(error),
     }
+    let views = views(&directory).into_iter();
+    options.extend(views.flat_map(|(_, view)| ["--view".into(), OsString::from(view)]));
     Ok(options)
 }

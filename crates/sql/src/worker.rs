@@ -1,0 +1,156 @@
+//! `forebay-sql worker`: carries out one fragment, which a daemon gives it on standard input, with the files that it may read; the
+//! answer is an Arrow IPC stream on standard output. It ends when the daemon does, or gives the fragment up.
+
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Read, Write};
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, bail};
+use datafusion::arrow::ipc::writer::StreamWriter;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::object_store::path::Path;
+use datafusion::physical_plan::execute_stream;
+use datafusion_proto::bytes::physical_plan_from_bytes;
+use futures::TryStreamExt;
+use serde::Deserialize;
+
+use crate::cut::is_fragment;
+use crate::session;
+use crate::store::Placed;
+
+/// What groups may take on a node, bytes: it has programs to run.
+const MEMORY_BYTES: usize = 1 << 30;
+
+/// What a daemon says is no longer than this.
+const QUESTION_BYTES_MAX: u32 = 1 << 20;
+
+/// The files of a fragment: the absolute path that the plan has, and where the file lies here.
+#[derive(Deserialize)]
+struct Question {
+    files: Vec<(String, String)>,
+}
+
+/// Carries out the fragment that comes on standard input.
+pub async fn run() -> anyhow::Result<()> {
+    let mut input = io::stdin().lock();
+    let (question, plan) = (part(&mut input)?, part(&mut input)?);
+    drop(input);
+    thread::spawn(|| {
+        // Nothing comes; the end does, when nobody waits any more.
+        let _ = io::stdin().lock().read(&mut [0]);
+        std::process::exit(1);
+    });
+    carry_out(&question, &plan, BufWriter::new(io::stdout())).await
+}
+
+async fn carry_out(question: &[u8], plan: &[u8], to: impl Write) -> anyhow::Result<()> {
+    let Question { files } = serde_json::from_slice(question).context("a question that is not understood")?;
+    let path = |text: &str| Path::from_absolute_path(text).with_context(|| format!("{text} is no path"));
+    let places =
+        files.iter().map(|(name, at)| Ok((path(name)?, path(at)?))).collect::<anyhow::Result<HashMap<_, _>>>()?;
+    let context = session::for_plans(MEMORY_BYTES)?;
+    context.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), Arc::new(Placed::new(places)));
+    let plan = physical_plan_from_bytes(plan, &context.task_ctx())?;
+    if !is_fragment(&plan) {
+        bail!("a plan that is no fragment");
+    }
+    let mut rows = execute_stream(plan, context.task_ctx())?;
+    let mut writer = StreamWriter::try_new(to, &rows.schema())?;
+    while let Some(batch) = rows.try_next().await? {
+        writer.write(&batch)?;
+    }
+    writer.into_inner()?.flush()?;
+    Ok(())
+}
+
+fn part(input: &mut impl Read) -> anyhow::Result<Vec<u8>> {
+    let mut len = [0; 4];
+    input.read_exact(&mut len).context("a question that is not whole")?;
+    let len = u32::from_be_bytes(len);
+    if len > QUESTION_BYTES_MAX {
+        bail!("a question of {len} bytes");
+    }
+    let mut part = vec![0; len as usize];
+    input.read_exact(&mut part).context("a question that is not whole")?;
+    Ok(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    use datafusion::arrow::ipc::reader::StreamReader;
+    use datafusion_proto::bytes::physical_plan_to_bytes;
+    use serde_json::json;
+
+    use crate::cut::cut;
+    use crate::session::Options;
+    use crate::tables::{Dialect, Tables};
+
+    /// The whole plan of a statement over a file, and the plans of its fragments.
+    async fn plans(statement: &str, file: &std::path::Path) -> (Vec<u8>, Vec<Vec<u8>>) {
+        let dialect = Dialect { delimiter: b',', has_header: true, has_newlines: false };
+        let named = [("t".to_owned(), file.to_str().unwrap().to_owned())];
+        let options = Options { memory_bytes: 1 << 26, named: &named };
+        let context = session::for_statements(Tables::new(dialect), options).await.unwrap();
+        let plan = context.state().create_logical_plan(statement).await.unwrap();
+        let plan = context.state().create_physical_plan(&plan).await.unwrap();
+        let mut fragments = vec![];
+        cut(Arc::clone(&plan), &mut |fragment| {
+            let groups = [datafusion::datasource::physical_plan::FileGroup::new(fragment.files())];
+            fragments.push(physical_plan_to_bytes(fragment.over(&groups)?)?.to_vec());
+            Ok(None)
+        })
+        .unwrap();
+        (physical_plan_to_bytes(plan).unwrap().to_vec(), fragments)
+    }
+
+    async fn made(files: serde_json::Value, plan: &[u8]) -> Result<usize, String> {
+        let mut answer = vec![];
+        let question = json!({"files": files}).to_string();
+        carry_out(question.as_bytes(), plan, &mut answer).await.map_err(|error| format!("{error:#}"))?;
+        let batches = StreamReader::try_new(&*answer, None).unwrap();
+        Ok(batches.map(|batch| batch.unwrap().num_rows()).sum())
+    }
+
+    #[tokio::test]
+    async fn a_fragment_reads_its_files_where_they_lie_and_no_others() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (file, moved) = (temporary.path().join("t.csv"), temporary.path().join("moved"));
+        fs::write(&file, "a,b\n1,2\n1,3\n2,4\n").unwrap();
+        let (whole, fragments) = plans("SELECT a, sum(b) FROM t GROUP BY a", &file).await;
+        let [fragment] = &fragments[..] else { panic!("{} fragments", fragments.len()) };
+        assert_eq!(made(json!([[file, file]]), fragment).await, Ok(2), "groups");
+        fs::rename(&file, &moved).unwrap();
+        assert_eq!(made(json!([[file, moved]]), fragment).await, Ok(2), "where it lies");
+        fs::copy(&moved, &file).unwrap();
+        let refused = made(json!([[moved, moved]]), fragment).await.unwrap_err();
+        assert!(refused.contains("no file of this fragment"), "{refused}");
+        // What is more than a fragment is refused, whatever it reads.
+        let refused = made(json!([[file, file]]), &whole).await.unwrap_err();
+        assert!(refused.contains("no fragment"), "{refused}");
+        made(json!([[file, file]]), b"no plan").await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn what_can_be_made_in_pieces_is_cut() {
+        let temporary = tempfile::tempdir().unwrap();
+        let file = temporary.path().join("t.csv");
+        fs::write(&file, "a,b\n1,2\n1,3\n2,4\n").unwrap();
+        for (statement, fragments) in [
+            ("SELECT sum(b) FROM t", 1),
+            ("SELECT stats(b), entropy(a) FROM t WHERE a > 1", 1),
+            ("SELECT a FROM t WHERE b > 2 ORDER BY a", 1),
+            ("SELECT x.a, sum(x.b) FROM t x JOIN t y ON x.a = y.b WHERE x.b > 1 AND y.a > 0 GROUP BY x.a", 2),
+            // As many rows would come as there are.
+            ("SELECT a FROM t", 0),
+            ("SELECT a FROM t ORDER BY b LIMIT 1", 0),
+            // Any rows do, so the first ones here.
+            ("SELECT count(*) FROM (SELECT a FROM t LIMIT 2)", 0),
+        ] {
+            assert_eq!(plans(statement, &file).await.1.len(), fragments, "{statement}");
+        }
+    }
+}
