@@ -12,7 +12,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean
+.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean test-write
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -35,6 +35,9 @@ build-sql: ## SQL for `forebay query`, optimised, at target/sql/release/forebay-
 test: ## every test; as root installs what they need; what cannot run is named and counted as skipped (fails with CI=true)
 	@tests/setup.sh
 	@$(CARGO) xtask test $(TESTS)
+
+test-write: ## the burst tier while 200 daemons are killed (some 10 minutes; needs root)
+	@FOREBAY_TEST_DEATHS=200 $(CARGO) test --quiet --package forebay-tests --test burst random::whatever -- --nocapture
 
 test-sql: ## the tests of SQL, whose engine takes some 7 minutes of a processor to build the first time
 	@$(CARGO) build --quiet --package forebay

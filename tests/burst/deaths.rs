@@ -50,3 +50,27 @@ fn a_daemon_that_is_replaced_goes_on() {
     assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
     bed.job.down();
 }
+
+/// The next daemon gives handles of its own: who goes on with a directory of before does not read another.
+#[test]
+fn a_directory_that_is_read_stays_the_same_through_a_death() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let _ =
+        bed.shell("mkdir x y; (cd x; seq -f x%06g 5000 | xargs touch); (cd y; seq -f y%06g 5000 | xargs touch)").good();
+    let names = |directory: &str| {
+        let entries = std::fs::read_dir(bed.mount().join(directory)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap())
+    };
+    let mut of_x = names("x");
+    let mut seen: Vec<String> = of_x.by_ref().take(10).collect();
+    let daemon = bed.job.daemon(0);
+    bed.job.kill_daemon(0);
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|pid| Some(pid) != daemon));
+    let mut of_y = names("y");
+    assert!(of_y.next().unwrap().starts_with('y'));
+    seen.extend(of_x);
+    assert_eq!((seen.len(), seen.iter().filter(|name| name.starts_with('x')).count()), (5000, 5000));
+    assert_eq!(of_y.filter(|name| name.starts_with('y')).count(), 4999);
+    bed.job.down();
+}

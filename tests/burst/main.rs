@@ -8,5 +8,7 @@ mod deaths;
 mod four;
 mod full;
 mod own_paths;
+mod promise;
+mod random;
 mod refusals;
 mod whole;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use forebay_tests::program::{file_of_tests, run};
+use forebay_tests::program::run;
 use forebay_tests::require;
 
 use crate::bed::Bed;
@@ -95,48 +95,6 @@ fn locks_hold_programs_off() {
                  sys.exit(subprocess.run(sys.argv[1:]).returncode == 0)";
     let fcntl = format!("python3 -c \"{holds}\" python3 -c \"{wants}\" 2>/dev/null");
     let _ = bed.shell(&fcntl).good();
-    bed.job.down();
-}
-
-#[test]
-fn random_operations_come_to_the_same_as_on_another_file_system() {
-    require!(Fuse, Root, Command("python3"));
-    for seed in 1..=8 {
-        random_operations(1, seed);
-    }
-}
-
-/// Each operation on another of four nodes.
-#[test]
-fn random_operations_of_four_nodes_come_to_the_same_as_on_another_file_system() {
-    require!(Fuse, Root, Command("python3"));
-    for seed in 1..=4 {
-        random_operations(4, seed);
-    }
-}
-
-#[track_caller]
-fn random_operations(nodes: u32, seed: u32) {
-    let bed = Bed::of(nodes);
-    let plain = bed.job.sandbox.base().join("plain");
-    fs::create_dir(&plain).unwrap();
-    let operations = |directories: Vec<std::path::PathBuf>| {
-        let script = file_of_tests("burst/operations.py");
-        let directories = std::env::join_paths(directories).unwrap();
-        run(Command::new("python3").arg(script).arg(directories).args([&seed.to_string(), "600"])).good().text()
-    };
-    let ours = operations((0..nodes).map(|node| bed.mount_of(node)).collect());
-    let theirs = operations(vec![plain.clone(); nodes as usize]);
-    for (ours, theirs) in ours.lines().zip(theirs.lines()) {
-        assert_eq!(ours, theirs, "seed {seed}");
-    }
-    assert_eq!(ours.lines().count(), theirs.lines().count(), "seed {seed}");
-    bed.drain();
-    let (landed, plain) = (Bed::listing(&bed.backing()), Bed::listing(&plain));
-    for (landed, plain) in landed.lines().zip(plain.lines()) {
-        assert_eq!(landed, plain, "seed {seed}");
-    }
-    assert_eq!(landed.lines().count(), plain.lines().count(), "seed {seed}");
     bed.job.down();
 }
 

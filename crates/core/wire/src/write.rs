@@ -186,6 +186,8 @@ pub enum StepOutcome {
     Contents(LandedContents),
     /// Nothing: newer contents are to come, or what it was about is gone.
     LeftOut,
+    /// What it said, and this is there now.
+    Made(Generation),
 }
 
 /// Contents that are on the backing file system.

@@ -29,10 +29,10 @@ impl Locks {
         }
         let held = self.by_file.entry((file, request.is_flock)).or_default();
         let mut kept = vec![];
-        for lock in held.drain(..) {
-            match is_of(&lock, node, request.owner) {
-                true => kept.extend(without(lock, request.start, request.end)),
-                false => kept.push(lock),
+        for lock in held.iter() {
+            match is_of(lock, node, request.owner) {
+                true => kept.extend(without(*lock, request.start, request.end)),
+                false => kept.push(*lock),
             }
         }
         if let Some(kind) = request.kind {
@@ -40,8 +40,6 @@ impl Locks {
             kept.push(HeldLock { node, owner, start, end, kind, pid });
         }
         if kept.len() > limits::LOCKS_MAX {
-            *held = kept;
-            held.pop();
             return Err(Errno::ENOLCK);
         }
         *held = kept;
@@ -124,6 +122,20 @@ mod tests {
         assert_eq!(locks.conflict(a, FILE, &asked).map(|held| held.start), Some(60));
         locks.release_node(b);
         assert_eq!(locks, Locks::default());
+    }
+
+    #[test]
+    fn what_is_refused_changes_nothing() {
+        let (mut locks, a, b) = (Locks::default(), NodeRank(0), NodeRank(1));
+        locks.set(a, FILE, &request(1, 0, 9, Some(LockKind::Shared))).unwrap();
+        for byte in 0..limits::LOCKS_MAX as u64 - 1 {
+            locks.set(b, FILE, &request(1, 100 + 2 * byte, 100 + 2 * byte, Some(LockKind::Shared))).unwrap();
+        }
+        let before = locks.clone();
+        for refused in [request(1, 5, 5, None), request(1, 5, 5, Some(LockKind::Exclusive))] {
+            assert_eq!(locks.set(a, FILE, &refused), Err(Errno::ENOLCK));
+            assert_eq!(locks, before);
+        }
     }
 
     #[test]

@@ -5,19 +5,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_types::{Errno, Map};
 use forebay_wire::write_message::Entries;
 
+/// Handles that one daemon may give.
+const DAEMON_BITS: u32 = 40;
+
 /// Readings under way, by handle.
-#[derive(Default)]
 pub struct Readings {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     next: u64,
     readings: Map<u64, Arc<Entries>>,
 }
 
 impl Readings {
+    /// Those of a node's `daemon`th daemon: the kernel goes on with handles of the daemons before it.
+    pub fn of(daemon: u64) -> Self {
+        Self { state: Mutex::new(State { next: daemon << DAEMON_BITS, readings: Map::default() }) }
+    }
+
     /// A handle for a directory that is opened.
     pub fn open(&self) -> u64 {
         let mut state = self.lock();

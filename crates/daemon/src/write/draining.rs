@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_store::Draft;
 use forebay_types::{Errno, NodeRank, ViewPath};
 use forebay_wire::write::{Drained, Operation, Source};
-use forebay_write::{Action, Drain, draft_number};
+use forebay_write::{Action, Drain};
 
 use super::commits::Commits;
 use super::contents::Reader;
@@ -64,15 +64,16 @@ impl Draining {
         let path = match draft_in {
             Some(directory) if !has_draft => {
                 let directory = backing_path(&self.owner.tree(), *directory).ok_or(Errno::ENOENT)?;
-                let path = Draft::path(&directory, draft_number(*file))?;
-                let draft = place.draft(&path, draft_number(*file))?;
+                let number = self.owner.tree().draft_number(*file);
+                let path = Draft::path(&directory, number)?;
+                let draft = place.draft(&path, number)?;
                 snapshot.write(&self.reader, *file, draft.file())?;
                 draft.keep()?;
                 path
             }
             _ => {
                 let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
-                snapshot.write(&self.reader, *file, &place.open_to_write(&path)?)?;
+                snapshot.write(&self.reader, *file, &self.owner.hold(*file, &path)?.open_to_write()?)?;
                 path
             }
         };
@@ -97,15 +98,13 @@ pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
     else {
         return Ok(());
     };
-    let files = owner.tree().drafts_at(at);
-    for file in files {
-        let from = draft_path(&owner.tree(), file).ok_or(Errno::ENOENT)?;
-        let to = Draft::path(&ViewPath::root(), draft_number(file))?;
-        match owner.local.place.rename(&from, &to, false) {
-            // Done by a daemon before this one.
-            Err(Errno::ENOENT) if owner.local.place.attributes(&to).is_ok() => {}
-            renamed => renamed?,
-        }
-    }
-    Ok(())
+    let tree = owner.tree();
+    let moves = tree.drafts_at(at).into_iter().map(|file| {
+        let from = draft_path(&tree, file).ok_or(Errno::ENOENT)?;
+        let to = Draft::path(&ViewPath::root(), tree.draft_number(file))?;
+        Ok((from, to, tree.backed(file).map(|backed| backed.ino)))
+    });
+    let moves = moves.collect::<Result<Vec<_>, Errno>>()?;
+    drop(tree);
+    moves.into_iter().try_for_each(|(from, to, ino)| owner.local.place.rename(&from, &to, false, ino))
 }

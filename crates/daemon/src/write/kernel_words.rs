@@ -14,6 +14,10 @@ pub const O_APPEND: u32 = 0o2000;
 /// The bits of `access(2)`.
 const READ: u32 = 4;
 const WRITE: u32 = 2;
+const EXECUTE: u32 = 1;
+
+/// The kernel opens a program that is to run.
+const FMODE_EXEC: u32 = 0x20;
 
 /// The kernel's number of a file: also its inode number. 1 is the root's.
 pub fn node_of(file: FileId) -> u64 {
@@ -48,6 +52,7 @@ pub fn mode_of(done: &Done) -> u32 {
 /// What of a file an open with these flags needs.
 pub fn wanted(flags: u32) -> u32 {
     let access = match flags & O_ACCMODE {
+        O_RDONLY if flags & FMODE_EXEC != 0 => EXECUTE,
         O_RDONLY => READ,
         O_RDWR => READ | WRITE,
         _ => WRITE,

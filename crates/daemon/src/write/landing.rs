@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
 use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
-use forebay_write::{Action, Turn, draft_number};
+use forebay_write::{Action, Turn};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint;
@@ -80,6 +80,12 @@ impl Landings {
                 checkpoint::write_if_due(&self.owner.local, Some(&self.owner), &self.commits.files);
                 looked_at = Instant::now();
             }
+            if self.owner.has_failed() {
+                // What was refused is in the tree, and must not be followed.
+                *self.trouble() = Some("the store has failed: nothing can be written down any more".to_owned());
+                std::thread::sleep(AGAIN_AFTER);
+                continue;
+            }
             let turn = self.owner.tree().next_landing();
             let taken = turn.as_ref().map_or(Ok(()), |turn| self.take(turn));
             let sent = taken.and_then(|()| self.draining.send_ahead());
@@ -119,14 +125,15 @@ impl Landings {
         self.keep_open(action);
         draining::save_drafts(&self.owner, action)?;
         match action {
-            Action::Make { file, kind, place } => self.make(*file, *kind, &self.path(place)?)?,
+            Action::Make { file, kind, place } => return self.make(*file, *kind, &self.path(place)?),
             Action::Publish { file, places, .. } => return self.publish(*file, places).map(StepOutcome::Contents),
             Action::Update { file, place, .. } => {
                 return self.update(*file, &self.path(place)?).map(StepOutcome::Contents);
             }
             Action::Link { from, to, .. } => place.link(&self.path(from)?, &self.path(to)?)?,
             Action::Rename { from, to, is_exchange } => {
-                place.rename(&self.path(from)?, &self.path(to)?, *is_exchange)?;
+                let ino = self.owner.tree().backed_at(from).map(|backed| backed.ino);
+                place.rename(&self.path(from)?, &self.path(to)?, *is_exchange, ino)?;
             }
             Action::Remove { place: at, is_directory } => place.remove(&self.path(at)?, *is_directory)?,
             Action::SetAttributes { file, place: at } => self.set_attributes(*file, &self.path(at)?)?,
@@ -187,7 +194,7 @@ impl Landings {
         Some(Attributes { mode: attributes.mode | if is_directory { OWN_DIRECTORY } else { 0 }, ..attributes })
     }
 
-    fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<(), Errno> {
+    fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
         let place = &self.owner.local.place;
         let attributes = self.attributes(file);
         match (kind, &attributes) {
@@ -197,13 +204,17 @@ impl Landings {
                 place.make_symlink(path, &target)?;
             }
             (_, Some(attributes)) => place.make_special(path, attributes)?,
-            (_, None) => return Ok(()),
+            (_, None) => return Ok(StepOutcome::Done),
         }
-        attributes.map_or(Ok(()), |attributes| place.set_attributes(path, &attributes))
+        let made = place.hold(path)?;
+        if let Some(attributes) = attributes {
+            made.set_attributes(&attributes)?;
+        }
+        Ok(StepOutcome::Made(made.attributes().generation()))
     }
 
     fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<(), Errno> {
-        self.attributes(file).map_or(Ok(()), |attributes| self.owner.local.place.set_attributes(path, &attributes))
+        self.attributes(file).map_or(Ok(()), |attributes| self.owner.hold(file, path)?.set_attributes(&attributes))
     }
 
     fn publish(&self, file: FileId, places: &[Place]) -> Result<LandedContents, Errno> {
@@ -214,7 +225,8 @@ impl Landings {
         match self.draft_path(file) {
             Some(draft) => self.publish_draft(file, &snapshot, &draft, first)?,
             None => {
-                let draft = place.draft(first, draft_number(file))?;
+                let number = self.owner.tree().draft_number(file);
+                let draft = place.draft(first, number)?;
                 snapshot.write(&self.reader, file, draft.file())?;
                 draft.set_attributes(&snapshot.attributes)?;
                 place.publish(draft, first)?;
@@ -226,11 +238,7 @@ impl Landings {
 
     fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
         let snapshot = Snapshot::of(&self.owner, file)?;
-        let place = &self.owner.local.place;
-        let open = place.open_to_write(path)?;
-        snapshot.write(&self.reader, file, &open)?;
-        open.sync_all().map_err(|error| Errno::of(&error))?;
-        place.set_attributes(path, &snapshot.attributes)?;
+        self.write_at(file, &snapshot, path)?;
         self.landed(path, &snapshot)
     }
 
@@ -244,11 +252,17 @@ impl Landings {
             Err(Errno::ENOENT) if place.attributes(to).is_ok_and(|found| is_renamed(&found)) => to,
             found => found.map(|_| draft)?,
         };
-        let open = place.open_to_write(at)?;
+        self.write_at(file, snapshot, at)?;
+        if at == to { Ok(()) } else { place.rename(draft, to, false, backed.map(|backed| backed.ino)) }
+    }
+
+    /// Writes to a file that is there.
+    fn write_at(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {
+        let held = self.owner.hold(file, path)?;
+        let open = held.open_to_write()?;
         snapshot.write(&self.reader, file, &open)?;
         open.sync_all().map_err(|error| Errno::of(&error))?;
-        place.set_attributes(at, &snapshot.attributes)?;
-        if at == to { Ok(()) } else { place.rename(draft, to, false) }
+        held.set_attributes(&snapshot.attributes)
     }
 
     fn landed(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {

@@ -34,6 +34,8 @@ struct State {
     /// Who may hold something: file, owner, whether by `flock`.
     held: BTreeSet<(FileId, u64, bool)>,
     waiting: Vec<Waiting>,
+    /// Which of them the owner is asked for at this moment, unless it was interrupted since.
+    asking: Option<u64>,
     is_running: bool,
 }
 
@@ -76,6 +78,11 @@ impl Locking {
     /// Somebody does not want to wait any more. Whether he did.
     pub fn interrupt(&self, unique: u64) -> bool {
         let mut state = self.state();
+        if state.asking == Some(unique) {
+            // What is asked for may be given at this moment: that decides.
+            state.asking = None;
+            return true;
+        }
         let found = state.waiting.iter().position(|waiting| waiting.unique == unique);
         let waiting = found.map(|at| state.waiting.swap_remove(at));
         drop(state);
@@ -106,26 +113,29 @@ impl Locking {
         let asked: Vec<(u64, FileId, LockRequest)> =
             self.state().waiting.iter().map(|waiting| (waiting.unique, waiting.file, waiting.request)).collect();
         for (unique, file, request) in asked {
+            {
+                let mut state = self.state();
+                if !state.waiting.iter().any(|waiting| waiting.unique == unique) {
+                    continue;
+                }
+                state.asking = Some(unique);
+            }
             let outcome = self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request });
-            if outcome == Err(Errno::EAGAIN) {
+            let mut state = self.state();
+            let is_interrupted = state.asking.take().is_none();
+            if outcome == Err(Errno::EAGAIN) && !is_interrupted {
                 continue;
             }
-            let mut state = self.state();
-            let found = state.waiting.iter().position(|waiting| waiting.unique == unique);
-            let waiting = found.map(|at| state.waiting.swap_remove(at));
+            let Some(at) = state.waiting.iter().position(|waiting| waiting.unique == unique) else { continue };
+            let waiting = state.waiting.swap_remove(at);
             drop(state);
-            match (waiting, outcome) {
-                (Some(waiting), Ok(())) => {
+            match outcome {
+                Ok(()) => {
                     self.note(file, &request);
                     waiting.reply.ok();
                 }
-                (Some(waiting), Err(errno)) => waiting.reply.error(errno),
-                // Interrupted meanwhile: nobody knows that it has it.
-                (None, Ok(())) => {
-                    let request = LockRequest { kind: None, ..request };
-                    let _ = self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request });
-                }
-                (None, Err(_)) => {}
+                Err(Errno::EAGAIN) => waiting.reply.error(Errno::EINTR),
+                Err(errno) => waiting.reply.error(errno),
             }
         }
         !self.state().waiting.is_empty()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_store::{Draft, LandedEntry};
+use forebay_store::{Draft, Held, LandedEntry};
 use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, ViewPath, limits};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
@@ -159,7 +159,7 @@ impl Owner {
         let mut released = Released::default();
         let done = {
             let mut tree = self.tree();
-            if self.has_failed.load(Ordering::Relaxed) {
+            if self.has_failed() {
                 return Err(Errno::EIO.into());
             }
             let done = tree.apply(change, &mut released)?;
@@ -231,6 +231,24 @@ impl Owner {
     /// Where a file lies on the backing file system by now, below the place of the tree; `None` when it is not there.
     pub fn backing_path(&self, file: FileId) -> Option<ViewPath> {
         backing_path(&self.tree(), file)
+    }
+
+    /// Takes hold of a file on the backing file system.
+    ///
+    /// # Errors
+    /// ESTALE when another is there now: somebody else has put it there.
+    pub fn hold(&self, file: FileId, path: &ViewPath) -> Result<Held, Errno> {
+        let held = self.local.place.hold(path)?;
+        let backed = self.tree().backed(file);
+        match backed.is_none_or(|backed| backed.ino == held.attributes().ino) {
+            true => Ok(held),
+            false => Err(Errno::ESTALE),
+        }
+    }
+
+    /// Whether nothing can be changed any more.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// Waits until there may be something to be done on the backing file system, or for a time.

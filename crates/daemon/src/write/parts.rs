@@ -12,6 +12,7 @@ use forebay_wire::write_message::WriteMessage;
 
 use super::commits::Commits;
 use super::contents::Reader;
+use super::directories::Readings;
 use super::files::Files;
 use super::giving_back::GivingBack;
 use super::kernel::Kernel;
@@ -47,6 +48,8 @@ pub struct WriteParts {
     /// Programs are served from then on.
     joined: Arc<OnceLock<()>>,
     is_first_daemon: bool,
+    /// How many there were before on this node.
+    daemon: u64,
     /// Of the owner.
     landings: Option<Arc<Landings>>,
     giving_back: Arc<GivingBack>,
@@ -84,6 +87,7 @@ impl WriteParts {
             made_at_ms,
             joined: Arc::default(),
             is_first_daemon: kept.is_first(),
+            daemon,
             landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits)),
             giving_back: GivingBack::new(&reader, &files, &commits),
             commits,
@@ -101,7 +105,7 @@ impl WriteParts {
             commits: Arc::clone(&self.commits),
             locking: Locking::new(&self.commits, !self.is_first_daemon),
             room: Room::new(&self.local),
-            readings: Default::default(),
+            readings: Readings::of(self.daemon),
             under_way: UnderWay::new(self.made_at_ms * 2),
             joined: Arc::clone(&self.joined),
         })

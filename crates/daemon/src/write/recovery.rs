@@ -32,14 +32,14 @@ use crate::shared::node::Node;
 /// What is wrong with the store or the directory of the backing file system.
 pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: u64) -> anyhow::Result<WriteParts> {
     let place = landing_place(&options.backing)?;
-    let tree = match node.rank() {
-        OWNER => Some(Tree::new(place.attributes(&ViewPath::root())?, true)),
-        _ => None,
-    };
-    let mut found = Found::new(node.rank(), tree);
     let owner =
         StoreOwner { job: node.options.job.clone(), boot: boot_identity().context("this boot has no identity")? };
     let mut recovery = Recovery::open(&options.store, &owner, &Settings::new(options.capacity_bytes))?;
+    let tree = match node.rank() {
+        OWNER => Some(Tree::new(place.attributes(&ViewPath::root())?, true, recovery.identity())),
+        _ => None,
+    };
+    let mut found = Found::new(node.rank(), tree);
     if let Some(checkpoint) = recovery.checkpoint() {
         let checkpoint = decode(&checkpoint.contents).context("the checkpoint of the store cannot be read")?;
         found.begin(checkpoint, |segment| recovery.holds(segment))?;

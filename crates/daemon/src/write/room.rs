@@ -13,7 +13,7 @@ use super::local::Local;
 const WAITING_MAX: usize = BURST_READERS - 2;
 
 /// How long nothing may be given back before a writer is told that there is no room.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a writer looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -46,7 +46,8 @@ impl Sandbox {
             std::fs::create_dir(base.path().join(directory)).expect("a directory of the sandbox");
         }
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
-        Self { base, name: format!("test-{}-{number}", std::process::id()), for_nobody: None, group: None }
+        // No name begins with another: processes are found by it.
+        Self { base, name: format!("test-{}-{number:04}", std::process::id()), for_nobody: None, group: None }
     }
 
     /// Fresh directories of the user `nobody`, who also runs the command. Needs root, who may become anybody.

@@ -124,6 +124,12 @@ impl Recovery {
         self.checkpoint.as_ref()
     }
 
+    /// A random number of the store's own.
+    #[must_use]
+    pub fn identity(&self) -> u64 {
+        self.store.head.identity.0
+    }
+
     /// Whether the store has a segment.
     #[must_use]
     pub fn holds(&self, segment: u64) -> bool {

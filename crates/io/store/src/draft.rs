@@ -1,15 +1,16 @@
 //! A file of the backing file system that nobody sees yet.
 //!
-//! It lies in the directory that it is for, under a name that says whose it is, until it is whole and takes the place of
+//! It lies in the directory that it is for, under a name that no other store gives, until it is whole and takes the place of
 //! whatever has its name. Dropped before, it goes.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use forebay_types::{Attributes, Errno, Name, Timestamp, ViewPath};
-use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timestamps, Uid};
+use forebay_types::{Attributes, Errno, Name, ViewPath};
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
 
 use crate::calls::errno;
+use crate::given::{lent_mode, times};
 
 /// How the names of drafts begin.
 const PREFIX: &str = ".forebay-draft-";
@@ -35,7 +36,7 @@ impl Draft {
         [PREFIX.as_bytes(), b"link-", &name[..len]].concat()
     }
 
-    pub(crate) fn create(directory: OwnedFd, number: u64) -> Result<Self, Errno> {
+    pub(crate) fn create(directory: OwnedFd, number: u128) -> Result<Self, Errno> {
         let name = name_of(number);
         match fs::unlinkat(&directory, &name, AtFlags::empty()).map_err(errno) {
             Err(Errno::ENOENT) => {}
@@ -50,7 +51,7 @@ impl Draft {
     ///
     /// # Errors
     /// ENAMETOOLONG.
-    pub fn path(directory: &ViewPath, number: u64) -> Result<ViewPath, Errno> {
+    pub fn path(directory: &ViewPath, number: u128) -> Result<ViewPath, Errno> {
         directory.join_deep(name_of(number).as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
     }
 
@@ -71,7 +72,7 @@ impl Draft {
         &self.file
     }
 
-    /// Gives it the mode, times and, for root, owner that the published file shall have.
+    /// Gives it the mode, times and, for root, owner that the published file shall have. As `Held::set_attributes`.
     ///
     /// # Errors
     /// As the backing file system gave it.
@@ -80,7 +81,7 @@ impl Draft {
             let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
             fs::fchown(&self.file, Some(uid), Some(gid)).map_err(errno)?;
         }
-        fs::fchmod(&self.file, Mode::from_raw_mode(attributes.mode)).map_err(errno)?;
+        fs::fchmod(&self.file, lent_mode(attributes)).map_err(errno)?;
         fs::futimens(&self.file, &times(attributes)).map_err(errno)
     }
 
@@ -93,8 +94,8 @@ impl Draft {
     }
 }
 
-fn name_of(number: u64) -> String {
-    format!("{PREFIX}{number:016x}")
+fn name_of(number: u128) -> String {
+    format!("{PREFIX}{number:032x}")
 }
 
 /// A file system that cannot make names durable does it anyway, or never.
@@ -111,10 +112,4 @@ impl Drop for Draft {
             tracing::debug!(name = self.name, "a draft stays on the backing file system");
         }
     }
-}
-
-/// The times of a file, for the calls that set them.
-pub(crate) fn times(attributes: &Attributes) -> Timestamps {
-    let time = |time: Timestamp| fs::Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
-    Timestamps { last_access: time(attributes.atime), last_modification: time(attributes.mtime) }
 }

@@ -9,10 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath, limits};
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags};
 
 use crate::calls::{Calls, errno};
-use crate::draft::{Draft, times};
+use crate::draft::Draft;
+use crate::held::Held;
 use crate::permissions::Permissions;
 
 /// Bytes of one `getdents`.
@@ -100,14 +101,15 @@ impl LandingPlace {
         Ok(self.calls.file(base.as_fd(), name)?.into())
     }
 
-    /// The file at `path`, for writing in place.
+    /// Takes hold of what is at `path`.
     ///
     /// # Errors
     /// See `attributes`.
-    pub fn open_to_write(&self, path: &ViewPath) -> Result<File, Errno> {
+    pub fn hold(&self, path: &ViewPath) -> Result<Held, Errno> {
         let (base, name) = self.split(path)?;
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        Ok(fs::openat(base, name, flags, Mode::empty()).map_err(errno)?.into())
+        let place = self.calls.place(base.as_fd(), name)?;
+        let attributes = self.calls.stat_open(place.as_fd())?.attributes;
+        Ok(Held::new(place, attributes))
     }
 
     /// Makes a directory; one that is there is as good.
@@ -174,22 +176,27 @@ impl LandingPlace {
         matches!((self.attributes(one), self.attributes(other)), (Ok(one), Ok(other)) if one.ino == other.ino)
     }
 
-    /// Renames what is at `from` to `to`, which it replaces or changes places with. Done before, it is done.
+    /// Renames what is at `from`, the inode `ino` as far as that is known, to `to`, which it replaces or changes places with.
+    /// Done before, it is done.
     ///
     /// # Errors
     /// See `attributes`.
-    pub fn rename(&self, from: &ViewPath, to: &ViewPath, is_exchange: bool) -> Result<(), Errno> {
+    pub fn rename(&self, from: &ViewPath, to: &ViewPath, is_exchange: bool, ino: Option<u64>) -> Result<(), Errno> {
         let ((from_base, from_name), (to_base, to_name)) = (self.split(from)?, self.split(to)?);
-        // Two names of one file would both stay.
-        if !is_exchange && self.is_same(from, to) {
+        let at_end = || self.attributes(to).ok().map(|found| found.ino);
+        if is_exchange {
+            if ino.is_none() || at_end() != ino {
+                fs::renameat_with(&from_base, from_name, &to_base, to_name, RenameFlags::EXCHANGE).map_err(errno)?;
+            }
+        } else if self.is_same(from, to) {
+            // Two names of one file would both stay.
             return self.remove(from, false);
+        } else {
+            match fs::renameat(&from_base, from_name, &to_base, to_name).map_err(errno) {
+                Err(Errno::ENOENT) if at_end().is_some_and(|found| ino.is_none_or(|ino| found == ino)) => {}
+                renamed => renamed?,
+            }
         }
-        let flags = if is_exchange { RenameFlags::EXCHANGE } else { RenameFlags::empty() };
-        let renamed = match is_exchange {
-            true => fs::renameat_with(&from_base, from_name, &to_base, to_name, flags),
-            false => fs::renameat(&from_base, from_name, &to_base, to_name),
-        };
-        renamed.map_err(errno)?;
         sync(&self.calls, from_base.as_fd())?;
         sync(&self.calls, to_base.as_fd())
     }
@@ -207,28 +214,11 @@ impl LandingPlace {
         }
     }
 
-    /// Gives what is at `path` the mode, times and, for root, owner of `attributes`.
-    ///
-    /// # Errors
-    /// See `attributes`.
-    pub fn set_attributes(&self, path: &ViewPath, attributes: &Attributes) -> Result<(), Errno> {
-        let (base, name) = self.split(path)?;
-        if rustix::process::geteuid().is_root() {
-            let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
-            fs::chownat(&base, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).map_err(errno)?;
-        }
-        if attributes.kind() != Kind::Symlink {
-            fs::chmodat(&base, name, Mode::from_raw_mode(attributes.mode), AtFlags::empty()).map_err(errno)?;
-        }
-        let times = times(attributes);
-        fs::utimensat(&base, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(errno)
-    }
-
     /// A file in the directory of `path` that nobody sees yet. One of the same `number` that was left there is replaced.
     ///
     /// # Errors
     /// See `attributes`.
-    pub fn draft(&self, path: &ViewPath, number: u64) -> Result<Draft, Errno> {
+    pub fn draft(&self, path: &ViewPath, number: u128) -> Result<Draft, Errno> {
         let (base, _) = self.split(path)?;
         Draft::create(self.calls.listable(base.as_fd())?, number)
     }

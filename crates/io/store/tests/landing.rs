@@ -57,8 +57,11 @@ fn what_was_done_before_is_done() {
     assert_eq!(fs::metadata(dir.path().join("d/file")).unwrap().nlink(), 2);
     assert_eq!(place.make_symlink(&path("d/link"), b"elsewhere"), Err(Errno::EEXIST));
     assert_eq!(place.remove(&path("d"), true), Err(Errno::ENOTEMPTY));
-    place.rename(&path("d/other"), &path("d/fifo"), true).unwrap();
-    assert!(fs::symlink_metadata(dir.path().join("d/fifo")).unwrap().is_file());
+    let ino = fs::metadata(dir.path().join("d/other")).unwrap().ino();
+    for _ in 0..2 {
+        place.rename(&path("d/other"), &path("d/fifo"), true, Some(ino)).unwrap();
+        assert!(fs::symlink_metadata(dir.path().join("d/fifo")).unwrap().is_file());
+    }
     for name in ["d/file", "d/fifo", "d/other", "d/link", "d/link"] {
         place.remove(&path(name), false).unwrap();
     }
@@ -82,7 +85,7 @@ fn a_name_that_moves_over_another_of_the_same_file_is_gone() {
     let (dir, place) = place();
     fs::write(dir.path().join("a"), "a").unwrap();
     place.link(&path("a"), &path("b")).unwrap();
-    place.rename(&path("a"), &path("b"), false).unwrap();
+    place.rename(&path("a"), &path("b"), false, None).unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"a");
 }
@@ -98,7 +101,55 @@ fn links_lead_nowhere() {
     assert!(refused.contains(&place.draft(&path("out/new"), 1).unwrap_err()));
     assert!(refused.contains(&place.make_directory(&path("out/d")).unwrap_err()));
     symlink(outside.path().join("file"), dir.path().join("link")).unwrap();
-    assert!(refused.contains(&place.open_to_write(&path("link")).unwrap_err()));
+    let (victim, held) = (outside.path().join("file"), place.hold(&path("link")).unwrap());
+    let before = fs::metadata(&victim).unwrap();
+    assert_eq!(held.open_to_write().unwrap_err(), Errno::ESTALE);
+    assert_eq!(held.set_attributes(&attributes(0o104_666)).unwrap_err(), Errno::ESTALE);
+    place.hold(&path("link")).unwrap().set_attributes(&attributes(0o120_777)).unwrap();
+    let after = fs::metadata(&victim).unwrap();
+    assert_eq!((after.mode(), after.mtime()), (before.mode(), before.mtime()));
+    assert_eq!(fs::symlink_metadata(dir.path().join("link")).unwrap().mtime(), 1_000_000_000);
     assert!(place.remove(&path("out/file"), false).is_err());
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_rename_that_was_done_is_done() {
+    let (dir, place) = place();
+    fs::write(dir.path().join("a"), "a").unwrap();
+    let ino = fs::metadata(dir.path().join("a")).unwrap().ino();
+    for known in [Some(ino), Some(ino), None] {
+        place.rename(&path("a"), &path("b"), false, known).unwrap();
+    }
+    assert_eq!(place.rename(&path("a"), &path("b"), false, Some(ino + 1)), Err(Errno::ENOENT), "it is another file");
+    assert_eq!(place.rename(&path("a"), &path("c"), false, None), Err(Errno::ENOENT));
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"a");
+}
+
+#[test]
+fn drafts_of_two_stores_are_two() {
+    let (dir, place) = place();
+    let drafts = [7, 7 | 1 << 64].map(|number| place.draft(&path("file"), number).unwrap());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    for (index, draft) in drafts.into_iter().enumerate() {
+        draft.file().write_all_at(&[b'0' + index as u8], 0).unwrap();
+        place.publish(draft, &path(&format!("file{index}"))).unwrap();
+    }
+    assert_eq!(fs::read(dir.path().join("file0")).unwrap(), b"0");
+    assert_eq!(fs::read(dir.path().join("file1")).unwrap(), b"1");
+}
+
+#[test]
+fn what_is_held_stays_what_it_was() {
+    let (dir, place) = place();
+    fs::write(dir.path().join("a"), "a").unwrap();
+    fs::write(dir.path().join("b"), "b").unwrap();
+    let held = place.hold(&path("a")).unwrap();
+    fs::rename(dir.path().join("a"), dir.path().join("c")).unwrap();
+    fs::rename(dir.path().join("b"), dir.path().join("a")).unwrap();
+    held.open_to_write().unwrap().write_all_at(b"x", 0).unwrap();
+    held.set_attributes(&attributes(0o100_600)).unwrap();
+    assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"b");
+    assert_eq!(fs::read(dir.path().join("c")).unwrap(), b"x");
+    assert_eq!(fs::metadata(dir.path().join("c")).unwrap().mode(), 0o100_600);
 }

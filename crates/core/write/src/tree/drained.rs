@@ -63,8 +63,14 @@ impl Tree {
 
     /// Where a file's draft is: its directory, and a number for its name.
     #[must_use]
-    pub fn draft(&self, file: FileId) -> Option<(FileId, u64)> {
-        Some((self.landing.draft_of(file)?, draft_number(file)))
+    pub fn draft(&self, file: FileId) -> Option<(FileId, u128)> {
+        Some((self.landing.draft_of(file)?, self.draft_number(file)))
+    }
+
+    /// What tells a file's draft from all others.
+    #[must_use]
+    pub fn draft_number(&self, file: FileId) -> u128 {
+        u128::from(self.number) << 64 | u128::from(inode_number(file))
     }
 
     pub(super) fn drained(&mut self, file: FileId, drained: &Drained, released: &mut Released) -> Done {
@@ -88,10 +94,4 @@ impl Tree {
         }
         Done::Nothing
     }
-}
-
-/// What tells a file's draft from others in its directory.
-#[must_use]
-pub fn draft_number(file: FileId) -> u64 {
-    inode_number(file)
 }

@@ -38,7 +38,13 @@ impl Tree {
         self.landing.place(file)
     }
 
-    /// What a file was on the backing file system when it was met, or when its contents landed last.
+    /// The same of what is at a place there by now.
+    #[must_use]
+    pub fn backed_at(&self, place: &Place) -> Option<Generation> {
+        self.backed(self.landing.file_at(place)?)
+    }
+
+    /// What a file was on the backing file system when it was met or made there, or when its contents landed last.
     #[must_use]
     pub fn backed(&self, file: FileId) -> Option<Generation> {
         self.nodes.get(&file)?.backed
@@ -72,6 +78,14 @@ impl Tree {
         match outcome {
             StepOutcome::LeftOut => self.landing.leave_out(step),
             StepOutcome::Done => self.landing.finish(step),
+            StepOutcome::Made(generation) => {
+                self.landing.finish(step);
+                if let Action::Make { file, .. } = action
+                    && let Some(node) = self.nodes.get_mut(&file)
+                {
+                    node.backed = Some(generation);
+                }
+            }
             StepOutcome::Contents(contents) => {
                 self.landing.finish(step);
                 if let Action::Publish { file, .. } | Action::Update { file, .. } = action {

@@ -21,7 +21,7 @@ mod remove;
 mod rename;
 mod state;
 
-pub use drained::{Drain, draft_number};
+pub use drained::Drain;
 pub use landed::Turn;
 pub use questions::{Listed, Way};
 pub use state::{Refusal, Released, Tree};

@@ -18,6 +18,8 @@ pub struct Tree {
     pub(super) results: Results,
     pub(super) landing: Landing,
     pub(super) locks: Locks,
+    /// Tells its drafts from those of other trees.
+    pub(super) number: u64,
 }
 
 /// Why an operation was not carried out. Nothing was changed.
@@ -46,9 +48,9 @@ pub struct Released {
 
 impl Tree {
     /// A tree with nothing in it but the root, which looks like `root`. With `is_backed` the root is a directory of the
-    /// backing file system, whose entries are to be adopted.
+    /// backing file system, whose entries are to be adopted. `number` is random.
     #[must_use]
-    pub fn new(root: Attributes, is_backed: bool) -> Self {
+    pub fn new(root: Attributes, is_backed: bool, number: u64) -> Self {
         let directory = Directory::new(BURST_ROOT, is_backed);
         let attributes = Attributes { ino: nodes::inode_number(BURST_ROOT), nlink: 2, ..root };
         let node = Node::new(attributes, Contents::Directory(directory));
@@ -57,6 +59,7 @@ impl Tree {
             results: Results::default(),
             landing: Landing::default(),
             locks: Locks::default(),
+            number,
         }
     }
 

@@ -158,7 +158,7 @@ fn commits_that_lie_are_refused() {
 #[test]
 fn a_directory_of_the_backing_file_system_is_adopted_before_anything_is_decided_in_it() {
     let root = Attributes { mode: 0o040_755, nlink: 7, ..Attributes::default() };
-    let mut asked = Asked { tree: forebay_write::Tree::new(root, true), ..Asked::new() };
+    let mut asked = Asked { tree: forebay_write::Tree::new(root, true, 1), ..Asked::new() };
     let unlisted = Err(Refusal::Unlisted(BURST_ROOT));
     assert_eq!(asked.ask(&ROOT, create(in_root("new"), 1, FILE)).map(|_| ()), unlisted);
     let attributes = Attributes { mode: FILE, size_bytes: 100, nlink: 1, ..Attributes::default() };

@@ -43,7 +43,7 @@ impl Asked {
 }
 
 pub fn empty() -> Tree {
-    Tree::new(Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() }, false)
+    Tree::new(Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() }, false, 1)
 }
 
 pub fn create(place: Place, serial: u64, mode: u32) -> Operation {

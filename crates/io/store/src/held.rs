@@ -1,0 +1,74 @@
+//! What is at a place of the backing file system, held by a descriptor: what others put there meanwhile is another file.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use forebay_types::{Attributes, Errno, Kind};
+use rustix::fs::{self, AtFlags, CWD, Gid, Mode, OFlags, Uid};
+use rustix::process::geteuid;
+
+use crate::calls::errno;
+use crate::given::{lent_mode, times};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Held {
+    place: OwnedFd,
+    attributes: Attributes,
+}
+
+impl Held {
+    pub(crate) fn new(place: OwnedFd, attributes: Attributes) -> Self {
+        Self { place, attributes }
+    }
+
+    /// What it was when it was taken hold of.
+    #[must_use]
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// The file, for reading and writing. Where this user owns it and has made it read-only, it is writable from then on.
+    ///
+    /// # Errors
+    /// As the backing file system gave it.
+    pub fn open_to_write(&self) -> Result<File, Errno> {
+        if self.attributes.kind() != Kind::File {
+            return Err(Errno::ESTALE);
+        }
+        let open = || fs::open(self.path(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno);
+        let opened = match open() {
+            Err(Errno::EACCES) if self.attributes.uid == geteuid().as_raw() => {
+                let mode = Mode::from_raw_mode(self.attributes.mode) | Mode::RUSR | Mode::WUSR;
+                fs::chmod(self.path(), mode).map_err(errno)?;
+                open()
+            }
+            opened => opened,
+        };
+        opened.map(File::from)
+    }
+
+    /// Gives it the mode, times and, for root, owner of `attributes`. Where it stays another's, it does not lend that one's
+    /// rights.
+    ///
+    /// # Errors
+    /// As the backing file system gave it; ESTALE for something of another kind.
+    pub fn set_attributes(&self, attributes: &Attributes) -> Result<(), Errno> {
+        if self.attributes.kind() != attributes.kind() {
+            return Err(Errno::ESTALE);
+        }
+        if geteuid().is_root() {
+            let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
+            fs::chownat(&self.place, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(errno)?;
+        }
+        if attributes.kind() != Kind::Symlink {
+            fs::chmod(self.path(), lent_mode(attributes)).map_err(errno)?;
+        }
+        fs::utimensat(CWD, self.path(), &times(attributes), AtFlags::empty()).map_err(errno)
+    }
+
+    /// A name of the descriptor: leads to what it holds, wherever that is.
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.place.as_raw_fd())
+    }
+}
