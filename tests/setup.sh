@@ -15,6 +15,8 @@ PACKAGES=(
   # Mounting without privileges, other users, namespaces, disks in files.
   fuse3:fusermount3 util-linux:unshare,nsenter,setpriv,prlimit mount:mount,losetup iproute2:ip,tc e2fsprogs:mkfs.ext4
   bubblewrap:bwrap acl:setfacl
+  # Images, and what is in them.
+  squashfs-tools:mksquashfs squashfuse:squashfuse,squashfuse_ll busybox:busybox
   # A real network file system, a private Slurm, MPI.
   glusterfs-server:glusterd,glusterfsd glusterfs-client:glusterfs,mount.glusterfs
   slurm-client:srun,sbatch,salloc slurmctld:slurmctld slurmd:slurmd munge:munge,munged,unmunge

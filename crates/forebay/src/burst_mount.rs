@@ -15,6 +15,9 @@ use crate::settings::Settings;
 use crate::settings::values::BurstPair;
 use crate::view_directory;
 
+/// The variable that tells programs of `run` where the burst mount is.
+pub const BURST: &str = "FOREBAY_BURST";
+
 /// What of the free room a store takes where nobody says how much.
 const STORE_SHARE: f64 = 0.9;
 

@@ -2,6 +2,7 @@
 
 mod burst;
 mod config_file;
+mod image;
 mod mpiio;
 mod profile;
 mod query;
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 
 pub use burst::{DrainArguments, LandedArguments};
 pub use config_file::ConfigFile;
+pub use image::{ImageArguments, SetEnv};
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
@@ -144,6 +146,12 @@ pub struct NodeArguments {
     /// Hand a copy of this node's view to whoever is behind standard input, and end.
     #[arg(long, hide = true, value_name = "NODE")]
     pub lend: Option<String>,
+    /// Become this program, which serves a mounted image; standard input and output are the mount and the image.
+    #[arg(long, hide = true, value_name = "PROGRAM", requires = "kept_by")]
+    pub serve_image: Option<PathBuf>,
+    /// The keeper's process.
+    #[arg(long, hide = true, value_name = "PID")]
+    pub kept_by: Option<u32>,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -156,10 +164,12 @@ pub struct NodeArguments {
 #[derive(Args, Debug)]
 #[command(
     after_help = "The command takes the place of forebay: its exit status is the command's. What the job exports is read-only \
-                  there; nothing else changes, and nothing for other programs. Exit status without a command: 126 it cannot \
-                  be run, 127 there is none, 1 there is no job or the exports cannot be shown.\n\nExamples:\n  \
+                  there; nothing else changes, and nothing for other programs. With --image the command is the image's, and \
+                  docs/containers.md says what it sees of the host. Exit status without a command: 126 it cannot be run, 127 \
+                  there is none, 1 there is no job, or the exports or the image cannot be shown.\n\nExamples:\n  \
                   forebay run -- python3 train.py\n  srun --ntasks-per-node=12 forebay run -- python3 train.py\n  \
-                  mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py"
+                  mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py\n  \
+                  srun forebay run --image /soft/images/pytorch.sqfs --set-env --bind /data -- python3 train.py"
 )]
 pub struct RunArguments {
     /// Run the command from the view instead, if it lies in an export; its environment has FOREBAY_PREFIX, the view's path
@@ -168,6 +178,9 @@ pub struct RunArguments {
     /// Use the view of this node [default: this host's, the first of several]
     #[arg(long, value_name = "I")]
     pub rank: Option<u32>,
+    /// Run it in an image.
+    #[command(flatten)]
+    pub image: ImageArguments,
     /// The configuration file.
     #[command(flatten)]
     pub file: ConfigFile,

@@ -23,6 +23,7 @@ mod network;
 mod output;
 mod patience;
 mod profiles;
+mod search_path;
 mod settings;
 mod signals;
 mod view_directory;

@@ -445,9 +445,11 @@ impl Keeper {
 
     /// Takes everything away. A daemon that still runs is killed: its view is gone.
     fn end(self) {
-        let Self { held, current, next, .. } = self;
+        let Self { held, current, next, namespaces, .. } = self;
         held.unmount();
         drop((current, next));
+        // Servers of images read the view: nothing holds them there any more.
+        drop(namespaces);
     }
 }
 

@@ -3,13 +3,16 @@
 //!
 //! [`keep`] is the keeper's whole life. A daemon speaks with its keeper by a [`Link`] and takes over what it is given as a
 //! [`Handoff`]; what the keeper passes on to it as its plan is none of the keeper's business. Programs that want to see
-//! the exports at their own paths ask the keeper for the mount namespace that it holds ([`own_paths`]).
+//! the exports at their own paths ask the keeper for the mount namespace that it holds ([`own_paths`]); those that run in an
+//! image begin there ([`images`]).
 
 mod asking;
 mod daemon;
 mod handed;
 mod held;
 mod held_mount;
+mod image_servers;
+pub mod images;
 mod keeper;
 pub mod limits;
 mod link;

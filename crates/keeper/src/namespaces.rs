@@ -15,6 +15,7 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::daemon::Program;
+use crate::image_servers::ImageServers;
 use crate::own_paths::{AnswerText, Namespace, Node, Place, QuestionText};
 use crate::packets;
 
@@ -34,6 +35,8 @@ pub struct Namespaces {
     kept: VecDeque<Kept>,
     /// Processes that lend the view to programs that do not see it.
     lenders: Vec<Child>,
+    /// Processes that serve images.
+    image_servers: ImageServers,
 }
 
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl Namespaces {
         let entrance = UnixDatagram::bind(path).with_context(failed)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).with_context(failed)?;
         entrance.set_nonblocking(true).with_context(failed)?;
-        Ok(Self { entrance, node, kept: VecDeque::new(), lenders: Vec::new() })
+        Ok(Self { entrance, node, kept: VecDeque::new(), lenders: Vec::new(), image_servers: ImageServers::default() })
     }
 
     /// What to wait for: requests, and the ends of programs.
@@ -79,8 +82,9 @@ impl Namespaces {
         }
     }
 
-    /// Waits for the lenders that have ended.
+    /// Waits for the lenders and the servers of images that have ended.
     pub fn reap(&mut self) {
+        self.image_servers.reap();
         self.lenders.retain_mut(|lender| matches!(lender.try_wait(), Ok(None)));
     }
 
@@ -101,6 +105,13 @@ impl Namespaces {
                 say(&asks, &answer, &[]);
             }
             QuestionText::Lend => self.lend(asks, program),
+            QuestionText::ServeImage { program: server } => {
+                let answer = match self.image_servers.start(program, &server, descriptors.collect()) {
+                    Ok(()) => AnswerText::Kept,
+                    Err(error) => AnswerText::Refused { why: format!("{error:#}") },
+                };
+                say(&asks, &answer, &[]);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
+use forebay_keeper::images::SERVERS;
 use forebay_launch::{Allocation, LaunchError, MungeProblem, NodeFile};
 use forebay_secret::JobKey;
 use rustix::process::Resource;
@@ -82,7 +83,16 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let view_possible = view.state != State::Missing && requests.state != State::Missing;
     let mut checks = vec![view, requests, device(), fusermount(), namespaces()];
     checks.extend(kernel());
-    checks.extend([descriptors(), memory(), directory(), scheduler(), sealing(), interfaces(), aggregation()]);
+    checks.extend([
+        descriptors(),
+        memory(),
+        directory(),
+        scheduler(),
+        sealing(),
+        interfaces(),
+        images(),
+        aggregation(),
+    ]);
     if arguments.json {
         say!("{:#}", json!({"view_possible": view_possible, "checks": checks}));
     } else {
@@ -340,6 +350,19 @@ fn interfaces() -> Check {
     Check::ok("network", outward.join(", "))
 }
 
+/// What serves images of one file.
+fn images() -> Check {
+    const NAME: &str = "SquashFS images";
+    match SERVERS.iter().find_map(|server| in_path(server)) {
+        Some(server) => Check::ok(NAME, format!("{} serves them to forebay run --image", server.display())),
+        None => Check::limited(
+            NAME,
+            format!("there is no {} here", SERVERS.join(", no ")),
+            "forebay run --image takes directories only; install squashfuse",
+        ),
+    }
+}
+
 /// The libraries for MPI-IO programs. Without them nothing is limited but what such programs might gain.
 fn aggregation() -> Check {
     let found: Vec<String> = mpiio_libraries::found().map(|(mpi, path)| format!("{mpi} {}", path.display())).collect();
@@ -403,6 +426,7 @@ mod tests {
             scheduler(),
             sealing(),
             interfaces(),
+            images(),
             aggregation(),
         ] {
             assert_eq!(check.state == State::Ok, check.cost.is_none(), "{check:?}");

@@ -31,6 +31,8 @@ mod query_where;
 mod refresh;
 mod replace;
 mod run;
+mod run_image;
+mod run_image_environment;
 mod selection;
 mod simulate;
 mod status;

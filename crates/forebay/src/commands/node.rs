@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{DaemonOptions, ReportOptions, ShownLinks};
 use forebay_keeper::limits::EXPORTS_BYTES_MAX;
-use forebay_keeper::{Handed, KeeperOptions, Kept, own_paths, take_stdin, tell};
+use forebay_keeper::{Handed, KeeperOptions, Kept, images, own_paths, take_stdin, tell};
 use forebay_launch::{JobDirectory, MemoryFile, NodeAddress, NodeRecord, Ports, Process, ViewLayout, read_key};
 use forebay_overlay::{default_fan_out, default_roots, default_stripe_fan_out};
 use forebay_secret::{JobKey, forbid_core_dumps};
@@ -53,6 +53,9 @@ pub fn run(arguments: NodeArguments) -> anyhow::Result<ExitCode> {
         let node: own_paths::Node = serde_json::from_str(node).context("--lend is for keepers")?;
         own_paths::lend(&node, std::io::stdin().as_fd())?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let (Some(program), Some(keeper)) = (&arguments.serve_image, arguments.kept_by) {
+        match images::serve(program, keeper)? {}
     }
     if arguments.background {
         return node_background::run(&arguments);

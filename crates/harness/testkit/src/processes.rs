@@ -36,7 +36,8 @@ pub(crate) fn command_line(pid: u32) -> String {
 }
 
 /// A process that has ended and that nobody has waited for is not alive.
-pub(crate) fn is_alive(pid: u32) -> bool {
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
     !matches!(stat(pid).0, None | Some('Z' | 'X'))
 }
 

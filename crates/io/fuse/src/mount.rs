@@ -253,6 +253,11 @@ impl Mount {
         self.device
     }
 
+    /// Leaves the mount where it is, to whoever else has a share of the connection.
+    pub fn leave(mut self) {
+        self.mounted = false;
+    }
+
     /// Unmounts. What somebody else unmounted already is no error.
     ///
     /// # Errors

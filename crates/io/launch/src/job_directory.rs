@@ -179,6 +179,12 @@ impl JobDirectory {
         self.path.join(format!("enter-{rank}.lock"))
     }
 
+    /// The directory that holds the mount points of images. What is mounted there is seen in namespaces for programs only.
+    #[must_use]
+    pub fn images(&self) -> PathBuf {
+        self.path.join("images")
+    }
+
     /// The log of a daemon.
     #[must_use]
     pub fn log(&self, rank: NodeRank) -> PathBuf {
@@ -302,6 +308,7 @@ impl JobDirectory {
 
     /// Removes the directories that are empty now, the job's own and its base among them.
     pub fn remove_if_empty(&self) {
+        ignore_missing(remove_mount_points(&self.images()));
         for path in [self.logs(), self.view(), self.burst(), self.path.clone()] {
             ignore_missing(fs::remove_dir(path));
         }
@@ -321,8 +328,8 @@ impl JobDirectory {
         };
         for entry in entries.filter_map(Result::ok) {
             let path = entry.path();
-            let removed = if path == self.view() {
-                remove_views(&path)
+            let removed = if path == self.view() || path == self.images() {
+                remove_mount_points(&path)
             } else if path == self.burst() {
                 // Nodes have removed what was in it, unless a mount is left, which is never walked.
                 fs::remove_dir(&path)
@@ -339,15 +346,15 @@ impl JobDirectory {
     }
 }
 
-/// The view directories of several nodes, then the one that holds them.
-fn remove_views(view: &Path) -> io::Result<()> {
-    if fs::remove_dir(view).is_ok() {
+/// The mount points in a directory, as the views of several nodes, then the directory that holds them.
+fn remove_mount_points(holder: &Path) -> io::Result<()> {
+    if fs::remove_dir(holder).is_ok() {
         return Ok(());
     }
-    for entry in fs::read_dir(view)? {
+    for entry in fs::read_dir(holder)? {
         gone(fs::remove_dir(entry?.path()))?;
     }
-    fs::remove_dir(view)
+    fs::remove_dir(holder)
 }
 
 /// Somebody else's removal is as good as ours.

@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -75,6 +75,12 @@ pub enum QuestionText {
     },
     /// Give me the view, which I do not see.
     Lend,
+    /// Run what serves the image that I have mounted: with the connection of its mount, the image's file, and where it is to
+    /// complain.
+    ServeImage {
+        /// The program.
+        program: PathBuf,
+    },
 }
 
 /// An answer's text.
@@ -138,6 +144,19 @@ pub fn borrow(socket: &Path) -> anyhow::Result<OwnedFd> {
     match (answer, handed.pop()) {
         (AnswerText::Lent, Some(tree)) => Ok(tree),
         (AnswerText::Refused { why }, _) => bail!("the view is not seen from here, and its node cannot lend it: {why}"),
+        _ => bail!("the keeper gave what was not asked for"),
+    }
+}
+
+/// Leaves it with the keeper to run `program` for a mounted image; it ends with the node.
+///
+/// # Errors
+/// As `ask`.
+pub fn serve_image(socket: &Path, program: &Path, descriptors: [BorrowedFd<'_>; 3]) -> anyhow::Result<()> {
+    let question = QuestionText::ServeImage { program: program.to_owned() };
+    match exchange(socket, &question, &descriptors)? {
+        (AnswerText::Kept, _) => Ok(()),
+        (AnswerText::Refused { why }, _) => bail!("the keeper refuses: {why}"),
         _ => bail!("the keeper gave what was not asked for"),
     }
 }

@@ -23,8 +23,10 @@ use forebay_types::NodeRank;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use tracing::debug;
 
+pub(crate) use entrance::serve_image;
 pub use entrance::{AnswerText, QuestionText};
 pub use lend::lend;
+pub(crate) use namespaces::make as make_namespace;
 pub use namespaces::{Namespace, make_user_namespace};
 pub use place::{BurstPlaces, Node, Place, base};
 
@@ -179,8 +181,8 @@ fn check_root(node: &Node, place: Place, exports: &[PathBuf]) -> anyhow::Result<
     Ok(())
 }
 
-/// Whoever makes a namespace holds it; it is given back when the descriptor closes, at the latest with the process.
-fn lock(path: &Path) -> anyhow::Result<File> {
+/// Whoever makes a namespace, or mounts in the one that is kept, holds it; it is given back when the descriptor closes, at the latest with the process.
+pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     let failed = || format!("cannot lock {}", path.display());
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).with_context(failed)?;
