@@ -136,6 +136,35 @@ fn an_open_file_may_be_larger_than_the_store() {
     bed.job.down();
 }
 
+/// What the policy keeps in the store stays there until somebody drains, and a full store says so at once.
+#[test]
+fn a_policy_keeps_what_is_written_until_somebody_drains() {
+    require!(Fuse, Root);
+    for policy in ["end", "manual"] {
+        let sandbox = Sandbox::new();
+        fs::create_dir(sandbox.base().join("backing")).unwrap();
+        let mut words = crate::bed::arguments(&sandbox, 1);
+        let at = words.iter().position(|word| word == "--burst-capacity").unwrap();
+        words[at + 1] = "256MiB".to_owned();
+        words.extend(["--drain", policy].map(str::to_owned));
+        let bed = Bed::up_with(sandbox, &words);
+        let refused = bed.shell("echo first > first; dd if=/dev/zero of=large bs=1M count=300");
+        assert!(refused.stderr.contains("No space left on device"), "{}", refused.stderr);
+        assert_eq!(bed.landed("first")["state"], "committed");
+        let _ = bed.shell("rm large").good();
+        assert_eq!(fs::read_dir(bed.backing()).unwrap().count(), 0);
+        bed.drain();
+        assert_eq!(fs::read(bed.backing().join("first")).unwrap(), b"first\n");
+        let _ = bed.shell("echo second > second").good();
+        let down = bed.command(&["down"]);
+        let kept = policy == "manual";
+        assert_eq!(down.status.code(), Some(if kept { 3 } else { 0 }), "{}", down.stderr);
+        assert_eq!(down.stderr.contains("as --drain manual has it"), kept, "{}", down.stderr);
+        assert_eq!(bed.backing().join("second").exists(), !kept);
+        bed.job.forget();
+    }
+}
+
 /// A job of so many nodes whose stores have `capacity`.
 fn small_store(capacity: &str, nodes: u32) -> Bed {
     let sandbox = Sandbox::new();
@@ -143,5 +172,6 @@ fn small_store(capacity: &str, nodes: u32) -> Bed {
     let mut words = crate::bed::arguments(&sandbox, nodes);
     let at = words.iter().position(|word| word == "--burst-capacity").unwrap();
     words[at + 1] = capacity.to_owned();
+    words.extend(["--deadline", "120s"].map(str::to_owned));
     Bed::up_with(sandbox, &words)
 }

@@ -20,6 +20,10 @@ fn what_is_written_lands_by_itself_and_nothing_is_left() {
     bed.drain();
     assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
     assert_eq!(bed.landed("big")["state"], "landed");
+    let status = &bed.job.status()["nodes"][0]["burst"];
+    let number = |name: &str| status[name].as_u64().unwrap_or_else(|| panic!("{name}: {status}"));
+    assert!(number("landed_bytes") >= 20 << 20 && number("drain_bytes_per_s") > 0, "{status}");
+    assert_eq!(["draining_bytes", "time_left_ms", "dirty_bytes"].map(number), [0; 3]);
     let before = Bed::listing(&bed.backing());
     let _ = bed.command(&["down"]).good();
     assert_eq!(Bed::listing(&bed.backing()), before);

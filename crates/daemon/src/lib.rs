@@ -23,7 +23,9 @@ mod write;
 pub use driver::Driver;
 pub use job::AskedPart;
 pub use machine::memory_bytes;
-pub use options::{BurstOptions, DaemonOptions, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks};
+pub use options::{
+    BurstOptions, DaemonOptions, DrainPolicy, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks,
+};
 pub use read::{ReadCore, Refreshed};
 pub use run::run;
 pub use walk::walk;

@@ -112,6 +112,32 @@ pub struct BurstOptions {
     pub store: PathBuf,
     /// What that may take, bytes.
     pub capacity_bytes: u64,
+    /// When what is in it lands.
+    #[serde(default)]
+    pub drain: DrainPolicy,
+}
+
+/// When what programs write to the burst tier lands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum DrainPolicy {
+    /// When it is closed; what open files have goes to their drafts as soon as a store fills.
+    #[default]
+    Auto,
+    /// When it is closed.
+    Close,
+    /// At `down`, or when somebody drains.
+    End,
+    /// When somebody drains.
+    Manual,
+}
+
+impl DrainPolicy {
+    /// Whether everything waits until somebody drains.
+    #[must_use]
+    pub fn waits_for_drain(self) -> bool {
+        matches!(self, Self::End | Self::Manual)
+    }
 }
 
 impl DaemonOptions {

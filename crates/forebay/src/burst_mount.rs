@@ -77,7 +77,7 @@ pub fn prepare(
         }
     }
     let prepared = view_directory::prepare(&mount).and_then(|_| capacity_bytes(settings, &store));
-    let options = BurstOptions { dir, backing, store, capacity_bytes: 0 };
+    let options = BurstOptions { dir, backing, store, capacity_bytes: 0, drain: settings.drain };
     match prepared {
         Ok(capacity_bytes) => {
             Ok(Some(BurstMount { mount, created, options: BurstOptions { capacity_bytes, ..options } }))

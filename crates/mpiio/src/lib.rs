@@ -20,6 +20,7 @@ pub mod gather;
 pub mod group;
 pub mod held_calls;
 pub mod hints;
+pub mod mark;
 pub mod memory;
 pub mod message;
 pub mod missing;

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::group::Group;
 use crate::hints::{self, Choice, Hints};
+use crate::mark;
 use crate::message::{NUMBER_BYTES, Reader, put};
 use crate::missing::Missing;
 use crate::network::{Network, NetworkFile, switches_of_names};
 use crate::plan::numbered;
-use crate::record;
 use crate::say;
 use crate::storage::{Access, Storage};
 use crate::view::Extent;
@@ -132,7 +132,9 @@ fn decide(opening: &Opening<'_>) -> Option<Agreement> {
     // A driver without POSIX files, or a thing that is no file: MPI knows what to do with it.
     let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
     let network = hints.topology.as_deref().and_then(read_network);
-    let mark = read_up_to(&record::marker(&path), MARK_MAX_BYTES).ok().filter(|_| opening.access.writes);
+    // Who only reads has no use for it.
+    let mark = opening.access.writes.then(|| mark::open(&path).and_then(|mark| read_all(mark, MARK_MAX_BYTES)));
+    let mark = mark.and_then(Result::ok);
     // Of a file that begins anew nothing is missing.
     let missing = mark.map(|text| match text.len() as u64 {
         _ if found.len() == 0 => Missing::default(),
@@ -149,8 +151,12 @@ fn read_start(path: &Path) -> Option<String> {
 }
 
 fn read_up_to(path: &Path, max_bytes: u64) -> io::Result<String> {
+    read_all(fs::File::open(path)?, max_bytes)
+}
+
+fn read_all(file: fs::File, max_bytes: u64) -> io::Result<String> {
     let mut text = String::new();
-    fs::File::open(path)?.take(max_bytes).read_to_string(&mut text)?;
+    file.take(max_bytes).read_to_string(&mut text)?;
     Ok(text)
 }
 

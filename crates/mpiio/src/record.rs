@@ -4,9 +4,9 @@
 //! checkpoint would be worse off. It is there from the first exchange on, so a run that died is seen by a record that says
 //! `writing`.
 
-use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -133,7 +133,9 @@ impl Record {
         let path = directory.join(name(&key(&self.file)));
         let is_new = !path.exists();
         let new = path.with_extension(format!("{}.new", std::process::id()));
-        fs::write(&new, serde_json::to_vec_pretty(self)?)?;
+        let _ = fs::remove_file(&new);
+        // Not through a link that somebody has put there.
+        OpenOptions::new().write(true).create_new(true).open(&new)?.write_all(&serde_json::to_vec_pretty(self)?)?;
         fs::rename(&new, &path)?;
         if is_new { forget_oldest(directory) } else { Ok(()) }
     }
@@ -141,7 +143,10 @@ impl Record {
 
 /// Keeps a directory of records within its limit. Other ranks may do the same: what is gone is gone.
 fn forget_oldest(directory: &Path) -> io::Result<()> {
-    let mut records: Vec<PathBuf> = fs::read_dir(directory)?.flatten().map(|entry| entry.path()).collect();
+    let entries = fs::read_dir(directory)?.flatten();
+    // The directory may be a user's, with other things in it.
+    let mut records: Vec<PathBuf> =
+        entries.filter(|entry| is_record(&entry.file_name())).map(|entry| entry.path()).collect();
     if records.len() <= RECORDS_MAX {
         return Ok(());
     }
@@ -149,6 +154,12 @@ fn forget_oldest(directory: &Path) -> io::Result<()> {
     records.sort_by_cached_key(|path| fs::metadata(path).and_then(|record| record.modified()).ok());
     records[..records.len() - RECORDS_MAX / 4 * 3].iter().for_each(|oldest| drop(fs::remove_file(oldest)));
     Ok(())
+}
+
+/// Whether a name is one that `name` gives.
+fn is_record(name: &OsStr) -> bool {
+    let hash = name.as_encoded_bytes().strip_suffix(b".json").unwrap_or_default();
+    hash.len() == 16 && hash.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// One path for a file however it is spelt: without links, if it is there.
@@ -161,14 +172,6 @@ fn key(file: &Path) -> PathBuf {
 fn name(file: &Path) -> String {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     format!("{:016x}.json", file.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step))
-}
-
-/// The file beside an incomplete one that says so to whoever finds it.
-#[must_use]
-pub fn marker(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".forebay-incomplete");
-    PathBuf::from(name)
 }
 
 #[cfg(test)]
@@ -196,6 +199,17 @@ mod tests {
         for spelling in [file.clone(), directory.path().join("records/../checkpoint")] {
             assert_eq!(Record::read(&records, &spelling).unwrap(), record, "{}", spelling.display());
         }
+    }
+
+    #[test]
+    fn what_is_no_record_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = |number: usize| directory.path().join(format!("checkpoint-{number:06}.json"));
+        (0..RECORDS_MAX + 10).for_each(|number| fs::write(own(number), "x").unwrap());
+        let record = Record { file: "/scratch/file".into(), ..Record::default() };
+        record.write(directory.path()).unwrap();
+        assert!((0..RECORDS_MAX + 10).all(|number| own(number).exists()));
+        assert!(Record::read(directory.path(), &record.file).is_ok());
     }
 
     #[test]

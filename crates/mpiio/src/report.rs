@@ -1,18 +1,19 @@
 //! What a run did with a file, counted while it runs; rank 0 writes it down (`record`) and prints what it was asked to.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::group::Group;
 use crate::hints::Hints;
+use crate::mark;
 use crate::message::{NUMBER_BYTES, Reader, put};
 use crate::missing::Missing;
 use crate::outcome::Fault;
 use crate::plan::Plan;
-use crate::record::{self, Aggregator, Failure, Record, State};
+use crate::record::{Aggregator, Failure, Record, State};
 use crate::say;
 use crate::storage::Requests;
 
@@ -244,7 +245,7 @@ impl Report {
     }
 
     fn unmark(&self) {
-        let marker = record::marker(&self.record.file);
+        let marker = mark::path_of(&self.record.file);
         if self.is_first_rank
             && marker.exists()
             && let Err(error) = fs::remove_file(&marker)
@@ -256,10 +257,10 @@ impl Report {
     /// Says beside the file that some of it is missing, below what was said of it before. A full file system may have no room for
     /// the text, but has for a name: a mark without a whole text means all bytes.
     fn mark(&self, lines: &str) {
-        let marker = record::marker(&self.record.file);
+        let marker = mark::path_of(&self.record.file);
         let what = format!("{} is incomplete:\n{lines}", self.record.file.display());
         say::complain(what.trim_end());
-        let marked = OpenOptions::new().append(true).create(true).open(&marker);
+        let marked = mark::make(&self.record.file);
         let written = marked.and_then(|mut marked| {
             marked.write_all(what.as_bytes()).or_else(|error| marked.set_len(0).and(Err(error)))
         });

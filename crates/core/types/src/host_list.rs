@@ -150,6 +150,9 @@ fn number(text: &str, group: &str) -> Result<u64, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("'{text}' in '[{group}]' is not a number"));
     }
+    if text.len() > HOST_BYTES_MAX {
+        return Err(format!("a number of {} digits is longer than a name of a host", text.len()));
+    }
     text.parse().map_err(|_| format!("'{text}' in '[{group}]' is too large"))
 }
 
@@ -164,6 +167,14 @@ mod tests {
 
     fn expanded(list: &str) -> Vec<String> {
         expand_host_list(list).unwrap()
+    }
+
+    #[test]
+    fn a_width_that_no_name_has_is_refused() {
+        for zeros in [254, 60_000, 70_000] {
+            let list = format!("n[{}-999999]", "0".repeat(zeros));
+            assert!(expand_host_list(&list).unwrap_err().to_string().contains("digits"));
+        }
     }
 
     #[test]

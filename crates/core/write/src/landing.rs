@@ -116,6 +116,12 @@ impl Landing {
         })
     }
 
+    /// The number of the step that comes next.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.first + self.steps.len() as u64
+    }
+
     /// Steps that are to be followed.
     #[must_use]
     pub fn steps_left(&self) -> usize {

@@ -11,7 +11,7 @@ use forebay_write::{Action, Drain};
 use super::commits::Commits;
 use super::contents::Reader;
 use super::owner::{Owner, backing_path, draft_path};
-use super::sending::Snapshot;
+use super::sending::{Meter, Snapshot};
 
 /// How much is sent before the landing goes on.
 const PART_BYTES: u64 = 64 << 20;
@@ -21,11 +21,13 @@ pub struct Draining {
     owner: Arc<Owner>,
     reader: Arc<Reader>,
     commits: Arc<Commits>,
+    meter: Arc<Meter>,
 }
 
 impl Draining {
-    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>) -> Self {
-        Self { owner: Arc::clone(owner), reader: Arc::clone(reader), commits: Arc::clone(commits) }
+    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, meter: &Arc<Meter>) -> Self {
+        let (owner, reader) = (Arc::clone(owner), Arc::clone(reader));
+        Self { owner, reader, commits: Arc::clone(commits), meter: Arc::clone(meter) }
     }
 
     /// Sends a part, if there is need and anything to be sent. Whether there was.
@@ -67,13 +69,13 @@ impl Draining {
                 let number = self.owner.tree().draft_number(*file);
                 let path = Draft::path(&directory, number)?;
                 let draft = place.draft(&path, number)?;
-                snapshot.write(&self.reader, *file, draft.file())?;
+                snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
                 draft.keep()?;
                 path
             }
             _ => {
                 let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
-                snapshot.write(&self.reader, *file, &self.owner.hold(*file, &path)?.open_to_write()?)?;
+                snapshot.write(&self.reader, &self.meter, *file, &self.owner.hold(*file, &path)?.open_to_write()?)?;
                 path
             }
         };
@@ -106,5 +108,11 @@ pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
     });
     let moves = moves.collect::<Result<Vec<_>, Errno>>()?;
     drop(tree);
-    moves.into_iter().try_for_each(|(from, to, ino)| owner.local.place.rename(&from, &to, false, ino))
+    let place = &owner.local.place;
+    // A daemon that died before it could say so has moved it, and perhaps removed the directory.
+    let is_moved = |to: &ViewPath, ino| place.attributes(to).is_ok_and(|found| Some(found.ino) == ino);
+    moves
+        .into_iter()
+        .filter(|(_, to, ino)| !is_moved(to, *ino))
+        .try_for_each(|(from, to, ino)| place.rename(&from, &to, false, ino))
 }

@@ -4,7 +4,7 @@
 //! read back and compared, and take their name when they are whole and durable. What fails is tried again, and what comes after
 //! it waits: the order is the promise.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,8 @@ use super::commits::Commits;
 use super::contents::Reader;
 use super::draining::{self, Draining};
 use super::owner::{Owner, backing_path, draft_path};
-use super::sending::Snapshot;
+use super::sending::{Meter, Snapshot};
+use crate::options::DrainPolicy;
 
 /// How long nothing happens after something failed.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -35,6 +36,11 @@ pub struct Landings {
     reader: Arc<Reader>,
     commits: Arc<Commits>,
     draining: Draining,
+    /// How much is sent.
+    pub meter: Arc<Meter>,
+    policy: DrainPolicy,
+    /// Steps below it may be followed.
+    allowed: AtomicU64,
     is_ending: AtomicBool,
     trouble: Mutex<Option<String>>,
 }
@@ -49,14 +55,19 @@ pub struct Progress {
 }
 
 impl Landings {
-    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>) -> Arc<Self> {
-        let draining = Draining::new(owner, reader, commits);
+    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
+        let meter = Arc::default();
+        let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
+        let draining = Draining::new(owner, reader, commits, &meter);
         let (owner, reader, commits) = (Arc::clone(owner), Arc::clone(reader), Arc::clone(commits));
         Arc::new(Self {
             owner,
             reader,
             commits,
             draining,
+            meter,
+            policy,
+            allowed,
             is_ending: AtomicBool::new(false),
             trouble: Mutex::default(),
         })
@@ -65,6 +76,11 @@ impl Landings {
     /// How far it is.
     pub fn progress(&self) -> Progress {
         Progress { steps: self.owner.tree().steps_to_land(), why: self.trouble().clone() }
+    }
+
+    /// Somebody drains: what has happened until now is followed whatever the policy.
+    pub fn allow(&self) {
+        self.allowed.fetch_max(self.owner.tree().steps_end(), Ordering::Relaxed);
     }
 
     /// No more is begun.
@@ -86,9 +102,13 @@ impl Landings {
                 std::thread::sleep(AGAIN_AFTER);
                 continue;
             }
-            let turn = self.owner.tree().next_landing();
+            let allowed = self.allowed.load(Ordering::Relaxed);
+            let turn = self.owner.tree().next_landing().filter(|turn| turn.step < allowed);
             let taken = turn.as_ref().map_or(Ok(()), |turn| self.take(turn));
-            let sent = taken.and_then(|()| self.draining.send_ahead());
+            let sent = taken.and_then(|()| match self.policy {
+                DrainPolicy::Auto => self.draining.send_ahead(),
+                _ => Ok(false),
+            });
             match sent {
                 Ok(has_sent) => {
                     *self.trouble() = None;
@@ -227,7 +247,7 @@ impl Landings {
             None => {
                 let number = self.owner.tree().draft_number(file);
                 let draft = place.draft(first, number)?;
-                snapshot.write(&self.reader, file, draft.file())?;
+                snapshot.write(&self.reader, &self.meter, file, draft.file())?;
                 draft.set_attributes(&snapshot.attributes)?;
                 place.publish(draft, first)?;
             }
@@ -260,7 +280,7 @@ impl Landings {
     fn write_at(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {
         let held = self.owner.hold(file, path)?;
         let open = held.open_to_write()?;
-        snapshot.write(&self.reader, file, &open)?;
+        snapshot.write(&self.reader, &self.meter, file, &open)?;
         open.sync_all().map_err(|error| Errno::of(&error))?;
         held.set_attributes(&snapshot.attributes)
     }

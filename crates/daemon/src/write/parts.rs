@@ -23,7 +23,9 @@ use super::owner::Owner;
 use super::remote::Nodes;
 use super::requests::UnderWay;
 use super::room::Room;
+use super::sending::Meter;
 use super::tree_link::TreeLink;
+use crate::options::DrainPolicy;
 use crate::shared::node::Node;
 
 /// How often a drain looks how far it is.
@@ -48,6 +50,9 @@ pub struct WriteParts {
     /// Programs are served from then on.
     joined: Arc<OnceLock<()>>,
     is_first_daemon: bool,
+    drain: DrainPolicy,
+    /// How long a program may wait.
+    deadline: Duration,
     /// How many there were before on this node.
     daemon: u64,
     /// Of the owner.
@@ -59,6 +64,8 @@ pub struct WriteParts {
 pub struct Beginning {
     pub dir: PathBuf,
     pub mount: PathBuf,
+    /// When what is written lands.
+    pub drain: DrainPolicy,
     /// Tells the mount from those before it.
     pub made_at_ms: u64,
     /// With what is pending.
@@ -69,7 +76,7 @@ pub struct Beginning {
 
 impl WriteParts {
     pub fn new(node: &Arc<Node>, local: &Arc<Local>, owner: Option<Owner>, beginning: Beginning) -> Self {
-        let Beginning { dir, mount, made_at_ms, files, unanswered } = beginning;
+        let Beginning { dir, mount, drain, made_at_ms, files, unanswered } = beginning;
         let (nodes, owner, files) = (Nodes::new(node), owner.map(Arc::new), Arc::new(files));
         let link = || match &owner {
             Some(owner) => TreeLink::Here(Arc::clone(owner)),
@@ -87,8 +94,10 @@ impl WriteParts {
             made_at_ms,
             joined: Arc::default(),
             is_first_daemon: kept.is_first(),
+            drain,
+            deadline: node.options.deadline,
             daemon,
-            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits)),
+            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain)),
             giving_back: GivingBack::new(&reader, &files, &commits),
             commits,
             nodes,
@@ -104,7 +113,7 @@ impl WriteParts {
             files: Arc::clone(&self.files),
             commits: Arc::clone(&self.commits),
             locking: Locking::new(&self.commits, !self.is_first_daemon),
-            room: Room::new(&self.local),
+            room: Room::new(&self.local, self.drain, self.deadline),
             readings: Readings::of(self.daemon),
             under_way: UnderWay::new(self.made_at_ms * 2),
             joined: Arc::clone(&self.joined),
@@ -147,6 +156,11 @@ impl WriteParts {
         self.commits.carry_out_own(&Caller::default(), Operation::CloseAll { node: self.local.rank })
     }
 
+    /// How much is sent; asked of the owner.
+    pub(super) fn meter(&self) -> Option<&Meter> {
+        Some(&self.landings.as_ref()?.meter)
+    }
+
     /// How far the backing file system has followed; asked of the owner.
     pub fn progress(&self) -> Progress {
         self.landings.as_ref().map_or_else(Progress::default, |landings| landings.progress())
@@ -157,6 +171,9 @@ impl WriteParts {
     pub fn drain(&self, time: Duration) -> Progress {
         let deadline = Instant::now() + time;
         let mut why = self.commit_everywhere();
+        if let Some(landings) = &self.landings {
+            landings.allow();
+        }
         while self.progress().steps > 0 && Instant::now() < deadline {
             std::thread::sleep(LOOK_EVERY);
         }

@@ -52,7 +52,8 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
     let environment = Arc::clone(&node.environment);
     let local = Arc::new(Local::new(node.rank(), log, place, environment, found.next_serial));
     let (files, unanswered) = found.files(&local);
-    let beginning = Beginning { dir: options.dir.clone(), mount: mount.to_owned(), made_at_ms, files, unanswered };
+    let (dir, mount, drain) = (options.dir.clone(), mount.to_owned(), options.drain);
+    let beginning = Beginning { dir, mount, drain, made_at_ms, files, unanswered };
     let owner = found.tree.map(|tree| Owner::new(&local, tree));
     Ok(WriteParts::new(node, &local, owner, beginning))
 }

@@ -26,10 +26,26 @@ pub struct BurstStatus {
     dirty_bytes: u64,
     /// Committed, and not on the backing file system.
     committed_bytes: u64,
+    /// The whole job's, on the node that owns the tree.
+    #[serde(flatten)]
+    landing: Option<LandingStatus>,
     /// Changes that the backing file system has not followed.
     steps_to_land: usize,
     /// What keeps them, if anything.
     why: Option<String>,
+}
+
+/// How a job's landing goes.
+#[derive(Serialize, Deserialize)]
+struct LandingStatus {
+    /// Of the file that is being sent: bytes that are not on the backing file system, verified.
+    draining_bytes: u64,
+    /// Sent and verified since the owner's daemon began.
+    landed_bytes: u64,
+    /// How fast that went lately; 0 where nothing was sent.
+    drain_bytes_per_s: u64,
+    /// How long what is committed takes at that rate, milliseconds; `null` where no rate is known.
+    time_left_ms: Option<u64>,
 }
 
 /// A file in `landed --json`.
@@ -54,9 +70,27 @@ impl WriteParts {
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
+            landing: self.landing_status(),
             steps_to_land: progress.steps,
             why: progress.why,
         }
+    }
+
+    fn landing_status(&self) -> Option<LandingStatus> {
+        let (owner, meter) = (self.owner()?, self.meter()?);
+        let left: u64 = owner.tree().written().map(|extent| extent.len).sum();
+        let rate = meter.bytes_per_s();
+        let time_left_ms = match (left, rate) {
+            (0, _) => Some(0),
+            (_, 0) => None,
+            _ => u64::try_from(u128::from(left) * 1000 / u128::from(rate)).ok(),
+        };
+        Some(LandingStatus {
+            draining_bytes: meter.under_way_bytes(),
+            landed_bytes: meter.sent_bytes(),
+            drain_bytes_per_s: rate,
+            time_left_ms,
+        })
     }
 
     /// `drain`, by the owner wherever it is.

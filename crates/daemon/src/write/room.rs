@@ -8,12 +8,10 @@ use forebay_keeper::limits::BURST_READERS;
 use forebay_types::Errno;
 
 use super::local::Local;
+use crate::options::DrainPolicy;
 
 /// Threads that may wait at once: others answer what must be answered so that something lands.
 const WAITING_MAX: usize = BURST_READERS - 2;
-
-/// How long nothing may be given back before a writer is told that there is no room.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a writer looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -21,11 +19,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// See the module.
 pub struct Room {
     local: Arc<Local>,
+    /// How long nothing may be given back before a writer is told that there is no room.
+    patience: Duration,
 }
 
 impl Room {
-    pub fn new(local: &Arc<Local>) -> Self {
-        Self { local: Arc::clone(local) }
+    /// Writers wait for `deadline` at most, where anything is given back by itself.
+    pub fn new(local: &Arc<Local>, drain: DrainPolicy, deadline: Duration) -> Self {
+        let patience = if drain.waits_for_drain() { Duration::ZERO } else { deadline };
+        Self { local: Arc::clone(local), patience }
     }
 
     /// Does `append` as soon as there is room for it. May block.
@@ -48,7 +50,7 @@ impl Room {
         loop {
             std::thread::sleep(LOOK_EVERY);
             let outcome = append();
-            if !matches!(outcome, Err(Errno::ENOSPC)) || since.elapsed() >= PATIENCE {
+            if !matches!(outcome, Err(Errno::ENOSPC)) || since.elapsed() >= self.patience {
                 return outcome;
             }
             let space = self.local.log.space();

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use forebay_types::{Attributes, Errno, FileId};
 use forebay_wire::write::{Piece, Source};
@@ -11,6 +13,50 @@ use super::owner::Owner;
 
 /// Bytes that are written, and later compared, at a time.
 const STRIPE_BYTES: u64 = 4 << 20;
+
+/// How much is sent, for who asks.
+#[derive(Default)]
+pub struct Meter {
+    under_way_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
+    bytes_per_s: AtomicU64,
+}
+
+impl Meter {
+    /// Bytes of the file that is being sent that are not on the backing file system, verified.
+    pub fn under_way_bytes(&self) -> u64 {
+        self.under_way_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were sent and verified since this daemon began.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How fast it went lately, verified and durable; 0 where nothing was sent.
+    pub fn bytes_per_s(&self) -> u64 {
+        self.bytes_per_s.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self, bytes: u64) {
+        self.under_way_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn verified(&self, bytes: u64) {
+        self.under_way_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn end(&self, bytes: u64, took: Duration) {
+        self.under_way_bytes.store(0, Ordering::Relaxed);
+        let now = u128::from(bytes) * 1_000_000 / took.as_micros().max(1);
+        let (now, before) = (u64::try_from(now).unwrap_or(u64::MAX), self.bytes_per_s());
+        // The newest weighs a quarter. What is small says more of latency than of the rate.
+        if bytes >= STRIPE_BYTES || before == 0 {
+            self.bytes_per_s.store(if before == 0 { now } else { before / 4 * 3 + now / 4 }, Ordering::Relaxed);
+        }
+    }
+}
 
 /// A file as it is at a moment.
 pub struct Snapshot {
@@ -36,7 +82,15 @@ impl Snapshot {
     ///
     /// # Errors
     /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
-    pub fn write(&self, reader: &Reader, file: FileId, into: &File) -> Result<(), Errno> {
+    pub fn write(&self, reader: &Reader, meter: &Meter, file: FileId, into: &File) -> Result<(), Errno> {
+        let (bytes, began) = (self.stripes().map(|stripe| stripe.len).sum(), Instant::now());
+        meter.begin(bytes);
+        let written = self.write_and_compare(reader, meter, file, into);
+        meter.end(if written.is_ok() { bytes } else { 0 }, began.elapsed());
+        written
+    }
+
+    fn write_and_compare(&self, reader: &Reader, meter: &Meter, file: FileId, into: &File) -> Result<(), Errno> {
         let failed = |error: std::io::Error| Errno::of(&error);
         let old_len = into.metadata().map_err(failed)?.len();
         into.set_len(self.attributes.size_bytes).map_err(failed)?;
@@ -58,6 +112,7 @@ impl Snapshot {
                 tracing::error!(%file, offset = stripe.offset, "the backing file system has other bytes than were written");
                 return Err(Errno::EIO);
             }
+            meter.verified(stripe.len);
         }
         Ok(())
     }

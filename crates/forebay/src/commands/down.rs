@@ -46,7 +46,10 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let job = directory.job();
     let mut outcome = Outcome::default();
     if !arguments.no_drain && drain::is_wanted(&directory) {
-        outcome.drain(&directory);
+        match drain::is_manual(&directory) {
+            true => outcome.not_landed = drain::kept_by_policy(&directory),
+            false => outcome.drain(&directory),
+        }
     }
     if !arguments.local_only {
         outcome.end_everywhere(&directory);

@@ -100,6 +100,27 @@ fn ask(directory: &JobDirectory, wait: Duration) -> anyhow::Result<Progress> {
 
 /// Whether the job has a burst tier, as far as its nodes here know.
 pub fn is_wanted(directory: &JobDirectory) -> bool {
-    let record = forebay_launch::JobRecord::read(directory).context("no record").ok().flatten();
-    record.is_some_and(|record| record.settings.get("burst").is_some())
+    setting(directory, "burst").is_some()
+}
+
+/// Whether only `drain` lets anything land.
+pub fn is_manual(directory: &JobDirectory) -> bool {
+    setting(directory, "drain").is_some_and(|policy| policy == json!(["manual"]))
+}
+
+/// What has not landed since nobody has drained.
+pub fn kept_by_policy(directory: &JobDirectory) -> Option<String> {
+    let status: Value = match ask_any(directory, None, &json!({"command": "status"}), ANSWER) {
+        Ok(status) => status,
+        Err(error) => return Some(format!("what has not landed is not known: {error:#}")),
+    };
+    let nodes = status["nodes"].as_array().into_iter().flatten();
+    let number = |node: &Value, name: &str| node["burst"][name].as_u64().unwrap_or(0);
+    let left: u64 = nodes.map(|node| number(node, "steps_to_land") + number(node, "dirty_bytes").min(1)).sum();
+    (left > 0).then(|| format!("{left} changes of the burst tier have not landed, as --drain manual has it"))
+}
+
+fn setting(directory: &JobDirectory, name: &str) -> Option<Value> {
+    let record = forebay_launch::JobRecord::read(directory).context("no record").ok().flatten()?;
+    record.settings.get(name).cloned()
 }

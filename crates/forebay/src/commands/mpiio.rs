@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
+use forebay_mpiio::mark;
 use forebay_mpiio::record::{self, Record, State};
 
 use crate::cli::{MpiChoice, MpiioArguments};
@@ -71,7 +72,7 @@ fn explain(file: &Path, in_json: bool) -> anyhow::Result<ExitCode> {
         )
     })?;
     // The mark of any run counts, whatever the last one says of itself.
-    let mark = [record::marker(&file), record::marker(&record.file)].into_iter().find(|mark| mark.exists());
+    let mark = [mark::path_of(&file), mark::path_of(&record.file)].into_iter().find(|mark| mark.exists());
     if mark.is_some() {
         record.state = State::Incomplete;
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_daemon::DrainPolicy;
 use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
@@ -196,6 +197,9 @@ settings! {
         Node Optional(absolute_path) burst_store: Option<PathBuf> = "burst-store" "DIR";
         /// Bytes that may take [default: nine tenths of what is free there]
         Node Optional(size) burst_capacity: Option<u64> = "burst-capacity" "SIZE";
+        /// When that lands: auto when a file is closed, and open files' parts ahead of it as soon as a store fills; close when a file
+        /// is closed; end at down, or by forebay drain; manual only by forebay drain
+        Node One(drain) drain: DrainPolicy = "drain" "auto|close|end|manual", "auto";
         /// Mount the burst tier below this directory, so that DIR is at MOUNT/DIR; with --local, and where nodes share a
         /// host, at MOUNT/I/DIR for node I [default: below the job's directory]
         Node Optional(absolute_path) burst_mount: Option<PathBuf> = "burst-mount" "MOUNT";

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_daemon::DrainPolicy;
 use forebay_launch::KeySealing;
 pub use forebay_launch::WhenMissing;
 use forebay_types::limits;
@@ -253,6 +254,17 @@ pub fn key_sealing(text: &str) -> Result<KeySealing, String> {
         "off" => Ok(KeySealing::Off),
         _ if text.starts_with('/') => path(text).map(KeySealing::Socket),
         _ => Err(format!("'{text}' is not auto, off or the absolute path of munged's socket")),
+    }
+}
+
+/// `auto`, `close`, `end` or `manual`.
+pub fn drain(text: &str) -> Result<DrainPolicy, String> {
+    match text {
+        "auto" => Ok(DrainPolicy::Auto),
+        "close" => Ok(DrainPolicy::Close),
+        "end" => Ok(DrainPolicy::End),
+        "manual" => Ok(DrainPolicy::Manual),
+        _ => Err(format!("'{text}' is not auto, close, end or manual")),
     }
 }
 

@@ -103,7 +103,7 @@ pub unsafe extern "C" fn fb_unmark(name: *const c_char) {
     // SAFETY: as above.
     let name = unsafe { CStr::from_ptr(name) };
     // Nearly always there is none.
-    let _ = std::fs::remove_file(crate::record::marker(crate::opening::path_of(name.to_bytes())));
+    let _ = std::fs::remove_file(crate::mark::path_of(crate::opening::path_of(name.to_bytes())));
 }
 
 // SAFETY: the name is this library's own.

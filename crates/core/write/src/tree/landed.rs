@@ -65,6 +65,12 @@ impl Tree {
         self.landing.drafts_at(place).collect()
     }
 
+    /// Above the numbers of all steps so far.
+    #[must_use]
+    pub fn steps_end(&self) -> u64 {
+        self.landing.end()
+    }
+
     /// Steps that the backing file system has not followed.
     #[must_use]
     pub fn steps_to_land(&self) -> usize {
