@@ -20,6 +20,11 @@ impl ByteCounts {
         bytes.iter().for_each(|byte| self.0[usize::from(*byte)] += 1);
     }
 
+    /// Counts a byte that occurs so often.
+    pub fn add_many(&mut self, value: u8, count: u64) {
+        self.0[usize::from(value)] += count;
+    }
+
     /// This and another.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.0.iter_mut().zip(&other.0) {
@@ -27,9 +32,10 @@ impl ByteCounts {
         }
     }
 
-    /// Whether it has a count for every value; what travelled may not.
-    pub fn is_complete(&self) -> bool {
-        self.0.len() == 256
+    /// Whether it can be of so many bytes and newlines; what travelled may not.
+    pub fn are_of(&self, bytes: u64, lines: u64) -> bool {
+        let all = self.0.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
+        self.0.len() == 256 && all == Some(bytes) && self.count(b'\n') == lines
     }
 
     /// How often a value occurs.

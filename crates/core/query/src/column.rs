@@ -95,6 +95,13 @@ impl Column {
         self.finite = self.finite.merged(Moments::of(&finite, min.abs().max(max.abs())));
     }
 
+    /// Whether it can be of so many rows; what travelled may not.
+    pub fn is_of(&self, rows: u64) -> bool {
+        let counts = [self.missing, self.infinite, self.negative_infinite, self.finite.count];
+        let all = counts.into_iter().try_fold(0u64, u64::checked_add);
+        all == Some(rows) && (-1..=1).contains(&self.finite.scale)
+    }
+
     /// This and what comes after it.
     pub fn merge(&mut self, after: &Self) {
         self.missing += after.missing;

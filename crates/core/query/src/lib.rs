@@ -23,6 +23,8 @@ mod column;
 mod cost;
 mod double_double;
 mod error;
+#[doc(hidden)]
+pub mod exercise;
 mod gramian;
 mod lanes;
 pub mod limits;

@@ -16,6 +16,9 @@ pub const GRAMIAN_COLUMNS_MAX: usize = 1024;
 /// Bad rows that a partial names; others are only counted. As many as a person reads.
 pub const BAD_ROWS_NAMED_MAX: usize = 8;
 
+/// Bytes of a field that is no number, as a bad row tells of it: as much as a message shows.
+pub const FAULT_TEXT_BYTES_MAX: usize = 40;
+
 /// Rows that are summed in plain doubles before they are added to double-doubles: sixteen kilobytes for eight columns,
 /// half a first-level cache, and an error of 32 roundings in each lane.
 pub const BATCH_ROWS: usize = 256;

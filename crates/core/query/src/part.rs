@@ -47,6 +47,21 @@ pub struct PartState {
 }
 
 impl PartState {
+    /// As it travels.
+    ///
+    /// # Panics
+    /// Never: plain structures encode into memory.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("encoding into memory cannot fail")
+    }
+
+    /// What travelled, if the bytes are just that. Whether it answers what was asked is for `Parts::answered` to say.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::take_from_bytes(bytes).ok().and_then(|(state, rest)| rest.is_empty().then_some(state))
+    }
+
     /// The partials that hold, now that it is known how the part begins. None if they were not made.
     pub fn chosen(self, begins_quoted: bool) -> Option<Partials> {
         match (begins_quoted, self.quoted, self.quotes) {

@@ -86,12 +86,17 @@ impl Partials {
     pub(crate) fn are_whole(&self, first: u64, end: u64, bytes: u64, like: &State) -> bool {
         let mut at = Some(first);
         for (begin, run) in &self.runs {
-            let len = 1u64.checked_shl(u32::from(run.level));
+            let len = 1u64.checked_shl(u32::from(run.level)).filter(|len| begin.is_multiple_of(*len));
             at = at.filter(|at| at == begin).zip(len).and_then(|(at, len)| at.checked_add(len));
         }
         let is_like = self.runs.values().all(|run| run.state.is_like(like));
         let all = self.runs.values().try_fold(0u64, |sum, run| sum.checked_add(run.state.bytes));
         at == Some(end) && is_like && all == Some(bytes)
+    }
+
+    /// Bytes that they claim, as far as there are numbers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.values().fold(0, |sum, run| sum.saturating_add(run.state.bytes))
     }
 
     fn add_run(&mut self, first: u64, run: Run) -> Result<(), MergeError> {
@@ -134,7 +139,7 @@ mod tests {
     }
 
     fn block(bytes: u64) -> State {
-        State { bytes, lines: 1, ..State::default() }
+        State { bytes, lines: bytes.min(1), ..State::default() }
     }
 
     #[test]

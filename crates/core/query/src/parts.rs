@@ -165,7 +165,7 @@ mod tests {
     /// A block with a row.
     fn block(index: u64, good: u64) -> State {
         let bytes = BLOCK_BYTES.min(FILE_BYTES - index * BLOCK_BYTES);
-        State { bytes, lines: 1, byte_counts: None, rows: Some(Rows { good, ..Rows::default() }) }
+        State { bytes, lines: 1, byte_counts: None, rows: Some(Rows { good: good.min(bytes), ..Rows::default() }) }
     }
 
     fn partials(part: Part, good: u64) -> Partials {

@@ -9,7 +9,7 @@ use crate::batch::{Batch, BatchSink};
 use crate::byte_counts::ByteCounter;
 use crate::column::Column;
 use crate::gramian::Gramian;
-use crate::limits::{BAD_ROWS_NAMED_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
+use crate::limits::{BAD_ROWS_NAMED_MAX, FAULT_TEXT_BYTES_MAX, FIELDS_MAX, RECORD_BYTES_MAX};
 use crate::number::{Field, field, leading};
 use crate::operator::Collected;
 use crate::record::{self, Dialect};
@@ -216,9 +216,7 @@ impl Pass {
 
 impl Fault {
     fn text(column: usize, text: &[u8]) -> Self {
-        /// As much as a message shows.
-        const SHOWN_BYTES_MAX: usize = 40;
-        let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES_MAX)]).into_owned();
+        let text = String::from_utf8_lossy(&text[..text.len().min(FAULT_TEXT_BYTES_MAX)]).into_owned();
         Self::Text { column: column as u32, text }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::byte_counts::ByteCounts;
 use crate::column::Column;
 use crate::gramian::Gramian;
-use crate::limits::BAD_ROWS_NAMED_MAX;
+use crate::limits::{BAD_ROWS_NAMED_MAX, FAULT_TEXT_BYTES_MAX};
 
 /// The state of neighbouring blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,6 +67,16 @@ pub enum Fault {
     OpenQuote,
 }
 
+impl Fault {
+    /// Whether it shows no more than a message does: any byte may have become a replacement character.
+    fn is_short(&self) -> bool {
+        match self {
+            Self::Text { text, .. } => text.len() <= FAULT_TEXT_BYTES_MAX * char::REPLACEMENT_CHARACTER.len_utf8(),
+            _ => true,
+        }
+    }
+}
+
 impl State {
     /// This and what comes after it in the file.
     pub fn merge(mut self, after: &Self) -> Self {
@@ -100,14 +110,28 @@ impl State {
         shape(self) == shape(other) && self.is_sound() && other.is_sound()
     }
 
-    /// Whether its parts fit each other; what travelled may not.
+    /// Whether its parts fit each other; what travelled may not. Nothing in a sound state counts more than its bytes, so
+    /// counts of sound states add up without overflow wherever their bytes do.
     pub fn is_sound(&self) -> bool {
-        let columns = |rows: &Rows| rows.gramian.as_ref().is_none_or(|gramian| gramian.has_columns(rows.columns.len()));
-        self.byte_counts.as_ref().is_none_or(ByteCounts::is_complete) && self.rows.as_ref().is_none_or(columns)
+        let counts = |counts: &ByteCounts| counts.are_of(self.bytes, self.lines);
+        let rows = |rows: &Rows| rows.are_sound(self.bytes, self.lines);
+        self.lines <= self.bytes && self.byte_counts.as_ref().is_none_or(counts) && self.rows.as_ref().is_none_or(rows)
     }
 }
 
 impl Rows {
+    /// Whether they can be of so many bytes and lines: each row begins at a byte of its own.
+    fn are_sound(&self, bytes: u64, lines: u64) -> bool {
+        let all = self.good.checked_add(self.bad);
+        let named = self.named.len() <= BAD_ROWS_NAMED_MAX && self.named.len() as u64 <= self.bad;
+        let gramian = |gramian: &Gramian| gramian.has_columns(self.columns.len()) && gramian.rows() <= self.good;
+        all.is_some_and(|all| all <= bytes)
+            && named
+            && self.named.iter().all(|row| row.lines_before <= lines && row.fault.is_short())
+            && self.columns.iter().all(|column| column.is_of(self.good))
+            && self.gramian.as_ref().is_none_or(gramian)
+    }
+
     fn merge(&mut self, after: &Self, lines: u64) {
         self.good += after.good;
         self.bad += after.bad;

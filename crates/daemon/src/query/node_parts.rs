@@ -15,7 +15,6 @@ use forebay_query::{Collected, Dialect, Part, PartState, Schema};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
 use forebay_types::{CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
-use forebay_wire::message::{Checked, decode, encode};
 use forebay_wire::{Outcome, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore};
@@ -37,17 +36,6 @@ const WAITING_EACH: usize = 8;
 /// Of a file's bytes, how many a node must keep to be taken for one that holds it: the rest comes over the trees.
 const KEPT_SHARE: f64 = 0.9;
 
-/// A part's state on its way. Whoever takes it looks whether it fits (`forebay_query::Parts::answered`).
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Travelled(PartState);
-
-impl Checked for Travelled {
-    fn is_within_limits(&self) -> bool {
-        true
-    }
-}
-
 /// Bytes of a node's answer as text, in hexadecimal.
 pub fn text_of(bytes: &[u8]) -> String {
     use std::fmt::Write;
@@ -67,7 +55,7 @@ pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
 
 /// The part's state that a text stands for.
 pub fn decode_part(text: &str) -> Option<PartState> {
-    decode::<Travelled>(&bytes_of(text)?).ok().map(|Travelled(state)| state)
+    PartState::decode(&bytes_of(text)?)
 }
 
 /// What a node has of a file.
@@ -293,7 +281,7 @@ impl QueryParts {
         let bytes = u64::from(blocks) * forebay_query::limits::BLOCK_BYTES;
         self.speeds.end(if made.is_ok() { bytes.min(generation.size_bytes) } else { 0 });
         match made {
-            Ok(state) => Ok(Bytes::from(encode(&state))),
+            Ok(state) => Ok(Bytes::from(state.encode())),
             Err(error) => {
                 tracing::debug!("a part of a query: {error:#}");
                 Err(error.downcast_ref::<Errno>().copied().unwrap_or(Errno::EIO))
