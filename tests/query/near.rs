@@ -38,26 +38,34 @@ fn the_device_that_holds_a_file_answers() {
     bed.job.down();
 }
 
+/// Queries of which one is answered by all nodes: on a busy machine some may be done before others have begun.
+const TRIALS: usize = 20;
+
 #[test]
 fn any_number_of_nodes_give_the_same_bits() {
     let tables = [quoted_table(240_000), plain_table(3_600_000)];
-    let mut answers = vec![];
+    let mut answers = tables.each_ref().map(|_| vec![]);
     for nodes in [1, 2, 4] {
         let bed = Bed::of_nodes(nodes, nodes);
+        let all: Vec<_> = (0..nodes).map(|rank| json!(rank)).collect();
         for (index, table) in tables.iter().enumerate() {
             let file = bed.job.sandbox.source().join(format!("{index}.csv"));
             fs::write(&file, table).unwrap();
-            let (there, by) = bed.answer(&file, "data", &[]);
-            let makers: Vec<_> = by.as_array().unwrap().iter().map(|by| by["node"].clone()).collect();
-            assert_eq!(makers, (0..nodes).map(|rank| json!(rank)).collect::<Vec<_>>());
-            answers.push((index, there));
-            answers.push((index, bed.answer(&file, "host", &[]).0));
+            let answers = &mut answers[index];
+            answers.push(bed.answer(&file, "host", &[]).0);
+            let by_all = (0..TRIALS).any(|_| {
+                let (there, by) = bed.answer(&file, "data", &[]);
+                answers.push(there);
+                let makers: Vec<_> = by.as_array().unwrap().iter().map(|by| by["node"].clone()).collect();
+                assert!(makers.iter().all(|maker| all.contains(maker)), "{by}");
+                makers == all
+            });
+            assert!(by_all, "{nodes} nodes share none of {TRIALS} queries");
         }
         bed.job.down();
     }
-    for (index, answer) in &answers {
-        let (_, first) = answers.iter().find(|(other, _)| other == index).unwrap();
-        assert_eq!(answer, first);
+    for answers in &answers {
+        answers.iter().for_each(|answer| assert_eq!(answer, &answers[0]));
     }
 }
 
