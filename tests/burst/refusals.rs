@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::fs;
 
-use forebay_tests::{Sandbox, require};
+use forebay_tests::program::{Finished, run};
+use forebay_tests::{Job, Sandbox, require};
 
 use crate::bed::{DIR, arguments};
 
@@ -55,4 +56,35 @@ fn a_store_is_of_one_job() {
     let said = refused(&other, |words| set(words, "--burst-store", &store.display().to_string()));
     assert!(said.contains("in use by another daemon"), "{said}");
     bed.job.down();
+}
+
+/// `up` with a store that is found, and nothing in the environment but this `TMPDIR`.
+fn auto(sandbox: &Sandbox, temporary: &str) -> Finished {
+    let mut words = arguments(sandbox, 2);
+    set(&mut words, "--burst-store", "auto");
+    let mut up = sandbox.command();
+    up.args(["up", "--job", &sandbox.name]).args(words);
+    run(up.env_remove("SLURM_TMPDIR").env("USER", &sandbox.name).env("TMPDIR", temporary))
+}
+
+#[test]
+fn a_store_is_found_and_named() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let refused = auto(&sandbox, "/dev/shm");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = &refused.stderr;
+    for looked_at in ["/mnt/bb/$USER: /mnt/bb/", "$SLURM_TMPDIR: not set", "$TMPDIR: /dev/shm lies in memory (tmpfs)"] {
+        assert!(said.contains(looked_at), "{looked_at}: {said}");
+    }
+    let local = sandbox.base().join("local");
+    fs::create_dir(&local).unwrap();
+    let up = auto(&sandbox, &local.display().to_string()).good();
+    let store = local.join(format!("forebay-{}", sandbox.name));
+    let told = format!("the burst store is {} (auto: $TMPDIR)", store.display());
+    assert_eq!(up.stderr.matches(&told).count(), 1, "{}", up.stderr);
+    assert!(store.join("1/head").exists(), "each node has its own");
+    Job::of(sandbox).down();
+    assert!(!store.exists(), "it is gone with the job");
 }

@@ -11,8 +11,9 @@ use forebay_keeper::BurstPaths;
 use forebay_launch::{JobDirectory, NodeAddress, ViewLayout};
 use forebay_types::NodeRank;
 
+use crate::node_local;
 use crate::settings::Settings;
-use crate::settings::values::BurstPair;
+use crate::settings::values::{BurstPair, BurstStore};
 use crate::view_directory;
 
 /// The variable that tells programs of `run` where the burst mount is.
@@ -62,7 +63,11 @@ pub fn prepare(
         _ => bail!("--burst: this version has one burst tier for a job; give one DIR=BACKING"),
     };
     let Some(store) = &settings.burst_store else {
-        bail!("--burst needs --burst-store DIR: a directory on the node's own disk (NVMe)");
+        bail!("--burst needs --burst-store DIR: a directory on the node's own disk (NVMe), or auto to find it");
+    };
+    let store = &match store {
+        BurstStore::At(path) => path.clone(),
+        BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
     };
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());

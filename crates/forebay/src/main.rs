@@ -20,6 +20,7 @@ mod log;
 mod machine;
 mod mpiio_libraries;
 mod network;
+mod node_local;
 mod output;
 mod patience;
 mod profiles;

@@ -12,7 +12,7 @@ use forebay_daemon::DrainPolicy;
 use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
-use super::values::{self, BurstPair, LinksShown, ProfileChoice, Role, Topology, WhenMissing};
+use super::values::{self, BurstPair, BurstStore, LinksShown, ProfileChoice, Role, Topology, WhenMissing};
 
 /// How long a request may take, whatever dies (option `--deadline`).
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -193,8 +193,9 @@ settings! {
         /// Give programs DIR to write to: what they write lies on the node's own disk at first (--burst-store) and lands in
         /// BACKING, a directory of the backing file system, by itself
         Node Many(burst) burst: Vec<BurstPair> = "burst" "DIR=BACKING";
-        /// Keep there what has not landed; with --local, and where nodes share a host, that of node I in DIR/I
-        Node Optional(absolute_path) burst_store: Option<PathBuf> = "burst-store" "DIR";
+        /// Keep there what has not landed; with --local, and where nodes share a host, that of node I in DIR/I. auto: in the site's
+        /// directory on the node's own disk (/mnt/bb/$USER, $SLURM_TMPDIR, $TMPDIR)
+        Node Optional(burst_store) burst_store: Option<BurstStore> = "burst-store" "DIR|auto";
         /// Bytes that may take [default: nine tenths of what is free there]
         Node Optional(size) burst_capacity: Option<u64> = "burst-capacity" "SIZE";
         /// When that lands: auto when a file is closed, and open files' parts ahead of it as soon as a store fills; close when a file

@@ -114,6 +114,24 @@ pub fn burst(text: &str) -> Result<BurstPair, String> {
     Ok(pair)
 }
 
+/// Where what has not landed is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BurstStore {
+    /// Wherever the site keeps a directory for the user on the node's own disk.
+    Auto,
+    /// In this directory.
+    At(PathBuf),
+}
+
+/// `auto`, or a directory.
+pub fn burst_store(text: &str) -> Result<BurstStore, String> {
+    match text {
+        "auto" => Ok(BurstStore::Auto),
+        _ if text.starts_with('/') => path(text).map(BurstStore::At),
+        _ => Err(format!("'{text}' is neither auto nor an absolute path (/...)")),
+    }
+}
+
 /// A fan-out.
 pub fn fan_out(text: &str) -> Result<u32, String> {
     number_in(text, 1, forebay_overlay::limits::FAN_OUT_MAX.into()).map(|number| number as u32)

@@ -32,5 +32,6 @@ pub use append::Appended;
 pub use checkpoint::Checkpoint;
 pub use error::{LogError, StoreError};
 pub use log::{Log, Space};
+pub use network::network_file_system;
 pub use recovery::{Recovered, RecoveredRecord, Recovery};
 pub use store::{Owner, Settings, boot_identity};

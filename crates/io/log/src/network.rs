@@ -1,6 +1,9 @@
 //! Which file systems are a network's: a log there is neither fast nor safe, as syncs go over the network and locks may
 //! hold on one node only.
 
+use std::io;
+use std::path::Path;
+
 /// Types as `statfs(2)` tells them (`linux/magic.h` and the sources of each file system).
 const NETWORK_TYPES: [(u32, &str); 16] = [
     (0x0000_517B, "SMB"),
@@ -20,6 +23,14 @@ const NETWORK_TYPES: [(u32, &str); 16] = [
     (0xFE53_4D42, "SMB2"),
     (0xFF53_4D42, "CIFS"),
 ];
+
+/// The name of the network file system that `path` lies on; `None` on any other.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub fn network_file_system(path: &Path) -> io::Result<Option<&'static str>> {
+    Ok(network_name(rustix::fs::statfs(path)?.f_type as u32))
+}
 
 /// The name of the network file system of this type; `None` for any other type.
 pub(crate) fn network_name(file_system_type: u32) -> Option<&'static str> {

@@ -1,0 +1,137 @@
+//! `--burst-store auto`: the directory that a site keeps for a user on the node's own disk.
+//!
+//! Sites have it at different places and say so in the environment. The node looks itself, in its own environment: another host may have
+//! another disk. What lies on a network, in memory, or cannot take a store is passed over, and if nothing is left the error says
+//! what was looked at, so that nobody has to guess.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use forebay_keeper::tell;
+use forebay_log::{limits, network_file_system};
+use forebay_types::NodeRank;
+use rustix::fs::{Access, statfs, statvfs};
+use serde_json::json;
+
+use crate::settings::values::show_size;
+
+/// Where Frontier, Summit and their like mount a job's NVMe, by user.
+const BY_USER: &str = "/mnt/bb";
+
+/// Directories that schedulers and sites name, best first.
+const VARIABLES: [&str; 2] = ["SLURM_TMPDIR", "TMPDIR"];
+
+/// Types of file systems that lie in memory (`linux/magic.h`): what is written there takes the job's memory, and is gone with the power.
+const MEMORY_TYPES: [(u32, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")];
+
+/// A directory on the node's own disk.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Found {
+    /// For this job.
+    pub store: PathBuf,
+    /// What led there.
+    pub by: String,
+}
+
+impl Found {
+    /// The store; the job's first node says which it is.
+    pub fn told(self, rank: NodeRank) -> PathBuf {
+        if rank == NodeRank(0) {
+            let message = format!("the burst store is {} (auto: {})", self.store.display(), self.by);
+            tell(&json!({"note": {"rank": rank, "message": message}}));
+        }
+        self.store
+    }
+}
+
+/// The first directory that can take the store of `job`.
+///
+/// # Errors
+/// When there is none: what was looked at, and what is wrong with each.
+pub fn find(job: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> anyhow::Result<Found> {
+    find_of(places(variable), job, &check)
+}
+
+/// A place to look at, with what names it; `None` where nothing does.
+type NamedPlace = (String, Option<PathBuf>);
+
+fn places(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<NamedPlace> {
+    let path = |name: &str| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
+    let of_user = path("USER").or_else(|| path("LOGNAME")).map(|user| Path::new(BY_USER).join(user));
+    let named = VARIABLES.map(|name| (format!("${name}"), path(name)));
+    std::iter::once((format!("{BY_USER}/$USER"), of_user)).chain(named).collect()
+}
+
+fn find_of(places: Vec<NamedPlace>, job: &str, check: &dyn Fn(&Path) -> anyhow::Result<()>) -> anyhow::Result<Found> {
+    let mut seen = vec![];
+    for (by, path) in places {
+        let problem = match &path {
+            None => "not set".to_owned(),
+            Some(path) => match check(path) {
+                Ok(()) => return Ok(Found { store: path.join(format!("forebay-{job}")), by }),
+                Err(problem) => format!("{} {problem:#}", path.display()),
+            },
+        };
+        seen.push(format!("{by}: {problem}"));
+    }
+    bail!(
+        "--burst-store auto finds no directory on this node's own disk; name one with --burst-store DIR\n    {}",
+        seen.join("\n    ")
+    )
+}
+
+/// Whether `path` can take a store.
+fn check(path: &Path) -> anyhow::Result<()> {
+    if !path.is_absolute() || !path.is_dir() {
+        bail!("is not a directory");
+    }
+    let failed = "cannot be looked at";
+    if let Some(file_system) = network_file_system(path).context(failed)? {
+        bail!("lies on a network file system ({file_system})");
+    }
+    let kind = statfs(path).context(failed)?.f_type as u32;
+    if let Some((_, name)) = MEMORY_TYPES.iter().find(|(known, _)| *known == kind) {
+        bail!("lies in memory ({name})");
+    }
+    rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).context("cannot be written to")?;
+    let room = statvfs(path).context(failed)?;
+    let (free, least) = (room.f_bavail * room.f_frsize, limits::SEGMENTS_MIN * u64::from(limits::SEGMENT_BYTES));
+    if free < least {
+        bail!("has room for {}; a store takes {} at least", show_size(free), show_size(least));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(path: &Path) -> NamedPlace {
+        ("$X".to_owned(), Some(path.to_owned()))
+    }
+
+    #[test]
+    fn the_directory_of_the_user_comes_first_then_what_the_scheduler_names() {
+        let environment = [("USER", "me"), ("SLURM_TMPDIR", "/local/7"), ("TMPDIR", "/tmp")];
+        let variable = |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, text)| (*text).into());
+        let found = |full: &str| {
+            let is_full = |path: &Path| if path == Path::new(full) { bail!("is full") } else { Ok(()) };
+            find_of(places(&variable), "7", &is_full).unwrap()
+        };
+        let at = |store: &str, by: &str| Found { store: store.into(), by: by.into() };
+        assert_eq!(found(""), at("/mnt/bb/me/forebay-7", "/mnt/bb/$USER"));
+        assert_eq!(found("/mnt/bb/me"), at("/local/7/forebay-7", "$SLURM_TMPDIR"));
+    }
+
+    #[test]
+    fn an_error_names_what_was_looked_at_and_why_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let gone = directory.path().join("gone");
+        let places = vec![("$UNSET".to_owned(), None), named(&gone), named(Path::new("/dev/shm"))];
+        let said = find_of(places, "j", &check).unwrap_err().to_string();
+        assert!(said.contains("$UNSET: not set"), "{said}");
+        assert!(said.contains(&format!("$X: {} is not a directory", gone.display())), "{said}");
+        assert!(said.contains("$X: /dev/shm lies in memory (tmpfs)"), "{said}");
+    }
+}
