@@ -11,4 +11,5 @@ mod own_paths;
 mod promise;
 mod random;
 mod refusals;
+mod stage;
 mod whole;

@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 28] = [
+const PLACES: [Place; 29] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -85,6 +85,7 @@ const PLACES: [Place; 28] = [
     shell("launch"),
     shell("profile"),
     shell("log"),
+    shell("stage"),
     // Lives in MPI programs, without any daemon.
     Place { krate: "mpiio", group: "", knows: &["aggregate"] },
     // A workspace and a program of its own, for the engine that nobody else is to link.

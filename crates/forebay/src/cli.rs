@@ -6,6 +6,7 @@ mod image;
 mod mpiio;
 mod profile;
 mod query;
+mod stage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ pub use image::{ImageArguments, SetEnv};
 pub use mpiio::{MpiChoice, MpiioArguments};
 pub use profile::{ProfileArguments, ProfileCommand, ProfileDropArguments, ProfilePlace, ProfileRecordArguments};
 pub use query::{HeaderChoice, OnError, QueryArguments, WherePlace};
+pub use stage::{StageArguments, StageCommand, StageOptions};
 
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
@@ -56,6 +58,8 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Let the whole job forget what it knows of paths that have changed
     Refresh(RefreshArguments),
+    /// Copy inputs to the nodes' own disks before programs read them, or files of the burst tier to other places
+    Stage(StageArguments),
     /// Let what programs wrote to the burst tier land on the backing file system now
     Drain(DrainArguments),
     /// Show how far files are on their way from the burst tier to the backing file system

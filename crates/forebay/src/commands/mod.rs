@@ -35,6 +35,10 @@ mod run_image;
 mod run_image_environment;
 mod selection;
 mod simulate;
+mod stage;
+mod stage_part;
+mod stage_places;
+mod stage_report;
 mod status;
 mod up;
 mod up_report;
@@ -60,6 +64,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Down(arguments) => down::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Refresh(arguments) => refresh::run(arguments),
+        Command::Stage(arguments) => stage::run(arguments),
         Command::Drain(arguments) => drain::run(arguments),
         Command::Landed(arguments) => landed::run(arguments),
         Command::Profile(arguments) => profile::run(arguments),

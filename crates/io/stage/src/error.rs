@@ -1,0 +1,90 @@
+//! What can go wrong with a copy.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// What was done when it went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// Opening, listing or looking at what is to be copied.
+    Look,
+    /// Reading what is to be copied.
+    Read,
+    /// Writing the copy.
+    Write,
+    /// Reading the copy back.
+    Verify,
+    /// Giving the copy its name.
+    Publish,
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Look => "look at",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Verify => "read back",
+            Self::Publish => "publish",
+        })
+    }
+}
+
+/// Why something was not copied. What has its name is what had it before, in all cases.
+#[derive(Debug, Error)]
+pub enum StageError {
+    /// The operating system refused. What is right of the copy stays in a draft.
+    #[error("cannot {what} {}: {source}", .path.display())]
+    Io {
+        /// Doing what.
+        what: What,
+        /// On what.
+        path: PathBuf,
+        /// Bytes that are right in the draft.
+        copied_bytes: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody wrote to it meanwhile. The draft is gone.
+    #[error("{} changed while it was copied; run this again when it is closed", .0.display())]
+    Changed(PathBuf),
+    /// What was read back is not what was written. The draft is gone.
+    #[error("{} has other bytes than were written, from {offset} on: do not trust its file system", .path.display())]
+    Spoiled {
+        /// The copy.
+        path: PathBuf,
+        /// Of the first block that is wrong.
+        offset: u64,
+    },
+    /// Another process copies to the same place. Nothing was done.
+    #[error("{} is being copied by another process", .0.display())]
+    Busy(PathBuf),
+    /// It is neither a file, a directory nor a symbolic link. Nothing was done.
+    #[error("{} is no file, directory or symbolic link", .0.display())]
+    Special(PathBuf),
+    /// Something else is where the copy goes. Nothing was done.
+    #[error("{} is there and is no {expected}", .path.display())]
+    InTheWay {
+        /// The copy.
+        path: PathBuf,
+        /// What it would be.
+        expected: &'static str,
+    },
+    /// More than `limits` allow. Nothing was done.
+    #[error("{} has more entries, or is deeper, than can be copied at once", .0.display())]
+    TooMuch(PathBuf),
+}
+
+impl StageError {
+    pub(crate) fn io(what: What, path: &std::path::Path, source: impl Into<io::Error>) -> Self {
+        Self::Io { what, path: path.to_owned(), copied_bytes: 0, source: source.into() }
+    }
+
+    /// Bytes that need not be copied again.
+    #[must_use]
+    pub fn copied_bytes(&self) -> u64 {
+        if let Self::Io { copied_bytes, .. } = self { *copied_bytes } else { 0 }
+    }
+}
