@@ -23,6 +23,8 @@ PACKAGES=(
   # By their own names: `mpicc` is whichever of the two was installed last.
   mpich:mpiexec.mpich,mpicc.mpich 'libmpich-dev:/usr/include/*/mpich/mpi.h'
   openmpi-bin:mpirun.openmpi libopenmpi-dev:mpicc.openmpi gfortran:gfortran
+  # Libraries over MPI-IO.
+  libhdf5-mpich-dev:h5pcc.mpich libhdf5-openmpi-dev:h5pcc.openmpi pnetcdf-bin:pnetcdf-config libpnetcdf-dev:/usr/include/pnetcdf.h
 )
 # Not every user's PATH names where daemons lie.
 export PATH=$PATH:/usr/sbin:/sbin

@@ -1,0 +1,144 @@
+//! MPI programs whose ranks run on several nodes: MPI-IO by each MPI of the machine, HDF5 and PnetCDF, unmodified. What lands is
+//! what the same programs write elsewhere, byte by byte.
+//!
+//! ROMIO reads and writes back what lies between (data sieving), under locks and without a commit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command as Program;
+
+use forebay_tests::mpi::{Bench, MPICH, Mpi, OPEN_MPI, Way};
+use forebay_tests::program::{file_of_tests, run};
+use forebay_tests::require;
+
+use crate::bed::Bed;
+
+const NODES: u32 = 3;
+
+const RANKS: usize = 4;
+
+const SIEVING: &str = "romio_ds_write enable\nromio_ds_read enable\n";
+
+/// What a rank does first: the mount of its node becomes `place`, which all ranks call the same.
+const ON_ITS_NODE: &str = r#"
+node=$((${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-none}} % $2))
+mount --bind "$(printf "$1" $node)" "$3"
+cd "$3"
+shift 3
+exec "$@"
+"#;
+
+/// A job, and programs for it.
+struct Ranks {
+    bed: Bed,
+    bench: Bench,
+}
+
+impl Ranks {
+    fn new(mpi: Mpi) -> Self {
+        let bench = Bench::new(mpi, &file_of_tests(".."));
+        for name in ["place", "plain"] {
+            fs::create_dir(bench.path(name)).unwrap();
+        }
+        Self { bed: Bed::of(NODES), bench }
+    }
+
+    /// The file that a program writes: on ranks of all nodes, and elsewhere.
+    #[track_caller]
+    fn compare(&self, way: &Way<'_>, program: &Path, name: &str, words: &[&str]) {
+        let file = |directory: &str| self.bench.path(directory).join(name).display().to_string();
+        let all: Vec<String> = (0..NODES).map(|node| self.bed.mount_of(node).display().to_string()).collect();
+        let pattern = all[0].replace("mounts/0/", "mounts/%s/");
+        let (nodes, place) = (NODES.to_string(), self.bench.path("place").display().to_string());
+        let program_text = program.to_str().unwrap();
+        let written = file("place");
+        let mut wrapped = vec!["-m", "sh", "-euc", ON_ITS_NODE, "sh", &pattern, &nodes, &place, program_text, &written];
+        wrapped.extend(words);
+        let plain = file("plain");
+        let words: Vec<&str> = [plain.as_str()].into_iter().chain(words.iter().copied()).collect();
+        let _ = self.bench.run(way, program, &words).good();
+        let what = format!("{} {words:?} {:?} ompio: {}", program.display(), way.environment, way.by_ompio);
+        let done = self.bench.run(way, Path::new("unshare"), &wrapped);
+        assert!(done.status.success(), "{what}: {}: {}", done.status, done.stderr);
+        self.bed.drain();
+        let [ours, theirs] = [self.bed.backing().join(name), plain.into()].map(|path: PathBuf| fs::read(path).unwrap());
+        assert_eq!(ours.len(), theirs.len(), "{what}");
+        let differs = ours.iter().zip(&theirs).position(|(one, other)| one != other);
+        assert_eq!(differs, None, "{what}: the first byte that differs");
+    }
+
+    /// MPI-IO in each way, with hints of ROMIO or without.
+    #[track_caller]
+    fn io(&self, way: &Way<'_>, called: &str) {
+        let program = self.bench.compile("nodes.c");
+        for (what, blocks) in [
+            ("strided", "40"),
+            ("nested", "40"),
+            ("collective", "40"),
+            ("sync", "4"),
+            ("atomic", "3"),
+            ("ordered", "5"),
+        ] {
+            // ompio takes no locks: what several write at once is mixed, on any file system.
+            if !(way.by_ompio && what == "atomic") {
+                self.compare(way, &program, &format!("{called}-{what}"), &[what, blocks]);
+            }
+        }
+        let program = self.bench.compile("patterns.c");
+        // Not those with holes: ROMIO writes there what its buffers have.
+        for (pattern, count) in [("hacc-structs", "500"), ("segmented", "2"), ("one", "70000")] {
+            self.compare(way, &program, &format!("{called}-{pattern}"), &[pattern, "7", count]);
+        }
+    }
+
+    /// Hints for ROMIO as it takes them from its environment.
+    fn hints(&self, text: &str) -> Way<'static> {
+        let file = self.bench.path("hints");
+        fs::write(&file, text).unwrap();
+        Way::plain(RANKS).with("ROMIO_HINTS", file.display())
+    }
+}
+
+#[test]
+fn romio_with_data_sieving_and_without() {
+    require!(Fuse, Root, Command("mpicc.mpich"), Command("mpiexec.mpich"));
+    let ranks = Ranks::new(MPICH);
+    ranks.io(&Way::plain(RANKS), "as-it-is");
+    ranks.io(&ranks.hints(SIEVING), "sieving");
+    ranks.io(&ranks.hints("romio_ds_write disable\nromio_cb_write enable\ncb_config_list *:2\n"), "two-phase");
+    ranks.bed.job.down();
+}
+
+#[test]
+fn open_mpi_by_its_own_io_and_by_romio() {
+    require!(Fuse, Root, Command("mpicc.openmpi"), Command("mpirun.openmpi"));
+    let ranks = Ranks::new(OPEN_MPI);
+    ranks.io(&Way::plain(RANKS).by_ompio(), "ompio");
+    ranks.io(&ranks.hints(SIEVING), "romio");
+    ranks.bed.job.down();
+}
+
+#[test]
+fn hdf5_by_mpich() {
+    require!(Fuse, Root, Command("h5pcc.mpich"), Command("mpiexec.mpich"));
+    let ranks = Ranks::new(Mpi { compiler: "h5pcc.mpich", ..MPICH });
+    let program = ranks.bench.compile("arrays.c");
+    ranks.compare(&Way::plain(RANKS), &program, "hdf5", &[]);
+    ranks.bed.job.down();
+}
+
+#[test]
+fn hdf5_and_pnetcdf_by_open_mpi() {
+    require!(Fuse, Root, Command("h5pcc.openmpi"), Command("pnetcdf-config"), Command("mpirun.openmpi"));
+    let ranks = Ranks::new(Mpi { compiler: "h5pcc.openmpi", ..OPEN_MPI });
+    let hdf5 = ranks.bench.compile("arrays.c");
+    let pnetcdf = ranks.bench.path("pnetcdf");
+    let mut compile = Program::new(OPEN_MPI.compiler);
+    let _ = run(compile.args(["-DPNETCDF", "-o"]).arg(&pnetcdf).arg(ranks.bench.program("arrays.c")).arg("-lpnetcdf"))
+        .good();
+    for (way, name) in [(Way::plain(RANKS).by_ompio(), "ompio"), (Way::plain(RANKS), "romio")] {
+        ranks.compare(&way, &hdf5, &format!("hdf5-{name}"), &[]);
+        ranks.compare(&way, &pnetcdf, &format!("pnetcdf-{name}"), &[]);
+    }
+    ranks.bed.job.down();
+}
