@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
 
+use forebay_tests::Sandbox;
 use forebay_tests::program::run;
 
 use crate::bed::Bed;
@@ -33,6 +35,30 @@ fn nothing_of_the_image_can_be_written(bed: Bed) {
     bed.job.down();
 }
 for_root_and_a_user!(nothing_of_the_image_can_be_written);
+
+/// Kernels from 6.16 on may drop a name that several look up at once for the first time: each start looks up 100 of them.
+#[test]
+fn many_start_at_once_in_an_image_that_nobody_has_used() {
+    const RANKS: usize = 16;
+    const JOBS: usize = 8;
+    for _ in 0..JOBS {
+        let bed = Bed::up(Sandbox::new(), &[]);
+        let places: Vec<String> = (0..100).map(|index| format!("/places/{index}")).collect();
+        fs::create_dir(bed.at("source/image/places")).unwrap();
+        places.iter().for_each(|place| fs::write(bed.at(&format!("source/image{place}")), "").unwrap());
+        let binds: Vec<String> = places.iter().map(|place| format!("/dev/null:{place}")).collect();
+        let image = bed.image("image");
+        let mut words = vec!["--image", &image];
+        binds.iter().for_each(|bind| words.extend(["--bind", bind.as_str()]));
+        words.extend(["--", "true"]);
+        let ranks: Vec<_> = (0..RANKS).map(|_| bed.command(&words).stderr(Stdio::piped()).spawn().unwrap()).collect();
+        for rank in ranks {
+            let done = rank.wait_with_output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        bed.job.down();
+    }
+}
 
 fn home_the_current_directory_and_temporary_files_are_the_hosts(bed: Bed) {
     let script = "pwd; echo a > here; echo b > $HOME/there; echo c > $TMPDIR/everywhere";

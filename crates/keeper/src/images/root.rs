@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use rustix::fs::{
     CWD, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2, readlinkat,
     statat, symlinkat,
@@ -28,6 +28,9 @@ use super::bind::{Taken, take, take_at};
 
 /// What a directory may have that is put together again: each entry is a mount.
 const ENTRIES_MAX: usize = 1024;
+
+/// How often a place may be dropped while something is mounted there; once is rare.
+const DROPPED_MAX: usize = 16;
 
 /// The memory that names and the accounts may take. It holds no contents of files.
 const STAGING_OPTIONS: &std::ffi::CStr = c"mode=0755,size=4m";
@@ -82,7 +85,7 @@ impl Root {
             "cannot bind at {target}: a directory fits on a directory only, and a file on a file"
         );
         ensure!(taken.target.parent().is_some(), "cannot bind at /: that is the image's");
-        put(&taken.tree, &place).with_context(|| format!("cannot bind at {target}"))
+        self.put_at(&taken.tree, place, &taken.target).with_context(|| format!("cannot bind at {target}"))
     }
 
     /// Puts a file of this text at `at`, if the image has such a file.
@@ -96,7 +99,7 @@ impl Root {
         }
         let path = self.staging.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        put(&take(&path)?, &place).with_context(|| format!("cannot bind at {}", at.display()))
+        self.put_at(&take(&path)?, place, at).with_context(|| format!("cannot bind at {}", at.display()))
     }
 
     /// Becomes the root of this process, and nothing of the old one is left but what is bound.
@@ -112,6 +115,19 @@ impl Root {
         // The old root lies over the new one.
         unmount(".", UnmountFlags::DETACH).context("the old root cannot be taken away")?;
         chdir("/").context("cannot enter the image's root")
+    }
+
+    /// Mounts at `place`, which was found at `path`.
+    ///
+    /// Linux 6.16 and later give a name on FUSE its age after others can find it (`fuse_lookup`, `d_time`). Whoever finds it in
+    /// between takes it for too old and drops it, and nothing can be mounted at what was dropped. It is found again by its path.
+    fn put_at(&self, tree: &OwnedFd, place: OwnedFd, path: &Path) -> Result<(), Errno> {
+        let first = put(tree, &place);
+        let again = |done, _| match done {
+            Err(Errno::NOENT) => self.look(path).and_then(|place| put(tree, &place)),
+            done => done,
+        };
+        (0..DROPPED_MAX).fold(first, again)
     }
 
     /// What is at a path of the container.
@@ -167,7 +183,7 @@ impl Root {
             ensure!(entries <= ENTRIES_MAX, "it has more than {ENTRIES_MAX} entries; make the place in the image");
             again(&entry, found.as_fd(), &made)?;
         }
-        put(&take(&path)?, found)?;
+        self.put_at(&take(&path)?, found.try_clone()?, dir)?;
         if dir.parent().is_none() {
             self.top = open_dir(&self.staging.join("root"))?;
         }
@@ -210,10 +226,7 @@ fn open_dir(path: &Path) -> anyhow::Result<OwnedFd> {
 }
 
 /// Mounts a tree at a place.
-fn put(tree: &OwnedFd, place: &OwnedFd) -> anyhow::Result<()> {
+fn put(tree: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
     let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    match move_mount(tree, "", place, "", how) {
-        Ok(()) => Ok(()),
-        Err(errno) => bail!("{errno}"),
-    }
+    move_mount(tree, "", place, "", how)
 }
