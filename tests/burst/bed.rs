@@ -54,6 +54,15 @@ impl Bed {
         Self::up(sandbox, nodes)
     }
 
+    /// The same with more arguments.
+    pub fn with(nodes: u32, more: &[&str]) -> Self {
+        let sandbox = Sandbox::new();
+        fs::create_dir(sandbox.base().join("backing")).unwrap();
+        let mut words = arguments(&sandbox, nodes);
+        words.extend(more.iter().map(|word| (*word).to_owned()));
+        Self::up_with(sandbox, &words)
+    }
+
     /// In a sandbox that has the directory of the backing file system.
     pub fn up(sandbox: Sandbox, nodes: u32) -> Self {
         let arguments = arguments(&sandbox, nodes);

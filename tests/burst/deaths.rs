@@ -74,3 +74,22 @@ fn a_directory_that_is_read_stays_the_same_through_a_death() {
     assert_eq!(of_y.filter(|name| name.starts_with('y')).count(), 4999);
     bed.job.down();
 }
+
+/// What a daemon has committed is not shown by the next one over what has happened since.
+#[test]
+fn what_was_committed_before_a_death_does_not_come_back() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let die = || {
+        let killed = bed.job.kill_daemon(1);
+        wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(1).is_some_and(|pid| pid != killed));
+    };
+    let _ = bed.shell_on(1, "echo other > other").good();
+    die();
+    let _ = bed.shell_on(1, "head -c 200000 /dev/zero > a; echo short > a").good();
+    die();
+    assert_eq!(bed.shell_on(1, "stat -c %s a; cat a").good().text(), "6\nshort\n");
+    let _ = bed.shell_on(0, "echo shorter > a; : > other").good();
+    assert_eq!(bed.shell_on(1, "cat a other").good().text(), "shorter\n");
+    bed.job.down();
+}

@@ -12,5 +12,6 @@ mod own_paths;
 mod promise;
 mod random;
 mod refusals;
+mod salvage;
 mod stage;
 mod whole;

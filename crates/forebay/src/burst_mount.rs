@@ -106,9 +106,14 @@ pub fn remove(created: &[PathBuf]) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(path = %path.display(), %error, "a directory of the burst tier stays");
             }
-            _ => path.ancestors().skip(1).take_while(|shared| remove_shared(shared)).for_each(drop),
+            _ => remove_above(path),
         }
     }
+}
+
+/// Removes the directories above one that has gone which were made for several nodes, as far as none has anything there.
+pub fn remove_above(path: &Path) {
+    path.ancestors().skip(1).take_while(|shared| remove_shared(shared)).for_each(drop);
 }
 
 /// Removes a directory that was made for several nodes, unless one still has something in it. Whether it is gone.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub use burst::{DrainArguments, LandedArguments};
+pub use burst::{DrainArguments, LandedArguments, SalvageArguments};
 pub use config_file::ConfigFile;
 pub use image::{ImageArguments, SetEnv};
 pub use mpiio::{MpiChoice, MpiioArguments};
@@ -64,6 +64,8 @@ pub enum Command {
     Drain(DrainArguments),
     /// Show how far files are on their way from the burst tier to the backing file system
     Landed(LandedArguments),
+    /// Land what burst stores hold whose job has ended without it
+    Salvage(SalvageArguments),
     /// Show and remove what the start-ups of commands have recorded
     Profile(ProfileArguments),
     /// Print the library that aggregates for MPI-IO programs, or what it did with a file

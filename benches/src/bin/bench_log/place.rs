@@ -41,7 +41,7 @@ impl Place {
 
 /// Opens a store; what it holds may be a little more than `bytes`.
 pub fn recovery(path: &Path, bytes: u64) -> anyhow::Result<Recovery> {
-    let owner = Owner { job: "bench".into(), boot: [1; 16] };
+    let owner = Owner { job: "bench".into(), node: NodeRank(0), nodes: 1, landing: path.to_owned(), boot: [1; 16] };
     Ok(Recovery::open(path, &owner, &Settings::new(bytes * 11 / 10 + (512 << 20)))?)
 }
 

@@ -175,6 +175,11 @@ pub enum Operation {
         /// What.
         drained: Drained,
     },
+    /// These nodes do not answer, and all others do: what only they have does not land, and nothing waits for it.
+    Lost {
+        /// Their ranks.
+        nodes: Vec<NodeRank>,
+    },
 }
 
 /// What was done for a step on the backing file system.
@@ -402,6 +407,7 @@ impl Operation {
         match self {
             Self::Create { target, .. } => target.len() <= limits::TARGET_BYTES_MAX,
             Self::Commit { extents, .. } => extents.len() <= COMMIT_EXTENTS_MAX,
+            Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
             Self::Drained { drained, .. } => drained.extents.len() <= COMMIT_EXTENTS_MAX,
             Self::Adopt { entries, .. } => {
                 entries.len() <= ADOPTED_ENTRIES_MAX

@@ -19,4 +19,4 @@ pub mod tree;
 pub use extents::Extents;
 pub use landing::{Action, Landing, Step};
 pub use results::Results;
-pub use tree::{Drain, Listed, Refusal, Released, Tree, Turn, Way};
+pub use tree::{Drain, Listed, LostFile, Refusal, Released, Tree, Turn, Way};

@@ -15,36 +15,34 @@ use serde::Serialize;
 
 use super::contents::{open_backing, read_exactly};
 use super::parts::WriteParts;
-use crate::shared::gather::answer_all;
+use super::remote::Answered;
 
 /// What only the owner can be asked.
 const NOT_THE_OWNER: Errno = Errno::EPROTO;
 
 impl WriteParts {
-    /// Answers node `from`. May block.
-    pub fn answer(&self, from: NodeRank, message: WriteMessage, reply: Replier) {
+    /// What node `from` is answered. May block.
+    pub(super) fn answer(&self, from: NodeRank, message: WriteMessage) -> Answered {
         match message {
-            WriteMessage::Change(change) => answer(reply, &self.carry_out(from, &change)),
+            WriteMessage::Change(change) => told(&self.carry_out(from, &change)),
             WriteMessage::Question { caller, question } => {
                 let owner = self.owner().ok_or(NOT_THE_OWNER);
-                answer(reply, &owner.and_then(|owner| owner.tell(from, &caller, &question)));
+                told(&owner.and_then(|owner| owner.tell(from, &caller, &question)))
             }
-            WriteMessage::Contents { parts } => answer_contents(reply, self.read_parts(&parts)),
+            WriteMessage::Contents { parts } => contents(self.read_parts(&parts)),
             WriteMessage::Unlinked { file, offset, len } => {
                 let mut bytes = vec![0; len as usize];
                 let owner = self.owner().ok_or(NOT_THE_OWNER);
                 let read = owner.and_then(|owner| open_backing(owner, file));
-                answer_contents(reply, read.and_then(|open| read_exactly(&open, offset, &mut bytes)).map(|()| bytes));
+                contents(read.and_then(|open| read_exactly(&open, offset, &mut bytes)).map(|()| bytes))
             }
-            WriteMessage::CommitAll => answer(reply, &self.commit_all()),
+            WriteMessage::CommitAll => told(&self.commit_all()),
             WriteMessage::Uncommitted { file } => {
-                answer(reply, &self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()));
+                told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))
             }
-            WriteMessage::GiveBack => answer(reply, &self.give_back()),
-            WriteMessage::Drain { wait_ms } => {
-                answer_all(reply, &[self.drain(Duration::from_millis(wait_ms.into()))]);
-            }
-            WriteMessage::Landed { path } => answer_all(reply, &[self.landed(path.as_ref())]),
+            WriteMessage::GiveBack => told(&self.give_back()),
+            WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
+            WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
         }
     }
 
@@ -67,21 +65,26 @@ impl WriteParts {
     }
 }
 
-fn answer(reply: Replier, told: &impl Serialize) {
-    reply.answer(Outcome::Body, Some(Body::whole(Bytes::from(encode(told)))));
+fn told(told: &impl Serialize) -> Answered {
+    (Outcome::Body, encode(told))
 }
 
-fn answer_contents(reply: Replier, read: Result<Vec<u8>, Errno>) {
+fn contents(read: Result<Vec<u8>, Errno>) -> Answered {
     match read {
-        Ok(bytes) => reply.answer(Outcome::Body, Some(Body::whole(Bytes::from(bytes)))),
-        Err(errno) => reply.answer(Outcome::Bundle(vec![Some(errno)]), None),
+        Ok(bytes) => (Outcome::Body, bytes),
+        Err(errno) => (Outcome::Bundle(vec![Some(errno)]), vec![]),
     }
 }
 
-/// Hands a request to the write path of a node that has one.
+/// For `Nodes::ask_owner_for_text`. Fails only for maps whose keys are no text.
+fn text(told: &impl Serialize) -> Answered {
+    (Outcome::Text, serde_json::to_vec(&[told]).unwrap_or_default())
+}
+
+/// Hands a request to the write path of a node that has one. May block.
 pub fn take(write: Option<Arc<WriteParts>>, from: NodeRank, message: WriteMessage, reply: Replier) {
-    match write {
-        Some(write) => write.answer(from, message, reply),
-        None => reply.answer(Outcome::Failed(Errno::EAGAIN), None),
-    }
+    let Some(write) = write else { return reply.answer(Outcome::Failed(Errno::EAGAIN), None) };
+    let (outcome, body) = write.answer(from, message);
+    let has_body = !matches!(outcome, Outcome::Bundle(_));
+    reply.answer(outcome, has_body.then(|| Body::whole(Bytes::from(body))));
 }

@@ -56,6 +56,17 @@ impl Commits {
         open.commit(|change| self.send_again(change), |extents| self.send(open, caller, extents))
     }
 
+    /// Learns of all that daemons before this one have sent that it was carried out, or has it carried out now. Until then it
+    /// lies over what may have happened to its files since.
+    ///
+    /// # Errors
+    /// The first that the owner did not answer; the others are settled.
+    pub fn settle(&self) -> Result<(), Errno> {
+        let settled: Vec<_> =
+            self.files.all().iter().map(|open| open.commit_unanswered(&|change| self.send_again(change))).collect();
+        settled.into_iter().collect()
+    }
+
     /// What a daemon before this one sent.
     fn send_again(&self, change: &Change) -> Result<(), Errno> {
         let outcome = self.tree.carry_out(change).map(drop);

@@ -216,17 +216,9 @@ impl OpenFile {
         again: impl Fn(&Change) -> Result<(), Errno>,
         commit: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        self.commit_unanswered(&again)?;
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let unanswered = self.state().unanswered.front().cloned();
-            if let Some(change) = unanswered {
-                again(&change)?;
-                let Operation::Commit { extents, .. } = &change.operation else { return Err(Errno::EIO) };
-                let mut state = self.state();
-                state.unanswered.pop_front();
-                state.drop_committed(extents.len());
-                continue;
-            }
             let part: Vec<WrittenExtent> = self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect();
             if part.is_empty() {
                 return Ok(());
@@ -234,6 +226,22 @@ impl OpenFile {
             let count = part.len();
             commit(part)?;
             self.state().drop_committed(count);
+        }
+    }
+
+    /// The same with what a daemon before this one has sent, alone.
+    ///
+    /// # Errors
+    /// What `again` says; what it refused stays pending.
+    pub fn commit_unanswered(&self, again: &impl Fn(&Change) -> Result<(), Errno>) -> Result<(), Errno> {
+        let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let Some(change) = self.state().unanswered.front().cloned() else { return Ok(()) };
+            again(&change)?;
+            let Operation::Commit { extents, .. } = &change.operation else { return Err(Errno::EIO) };
+            let mut state = self.state();
+            state.unanswered.pop_front();
+            state.drop_committed(extents.len());
         }
     }
 

@@ -7,7 +7,8 @@
 //! this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room in the log of what
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
-//! After a daemon's death the next one finds all of it in the log (`recovery`).
+//! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
+//! connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
 
 pub mod answers;
 mod checkpoint;
@@ -22,6 +23,7 @@ mod kernel_words;
 mod landing;
 mod local;
 mod locks;
+mod network;
 mod owner;
 mod parts;
 mod recovery;
@@ -29,9 +31,13 @@ mod remote;
 mod report;
 mod requests;
 mod room;
+mod salvage;
+
 mod sending;
 mod tree_link;
 
+pub use landing::Progress;
 pub use parts::WriteParts;
 pub use recovery::open;
 pub use report::BurstStatus;
+pub use salvage::{NotLanded, Salvage};

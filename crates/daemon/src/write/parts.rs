@@ -1,5 +1,7 @@
 //! The parts of the write path, from its beginning to its end.
 
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -26,7 +28,6 @@ use super::room::Room;
 use super::sending::Meter;
 use super::tree_link::TreeLink;
 use crate::options::DrainPolicy;
-use crate::shared::node::Node;
 
 /// How often a drain looks how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -49,7 +50,6 @@ pub struct WriteParts {
     made_at_ms: u64,
     /// Programs are served from then on.
     joined: Arc<OnceLock<()>>,
-    is_first_daemon: bool,
     drain: DrainPolicy,
     /// How long a program may wait.
     deadline: Duration,
@@ -68,6 +68,10 @@ pub struct Beginning {
     pub drain: DrainPolicy,
     /// Tells the mount from those before it.
     pub made_at_ms: u64,
+    /// How many daemons there were before on this mount.
+    pub daemon: u64,
+    /// How long a program may wait.
+    pub deadline: Duration,
     /// With what is pending.
     pub files: Files,
     /// What was sent, and may not have been carried out.
@@ -75,16 +79,14 @@ pub struct Beginning {
 }
 
 impl WriteParts {
-    pub fn new(node: &Arc<Node>, local: &Arc<Local>, owner: Option<Owner>, beginning: Beginning) -> Self {
-        let Beginning { dir, mount, drain, made_at_ms, files, unanswered } = beginning;
-        let (nodes, owner, files) = (Nodes::new(node), owner.map(Arc::new), Arc::new(files));
+    pub fn new(nodes: Arc<Nodes>, local: &Arc<Local>, owner: Option<Owner>, beginning: Beginning) -> Self {
+        let Beginning { dir, mount, drain, made_at_ms, daemon, deadline, files, unanswered } = beginning;
+        let (owner, files) = (owner.map(Arc::new), Arc::new(files));
         let link = || match &owner {
             Some(owner) => TreeLink::Here(Arc::clone(owner)),
             None => TreeLink::There(Arc::clone(&nodes)),
         };
         let reader = Arc::new(Reader { local: Arc::clone(local), nodes: Arc::clone(&nodes), tree: link() });
-        let kept = &node.options.kept;
-        let daemon = u64::from(kept.restarts) + u64::from(kept.replaced);
         // Odd: the kernel's requests have the even one.
         let commits = Arc::new(Commits::new(local, &files, link(), made_at_ms * 2 + 1, daemon, unanswered));
         Self {
@@ -93,9 +95,8 @@ impl WriteParts {
             local: Arc::clone(local),
             made_at_ms,
             joined: Arc::default(),
-            is_first_daemon: kept.is_first(),
             drain,
-            deadline: node.options.deadline,
+            deadline,
             daemon,
             landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain)),
             giving_back: GivingBack::new(&reader, &files, &commits),
@@ -112,12 +113,16 @@ impl WriteParts {
             reader: Arc::clone(&self.reader),
             files: Arc::clone(&self.files),
             commits: Arc::clone(&self.commits),
-            locking: Locking::new(&self.commits, !self.is_first_daemon),
+            locking: Locking::new(&self.commits, !self.is_first_daemon()),
             room: Room::new(&self.local, self.drain, self.deadline),
             readings: Readings::of(self.daemon),
             under_way: UnderWay::new(self.made_at_ms * 2),
             joined: Arc::clone(&self.joined),
         })
+    }
+
+    fn is_first_daemon(&self) -> bool {
+        self.daemon == 0
     }
 
     /// The owner's part, if this node is it.
@@ -133,17 +138,22 @@ impl WriteParts {
         let parts = Arc::clone(self);
         std::thread::Builder::new().name("landing".to_owned()).spawn(move || {
             parts.join();
-            match &parts.landings {
-                Some(landings) => landings.follow(),
-                None => parts.giving_back.go_on(),
-            }
+            parts.land();
         })
     }
 
+    /// Follows the tree on the backing file system, or gives back what it has landed, until `end`.
+    pub(super) fn land(&self) {
+        match &self.landings {
+            Some(landings) => landings.follow(),
+            None => self.giving_back.go_on(),
+        }
+    }
+
     /// Comes to terms with the owner before any program is served.
-    fn join(&self) {
+    pub(super) fn join(&self) {
         let numbered = self.reader.tree.next_serial().map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
-        let opened = if self.is_first_daemon { self.begin_anew() } else { Ok(()) };
+        let opened = if self.is_first_daemon() { self.begin_anew() } else { self.commits.settle() };
         for errno in [numbered, opened].into_iter().filter_map(Result::err) {
             tracing::error!(%errno, "joining the burst tier");
         }
@@ -167,7 +177,8 @@ impl WriteParts {
     }
 
     /// Lets everything land that was written until now on any node, files that are still open with their last commit, and waits
-    /// for that, so long at most. How far it came. May block. Asked of the owner.
+    /// for that, so long at most. What only nodes have that do not answer is left out. How far it came. May block. Asked of the
+    /// owner.
     pub fn drain(&self, time: Duration) -> Progress {
         let deadline = Instant::now() + time;
         let mut why = self.commit_everywhere();
@@ -179,22 +190,44 @@ impl WriteParts {
         }
         let progress = self.progress();
         if progress.steps == 0 {
-            why = why.or(self.give_back_everywhere());
+            why = why.or_else(|| self.give_back_everywhere());
         }
-        Progress { why: progress.why.or(why), ..progress }
+        Progress { why: self.lost_in_words().or(progress.why).or(why), ..progress }
     }
 
     /// What keeps a node from committing, if anything.
     fn commit_everywhere(&self) -> Option<String> {
         let owner = self.owner()?;
         let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::CommitAll, NODE_PATIENCE);
-        let told = |node: NodeRank, outcome: Result<Result<(), Errno>, Errno>| {
-            let errno = outcome.and_then(|outcome| outcome).err()?;
+        let (mut lost, mut why) = (vec![], None);
+        let told = |node: NodeRank, errno: Errno| {
             Some(format!("what programs of node {node} wrote last cannot be committed: {errno}"))
         };
-        let mut why = told(self.local.rank, Ok(self.commit_all()));
+        let silent = |node: NodeRank| {
+            let open = owner.tree().open_files_of(node);
+            let plural = if open == 1 { "" } else { "s" };
+            let why = format!(
+                "node {node} does not answer: what it has not committed of {open} open file{plural} is in its store"
+            );
+            (open > 0).then_some(why)
+        };
+        if let Err(errno) = self.commit_all() {
+            why = told(self.local.rank, errno);
+        }
         for node in self.nodes.others() {
-            why = why.or(told(node, ask(node)));
+            match ask(node) {
+                Ok(Ok(())) => {}
+                Ok(Err(errno)) => why = why.or(told(node, errno)),
+                Err(_) => {
+                    lost.push(node);
+                    why = why.or_else(|| silent(node));
+                }
+            }
+        }
+        if !owner.tree().lost_nodes().iter().eq(&lost)
+            && let Err(errno) = owner.carry_out_own(Operation::Lost { nodes: lost })
+        {
+            why = why.or(Some(format!("nodes that do not answer cannot be written down: {errno}")));
         }
         let open = owner.tree().open_and_changed();
         for file in open {
@@ -203,6 +236,26 @@ impl WriteParts {
             }
         }
         why
+    }
+
+    /// What cannot land since nodes do not answer, if anything.
+    fn lost_in_words(&self) -> Option<String> {
+        let lost = self.owner()?.tree().lost_files();
+        let first = lost.first()?;
+        let bytes: u64 = lost.iter().flat_map(|file| &file.ranges).map(|(_, len)| len).sum();
+        let nodes: BTreeSet<NodeRank> = lost.iter().flat_map(|file| file.nodes.iter().copied()).collect();
+        let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+        let others = match lost.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} other files"),
+        };
+        let path = self.dir.join(std::ffi::OsStr::from_bytes(&first.path));
+        Some(format!(
+            "{}{others} cannot land: {bytes} bytes are only in the stores of nodes that do not answer ({}); \
+             `forebay salvage` lands them when those are there again",
+            path.display(),
+            nodes.join(", ")
+        ))
     }
 
     /// Commits what programs of this node have written.
@@ -216,7 +269,8 @@ impl WriteParts {
 
     fn give_back_everywhere(&self) -> Option<String> {
         let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::GiveBack, NODE_PATIENCE);
-        let failed = self.nodes.others().find_map(|node| Some((node, ask(node).and_then(|done| done).err()?)));
+        let failed =
+            self.nodes.others().into_iter().find_map(|node| Some((node, ask(node).and_then(|done| done).err()?)));
         failed.map(|(node, errno)| format!("the store of node {node} keeps what has landed: {errno}"))
     }
 

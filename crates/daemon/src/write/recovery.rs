@@ -6,6 +6,7 @@
 //! programs may still have the file open.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,9 +20,11 @@ use forebay_write::{Released, Tree};
 use super::checkpoint::Checkpoint;
 use super::files::Files;
 use super::local::{APPENDED, Local, landing_place};
+use super::network::Network;
 use super::owner::Owner;
 use super::parts::{Beginning, WriteParts};
-use super::remote::OWNER;
+use super::remote::{Nodes, OWNER};
+use crate::environment::Environment;
 use crate::options::BurstOptions;
 use crate::shared::node::Node;
 
@@ -31,15 +34,57 @@ use crate::shared::node::Node;
 /// # Errors
 /// What is wrong with the store or the directory of the backing file system.
 pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: u64) -> anyhow::Result<WriteParts> {
-    let place = landing_place(&options.backing)?;
-    let owner =
-        StoreOwner { job: node.options.job.clone(), boot: boot_identity().context("this boot has no identity")? };
-    let mut recovery = Recovery::open(&options.store, &owner, &Settings::new(options.capacity_bytes))?;
-    let tree = match node.rank() {
+    let store_owner = StoreOwner {
+        job: node.options.job.clone(),
+        node: node.rank(),
+        nodes: node.options.nodes.len() as u32,
+        landing: fs::canonicalize(&options.backing).with_context(|| options.backing.display().to_string())?,
+        boot: boot_identity().context("this boot has no identity")?,
+    };
+    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, &node.environment)?;
+    let kept = &node.options.kept;
+    let beginning = Beginning {
+        dir: options.dir.clone(),
+        mount: mount.to_owned(),
+        drain: options.drain,
+        made_at_ms,
+        daemon: u64::from(kept.restarts) + u64::from(kept.replaced),
+        deadline: node.options.deadline,
+        files: opened.files,
+        unanswered: opened.unanswered,
+    };
+    let nodes = Nodes::new(Network { node: Arc::clone(node) });
+    Ok(WriteParts::new(nodes, &opened.local, opened.owner, beginning))
+}
+
+/// A store with what was found in it.
+pub struct OpenedStore {
+    pub local: Arc<Local>,
+    /// If its node owns the tree.
+    pub owner: Option<Owner>,
+    /// With what is pending.
+    pub files: Files,
+    /// What was sent, and may not have been carried out.
+    pub unanswered: Vec<OperationId>,
+}
+
+/// Opens the store at `path` and reads it.
+///
+/// # Errors
+/// As `open`.
+pub fn open_store(
+    path: &Path,
+    store_owner: &StoreOwner,
+    capacity_bytes: u64,
+    environment: &Arc<dyn Environment>,
+) -> anyhow::Result<OpenedStore> {
+    let place = landing_place(&store_owner.landing)?;
+    let mut recovery = Recovery::open(path, store_owner, &Settings::new(capacity_bytes))?;
+    let tree = match store_owner.node {
         OWNER => Some(Tree::new(place.attributes(&ViewPath::root())?, true, recovery.identity())),
         _ => None,
     };
-    let mut found = Found::new(node.rank(), tree);
+    let mut found = Found::new(store_owner.node, tree);
     if let Some(checkpoint) = recovery.checkpoint() {
         let checkpoint = decode(&checkpoint.contents).context("the checkpoint of the store cannot be read")?;
         found.begin(checkpoint, |segment| recovery.holds(segment))?;
@@ -49,13 +94,10 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
     }
     let live = found.live();
     let log = recovery.finish(live)?;
-    let environment = Arc::clone(&node.environment);
-    let local = Arc::new(Local::new(node.rank(), log, place, environment, found.next_serial));
+    let local = Arc::new(Local::new(store_owner.node, log, place, Arc::clone(environment), found.next_serial));
     let (files, unanswered) = found.files(&local);
-    let (dir, mount, drain) = (options.dir.clone(), mount.to_owned(), options.drain);
-    let beginning = Beginning { dir, mount, drain, made_at_ms, files, unanswered };
     let owner = found.tree.map(|tree| Owner::new(&local, tree));
-    Ok(WriteParts::new(node, &local, owner, beginning))
+    Ok(OpenedStore { local, owner, files, unanswered })
 }
 
 /// What has been found so far.

@@ -7,20 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_transport::CallError;
 use forebay_types::{Errno, NodeRank};
+use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode};
 use forebay_wire::write_message::{LogPart, WriteMessage};
-use forebay_wire::{Outcome, Request};
 use serde::de::DeserializeOwned;
-
-use crate::shared::node::Node;
 
 /// The node that owns the tree.
 pub const OWNER: NodeRank = NodeRank(0);
-
-/// How long one call may take: longer than a directory of a slow backing file system takes to be read.
-const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How long a node is asked again that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,21 +25,43 @@ const TEXT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
+/// How nodes reach each other.
+pub trait Calls: Send + Sync {
+    /// The ranks of all nodes but this one.
+    fn others(&self) -> Vec<NodeRank>;
+
+    /// What a node answers. May block.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn call(&self, to: NodeRank, message: &WriteMessage) -> Result<Answered, Unanswered>;
+}
+
+/// An answer with its body.
+pub type Answered = (Outcome, Vec<u8>);
+
+/// Why a node does not answer.
+pub enum Unanswered {
+    /// It may later.
+    Yet(String),
+    /// It will not.
+    Ever(String),
+}
+
 /// The other nodes of the job.
 pub struct Nodes {
-    node: Arc<Node>,
+    calls: Box<dyn Calls>,
     is_ending: AtomicBool,
 }
 
 impl Nodes {
-    pub fn new(node: &Arc<Node>) -> Arc<Self> {
-        Arc::new(Self { node: Arc::clone(node), is_ending: AtomicBool::new(false) })
+    pub fn new(calls: impl Calls + 'static) -> Arc<Self> {
+        Arc::new(Self { calls: Box::new(calls), is_ending: AtomicBool::new(false) })
     }
 
     /// The ranks of all but this one.
-    pub fn others(&self) -> impl Iterator<Item = NodeRank> + use<> {
-        let own = self.node.rank();
-        (0..self.node.options.nodes.len() as u32).map(NodeRank).filter(move |rank| *rank != own)
+    pub fn others(&self) -> Vec<NodeRank> {
+        self.calls.others()
     }
 
     /// Nobody waits any more.
@@ -112,16 +128,17 @@ impl Nodes {
         self.read(from, &WriteMessage::Contents { parts: vec![part] }, into)
     }
 
-    fn call(&self, to: NodeRank, message: &WriteMessage, patience: Duration) -> Result<(Outcome, Vec<u8>), Errno> {
+    fn call(&self, to: NodeRank, message: &WriteMessage, patience: Duration) -> Result<Answered, Errno> {
         let began = Instant::now();
         let mut has_told = false;
         while !self.is_ending.load(Ordering::Relaxed) {
-            let failed = match self.try_to_call(to, message) {
-                Ok((Outcome::Failed(errno), _)) => errno.to_string(),
+            let (failed, is_final) = match self.calls.call(to, message) {
+                Ok((Outcome::Failed(errno), _)) => (errno.to_string(), false),
                 Ok(answered) => return Ok(answered),
-                Err(failed) => failed,
+                Err(Unanswered::Yet(failed)) => (failed, false),
+                Err(Unanswered::Ever(failed)) => (failed, true),
             };
-            if began.elapsed() >= patience {
+            if is_final || began.elapsed() >= patience {
                 tracing::error!(%to, failed, asked = message.word(), "a node of the burst tier does not answer");
                 return Err(Errno::EIO);
             }
@@ -131,17 +148,5 @@ impl Nodes {
             std::thread::sleep(AGAIN_AFTER);
         }
         Err(Errno::EIO)
-    }
-
-    fn try_to_call(&self, to: NodeRank, message: &WriteMessage) -> Result<(Outcome, Vec<u8>), String> {
-        let endpoint = self.node.endpoint().ok_or("the daemon is starting")?.clone();
-        let request = Request::from(message.clone());
-        self.node.wait_for(async move {
-            let told = |error: CallError| crate::shared::gather::chain(&error);
-            let reply = endpoint.call(to, request, CALL_DEADLINE).await.map_err(told)?;
-            let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };
-            body.whole_bytes().await.map_err(|errno| errno.to_string())?;
-            Ok((reply.outcome, body.slices(0, body.expected_bytes()).concat()))
-        })
     }
 }

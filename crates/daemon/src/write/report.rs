@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_types::{FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Caller, Place};
 use forebay_wire::write_message::WriteMessage;
-use forebay_write::Way;
+use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
 
 use super::landing::Progress;
@@ -46,6 +46,8 @@ struct LandingStatus {
     drain_bytes_per_s: u64,
     /// How long what is committed takes at that rate, milliseconds; `null` where no rate is known.
     time_left_ms: Option<u64>,
+    /// What only nodes have that do not answer.
+    lost_bytes: u64,
 }
 
 /// A file in `landed --json`.
@@ -78,7 +80,12 @@ impl WriteParts {
 
     fn landing_status(&self) -> Option<LandingStatus> {
         let (owner, meter) = (self.owner()?, self.meter()?);
-        let left: u64 = owner.tree().written().map(|extent| extent.len).sum();
+        let (left, lost_bytes) = {
+            let tree = owner.tree();
+            let left: u64 = tree.written().map(|extent| extent.len).sum();
+            let lost = tree.written().filter(|extent| tree.lost_nodes().contains(&extent.node));
+            (left, lost.map(|extent| extent.len).sum())
+        };
         let rate = meter.bytes_per_s();
         let time_left_ms = match (left, rate) {
             (0, _) => Some(0),
@@ -90,6 +97,7 @@ impl WriteParts {
             landed_bytes: meter.sent_bytes(),
             drain_bytes_per_s: rate,
             time_left_ms,
+            lost_bytes,
         })
     }
 
@@ -132,20 +140,28 @@ impl WriteParts {
         let file = find(owner, path.strip_prefix(&self.dir).unwrap_or(path)).map_err(told)?;
         let pending = self.uncommitted(owner, file).map_err(told)?;
         let tree = owner.tree();
-        let (state, mut missing) = (tree.state(file).map_err(gone)?, tree.written_ranges(file));
-        let way = tree.way(file).map_err(gone)?;
+        let (state, way) = (tree.state(file).map_err(gone)?, tree.way(file).map_err(gone)?);
+        let (mut missing, lost) = (tree.written_ranges(file), tree.lost_of(file));
         drop(tree);
         let end = pending.iter().map(|(offset, len)| offset + len).max().unwrap_or(0);
         let bytes = state.attributes.size_bytes.max(end);
         let state = match way {
+            Way::Lost => "lost",
             _ if !pending.is_empty() => "dirty",
             Way::Open => "dirty",
             Way::Queued => "committed",
             Way::Landed => "landed",
         };
         missing.extend(pending);
+        if state == "lost" {
+            missing.clone_from(&lost.ranges);
+        }
         let missing_bytes: u64 = missing.iter().map(|(_, len)| len).sum();
-        let why = if state == "landed" { None } else { self.progress().why };
+        let why = match state {
+            "landed" => None,
+            "lost" => Some(lost_in_words(&lost)),
+            _ => self.progress().why,
+        };
         let (path, state) = (path.to_string_lossy().into_owned(), state.to_owned());
         Ok(Landed { path, state, bytes, landed_bytes: bytes.saturating_sub(missing_bytes), missing, why })
     }
@@ -160,6 +176,12 @@ impl WriteParts {
         }
         Ok(ranges)
     }
+}
+
+fn lost_in_words(lost: &LostFile) -> String {
+    let nodes: Vec<String> = lost.nodes.iter().map(ToString::to_string).collect();
+    let bytes: u64 = lost.ranges.iter().map(|(_, len)| len).sum();
+    format!("{bytes} bytes are only in the stores of nodes that do not answer ({})", nodes.join(", "))
 }
 
 fn find(owner: &Owner, path: &Path) -> Result<FileId, String> {

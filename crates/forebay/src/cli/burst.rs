@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::ConfigFile;
-use crate::settings::{GivenForJob, values};
+use crate::settings::GivenForJob;
+use crate::settings::values::{self, BurstPair};
 
 /// `drain`.
 #[derive(Args, Debug)]
@@ -49,4 +50,28 @@ pub struct LandedArguments {
     /// The settings.
     #[command(flatten)]
     pub given: GivenForJob,
+}
+
+/// `salvage`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A store says itself where it lands; with --burst it must be there. Files land whole or not at all: what is only in \
+                  the stores of other nodes is named and stays for a salvage that has them too. Stores of which all has landed are \
+                  removed. Exit status: 0 all has landed, 3 some has not, 1 failed.\n\nExamples:\n  \
+                  forebay salvage --burst-store /mnt/nvme/me/forebay\n  \
+                  forebay salvage --burst-store /mnt/nvme/me/forebay --burst /ckpt=/lustre/me/ckpt --timeout 10min"
+)]
+pub struct SalvageArguments {
+    /// The store, or the directory that has the stores of several nodes (`up --local`)
+    #[arg(long, value_name = "DIR", required = true, env = "FOREBAY_BURST_STORE")]
+    pub burst_store: Vec<PathBuf>,
+    /// Where it is to land
+    #[arg(long, value_name = "DIR=BACKING", value_parser = values::burst)]
+    pub burst: Option<BurstPair>,
+    /// Wait no longer than this
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub timeout: Option<Duration>,
+    /// Print the outcome as a JSON object
+    #[arg(long)]
+    pub json: bool,
 }

@@ -32,6 +32,9 @@ pub struct Progress {
     pub steps: u64,
     /// What keeps them, if anything.
     pub why: Option<String>,
+    /// Nothing changes by waiting.
+    #[serde(skip)]
+    pub is_final: bool,
 }
 
 /// Drains.
@@ -58,12 +61,23 @@ pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// When no daemon answers, or there is no burst tier.
 pub fn wait(directory: &JobDirectory, timeout: Option<Duration>) -> anyhow::Result<Progress> {
+    wait_by(timeout, |time| ask(directory, time))
+}
+
+/// The same of whatever `drain` lets land, which waits for so long at most.
+///
+/// # Errors
+/// As `drain`.
+pub fn wait_by(
+    timeout: Option<Duration>,
+    mut drain: impl FnMut(Duration) -> anyhow::Result<Progress>,
+) -> anyhow::Result<Progress> {
     let began = Instant::now();
     let mut kept_since = None;
     loop {
         let left = timeout.map_or(ROUND, |timeout| timeout.saturating_sub(began.elapsed()).min(ROUND));
-        let progress = ask(directory, left)?;
-        if progress.steps == 0 && progress.why.is_none() {
+        let progress = drain(left)?;
+        if progress.is_final || progress.steps == 0 && progress.why.is_none() {
             return Ok(progress);
         }
         let kept_for = match &progress.why {
@@ -84,6 +98,9 @@ pub fn wait(directory: &JobDirectory, timeout: Option<Duration>) -> anyhow::Resu
 
 /// What has not landed, in words.
 pub fn told(progress: &Progress) -> String {
+    if let (0, Some(why)) = (progress.steps, &progress.why) {
+        return why.clone();
+    }
     let plural = if progress.steps == 1 { "" } else { "s" };
     let why = progress.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     format!("{} change{plural} of the burst tier have not landed{why}", progress.steps)

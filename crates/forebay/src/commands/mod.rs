@@ -33,6 +33,7 @@ mod replace;
 mod run;
 mod run_image;
 mod run_image_environment;
+mod salvage;
 mod selection;
 mod simulate;
 mod stage;
@@ -67,6 +68,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Stage(arguments) => stage::run(arguments),
         Command::Drain(arguments) => drain::run(arguments),
         Command::Landed(arguments) => landed::run(arguments),
+        Command::Salvage(arguments) => salvage::run(&arguments),
         Command::Profile(arguments) => profile::run(arguments),
         Command::Mpiio(arguments) => mpiio::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

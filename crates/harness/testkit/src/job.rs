@@ -214,6 +214,19 @@ impl Job {
         }
     }
 
+    /// Kills all that runs of it, as the end of its nodes would, and cleans up what the kernel does not. What it had stored stays.
+    ///
+    /// # Panics
+    /// If something does not die.
+    pub fn kill_all(&mut self) {
+        let daemons: Vec<u32> = (0..self.keepers.len()).filter_map(|rank| self.daemon(rank)).collect();
+        let all: Vec<u32> = self.keepers.iter().copied().chain(daemons).collect();
+        all.iter().for_each(|pid| kill(*pid));
+        wait_until("what was killed ends", GONE, || !all.iter().any(|pid| is_alive(*pid)));
+        let _ = self.command("down", &["--no-drain".as_ref()]);
+        self.down = true;
+    }
+
     /// For a job that has been taken down by other means: nothing is left to be checked.
     pub fn forget(mut self) {
         self.down = true;

@@ -123,7 +123,7 @@ mod tests {
 
     fn open(path: &Path) -> Log {
         let settings = Settings { segment_bytes: limits::SEGMENT_BYTES_MIN, ..Settings::new(1 << 20) };
-        let owner = Owner { job: "1".into(), boot: [1; 16] };
+        let owner = Owner::of_test(1);
         Recovery::open(path, &owner, &settings).unwrap().finish([]).unwrap()
     }
 

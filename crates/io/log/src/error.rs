@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forebay_types::{Errno, LogPosition};
+use forebay_types::{Errno, LogPosition, NodeRank};
 use thiserror::Error;
 
 /// Why a store is not opened. The one that is there, if any, is as it was, unless the variant says otherwise.
@@ -24,6 +24,32 @@ pub enum StoreError {
         found: String,
         /// Who asked.
         job: String,
+    },
+    /// Another node of the job wrote it.
+    #[error("store {} belongs to node {found} of the job, not to node {node}: start the job with its nodes in the same order, or land what the stores hold (forebay salvage)", .path.display())]
+    OtherNode {
+        /// The store.
+        path: PathBuf,
+        /// Whose it is.
+        found: NodeRank,
+        /// Who asked.
+        node: NodeRank,
+    },
+    /// It lands elsewhere.
+    #[error("store {} lands in {}, not in {}: name that directory, or land what the store holds (forebay salvage)", .path.display(), .found.display(), .landing.display())]
+    OtherLanding {
+        /// The store.
+        path: PathBuf,
+        /// Where it lands.
+        found: PathBuf,
+        /// Where it was to land.
+        landing: PathBuf,
+    },
+    /// A path that does not fit.
+    #[error("{} is too long for the directory that a store lands in; at most {} bytes are possible", .path.display(), crate::limits::LANDING_BYTES_MAX)]
+    LandingPath {
+        /// The directory.
+        path: PathBuf,
     },
     /// Another user wrote it.
     #[error("store {} belongs to user {found}, not to you (user {uid}): give a directory of your own", .path.display())]

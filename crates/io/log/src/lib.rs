@@ -34,4 +34,4 @@ pub use error::{LogError, StoreError};
 pub use log::{Log, Space};
 pub use network::network_file_system;
 pub use recovery::{Recovered, RecoveredRecord, Recovery};
-pub use store::{Owner, Settings, boot_identity};
+pub use store::{AS_FOUND, Owner, Settings, boot_identity, whose};

@@ -24,6 +24,9 @@ pub const EARLY_COMMIT_BYTES: u64 = 8 << 20;
 /// Descriptors of segments that are kept open for readers. A store of 1.6 TB has 25,000 segments.
 pub const DESCRIPTORS_MAX: usize = 64;
 
+/// The longest path of the directory that a store lands in.
+pub const LANDING_BYTES_MAX: usize = 4096;
+
 /// The longest checkpoint: an index of 16 million extents of 64 bytes.
 pub const CHECKPOINT_BYTES_MAX: u64 = 1 << 30;
 

@@ -367,7 +367,7 @@ mod tests {
 
     fn open(path: &Path, boot: u8) -> Recovery {
         let settings = Settings { segment_bytes: crate::limits::SEGMENT_BYTES_MIN, ..Settings::new(1 << 20) };
-        Recovery::open(path, &Owner { job: "1".into(), boot: [boot; 16] }, &settings).unwrap()
+        Recovery::open(path, &Owner::of_test(boot), &settings).unwrap()
     }
 
     /// Two sealed segments and one more, of a log that never came to commit.

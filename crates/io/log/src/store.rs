@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use forebay_types::NodeRank;
 use forebay_wire::log_record::LogIdentity;
 use rustix::process::geteuid;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -17,21 +18,38 @@ use crate::{StoreError, limits};
 pub struct Owner {
     /// The job. A store is never shared by two.
     pub job: String,
+    /// Which of its nodes. One node's log is of no use to another.
+    pub node: NodeRank,
+    /// How many it has.
+    pub nodes: u32,
+    /// The directory of the backing file system that the store lands in.
+    pub landing: PathBuf,
     /// Of the machine since it was started: tells whether what was written and not synced can have been lost. `boot_identity`
     /// has it.
     pub boot: [u8; 16],
 }
 
+#[cfg(test)]
+impl Owner {
+    /// One in this run of the machine.
+    pub(crate) fn of_test(boot: u8) -> Self {
+        Self { job: "1".into(), node: NodeRank(0), nodes: 1, landing: "/lustre".into(), boot: [boot; 16] }
+    }
+}
+
 /// How a store is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// What it may take on its disk, bytes; whole segments are used. A checkpoint comes on top.
+    /// What it may take on its disk, bytes; whole segments are used. A checkpoint comes on top. `AS_FOUND`: what it takes.
     pub capacity_bytes: u64,
     /// Bytes of a segment, for a new store. A store that is there keeps its own.
     pub segment_bytes: u32,
     /// Whether it may lie on a network file system.
     pub is_forced: bool,
 }
+
+/// The capacity of a store that is to be emptied: it takes no more than it has.
+pub const AS_FOUND: u64 = u64::MAX;
 
 impl Settings {
     /// A store of so many bytes.
@@ -70,6 +88,9 @@ impl Store {
         if owner.job.len() > limits::JOB_BYTES_MAX {
             return Err(StoreError::JobName { bytes: owner.job.len() });
         }
+        if owner.landing.as_os_str().len() > limits::LANDING_BYTES_MAX {
+            return Err(StoreError::LandingPath { path: owner.landing.clone() });
+        }
         let directory = Directory::open(path, settings.is_forced)?;
         let mut contents = directory.contents()?;
         if contents.is_wiped {
@@ -77,7 +98,7 @@ impl Store {
             contents = directory.contents()?;
         }
         let (head, is_same_boot) = if contents.has_head {
-            let head = read_head(&directory, owner)?;
+            let head = StoreHead { nodes: owner.nodes, ..read_own_head(&directory, owner)? };
             let is_same_boot = head.boot == owner.boot;
             (head, is_same_boot)
         } else {
@@ -89,7 +110,10 @@ impl Store {
             }
             (new_head(path, owner, settings)?, true)
         };
-        let capacity_segments = capacity(path, settings.capacity_bytes, head.segment_bytes)?;
+        let capacity_segments = match settings.capacity_bytes {
+            AS_FOUND => contents.segments.len().max(limits::SEGMENTS_MIN as usize),
+            capacity_bytes => capacity(path, capacity_bytes, head.segment_bytes)?,
+        };
         Ok(Self { directory, head, boot: owner.boot, capacity_segments, is_same_boot, segments: contents.segments })
     }
 
@@ -101,7 +125,7 @@ impl Store {
     }
 }
 
-fn read_head(directory: &Directory, owner: &Owner) -> Result<StoreHead, StoreError> {
+fn read_head(directory: &Directory) -> Result<StoreHead, StoreError> {
     let path = directory.path().to_owned();
     let bytes = directory.read(HEAD, HEAD_BYTES_MAX as u64);
     let bytes = bytes.map_err(|error| StoreError::io("read the head of", &path, error))?.unwrap_or_default();
@@ -114,10 +138,43 @@ fn read_head(directory: &Directory, owner: &Owner) -> Result<StoreHead, StoreErr
     if head.uid != uid {
         return Err(StoreError::OtherUser { path, found: head.uid, uid });
     }
+    Ok(head)
+}
+
+fn read_own_head(directory: &Directory, owner: &Owner) -> Result<StoreHead, StoreError> {
+    let (head, path) = (read_head(directory)?, directory.path().to_owned());
     if head.job != owner.job {
         return Err(StoreError::OtherJob { path, found: head.job, job: owner.job.clone() });
     }
+    if head.node != owner.node {
+        return Err(StoreError::OtherNode { path, found: head.node, node: owner.node });
+    }
+    if head.landing != owner.landing {
+        return Err(StoreError::OtherLanding { path, found: head.landing, landing: owner.landing.clone() });
+    }
     Ok(head)
+}
+
+/// Whose the store at `path` is, as it says itself; `None` where there is none. Nobody else has it open.
+///
+/// # Errors
+/// As `Recovery::open`, but for what it asks of the job.
+pub fn whose(path: &Path) -> Result<Option<Owner>, StoreError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io("look at", path, error)),
+        Ok(found) if !found.is_dir() => return Ok(None),
+        Ok(_) => {}
+    }
+    if !fs::exists(path.join(HEAD)).map_err(|error| StoreError::io("look at", path, error))? {
+        return Ok(None);
+    }
+    let directory = Directory::open(path, true)?;
+    if directory.contents()?.is_wiped {
+        return Ok(None);
+    }
+    let StoreHead { job, node, nodes, landing, boot, .. } = read_head(&directory)?;
+    Ok(Some(Owner { job, node, nodes, landing, boot }))
 }
 
 fn new_head(path: &Path, owner: &Owner, settings: &Settings) -> Result<StoreHead, StoreError> {
@@ -125,6 +182,9 @@ fn new_head(path: &Path, owner: &Owner, settings: &Settings) -> Result<StoreHead
     getrandom(&mut random, GetRandomFlags::empty()).map_err(|errno| StoreError::io("create", path, errno))?;
     Ok(StoreHead {
         job: owner.job.clone(),
+        node: owner.node,
+        nodes: owner.nodes,
+        landing: owner.landing.clone(),
         uid: geteuid().as_raw(),
         boot: owner.boot,
         identity: LogIdentity(u64::from_le_bytes(random)),

@@ -39,6 +39,7 @@ impl Tree {
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
             Operation::Publish { file } => self.publish_now(*file),
             Operation::Drained { file, drained } => Ok(self.drained(*file, drained, released)),
+            Operation::Lost { nodes } => Ok(self.lose(nodes)),
             Operation::Landed { step, outcome } => self.landed(*step, *outcome, released),
         }
     }

@@ -74,8 +74,9 @@ impl Tree {
     }
 
     pub(super) fn publish_now(&mut self, file: FileId) -> Result<Done, Refusal> {
+        let is_lost = self.is_lost(file);
         let node = self.node_mut(file)?;
-        if std::mem::take(&mut node.is_dirty) {
+        if !is_lost && std::mem::take(&mut node.is_dirty) {
             let version = node.version;
             self.landing.push(Step::Publish { file, version });
         }
@@ -88,6 +89,17 @@ impl Tree {
             node.is_dirty = false;
             self.landing.push(Step::Publish { file, version: node.version });
         }
+    }
+
+    /// These nodes do not answer; what was held back for others is not any more.
+    pub(super) fn lose(&mut self, nodes: &[NodeRank]) -> Done {
+        self.lost = nodes.iter().copied().collect();
+        for file in self.open_and_changed() {
+            if !self.is_lost(file) {
+                self.publish_if_closed(file);
+            }
+        }
+        Done::Nothing
     }
 }
 

@@ -23,7 +23,7 @@ impl Tree {
         let (step, action) = self.landing.turn()?;
         let is_over = match &action {
             Action::Publish { file, .. } | Action::Update { file, .. } => {
-                self.nodes.get(file).is_none_or(|node| node.is_dirty)
+                self.nodes.get(file).is_none_or(|node| node.is_dirty) || self.is_lost(*file)
             }
             // What it was is not known any more.
             Action::Make { file, kind, .. } => *kind != Kind::Directory && !self.nodes.contains_key(file),
@@ -82,7 +82,12 @@ impl Tree {
         // Those before it without anything to be done are over with this.
         let Some((_, action)) = self.landing.turn().filter(|(turn, _)| *turn == step) else { return Ok(Done::Nothing) };
         match outcome {
-            StepOutcome::LeftOut => self.landing.leave_out(step),
+            StepOutcome::LeftOut => {
+                self.landing.leave_out(step);
+                if let Action::Publish { file, .. } | Action::Update { file, .. } = action {
+                    self.hold_back(file);
+                }
+            }
             StepOutcome::Done => self.landing.finish(step),
             StepOutcome::Made(generation) => {
                 self.landing.finish(step);

@@ -14,6 +14,7 @@ mod contents;
 mod create;
 mod drained;
 mod landed;
+mod lost;
 mod nodes;
 mod permissions;
 mod questions;
@@ -23,5 +24,6 @@ mod state;
 
 pub use drained::Drain;
 pub use landed::Turn;
+pub use lost::LostFile;
 pub use questions::{Listed, Way};
 pub use state::{Refusal, Released, Tree};

@@ -6,6 +6,7 @@ use std::ops::Range;
 use forebay_types::{Errno, FileId, Name, NodeRank};
 use forebay_wire::write::{Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
 
+use super::lost::joined;
 use super::nodes::{Contents, Node};
 use super::permissions;
 use super::state::{Refusal, Tree};
@@ -15,6 +16,8 @@ use super::state::{Refusal, Tree};
 pub enum Way {
     /// Its contents have changed, and somebody may go on changing them.
     Open,
+    /// A node that does not answer has some of it.
+    Lost,
     /// It is to be followed there.
     Queued,
     /// It is there as it is here.
@@ -135,11 +138,17 @@ impl Tree {
         Ok(self.node(file)?.open_on.keys().copied().collect())
     }
 
+    /// How many files a node has open.
+    #[must_use]
+    pub fn open_files_of(&self, node: NodeRank) -> usize {
+        self.nodes.values().filter(|of| of.open_on.contains_key(&node)).count()
+    }
+
     /// What of a file lies in logs: offset and length.
     #[must_use]
     pub fn written_ranges(&self, file: FileId) -> Vec<(u64, u64)> {
         let extents = self.extents(file).ok();
-        extents.into_iter().flat_map(|extents| extents.written().map(|extent| (extent.offset, extent.len))).collect()
+        joined(extents.into_iter().flat_map(|extents| extents.written().map(|extent| (extent.offset, extent.len))))
     }
 
     /// How far a file is on its way to the backing file system.
@@ -149,6 +158,7 @@ impl Tree {
     pub fn way(&self, file: FileId) -> Result<Way, Errno> {
         let node = self.node(file)?;
         Ok(match () {
+            () if self.is_lost(file) => Way::Lost,
             () if node.is_dirty => Way::Open,
             () if self.landing.has_steps_of(file) => Way::Queued,
             () => Way::Landed,

@@ -1,6 +1,8 @@
 //! What the operations work on, and what they share.
 
-use forebay_types::{Attributes, Errno, FileId, Kind, Map};
+use std::collections::BTreeSet;
+
+use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank};
 use forebay_wire::write::{BURST_ROOT, Caller, FileState, Place, WrittenExtent};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,8 @@ pub struct Tree {
     pub(super) results: Results,
     pub(super) landing: Landing,
     pub(super) locks: Locks,
+    /// Nodes that do not answer.
+    pub(super) lost: BTreeSet<NodeRank>,
     /// Tells its drafts from those of other trees.
     pub(super) number: u64,
 }
@@ -59,6 +63,7 @@ impl Tree {
             results: Results::default(),
             landing: Landing::default(),
             locks: Locks::default(),
+            lost: BTreeSet::new(),
             number,
         }
     }

@@ -6,7 +6,7 @@ use forebay_wire::write::Source;
 use forebay_wire::write::{
     AdoptedEntry, AttributeChanges, BURST_ROOT, Caller, CommitAt, Operation, RenameRule, TimeChange, WrittenExtent,
 };
-use forebay_write::{Refusal, Released};
+use forebay_write::{Refusal, Released, Way};
 
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;
@@ -41,6 +41,50 @@ fn names_are_made_found_and_removed() {
     assert_eq!(asked.tree.state(BURST_ROOT).unwrap().attributes.nlink, 2);
     assert_eq!(asked.released.files, [id(4), id(3)]);
     assert_eq!(refused(asked.make(&ROOT, within(id(3), "late"), 5, FILE)), Errno::ESTALE);
+}
+
+/// What only a lost node has is held back, whatever happens to its names; all else goes on.
+#[test]
+fn a_file_of_a_lost_node_waits_and_nothing_waits_for_it() {
+    let mut asked = Asked::new();
+    let written = |asked: &mut Asked, serial: u64, name: &str, node: u32| {
+        asked.make(&ROOT, in_root(name), serial, FILE).unwrap();
+        let extents = vec![extent(node, 0, 10, serial)];
+        asked
+            .ask_of(NodeRank(node), &ROOT, Operation::Commit { file: id(serial), extents, at: CommitAt::Start })
+            .unwrap();
+    };
+    written(&mut asked, 1, "gone", 1);
+    asked.ask(&ROOT, rename("gone", "moved", RenameRule::Replace)).unwrap();
+    written(&mut asked, 2, "here", 0);
+    asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(1)] }).unwrap();
+    assert_eq!(asked.land_all(), [id(2)]);
+    assert_eq!((asked.tree.way(id(1)), asked.tree.is_needed()), (Ok(Way::Lost), true));
+    let lost = asked.tree.lost_files();
+    assert_eq!((lost.len(), &lost[0].path[..], &lost[0].ranges[..]), (1, &b"moved"[..], &[(0, 10)][..]));
+    // Nobody can have it published short.
+    asked.ask(&ROOT, Operation::Publish { file: id(1) }).unwrap();
+    assert_eq!(asked.land_all(), []);
+    asked.ask(&ROOT, Operation::Lost { nodes: vec![] }).unwrap();
+    assert_eq!(asked.land_all(), [id(1)]);
+    assert_eq!((asked.tree.way(id(1)), asked.tree.is_needed()), (Ok(Way::Landed), false));
+}
+
+/// What is written over what is lost makes a file whole.
+#[test]
+fn a_lost_file_that_is_written_again_lands() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("a"), 1, FILE).unwrap();
+    let commit = |node: u32, segment| Operation::Commit {
+        file: id(1),
+        extents: vec![extent(node, 0, 10, segment)],
+        at: CommitAt::Start,
+    };
+    asked.ask_of(NodeRank(1), &ROOT, commit(1, 1)).unwrap();
+    asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(1)] }).unwrap();
+    assert_eq!(asked.land_all(), []);
+    asked.ask(&ROOT, commit(0, 2)).unwrap();
+    assert_eq!((asked.land_all(), asked.tree.lost_files()), (vec![id(1)], vec![]));
 }
 
 #[test]

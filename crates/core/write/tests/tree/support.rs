@@ -1,8 +1,8 @@
 //! A tree and how tests ask it for changes.
 
-use forebay_types::{Attributes, Errno, FileId, Name, NodeRank, OperationId, Timestamp};
-use forebay_wire::write::{BURST_ROOT, Caller, Change, Done, FileState, Operation, Place};
-use forebay_write::{Refusal, Released, Tree};
+use forebay_types::{Attributes, Errno, FileId, Generation, Name, NodeRank, OperationId, Timestamp};
+use forebay_wire::write::{BURST_ROOT, Caller, Change, Done, FileState, LandedContents, Operation, Place, StepOutcome};
+use forebay_write::{Action, Refusal, Released, Tree, Turn};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0, groups: vec![] };
 
@@ -35,6 +35,24 @@ impl Asked {
     /// What is made at a path of one name, by number.
     pub fn make(&mut self, caller: &Caller, place: Place, serial: u64, mode: u32) -> Result<FileState, Refusal> {
         self.ask(caller, create(place, serial, mode)).map(file)
+    }
+
+    /// Follows the tree on the backing file system to its end; the files whose contents have landed, in their order.
+    pub fn land_all(&mut self) -> Vec<FileId> {
+        let mut landed = vec![];
+        while let Some(Turn { step, action }) = self.tree.next_landing() {
+            let outcome = match action {
+                Some(Action::Publish { file, version, .. } | Action::Update { file, version, .. }) => {
+                    landed.push(file);
+                    StepOutcome::Contents(LandedContents { version, generation: Generation::default() })
+                }
+                Some(_) => StepOutcome::Done,
+                None => StepOutcome::LeftOut,
+            };
+            self.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+        }
+        landed.dedup();
+        landed
     }
 
     pub fn lookup(&self, place: &Place) -> Option<FileState> {

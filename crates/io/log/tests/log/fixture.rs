@@ -23,7 +23,7 @@ pub fn store(directory: &TempDir) -> PathBuf {
 
 /// The job in a run of the machine.
 pub fn owner(boot: u8) -> Owner {
-    Owner { job: "4711".into(), boot: [boot; 16] }
+    Owner { job: "4711".into(), node: NodeRank(3), nodes: 4, landing: "/lustre/run".into(), boot: [boot; 16] }
 }
 
 pub fn settings(segments: u64) -> Settings {

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 
-use forebay_log::{Log, Owner, Recovery, Settings, StoreError, boot_identity};
+use forebay_log::{Log, Owner, Recovery, Settings, StoreError, boot_identity, whose};
+use forebay_types::NodeRank;
 
 use crate::fixture::{FILE, all, contents, directory, open, owner, settings, store};
 
@@ -49,8 +50,30 @@ fn another_jobs_store_is_refused_by_name() {
     let other = Owner { job: "4712".into(), ..owner(1) };
     let refused = Recovery::open(&path, &other, &settings(4)).err().unwrap().to_string();
     assert!(refused.contains("belongs to job 4711, not to 4712"), "{refused}");
+    let other = Owner { node: NodeRank(1), ..owner(1) };
+    let refused = Recovery::open(&path, &other, &settings(4)).err().unwrap().to_string();
+    assert!(refused.contains("belongs to node 3 of the job, not to node 1"), "{refused}");
+    let other = Owner { landing: "/elsewhere".into(), ..owner(1) };
+    let refused = Recovery::open(&path, &other, &settings(4)).err().unwrap().to_string();
+    assert!(refused.contains("lands in /lustre/run, not in /elsewhere"), "{refused}");
     let long = Owner { job: "x".repeat(256), ..owner(1) };
     assert!(matches!(Recovery::open(&path, &long, &settings(4)), Err(StoreError::JobName { bytes: 256 })));
+}
+
+#[test]
+fn a_store_says_whose_it_is() {
+    let directory = directory();
+    let path = store(&directory);
+    assert_eq!(whose(&path).unwrap(), None);
+    fs::create_dir(&path).unwrap();
+    assert_eq!(whose(&path).unwrap(), None);
+    fs::remove_dir(&path).unwrap();
+    let log = open(&path, 4);
+    assert!(matches!(whose(&path), Err(StoreError::Busy { .. })));
+    drop(log);
+    assert_eq!(whose(&path).unwrap(), Some(owner(1)));
+    drop(Recovery::open(&path, &Owner { nodes: 5, ..owner(2) }, &settings(4)).unwrap().finish([]).unwrap());
+    assert_eq!(whose(&path).unwrap(), Some(Owner { nodes: 5, ..owner(2) }));
 }
 
 #[test]
@@ -79,7 +102,7 @@ fn another_version_and_a_spoiled_head_are_told_apart() {
     let checksum = crc32c::crc32c(&newer[..body]).to_le_bytes();
     newer[body..].copy_from_slice(&checksum);
     fs::write(path.join("head"), newer).unwrap();
-    assert!(refusal(&path).contains("has version 9 of its layout; this program reads version 1"));
+    assert!(refusal(&path).contains("has version 9 of its layout; this program reads version 2"));
     fs::write(path.join("head"), &head[..20]).unwrap();
     assert!(refusal(&path).contains("head: "));
     fs::remove_file(path.join("head")).unwrap();

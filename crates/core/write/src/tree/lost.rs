@@ -1,0 +1,104 @@
+//! Nodes that do not answer, with bytes that nobody else has.
+//!
+//! A file with such bytes is held back: its name shows on the backing file system what it showed there before, or nothing, and
+//! what comes after it does not wait. When its nodes answer again, or all of those bytes are overwritten, it lands.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_types::{FileId, NodeRank};
+use forebay_wire::write::BURST_ROOT;
+
+use super::nodes::Contents;
+use super::state::Tree;
+
+/// What cannot land of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LostFile {
+    /// Below the root; empty where it has no name.
+    pub path: Vec<u8>,
+    /// The nodes that have it.
+    pub nodes: BTreeSet<NodeRank>,
+    /// Offset and length.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+impl Tree {
+    /// The nodes that do not answer.
+    #[must_use]
+    pub fn lost_nodes(&self) -> &BTreeSet<NodeRank> {
+        &self.lost
+    }
+
+    /// Files with bytes that only lost nodes have, by their paths.
+    #[must_use]
+    pub fn lost_files(&self) -> Vec<LostFile> {
+        let mut files: BTreeMap<FileId, LostFile> = BTreeMap::new();
+        if !self.lost.is_empty() {
+            let lost = self.nodes.keys().filter(|file| self.is_lost(**file));
+            files.extend(lost.map(|file| (*file, self.lost_of(*file))));
+        }
+        if !files.is_empty() {
+            self.name_all(&mut files);
+        }
+        let mut files: Vec<LostFile> = files.into_values().collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files
+    }
+
+    /// What of a file only lost nodes have.
+    #[must_use]
+    pub fn lost_of(&self, file: FileId) -> LostFile {
+        let extents = self.extents(file).ok();
+        let lost =
+            extents.into_iter().flat_map(|extents| extents.written().filter(|extent| self.lost.contains(&extent.node)));
+        let (nodes, ranges): (_, Vec<_>) = lost.map(|extent| (extent.node, (extent.offset, extent.len))).unzip();
+        LostFile { path: vec![], nodes, ranges: joined(ranges.into_iter()) }
+    }
+
+    fn name_all(&self, files: &mut BTreeMap<FileId, LostFile>) {
+        let mut directories = vec![(BURST_ROOT, vec![])];
+        while let Some((directory, path)) = directories.pop() {
+            let Some(Contents::Directory(entries)) = self.nodes.get(&directory).map(|node| &node.contents) else {
+                continue;
+            };
+            for (name, file) in entries.entries_after(None) {
+                let below = if path.is_empty() {
+                    name.as_bytes().to_vec()
+                } else {
+                    [&path, &b"/"[..], name.as_bytes()].concat()
+                };
+                match files.get_mut(file) {
+                    Some(lost) => lost.path = below,
+                    None => directories.push((*file, below)),
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_lost(&self, file: FileId) -> bool {
+        let has_lost =
+            |extents: &crate::extents::Extents| extents.written().any(|extent| self.lost.contains(&extent.node));
+        !self.lost.is_empty() && self.extents(file).is_ok_and(has_lost)
+    }
+
+    /// A file that was to be published waits until it is whole.
+    pub(super) fn hold_back(&mut self, file: FileId) {
+        if self.is_lost(file)
+            && let Some(node) = self.nodes.get_mut(&file)
+        {
+            node.is_dirty = true;
+        }
+    }
+}
+
+/// Ranges in their order, those that touch as one.
+pub(super) fn joined(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut joined: Vec<(u64, u64)> = vec![];
+    for (offset, len) in ranges {
+        match joined.last_mut().filter(|last| last.0 + last.1 == offset) {
+            Some(last) => last.1 += len,
+            None => joined.push((offset, len)),
+        }
+    }
+    joined
+}

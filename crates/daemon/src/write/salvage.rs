@@ -1,0 +1,194 @@
+//! Landing what the stores of a job hold, without the job.
+//!
+//! One process has the stores. The node of each is there as its daemon would have it, without programs, and they reach each other
+//! within the process: what they wrote is committed and lands as at the end of the job. What only nodes have whose stores are
+//! not here is left out and named; a store of which all has landed goes.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use forebay_log::{AS_FOUND, Owner as StoreOwner, boot_identity, whose};
+use forebay_types::NodeRank;
+use forebay_wire::write_message::WriteMessage;
+use serde::Serialize;
+
+use super::landing::Progress;
+use super::parts::{Beginning, WriteParts};
+use super::recovery::{OpenedStore, open_store};
+use super::remote::{Answered, Calls, Nodes, OWNER, Unanswered};
+use crate::environment::Environment;
+use crate::machine::Machine;
+use crate::options::DrainPolicy;
+
+/// How long what reads waits: nothing is written here.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The nodes of the stores of one job.
+pub struct Salvage {
+    /// The job that wrote them.
+    pub job: String,
+    /// Where they land.
+    pub landing: PathBuf,
+    /// The stores, by their nodes.
+    pub stores: BTreeMap<NodeRank, PathBuf>,
+    nodes: BTreeMap<NodeRank, Arc<WriteParts>>,
+    threads: BTreeMap<NodeRank, JoinHandle<()>>,
+    /// What the environment stands on.
+    _runtime: tokio::runtime::Runtime,
+}
+
+/// A file with bytes that are not here.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NotLanded {
+    /// Where it would lie on the backing file system.
+    pub path: PathBuf,
+    /// The nodes that have what is missing.
+    pub nodes: Vec<u32>,
+    /// Offset and length, bytes.
+    pub missing: Vec<(u64, u64)>,
+}
+
+impl Salvage {
+    /// Opens those of `paths` that are stores; `None` where none is. With `landing` they are to land there.
+    ///
+    /// # Errors
+    /// What is wrong with one of them, or with the directory that they land in; that they do not belong together; that the node
+    /// which knew the names of the files is not among them.
+    pub fn open(paths: &[PathBuf], landing: Option<&Path>) -> anyhow::Result<Option<Self>> {
+        let mut found = vec![];
+        for path in paths {
+            found.extend(whose(path)?.map(|owner| (path, owner)));
+        }
+        let Some((first_path, first)) = found.first() else { return Ok(None) };
+        for (path, owner) in &found {
+            ensure!(
+                owner.job == first.job && owner.landing == first.landing,
+                "the stores {} and {} are of different jobs ({}, {}): name one job's",
+                first_path.display(),
+                path.display(),
+                first.job,
+                owner.job
+            );
+        }
+        let (job, nodes) = (first.job.clone(), found.iter().map(|(_, owner)| owner.nodes).max().unwrap_or(1));
+        let landing = match landing {
+            Some(landing) => std::fs::canonicalize(landing).with_context(|| landing.display().to_string())?,
+            None => first.landing.clone(),
+        };
+        let stores: BTreeMap<_, _> = found.iter().map(|(path, owner)| (owner.node, (*path).clone())).collect();
+        ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name those of one run");
+        ensure!(
+            stores.contains_key(&OWNER),
+            "job {job}: the names of its files are in the store of its node {OWNER}, which is not among these ({}): \
+             salvage that one, with these if they can be brought together",
+            stores.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread().build().context("no threads")?;
+        let environment: Arc<dyn Environment> = {
+            let _in = runtime.enter();
+            Machine::here()
+        };
+        let boot = boot_identity().context("this boot has no identity")?;
+        let here: Here = Arc::default();
+        let mut parts = BTreeMap::new();
+        for (node, path) in &stores {
+            let owner = StoreOwner { job: job.clone(), node: *node, nodes, landing: landing.clone(), boot };
+            let opened = open_store(path, &owner, AS_FOUND, &environment)?;
+            parts.insert(*node, begin(opened, &landing, Together { own: *node, nodes, here: Arc::clone(&here) }));
+        }
+        let _ = here.set(parts.iter().map(|(node, parts)| (*node, Arc::downgrade(parts))).collect());
+        Ok(Some(Self { job, landing, stores, nodes: parts, threads: BTreeMap::new(), _runtime: runtime }))
+    }
+
+    /// Starts: what was written is committed, and begins to land.
+    ///
+    /// # Errors
+    /// When there are no more threads.
+    pub fn start(&mut self) -> std::io::Result<()> {
+        self.nodes.values().for_each(|parts| parts.join());
+        for (node, parts) in &self.nodes {
+            let of_node = Arc::clone(parts);
+            let thread = std::thread::Builder::new().name("salvage".to_owned()).spawn(move || of_node.land())?;
+            self.threads.insert(*node, thread);
+        }
+        Ok(())
+    }
+
+    /// Bytes that have not landed.
+    pub fn bytes_left(&self) -> u64 {
+        let owner = self.nodes.get(&OWNER).and_then(|parts| parts.owner());
+        owner.map_or(0, |owner| owner.tree().written().map(|extent| extent.len).sum())
+    }
+
+    /// Lets it land, and waits for that, so long at most.
+    pub fn drain(&self, time: Duration) -> Progress {
+        self.nodes.get(&OWNER).map_or_else(Progress::default, |parts| parts.drain(time))
+    }
+
+    /// What cannot land from these stores alone.
+    pub fn not_landed(&self) -> Vec<NotLanded> {
+        let owner = self.nodes.get(&OWNER).and_then(|parts| parts.owner());
+        let lost = owner.map_or_else(Vec::new, |owner| owner.tree().lost_files());
+        let told = lost.into_iter().map(|file| NotLanded {
+            path: self.landing.join(std::ffi::OsStr::from_bytes(&file.path)),
+            nodes: file.nodes.iter().map(|node| node.0).collect(),
+            missing: file.ranges,
+        });
+        told.collect()
+    }
+
+    /// Ends. The stores of which all has landed are gone then.
+    pub fn end(self) {
+        let Self { nodes, mut threads, .. } = self;
+        // The owner knows what the others are still needed for.
+        for (node, parts) in nodes.iter().rev() {
+            if let Some(thread) = threads.remove(node) {
+                parts.end(thread, true);
+            }
+        }
+    }
+}
+
+fn begin(opened: OpenedStore, landing: &Path, calls: Together) -> Arc<WriteParts> {
+    let OpenedStore { local, owner, files, unanswered } = opened;
+    let now = local.now();
+    let beginning = Beginning {
+        dir: landing.to_owned(),
+        mount: landing.to_owned(),
+        drain: DrainPolicy::Auto,
+        made_at_ms: now.seconds.cast_unsigned() * 1000 + u64::from(now.nanos) / 1_000_000,
+        daemon: 0,
+        deadline: DEADLINE,
+        files,
+        unanswered,
+    };
+    Arc::new(WriteParts::new(Nodes::new(calls), &local, owner, beginning))
+}
+
+/// The nodes whose stores are here. None keeps the others alive.
+type Here = Arc<OnceLock<BTreeMap<NodeRank, Weak<WriteParts>>>>;
+
+/// Nodes that are in one process.
+struct Together {
+    own: NodeRank,
+    /// How many the job had.
+    nodes: u32,
+    here: Here,
+}
+
+impl Calls for Together {
+    fn others(&self) -> Vec<NodeRank> {
+        (0..self.nodes).map(NodeRank).filter(|node| *node != self.own).collect()
+    }
+
+    fn call(&self, to: NodeRank, message: &WriteMessage) -> Result<Answered, Unanswered> {
+        let parts = self.here.get().and_then(|here| here.get(&to)?.upgrade());
+        let parts = parts.ok_or_else(|| Unanswered::Ever("its store is not here".to_owned()))?;
+        Ok(parts.answer(self.own, message.clone()))
+    }
+}

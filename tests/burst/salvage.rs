@@ -1,0 +1,139 @@
+//! Stores whose job is gone.
+
+use std::fs;
+
+use forebay_tests::program::{run, wait_until};
+use forebay_tests::{Sandbox, require};
+use serde_json::Value;
+
+use crate::bed::Bed;
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// `forebay salvage --json` of stores below a directory of the sandbox; its exit status.
+fn salvage(sandbox: &Sandbox, store: &str) -> (Option<i32>, Value) {
+    let store = sandbox.base().join(store);
+    let told = run(sandbox.command().args(["salvage", "--json", "--timeout", "60s", "--burst-store"]).arg(store));
+    let value = serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{}", told.stderr));
+    (told.status.code(), value)
+}
+
+/// A job of three nodes that have written, with nothing landed, killed with its programs.
+fn killed() -> (Bed, String) {
+    let mut bed = Bed::with(3, &["--drain", "manual"]);
+    let _ = bed.shell_on(0, "mkdir d; head -c 3000000 /dev/urandom > d/zero; ln -s d/zero link").good();
+    let _ = bed.shell_on(1, "head -c 2000000 /dev/urandom > d/one; mv d/one one; chmod 640 one").good();
+    // The last bytes are not committed: its program is killed while it has the file open.
+    let _ = bed.shell_on(2, "head -c 1000000 /dev/urandom > two; echo more >> d/zero; echo first > both").good();
+    let _ = bed.shell_on(1, "echo second >> both").good();
+    let listing = Bed::listing(&bed.mount());
+    bed.job.kill_all();
+    (bed, listing)
+}
+
+#[test]
+fn what_a_killed_job_wrote_lands() {
+    require!(Fuse, Root);
+    let (bed, listing) = killed();
+    let sandbox = &bed.job.sandbox;
+    let backing = sandbox.base().join("backing");
+    assert_eq!(Bed::listing(&backing), "", "nothing has landed before");
+    let (status, told) = salvage(sandbox, "store");
+    assert_eq!((status, &told["landed"], &told["stores"]), (Some(0), &true.into(), &Value::Array(vec![])), "{told}");
+    assert_eq!(Bed::listing(&backing), listing);
+    assert!(!sandbox.base().join("store").exists(), "stores of which all has landed are gone");
+    assert_eq!(salvage(sandbox, "store").0, Some(0), "there is nothing more to be done");
+}
+
+/// What only a store has that is elsewhere does not land, and nothing waits for it; when it is there, all lands.
+#[test]
+fn a_store_that_is_elsewhere_is_named() {
+    require!(Fuse, Root);
+    let (bed, listing) = killed();
+    let sandbox = &bed.job.sandbox;
+    let (backing, store) = (sandbox.base().join("backing"), sandbox.base().join("store"));
+    fs::rename(store.join("1"), sandbox.base().join("elsewhere")).unwrap();
+    let (status, told) = salvage(sandbox, "store");
+    assert_eq!(status, Some(3), "{told}");
+    let missing: Vec<(&str, &Value)> = told["missing"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| (file["path"].as_str().unwrap().rsplit('/').next().unwrap(), &file["nodes"]))
+        .collect();
+    let of_one = Value::from(vec![1]);
+    assert_eq!(missing, [("both", &of_one), ("one", &of_one)], "{told}");
+    assert!(told["why"].as_str().unwrap().contains("2000007 bytes are only in the stores of nodes"), "{told}");
+    let landed = Bed::listing(&backing);
+    assert!(!landed.contains("one") && !landed.contains("both") && landed.contains("zero") && landed.contains("two"));
+    fs::rename(sandbox.base().join("elsewhere"), store.join("1")).unwrap();
+    assert_eq!(salvage(sandbox, "store").0, Some(0));
+    assert_eq!(Bed::listing(&backing), listing);
+    assert!(!store.exists());
+}
+
+#[test]
+fn what_cannot_be_salvaged_says_why() {
+    require!(Fuse, Root);
+    let (bed, listing) = killed();
+    let sandbox = &bed.job.sandbox;
+    let store = sandbox.base().join("store");
+    let failed = |words: &[&str]| {
+        let told = run(sandbox.command().args(["salvage", "--burst-store"]).arg(&store).args(words));
+        assert_eq!(told.status.code(), Some(1), "{}", told.stderr);
+        told.stderr
+    };
+    let other = format!("/burst/ckpt={}", sandbox.source().display());
+    assert!(failed(&["--burst", &other]).contains("lands in"));
+    fs::rename(store.join("0"), sandbox.base().join("elsewhere")).unwrap();
+    assert!(failed(&[]).contains("the names of its files are in the store of its node 0"));
+    fs::rename(sandbox.base().join("elsewhere"), store.join("0")).unwrap();
+    let backing = sandbox.base().join("backing");
+    fs::rename(&backing, sandbox.base().join("unmounted")).unwrap();
+    assert!(failed(&[]).contains("backing"));
+    fs::rename(sandbox.base().join("unmounted"), &backing).unwrap();
+    assert_eq!(salvage(sandbox, "store").0, Some(0), "nothing was lost meanwhile");
+    assert_eq!(Bed::listing(&backing), listing);
+}
+
+#[test]
+fn a_job_that_runs_keeps_its_store() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let _ = bed.shell("echo kept > a").good();
+    let store = bed.job.sandbox.base().join("store");
+    let told = run(bed.job.sandbox.command().args(["salvage", "--burst-store"]).arg(&store));
+    assert_eq!(told.status.code(), Some(1));
+    assert!(told.stderr.contains("in use by another daemon"), "{}", told.stderr);
+    assert_eq!(bed.shell("cat a").good().text(), "kept\n");
+    bed.job.down();
+}
+
+/// A node that is gone keeps from landing what only it has, and nothing else.
+#[test]
+fn what_a_lost_node_has_is_named_and_the_rest_lands() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--drain", "end"]);
+    let _ = bed.shell_on(1, "head -c 70000 /dev/urandom > lost; echo small > replaced").good();
+    let _ = bed.shell_on(0, "echo zero > zero; mv lost moved; echo whole > replaced").good();
+    let _ = bed.shell_on(2, "echo two > two").good();
+    let listing = Bed::listing(&bed.mount());
+    let daemon = bed.job.daemon(1).unwrap();
+    bed.job.kill_keeper(1);
+    wait_until("the daemon of a keeper that has died ends", PATIENCE, || bed.job.daemon(1) != Some(daemon));
+    let drained = bed.command(&["drain", "--wait", "--json", "--timeout", "20s"]);
+    assert_eq!(drained.status.code(), Some(3));
+    assert!(
+        drained.text().contains("70000 bytes are only in the stores of nodes that do not answer (1)"),
+        "{}",
+        drained.text()
+    );
+    let told = bed.landed("moved");
+    assert_eq!((&told["state"], &told["missing"]), (&"lost".into(), &serde_json::json!([[0, 70000]])), "{told}");
+    let landed = Bed::listing(&bed.backing());
+    assert_eq!(landed.lines().filter(|line| line.contains(" f ")).count(), 3, "{landed}");
+    assert_eq!(fs::read(bed.backing().join("replaced")).unwrap(), b"whole\n");
+    bed.job.kill_all();
+    assert_eq!(salvage(&bed.job.sandbox, "store").0, Some(0), "its store is there again");
+    assert_eq!(Bed::listing(&bed.backing()), listing);
+}
