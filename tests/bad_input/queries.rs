@@ -34,7 +34,7 @@ fn files_that_are_no_table() {
         (b"a,b\n1,x\n", &["--columns", "3"], &["no column \"3\""]),
         (b"a,b\n1,x\n", &["--columns", "b"], &["column \"b\" is not numeric"]),
         (b"a\n5\n5\n", &[], &["column \"a\" cannot be normalised", "deviation is 0"]),
-        (b"a\n5\ninf\n", &[], &["cannot be normalised", "deviation is NaN"]),
+        (b"a\n5\ninf\n", &[], &["cannot be normalised", "infinite values"]),
         (b"a\n5\n6\n", &["--output", "/nowhere/x"], &["/nowhere/x", "o such file"]),
         (b"a\n5\n6\n", &["--plot", "/nowhere/x.svg"], &["/nowhere/x.svg", "o such file"]),
     ];

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
 use forebay_daemon::query::{Contents, FileSource, NormalisedColumn, PassOptions, write_normalised};
-use forebay_query::{Collected, Operator, QueryError, Schema, State, columns_of, same_columns};
+use forebay_query::{Collected, ColumnSummary, Operator, QueryError, Schema, State, columns_of, same_columns};
 
 use crate::cli::{OnError, QueryArguments};
 use crate::commands::query_answer::Answer;
@@ -188,6 +188,17 @@ fn outputs(arguments: &QueryArguments) -> anyhow::Result<Vec<PathBuf>> {
     Ok(outputs)
 }
 
+/// Why nothing can be divided by a column's deviation.
+fn no_deviation(summary: &ColumnSummary) -> Option<&'static str> {
+    match summary.deviation {
+        _ if summary.count == 0 => Some("it has no values"),
+        deviation if deviation.is_nan() => Some("it has infinite values, so no deviation"),
+        deviation if deviation.is_infinite() => Some("its deviation is larger than any double"),
+        0.0 => Some("all its values are the same, its deviation is 0"),
+        _ => None,
+    }
+}
+
 /// Writes the first of the chosen columns.
 fn normalise(
     sources: &[FileSource],
@@ -200,8 +211,8 @@ fn normalise(
     let name = &table.schemas[0].names[column];
     let summary = state.rows.as_ref().and_then(|rows| rows.columns.first()).map(|column| column.summary());
     let Some(summary) = summary else { return Err(QueryError::NoNumericColumn.into()) };
-    if summary.deviation.is_nan() || summary.deviation.is_infinite() || summary.deviation == 0.0 {
-        bail!("column {name:?} cannot be normalised: its deviation is {}", summary.deviation);
+    if let Some(why) = no_deviation(&summary) {
+        bail!("column {name:?} cannot be normalised: {why}");
     }
     for ((source, output), schema) in sources.iter().zip(outputs).zip(&table.schemas) {
         let column = NormalisedColumn { schema, column, mean: summary.mean, deviation: summary.deviation };
