@@ -243,7 +243,7 @@ gluster_metrics() {                                   # the counters of server I
   rm -f "$dir"/*; kill -USR2 "$pid"
   wait_for 5 "counters of server $i" grep -rqs '^posix.total.fop-count' "$dir"
   f=("$dir"/*)
-  awk '/^server\.total\.rpc\..*\.bytes_write / { sent += $2 } END { printf "SENT_BYTES %d\n", sent }' "${f[0]}"
+  awk '/^server\.total\.rpc\..*\.bytes_write / { sent += $2 } END { printf "SENT_BYTES %.0f\n", sent }' "${f[0]}"
   sed -n 's/^stats\.total\.\([A-Z]*\)\.count /\1 /p; s/^stats\.total\.fop-count /TOTAL /p' "${f[0]}"
 }
 
