@@ -12,7 +12,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean test-write
+.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean test-write
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -58,14 +58,20 @@ bench-aggregate: ## aggregation's figures, to target/bench/ (needs root for one 
 	@echo 'they are missing; says so before it does.'
 	@benches/bench-aggregate.sh
 
-bench-query: ## queries beside pandas with NumPy and polars, to target/bench/ (needs 1 GB there and two minutes)
-	@echo 'Packages: installs python3 and python3-venv by apt-get where they are missing, says so before it does; and numpy, pandas'
-	@echo 'and polars by pip into a directory of its own, which it removes.'
+bench-query: ## queries beside other ways to compute the same, and on emulated devices, to target/bench/ (needs 3 GB there and an hour)
+	@echo 'Packages: installs python3, python3-venv, g++ and default-jre-headless by apt-get where they are missing, as root also'
+	@echo 'glusterfs-server, glusterfs-client and iproute2; says so before it does; and numpy, pandas, polars, datafusion and pyspark'
+	@echo 'by pip into a directory of its own, which it removes.'
 	@benches/bench-query.sh
 
 bench-sql: ## SQL near the data, TPC-H's Q1 and Q6 (SCALE_FACTOR=1), to target/bench/ (needs 2 GB there and ten minutes)
 	@echo 'Packages: installs python3 by apt-get where it is missing; says so before it does.'
 	@SQL_TARGET_DIR=$(sql_target) benches/bench-sql.sh
+
+bench-containers: ## start of programs in images by ch-run and by Forebay, to target/bench/ (needs root and an hour)
+	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, charliecloud-runtime, glusterfs-server,'
+	@echo 'glusterfs-client and iproute2 by apt-get where they are missing; says so before it does.'
+	@benches/bench-containers.sh
 
 check-simgrid: ## the flow model of aggregation against SimGrid's on random cases (a minute)
 	@echo 'Packages: installs g++ and libsimgrid-dev by apt-get where they are missing; says so before it does.'

@@ -1,19 +1,30 @@
 #!/usr/bin/env bash
 # bench-query.sh: `make bench-query`. Sets up what is missing, then measures all operations of `forebay query` on one host beside
-# pandas with NumPy and polars, on logs of 100 MB to 1 GB (QUERY_MB), and says whether the bars for 1 GB are met.
+# pure Python, pandas with NumPy, polars, DataFusion, PySpark and C++, on logs of 100 MB to 2 GB (QUERY_MB), and says whether the
+# bars for 1 GB are met.
 set -euo pipefail
 NAME=bench-query
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 . benches/setup.sh
 
-need python3:python3 python3-venv:pip
+need python3:python3 python3-venv:pip g++:g++ default-jre-headless:java
 build_release forebay
 out=${BENCH_DIR:-target/bench}
 mkdir -p -- "$out"
-work=$(mktemp -d -- "$out/query.XXXXXX")
+work=$(realpath -- "$(mktemp -d -- "$out/query.XXXXXX")")
 trap 'rm -rf -- "$work"' EXIT
+g++ -O2 -std=c++17 benches/query-plain.cpp -o "$work/plain"
+g++ -O2 -std=c++17 -fopenmp benches/query-plain.cpp -o "$work/plain_openmp"
 python3 -m venv "$work/venv" >/dev/null || die "needs venv (apt-get install python3-venv)"
-"$work/venv/bin/pip" install --quiet --disable-pip-version-check numpy==2.4.6 pandas==3.1.1 polars==2.1.0
+pip=("$work/venv/bin/pip" install --quiet --disable-pip-version-check)
+"${pip[@]}" numpy==2.4.6 pandas==3.1.1 polars==2.1.0 datafusion==55.0.0
+"${pip[@]}" pyspark==4.3.0 || say "pyspark cannot be installed; the table is without it"
 # shellcheck disable=SC2086
-"$work/venv/bin/python" benches/query-compare.py "$(realpath -- "$(release_dir)/forebay")" "$work" ${QUERY_MB:-100 200 500 1000} \
-  --json "$out/query.json"
+"$work/venv/bin/python" benches/query-compare.py "$(realpath -- "$(release_dir)/forebay")" "$work" \
+  ${QUERY_MB:-100 200 500 1000 2000} --json "$out/query.json"
+if ((EUID == 0)) && [[ -c /dev/fuse && -d /sys/fs/cgroup/cpu ]]; then
+  need glusterfs-server:glusterfsd glusterfs-client:glusterfs iproute2:ip
+  python3 benches/query-devices.py "$(realpath -- "$(release_dir)/forebay")" "$work" --json "$out/query-devices.json"
+else
+  say "devices are emulated with namespaces, GlusterFS and control groups of version 1, by root: left out"
+fi

@@ -1,0 +1,180 @@
+"""Queries on emulated devices: who should answer, who does, and how eight devices compare with one. Called by bench-query.sh, as root:
+query-devices.py FOREBAY DIRECTORY [--json FILE]
+
+A device is a network and mount namespace of the test bed with 15 % of a core (control group, version 1) and the files on its own
+disk; the host sees the same files over GlusterFS, whose server's link has the rate that is measured. A cell is operator, size, link,
+number of devices, and programs that keep the host's processors busy.
+"""
+
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TESTBED = Path("crates/harness/testkit/testbed/pfs-testbed.sh").resolve()
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
+DEVICES = 8
+SHARE_US, PERIOD_US = 15_000, 100_000
+# So that other programs of the machine take nothing of a device's share.
+WEIGHT = 16_384
+ALL = "count-lines,stats,gramian,digits,entropy"
+OPERATORS = ["count-lines", "entropy", "stats", "gramian"]
+SIZES_MB = [16, 100]
+LARGE_MB = 500
+LINKS = ["100mbit", "1gbit", "10gbit"]
+BUSY = [0, 2]
+# Sides that differ by less are as good as each other.
+DIFFERENCE = 0.15
+RIGHT, REGRET, SPEEDUP = 0.95, 0.25, 6
+
+
+def said(argv, **options):
+    done = subprocess.run(list(map(str, argv)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"bench-query: {argv} failed: {done.stderr}")
+    return done.stdout
+
+
+class Bed:
+    def __init__(self, forebay, work):
+        self.forebay, self.work = forebay, work
+        self.state = Path(f"/dev/shm/forebay-query-{os.getpid()}")
+        self.data = work / "data"
+        self.prefix = f"fq{os.getpid() % 100000}-"
+        self.groups = [CPU_GROUPS / f"forebay-query-{os.getpid()}-{device}" for device in range(1, DEVICES + 1)]
+        self.environment = {
+            **os.environ, "PFS_STATE": str(self.state), "PFS_PREFIX": self.prefix,
+            "XDG_RUNTIME_DIR": str(work / "run"), "FOREBAY_PROFILE": "off",
+        }
+
+    def testbed(self, *words):
+        return said([TESTBED, *words], env=self.environment, stdin=subprocess.DEVNULL)
+
+    def on(self, node, argv):
+        return ["nsenter", f"--net=/run/netns/{self.prefix}n{node}", f"--mount={self.state}/ns/n{node}.mnt",
+                f"--uts={self.state}/ns/n{node}.uts", "--", *argv]
+
+    def __enter__(self):
+        for name in ["run", "view", "data", "export"]:
+            (self.work / name).mkdir(mode=0o700)
+        try:
+            self.testbed("up", "-n", DEVICES + 1, "-r", "none", "-p", "none")
+            brick = self.state / "srv/0/brick"
+            spec = importlib.util.spec_from_file_location("compare", Path(__file__).with_name("query-compare.py"))
+            compare = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(compare)
+            for megabytes in [*SIZES_MB, LARGE_MB]:
+                compare.make(brick / f"{megabytes}.csv", megabytes)
+            for device, group in enumerate(self.groups, 1):
+                said(self.on(device, ["mount", "--bind", brick, self.data]))
+                group.mkdir()
+                for name, value in [("cpu.cfs_period_us", PERIOD_US), ("cpu.cfs_quota_us", SHARE_US), ("cpu.shares", WEIGHT)]:
+                    (group / name).write_text(str(value))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run([str(TESTBED), "down"], env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        for group in self.groups:
+            for _ in range(100):
+                try:
+                    if group.exists():
+                        group.rmdir()
+                    break
+                except OSError:
+                    # The last of its processes is on its way out.
+                    time.sleep(0.1)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def up(self, devices):
+        hosts = self.work / "hosts"
+        hosts.write_text("".join(f"n{node}\n" for node in range(devices + 1)))
+        said([self.forebay, "up", "--job", "query", "--export", self.work / "export", "--hostfile", hosts, "--interface", "eth0",
+              "--remote-shell", f"{TESTBED} exec", "--view", self.work / "view", "--role", "device", "--data", self.data],
+             env=self.environment, stdin=subprocess.DEVNULL)
+        for device in range(1, devices + 1):
+            place = os.stat(f"/run/netns/{self.prefix}n{device}").st_ino
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    is_ours = os.stat(process / "ns/net").st_ino == place and (process / "comm").read_text() == "forebay\n"
+                    if is_ours:
+                        (self.groups[device - 1] / "cgroup.procs").write_text(process.name)
+                except OSError:
+                    continue
+
+    def down(self):
+        said([self.forebay, "down", "--job", "query"], env=self.environment)
+
+    def query(self, operators, megabytes, place):
+        """With nothing of the file in the host's memory. Its own daemon finds the directory empty: it is no device that holds it."""
+        self.testbed("remount", "n0")
+        words = f"mount --bind {self.state}/pfs {self.data} && exec {self.forebay} query --job query {operators} " \
+                f"{self.data}/{megabytes}.csv --json --explain --where {place}"
+        answer = json.loads(said(self.on(0, ["unshare", "--mount", "sh", "-c", words]), env=self.environment, cwd="/"))
+        return {"where": answer["where"], **answer["predicted"]}
+
+
+def cell(bed, operator, megabytes):
+    host, data = (bed.query(operator, megabytes, place)["took"] for place in ["host", "data"])
+    auto = bed.query(operator, megabytes, "auto")
+    best, chosen = min(host, data), auto["where"]
+    is_right = auto["took"] <= best if chosen == "split" else chosen == ("host" if host < data else "data")
+    return {"host_s": host, "data_s": data, "chosen": chosen, "took_s": auto["took"], "differs": max(host, data) > best * (1 + DIFFERENCE),
+            "right": is_right, "regret": auto["took"] / best - 1}
+
+
+def cells(bed, devices):
+    for link, busy in itertools.product(LINKS, BUSY):
+        bed.testbed("rate", link)
+        load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
+        try:
+            for operator, megabytes in itertools.product(OPERATORS, SIZES_MB):
+                row = {"link": link, "busy": busy, "devices": devices, "operator": operator, "megabytes": megabytes}
+                row.update(cell(bed, operator, megabytes))
+                print(f"  {link:8} {busy} busy {devices} devices {operator:12} {megabytes:4} MB: host {row['host_s']:7.3f} s, data "
+                      f"{row['data_s']:7.3f} s, chosen {row['chosen']:5} {row['took_s']:7.3f} s", flush=True)
+                yield row
+        finally:
+            for program in load:
+                program.kill()
+                program.wait()
+
+
+def main(forebay, directory, report):
+    work = Path(directory).resolve() / f"devices-{os.getpid()}"
+    work.mkdir(mode=0o700)
+    rows, took = [], {}
+    with Bed(forebay, work) as bed:
+        for devices in [1, DEVICES]:
+            bed.up(devices)
+            bed.testbed("rate", "1gbit")
+            took[devices] = statistics.median(bed.query(ALL, LARGE_MB, "data")["took"] for _ in range(3))
+            print(f"{ALL} over {LARGE_MB} MB by {devices} devices: {took[devices]:.2f} s", flush=True)
+            rows.extend(cells(bed, devices))
+            bed.down()
+    telling = [row for row in rows if row["differs"]]
+    right = sum(row["right"] for row in telling) / max(len(telling), 1)
+    worst = max(rows, key=lambda row: row["regret"])
+    many = took[1] / took[DEVICES]
+    said_of = [
+        (f"decided for the faster side in {right:.1%} of {len(telling)} cells, at least {RIGHT:.0%}", right >= RIGHT),
+        (f"at worst {worst['regret']:.0%} over the better side, at most {REGRET:.0%}", worst["regret"] <= REGRET),
+        (f"{DEVICES} devices against one: {many:.1f} x, at least {SPEEDUP} x", many >= SPEEDUP),
+    ]
+    for text, is_met in said_of:
+        print(f"{text}: {'met' if is_met else 'NOT MET'}")
+    if report:
+        bars = [{"bar": text, "met": met} for text, met in said_of]
+        Path(report).write_text(json.dumps({"cells": rows, "all_s": took, "bars": bars}, indent=1))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[4] if len(sys.argv) > 4 else None)
