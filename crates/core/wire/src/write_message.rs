@@ -18,6 +18,9 @@ pub const CONTENTS_PARTS_MAX: usize = 1 << 10;
 /// Bytes of one request for contents: a stripe of the drain.
 pub const CONTENTS_BYTES_MAX: u64 = 4 << 20;
 
+/// Files that one change makes old: a renaming does four.
+pub const FORGOTTEN_MAX: usize = 4;
+
 /// The longest path that is asked about, bytes.
 const PATH_BYTES_MAX: usize = limits::PATH_BYTES_MAX + limits::NAME_BYTES_MAX;
 
@@ -32,6 +35,8 @@ pub enum WriteMessage {
         caller: Caller,
         /// What.
         question: Question,
+        /// Whether the asking node goes on believing the answer for a time (`forebay_write::Leases`).
+        is_leased: bool,
     },
     /// Contents of the asked node's log, `CONTENTS_PARTS_MAX` and `CONTENTS_BYTES_MAX` at most. Answer: `Body` with all of them, or
     /// `Bundle` with the errors.
@@ -51,6 +56,11 @@ pub enum WriteMessage {
     },
     /// The asked node commits all that its programs have written. Body: `Result<(), Errno>`.
     CommitAll,
+    /// The owner tells that files are not what it has told the asked node. Body: nothing.
+    Forget {
+        /// Which, `FORGOTTEN_MAX` at most; none means all.
+        files: Vec<FileId>,
+    },
     /// What the asked node's programs have written to a file and not committed. Body: offset and length of each range.
     Uncommitted {
         /// The file.
@@ -185,6 +195,7 @@ impl WriteMessage {
             Self::Contents { .. } => "contents",
             Self::Unlinked { .. } => "unlinked",
             Self::CommitAll => "commit-all",
+            Self::Forget { .. } => "forget",
             Self::Uncommitted { .. } => "uncommitted",
             Self::GiveBack => "give-back",
             Self::Drain { .. } => "drain",
@@ -206,6 +217,7 @@ impl WriteMessage {
         let is_counted = match self {
             Self::Change(change) => change.is_within_limits(),
             Self::Question { caller, .. } => caller.groups.len() <= GROUPS_MAX,
+            Self::Forget { files } => files.len() <= FORGOTTEN_MAX,
             Self::Contents { parts } => parts.len() <= CONTENTS_PARTS_MAX,
             Self::Landed { path } => path.len() <= PATH_BYTES_MAX,
             _ => true,

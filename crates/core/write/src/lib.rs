@@ -10,13 +10,18 @@
 //! attributes that the tree has; the kernel's own checks see attributes that may be old.
 
 pub mod extents;
+mod known;
 mod landing;
+mod leases;
 pub mod limits;
 mod locks;
 mod results;
 pub mod tree;
 
 pub use extents::Extents;
+pub use known::{Asked, Changing, Found, Known};
 pub use landing::{Action, Landing, Step};
+pub use leases::{Leases, Told};
 pub use results::Results;
+pub use tree::permissions::check as check_access;
 pub use tree::{Drain, Listed, LostFile, Refusal, Released, Tree, Turn, Way};

@@ -12,3 +12,12 @@ pub const LOCKS_MAX: usize = 1 << 16;
 /// Results kept for operations that may be sent again, of one node. A kernel has some dozens of requests in the background and
 /// one for each thread that waits; a node that has more has its oldest forgotten, and is told EIO should it ask again.
 pub const RESULTS_MAX: usize = 1 << 14;
+
+/// Leases that are remembered one by one, some 40 bytes each; where there are more, nodes are told of every change for a while.
+pub const LEASES_MAX: usize = 1 << 18;
+
+/// Files, names and directories that a node knows of, some 200 bytes each; where there are more, it forgets all and begins anew.
+pub const KNOWN_MAX: usize = 1 << 17;
+
+/// Entries of a directory that a node remembers when it has listed it.
+pub const LISTED_MAX: usize = 1 << 12;

@@ -14,6 +14,7 @@ use forebay_wire::write_message::{LogPart, WriteMessage};
 use serde::Serialize;
 
 use super::contents::{open_backing, read_exactly};
+use super::owner::Asker;
 use super::parts::WriteParts;
 use super::remote::Answered;
 
@@ -25,9 +26,14 @@ impl WriteParts {
     pub(super) fn answer(&self, from: NodeRank, message: WriteMessage) -> Answered {
         match message {
             WriteMessage::Change(change) => told(&self.carry_out(from, &change)),
-            WriteMessage::Question { caller, question } => {
+            WriteMessage::Question { caller, question, is_leased } => {
                 let owner = self.owner().ok_or(NOT_THE_OWNER);
-                told(&owner.and_then(|owner| owner.tell(from, &caller, &question)))
+                let asker = Asker { node: from, is_leased };
+                told(&owner.and_then(|owner| owner.tell(asker, &caller, &question)))
+            }
+            WriteMessage::Forget { files } => {
+                self.reader.tree.forget(&files);
+                told(&Ok::<(), Errno>(()))
             }
             WriteMessage::Contents { parts } => contents(self.read_parts(&parts)),
             WriteMessage::Unlinked { file, offset, len } => {

@@ -263,8 +263,9 @@ impl Kernel {
         // Somebody else was faster: it is opened as it is.
         if state.file != file {
             self.open_found(&caller, state.file, flags)?;
+            return self.state(state.file);
         }
-        self.state(state.file)
+        Ok(state)
     }
 
     /// What a creation found there already is opened, unless the caller may not.

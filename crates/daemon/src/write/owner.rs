@@ -16,9 +16,11 @@ use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation,
 };
 use forebay_wire::write_message::{Contents, Entries, Question, Told};
-use forebay_write::{Refusal, Released, Tree};
+use forebay_write::limits::LISTED_MAX;
+use forebay_write::{Leases, Refusal, Released, Tree};
 
 use super::local::Local;
+use super::remote::Nodes;
 
 /// How long it counts that a node has said that its store fills.
 const FILLING_COUNTS: Duration = Duration::from_secs(5);
@@ -34,11 +36,23 @@ pub struct Owner {
     unlinked: Mutex<Map<FileId, Arc<File>>>,
     /// Nodes whose stores fill, and when they said so.
     filling: Mutex<BTreeMap<NodeRank, Instant>>,
+    nodes: Arc<Nodes>,
+    /// What other nodes were told.
+    leases: Mutex<Leases>,
+}
+
+/// Which node asks.
+#[derive(Clone, Copy)]
+pub struct Asker {
+    pub node: NodeRank,
+    /// Whether it goes on believing the answer.
+    pub is_leased: bool,
 }
 
 impl Owner {
-    /// The owner of `tree`.
-    pub fn new(local: &Arc<Local>, tree: Tree) -> Self {
+    /// The owner of `tree`. Daemons before it may have told others of it, unless it `is_first`.
+    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, tree: Tree, is_first: bool) -> Self {
+        let told = nodes.others().into_iter().filter(|_| !is_first);
         Self {
             local: Arc::clone(local),
             tree: Mutex::new(tree),
@@ -46,6 +60,8 @@ impl Owner {
             has_failed: AtomicBool::new(false),
             unlinked: Mutex::default(),
             filling: Mutex::default(),
+            leases: Mutex::new(Leases::unknown(nodes.now(), told)),
+            nodes: Arc::clone(nodes),
         }
     }
 
@@ -75,9 +91,9 @@ impl Owner {
     ///
     /// # Errors
     /// What the program is told.
-    pub fn tell(&self, from: NodeRank, caller: &Caller, question: &Question) -> Result<Told, Errno> {
+    pub fn tell(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Errno> {
         loop {
-            match self.try_to_tell(from, caller, question) {
+            match self.try_to_tell(asker, caller, question) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
                 Err(Refusal::Errno(errno)) => return Err(errno),
                 Ok(told) => return Ok(told),
@@ -85,14 +101,22 @@ impl Owner {
         }
     }
 
-    fn try_to_tell(&self, from: NodeRank, caller: &Caller, question: &Question) -> Result<Told, Refusal> {
+    fn try_to_tell(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Refusal> {
         if matches!(question, Question::FileSystem) {
             return Ok(Told::FileSystem(self.local.place.file_system()?));
         }
         let tree = self.tree();
         Ok(match question {
-            Question::Lookup { place } => Told::State(tree.lookup(caller, place)?),
-            Question::State { file } => Told::State(tree.state(*file)?),
+            Question::Lookup { place } => {
+                self.grant(asker, &[place.directory]);
+                let state = tree.lookup(caller, place)?;
+                self.grant(asker, &[state.file]);
+                Told::State(state)
+            }
+            Question::State { file } => {
+                self.grant(asker, &[*file]);
+                Told::State(tree.state(*file)?)
+            }
             Question::Access { file, wanted } => {
                 tree.check_access(caller, *file, *wanted)?;
                 Told::Nothing
@@ -100,6 +124,10 @@ impl Owner {
             Question::Target { file } => Told::Target(tree.target(*file)?.to_vec()),
             Question::List { directory } => {
                 let listed = tree.list(*directory, None, usize::MAX)?;
+                if listed.len() <= LISTED_MAX {
+                    let files: Vec<FileId> = listed.iter().map(|listed| listed.state.file).collect();
+                    self.grant(asker, &[&[*directory], &files[..]].concat());
+                }
                 let entries = listed.into_iter().map(|listed| (listed.name, listed.state)).collect();
                 Told::Entries(Entries { own: tree.state(*directory)?, parent: tree.parent(*directory)?, entries })
             }
@@ -110,16 +138,16 @@ impl Owner {
                 let backing = path.zip(tree.backed(*file));
                 Told::Contents(Contents { state, pieces, backing })
             }
-            Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(from, *file, request)),
+            Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(asker.node, *file, request)),
             Question::Needed { is_filling } => {
-                let needed = tree.needed_of(from);
+                let needed = tree.needed_of(asker.node);
                 drop(tree);
-                self.note_filling(from, *is_filling);
+                self.note_filling(asker.node, *is_filling);
                 // A crash must not bring back a tree that needs more.
                 self.local.make_durable()?;
                 Told::Needed(needed)
             }
-            Question::NextSerial => Told::NextSerial(tree.next_serial_of(from)),
+            Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
             Question::FileSystem => Told::Nothing,
         })
     }
@@ -157,22 +185,42 @@ impl Owner {
 
     fn try_to_carry_out(&self, change: &Change) -> Result<Done, Refusal> {
         let mut released = Released::default();
-        let done = {
+        let (done, to_tell) = {
             let mut tree = self.tree();
             if self.has_failed() {
                 return Err(Errno::EIO.into());
             }
+            let touched = tree.touched_by(&change.operation);
             let done = tree.apply(change, &mut released)?;
             if let Err(error) = self.local.log.append_note(&encode(change)) {
                 tracing::error!(%error, "a change cannot be written down: nothing can be changed any more");
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
             }
-            done
+            let (mut leases, now) = (self.leases(), self.nodes.now());
+            leases.note(now, change.id.node, &change.operation, &done);
+            (done, leases.to_tell(now, change.id.node, &touched))
         };
         self.release(&released);
         self.changed.notify_all();
+        if !to_tell.is_empty() {
+            self.nodes.have_forget(&to_tell, &|told| self.leases().ends(told));
+            let mut leases = self.leases();
+            to_tell.iter().for_each(|told| leases.forgotten(told));
+        }
         Ok(done)
+    }
+
+    /// The asking node is about to be told of `files`.
+    fn grant(&self, asker: Asker, files: &[FileId]) {
+        if asker.is_leased {
+            let (mut leases, now) = (self.leases(), self.nodes.now());
+            files.iter().for_each(|file| leases.grant(now, asker.node, *file));
+        }
+    }
+
+    fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the file at `path` open, which is about to lose its last name there.

@@ -11,6 +11,7 @@ use forebay_fuse::Handler;
 use forebay_types::{Errno, NodeRank, OperationId};
 use forebay_wire::write::{Caller, Operation};
 use forebay_wire::write_message::WriteMessage;
+use forebay_write::Tree;
 
 use super::commits::Commits;
 use super::contents::Reader;
@@ -23,6 +24,7 @@ use super::local::Local;
 use super::locks::Locking;
 use super::owner::Owner;
 use super::remote::Nodes;
+use super::remote_tree::RemoteTree;
 use super::requests::UnderWay;
 use super::room::Room;
 use super::sending::Meter;
@@ -79,12 +81,13 @@ pub struct Beginning {
 }
 
 impl WriteParts {
-    pub fn new(nodes: Arc<Nodes>, local: &Arc<Local>, owner: Option<Owner>, beginning: Beginning) -> Self {
+    pub fn new(nodes: Arc<Nodes>, local: &Arc<Local>, tree: Option<Tree>, beginning: Beginning) -> Self {
         let Beginning { dir, mount, drain, made_at_ms, daemon, deadline, files, unanswered } = beginning;
-        let (owner, files) = (owner.map(Arc::new), Arc::new(files));
+        let owner = tree.map(|tree| Arc::new(Owner::new(local, &nodes, tree, daemon == 0)));
+        let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
         let link = || match &owner {
             Some(owner) => TreeLink::Here(Arc::clone(owner)),
-            None => TreeLink::There(Arc::clone(&nodes)),
+            None => TreeLink::There(Arc::clone(&remote)),
         };
         let reader = Arc::new(Reader { local: Arc::clone(local), nodes: Arc::clone(&nodes), tree: link() });
         // Odd: the kernel's requests have the even one.

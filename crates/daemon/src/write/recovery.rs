@@ -21,7 +21,6 @@ use super::checkpoint::Checkpoint;
 use super::files::Files;
 use super::local::{APPENDED, Local, landing_place};
 use super::network::Network;
-use super::owner::Owner;
 use super::parts::{Beginning, WriteParts};
 use super::remote::{Nodes, OWNER};
 use crate::environment::Environment;
@@ -54,14 +53,14 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         unanswered: opened.unanswered,
     };
     let nodes = Nodes::new(Network { node: Arc::clone(node) });
-    Ok(WriteParts::new(nodes, &opened.local, opened.owner, beginning))
+    Ok(WriteParts::new(nodes, &opened.local, opened.tree, beginning))
 }
 
 /// A store with what was found in it.
 pub struct OpenedStore {
     pub local: Arc<Local>,
-    /// If its node owns the tree.
-    pub owner: Option<Owner>,
+    /// If its node owns it.
+    pub tree: Option<Tree>,
     /// With what is pending.
     pub files: Files,
     /// What was sent, and may not have been carried out.
@@ -96,8 +95,7 @@ pub fn open_store(
     let log = recovery.finish(live)?;
     let local = Arc::new(Local::new(store_owner.node, log, place, Arc::clone(environment), found.next_serial));
     let (files, unanswered) = found.files(&local);
-    let owner = found.tree.map(|tree| Owner::new(&local, tree));
-    Ok(OpenedStore { local, owner, files, unanswered })
+    Ok(OpenedStore { local, tree: found.tree, files, unanswered })
 }
 
 /// What has been found so far.

@@ -7,14 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_types::{Errno, NodeRank};
+use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode};
 use forebay_wire::write_message::{LogPart, WriteMessage};
+use forebay_write::Told;
 use serde::de::DeserializeOwned;
 
 /// The node that owns the tree.
 pub const OWNER: NodeRank = NodeRank(0);
+
+/// What an owner of another build might say.
+pub const SENSELESS: Errno = Errno::EPROTO;
 
 /// How long a node is asked again that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,12 +55,13 @@ pub enum Unanswered {
 /// The other nodes of the job.
 pub struct Nodes {
     calls: Box<dyn Calls>,
+    began: Instant,
     is_ending: AtomicBool,
 }
 
 impl Nodes {
     pub fn new(calls: impl Calls + 'static) -> Arc<Self> {
-        Arc::new(Self { calls: Box::new(calls), is_ending: AtomicBool::new(false) })
+        Arc::new(Self { calls: Box::new(calls), began: Instant::now(), is_ending: AtomicBool::new(false) })
     }
 
     /// The ranks of all but this one.
@@ -67,6 +72,33 @@ impl Nodes {
     /// Nobody waits any more.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// The time of this node's leases.
+    pub fn now(&self) -> Time {
+        Time::default().after(self.began.elapsed())
+    }
+
+    /// Has nodes forget what they were told, and waits until they have, or have done so by themselves when `ends` says.
+    pub fn have_forget(&self, told: &[Told], ends: &(impl Fn(&Told) -> Time + Sync)) {
+        let Some((last, others)) = told.split_last() else { return };
+        std::thread::scope(|scope| {
+            for told in others {
+                scope.spawn(move || self.have_one_forget(told, ends));
+            }
+            self.have_one_forget(last, ends);
+        });
+    }
+
+    fn have_one_forget(&self, told: &Told, ends: &impl Fn(&Told) -> Time) {
+        let message = WriteMessage::Forget { files: told.files.clone() };
+        while !self.is_ending.load(Ordering::Relaxed) {
+            let patience = ends(told).since(self.now());
+            if patience.is_zero() || self.ask::<Result<(), Errno>>(told.node, &message, patience).is_ok() {
+                return;
+            }
+            std::thread::sleep(AGAIN_AFTER);
+        }
     }
 
     /// Asks the owner until it answers.

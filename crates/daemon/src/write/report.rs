@@ -11,7 +11,7 @@ use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
 
 use super::landing::Progress;
-use super::owner::Owner;
+use super::owner::{Asker, Owner};
 use super::parts::WriteParts;
 
 /// How long nodes that may have written to a file are asked what.
@@ -186,11 +186,12 @@ fn lost_in_words(lost: &LostFile) -> String {
 
 fn find(owner: &Owner, path: &Path) -> Result<FileId, String> {
     use forebay_wire::write_message::{Question, Told};
+    let asker = Asker { node: owner.local.rank, is_leased: false };
     let (caller, mut file, mut kind) = (Caller::default(), BURST_ROOT, Kind::Directory);
     for name in path.components() {
         let name = Name::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let question = Question::Lookup { place: Place { directory: file, name } };
-        let told = owner.tell(owner.local.rank, &caller, &question).map_err(|errno| errno.to_string())?;
+        let told = owner.tell(asker, &caller, &question).map_err(|errno| errno.to_string())?;
         let Told::State(state) = told else { return Err("no answer".to_owned()) };
         (file, kind) = (state.file, state.attributes.kind());
     }

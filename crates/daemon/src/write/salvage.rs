@@ -155,7 +155,7 @@ impl Salvage {
 }
 
 fn begin(opened: OpenedStore, landing: &Path, calls: Together) -> Arc<WriteParts> {
-    let OpenedStore { local, owner, files, unanswered } = opened;
+    let OpenedStore { local, tree, files, unanswered } = opened;
     let now = local.now();
     let beginning = Beginning {
         dir: landing.to_owned(),
@@ -167,7 +167,7 @@ fn begin(opened: OpenedStore, landing: &Path, calls: Together) -> Arc<WriteParts
         files,
         unanswered,
     };
-    Arc::new(WriteParts::new(Nodes::new(calls), &local, owner, beginning))
+    Arc::new(WriteParts::new(Nodes::new(calls), &local, tree, beginning))
 }
 
 /// The nodes whose stores are here. None keeps the others alive.

@@ -5,19 +5,17 @@ use std::sync::Arc;
 
 use forebay_types::{Errno, FileId, FileSystem};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
-use forebay_wire::write_message::{Contents, Entries, Question, Told, WriteMessage};
+use forebay_wire::write_message::{Contents, Entries, Question, Told};
 
-use super::owner::Owner;
-use super::remote::Nodes;
+use super::owner::{Asker, Owner};
+use super::remote::SENSELESS;
+use super::remote_tree::RemoteTree;
 
 /// See the module. Everything may block: until the owner's node has a daemon again, if need be.
 pub enum TreeLink {
     Here(Arc<Owner>),
-    There(Arc<Nodes>),
+    There(Arc<RemoteTree>),
 }
-
-/// What an owner of another build might say.
-const SENSELESS: Errno = Errno::EPROTO;
 
 impl TreeLink {
     /// The owner, if it is this node.
@@ -35,14 +33,21 @@ impl TreeLink {
     pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
         match self {
             Self::Here(owner) => owner.carry_out(change),
-            Self::There(nodes) => nodes.ask_owner(&WriteMessage::Change(change.clone()))?,
+            Self::There(remote) => remote.carry_out(change),
+        }
+    }
+
+    /// The owner tells that files are not what it has told; none means all.
+    pub fn forget(&self, files: &[FileId]) {
+        if let Self::There(remote) = self {
+            remote.forget(files);
         }
     }
 
     fn ask(&self, caller: &Caller, question: Question) -> Result<Told, Errno> {
         match self {
-            Self::Here(owner) => owner.tell(owner.local.rank, caller, &question),
-            Self::There(nodes) => nodes.ask_owner(&WriteMessage::Question { caller: caller.clone(), question })?,
+            Self::Here(owner) => owner.tell(Asker { node: owner.local.rank, is_leased: false }, caller, &question),
+            Self::There(remote) => remote.ask(caller, question, false),
         }
     }
 
@@ -51,6 +56,9 @@ impl TreeLink {
     }
 
     pub fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
+        if let Self::There(remote) = self {
+            return remote.lookup(caller, place);
+        }
         match self.ask(caller, Question::Lookup { place })? {
             Told::State(state) => Ok(state),
             _ => Err(SENSELESS),
@@ -58,6 +66,9 @@ impl TreeLink {
     }
 
     pub fn state(&self, file: FileId) -> Result<FileState, Errno> {
+        if let Self::There(remote) = self {
+            return remote.state(file);
+        }
         match self.ask_own(Question::State { file })? {
             Told::State(state) => Ok(state),
             _ => Err(SENSELESS),
@@ -66,6 +77,9 @@ impl TreeLink {
 
     /// Whether `caller` may do what `wanted` says: the bits of `access(2)`.
     pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
+        if let Self::There(remote) = self {
+            return remote.check_access(caller, file, wanted);
+        }
         self.ask(caller, Question::Access { file, wanted }).map(drop)
     }
 
@@ -77,6 +91,9 @@ impl TreeLink {
     }
 
     pub fn list(&self, directory: FileId) -> Result<Entries, Errno> {
+        if let Self::There(remote) = self {
+            return remote.list(directory);
+        }
         match self.ask_own(Question::List { directory })? {
             Told::Entries(entries) => Ok(entries),
             _ => Err(SENSELESS),

@@ -16,11 +16,12 @@ mod drained;
 mod landed;
 mod lost;
 mod nodes;
-mod permissions;
+pub(crate) mod permissions;
 mod questions;
 mod remove;
 mod rename;
 mod state;
+mod touched;
 
 pub use drained::Drain;
 pub use landed::Turn;

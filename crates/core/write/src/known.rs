@@ -1,0 +1,388 @@
+//! What a node that does not own the tree answers by itself: what the owner has told it lately (`leases`).
+//!
+//! An answer may come after a change that it does not know of. Everything that makes something old, a change of this node's own or
+//! one that the owner tells of, has a number; what was asked before a file's last number is not kept. A change of this node's
+//! own makes old what it is about when it begins and when it is over, so that no answer in between is kept longer; what it came
+//! to is kept only if nothing else happened meanwhile.
+
+use std::time::Duration;
+
+use forebay_types::{Attributes, Errno, FileId, Kind, Map, Name, Time};
+use forebay_wire::write::{Caller, Done, FileState, Operation, Place};
+use forebay_wire::write_message::Entries;
+
+use crate::leases::BELIEVED;
+use crate::limits::{KNOWN_MAX, LISTED_MAX};
+use crate::tree::permissions::{self, EXECUTE};
+
+/// Numbers are kept by so many groups of files: a file may be taken for another of its group.
+const GROUPS: usize = 1 << 12;
+
+/// How long nobody must have changed a file before answers about it are kept.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub struct Known {
+    states: Map<FileId, State>,
+    directories: Map<FileId, Directory>,
+    names: usize,
+    /// Of what happened last.
+    last: u64,
+    /// The same by groups of files.
+    numbers: Vec<u64>,
+    /// When the owner told last that files are not what they were, by groups.
+    told_at: Vec<Time>,
+    /// Nothing is kept any more.
+    has_stopped: bool,
+}
+
+struct State {
+    state: FileState,
+    until: Time,
+}
+
+/// What is known of a directory.
+struct Directory {
+    until: Time,
+    /// What had happened when it became known.
+    since: u64,
+    /// Mode, owner and group.
+    rights: Option<Attributes>,
+    names: Map<Name, Entry>,
+    /// Whether a name that is not in `names` is absent.
+    is_whole: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    Is(FileId),
+    Absent,
+    Unknown,
+}
+
+/// When something was asked, or a change begun.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    number: u64,
+    at: Time,
+    /// Whether the answer is to be kept: the owner must tell of changes then.
+    pub is_leased: bool,
+}
+
+/// What is known of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// What the owner would say.
+    Answer(Result<FileState, Errno>),
+    /// Which file it is, of which more is to be asked.
+    File(FileId),
+    /// Nothing.
+    Unknown,
+}
+
+/// A change of this node's own, under way.
+pub struct Changing {
+    asked: Asked,
+    files: Vec<FileId>,
+    /// It is about a file that was not known of.
+    is_blind: bool,
+}
+
+impl Directory {
+    fn entry(&self, name: &Name) -> Entry {
+        match self.names.get(name) {
+            Some(entry) => *entry,
+            None if self.is_whole => Entry::Absent,
+            None => Entry::Unknown,
+        }
+    }
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        let (states, directories) = (Map::default(), Map::default());
+        let (numbers, told_at) = (vec![0; GROUPS], vec![Time::default(); GROUPS]);
+        Self { states, directories, names: 0, last: 0, numbers, told_at, has_stopped: false }
+    }
+}
+
+impl Known {
+    /// What `place` names.
+    #[must_use]
+    pub fn lookup(&self, now: Time, caller: &Caller, place: &Place) -> Found {
+        let directory = self.directories.get(&place.directory).filter(|directory| directory.until > now);
+        let Some((directory, rights)) = directory.and_then(|known| Some((known, known.rights.as_ref()?))) else {
+            return Found::Unknown;
+        };
+        if let Err(errno) = permissions::check(caller, rights, EXECUTE) {
+            return Found::Answer(Err(errno));
+        }
+        match directory.entry(&place.name) {
+            Entry::Is(file) => self.state(now, file).map_or(Found::File(file), |(state, _)| Found::Answer(Ok(state))),
+            Entry::Absent => Found::Answer(Err(Errno::ENOENT)),
+            Entry::Unknown => Found::Unknown,
+        }
+    }
+
+    /// A file as it is, if that is known, and until when.
+    #[must_use]
+    pub fn state(&self, now: Time, file: FileId) -> Option<(FileState, Time)> {
+        let known = self.states.get(&file).filter(|known| known.until > now)?;
+        Some((known.state, known.until))
+    }
+
+    /// Whether it is known who may search a directory.
+    #[must_use]
+    pub fn has_rights(&self, now: Time, directory: FileId) -> bool {
+        self.directories.get(&directory).is_some_and(|known| known.until > now && known.rights.is_some())
+    }
+
+    /// The owner is about to be asked about a file, or about a name in a directory. What others change all the time is not kept:
+    /// they would have to wait for this node each time.
+    #[must_use]
+    pub fn ask(&self, now: Time, file: FileId) -> Asked {
+        let told_at = self.told_at[group(file)];
+        let is_leased = !self.has_stopped && (told_at == Time::default() || now.since(told_at) > QUIET);
+        Asked { number: self.last, at: now, is_leased }
+    }
+
+    /// The owner has told what a file is.
+    pub fn told_state(&mut self, now: Time, asked: Asked, state: FileState) {
+        if self.is_news(now, asked, state.file) {
+            self.make_room();
+            self.states.insert(state.file, State { state, until: asked.at.after(BELIEVED) });
+            if state.attributes.kind() == Kind::Directory {
+                self.directory(now, asked, state.file).rights = Some(state.attributes);
+            }
+        }
+    }
+
+    /// The owner has told what a name names, or that it names nothing.
+    pub fn told_name(&mut self, now: Time, asked: Asked, place: &Place, state: Option<FileState>) {
+        if let Some(state) = state {
+            self.told_state(now, asked, state);
+        }
+        if self.is_news(now, asked, place.directory) {
+            self.make_room();
+            let entry = state.map_or(Entry::Absent, |state| Entry::Is(state.file));
+            let before = self.directory(now, asked, place.directory).names.insert(place.name.clone(), entry);
+            self.names += usize::from(before.is_none());
+        }
+    }
+
+    /// The owner has told what is in a directory.
+    pub fn told_entries(&mut self, now: Time, asked: Asked, told: &Entries) {
+        if told.entries.len() > LISTED_MAX || !asked.is_leased {
+            return;
+        }
+        self.told_state(now, asked, told.own);
+        if !self.is_news(now, asked, told.own.file) {
+            return;
+        }
+        self.drop_directory(told.own.file);
+        for (name, state) in &told.entries {
+            let place = Place { directory: told.own.file, name: name.clone() };
+            self.told_name(now, asked, &place, Some(*state));
+        }
+        let directory = self.directory(now, asked, told.own.file);
+        directory.rights = Some(told.own.attributes);
+        // Making room may have dropped some.
+        directory.is_whole = directory.names.len() == told.entries.len();
+    }
+
+    /// The owner tells that files are not what they were; none means all.
+    pub fn forget(&mut self, now: Time, files: &[FileId]) {
+        if files.is_empty() {
+            self.forget_all();
+        }
+        self.last += 1;
+        for file in files {
+            self.make_old(*file);
+            self.drop_directory(*file);
+            self.told_at[group(*file)] = now;
+        }
+    }
+
+    /// Keeps nothing any more: of a change of this node's own nobody knows whether it was carried out, or will be.
+    pub fn stop(&mut self) {
+        self.has_stopped = true;
+        self.forget_all();
+    }
+
+    fn forget_all(&mut self) {
+        self.last += 1;
+        self.numbers.fill(self.last);
+        self.drop_all();
+    }
+
+    /// A change of this node's own begins.
+    pub fn begin(&mut self, now: Time, operation: &Operation) -> Changing {
+        let (files, is_blind) = self.files_of(now, operation);
+        self.last += 1;
+        files.iter().for_each(|file| self.make_old(*file));
+        self.drop_names(operation);
+        Changing { asked: Asked { number: self.last, at: now, is_leased: !self.has_stopped }, files, is_blind }
+    }
+
+    /// It is over.
+    pub fn end(&mut self, now: Time, changing: &Changing, operation: &Operation, outcome: Result<&Done, Errno>) {
+        let is_alone = changing.files.iter().all(|file| self.number(*file) <= changing.asked.number);
+        if let (Operation::Create { file, mode, .. }, Ok(Done::File(state))) = (operation, outcome)
+            && state.file == *file
+        {
+            self.keep_new(now, changing.asked, state, Kind::from_mode(*mode) == Some(Kind::Directory));
+        }
+        self.last += 1;
+        changing.files.iter().for_each(|file| self.make_old(*file));
+        self.drop_names(operation);
+        match outcome {
+            Ok(done) if is_alone && !changing.is_blind => self.keep_name(now, changing.asked, operation, done),
+            // What was named was perhaps not what is known of.
+            _ if names_unseen(operation) => self.forget_all(),
+            _ => {}
+        }
+    }
+
+    /// A file that this node has made, unless somebody has changed it since.
+    fn keep_new(&mut self, now: Time, asked: Asked, state: &FileState, is_directory: bool) {
+        self.told_state(now, asked, *state);
+        if is_directory && self.is_news(now, asked, state.file) {
+            self.directory(now, asked, state.file).is_whole = true;
+        }
+    }
+
+    fn keep_name(&mut self, now: Time, asked: Asked, operation: &Operation, done: &Done) {
+        match (operation, done) {
+            (Operation::Create { place, .. }, Done::File(state)) => {
+                self.set_name(now, asked, place, Entry::Is(state.file));
+            }
+            (Operation::Link { file, place }, _) => self.set_name(now, asked, place, Entry::Is(*file)),
+            (Operation::Unlink { place } | Operation::RemoveDirectory { place }, _) => {
+                self.set_name(now, asked, place, Entry::Absent);
+            }
+            _ => {}
+        }
+    }
+
+    /// A name of a directory that was known when the change began, so that the owner would have told what others did to it since.
+    /// Its lease is longer now: the owner has seen the change.
+    fn set_name(&mut self, now: Time, asked: Asked, place: &Place, entry: Entry) {
+        let Some(directory) = self.directories.get_mut(&place.directory) else { return };
+        if directory.until > now && directory.since < asked.number {
+            directory.until = directory.until.max(asked.at.after(BELIEVED));
+            let before = directory.names.insert(place.name.clone(), entry);
+            self.names += usize::from(before.is_none());
+        }
+    }
+
+    /// What a change of this node's own makes old, and whether that may be more: it is not known what a name names.
+    fn files_of(&self, now: Time, operation: &Operation) -> (Vec<FileId>, bool) {
+        let (mut files, mut is_blind) = (vec![], false);
+        let mut named = |place: &Place| {
+            files.push(place.directory);
+            match self.named(now, place) {
+                Entry::Is(file) => files.push(file),
+                Entry::Absent => {}
+                Entry::Unknown => is_blind = true,
+            }
+        };
+        match operation {
+            Operation::Unlink { place } | Operation::RemoveDirectory { place } => named(place),
+            Operation::Rename { from, to, .. } => {
+                named(from);
+                named(to);
+            }
+            Operation::Create { place, .. } => files.push(place.directory),
+            Operation::Link { file, place } => files.extend([*file, place.directory]),
+            Operation::SetAttributes { file, .. } | Operation::Commit { file, .. } => files.push(*file),
+            _ => {}
+        }
+        (files, is_blind)
+    }
+
+    fn named(&self, now: Time, place: &Place) -> Entry {
+        let known = self.directories.get(&place.directory).filter(|directory| directory.until > now);
+        known.map_or(Entry::Unknown, |directory| directory.entry(&place.name))
+    }
+
+    /// Which names a change of this node's own is about, and whose rights.
+    fn drop_names(&mut self, operation: &Operation) {
+        let mut unknown = |place: &Place| {
+            if let Some(directory) = self.directories.get_mut(&place.directory) {
+                let before = directory.names.insert(place.name.clone(), Entry::Unknown);
+                self.names += usize::from(before.is_none());
+            }
+        };
+        match operation {
+            Operation::Create { place, .. }
+            | Operation::Link { place, .. }
+            | Operation::Unlink { place }
+            | Operation::RemoveDirectory { place } => unknown(place),
+            Operation::Rename { from, to, .. } => {
+                unknown(from);
+                unknown(to);
+            }
+            Operation::SetAttributes { file, .. } => self.drop_directory(*file),
+            _ => {}
+        }
+    }
+
+    /// What is known of a directory, which holds longer by what was asked now.
+    fn directory(&mut self, now: Time, asked: Asked, file: FileId) -> &mut Directory {
+        if self.directories.get(&file).is_none_or(|directory| directory.until <= now) {
+            // The owner may not have told of changes since.
+            self.drop_directory(file);
+        }
+        let (until, since) = (asked.at.after(BELIEVED), self.last);
+        let directory = self.directories.entry(file).or_insert_with(|| Directory {
+            until,
+            since,
+            rights: None,
+            names: Map::default(),
+            is_whole: false,
+        });
+        directory.until = directory.until.max(until);
+        directory
+    }
+
+    /// Whether an answer tells of a file what it is, and holds for some time.
+    fn is_news(&self, now: Time, asked: Asked, file: FileId) -> bool {
+        asked.is_leased && asked.at.after(BELIEVED) > now && self.number(file) <= asked.number
+    }
+
+    fn make_old(&mut self, file: FileId) {
+        self.numbers[group(file)] = self.last;
+        self.states.remove(&file);
+    }
+
+    fn number(&self, file: FileId) -> u64 {
+        self.numbers[group(file)]
+    }
+
+    fn drop_directory(&mut self, file: FileId) {
+        if let Some(directory) = self.directories.remove(&file) {
+            self.names -= directory.names.len();
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.states.len() + self.names + self.directories.len() >= KNOWN_MAX {
+            self.drop_all();
+        }
+    }
+
+    fn drop_all(&mut self) {
+        self.states.clear();
+        self.directories.clear();
+        self.names = 0;
+    }
+}
+
+/// Whether an operation is about files that it does not name itself.
+fn names_unseen(operation: &Operation) -> bool {
+    matches!(operation, Operation::Unlink { .. } | Operation::RemoveDirectory { .. } | Operation::Rename { .. })
+}
+
+fn group(file: FileId) -> usize {
+    (file.serial ^ u64::from(file.creator.0) << 7) as usize % GROUPS
+}

@@ -1,0 +1,40 @@
+//! What a change makes old for those who were told of it.
+
+use forebay_types::FileId;
+use forebay_wire::write::{Operation, Place};
+
+use super::nodes::Contents;
+use super::state::Tree;
+
+impl Tree {
+    /// The files and directories that are not what they were once `operation` is carried out, those that it makes left out. To
+    /// be asked before it is.
+    #[must_use]
+    pub fn touched_by(&self, operation: &Operation) -> Vec<FileId> {
+        match operation {
+            Operation::Create { place, .. } => vec![place.directory],
+            Operation::Link { file, place } => vec![*file, place.directory],
+            Operation::Unlink { place } | Operation::RemoveDirectory { place } => self.named_by(place).collect(),
+            Operation::Rename { from, to, .. } => self.named_by(from).chain(self.named_by(to)).collect(),
+            Operation::SetAttributes { file, .. } | Operation::Commit { file, .. } => vec![*file],
+            Operation::Adopt { directory, .. } => vec![*directory],
+            Operation::Open { .. }
+            | Operation::Close { .. }
+            | Operation::CloseAll { .. }
+            | Operation::Lock { .. }
+            | Operation::Publish { .. }
+            | Operation::Lost { .. }
+            | Operation::Landed { .. }
+            | Operation::Drained { .. } => vec![],
+        }
+    }
+
+    /// A directory, and what a name in it names.
+    fn named_by(&self, place: &Place) -> impl Iterator<Item = FileId> + use<> {
+        let found = match self.nodes.get(&place.directory).map(|node| &node.contents) {
+            Some(Contents::Directory(directory)) => directory.get(&place.name),
+            _ => None,
+        };
+        std::iter::once(place.directory).chain(found)
+    }
+}

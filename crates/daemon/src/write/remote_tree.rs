@@ -1,0 +1,110 @@
+//! The tree on a node that does not own it: the owner is asked, unless it has told the same lately (`forebay_write::Known`).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_types::{Errno, FileId, Time};
+use forebay_wire::write::{Caller, Change, Done, FileState, Place};
+use forebay_wire::write_message::{Entries, Question, Told, WriteMessage};
+use forebay_write::{Found, Known};
+
+use super::remote::{Nodes, SENSELESS};
+
+/// See the module.
+pub struct RemoteTree {
+    nodes: Arc<Nodes>,
+    known: Mutex<Known>,
+}
+
+impl RemoteTree {
+    pub fn new(nodes: &Arc<Nodes>) -> Self {
+        Self { nodes: Arc::clone(nodes), known: Mutex::default() }
+    }
+
+    /// See `TreeLink`.
+    pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
+        let changing = self.known().begin(self.now(), &change.operation);
+        let told = self.nodes.ask_owner(&WriteMessage::Change(change.clone()));
+        if told.is_err() {
+            self.known().stop();
+        }
+        let outcome = told.and_then(|outcome| outcome);
+        self.known().end(self.now(), &changing, &change.operation, outcome.as_ref().map_err(|errno| *errno));
+        outcome
+    }
+
+    /// Asks the owner, which tells of changes afterwards if the answer `is_leased`.
+    ///
+    /// # Errors
+    /// What the program is told.
+    pub fn ask(&self, caller: &Caller, question: Question, is_leased: bool) -> Result<Told, Errno> {
+        self.nodes.ask_owner(&WriteMessage::Question { caller: caller.clone(), question, is_leased })?
+    }
+
+    pub fn lookup(&self, caller: &Caller, place: Place) -> Result<FileState, Errno> {
+        let found = self.known().lookup(self.now(), caller, &place);
+        match found {
+            Found::Answer(answer) => return answer,
+            Found::File(file) => return self.state(file),
+            Found::Unknown => {}
+        }
+        // Who may search the directory is needed for what comes after this.
+        if !self.known().has_rights(self.now(), place.directory) {
+            self.state(place.directory)?;
+        }
+        let asked = self.known().ask(self.now(), place.directory);
+        let told = self.ask(caller, Question::Lookup { place: place.clone() }, asked.is_leased);
+        let state = match told {
+            Ok(Told::State(state)) => Ok(state),
+            Ok(_) => return Err(SENSELESS),
+            Err(errno) => Err(errno),
+        };
+        if matches!(state, Ok(_) | Err(Errno::ENOENT)) {
+            self.known().told_name(self.now(), asked, &place, state.ok());
+        }
+        state
+    }
+
+    pub fn state(&self, file: FileId) -> Result<FileState, Errno> {
+        let known = self.known().state(self.now(), file);
+        if let Some((state, _)) = known {
+            return Ok(state);
+        }
+        let asked = self.known().ask(self.now(), file);
+        match self.ask(&Caller::default(), Question::State { file }, asked.is_leased)? {
+            Told::State(state) => {
+                self.known().told_state(self.now(), asked, state);
+                Ok(state)
+            }
+            _ => Err(SENSELESS),
+        }
+    }
+
+    /// See `TreeLink`.
+    pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
+        forebay_write::check_access(caller, &self.state(file)?.attributes, wanted)
+    }
+
+    pub fn list(&self, directory: FileId) -> Result<Entries, Errno> {
+        let asked = self.known().ask(self.now(), directory);
+        match self.ask(&Caller::default(), Question::List { directory }, asked.is_leased)? {
+            Told::Entries(entries) => {
+                self.known().told_entries(self.now(), asked, &entries);
+                Ok(entries)
+            }
+            _ => Err(SENSELESS),
+        }
+    }
+
+    /// The owner tells that files are not what they were; none means all.
+    pub fn forget(&self, files: &[FileId]) {
+        self.known().forget(self.now(), files);
+    }
+
+    fn now(&self) -> Time {
+        self.nodes.now()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
