@@ -36,6 +36,13 @@ fn what_is_wrong_is_said_before_anything_is_written() {
     assert!(said.contains("too small"), "{said}");
     let said = refused(&sandbox, |words| set(words, "--burst-store", "/proc/store"));
     assert!(said.contains("/proc/store"), "{said}");
+    let with = |more: &[&str]| refused(&sandbox, |words| words.extend(more.iter().map(|word| (*word).to_owned())));
+    let said = with(&["--time-limit", "1h", "--drain", "manual"]);
+    assert!(said.contains("--time-limit lets everything land, and --drain manual nothing"), "{said}");
+    let said = with(&["--time-limit", "auto"]);
+    assert!(said.contains("SLURM_JOB_END_TIME does not say when the job ends; give a time"), "{said}");
+    let said = with(&["--drain-rate", "0"]);
+    assert!(said.contains("'0' is not a rate; write for example 500MB/s"), "{said}");
     let said = refused(&sandbox, |words| set(words, "--burst", DIR));
     assert!(said.contains("is not DIR=BACKING"), "{said}");
     let said = refused(&sandbox, |words| {

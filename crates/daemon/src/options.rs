@@ -115,6 +115,12 @@ pub struct BurstOptions {
     /// When what is in it lands.
     #[serde(default)]
     pub drain: DrainPolicy,
+    /// How much of it a second at most, bytes.
+    #[serde(default)]
+    pub drain_bytes_per_s: Option<u64>,
+    /// When all has to have landed, milliseconds since 1970.
+    #[serde(default)]
+    pub ends_at_ms: Option<u64>,
 }
 
 /// When what programs write to the burst tier lands.

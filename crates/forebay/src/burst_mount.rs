@@ -4,20 +4,24 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use forebay_daemon::BurstOptions;
+use forebay_daemon::{BurstOptions, DrainPolicy};
 use forebay_keeper::BurstPaths;
 use forebay_launch::{JobDirectory, NodeAddress, ViewLayout};
 use forebay_types::NodeRank;
 
 use crate::node_local;
 use crate::settings::Settings;
-use crate::settings::values::{BurstPair, BurstStore};
+use crate::settings::values::{BurstPair, BurstStore, TimeLimit};
 use crate::view_directory;
 
 /// The variable that tells programs of `run` where the burst mount is.
 pub const BURST: &str = "FOREBAY_BURST";
+
+/// Slurm's variable with the job's end, seconds since 1970.
+const SLURM_END: &str = "SLURM_JOB_END_TIME";
 
 /// What of the free room a store takes where nobody says how much.
 const STORE_SHARE: f64 = 0.9;
@@ -82,10 +86,12 @@ pub fn prepare(
         }
     }
     let prepared = view_directory::prepare(&mount).and_then(|_| capacity_bytes(settings, &store));
-    let options = BurstOptions { dir, backing, store, capacity_bytes: 0, drain: settings.drain };
+    let prepared = prepared.and_then(|capacity_bytes| Ok((capacity_bytes, ends_at_ms(settings, rank)?)));
     match prepared {
-        Ok(capacity_bytes) => {
-            Ok(Some(BurstMount { mount, created, options: BurstOptions { capacity_bytes, ..options } }))
+        Ok((capacity_bytes, ends_at_ms)) => {
+            let (drain, drain_bytes_per_s) = (settings.drain, settings.drain_rate);
+            let options = BurstOptions { dir, backing, store, capacity_bytes, drain, drain_bytes_per_s, ends_at_ms };
+            Ok(Some(BurstMount { mount, created, options }))
         }
         Err(error) => {
             remove(&created);
@@ -144,6 +150,27 @@ fn make_all(path: &Path, base: &Path, mode: u32) -> anyhow::Result<Vec<PathBuf>>
         }
     }
     Ok(created)
+}
+
+/// When the job's time is over, milliseconds since 1970.
+fn ends_at_ms(settings: &Settings, rank: NodeRank) -> anyhow::Result<Option<u64>> {
+    let Some(limit) = settings.time_limit else { return Ok(None) };
+    ensure!(
+        settings.drain != DrainPolicy::Manual,
+        "--time-limit lets everything land, and --drain manual nothing: give one of them"
+    );
+    let ends_at = match limit {
+        TimeLimit::In(time) => SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")? + time,
+        // Another host need not have the variable: what lands is for the first node to see to.
+        TimeLimit::OfScheduler if rank != NodeRank(0) => return Ok(None),
+        TimeLimit::OfScheduler => {
+            let told = std::env::var(SLURM_END).ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+            told.with_context(|| {
+                format!("--time-limit auto: {SLURM_END} does not say when the job ends; give a time, for example 90min")
+            })?
+        }
+    };
+    Ok(Some(u64::try_from(ends_at.as_millis()).unwrap_or(u64::MAX)))
 }
 
 fn capacity_bytes(settings: &Settings, store: &Path) -> anyhow::Result<u64> {

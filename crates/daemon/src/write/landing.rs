@@ -55,8 +55,14 @@ pub struct Progress {
 }
 
 impl Landings {
-    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
-        let meter = Arc::default();
+    pub fn new(
+        owner: &Arc<Owner>,
+        reader: &Arc<Reader>,
+        commits: &Arc<Commits>,
+        policy: DrainPolicy,
+        bytes_per_s_max: Option<u64>,
+    ) -> Arc<Self> {
+        let meter = Arc::new(Meter::new(bytes_per_s_max));
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         let draining = Draining::new(owner, reader, commits, &meter);
         let (owner, reader, commits) = (Arc::clone(owner), Arc::clone(reader), Arc::clone(commits));
@@ -86,6 +92,7 @@ impl Landings {
     /// No more is begun.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
+        self.meter.pace.end();
     }
 
     /// Follows until `end`. May block.
@@ -116,6 +123,7 @@ impl Landings {
                         self.owner.wait_for_change(LOOK_EVERY);
                     }
                 }
+                Err(_) if self.is_ending.load(Ordering::Relaxed) => return,
                 Err(failed) => {
                     tracing::warn!(failed, "landing has to wait");
                     *self.trouble() = Some(failed);

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use forebay_log::Log;
 use forebay_store::LandingPlace;
@@ -48,9 +49,14 @@ impl Local {
         self.waiting.load(Ordering::Relaxed) > 0 || space.live_bytes * 100 >= space.capacity_bytes * FILLING_PERCENT
     }
 
+    /// The time since 1970.
+    pub fn unix_time(&self) -> Duration {
+        self.environment.unix_time()
+    }
+
     /// The time of day.
     pub fn now(&self) -> Timestamp {
-        let now = self.environment.unix_time();
+        let now = self.unix_time();
         Timestamp { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
     }
 

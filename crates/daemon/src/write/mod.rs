@@ -4,7 +4,9 @@
 //! node's until it is committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
-//! system, in the background (`sending`). Bytes are read where they lie (`contents`): in this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room in the log of what
+//! system, in the background (`sending`, at a `pace`), in time before the job's end (`time_limit`). Bytes are read where they
+//! lie (`contents`): in this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room
+//! in the log of what
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
@@ -25,6 +27,7 @@ mod local;
 mod locks;
 mod network;
 mod owner;
+mod pace;
 mod parts;
 mod recovery;
 mod remote;
@@ -35,6 +38,7 @@ mod room;
 mod salvage;
 
 mod sending;
+mod time_limit;
 mod tree_link;
 
 pub use landing::Progress;

@@ -28,6 +28,7 @@ use super::remote_tree::RemoteTree;
 use super::requests::UnderWay;
 use super::room::Room;
 use super::sending::Meter;
+use super::time_limit::Alarm;
 use super::tree_link::TreeLink;
 use crate::options::DrainPolicy;
 
@@ -53,6 +54,8 @@ pub struct WriteParts {
     /// Programs are served from then on.
     joined: Arc<OnceLock<()>>,
     drain: DrainPolicy,
+    pub(super) ends_at: Option<Duration>,
+    alarm: Alarm,
     /// How long a program may wait.
     deadline: Duration,
     /// How many there were before on this node.
@@ -68,6 +71,10 @@ pub struct Beginning {
     pub mount: PathBuf,
     /// When what is written lands.
     pub drain: DrainPolicy,
+    /// How much of it a second at most.
+    pub drain_bytes_per_s: Option<u64>,
+    /// When the job's time is over, since 1970.
+    pub ends_at: Option<Duration>,
     /// Tells the mount from those before it.
     pub made_at_ms: u64,
     /// How many daemons there were before on this mount.
@@ -82,7 +89,18 @@ pub struct Beginning {
 
 impl WriteParts {
     pub fn new(nodes: Arc<Nodes>, local: &Arc<Local>, tree: Option<Tree>, beginning: Beginning) -> Self {
-        let Beginning { dir, mount, drain, made_at_ms, daemon, deadline, files, unanswered } = beginning;
+        let Beginning {
+            dir,
+            mount,
+            drain,
+            drain_bytes_per_s,
+            ends_at,
+            made_at_ms,
+            daemon,
+            deadline,
+            files,
+            unanswered,
+        } = beginning;
         let owner = tree.map(|tree| Arc::new(Owner::new(local, &nodes, tree, daemon == 0)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
         let link = || match &owner {
@@ -99,9 +117,11 @@ impl WriteParts {
             made_at_ms,
             joined: Arc::default(),
             drain,
+            ends_at,
+            alarm: Alarm::default(),
             deadline,
             daemon,
-            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain)),
+            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain, drain_bytes_per_s)),
             giving_back: GivingBack::new(&reader, &files, &commits),
             commits,
             nodes,
@@ -141,7 +161,17 @@ impl WriteParts {
         let parts = Arc::clone(self);
         std::thread::Builder::new().name("landing".to_owned()).spawn(move || {
             parts.join();
-            parts.land();
+            std::thread::scope(|scope| {
+                if let (Some(ends_at), Some(owner), Some(meter)) = (parts.ends_at, parts.owner(), parts.meter()) {
+                    let left = move || {
+                        let bytes = owner.tree().written().map(|extent| extent.len).sum();
+                        (bytes, meter.bytes_per_s(), ends_at.saturating_sub(owner.local.unix_time()))
+                    };
+                    let parts = &parts;
+                    scope.spawn(move || parts.alarm.watch(left, || drop(parts.drain(Duration::ZERO))));
+                }
+                parts.land();
+            });
         })
     }
 
@@ -289,6 +319,7 @@ impl WriteParts {
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
         self.nodes.end();
         self.giving_back.end();
+        self.alarm.end();
         if let Some(landings) = &self.landings {
             landings.end();
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use forebay_log::{Owner as StoreOwner, RecoveredRecord, Recovery, Settings, boot_identity};
@@ -46,6 +47,8 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         dir: options.dir.clone(),
         mount: mount.to_owned(),
         drain: options.drain,
+        drain_bytes_per_s: options.drain_bytes_per_s,
+        ends_at: options.ends_at_ms.map(Duration::from_millis),
         made_at_ms,
         daemon: u64::from(kept.restarts) + u64::from(kept.replaced),
         deadline: node.options.deadline,

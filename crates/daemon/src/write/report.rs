@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::landing::Progress;
 use super::owner::{Asker, Owner};
 use super::parts::WriteParts;
+use super::time_limit::takes;
 
 /// How long nodes that may have written to a file are asked what.
 const NODE_PATIENCE: Duration = Duration::from_secs(2);
@@ -48,6 +49,10 @@ struct LandingStatus {
     time_left_ms: Option<u64>,
     /// What only nodes have that do not answer.
     lost_bytes: u64,
+    /// How long the job has by its time limit; `null` without one.
+    ends_in_ms: Option<u64>,
+    /// Whether all lands until then, at the rate of lately.
+    is_in_time: Option<bool>,
 }
 
 /// A file in `landed --json`.
@@ -87,6 +92,7 @@ impl WriteParts {
             (left, lost.map(|extent| extent.len).sum())
         };
         let rate = meter.bytes_per_s();
+        let ends_in = self.ends_at.map(|ends_at| ends_at.saturating_sub(self.local.unix_time()));
         let time_left_ms = match (left, rate) {
             (0, _) => Some(0),
             (_, 0) => None,
@@ -98,6 +104,8 @@ impl WriteParts {
             drain_bytes_per_s: rate,
             time_left_ms,
             lost_bytes,
+            ends_in_ms: ends_in.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            is_in_time: ends_in.map(|ends_in| takes(left, rate) <= ends_in),
         })
     }
 

@@ -161,6 +161,8 @@ fn begin(opened: OpenedStore, landing: &Path, calls: Together) -> Arc<WriteParts
         dir: landing.to_owned(),
         mount: landing.to_owned(),
         drain: DrainPolicy::Auto,
+        drain_bytes_per_s: None,
+        ends_at: None,
         made_at_ms: now.seconds.cast_unsigned() * 1000 + u64::from(now.nanos) / 1_000_000,
         daemon: 0,
         deadline: DEADLINE,

@@ -10,19 +10,26 @@ use forebay_wire::write::{Piece, Source};
 
 use super::contents::Reader;
 use super::owner::Owner;
+use super::pace::Pace;
 
 /// Bytes that are written, and later compared, at a time.
 const STRIPE_BYTES: u64 = 4 << 20;
 
-/// How much is sent, for who asks.
-#[derive(Default)]
+/// How much is sent, for who asks, and how fast at most.
 pub struct Meter {
+    pub pace: Pace,
     under_way_bytes: AtomicU64,
     sent_bytes: AtomicU64,
     bytes_per_s: AtomicU64,
 }
 
 impl Meter {
+    /// Nothing was sent, and at most so much a second will be.
+    pub fn new(bytes_per_s_max: Option<u64>) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { pace: Pace::new(bytes_per_s_max), under_way_bytes: zero(), sent_bytes: zero(), bytes_per_s: zero() }
+    }
+
     /// Bytes of the file that is being sent that are not on the backing file system, verified.
     pub fn under_way_bytes(&self) -> u64 {
         self.under_way_bytes.load(Ordering::Relaxed)
@@ -100,6 +107,7 @@ impl Snapshot {
         let mut checksums = vec![];
         for stripe in self.stripes() {
             let mut bytes = vec![0; stripe.len as usize];
+            meter.pace.wait_for(stripe.len)?;
             reader.fill(&stripe, &mut bytes)?;
             into.write_all_at(&bytes, stripe.offset).map_err(failed)?;
             checksums.push((stripe, crc32c::crc32c(&bytes)));

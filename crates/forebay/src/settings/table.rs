@@ -12,7 +12,7 @@ use forebay_daemon::DrainPolicy;
 use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
-use super::values::{self, BurstPair, BurstStore, LinksShown, ProfileChoice, Role, Topology, WhenMissing};
+use super::values::{self, BurstPair, BurstStore, LinksShown, ProfileChoice, Role, TimeLimit, Topology, WhenMissing};
 
 /// How long a request may take, whatever dies (option `--deadline`).
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -201,6 +201,11 @@ settings! {
         /// When that lands: auto when a file is closed, and open files' parts ahead of it as soon as a store fills; close when a file
         /// is closed; end at down, or by forebay drain; manual only by forebay drain
         Node One(drain) drain: DrainPolicy = "drain" "auto|close|end|manual", "auto";
+        /// Write no more than this a second to the backing file system [default: as fast as it goes]
+        Node Optional(rate) drain_rate: Option<u64> = "drain-rate" "SIZE/s";
+        /// Let everything land before this time is over, files that are open with their last commit; auto: when Slurm ends the
+        /// job (SLURM_JOB_END_TIME)
+        Node Optional(time_limit) time_limit: Option<TimeLimit> = "time-limit" "TIME|auto";
         /// Mount the burst tier below this directory, so that DIR is at MOUNT/DIR; with --local, and where nodes share a
         /// host, at MOUNT/I/DIR for node I [default: below the job's directory]
         Node Optional(absolute_path) burst_mount: Option<PathBuf> = "burst-mount" "MOUNT";

@@ -286,6 +286,32 @@ pub fn drain(text: &str) -> Result<DrainPolicy, String> {
     }
 }
 
+/// Bytes a second: `500MB/s`, `1GiB`.
+pub fn rate(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a rate; write for example 500MB/s");
+    let bytes = size(text.strip_suffix("/s").unwrap_or(text)).map_err(|_| wrong())?;
+    if bytes == 0 { Err(wrong()) } else { Ok(bytes) }
+}
+
+/// How long a job has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeLimit {
+    /// From its start on.
+    In(Duration),
+    /// As its scheduler says.
+    OfScheduler,
+}
+
+/// `90min` or `auto`.
+pub fn time_limit(text: &str) -> Result<TimeLimit, String> {
+    match text {
+        "auto" => Ok(TimeLimit::OfScheduler),
+        _ => duration(text)
+            .map(TimeLimit::In)
+            .map_err(|_| format!("'{text}' is not a time; write for example 90min, 2h or auto")),
+    }
+}
+
 /// How symbolic links are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinksShown {

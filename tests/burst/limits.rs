@@ -1,0 +1,41 @@
+//! What limits a drain: a rate, and the end of the job's time.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use forebay_tests::program::wait_until;
+use forebay_tests::require;
+
+use crate::bed::Bed;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Three parts of 4 MiB: the second goes a second after the first.
+#[test]
+fn a_drain_keeps_to_its_rate() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain-rate", "4MiB/s"]);
+    let began = Instant::now();
+    let _ = bed.shell("head -c 12582912 /dev/urandom > a").good();
+    bed.drain();
+    assert!(began.elapsed() >= Duration::from_secs(2), "it took {:?}", began.elapsed());
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
+/// With what programs have open, and although nothing was to land before the end.
+#[test]
+fn everything_lands_before_the_time_is_over() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &["--drain", "end", "--time-limit", "40s"]);
+    let _ = bed.shell("echo closed > closed").good();
+    let open = fs::File::create(bed.mount_of(1).join("open")).unwrap();
+    std::io::Write::write_all(&mut &open, b"so far").unwrap();
+    assert!(bed.job.status()["nodes"][0]["burst"]["ends_in_ms"].as_u64().unwrap() <= 40_000);
+    wait_until("all has landed", PATIENCE, || {
+        fs::read(bed.backing().join("open")).is_ok_and(|bytes| bytes == b"so far")
+            && bed.backing().join("closed").exists()
+    });
+    drop(open);
+    bed.job.down();
+}
