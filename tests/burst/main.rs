@@ -7,6 +7,7 @@ mod bed;
 mod deaths;
 mod four;
 mod full;
+mod known;
 mod limits;
 mod mpi;
 mod own_paths;

@@ -131,10 +131,10 @@ impl Known {
         Some((known.state, known.until))
     }
 
-    /// Whether it is known who may search a directory.
+    /// What decides who may do what with a directory, if that is known: its mode, owner and group.
     #[must_use]
-    pub fn has_rights(&self, now: Time, directory: FileId) -> bool {
-        self.directories.get(&directory).is_some_and(|known| known.until > now && known.rights.is_some())
+    pub fn rights(&self, now: Time, directory: FileId) -> Option<Attributes> {
+        self.directories.get(&directory).filter(|known| known.until > now)?.rights
     }
 
     /// The owner is about to be asked about a file, or about a name in a directory. What others change all the time is not kept:

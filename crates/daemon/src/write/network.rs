@@ -12,21 +12,18 @@ use super::remote::{Answered, Calls, Unanswered};
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
 
-/// How long one call may take: longer than a directory of a slow backing file system takes to be read.
-const CALL_DEADLINE: Duration = Duration::from_secs(30);
-
 /// See the module.
 pub struct Network {
     pub node: Arc<Node>,
 }
 
 impl Network {
-    fn try_to_call(&self, to: NodeRank, message: &WriteMessage) -> Result<Answered, String> {
+    fn try_to_call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, String> {
         let endpoint = self.node.endpoint().ok_or("the daemon is starting")?.clone();
         let request = Request::from(message.clone());
         self.node.wait_for(async move {
             let told = |error: CallError| chain(&error);
-            let reply = endpoint.call(to, request, CALL_DEADLINE).await.map_err(told)?;
+            let reply = endpoint.call(to, request, within).await.map_err(told)?;
             let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };
             body.whole_bytes().await.map_err(|errno| errno.to_string())?;
             Ok((reply.outcome, body.slices(0, body.expected_bytes()).concat()))
@@ -40,7 +37,7 @@ impl Calls for Network {
         (0..self.node.options.nodes.len() as u32).map(NodeRank).filter(|rank| *rank != own).collect()
     }
 
-    fn call(&self, to: NodeRank, message: &WriteMessage) -> Result<Answered, Unanswered> {
-        self.try_to_call(to, message).map_err(Unanswered::Yet)
+    fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, Unanswered> {
+        self.try_to_call(to, message, within).map_err(Unanswered::Yet)
     }
 }

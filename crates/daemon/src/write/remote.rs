@@ -20,6 +20,9 @@ pub const OWNER: NodeRank = NodeRank(0);
 /// What an owner of another build might say.
 pub const SENSELESS: Errno = Errno::EPROTO;
 
+/// How long one call may take: longer than a directory of a slow backing file system takes to be read.
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+
 /// How long a node is asked again that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -34,11 +37,11 @@ pub trait Calls: Send + Sync {
     /// The ranks of all nodes but this one.
     fn others(&self) -> Vec<NodeRank>;
 
-    /// What a node answers. May block.
+    /// What a node answers within a time. May block.
     ///
     /// # Errors
     /// Why it does not.
-    fn call(&self, to: NodeRank, message: &WriteMessage) -> Result<Answered, Unanswered>;
+    fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, Unanswered>;
 }
 
 /// An answer with its body.
@@ -164,7 +167,8 @@ impl Nodes {
         let began = Instant::now();
         let mut has_told = false;
         while !self.is_ending.load(Ordering::Relaxed) {
-            let (failed, is_final) = match self.calls.call(to, message) {
+            let left = patience.saturating_sub(began.elapsed()).max(AGAIN_AFTER);
+            let (failed, is_final) = match self.calls.call(to, message, left.min(CALL_DEADLINE)) {
                 Ok((Outcome::Failed(errno), _)) => (errno.to_string(), false),
                 Ok(answered) => return Ok(answered),
                 Err(Unanswered::Yet(failed)) => (failed, false),

@@ -48,7 +48,7 @@ impl RemoteTree {
             Found::Unknown => {}
         }
         // Who may search the directory is needed for what comes after this.
-        if !self.known().has_rights(self.now(), place.directory) {
+        if self.known().rights(self.now(), place.directory).is_none() {
             self.state(place.directory)?;
         }
         let asked = self.known().ask(self.now(), place.directory);
@@ -81,7 +81,12 @@ impl RemoteTree {
 
     /// See `TreeLink`.
     pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
-        forebay_write::check_access(caller, &self.state(file)?.attributes, wanted)
+        let rights = self.known().rights(self.now(), file);
+        let attributes = match rights {
+            Some(attributes) => attributes,
+            None => self.state(file)?.attributes,
+        };
+        forebay_write::check_access(caller, &attributes, wanted)
     }
 
     pub fn list(&self, directory: FileId) -> Result<Entries, Errno> {

@@ -188,7 +188,7 @@ impl Calls for Together {
         (0..self.nodes).map(NodeRank).filter(|node| *node != self.own).collect()
     }
 
-    fn call(&self, to: NodeRank, message: &WriteMessage) -> Result<Answered, Unanswered> {
+    fn call(&self, to: NodeRank, message: &WriteMessage, _: Duration) -> Result<Answered, Unanswered> {
         let parts = self.here.get().and_then(|here| here.get(&to)?.upgrade());
         let parts = parts.ok_or_else(|| Unanswered::Ever("its store is not here".to_owned()))?;
         Ok(parts.answer(self.own, message.clone()))
