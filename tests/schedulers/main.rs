@@ -120,6 +120,7 @@ macro_rules! require_slurm {
 mod batch;
 mod own_paths;
 mod sealed_key;
+mod stage;
 mod topology;
 
 #[test]

@@ -81,7 +81,10 @@ pub struct StageOptions {
     /// Do the part of this host's nodes only, and tell it in lines of JSON: how many nodes the job has.
     #[arg(long, hide = true, value_name = "N")]
     pub of: Option<usize>,
-    /// Nodes of this host have directories of their own.
+    /// The nodes of this host.
+    #[arg(long, hide = true, requires = "of", value_name = "I,...", value_delimiter = ',')]
+    pub ranks: Vec<u32>,
+    /// They have directories of their own.
     #[arg(long, hide = true, requires = "of")]
     pub numbered: bool,
     /// The configuration file.

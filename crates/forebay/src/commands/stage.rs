@@ -4,6 +4,7 @@
 //! their nodes were started, where it says how far it is in lines of JSON. All look at what is to be copied for themselves, and
 //! say what they saw; where they saw different things it was changing, and nobody knows whether all of it is there.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
@@ -11,9 +12,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use forebay_keeper::own_paths;
-use forebay_launch::{JobDirectory, JobRecord, RemoteCall};
+use forebay_launch::{JobDirectory, JobRecord, Launcher, NodeAddress, RemoteCall};
 use forebay_types::NodeRank;
 use serde::{Deserialize, Serialize};
 
@@ -53,12 +54,13 @@ pub fn run(arguments: StageArguments) -> anyhow::Result<ExitCode> {
         StageCommand::In(given) => (order(Way::In, &given.source, &given.destination, given.scatter)?, given.options),
         StageCommand::Out(given) => (order(Way::Out, &given.source, &given.destination, false)?, given.options),
     };
-    let StageOptions { json, of, numbered, file, given } = options;
+    let StageOptions { json, of, ranks, numbered, file, given } = options;
     let effective = Effective::merge(given.0, file.config)?;
     let directory = jobs::find(&effective)?;
     if let Some(count) = of {
         let (sender, told) = channel();
-        let here = Here { directory: &directory, order: &order, count };
+        let ranks = ranks.into_iter().map(NodeRank).collect();
+        let here = Here { directory: &directory, order: &order, ranks, count };
         return std::thread::scope(|scope| {
             scope.spawn(|| here.stage(|_| numbered, sender));
             for told in told {
@@ -86,15 +88,16 @@ fn order(way: Way, source: &Path, destination: &Path, scatter: bool) -> anyhow::
 struct Here<'a> {
     directory: &'a JobDirectory,
     order: &'a Order,
+    /// Which they are. The job's directory may be seen by several hosts, and does not tell.
+    ranks: Vec<NodeRank>,
     /// Nodes of the job.
     count: usize,
 }
 
 impl Here<'_> {
     fn stage(&self, is_numbered: impl Fn(NodeRank) -> bool, sender: Sender<Told>) {
-        let ranks = self.directory.record_ranks();
-        let parts: Vec<(NodeRank, anyhow::Result<Part>)> =
-            ranks.into_iter().map(|rank| (rank, self.part(rank, is_numbered(rank)))).collect();
+        let part = |rank: &NodeRank| (*rank, self.part(*rank, is_numbered(*rank)));
+        let parts: Vec<(NodeRank, anyhow::Result<Part>)> = self.ranks.iter().map(part).collect();
         let all = parts.iter().filter_map(|(_, part)| part.as_ref().ok()).map(Part::bytes).sum();
         // Whoever started this may be gone; then nobody wants to know.
         let tell = |told| drop(sender.send(told));
@@ -134,46 +137,47 @@ fn everywhere(directory: &JobDirectory, order: &Order) -> anyhow::Result<Vec<Nod
         let probe = Path::new("/");
         spec.view_layout.view(probe, &record.nodes, rank) != probe
     };
-    let here = directory.record_ranks();
-    let mut hosts: Vec<(&str, bool)> = (0..)
-        .map(NodeRank)
-        .zip(&record.nodes)
-        .filter(|(rank, _)| !here.contains(rank))
-        .map(|(rank, node)| (node.host.as_str(), numbered(rank)))
-        .collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    let call = record.remote_call();
-    if call.is_none() && !hosts.is_empty() {
-        bail!("nodes of the job {} are gone from this host; forebay status says which", record.job);
+    let names = machine::host_names();
+    let is_here = |node: &NodeAddress| record.launcher == Launcher::Local || names.contains(&node.host);
+    let mut here = vec![];
+    let mut elsewhere: BTreeMap<&str, (Vec<NodeRank>, bool)> = BTreeMap::new();
+    for (rank, node) in (0..).map(NodeRank).zip(&record.nodes) {
+        if is_here(node) {
+            here.push(rank);
+        } else {
+            let (ranks, is_numbered) = elsewhere.entry(&node.host).or_default();
+            ranks.push(rank);
+            *is_numbered = numbered(rank);
+        }
     }
+    let hosts: Vec<Host<'_>> =
+        elsewhere.into_iter().map(|(name, (ranks, is_numbered))| Host { name, ranks, is_numbered }).collect();
+    let call = record.remote_call();
     let (sender, told) = channel();
-    let (next, nodes, hosts) = (AtomicUsize::new(0), &record.nodes, &hosts);
+    let (next, hosts) = (AtomicUsize::new(0), &hosts);
     std::thread::scope(|scope| {
-        let ours = (!here.is_empty()).then(|| sender.clone());
-        let part = Here { directory, order, count };
-        if let Some(sender) = ours {
-            scope.spawn(move || pass_on(usize::MAX, &sender, |sender| part.stage(numbered, sender)));
+        let parts = hosts.len() + usize::from(!here.is_empty());
+        if !here.is_empty() {
+            let (here, sender) = (Here { directory, order, ranks: here, count }, sender.clone());
+            scope.spawn(move || pass_on(usize::MAX, &sender, |sender| here.stage(numbered, sender)));
         }
         for _ in 0..HOSTS_AT_ONCE.min(hosts.len()) {
             let (sender, next, call) = (sender.clone(), &next, call.as_ref());
             scope.spawn(move || {
                 let next = || Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, hosts.get(at)?)));
-                while let (Some(call), Some((index, (host, is_numbered)))) = (call, next()) {
+                while let (Some(call), Some((index, host))) = (call, next()) {
                     pass_on(index, &sender, |told| {
-                        if let Err(error) = on_host((call, host), (directory, order), (count, *is_numbered), &told) {
-                            let ranks = (0..).map(NodeRank).zip(nodes);
-                            let of_host = ranks.filter(|(_, node)| node.host == *host);
-                            let why = format!("{host}: {}", causes(&error).join(": "));
-                            of_host.for_each(|(rank, _)| drop(told.send(Told::Outcome(Err((rank, why.clone()))))));
+                        if let Err(error) = host.stage(call, (directory, order), count, &told) {
+                            let why = format!("{}: {}", host.name, causes(&error).join(": "));
+                            let failed = |rank: &NodeRank| Told::Outcome(Err((*rank, why.clone())));
+                            host.ranks.iter().map(failed).for_each(|failed| drop(told.send(failed)));
                         }
                     });
                 }
             });
         }
         drop(sender);
-        let hosts = hosts.len() + usize::from(!here.is_empty());
-        Ok(gather(told, hosts, count))
+        Ok(gather(told, parts, count))
     })
 }
 
@@ -186,41 +190,52 @@ fn pass_on(number: usize, sender: &Sender<(usize, Told)>, stage: impl FnOnce(Sen
     });
 }
 
-/// Runs the part of another host there.
-fn on_host(
-    (call, host): (&RemoteCall, &str),
-    (directory, order): (&JobDirectory, &Order),
-    (count, is_numbered): (usize, bool),
-    told: &Sender<Told>,
-) -> anyhow::Result<()> {
-    let (base, job, count) = (directory.base().display().to_string(), directory.job(), count.to_string());
-    let text = |path: &Path| path.to_string_lossy().into_owned();
-    let (source, destination) = (text(&order.source), text(&order.destination));
-    let way = if order.way == Way::In { "in" } else { "out" };
-    let mut words = vec!["stage", way, "--of", &count, "--directory", &base, "--job", &job];
-    words.extend(is_numbered.then_some("--numbered"));
-    words.extend(order.scatter.then_some("--scatter"));
-    words.extend(["--", &source, &destination]);
-    let mut command = call.command(host, &words);
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("cannot run {}", call.shell.join(" ")))?;
-    let lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
-    let mut outcomes = 0;
-    for line in lines.map_while(Result::ok) {
-        let Ok(said) = serde_json::from_str(&line) else { continue };
-        outcomes += usize::from(matches!(said, Told::Outcome(_)));
-        let _ = told.send(said);
+/// Another host, and its nodes.
+struct Host<'a> {
+    name: &'a str,
+    ranks: Vec<NodeRank>,
+    is_numbered: bool,
+}
+
+impl Host<'_> {
+    /// Runs its part there.
+    fn stage(
+        &self,
+        call: &RemoteCall,
+        (directory, order): (&JobDirectory, &Order),
+        count: usize,
+        told: &Sender<Told>,
+    ) -> anyhow::Result<()> {
+        let (base, job, count) = (directory.base().display().to_string(), directory.job(), count.to_string());
+        let ranks = self.ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let (source, destination) = (text(&order.source), text(&order.destination));
+        let way = if order.way == Way::In { "in" } else { "out" };
+        let mut words = vec!["stage", way, "--of", &count, "--ranks", &ranks, "--directory", &base, "--job", &job];
+        words.extend(self.is_numbered.then_some("--numbered"));
+        words.extend(order.scatter.then_some("--scatter"));
+        words.extend(["--", &source, &destination]);
+        let mut command = call.command(self.name, &words);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot run {}", call.shell.join(" ")))?;
+        let lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
+        let mut outcomes = 0;
+        for line in lines.map_while(Result::ok) {
+            let Ok(said) = serde_json::from_str(&line) else { continue };
+            outcomes += usize::from(matches!(said, Told::Outcome(_)));
+            let _ = told.send(said);
+        }
+        let ended = child.wait_with_output().context("cannot wait for it")?;
+        let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+        ensure!(outcomes > 0, "it ended without an outcome ({}): {said}", ended.status);
+        Ok(())
     }
-    let ended = child.wait_with_output().context("cannot wait for it")?;
-    let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-    ensure!(outcomes > 0, "it ended without an outcome ({}): {said}", ended.status);
-    Ok(())
 }
 
 /// Takes what hosts say until all have ended, and shows how far they are.
 fn gather(told: std::sync::mpsc::Receiver<(usize, Told)>, hosts: usize, count: usize) -> Vec<NodeOutcome> {
     let mut outcomes: Vec<Option<NodeOutcome>> = vec![None; count];
-    let (mut all, mut begun, mut done) = (0, 0, std::collections::BTreeMap::new());
+    let (mut all, mut begun, mut done) = (0, 0, BTreeMap::new());
     let mut progress = None;
     for (host, told) in told {
         match told {
