@@ -193,3 +193,51 @@ fn what_cannot_be_staged_is_said() {
     assert_eq!(fs::read(base.join("out/file")).unwrap(), b"x\n");
     bed.job.down();
 }
+
+#[test]
+fn a_job_stages_what_its_script_says() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let base = sandbox.base();
+    fs::create_dir(base.join("backing")).unwrap();
+    tree::write(&sandbox.source().join("input"), b"input\n");
+    // Outlives the job's directories.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (script, local, out) = (base.join("job.sh"), base.join("local"), elsewhere.path().join("out"));
+    let directives = |capacity: &str| {
+        format!(
+            "#!/bin/sh\n#FB capacity={capacity} policy=end\n#FB stage_in source={} destination={}/%j\n\
+             #FB stage_out source={DIR}/result destination={}\n",
+            sandbox.source().join("input").display(),
+            local.display(),
+            out.display()
+        )
+    };
+    let mut words = crate::bed::arguments(&sandbox, 2);
+    let at = words.iter().position(|word| word == "--burst-capacity").unwrap();
+    words.drain(at..at + 2);
+    words.extend(["--directives".to_owned(), script.display().to_string()]);
+    let words: Vec<&std::ffi::OsStr> = words.iter().map(std::ffi::OsStr::new).collect();
+    fs::write(&script, directives("lots")).unwrap();
+    let refused = sandbox.up(&words);
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("job.sh, line 2: #FB capacity=lots policy=end: 'lots' is not a size"),
+        "{}",
+        refused.stderr
+    );
+
+    fs::write(&script, directives("512MiB")).unwrap();
+    let up = sandbox.up(&words).good();
+    assert!(up.stderr.contains("staged in: 2 files, 12B on 2 nodes"), "{}", up.stderr);
+    let name = sandbox.name.clone();
+    for node in 0..2 {
+        assert_eq!(fs::read(local.join(&name).join(node.to_string())).unwrap(), b"input\n");
+    }
+    let bed = Bed { job: forebay_tests::Job::of(sandbox) };
+    assert_eq!(bed.job.status()["nodes"][1]["burst"]["capacity_bytes"], 512 << 20);
+    let _ = bed.shell_on(1, "echo result > result").good();
+    assert_eq!(bed.landed("result")["state"], "committed", "the policy is to wait for the end");
+    bed.job.down();
+    assert_eq!(fs::read(&out).unwrap(), b"result\n");
+}

@@ -11,6 +11,7 @@ mod cli;
 mod columns;
 mod commands;
 mod control;
+mod directives;
 mod elf;
 mod exit;
 mod job_spec;

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::cli::DownArguments;
 use crate::commands::drain;
+use crate::commands::stage_job;
+use crate::commands::stage_places::Way;
 use crate::commands::up::{END_TIMEOUT, end_on_hosts};
 use crate::commands::up_report::shown_ranks;
 use crate::control;
@@ -44,7 +46,10 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let job = directory.job();
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome { is_staged_out: true, ..Outcome::default() };
+    if !arguments.no_drain && !arguments.local_only {
+        outcome.is_staged_out = stage_job::of_record(Way::Out, &directory);
+    }
     if !arguments.no_drain && drain::is_wanted(&directory) {
         match drain::is_manual(&directory) {
             true => outcome.not_landed = drain::kept_by_policy(&directory),
@@ -60,7 +65,8 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         outcome.held.extend(cleaned.held);
     }
     outcome.report(&job, began.elapsed(), arguments.json);
-    let is_all = outcome.missing.is_empty() && outcome.held.is_empty() && outcome.not_landed.is_none();
+    let has_all = outcome.not_landed.is_none() && outcome.is_staged_out;
+    let is_all = outcome.missing.is_empty() && outcome.held.is_empty() && has_all;
     Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
 
@@ -74,6 +80,8 @@ struct Outcome {
     held: Vec<Process>,
     /// What of the burst tier has not landed.
     not_landed: Option<String>,
+    /// What the job has for other places is there, or it has nothing; why not has been told.
+    is_staged_out: bool,
     notes: Vec<String>,
 }
 
@@ -186,11 +194,11 @@ impl Outcome {
     fn report(&self, job: &str, took: Duration, as_json: bool) {
         if as_json {
             let took_ms = took.as_millis() as u64;
-            let Self { ended, missing, held, not_landed, notes } = self;
+            let Self { ended, missing, held, not_landed, is_staged_out, notes } = self;
             let held: Vec<u32> = held.iter().map(|process| process.pid).collect();
             let told = json!({
                 "job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "held": held,
-                "not_landed": not_landed, "notes": notes
+                "not_landed": not_landed, "staged_out": is_staged_out, "notes": notes
             });
             return say!("{told}");
         }

@@ -37,6 +37,7 @@ mod salvage;
 mod selection;
 mod simulate;
 mod stage;
+mod stage_job;
 mod stage_part;
 mod stage_places;
 mod stage_report;

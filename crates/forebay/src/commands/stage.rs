@@ -69,9 +69,17 @@ pub fn run(arguments: StageArguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         });
     }
+    Ok(staged(&directory, &order)?.print(json))
+}
+
+/// Stages on all nodes.
+///
+/// # Errors
+/// When nothing was staged: why.
+pub fn staged<'a>(directory: &JobDirectory, order: &'a Order) -> anyhow::Result<Report<'a>> {
     let began = Instant::now();
-    let outcomes = everywhere(&directory, &order)?;
-    Ok(Report::of(&order, outcomes, began.elapsed())?.print(json))
+    let outcomes = everywhere(directory, order)?;
+    Report::of(order, outcomes, began.elapsed())
 }
 
 fn order(way: Way, source: &Path, destination: &Path, scatter: bool) -> anyhow::Result<Order> {

@@ -69,7 +69,24 @@ impl<'a> Report<'a> {
         if self.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) }
     }
 
-    fn is_whole(&self) -> bool {
+    /// Says it on standard error.
+    pub fn tell(&self) {
+        eprintln!("forebay: {}", self.line());
+        self.tell_what_is_missing();
+        self.tell_how();
+    }
+
+    fn tell_how(&self) {
+        if self.done.iter().any(|done| done.is_direct) {
+            let source = self.order.source.display();
+            eprintln!(
+                "forebay: note: no export shows {source}: each node reads it from the backing file system itself"
+            );
+        }
+    }
+
+    /// Whether all is there.
+    pub fn is_whole(&self) -> bool {
         self.failed.is_empty() && self.missing_files() == 0
     }
 

@@ -24,7 +24,10 @@ use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
 use crate::commands::replace;
 use crate::commands::selection::Selection;
+use crate::commands::stage_job;
+use crate::commands::stage_places::Way;
 use crate::commands::up_report::{Report, Shown, message, named};
+use crate::directives;
 use crate::exit::DONE_IN_PART;
 use crate::job_spec::JobSpec;
 use crate::jobs::{Allocated, NOT_UP, base_for_new, job_bases, name_to_start};
@@ -32,7 +35,7 @@ use crate::leftovers::{self, held_text};
 use crate::output::causes;
 use crate::patience::after_a_second;
 use crate::profiles;
-use crate::settings::{Effective, Settings};
+use crate::settings::{Effective, Settings, UsageError};
 use crate::signals::Signals;
 
 /// How long a host may take to end what runs there when it is asked by the remote shell.
@@ -45,8 +48,14 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     }
     forbid_core_dumps().context("core dumps, which could hold the job's key, cannot be switched off")?;
     let began = Instant::now();
-    let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    let mut effective = Effective::merge(arguments.given.0, arguments.file.config)?;
+    directives::add(&mut effective)?;
     let settings = effective.settings()?;
+    if !settings.stage_out.is_empty() && settings.burst.is_empty() {
+        return Err(
+            UsageError("--stage-out needs --burst DIR=BACKING: it takes files of the burst tier".to_owned()).into()
+        );
+    }
     let allocated = Allocated::from_environment()?;
     let job = name_to_start(&settings, allocated.as_ref());
     let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
@@ -62,7 +71,8 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
             let Up { record, directory, settings, ports, .. } = &up;
             let report = Report { record, directory, settings, ports, started: &started, profile, prepare, took };
             report.print(arguments.json);
-            Ok(if started.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
+            let is_staged = stage_job::carry_out(Way::In, &up.settings.stage_in, &up.directory);
+            Ok(if started.missing.is_empty() && is_staged { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
         }
         Err(error) => Err(up.undo(error)),
     }

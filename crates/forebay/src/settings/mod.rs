@@ -131,6 +131,20 @@ impl Effective {
         Ok((directory, budget.map_err(|problem| self.blame("profile-budget", &problem))?))
     }
 
+    /// Takes a directive of the job's script, where no option says otherwise. Several of a kind add up, where that is possible.
+    pub fn add_directive(&mut self, key: &'static str, text: String, origin: Origin) {
+        let is_many = Setting::of(key).is_some_and(|setting| setting.how == How::Many);
+        match self.values.get_mut(key) {
+            Some((_, Origin::Option)) => {}
+            Some((texts, Origin::File { path, .. }))
+                if is_many && matches!(&origin, Origin::File { path: of, .. } if of == path) =>
+            {
+                texts.push(text);
+            }
+            _ => drop(self.values.insert(key, (vec![text], origin))),
+        }
+    }
+
     /// Reads all values.
     ///
     /// # Errors

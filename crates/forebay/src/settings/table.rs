@@ -12,7 +12,10 @@ use forebay_daemon::DrainPolicy;
 use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
-use super::values::{self, BurstPair, BurstStore, LinksShown, ProfileChoice, Role, TimeLimit, Topology, WhenMissing};
+use super::values::{
+    self, BurstPair, BurstStore, DirectivesFrom, LinksShown, ProfileChoice, Role, StagePair, TimeLimit, Topology,
+    WhenMissing,
+};
 
 /// How long a request may take, whatever dies (option `--deadline`).
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -209,6 +212,14 @@ settings! {
         /// Mount the burst tier below this directory, so that DIR is at MOUNT/DIR; with --local, and where nodes share a
         /// host, at MOUNT/I/DIR for node I [default: below the job's directory]
         Node Optional(absolute_path) burst_mount: Option<PathBuf> = "burst-mount" "MOUNT";
+        /// Stage SRC in to DST on all nodes as soon as they are ready, as forebay stage in does; ,scatter at the end gives each node a part;
+        /// %u stands for the user, %j for the job
+        Up Many(stage) stage_in: Vec<StagePair> = "stage-in" "SRC=DST[,scatter]";
+        /// Stage SRC of the burst tier out to DST at forebay down, as forebay stage out does
+        Up Many(stage) stage_out: Vec<StagePair> = "stage-out" "SRC=DST";
+        /// Take options of the burst tier from lines that begin with #FB: auto: of the batch job's script, as Slurm tells it; off: from none;
+        /// FILE: of this script
+        Up One(directives) directives: DirectivesFrom = "directives" "auto|off|FILE", "auto";
     }
     "Queries" {
         /// What the node is: a device holds files of its own (--data) and answers queries over them

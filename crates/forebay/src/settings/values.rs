@@ -132,6 +132,45 @@ pub fn burst_store(text: &str) -> Result<BurstStore, String> {
     }
 }
 
+/// What is staged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StagePair {
+    /// What is copied.
+    pub source: PathBuf,
+    /// Where to.
+    pub destination: PathBuf,
+    /// Each node takes a part.
+    pub scatter: bool,
+}
+
+/// `/lustre/me/in=/mnt/bb/me/in`, or with `,scatter` at its end.
+pub fn stage(text: &str) -> Result<StagePair, String> {
+    let (paths, scatter) = text.strip_suffix(",scatter").map_or((text, false), |paths| (paths, true));
+    let wrong = || format!("'{text}' is not SRC=DST; write for example /lustre/me/in=/mnt/bb/me/in");
+    let (source, destination) = paths.split_once('=').ok_or_else(wrong)?;
+    Ok(StagePair { source: absolute_path(source)?, destination: absolute_path(destination)?, scatter })
+}
+
+/// Where directives are looked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DirectivesFrom {
+    /// In the script of the batch job, where Slurm tells it.
+    Auto,
+    /// Nowhere.
+    Off,
+    /// In this script.
+    File(PathBuf),
+}
+
+/// `auto`, `off` or a script.
+pub fn directives(text: &str) -> Result<DirectivesFrom, String> {
+    match text {
+        "auto" => Ok(DirectivesFrom::Auto),
+        "off" => Ok(DirectivesFrom::Off),
+        _ => path(text).map(DirectivesFrom::File),
+    }
+}
+
 /// A fan-out.
 pub fn fan_out(text: &str) -> Result<u32, String> {
     number_in(text, 1, forebay_overlay::limits::FAN_OUT_MAX.into()).map(|number| number as u32)

@@ -43,6 +43,6 @@ pub use process::{Forced, Process, ProcessSpace, end_all, wait_for_end};
 pub use records::{JobRecord, Launcher, NodeRecord, Progress};
 pub use secret::{MemoryFile, handed_key, read_key};
 pub use shared_place::SharedPlace;
-pub use slurm::{Allocation, slurm_starter};
+pub use slurm::{Allocation, batch_script, slurm_starter};
 pub use start::{Interrupt, StartFailure, Started, Starter, WhenMissing, start};
 pub use topology::{TopologySource, in_order, topology_file};

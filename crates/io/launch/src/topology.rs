@@ -7,16 +7,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use forebay_types::{Switches, SwitchesError};
 
-use crate::{LaunchError, NodeAddress, Process, end_all};
-
-/// How long Slurm may take to tell what it knows.
-const SLURM_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::slurm::scontrol;
+use crate::{LaunchError, NodeAddress};
 
 /// Nodes below which the order does not matter: each asks the first one.
 const NODES_MIN: usize = 3;
@@ -107,23 +102,8 @@ fn problem_of(lost: &NodeAddress, stranger: Option<&str>) -> String {
 
 /// What Slurm knows of its network: lines in the form of `topology.conf`. `None` where it has none to tell.
 fn told_by_slurm() -> Option<String> {
-    let mut command = Command::new("scontrol");
-    command.args(["show", "topology"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let child = command.spawn().ok()?;
-    let process = Process::of(child.id());
-    let (sender, ended) = channel();
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match ended.recv_timeout(SLURM_TIMEOUT) {
-        Ok(output) => output.ok().filter(|output| output.status.success()).map(|output| {
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            // Where it has no switches it says so in a sentence.
-            if text.contains('=') { text } else { String::new() }
-        }),
-        Err(_) => {
-            end_all(process.as_slice(), Duration::ZERO);
-            None
-        }
-    }
+    // Where it has no switches it says so in a sentence.
+    scontrol(&["show", "topology"]).map(|text| if text.contains('=') { text } else { String::new() })
 }
 
 /// Sorts by names that say where a host is, if all do: `x3000c0s1b0n0` of HPE Cray EX is a cabinet, chassis, slot, board
