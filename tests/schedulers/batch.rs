@@ -19,9 +19,9 @@ const JOB: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(150);
 
 /// A job that `sbatch` took.
-struct Batch<'a> {
+pub struct Batch<'a> {
     slurm: &'a Slurm,
-    id: String,
+    pub id: String,
     output: PathBuf,
 }
 
@@ -36,7 +36,7 @@ impl Slurm {
     }
 
     /// Submits a script with more options; `$log` is a file of its own.
-    fn submit(&self, name: &str, options: &[&str], script: &str) -> Batch<'_> {
+    pub fn submit(&self, name: &str, options: &[&str], script: &str) -> Batch<'_> {
         let [file, output, log] = ["sh", "out", "log"].map(|end| self.sandbox.base().join(format!("{name}.{end}")));
         fs::write(&file, script).unwrap();
         fs::write(&log, "").unwrap();
@@ -71,7 +71,7 @@ impl Batch<'_> {
         fs::read_to_string(self.output.with_extension("log")).unwrap()
     }
 
-    fn said(&self) -> String {
+    pub fn said(&self) -> String {
         fs::read_to_string(&self.output).unwrap_or_default()
     }
 
@@ -87,7 +87,7 @@ impl Batch<'_> {
     }
 
     #[track_caller]
-    fn wait_for_end(&self, state: &str, deadline: Duration) {
+    pub fn wait_for_end(&self, state: &str, deadline: Duration) {
         wait_until(&format!("job {} ends", self.id), deadline, || self.is_over());
         assert_eq!(self.state(), state, "{}", self.said());
     }

@@ -21,6 +21,8 @@ struct Slurm {
     sandbox: Sandbox,
     /// A copy of the command, by whose path its daemons are known.
     command: PathBuf,
+    /// Of its script, beside what is the same for all.
+    environment: Vec<(&'static str, PathBuf)>,
     _one: MutexGuard<'static, ()>,
 }
 
@@ -32,8 +34,17 @@ impl Slurm {
         Self::with_topology("")
     }
 
+    /// One with more settings of its script.
+    fn with(environment: &[(&'static str, PathBuf)]) -> Self {
+        Self::start("", environment.to_vec())
+    }
+
     /// One whose network has switches, as Slurm's `topology.conf` describes them.
     fn with_topology(switches: &str) -> Self {
+        Self::start(switches, vec![])
+    }
+
+    fn start(switches: &str, environment: Vec<(&'static str, PathBuf)>) -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let sandbox = Sandbox::new();
         // Slurm's daemons and munge insist on directories that others may enter.
@@ -43,7 +54,7 @@ impl Slurm {
         if !switches.is_empty() {
             tree::write(&sandbox.base().join("topology.conf"), switches.as_bytes());
         }
-        let slurm = Self { sandbox, command, _one: one };
+        let slurm = Self { sandbox, command, environment, _one: one };
         let up = slurm.script(&["up", &NODES.to_string()]);
         assert!(up.status.success(), "{}", fs::read_to_string(slurm.log()).unwrap_or_default());
         slurm
@@ -75,6 +86,7 @@ impl Slurm {
         program.env("SLURM_CONF", self.state().join("slurm.conf"));
         // Its munged has a socket of its own.
         program.env("FOREBAY_MUNGE", self.state().join("munge/sock"));
+        program.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let topology = self.sandbox.base().join("topology.conf");
         if topology.exists() {
             program.env("FB_SLURM_TOPOLOGY", topology);
@@ -118,6 +130,7 @@ macro_rules! require_slurm {
 }
 
 mod batch;
+mod directives;
 mod own_paths;
 mod sealed_key;
 mod stage;
