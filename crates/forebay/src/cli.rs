@@ -58,7 +58,7 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Let the whole job forget what it knows of paths that have changed
     Refresh(RefreshArguments),
-    /// Copy inputs to the nodes' own disks before programs read them, or files of the burst tier to other places
+    /// Copy inputs to the nodes' own disks, or files of the burst tier to other places
     Stage(StageArguments),
     /// Let what programs wrote to the burst tier land on the backing file system now
     Drain(DrainArguments),
