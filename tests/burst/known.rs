@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::bed::Bed;
 
 /// Of leases, and some more.
-const LEASES_END: Duration = Duration::from_secs(8);
+const LEASES_END: Duration = Duration::from_secs(12);
 
 /// A node's daemon stands still while `run` runs.
 fn while_it_stands_still<T>(bed: &Bed, node: usize, run: impl FnOnce() -> T) -> T {
