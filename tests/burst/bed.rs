@@ -7,6 +7,7 @@ use std::process::Command;
 
 use forebay_tests::program::{Finished, run};
 use forebay_tests::{Job, Sandbox};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Where programs see it.
@@ -106,6 +107,15 @@ impl Bed {
     #[track_caller]
     pub fn command(&self, words: &[&str]) -> Finished {
         run(self.job.sandbox.command().arg(words[0]).args(["--job", &self.job.sandbox.name]).args(&words[1..]))
+    }
+
+    /// A node's daemon stands still while `run` runs.
+    pub fn while_it_stands_still<T>(&self, node: usize, run: impl FnOnce() -> T) -> T {
+        let pid = Pid::from_raw(self.job.daemon(node).unwrap() as i32).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        let outcome = run();
+        kill_process(pid, Signal::CONT).unwrap();
+        outcome
     }
 
     #[track_caller]

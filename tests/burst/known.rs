@@ -4,21 +4,11 @@ use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
 use forebay_tests::require;
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::Bed;
 
 /// Of leases, and some more.
 const LEASES_END: Duration = Duration::from_secs(12);
-
-/// A node's daemon stands still while `run` runs.
-fn while_it_stands_still<T>(bed: &Bed, node: usize, run: impl FnOnce() -> T) -> T {
-    let pid = Pid::from_raw(bed.job.daemon(node).unwrap() as i32).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
-    let outcome = run();
-    kill_process(pid, Signal::CONT).unwrap();
-    outcome
-}
 
 #[test]
 fn a_change_waits_for_a_node_that_was_told_and_not_for_ever() {
@@ -26,7 +16,7 @@ fn a_change_waits_for_a_node_that_was_told_and_not_for_ever() {
     let bed = Bed::of(3);
     let _ = bed.shell_on(1, "mkdir d; touch d/a").good();
     let _ = bed.shell_on(2, "test -e d/a; test ! -e d/b").good();
-    let took = while_it_stands_still(&bed, 2, || {
+    let took = bed.while_it_stands_still(2, || {
         let began = Instant::now();
         let _ = bed.shell_on(1, "chmod 600 d/a; mv d/a d/b").good();
         began.elapsed()

@@ -1,6 +1,7 @@
 //! Stores whose job is gone.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Sandbox, require};
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use crate::bed::Bed;
 
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `forebay salvage --json` of stores below a directory of the sandbox; its exit status.
 fn salvage(sandbox: &Sandbox, store: &str) -> (Option<i32>, Value) {
@@ -85,9 +86,10 @@ fn what_cannot_be_salvaged_says_why() {
     };
     let other = format!("/burst/ckpt={}", sandbox.source().display());
     assert!(failed(&["--burst", &other]).contains("lands in"));
-    fs::rename(store.join("0"), sandbox.base().join("elsewhere")).unwrap();
-    assert!(failed(&[]).contains("the names of its files are in the store of its node 0"));
-    fs::rename(sandbox.base().join("elsewhere"), store.join("0")).unwrap();
+    let aside = |node: &str| sandbox.base().join(format!("elsewhere-{node}"));
+    ["0", "1"].iter().for_each(|node| fs::rename(store.join(node), aside(node)).unwrap());
+    assert!(failed(&[]).contains("the names of its files are in stores that are not among these (of nodes 2)"));
+    ["0", "1"].iter().for_each(|node| fs::rename(aside(node), store.join(node)).unwrap());
     let backing = sandbox.base().join("backing");
     fs::rename(&backing, sandbox.base().join("unmounted")).unwrap();
     assert!(failed(&[]).contains("backing"));
@@ -136,4 +138,54 @@ fn what_a_lost_node_has_is_named_and_the_rest_lands() {
     bed.job.kill_all();
     assert_eq!(salvage(&bed.job.sandbox, "store").0, Some(0), "its store is there again");
     assert_eq!(Bed::listing(&bed.backing()), listing);
+}
+
+/// What `status` says of changes that the tree's second home does not have.
+fn behind(bed: &Bed) -> Option<u64> {
+    bed.job.status()["nodes"][0]["burst"]["second_home_behind"].as_u64()
+}
+
+/// The owner's node is lost with its store: its own bytes are, and nothing else.
+#[test]
+fn the_names_are_on_a_second_node_too() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--drain", "manual"]);
+    let _ = bed.shell_on(0, "mkdir d; head -c 3000 /dev/urandom > d/zero; sync d/zero").good();
+    let _ = bed.shell_on(2, "head -c 20000 /dev/urandom > two; mv two d/two; ln -s two d/link; sync d/two").good();
+    let _ = bed.shell_on(1, "head -c 10000 /dev/urandom > one; chmod 640 one; sync one").good();
+    let listing = Bed::listing(&bed.mount_of(1));
+    bed.job.kill_all();
+    let sandbox = &bed.job.sandbox;
+    fs::remove_dir_all(sandbox.base().join("store/0")).unwrap();
+    let (status, told) = salvage(sandbox, "store");
+    assert_eq!((status, &told["second_home"]), (Some(3), &1.into()), "{told}");
+    let missing = &told["missing"][0];
+    assert_eq!((&missing["nodes"], &missing["missing"]), (&serde_json::json!([0]), &serde_json::json!([[0, 3000]])));
+    let lines = |listing: &str| listing.lines().filter(|line| !line.contains("zero")).map(str::to_owned).collect();
+    let landed: Vec<String> = lines(&Bed::listing(&bed.backing()));
+    assert_eq!((landed.len(), &landed), (5, &lines(&listing)));
+    let (status, told) = salvage(sandbox, "store");
+    assert_eq!(status, Some(3), "what is missing is said again: {told}");
+}
+
+/// `fsync` waits until the second home has what it promises, and the second home goes on after deaths of either daemon.
+#[test]
+fn fsync_waits_for_the_second_home() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &["--drain", "manual"]);
+    let follows = |bed: &Bed| wait_until("the second home has everything", PATIENCE, || behind(bed) == Some(0));
+    follows(&bed);
+    let took = bed.while_it_stands_still(1, || {
+        let began = Instant::now();
+        let _ = bed.shell("echo promised > a; sync a").good();
+        began.elapsed()
+    });
+    assert!(took > Duration::from_secs(2), "fsync returned after {took:?}");
+    for node in [1, 0] {
+        bed.job.kill_daemon(node);
+        let _ = bed.shell("echo more >> a; sync a").good();
+        follows(&bed);
+    }
+    bed.drain();
+    bed.job.down();
 }

@@ -61,6 +61,11 @@ pub enum WriteMessage {
         /// Which, `FORGOTTEN_MAX` at most; none means all.
         files: Vec<FileId>,
     },
+    /// The second home asks the owner for the changes that it does not have, and waits for one for a time. Body: `Followed`.
+    Follow {
+        /// What it has, written down; `None` where it has no tree.
+        have: Option<Have>,
+    },
     /// What the asked node's programs have written to a file and not committed. Body: offset and length of each range.
     Uncommitted {
         /// The file.
@@ -77,6 +82,29 @@ pub enum WriteMessage {
     Landed {
         /// The path as the asking command has it, UTF-8.
         path: String,
+    },
+}
+
+/// How much of a tree's history somebody has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Have {
+    /// The history: each daemon of the owner begins another, since a cut of power may have taken the end of the one before.
+    pub line: u64,
+    /// How many changes.
+    pub count: u64,
+}
+
+/// What the second home of the tree is told.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Followed {
+    /// Changes that were carried out after those which it has, in their order, encoded; none when nothing happened for a time.
+    Changes(Vec<Vec<u8>>),
+    /// The tree itself, encoded by the write core: what it has is too old, or of another tree.
+    Tree {
+        /// What it is made of.
+        have: Have,
+        /// The tree.
+        tree: Vec<u8>,
     },
 }
 
@@ -144,6 +172,8 @@ pub enum Question {
     },
     /// Which identities the asking node may give to files. Told: `NextSerial`.
     NextSerial,
+    /// All that has happened until now is to survive the loss of power and of the owner. Told: `Nothing`.
+    Durable,
 }
 
 /// What the owner says.
@@ -196,6 +226,7 @@ impl WriteMessage {
             Self::Unlinked { .. } => "unlinked",
             Self::CommitAll => "commit-all",
             Self::Forget { .. } => "forget",
+            Self::Follow { .. } => "follow",
             Self::Uncommitted { .. } => "uncommitted",
             Self::GiveBack => "give-back",
             Self::Drain { .. } => "drain",
@@ -240,6 +271,13 @@ impl Checked for Result<(), Errno> {
 
 impl Checked for Vec<(u64, u64)> {
     fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+impl Checked for Followed {
+    fn is_within_limits(&self) -> bool {
+        // The owner's, which sends what it has.
         true
     }
 }

@@ -9,7 +9,9 @@
 //! Nothing here does I/O, has a clock or waits. What a caller may do is decided here too (`permissions`), by the
 //! attributes that the tree has; the kernel's own checks see attributes that may be old.
 
+mod council;
 pub mod extents;
+mod history;
 mod known;
 mod landing;
 mod leases;
@@ -18,7 +20,9 @@ mod locks;
 mod results;
 pub mod tree;
 
+pub use council::{council, second_home};
 pub use extents::Extents;
+pub use history::{Follower, History, Sent};
 pub use known::{Asked, Changing, Found, Known};
 pub use landing::{Action, Landing, Step};
 pub use leases::{Leases, Told};

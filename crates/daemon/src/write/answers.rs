@@ -42,6 +42,10 @@ impl WriteParts {
                 let read = owner.and_then(|owner| open_backing(owner, file));
                 contents(read.and_then(|open| read_exactly(&open, offset, &mut bytes)).map(|()| bytes))
             }
+            WriteMessage::Follow { have } => match self.owner() {
+                Some(owner) => told(&owner.followed(have)),
+                None => (Outcome::Failed(Errno::EAGAIN), vec![]),
+            },
             WriteMessage::CommitAll => told(&self.commit_all()),
             WriteMessage::Uncommitted { file } => {
                 told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))

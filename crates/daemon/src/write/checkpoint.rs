@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::files::Files;
 use super::local::Local;
+use super::notes::Owns;
 use super::owner::Owner;
+use super::second_home::{Mirror, SecondHome};
 
 /// Of a store's capacity, what notes may keep before they are gathered up: one part in so many, and at most so much.
 const KEPT_PART: u64 = 8;
@@ -19,13 +21,17 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// See the module.
 #[derive(Serialize, Deserialize, Default)]
 pub struct Checkpoint {
+    /// Who owns the tree.
+    pub owns: Owns,
     /// Of the owner.
     pub tree: Option<Tree>,
+    /// Of its second home.
+    pub mirror: Option<Mirror>,
     /// What was written and not committed, in the order of writing.
     pub pending: Vec<(FileId, Vec<WrittenExtent>)>,
     /// Commits that were sent by earlier daemons and not answered, of what is pending first.
     pub sent: Vec<Change>,
-    /// What of the log is held, where it is not known what of it the tree needs: bytes by segment.
+    /// What of the log is held: bytes by segment.
     pub held: Vec<(u64, u64)>,
     /// Above all identities that this node has given.
     pub next_serial: u64,
@@ -34,7 +40,9 @@ pub struct Checkpoint {
 /// The same, not copied.
 #[derive(Serialize)]
 struct Written<'a> {
+    owns: Owns,
     tree: Option<&'a Tree>,
+    mirror: Option<&'a Mirror>,
     pending: Vec<(FileId, Vec<WrittenExtent>)>,
     sent: Vec<Change>,
     held: Vec<(u64, u64)>,
@@ -49,26 +57,42 @@ impl Checked for Checkpoint {
 }
 
 /// Makes one if notes keep much of the store.
-pub fn write_if_due(local: &Local, owner: Option<&Owner>, files: &Files) {
+pub fn write_if_due(local: &Local, (owner, second): (Option<&Owner>, Option<&SecondHome>), files: &Files) {
     let space = local.log.space();
     if space.kept_by_notes_bytes < (space.capacity_bytes / KEPT_PART).min(KEPT_BYTES_MAX)
         || space.kept_by_notes_bytes == 0
     {
         return;
     }
-    match write(local, owner, files) {
+    match write(local, (owner, second), files) {
         Ok(()) => tracing::debug!(kept_bytes = space.kept_by_notes_bytes, "a checkpoint of the store"),
         Err(error) => tracing::warn!(%error, "notes keep room in the store"),
     }
 }
 
-fn write(local: &Local, owner: Option<&Owner>, files: &Files) -> Result<(), LogError> {
+/// Makes one.
+///
+/// # Errors
+/// What the log says.
+pub fn write(
+    local: &Local,
+    (owner, second): (Option<&Owner>, Option<&SecondHome>),
+    files: &Files,
+) -> Result<(), LogError> {
     let (contents, up_to) = files.while_nobody_writes(|pending, sent| {
         // Whoever changes the tree writes that down while he has it.
         let tree = owner.map(Owner::tree);
+        let mirror = second.map(SecondHome::mirror);
         let up_to = local.log.end();
-        let held = if tree.is_some() { vec![] } else { local.log.live_by_segment() };
-        let written = Written { tree: tree.as_deref(), pending, sent, held, next_serial: local.next_serial() };
+        let written = Written {
+            owns: local.owns,
+            tree: tree.as_deref(),
+            mirror: mirror.as_ref().and_then(|mirror| mirror.as_ref()),
+            pending,
+            sent,
+            held: local.log.live_by_segment(),
+            next_serial: local.next_serial(),
+        };
         (encode(&written), up_to)
     });
     local.log.checkpoint(up_to, &contents)

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_types::{Errno, OperationId};
-use forebay_wire::message::encode;
 use forebay_wire::write::{Caller, Change, CommitAt, Operation, WrittenExtent};
 
 use super::files::{Files, OpenFile};
 use super::local::Local;
+use super::notes::Note;
 use super::tree_link::TreeLink;
 
 /// Numbers that one daemon may give: not all are written down, so that the next one begins with others.
@@ -110,7 +110,7 @@ impl Commits {
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
         let change = Change { id, oldest, caller: caller.clone(), now: self.local.now(), operation };
-        let noted = self.local.log.append_note(&encode(&change)).map_err(forebay_log::LogError::errno);
+        let noted = self.local.log.append_note(&Note::own(&change)).map_err(forebay_log::LogError::errno);
         let outcome = noted.and_then(|_| self.tree.carry_out(&change)).map(drop);
         self.end(serial);
         gone_is_done(outcome)

@@ -12,7 +12,7 @@ use forebay_wire::write_message::{CONTENTS_BYTES_MAX, LogPart, WriteMessage};
 use super::files::Files;
 use super::local::Local;
 use super::owner::{Owner, backing_path};
-use super::remote::{Nodes, OWNER};
+use super::remote::Nodes;
 use super::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
@@ -111,7 +111,7 @@ impl Reader {
             // It has no name there any more, or is between two.
             None => {
                 let len = into.len() as u64;
-                self.nodes.read(OWNER, &WriteMessage::Unlinked { file, offset, len }, into)
+                self.nodes.read(self.nodes.owner(), &WriteMessage::Unlinked { file, offset, len }, into)
             }
         }
     }

@@ -12,6 +12,7 @@ use super::checkpoint;
 use super::commits::Commits;
 use super::contents::Reader;
 use super::files::Files;
+use super::second_home::SecondHome;
 
 /// How often it is asked while the log holds what is not pending.
 const EVERY: Duration = Duration::from_millis(500);
@@ -22,14 +23,27 @@ pub struct GivingBack {
     reader: Arc<Reader>,
     files: Arc<Files>,
     commits: Arc<Commits>,
+    second: Option<Arc<SecondHome>>,
     is_ending: Mutex<bool>,
     ended: Condvar,
 }
 
 impl GivingBack {
-    pub fn new(reader: &Arc<Reader>, files: &Arc<Files>, commits: &Arc<Commits>) -> Arc<Self> {
+    pub fn new(
+        reader: &Arc<Reader>,
+        files: &Arc<Files>,
+        commits: &Arc<Commits>,
+        second: Option<&Arc<SecondHome>>,
+    ) -> Arc<Self> {
         let (reader, files, commits) = (Arc::clone(reader), Arc::clone(files), Arc::clone(commits));
-        Arc::new(Self { reader, files, commits, is_ending: Mutex::default(), ended: Condvar::new() })
+        Arc::new(Self {
+            reader,
+            files,
+            commits,
+            second: second.map(Arc::clone),
+            is_ending: Mutex::default(),
+            ended: Condvar::new(),
+        })
     }
 
     /// Gives back regularly, until `end`.
@@ -42,7 +56,7 @@ impl GivingBack {
                 return;
             }
             drop(is_ending);
-            checkpoint::write_if_due(&self.reader.local, None, &self.files);
+            checkpoint::write_if_due(&self.reader.local, (None, self.second.as_deref()), &self.files);
             // Only what is committed can be sent ahead.
             if self.reader.local.is_filling()
                 && let Err(errno) = self.commits.commit_all()

@@ -66,10 +66,8 @@ impl Handler for Kernel {
                 let committed = self.commit(&request, file);
                 answer(committed.and(self.locking.release(file, *lock_owner, false)), reply);
             }
-            Op::Fsync { .. } => {
-                answer(self.commit(&request, file).and_then(|()| self.reader.local.make_durable()), reply)
-            }
-            Op::Fsyncdir { .. } | Op::Syncfs => answer(self.reader.local.make_durable(), reply),
+            Op::Fsync { .. } => answer(self.commit(&request, file).and_then(|()| self.make_durable()), reply),
+            Op::Fsyncdir { .. } | Op::Syncfs => answer(self.make_durable(), reply),
             Op::Opendir { .. } => reply.open(self.readings.open(), 0),
             Op::Releasedir { handle } => {
                 self.readings.close(*handle);
@@ -359,6 +357,12 @@ impl Kernel {
     fn commit(&self, request: &Request<'_>, file: FileId) -> Result<(), Errno> {
         let Some(open) = self.files.find(file) else { return Ok(()) };
         self.commits.commit(&open, &Caller { uid: request.uid, gid: request.gid, groups: vec![] })
+    }
+
+    /// What was committed until now survives the loss of power, and of the node that owns the tree.
+    fn make_durable(&self) -> Result<(), Errno> {
+        self.reader.local.make_durable()?;
+        self.reader.tree.make_durable()
     }
 
     fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {

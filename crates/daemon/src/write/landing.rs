@@ -100,7 +100,7 @@ impl Landings {
         let mut looked_at = Instant::now();
         while !self.is_ending.load(Ordering::Relaxed) {
             if looked_at.elapsed() >= LOOK_EVERY {
-                checkpoint::write_if_due(&self.owner.local, Some(&self.owner), &self.commits.files);
+                checkpoint::write_if_due(&self.owner.local, (Some(&self.owner), None), &self.commits.files);
                 looked_at = Instant::now();
             }
             if self.owner.has_failed() {
@@ -140,6 +140,8 @@ impl Landings {
     /// Does one thing, and says so to the tree.
     fn take(&self, turn: &Turn) -> Result<(), String> {
         tracing::debug!(step = turn.step, action = ?turn.action, "landing");
+        // Who goes on elsewhere must know of it.
+        self.owner.wait_for_second_home();
         let outcome = match &turn.action {
             None => StepOutcome::LeftOut,
             Some(action) => self.act(action).map_err(|errno| format!("{}: {errno}", self.told(action)))?,

@@ -11,6 +11,7 @@ use forebay_store::LandingPlace;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank, Timestamp};
 use forebay_wire::write::WrittenExtent;
 
+use super::notes::{Note, Owns};
 use crate::environment::Environment;
 
 /// File offset of a record whose place the owner decides when it is committed (`O_APPEND`): no file is so long. One that was not
@@ -20,6 +21,8 @@ pub const APPENDED: u64 = 1 << 63;
 /// See the module.
 pub struct Local {
     pub rank: NodeRank,
+    /// Who owns the tree.
+    pub owns: Owns,
     pub log: Log,
     pub place: LandingPlace,
     environment: Arc<dyn Environment>,
@@ -34,13 +37,21 @@ const FILLING_PERCENT: u64 = 70;
 impl Local {
     /// A node that has given serials below `next_serial`.
     pub fn new(
-        rank: NodeRank,
+        (rank, owns): (NodeRank, Owns),
         log: Log,
         place: LandingPlace,
         environment: Arc<dyn Environment>,
         next_serial: u64,
     ) -> Self {
-        Self { rank, log, place, environment, next_serial: AtomicU64::new(next_serial), waiting: AtomicUsize::new(0) }
+        Self {
+            rank,
+            owns,
+            log,
+            place,
+            environment,
+            next_serial: AtomicU64::new(next_serial),
+            waiting: AtomicUsize::new(0),
+        }
     }
 
     /// Whether the log fills, so that open files are to make room.
@@ -96,6 +107,15 @@ impl Local {
                 Errno::EIO
             }
         })
+    }
+
+    /// Writes down who owns the tree from now on, for the next daemon.
+    ///
+    /// # Errors
+    /// EIO, ENOSPC.
+    pub fn note_owns(&self, owns: Owns) -> Result<(), forebay_log::LogError> {
+        self.log.append_note(&Note::owns(owns))?;
+        self.log.commit(self.log.end())
     }
 
     /// Everything that was written or changed here survives the loss of power.

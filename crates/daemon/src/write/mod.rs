@@ -9,6 +9,8 @@
 //! in the log of what
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
+//! All of the tree is written down on a second node too (`second_home`), which `fsync` and landing wait for.
+//!
 //! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
 //! connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
 
@@ -26,6 +28,8 @@ mod landing;
 mod local;
 mod locks;
 mod network;
+mod notes;
+mod opening;
 mod owner;
 mod pace;
 mod parts;
@@ -36,13 +40,13 @@ mod report;
 mod requests;
 mod room;
 mod salvage;
-
+mod second_home;
 mod sending;
 mod time_limit;
 mod tree_link;
 
 pub use landing::Progress;
+pub use opening::open;
 pub use parts::WriteParts;
-pub use recovery::open;
 pub use report::BurstStatus;
 pub use salvage::{NotLanded, Salvage};

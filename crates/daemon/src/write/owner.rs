@@ -15,15 +15,25 @@ use forebay_wire::message::encode;
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation,
 };
-use forebay_wire::write_message::{Contents, Entries, Question, Told};
+use forebay_wire::write_message::{Contents, Entries, Followed, Have, Question, Told};
 use forebay_write::limits::LISTED_MAX;
-use forebay_write::{Leases, Refusal, Released, Tree};
+use forebay_write::{History, Leases, Refusal, Released, Sent, Tree};
 
 use super::local::Local;
+use super::notes::Note;
 use super::remote::Nodes;
 
 /// How long it counts that a node has said that its store fills.
 const FILLING_COUNTS: Duration = Duration::from_secs(5);
+
+/// How long the second home's question waits for something to happen.
+const FOLLOWER_WAIT: Duration = Duration::from_secs(1);
+
+/// How often is looked whether it still follows, or all is over.
+const FOLLOWER_LOOK: Duration = Duration::from_millis(250);
+
+/// How long changes wait for others before they are sent to the second home, while nobody waits for it.
+const FOLLOWER_LINGERS: Duration = Duration::from_millis(20);
 
 /// The tree with what it stands on.
 pub struct Owner {
@@ -39,6 +49,14 @@ pub struct Owner {
     nodes: Arc<Nodes>,
     /// What other nodes were told.
     leases: Mutex<Leases>,
+    /// For the tree's second home. What happens is noted while the tree is had.
+    history: Mutex<History>,
+    /// Something was noted in it.
+    happened: Condvar,
+    /// Somebody waits for the second home.
+    wanted: Condvar,
+    /// It has more.
+    safe: Condvar,
 }
 
 /// Which node asks.
@@ -49,9 +67,17 @@ pub struct Asker {
     pub is_leased: bool,
 }
 
+/// Of an owner among others of a tree.
+pub struct Life {
+    /// Otherwise those before it may have told nodes of the tree.
+    pub is_first: bool,
+    /// Tells its history from others.
+    pub line: u64,
+}
+
 impl Owner {
-    /// The owner of `tree`. Daemons before it may have told others of it, unless it `is_first`.
-    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, tree: Tree, is_first: bool) -> Self {
+    /// The owner of `tree`.
+    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, tree: Tree, Life { is_first, line }: Life) -> Self {
         let told = nodes.others().into_iter().filter(|_| !is_first);
         Self {
             local: Arc::clone(local),
@@ -62,6 +88,10 @@ impl Owner {
             filling: Mutex::default(),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
+            history: Mutex::new(History::new(line)),
+            happened: Condvar::new(),
+            wanted: Condvar::new(),
+            safe: Condvar::new(),
         }
     }
 
@@ -105,6 +135,9 @@ impl Owner {
         if matches!(question, Question::FileSystem) {
             return Ok(Told::FileSystem(self.local.place.file_system()?));
         }
+        if matches!(question, Question::Durable) {
+            self.make_durable()?;
+        }
         let tree = self.tree();
         Ok(match question {
             Question::Lookup { place } => {
@@ -144,11 +177,11 @@ impl Owner {
                 drop(tree);
                 self.note_filling(asker.node, *is_filling);
                 // A crash must not bring back a tree that needs more.
-                self.local.make_durable()?;
+                self.make_durable()?;
                 Told::Needed(needed)
             }
             Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
-            Question::FileSystem => Told::Nothing,
+            Question::FileSystem | Question::Durable => Told::Nothing,
         })
     }
 
@@ -192,10 +225,13 @@ impl Owner {
             }
             let touched = tree.touched_by(&change.operation);
             let done = tree.apply(change, &mut released)?;
-            if let Err(error) = self.local.log.append_note(&encode(change)) {
+            if let Err(error) = self.local.log.append_note(&Note::own(change)) {
                 tracing::error!(%error, "a change cannot be written down: nothing can be changed any more");
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
+            }
+            if !self.nodes.is_alone() {
+                self.history().note(encode(change));
             }
             let (mut leases, now) = (self.leases(), self.nodes.now());
             leases.note(now, change.id.node, &change.operation, &done);
@@ -203,12 +239,64 @@ impl Owner {
         };
         self.release(&released);
         self.changed.notify_all();
+        self.happened.notify_all();
         if !to_tell.is_empty() {
             self.nodes.have_forget(&to_tell, &|told| self.leases().ends(told));
             let mut leases = self.leases();
             to_tell.iter().for_each(|told| leases.forgotten(told));
         }
         Ok(done)
+    }
+
+    /// What has happened until now survives the loss of power, and of this node where the second home follows. May block.
+    ///
+    /// # Errors
+    /// EIO.
+    pub fn make_durable(&self) -> Result<(), Errno> {
+        self.local.make_durable()?;
+        self.wait_for_second_home();
+        Ok(())
+    }
+
+    /// Until it has what has happened until now, or does not follow any more.
+    pub fn wait_for_second_home(&self) {
+        let mut history = self.history();
+        let count = history.have().count;
+        history.want(count);
+        self.wanted.notify_all();
+        while !history.is_safe(self.nodes.now(), count) && !self.nodes.is_ending() {
+            history = waited(&self.safe, history, FOLLOWER_LOOK);
+        }
+    }
+
+    /// Changes that the second home does not have; `None` where none follows.
+    pub fn second_home_behind(&self) -> Option<u64> {
+        let history = self.history();
+        history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have)
+    }
+
+    /// What the second home gets, which has `have`. May block.
+    pub fn followed(&self, have: Option<Have>) -> Followed {
+        let mut history = self.history();
+        history.heard(self.nodes.now(), have);
+        self.safe.notify_all();
+        if history.sent() == Sent::Nothing {
+            history = waited(&self.happened, history, FOLLOWER_WAIT);
+        }
+        if !history.is_wanted() && matches!(history.sent(), Sent::Changes(_)) {
+            history = waited(&self.wanted, history, FOLLOWER_LINGERS);
+        }
+        match history.sent() {
+            Sent::Nothing => return Followed::Changes(vec![]),
+            Sent::Changes(changes) => return Followed::Changes(changes),
+            Sent::Tree => drop(history),
+        }
+        let tree = self.tree();
+        Followed::Tree { have: self.history().have(), tree: encode(&*tree) }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The asking node is about to be told of `files`.
@@ -304,6 +392,10 @@ impl Owner {
         let tree = self.tree();
         drop(self.changed.wait_timeout(tree, time).unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+fn waited<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>, time: Duration) -> MutexGuard<'a, T> {
+    condition.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
 }
 
 /// See `Owner::backing_path`.

@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::Handler;
-use forebay_types::{Errno, NodeRank, OperationId};
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::write::{Caller, Operation};
 use forebay_wire::write_message::WriteMessage;
-use forebay_write::Tree;
 
+use super::checkpoint;
 use super::commits::Commits;
 use super::contents::Reader;
 use super::directories::Readings;
@@ -22,11 +22,13 @@ use super::kernel::Kernel;
 use super::landing::{Landings, Progress};
 use super::local::Local;
 use super::locks::Locking;
-use super::owner::Owner;
+use super::owner::{Life, Owner};
+use super::recovery::OpenedStore;
 use super::remote::Nodes;
 use super::remote_tree::RemoteTree;
 use super::requests::UnderWay;
 use super::room::Room;
+use super::second_home::SecondHome;
 use super::sending::Meter;
 use super::time_limit::Alarm;
 use super::tree_link::TreeLink;
@@ -37,6 +39,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a drain waits for a node that does not answer.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Daemons that a mount may have, bits.
+const DAEMONS_BITS: u32 = 20;
 
 /// Identities that the daemon before may have given, and that have not come to the owner yet.
 const SERIALS_SKIPPED: u64 = 1 << 16;
@@ -63,6 +68,8 @@ pub struct WriteParts {
     /// Of the owner.
     landings: Option<Arc<Landings>>,
     giving_back: Arc<GivingBack>,
+    /// Where the tree has it here.
+    second: Option<Arc<SecondHome>>,
 }
 
 /// What a node begins with.
@@ -81,39 +88,30 @@ pub struct Beginning {
     pub daemon: u64,
     /// How long a program may wait.
     pub deadline: Duration,
-    /// With what is pending.
-    pub files: Files,
-    /// What was sent, and may not have been carried out.
-    pub unanswered: Vec<OperationId>,
+    /// Whether the tree has its second home here.
+    pub is_second: bool,
 }
 
 impl WriteParts {
-    pub fn new(nodes: Arc<Nodes>, local: &Arc<Local>, tree: Option<Tree>, beginning: Beginning) -> Self {
-        let Beginning {
-            dir,
-            mount,
-            drain,
-            drain_bytes_per_s,
-            ends_at,
-            made_at_ms,
-            daemon,
-            deadline,
-            files,
-            unanswered,
-        } = beginning;
-        let owner = tree.map(|tree| Arc::new(Owner::new(local, &nodes, tree, daemon == 0)));
+    pub fn new(nodes: Arc<Nodes>, opened: OpenedStore, beginning: Beginning) -> Self {
+        let Beginning { dir, mount, drain, drain_bytes_per_s, ends_at, made_at_ms, daemon, deadline, is_second } =
+            beginning;
+        let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
+        let life = Life { is_first: daemon == 0, line: (made_at_ms << DAEMONS_BITS) + daemon };
+        let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, tree, life)));
+        let second = is_second.then(|| Arc::new(SecondHome::new(&local, &nodes, mirror)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
         let link = || match &owner {
             Some(owner) => TreeLink::Here(Arc::clone(owner)),
             None => TreeLink::There(Arc::clone(&remote)),
         };
-        let reader = Arc::new(Reader { local: Arc::clone(local), nodes: Arc::clone(&nodes), tree: link() });
+        let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         // Odd: the kernel's requests have the even one.
-        let commits = Arc::new(Commits::new(local, &files, link(), made_at_ms * 2 + 1, daemon, unanswered));
+        let commits = Arc::new(Commits::new(&local, &files, link(), made_at_ms * 2 + 1, daemon, unanswered));
         Self {
             dir,
             mount,
-            local: Arc::clone(local),
+            local,
             made_at_ms,
             joined: Arc::default(),
             drain,
@@ -122,7 +120,8 @@ impl WriteParts {
             deadline,
             daemon,
             landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain, drain_bytes_per_s)),
-            giving_back: GivingBack::new(&reader, &files, &commits),
+            giving_back: GivingBack::new(&reader, &files, &commits, second.as_ref()),
+            second,
             commits,
             nodes,
             reader,
@@ -169,6 +168,10 @@ impl WriteParts {
                     };
                     let parts = &parts;
                     scope.spawn(move || parts.alarm.watch(left, || drop(parts.drain(Duration::ZERO))));
+                }
+                if let Some(second) = &parts.second {
+                    let keep = || checkpoint::write(&parts.local, (None, Some(second)), &parts.files);
+                    scope.spawn(move || second.follow(|| keep().map_err(|error| error.to_string())));
                 }
                 parts.land();
             });

@@ -6,13 +6,11 @@
 //! programs may still have the file open.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use forebay_log::{Owner as StoreOwner, RecoveredRecord, Recovery, Settings, boot_identity};
+use forebay_log::{Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
 use forebay_types::{FileId, LogPosition, NodeRank, OperationId, ViewPath};
 use forebay_wire::message::decode;
 use forebay_wire::write::{Change, Operation, WrittenExtent};
@@ -21,49 +19,19 @@ use forebay_write::{Released, Tree};
 use super::checkpoint::Checkpoint;
 use super::files::Files;
 use super::local::{APPENDED, Local, landing_place};
-use super::network::Network;
-use super::parts::{Beginning, WriteParts};
-use super::remote::{Nodes, OWNER};
+use super::notes::{Note, Owns};
+use super::second_home::Mirror;
 use crate::environment::Environment;
-use crate::options::BurstOptions;
-use crate::shared::node::Node;
-
-/// Opens the store of a node and goes on where the daemon before stopped, or begins. `made_at_ms` tells the mount from those
-/// before it.
-///
-/// # Errors
-/// What is wrong with the store or the directory of the backing file system.
-pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: u64) -> anyhow::Result<WriteParts> {
-    let store_owner = StoreOwner {
-        job: node.options.job.clone(),
-        node: node.rank(),
-        nodes: node.options.nodes.len() as u32,
-        landing: fs::canonicalize(&options.backing).with_context(|| options.backing.display().to_string())?,
-        boot: boot_identity().context("this boot has no identity")?,
-    };
-    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, &node.environment)?;
-    let kept = &node.options.kept;
-    let beginning = Beginning {
-        dir: options.dir.clone(),
-        mount: mount.to_owned(),
-        drain: options.drain,
-        drain_bytes_per_s: options.drain_bytes_per_s,
-        ends_at: options.ends_at_ms.map(Duration::from_millis),
-        made_at_ms,
-        daemon: u64::from(kept.restarts) + u64::from(kept.replaced),
-        deadline: node.options.deadline,
-        files: opened.files,
-        unanswered: opened.unanswered,
-    };
-    let nodes = Nodes::new(Network { node: Arc::clone(node) });
-    Ok(WriteParts::new(nodes, &opened.local, opened.tree, beginning))
-}
 
 /// A store with what was found in it.
 pub struct OpenedStore {
     pub local: Arc<Local>,
+    /// Who owns the tree, as far as its node knows.
+    pub owns: Owns,
     /// If its node owns it.
     pub tree: Option<Tree>,
+    /// If it has its second home here.
+    pub mirror: Option<Mirror>,
     /// With what is pending.
     pub files: Files,
     /// What was sent, and may not have been carried out.
@@ -82,11 +50,8 @@ pub fn open_store(
 ) -> anyhow::Result<OpenedStore> {
     let place = landing_place(&store_owner.landing)?;
     let mut recovery = Recovery::open(path, store_owner, &Settings::new(capacity_bytes))?;
-    let tree = match store_owner.node {
-        OWNER => Some(Tree::new(place.attributes(&ViewPath::root())?, true, recovery.identity())),
-        _ => None,
-    };
-    let mut found = Found::new(store_owner.node, tree);
+    let root = place.attributes(&ViewPath::root())?;
+    let mut found = Found::new(store_owner.node, Tree::new(root, true, recovery.identity()));
     if let Some(checkpoint) = recovery.checkpoint() {
         let checkpoint = decode(&checkpoint.contents).context("the checkpoint of the store cannot be read")?;
         found.begin(checkpoint, |segment| recovery.holds(segment))?;
@@ -96,18 +61,22 @@ pub fn open_store(
     }
     let live = found.live();
     let log = recovery.finish(live)?;
-    let local = Arc::new(Local::new(store_owner.node, log, place, Arc::clone(environment), found.next_serial));
+    let local =
+        Arc::new(Local::new((store_owner.node, found.owns), log, place, Arc::clone(environment), found.next_serial));
     let (files, unanswered) = found.files(&local);
-    Ok(OpenedStore { local, tree: found.tree, files, unanswered })
+    Ok(OpenedStore { local, owns: found.owns, tree: found.tree, mirror: found.mirror, files, unanswered })
 }
 
 /// What has been found so far.
 struct Found {
     rank: NodeRank,
+    owns: Owns,
     /// If it is this node's.
     tree: Option<Tree>,
-    /// All data, where it is not known what of them the tree needs.
-    data: Vec<(LogPosition, u64)>,
+    /// If it has its second home here.
+    mirror: Option<Mirror>,
+    /// Bytes of all data by segment: what of them the tree needs only its owner knows.
+    data: BTreeMap<u64, u64>,
     /// What was written and not committed, in the order of writing.
     uncommitted: BTreeMap<LogPosition, (FileId, WrittenExtent)>,
     /// Commits that were sent to another node, in their order.
@@ -117,17 +86,27 @@ struct Found {
 }
 
 impl Found {
-    fn new(rank: NodeRank, tree: Option<Tree>) -> Self {
-        Self { rank, tree, data: vec![], uncommitted: BTreeMap::new(), sent: vec![], next_serial: 1 }
+    /// `tree` is that of a job that begins.
+    fn new(rank: NodeRank, tree: Tree) -> Self {
+        let owns = Owns::default();
+        Self {
+            rank,
+            owns,
+            tree: (owns.node == rank).then_some(tree),
+            mirror: None,
+            data: BTreeMap::new(),
+            uncommitted: BTreeMap::new(),
+            sent: vec![],
+            next_serial: 1,
+        }
     }
 
     /// What a checkpoint stands for. Segments may have gone since.
     fn begin(&mut self, checkpoint: Checkpoint, holds: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        let Checkpoint { tree, pending, sent, held, next_serial } = checkpoint;
-        ensure!(tree.is_some() == self.tree.is_some(), "the store belongs to another node of the job");
-        (self.tree, self.next_serial, self.sent) = (tree, next_serial, sent);
-        let held = held.into_iter().filter(|(segment, _)| holds(*segment));
-        self.data = held.map(|(segment, bytes)| (LogPosition { segment, offset: 0 }, bytes)).collect();
+        let Checkpoint { owns, tree, mirror, pending, sent, held, next_serial } = checkpoint;
+        ensure!(tree.is_some() == (owns.node == self.rank), "the store belongs to another node of the job");
+        (self.owns, self.tree, self.mirror, self.next_serial, self.sent) = (owns, tree, mirror, next_serial, sent);
+        self.data = held.into_iter().filter(|(segment, _)| holds(*segment)).collect();
         for (file, extents) in pending {
             self.uncommitted.extend(extents.into_iter().map(|extent| (extent.position, (file, extent))));
         }
@@ -142,9 +121,7 @@ impl Found {
         match record {
             RecoveredRecord::Data { file, file_offset, bytes } => {
                 self.given(file);
-                if self.tree.is_none() {
-                    self.data.push((position, bytes.into()));
-                }
+                *self.data.entry(position.segment).or_default() += u64::from(bytes);
                 if file_offset < APPENDED {
                     let extent =
                         WrittenExtent { offset: file_offset, len: bytes.into(), node: self.rank, position, skip: 0 };
@@ -152,13 +129,29 @@ impl Found {
                 }
             }
             RecoveredRecord::Note(bytes) => {
-                let change = decode::<Change>(&bytes).context("a note of the store cannot be read")?;
-                self.take_change(change);
+                match decode::<Note>(&bytes).context("a note of the store cannot be read")? {
+                    Note::Own(change) => self.take_change(change),
+                    Note::Followed(change) => {
+                        if let Some(mirror) = &mut self.mirror {
+                            mirror.follow(&change);
+                        }
+                    }
+                    Note::Owns(owns) => self.take_owns(owns)?,
+                }
             }
             RecoveredRecord::Damaged => {
                 ensure!(false, "the device has lost part of the store: notes at {position:?} are missing");
             }
         }
+        Ok(())
+    }
+
+    fn take_owns(&mut self, owns: Owns) -> anyhow::Result<()> {
+        self.owns = owns;
+        self.tree = match owns.node == self.rank {
+            true => Some(self.mirror.take().context("the tree that this node took over is not in its store")?.tree),
+            false => None,
+        };
         Ok(())
     }
 
@@ -195,7 +188,10 @@ impl Found {
     /// What of the log is needed, as far as that is known. What was written to files that are gone is not.
     fn live(&mut self) -> Vec<(LogPosition, u64)> {
         let Self { tree, uncommitted, rank, data, .. } = self;
-        let Some(tree) = tree else { return std::mem::take(data) };
+        let Some(tree) = tree else {
+            let first = |segment| LogPosition { segment, offset: 0 };
+            return data.iter().map(|(segment, bytes)| (first(*segment), *bytes)).collect();
+        };
         uncommitted.retain(|_, (file, _)| tree.state(*file).is_ok());
         let committed =
             tree.written().filter(|extent| extent.node == *rank).map(|extent| (extent.position, extent.len));

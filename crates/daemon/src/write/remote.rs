@@ -14,7 +14,7 @@ use forebay_wire::write_message::{LogPart, WriteMessage};
 use forebay_write::Told;
 use serde::de::DeserializeOwned;
 
-/// The node that owns the tree.
+/// The node that owns a job's tree.
 pub const OWNER: NodeRank = NodeRank(0);
 
 /// What an owner of another build might say.
@@ -58,18 +58,43 @@ pub enum Unanswered {
 /// The other nodes of the job.
 pub struct Nodes {
     calls: Box<dyn Calls>,
+    /// The node that owns the tree.
+    owner: NodeRank,
+    is_alone: bool,
     began: Instant,
     is_ending: AtomicBool,
 }
 
 impl Nodes {
-    pub fn new(calls: impl Calls + 'static) -> Arc<Self> {
-        Arc::new(Self { calls: Box::new(calls), began: Instant::now(), is_ending: AtomicBool::new(false) })
+    pub fn new(calls: impl Calls + 'static, owner: NodeRank) -> Arc<Self> {
+        let is_alone = calls.others().is_empty();
+        Arc::new(Self {
+            calls: Box::new(calls),
+            owner,
+            is_alone,
+            began: Instant::now(),
+            is_ending: AtomicBool::new(false),
+        })
     }
 
     /// The ranks of all but this one.
     pub fn others(&self) -> Vec<NodeRank> {
         self.calls.others()
+    }
+
+    /// Whether there are no others.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// The node that owns the tree.
+    pub fn owner(&self) -> NodeRank {
+        self.owner
+    }
+
+    /// Whether all is over.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
     }
 
     /// Nobody waits any more.
@@ -109,7 +134,7 @@ impl Nodes {
     /// # Errors
     /// EIO when it does not for a long time: whether it did what was asked is not known then.
     pub fn ask_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
-        self.ask(OWNER, message, PATIENCE)
+        self.ask(self.owner, message, PATIENCE)
     }
 
     /// Asks a node for what is not a file's contents, for `patience` at most.
@@ -134,8 +159,8 @@ impl Nodes {
     /// # Errors
     /// Why there is no answer.
     pub fn ask_owner_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
-        let failed = |errno| format!("node {OWNER}, which owns the burst tree, does not answer: {errno}");
-        let (_, body) = self.call(OWNER, message, TEXT_PATIENCE).map_err(failed)?;
+        let failed = |errno| format!("node {}, which owns the burst tree, does not answer: {errno}", self.owner);
+        let (_, body) = self.call(self.owner, message, TEXT_PATIENCE).map_err(failed)?;
         let answers: Vec<T> = serde_json::from_slice(&body).map_err(|error| format!("not understood: {error}"))?;
         answers.into_iter().next().ok_or_else(|| "an empty answer".to_owned())
     }

@@ -49,6 +49,8 @@ struct LandingStatus {
     time_left_ms: Option<u64>,
     /// What only nodes have that do not answer.
     lost_bytes: u64,
+    /// Changes that the tree's second home does not have; `null` where none follows.
+    second_home_behind: Option<u64>,
     /// How long the job has by its time limit; `null` without one.
     ends_in_ms: Option<u64>,
     /// Whether all lands until then, at the rate of lately.
@@ -104,6 +106,7 @@ impl WriteParts {
             drain_bytes_per_s: rate,
             time_left_ms,
             lost_bytes,
+            second_home_behind: owner.second_home_behind(),
             ends_in_ms: ends_in.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             is_in_time: ends_in.map(|ends_in| takes(left, rate) <= ends_in),
         })

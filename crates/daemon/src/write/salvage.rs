@@ -18,6 +18,7 @@ use forebay_wire::write_message::WriteMessage;
 use serde::Serialize;
 
 use super::landing::Progress;
+use super::notes::Owns;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::{OpenedStore, open_store};
 use super::remote::{Answered, Calls, Nodes, OWNER, Unanswered};
@@ -36,6 +37,8 @@ pub struct Salvage {
     pub landing: PathBuf,
     /// The stores, by their nodes.
     pub stores: BTreeMap<NodeRank, PathBuf>,
+    /// The node whose store has the names of the files.
+    pub owner: NodeRank,
     nodes: BTreeMap<NodeRank, Arc<WriteParts>>,
     threads: BTreeMap<NodeRank, JoinHandle<()>>,
     /// What the environment stands on.
@@ -57,8 +60,8 @@ impl Salvage {
     /// Opens those of `paths` that are stores; `None` where none is. With `landing` they are to land there.
     ///
     /// # Errors
-    /// What is wrong with one of them, or with the directory that they land in; that they do not belong together; that the node
-    /// which knew the names of the files is not among them.
+    /// What is wrong with one of them, or with the directory that they land in; that they do not belong together; that the nodes
+    /// which knew the names of the files are not among them.
     pub fn open(paths: &[PathBuf], landing: Option<&Path>) -> anyhow::Result<Option<Self>> {
         let mut found = vec![];
         for path in paths {
@@ -82,27 +85,48 @@ impl Salvage {
         };
         let stores: BTreeMap<_, _> = found.iter().map(|(path, owner)| (owner.node, (*path).clone())).collect();
         ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name those of one run");
-        ensure!(
-            stores.contains_key(&OWNER),
-            "job {job}: the names of its files are in the store of its node {OWNER}, which is not among these ({}): \
-             salvage that one, with these if they can be brought together",
-            stores.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-        );
         let runtime = tokio::runtime::Builder::new_current_thread().build().context("no threads")?;
         let environment: Arc<dyn Environment> = {
             let _in = runtime.enter();
             Machine::here()
         };
         let boot = boot_identity().context("this boot has no identity")?;
+        let open = |node: NodeRank, path: &Path| {
+            let owner = StoreOwner { job: job.clone(), node, nodes, landing: landing.clone(), boot };
+            open_store(path, &owner, AS_FOUND, &environment)
+        };
+        let mut opened = BTreeMap::new();
+        for (node, path) in &stores {
+            opened.insert(*node, open(*node, path)?);
+        }
+        let owns = who_owns(&job, &opened)?;
         let here: Here = Arc::default();
         let mut parts = BTreeMap::new();
-        for (node, path) in &stores {
-            let owner = StoreOwner { job: job.clone(), node: *node, nodes, landing: landing.clone(), boot };
-            let opened = open_store(path, &owner, AS_FOUND, &environment)?;
-            parts.insert(*node, begin(opened, &landing, Together { own: *node, nodes, here: Arc::clone(&here) }));
+        for (node, mut opened) in opened {
+            if opened.tree.is_some() != (node == owns.node) {
+                opened.local.note_owns(owns)?;
+                drop(opened);
+                opened = open(node, &stores[&node])?;
+            }
+            let calls = Together { own: node, nodes, here: Arc::clone(&here) };
+            parts.insert(node, begin(opened, owns.node, &landing, calls));
         }
         let _ = here.set(parts.iter().map(|(node, parts)| (*node, Arc::downgrade(parts))).collect());
-        Ok(Some(Self { job, landing, stores, nodes: parts, threads: BTreeMap::new(), _runtime: runtime }))
+        Ok(Some(Self {
+            job,
+            landing,
+            stores,
+            owner: owns.node,
+            nodes: parts,
+            threads: BTreeMap::new(),
+            _runtime: runtime,
+        }))
+    }
+
+    /// Whether the names come from the tree's second home, since the store of its first owner is not here.
+    #[must_use]
+    pub fn lacks_first(&self) -> bool {
+        !self.stores.contains_key(&OWNER)
     }
 
     /// Starts: what was written is committed, and begins to land.
@@ -121,18 +145,18 @@ impl Salvage {
 
     /// Bytes that have not landed.
     pub fn bytes_left(&self) -> u64 {
-        let owner = self.nodes.get(&OWNER).and_then(|parts| parts.owner());
+        let owner = self.nodes.get(&self.owner).and_then(|parts| parts.owner());
         owner.map_or(0, |owner| owner.tree().written().map(|extent| extent.len).sum())
     }
 
     /// Lets it land, and waits for that, so long at most.
     pub fn drain(&self, time: Duration) -> Progress {
-        self.nodes.get(&OWNER).map_or_else(Progress::default, |parts| parts.drain(time))
+        self.nodes.get(&self.owner).map_or_else(Progress::default, |parts| parts.drain(time))
     }
 
     /// What cannot land from these stores alone.
     pub fn not_landed(&self) -> Vec<NotLanded> {
-        let owner = self.nodes.get(&OWNER).and_then(|parts| parts.owner());
+        let owner = self.nodes.get(&self.owner).and_then(|parts| parts.owner());
         let lost = owner.map_or_else(Vec::new, |owner| owner.tree().lost_files());
         let told = lost.into_iter().map(|file| NotLanded {
             path: self.landing.join(std::ffi::OsStr::from_bytes(&file.path)),
@@ -144,9 +168,10 @@ impl Salvage {
 
     /// Ends. The stores of which all has landed are gone then.
     pub fn end(self) {
-        let Self { nodes, mut threads, .. } = self;
+        let Self { nodes, mut threads, owner, .. } = self;
         // The owner knows what the others are still needed for.
-        for (node, parts) in nodes.iter().rev() {
+        let others = nodes.iter().filter(|(node, _)| **node != owner);
+        for (node, parts) in others.chain(nodes.get_key_value(&owner)) {
             if let Some(thread) = threads.remove(node) {
                 parts.end(thread, true);
             }
@@ -154,9 +179,27 @@ impl Salvage {
     }
 }
 
-fn begin(opened: OpenedStore, landing: &Path, calls: Together) -> Arc<WriteParts> {
-    let OpenedStore { local, tree, files, unanswered } = opened;
-    let now = local.now();
+/// Who owns the tree: the newest owner, or where its store is not here, the tree's second home from now on.
+fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Result<Owns> {
+    let newest = opened.values().map(|opened| opened.owns).max().unwrap_or_default();
+    if opened.contains_key(&newest.node) {
+        return Ok(newest);
+    }
+    let second = opened.iter().filter(|(_, opened)| opened.mirror.is_some()).max_by_key(|(_, opened)| opened.owns);
+    let (second, _) = second.with_context(|| {
+        let here: Vec<String> = opened.keys().map(ToString::to_string).collect();
+        format!(
+            "job {job}: the names of its files are in stores that are not among these (of nodes {}): salvage those of its \
+             node {} or its second home, with these if they can be brought together",
+            here.join(", "),
+            newest.node
+        )
+    })?;
+    Ok(Owns { epoch: newest.epoch + 1, node: *second })
+}
+
+fn begin(opened: OpenedStore, owner: NodeRank, landing: &Path, calls: Together) -> Arc<WriteParts> {
+    let now = opened.local.now();
     let beginning = Beginning {
         dir: landing.to_owned(),
         mount: landing.to_owned(),
@@ -166,10 +209,9 @@ fn begin(opened: OpenedStore, landing: &Path, calls: Together) -> Arc<WriteParts
         made_at_ms: now.seconds.cast_unsigned() * 1000 + u64::from(now.nanos) / 1_000_000,
         daemon: 0,
         deadline: DEADLINE,
-        files,
-        unanswered,
+        is_second: false,
     };
-    Arc::new(WriteParts::new(Nodes::new(calls), &local, tree, beginning))
+    Arc::new(WriteParts::new(Nodes::new(calls, owner), opened, beginning))
 }
 
 /// The nodes whose stores are here. None keeps the others alive.

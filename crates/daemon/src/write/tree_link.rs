@@ -122,6 +122,15 @@ impl TreeLink {
         }
     }
 
+    /// What has happened until now survives the loss of power, and of the owner's node. What this node has written does so only
+    /// as far as `Local::make_durable` says.
+    pub fn make_durable(&self) -> Result<(), Errno> {
+        match self {
+            Self::Here(owner) => owner.make_durable(),
+            Self::There(_) => self.ask_own(Question::Durable).map(drop),
+        }
+    }
+
     /// Above all serials that the tree knows of this node.
     pub fn next_serial(&self) -> Result<u64, Errno> {
         match self.ask_own(Question::NextSerial)? {

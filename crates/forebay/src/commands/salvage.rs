@@ -27,6 +27,12 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     let Some(mut salvage) = Salvage::open(&paths, landing)? else {
         return Ok(nothing_there(arguments));
     };
+    let of_second_home = salvage.lacks_first().then_some(salvage.owner.0);
+    if let (Some(node), false) = (of_second_home, arguments.json) {
+        say!(
+            "the store that the files' names are in is not here: they land as node {node}, its second home, knew them"
+        );
+    }
     salvage.start().context("cannot begin to land")?;
     let bytes = salvage.bytes_left();
     let progress = drain::wait_by(arguments.timeout, |time| {
@@ -43,7 +49,7 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
         say!(
             "{}",
             json!({"job": job, "landing": landing, "landed": has_landed, "landed_bytes": landed_bytes,
-                   "steps_to_land": progress.steps, "why": progress.why, "missing": missing, "stores": stores})
+                   "steps_to_land": progress.steps, "why": progress.why, "missing": missing, "stores": stores, "second_home": of_second_home})
         );
     } else if has_landed {
         say!("all of job {job} has landed in {} ({})", landing.display(), show_size(landed_bytes));

@@ -16,7 +16,7 @@ use crate::limits;
 const MAGIC: [u8; 8] = *b"FOREBLOG";
 
 /// The layout of stores that this program reads and writes: segments, records, head and checkpoint.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 
 /// Bytes before the name of the job.
 const FIXED_BYTES: usize = 56;
@@ -147,7 +147,7 @@ mod tests {
             bytes[body..].copy_from_slice(&checksum);
             StoreHead::decode(&bytes)
         };
-        assert_eq!(changed(8, 3), Err(HeadError::Version(3)));
+        assert_eq!(changed(8, 4), Err(HeadError::Version(4)));
         assert!(changed(10, 5).is_err() && changed(40, 1).is_err() && changed(42, 0).is_err());
         assert!(changed(56, 0xff).is_err() && changed(52, 5).is_err());
     }

@@ -1,0 +1,68 @@
+//! What a node writes down in its log, beside the bytes of files.
+
+use forebay_types::NodeRank;
+use forebay_wire::message::{Checked, encode};
+use forebay_wire::write::Change;
+use serde::{Deserialize, Serialize};
+
+use super::remote::OWNER;
+
+/// A note.
+#[derive(Serialize, Deserialize)]
+pub enum Note {
+    /// A change that this node has carried out, as the owner, or sent to the owner.
+    Own(Change),
+    /// One that the owner has carried out, whose tree has its second home here.
+    Followed(Change),
+    /// Who owns the tree from here on.
+    Owns(Owns),
+}
+
+/// Who owns a tree.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Owns {
+    /// Owners of the tree before it.
+    pub epoch: u64,
+    /// The node.
+    pub node: NodeRank,
+}
+
+/// The same as `Note`, not copied.
+#[derive(Serialize)]
+enum Written<'a> {
+    Own(&'a Change),
+    Followed(&'a Change),
+    Owns(Owns),
+}
+
+impl Default for Owns {
+    fn default() -> Self {
+        Self { epoch: 0, node: OWNER }
+    }
+}
+
+impl Note {
+    /// The bytes of `Own`.
+    pub fn own(change: &Change) -> Vec<u8> {
+        encode(&Written::Own(change))
+    }
+
+    /// The bytes of `Followed`.
+    pub fn followed(change: &Change) -> Vec<u8> {
+        encode(&Written::Followed(change))
+    }
+
+    /// The bytes of `Owns`.
+    pub fn owns(owns: Owns) -> Vec<u8> {
+        encode(&Written::Owns(owns))
+    }
+}
+
+impl Checked for Note {
+    fn is_within_limits(&self) -> bool {
+        match self {
+            Self::Own(change) | Self::Followed(change) => change.is_within_limits(),
+            Self::Owns(_) => true,
+        }
+    }
+}

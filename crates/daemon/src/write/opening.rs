@@ -1,0 +1,48 @@
+//! A node of a job that runs opens its part of the burst tier.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_log::{Owner as StoreOwner, boot_identity};
+use forebay_write::{council, second_home};
+
+use super::network::Network;
+use super::parts::{Beginning, WriteParts};
+use super::recovery::open_store;
+use super::remote::Nodes;
+use crate::options::BurstOptions;
+use crate::shared::node::Node;
+
+/// Opens the store of a node and goes on where the daemon before stopped, or begins. `made_at_ms` tells the mount from those
+/// before it.
+///
+/// # Errors
+/// What is wrong with the store or the directory of the backing file system.
+pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: u64) -> anyhow::Result<WriteParts> {
+    let store_owner = StoreOwner {
+        job: node.options.job.clone(),
+        node: node.rank(),
+        nodes: node.options.nodes.len() as u32,
+        landing: fs::canonicalize(&options.backing).with_context(|| options.backing.display().to_string())?,
+        boot: boot_identity().context("this boot has no identity")?,
+    };
+    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, &node.environment)?;
+    let hosts: Vec<&str> = node.options.nodes.iter().map(|node| node.host.as_str()).collect();
+    let (council, kept) = (council(&hosts), &node.options.kept);
+    let beginning = Beginning {
+        dir: options.dir.clone(),
+        mount: mount.to_owned(),
+        drain: options.drain,
+        drain_bytes_per_s: options.drain_bytes_per_s,
+        ends_at: options.ends_at_ms.map(Duration::from_millis),
+        made_at_ms,
+        daemon: u64::from(kept.restarts) + u64::from(kept.replaced),
+        deadline: node.options.deadline,
+        is_second: second_home(&council, opened.owns.node) == Some(node.rank()),
+    };
+    let nodes = Nodes::new(Network { node: Arc::clone(node) }, opened.owns.node);
+    Ok(WriteParts::new(nodes, opened, beginning))
+}
