@@ -22,6 +22,9 @@ struct Summary {
     hidden: Option<String>,
 }
 
+/// Where random tests begin. A run is like the one before; who looks for more sets another.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
 /// Builds the command, runs every test with `arguments` for cargo, prints the summary.
 pub fn run(arguments: &[&str]) -> Result<bool, String> {
     let library = ["rustc", "--package", "forebay-mpiio", "--lib", "--crate-type", "staticlib"];
@@ -34,6 +37,7 @@ pub fn run(arguments: &[&str]) -> Result<bool, String> {
         .args(arguments)
         .args(["--", "--show-output"])
         .env("FOREBAY_BIN", target_directory().join("debug/forebay"))
+        .env(SEED, std::env::var_os(SEED).unwrap_or_else(|| "1".into()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

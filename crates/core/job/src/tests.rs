@@ -339,7 +339,8 @@ proptest! {
         for (rank, time) in deaths.into_iter().filter(|(rank, _)| (*rank as usize) < ready.len()) {
             start.at(time * MS, Event::Forgets(rank));
         }
-        start.run(120_000);
+        // The end of the start is told along a chain of all nodes, each of which asks every 1.5 s.
+        start.run(30_000 + 70 * 1_500 + 15_000);
         let absent: BTreeSet<u32> = (0..).zip(&ready).filter(|(_, ready)| ready.is_none()).map(|(rank, _)| rank).collect();
         let lasts: Vec<_> = start.announced.iter().filter(|(_, _, is_last)| *is_last).collect();
         prop_assert_eq!(lasts.len(), 1, "{:?}", lasts);

@@ -95,6 +95,8 @@ proptest! {
         job.run(programs(&model, nodes, seed, 80));
         prop_assert_eq!(job.wrong(), Vec::<String>::new());
         job.let_backing_fail(0);
+        // What was asked while it failed still tells so.
+        prop_assert_eq!(job.settle(Duration::from_secs(1)), Vec::<String>::new());
         let failed = job.failed();
         job.run(programs(&model, nodes, seed, 80));
         prop_assert_eq!(job.wrong(), Vec::<String>::new());
