@@ -11,6 +11,7 @@ mod known;
 mod limits;
 mod mpi;
 mod own_paths;
+mod partner;
 mod promise;
 mod random;
 mod refusals;

@@ -12,7 +12,7 @@ use crate::bed::Bed;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `forebay salvage --json` of stores below a directory of the sandbox; its exit status.
-fn salvage(sandbox: &Sandbox, store: &str) -> (Option<i32>, Value) {
+pub fn salvage(sandbox: &Sandbox, store: &str) -> (Option<i32>, Value) {
     let store = sandbox.base().join(store);
     let told = run(sandbox.command().args(["salvage", "--json", "--timeout", "60s", "--burst-store"]).arg(store));
     let value = serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{}", told.stderr));

@@ -121,6 +121,9 @@ pub struct BurstOptions {
     /// When all has to have landed, milliseconds since 1970.
     #[serde(default)]
     pub ends_at_ms: Option<u64>,
+    /// Whether each node has a partner that copies what it writes.
+    #[serde(default)]
+    pub is_copied: bool,
 }
 
 /// When what programs write to the burst tier lands.

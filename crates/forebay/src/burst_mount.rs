@@ -14,7 +14,7 @@ use forebay_types::NodeRank;
 
 use crate::node_local;
 use crate::settings::Settings;
-use crate::settings::values::{BurstPair, BurstStore, TimeLimit};
+use crate::settings::values::{BurstPair, BurstStore, Partnering, TimeLimit};
 use crate::view_directory;
 
 /// The variable that tells programs of `run` where the burst mount is.
@@ -73,6 +73,10 @@ pub fn prepare(
         BurstStore::At(path) => path.clone(),
         BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
     };
+    ensure!(
+        settings.partner == Partnering::None || nodes.len() > 1,
+        "--partner all: this job has one node, and nobody to copy what it writes; leave it out, or take more nodes"
+    );
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
@@ -90,7 +94,9 @@ pub fn prepare(
     match prepared {
         Ok((capacity_bytes, ends_at_ms)) => {
             let (drain, drain_bytes_per_s) = (settings.drain, settings.drain_rate);
-            let options = BurstOptions { dir, backing, store, capacity_bytes, drain, drain_bytes_per_s, ends_at_ms };
+            let is_copied = settings.partner == Partnering::All;
+            let options =
+                BurstOptions { dir, backing, store, capacity_bytes, drain, drain_bytes_per_s, ends_at_ms, is_copied };
             Ok(Some(BurstMount { mount, created, options }))
         }
         Err(error) => {

@@ -23,6 +23,9 @@ pub const GROUPS_MAX: usize = 1024;
 /// Extents of one commit; a node that has more commits several times.
 pub const COMMIT_EXTENTS_MAX: usize = 1 << 11;
 
+/// Records that get another place in one operation.
+pub const MOVED_MAX: usize = 1 << 12;
+
 /// Entries of one adoption; a larger directory is adopted in several.
 pub const ADOPTED_ENTRIES_MAX: usize = 1 << 10;
 
@@ -180,6 +183,15 @@ pub enum Operation {
         /// Their ranks.
         nodes: Vec<NodeRank>,
     },
+    /// A node is gone: its records are where its partner has copied them.
+    Moved {
+        /// The node.
+        node: NodeRank,
+        /// Its partner.
+        to: NodeRank,
+        /// Which, `MOVED_MAX` at most.
+        copies: Vec<Copy>,
+    },
 }
 
 /// What was done for a step on the backing file system.
@@ -241,6 +253,17 @@ pub struct WrittenExtent {
     pub position: LogPosition,
     /// How far into the record's contents they begin, bytes.
     pub skip: u32,
+}
+
+/// A record of one node's log that another one's log has too.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Copy {
+    /// In the log of the node that wrote it.
+    pub from: LogPosition,
+    /// In the other one.
+    pub to: LogPosition,
+    /// Bytes of its contents.
+    pub len: u32,
 }
 
 /// An entry of a directory of the backing file system.
@@ -408,6 +431,7 @@ impl Operation {
             Self::Create { target, .. } => target.len() <= limits::TARGET_BYTES_MAX,
             Self::Commit { extents, .. } => extents.len() <= COMMIT_EXTENTS_MAX,
             Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
+            Self::Moved { copies, .. } => copies.len() <= MOVED_MAX,
             Self::Drained { drained, .. } => drained.extents.len() <= COMMIT_EXTENTS_MAX,
             Self::Adopt { entries, .. } => {
                 entries.len() <= ADOPTED_ENTRIES_MAX

@@ -6,17 +6,20 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_types::{Errno, FileId, FileSystem, Generation, LogPosition, Name, ViewPath, limits};
+use forebay_types::{Errno, FileId, FileSystem, Generation, LogPosition, Name, NodeRank, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
-use crate::write::{Caller, Change, Done, FileState, GROUPS_MAX, HeldLock, LockRequest, Piece, Place};
+use crate::write::{Caller, Change, Copy, Done, FileState, GROUPS_MAX, HeldLock, LockRequest, Piece, Place};
 
 /// Parts of one request for contents.
 pub const CONTENTS_PARTS_MAX: usize = 1 << 10;
 
 /// Bytes of one request for contents: a stripe of the drain.
 pub const CONTENTS_BYTES_MAX: u64 = 4 << 20;
+
+/// Copies that one answer tells of.
+pub const COPIES_MAX: usize = 1 << 15;
 
 /// Files that one change makes old: a renaming does four.
 pub const FORGOTTEN_MAX: usize = 4;
@@ -66,6 +69,26 @@ pub enum WriteMessage {
         /// What it has, written down; `None` where it has no tree.
         have: Option<Have>,
     },
+    /// The asked node's partner asks for what it is to copy next, and waits for that for a time. Body: `ToCopy`.
+    Copy {
+        /// The batch that it has copied last.
+        done: Option<u64>,
+    },
+    /// What the asked node's log has that is not committed. Body: bytes by segment.
+    Pending,
+    /// What the asked node has copied of another one's log. Body: `COPIES_MAX` of `Copy`.
+    Copies {
+        /// Of which.
+        of: NodeRank,
+        /// After this record of it.
+        after: Option<LogPosition>,
+    },
+    /// The owner is to look whether a node still answers, and to go on with what its partner has if not. Body: whether its records
+    /// have other places now.
+    Rescue {
+        /// Which.
+        node: NodeRank,
+    },
     /// What the asked node's programs have written to a file and not committed. Body: offset and length of each range.
     Uncommitted {
         /// The file.
@@ -106,6 +129,15 @@ pub enum Followed {
         /// The tree.
         tree: Vec<u8>,
     },
+}
+
+/// Records of a log that are to be copied.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ToCopy {
+    /// Which batch of them it is.
+    pub batch: u64,
+    /// The records, with the bytes of their contents; together `CONTENTS_PARTS_MAX` and `CONTENTS_BYTES_MAX` at most.
+    pub records: Vec<(LogPosition, u32)>,
 }
 
 /// Contents in a log.
@@ -167,6 +199,8 @@ pub enum Question {
     FileSystem,
     /// How much of the asking node's log is needed. Told: `Needed`.
     Needed {
+        /// Of another node's, which the asking one has copies of; `None`: of its own.
+        of: Option<NodeRank>,
         /// Whether its store fills.
         is_filling: bool,
     },
@@ -227,6 +261,10 @@ impl WriteMessage {
             Self::CommitAll => "commit-all",
             Self::Forget { .. } => "forget",
             Self::Follow { .. } => "follow",
+            Self::Copy { .. } => "copy",
+            Self::Pending => "pending",
+            Self::Copies { .. } => "copies",
+            Self::Rescue { .. } => "rescue",
             Self::Uncommitted { .. } => "uncommitted",
             Self::GiveBack => "give-back",
             Self::Drain { .. } => "drain",
@@ -264,6 +302,32 @@ impl Checked for Result<Done, Errno> {
 }
 
 impl Checked for Result<(), Errno> {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+impl Checked for ToCopy {
+    fn is_within_limits(&self) -> bool {
+        let bytes: u64 = self.records.iter().map(|(_, len)| u64::from(*len)).sum();
+        self.records.len() <= CONTENTS_PARTS_MAX && bytes <= CONTENTS_BYTES_MAX
+    }
+}
+
+impl Checked for Vec<Copy> {
+    fn is_within_limits(&self) -> bool {
+        self.len() <= COPIES_MAX
+    }
+}
+
+impl Checked for BTreeMap<u64, u64> {
+    fn is_within_limits(&self) -> bool {
+        // By segments, of which a store has so many.
+        true
+    }
+}
+
+impl Checked for Result<bool, Errno> {
     fn is_within_limits(&self) -> bool {
         true
     }

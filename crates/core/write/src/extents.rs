@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use forebay_types::{LogPosition, NodeRank};
 use forebay_wire::write::{Piece, Source, WrittenExtent};
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +75,15 @@ impl Extents {
         let parts: Vec<WrittenExtent> = self.overlapping(&range).into_iter().filter(is_of_it).copied().collect();
         for part in parts {
             self.clear(part.offset.max(range.start)..end(&part).min(range.end), freed);
+        }
+    }
+
+    /// Bytes of records of `node` are where `place` says, if it says anything.
+    pub fn move_records(&mut self, node: NodeRank, place: impl Fn(LogPosition) -> Option<(NodeRank, LogPosition)>) {
+        for extent in self.written.values_mut().filter(|extent| extent.node == node) {
+            if let Some((node, position)) = place(extent.position) {
+                (extent.node, extent.position) = (node, position);
+            }
         }
     }
 

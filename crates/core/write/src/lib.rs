@@ -17,15 +17,17 @@ mod landing;
 mod leases;
 pub mod limits;
 mod locks;
+mod partner;
 mod results;
 pub mod tree;
 
-pub use council::{council, second_home};
+pub use council::{council, partner, second_home};
 pub use extents::Extents;
 pub use history::{Follower, History, Sent};
 pub use known::{Asked, Changing, Found, Known};
 pub use landing::{Action, Landing, Step};
 pub use leases::{Leases, Told};
+pub use partner::{Copies, Uncopied};
 pub use results::Results;
 pub use tree::permissions::check as check_access;
 pub use tree::{Drain, Listed, LostFile, Refusal, Released, Tree, Turn, Way};

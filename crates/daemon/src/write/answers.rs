@@ -46,6 +46,16 @@ impl WriteParts {
                 Some(owner) => told(&owner.followed(have)),
                 None => (Outcome::Failed(Errno::EAGAIN), vec![]),
             },
+            WriteMessage::Copy { done } => match &self.local.copying {
+                Some(copying) => told(&copying.hand(done)),
+                None => (Outcome::Failed(Errno::EAGAIN), vec![]),
+            },
+            WriteMessage::Pending => told(&self.files.with_pending_bytes(|| ()).1),
+            WriteMessage::Copies { of, after } => told(&self.local.copies().page(of, after)),
+            WriteMessage::Rescue { node } => {
+                let owner = self.owner().ok_or(NOT_THE_OWNER);
+                told(&owner.and_then(|owner| owner.rescue(node)))
+            }
             WriteMessage::CommitAll => told(&self.commit_all()),
             WriteMessage::Uncommitted { file } => {
                 told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))

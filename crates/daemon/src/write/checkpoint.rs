@@ -2,12 +2,13 @@
 //! have written and not committed.
 
 use forebay_log::LogError;
-use forebay_types::FileId;
+use forebay_types::{FileId, LogPosition};
 use forebay_wire::message::{Checked, encode};
 use forebay_wire::write::{Change, WrittenExtent};
-use forebay_write::Tree;
+use forebay_write::{Copies, Tree};
 use serde::{Deserialize, Serialize};
 
+use super::copying::Copying;
 use super::files::Files;
 use super::local::Local;
 use super::notes::Owns;
@@ -27,6 +28,10 @@ pub struct Checkpoint {
     pub tree: Option<Tree>,
     /// Of its second home.
     pub mirror: Option<Mirror>,
+    /// Of what other nodes wrote.
+    pub copies: Copies,
+    /// Records of its own that its partner may not have, with their bytes.
+    pub uncopied: Vec<(LogPosition, u32)>,
     /// What was written and not committed, in the order of writing.
     pub pending: Vec<(FileId, Vec<WrittenExtent>)>,
     /// Commits that were sent by earlier daemons and not answered, of what is pending first.
@@ -43,10 +48,19 @@ struct Written<'a> {
     owns: Owns,
     tree: Option<&'a Tree>,
     mirror: Option<&'a Mirror>,
+    copies: &'a Copies,
+    uncopied: Vec<(LogPosition, u32)>,
     pending: Vec<(FileId, Vec<WrittenExtent>)>,
     sent: Vec<Change>,
     held: Vec<(u64, u64)>,
     next_serial: u64,
+}
+
+/// What a node knows beside its files.
+#[derive(Clone, Copy, Default)]
+pub struct Parts<'a> {
+    pub owner: Option<&'a Owner>,
+    pub second: Option<&'a SecondHome>,
 }
 
 impl Checked for Checkpoint {
@@ -57,14 +71,14 @@ impl Checked for Checkpoint {
 }
 
 /// Makes one if notes keep much of the store.
-pub fn write_if_due(local: &Local, (owner, second): (Option<&Owner>, Option<&SecondHome>), files: &Files) {
+pub fn write_if_due(local: &Local, parts: Parts<'_>, files: &Files) {
     let space = local.log.space();
     if space.kept_by_notes_bytes < (space.capacity_bytes / KEPT_PART).min(KEPT_BYTES_MAX)
         || space.kept_by_notes_bytes == 0
     {
         return;
     }
-    match write(local, (owner, second), files) {
+    match write(local, parts, files) {
         Ok(()) => tracing::debug!(kept_bytes = space.kept_by_notes_bytes, "a checkpoint of the store"),
         Err(error) => tracing::warn!(%error, "notes keep room in the store"),
     }
@@ -74,20 +88,19 @@ pub fn write_if_due(local: &Local, (owner, second): (Option<&Owner>, Option<&Sec
 ///
 /// # Errors
 /// What the log says.
-pub fn write(
-    local: &Local,
-    (owner, second): (Option<&Owner>, Option<&SecondHome>),
-    files: &Files,
-) -> Result<(), LogError> {
+pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogError> {
     let (contents, up_to) = files.while_nobody_writes(|pending, sent| {
         // Whoever changes the tree writes that down while he has it.
-        let tree = owner.map(Owner::tree);
-        let mirror = second.map(SecondHome::mirror);
+        let tree = parts.owner.map(Owner::tree);
+        let mirror = parts.second.map(SecondHome::mirror);
+        let copies = local.copies();
         let up_to = local.log.end();
         let written = Written {
             owns: local.owns,
             tree: tree.as_deref(),
             mirror: mirror.as_ref().and_then(|mirror| mirror.as_ref()),
+            copies: &copies,
+            uncopied: local.copying.as_ref().map_or_else(Vec::new, Copying::records),
             pending,
             sent,
             held: local.log.live_by_segment(),

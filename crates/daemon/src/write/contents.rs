@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_types::{Errno, FileId, Generation, ViewPath};
+use forebay_types::{Errno, FileId, Generation, NodeRank, ViewPath};
 use forebay_wire::write::{Piece, Source};
 use forebay_wire::write_message::{CONTENTS_BYTES_MAX, LogPart, WriteMessage};
 
@@ -84,11 +84,23 @@ impl Reader {
                 let mut skip = extent.skip;
                 for part in into.chunks_mut(CONTENTS_BYTES_MAX as usize) {
                     let len = part.len() as u32;
-                    self.nodes.read_log(extent.node, LogPart { position: extent.position, skip, len }, part)?;
+                    let part_of = LogPart { position: extent.position, skip, len };
+                    self.nodes
+                        .read_log(extent.node, part_of, part)
+                        .or_else(|errno| self.go_on_without(extent.node, errno))?;
                     skip += len;
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// A node does not give its bytes.
+    fn go_on_without(&self, node: NodeRank, errno: Errno) -> Result<(), Errno> {
+        match errno {
+            // They have another place now, which is to be asked for.
+            Errno::EIO if self.nodes.has_partners() && self.tree.rescue(node)? => Err(Errno::ESTALE),
+            errno => Err(errno),
         }
     }
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition};
 
-use super::checkpoint;
+use super::checkpoint::{self, Parts};
 use super::commits::Commits;
 use super::contents::Reader;
 use super::files::Files;
+use super::partner::Partner;
 use super::second_home::SecondHome;
 
 /// How often it is asked while the log holds what is not pending.
@@ -24,6 +25,7 @@ pub struct GivingBack {
     files: Arc<Files>,
     commits: Arc<Commits>,
     second: Option<Arc<SecondHome>>,
+    partner: Option<Arc<Partner>>,
     is_ending: Mutex<bool>,
     ended: Condvar,
 }
@@ -34,6 +36,7 @@ impl GivingBack {
         files: &Arc<Files>,
         commits: &Arc<Commits>,
         second: Option<&Arc<SecondHome>>,
+        partner: Option<&Arc<Partner>>,
     ) -> Arc<Self> {
         let (reader, files, commits) = (Arc::clone(reader), Arc::clone(files), Arc::clone(commits));
         Arc::new(Self {
@@ -41,6 +44,7 @@ impl GivingBack {
             files,
             commits,
             second: second.map(Arc::clone),
+            partner: partner.map(Arc::clone),
             is_ending: Mutex::default(),
             ended: Condvar::new(),
         })
@@ -56,7 +60,7 @@ impl GivingBack {
                 return;
             }
             drop(is_ending);
-            checkpoint::write_if_due(&self.reader.local, (None, self.second.as_deref()), &self.files);
+            checkpoint::write_if_due(&self.reader.local, self.parts(), &self.files);
             // Only what is committed can be sent ahead.
             if self.reader.local.is_filling()
                 && let Err(errno) = self.commits.commit_all()
@@ -77,6 +81,23 @@ impl GivingBack {
         self.ended.notify_all();
     }
 
+    /// Of a node that does not own the tree.
+    pub fn parts(&self) -> Parts<'_> {
+        Parts { owner: None, second: self.second.as_deref() }
+    }
+
+    /// The same at the end: nodes that do not answer do not come back for what was copied.
+    ///
+    /// # Errors
+    /// What the owner says.
+    pub fn all(&self) -> Result<(), Errno> {
+        if let Some(partner) = &self.partner {
+            let of = self.reader.local.copies().nodes();
+            of.into_iter().try_for_each(|of| partner.drop_unneeded(of, true))?;
+        }
+        self.once()
+    }
+
     /// Gives back what can be.
     ///
     /// # Errors
@@ -86,11 +107,12 @@ impl GivingBack {
         if self.reader.tree.here().is_some() {
             return Ok(());
         }
-        let (held, pending) = self.files.with_pending_bytes(|| log.live_by_segment());
+        let ((held, copies), pending) =
+            self.files.with_pending_bytes(|| (log.live_by_segment(), self.reader.local.copies().by_segment()));
         let needed = self.reader.tree.needed(self.reader.local.is_filling())?;
         for (segment, bytes) in held {
             let kept = |by: &std::collections::BTreeMap<u64, u64>| by.get(&segment).copied().unwrap_or(0);
-            let free = bytes.saturating_sub(kept(&pending) + kept(&needed));
+            let free = bytes.saturating_sub(kept(&pending) + kept(&copies) + kept(&needed));
             if free > 0
                 && let Err(error) = log.release(LogPosition { segment, offset: 0 }, free)
             {

@@ -16,6 +16,7 @@ use forebay_wire::write_message::Entries;
 
 use super::commits::Commits;
 use super::contents::Reader;
+use super::copying::Copying;
 use super::directories::Readings;
 use super::files::{Files, OpenFile};
 use super::kernel_words::{
@@ -362,6 +363,7 @@ impl Kernel {
     /// What was committed until now survives the loss of power, and of the node that owns the tree.
     fn make_durable(&self) -> Result<(), Errno> {
         self.reader.local.make_durable()?;
+        self.reader.local.copying.as_ref().map_or(Ok(()), Copying::wait)?;
         self.reader.tree.make_durable()
     }
 

@@ -13,7 +13,7 @@ use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutc
 use forebay_write::{Action, Turn};
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint;
+use super::checkpoint::{self, Parts};
 use super::commits::Commits;
 use super::contents::Reader;
 use super::draining::{self, Draining};
@@ -100,7 +100,11 @@ impl Landings {
         let mut looked_at = Instant::now();
         while !self.is_ending.load(Ordering::Relaxed) {
             if looked_at.elapsed() >= LOOK_EVERY {
-                checkpoint::write_if_due(&self.owner.local, (Some(&self.owner), None), &self.commits.files);
+                checkpoint::write_if_due(
+                    &self.owner.local,
+                    Parts { owner: Some(&self.owner), second: None },
+                    &self.commits.files,
+                );
                 looked_at = Instant::now();
             }
             if self.owner.has_failed() {

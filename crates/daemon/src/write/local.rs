@@ -2,15 +2,17 @@
 //! identities that it gives to files.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_log::Log;
 use forebay_store::LandingPlace;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank, Timestamp};
 use forebay_wire::write::WrittenExtent;
+use forebay_write::Copies;
 
+use super::copying::Copying;
 use super::notes::{Note, Owns};
 use crate::environment::Environment;
 
@@ -24,6 +26,10 @@ pub struct Local {
     /// Who owns the tree.
     pub owns: Owns,
     pub log: Log,
+    /// Where a partner copies it.
+    pub copying: Option<Copying>,
+    /// What it has of other nodes' records.
+    copies: Mutex<Copies>,
     pub place: LandingPlace,
     environment: Arc<dyn Environment>,
     next_serial: AtomicU64,
@@ -38,7 +44,7 @@ impl Local {
     /// A node that has given serials below `next_serial`.
     pub fn new(
         (rank, owns): (NodeRank, Owns),
-        log: Log,
+        (log, copying, copies): (Log, Option<Copying>, Copies),
         place: LandingPlace,
         environment: Arc<dyn Environment>,
         next_serial: u64,
@@ -47,11 +53,18 @@ impl Local {
             rank,
             owns,
             log,
+            copying,
+            copies: Mutex::new(copies),
             place,
             environment,
             next_serial: AtomicU64::new(next_serial),
             waiting: AtomicUsize::new(0),
         }
+    }
+
+    /// What the log has of other nodes' records.
+    pub fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the log fills, so that open files are to make room.
@@ -92,6 +105,9 @@ impl Local {
     /// ENOSPC, EIO.
     pub fn append(&self, file: FileId, record_offset: u64, offset: u64, data: &[u8]) -> Result<WrittenExtent, Errno> {
         let appended = self.log.append_data(file, record_offset, data).map_err(forebay_log::LogError::errno)?;
+        if let Some(copying) = self.copying.as_ref().filter(|_| !data.is_empty()) {
+            copying.note(appended.position, data.len() as u32);
+        }
         Ok(WrittenExtent { offset, len: data.len() as u64, node: self.rank, position: appended.position, skip: 0 })
     }
 

@@ -10,6 +10,7 @@
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
 //! All of the tree is written down on a second node too (`second_home`), which `fsync` and landing wait for.
+//! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
 //! connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
@@ -18,6 +19,7 @@ pub mod answers;
 mod checkpoint;
 mod commits;
 mod contents;
+mod copying;
 mod directories;
 mod draining;
 mod files;
@@ -32,12 +34,14 @@ mod notes;
 mod opening;
 mod owner;
 mod pace;
+mod partner;
 mod parts;
 mod recovery;
 mod remote;
 mod remote_tree;
 mod report;
 mod requests;
+mod rescue;
 mod room;
 mod salvage;
 mod second_home;

@@ -32,6 +32,10 @@ impl Network {
 }
 
 impl Calls for Network {
+    fn own(&self) -> NodeRank {
+        self.node.rank()
+    }
+
     fn others(&self) -> Vec<NodeRank> {
         let own = self.node.rank();
         (0..self.node.options.nodes.len() as u32).map(NodeRank).filter(|rank| *rank != own).collect()

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_log::{Owner as StoreOwner, boot_identity};
-use forebay_write::{council, second_home};
+use forebay_types::NodeRank;
+use forebay_write::{council, partner, second_home};
 
 use super::network::Network;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::open_store;
-use super::remote::Nodes;
+use super::remote::{Nodes, Partners};
 use crate::options::BurstOptions;
 use crate::shared::node::Node;
 
@@ -29,7 +30,8 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         landing: fs::canonicalize(&options.backing).with_context(|| options.backing.display().to_string())?,
         boot: boot_identity().context("this boot has no identity")?,
     };
-    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, &node.environment)?;
+    let patience = options.is_copied.then_some(node.options.deadline);
+    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, &node.environment, patience)?;
     let hosts: Vec<&str> = node.options.nodes.iter().map(|node| node.host.as_str()).collect();
     let (council, kept) = (council(&hosts), &node.options.kept);
     let beginning = Beginning {
@@ -43,6 +45,11 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         deadline: node.options.deadline,
         is_second: second_home(&council, opened.owns.node) == Some(node.rank()),
     };
-    let nodes = Nodes::new(Network { node: Arc::clone(node) }, opened.owns.node);
+    let ranks = (0..hosts.len() as u32).map(NodeRank);
+    let partners = match options.is_copied {
+        true => Partners::Of(ranks.map(|node| partner(&hosts, node)).collect()),
+        false => Partners::None,
+    };
+    let nodes = Nodes::new(Network { node: Arc::clone(node) }, opened.owns.node, partners);
     Ok(WriteParts::new(nodes, opened, beginning))
 }

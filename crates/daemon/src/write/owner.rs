@@ -46,7 +46,7 @@ pub struct Owner {
     unlinked: Mutex<Map<FileId, Arc<File>>>,
     /// Nodes whose stores fill, and when they said so.
     filling: Mutex<BTreeMap<NodeRank, Instant>>,
-    nodes: Arc<Nodes>,
+    pub(super) nodes: Arc<Nodes>,
     /// What other nodes were told.
     leases: Mutex<Leases>,
     /// For the tree's second home. What happens is noted while the tree is had.
@@ -172,10 +172,12 @@ impl Owner {
                 Told::Contents(Contents { state, pieces, backing })
             }
             Question::Lock { file, request } => Told::Lock(tree.lock_in_the_way(asker.node, *file, request)),
-            Question::Needed { is_filling } => {
-                let needed = tree.needed_of(asker.node);
+            Question::Needed { of, is_filling } => {
+                let needed = tree.needed_of(of.unwrap_or(asker.node));
                 drop(tree);
-                self.note_filling(asker.node, *is_filling);
+                if of.is_none() {
+                    self.note_filling(asker.node, *is_filling);
+                }
                 // A crash must not bring back a tree that needs more.
                 self.make_durable()?;
                 Told::Needed(needed)

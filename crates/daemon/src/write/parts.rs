@@ -23,6 +23,7 @@ use super::landing::{Landings, Progress};
 use super::local::Local;
 use super::locks::Locking;
 use super::owner::{Life, Owner};
+use super::partner::Partner;
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
 use super::remote_tree::RemoteTree;
@@ -70,6 +71,8 @@ pub struct WriteParts {
     giving_back: Arc<GivingBack>,
     /// Where the tree has it here.
     second: Option<Arc<SecondHome>>,
+    /// Where nodes have partners.
+    partner: Option<Arc<Partner>>,
 }
 
 /// What a node begins with.
@@ -106,6 +109,7 @@ impl WriteParts {
             None => TreeLink::There(Arc::clone(&remote)),
         };
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
+        let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
         // Odd: the kernel's requests have the even one.
         let commits = Arc::new(Commits::new(&local, &files, link(), made_at_ms * 2 + 1, daemon, unanswered));
         Self {
@@ -120,8 +124,9 @@ impl WriteParts {
             deadline,
             daemon,
             landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain, drain_bytes_per_s)),
-            giving_back: GivingBack::new(&reader, &files, &commits, second.as_ref()),
+            giving_back: GivingBack::new(&reader, &files, &commits, second.as_ref(), partner.as_ref()),
             second,
+            partner,
             commits,
             nodes,
             reader,
@@ -170,8 +175,13 @@ impl WriteParts {
                     scope.spawn(move || parts.alarm.watch(left, || drop(parts.drain(Duration::ZERO))));
                 }
                 if let Some(second) = &parts.second {
-                    let keep = || checkpoint::write(&parts.local, (None, Some(second)), &parts.files);
+                    let keep = || checkpoint::write(&parts.local, parts.giving_back.parts(), &parts.files);
                     scope.spawn(move || second.follow(|| keep().map_err(|error| error.to_string())));
+                }
+                if let Some(partner) = &parts.partner {
+                    for of in parts.nodes.partner_of(parts.local.rank) {
+                        scope.spawn(move || partner.follow(of));
+                    }
                 }
                 parts.land();
             });
@@ -260,6 +270,11 @@ impl WriteParts {
                 }
             }
         }
+        if self.nodes.has_partners()
+            && let Some(errno) = lost.iter().find_map(|node| owner.rescue(*node).err())
+        {
+            why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
+        }
         if !owner.tree().lost_nodes().iter().eq(&lost)
             && let Err(errno) = owner.carry_out_own(Operation::Lost { nodes: lost })
         {
@@ -305,8 +320,9 @@ impl WriteParts {
 
     fn give_back_everywhere(&self) -> Option<String> {
         let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::GiveBack, NODE_PATIENCE);
-        let failed =
-            self.nodes.others().into_iter().find_map(|node| Some((node, ask(node).and_then(|done| done).err()?)));
+        let lost = self.owner()?.tree().lost_nodes().clone();
+        let mut others = self.nodes.others().into_iter().filter(|node| !lost.contains(node));
+        let failed = others.find_map(|node| Some((node, ask(node).and_then(|done| done).err()?)));
         failed.map(|(node, errno)| format!("the store of node {node} keeps what has landed: {errno}"))
     }
 
@@ -315,13 +331,16 @@ impl WriteParts {
     /// # Errors
     /// Why not.
     pub fn give_back(&self) -> Result<(), Errno> {
-        self.giving_back.once()
+        self.giving_back.all()
     }
 
     /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
         self.nodes.end();
         self.giving_back.end();
+        if let Some(copying) = &self.local.copying {
+            copying.end();
+        }
         self.alarm.end();
         if let Some(landings) = &self.landings {
             landings.end();

@@ -8,20 +8,26 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use forebay_log::{Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
 use forebay_types::{FileId, LogPosition, NodeRank, OperationId, ViewPath};
 use forebay_wire::message::decode;
-use forebay_wire::write::{Change, Operation, WrittenExtent};
-use forebay_write::{Released, Tree};
+use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
+use forebay_write::{Copies, Released, Tree, Uncopied};
 
 use super::checkpoint::Checkpoint;
+use super::copying::Copying;
 use super::files::Files;
 use super::local::{APPENDED, Local, landing_place};
 use super::notes::{Note, Owns};
+use super::partner::copied_from;
 use super::second_home::Mirror;
 use crate::environment::Environment;
+
+/// Batches that a daemon may hand to its partner in a millisecond of its life, bits.
+const BATCH_BITS: u32 = 20;
 
 /// A store with what was found in it.
 pub struct OpenedStore {
@@ -38,7 +44,8 @@ pub struct OpenedStore {
     pub unanswered: Vec<OperationId>,
 }
 
-/// Opens the store at `path` and reads it.
+/// Opens the store at `path` and reads it. With `copied_within` a partner copies what is written to it: what it does not get on with for
+/// so long, has no room there.
 ///
 /// # Errors
 /// As `open`.
@@ -47,6 +54,7 @@ pub fn open_store(
     store_owner: &StoreOwner,
     capacity_bytes: u64,
     environment: &Arc<dyn Environment>,
+    copied_within: Option<Duration>,
 ) -> anyhow::Result<OpenedStore> {
     let place = landing_place(&store_owner.landing)?;
     let mut recovery = Recovery::open(path, store_owner, &Settings::new(capacity_bytes))?;
@@ -61,10 +69,20 @@ pub fn open_store(
     }
     let live = found.live();
     let log = recovery.finish(live)?;
-    let local =
-        Arc::new(Local::new((store_owner.node, found.owns), log, place, Arc::clone(environment), found.next_serial));
+    let batch = environment.unix_time().as_millis() as u64;
+    let uncopied = std::mem::take(&mut found.uncopied);
+    let copying = copied_within.map(|within| Copying::new(Uncopied::new(batch << BATCH_BITS, uncopied), within));
+    let node = (store_owner.node, found.owns);
+    let local = Arc::new(Local::new(
+        node,
+        (log, copying, std::mem::take(&mut found.copies)),
+        place,
+        Arc::clone(environment),
+        found.next_serial,
+    ));
     let (files, unanswered) = found.files(&local);
-    Ok(OpenedStore { local, owns: found.owns, tree: found.tree, mirror: found.mirror, files, unanswered })
+    let Found { owns, tree, mirror, .. } = found;
+    Ok(OpenedStore { local, owns, tree, mirror, files, unanswered })
 }
 
 /// What has been found so far.
@@ -75,6 +93,9 @@ struct Found {
     tree: Option<Tree>,
     /// If it has its second home here.
     mirror: Option<Mirror>,
+    copies: Copies,
+    /// Records of its own that its partner may not have.
+    uncopied: BTreeMap<LogPosition, u32>,
     /// Bytes of all data by segment: what of them the tree needs only its owner knows.
     data: BTreeMap<u64, u64>,
     /// What was written and not committed, in the order of writing.
@@ -94,6 +115,8 @@ impl Found {
             owns,
             tree: (owns.node == rank).then_some(tree),
             mirror: None,
+            copies: Copies::default(),
+            uncopied: BTreeMap::new(),
             data: BTreeMap::new(),
             uncommitted: BTreeMap::new(),
             sent: vec![],
@@ -103,7 +126,9 @@ impl Found {
 
     /// What a checkpoint stands for. Segments may have gone since.
     fn begin(&mut self, checkpoint: Checkpoint, holds: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        let Checkpoint { owns, tree, mirror, pending, sent, held, next_serial } = checkpoint;
+        let Checkpoint { owns, tree, mirror, copies, uncopied, pending, sent, held, next_serial } = checkpoint;
+        (self.copies, self.uncopied) = (copies, uncopied.into_iter().collect());
+        self.copies.drop_at(|to| !holds(to.segment));
         ensure!(tree.is_some() == (owns.node == self.rank), "the store belongs to another node of the job");
         (self.owns, self.tree, self.mirror, self.next_serial, self.sent) = (owns, tree, mirror, next_serial, sent);
         self.data = held.into_iter().filter(|(segment, _)| holds(*segment)).collect();
@@ -120,8 +145,13 @@ impl Found {
     fn take(&mut self, position: LogPosition, record: RecoveredRecord) -> anyhow::Result<()> {
         match record {
             RecoveredRecord::Data { file, file_offset, bytes } => {
-                self.given(file);
                 *self.data.entry(position.segment).or_default() += u64::from(bytes);
+                if let Some((of, from)) = copied_from(file, file_offset) {
+                    self.copies.insert(of, Copy { from, to: position, len: bytes });
+                    return Ok(());
+                }
+                self.given(file);
+                self.uncopied.insert(position, bytes);
                 if file_offset < APPENDED {
                     let extent =
                         WrittenExtent { offset: file_offset, len: bytes.into(), node: self.rank, position, skip: 0 };
@@ -187,15 +217,18 @@ impl Found {
 
     /// What of the log is needed, as far as that is known. What was written to files that are gone is not.
     fn live(&mut self) -> Vec<(LogPosition, u64)> {
-        let Self { tree, uncommitted, rank, data, .. } = self;
+        let Self { tree, uncommitted, rank, data, copies, .. } = self;
         let Some(tree) = tree else {
             let first = |segment| LogPosition { segment, offset: 0 };
             return data.iter().map(|(segment, bytes)| (first(*segment), *bytes)).collect();
         };
         uncommitted.retain(|_, (file, _)| tree.state(*file).is_ok());
+        let moved = tree.records_of(*rank);
+        copies.drop_at(|to| moved.contains(&to));
+        let copied = copies.nodes().into_iter().flat_map(|of| copies.all_of(of)).map(|copy| (copy.to, copy.len.into()));
         let committed =
             tree.written().filter(|extent| extent.node == *rank).map(|extent| (extent.position, extent.len));
-        committed.chain(uncommitted.values().map(|(_, extent)| (extent.position, extent.len))).collect()
+        committed.chain(copied).chain(uncommitted.values().map(|(_, extent)| (extent.position, extent.len))).collect()
     }
 
     /// The files with what is pending: what was sent and perhaps not carried out, then what was not sent. And the names of the

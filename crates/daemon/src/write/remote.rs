@@ -26,14 +26,30 @@ const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a node is asked again that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The same where somebody else has what is asked for.
+const COPIED_PATIENCE: Duration = Duration::from_secs(4);
+
 /// The same for who asks by a command.
 const TEXT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
+/// Which node has copies of what each has written.
+pub enum Partners {
+    /// There are none.
+    None,
+    /// This one, by rank.
+    Of(Vec<Option<NodeRank>>),
+    /// Whoever has any.
+    Any,
+}
+
 /// How nodes reach each other.
 pub trait Calls: Send + Sync {
+    /// This node.
+    fn own(&self) -> NodeRank;
+
     /// The ranks of all nodes but this one.
     fn others(&self) -> Vec<NodeRank>;
 
@@ -60,17 +76,19 @@ pub struct Nodes {
     calls: Box<dyn Calls>,
     /// The node that owns the tree.
     owner: NodeRank,
+    partners: Partners,
     is_alone: bool,
     began: Instant,
     is_ending: AtomicBool,
 }
 
 impl Nodes {
-    pub fn new(calls: impl Calls + 'static, owner: NodeRank) -> Arc<Self> {
+    pub fn new(calls: impl Calls + 'static, owner: NodeRank, partners: Partners) -> Arc<Self> {
         let is_alone = calls.others().is_empty();
         Arc::new(Self {
             calls: Box::new(calls),
             owner,
+            partners,
             is_alone,
             began: Instant::now(),
             is_ending: AtomicBool::new(false),
@@ -80,6 +98,30 @@ impl Nodes {
     /// The ranks of all but this one.
     pub fn others(&self) -> Vec<NodeRank> {
         self.calls.others()
+    }
+
+    /// Whether nodes copy what others write.
+    pub fn has_partners(&self) -> bool {
+        !matches!(self.partners, Partners::None)
+    }
+
+    /// The nodes that may have copies of what a node has written.
+    pub fn partners_of(&self, node: NodeRank) -> Vec<NodeRank> {
+        match &self.partners {
+            Partners::None => vec![],
+            Partners::Of(partners) => partners.get(node.0 as usize).copied().flatten().into_iter().collect(),
+            Partners::Any => {
+                let own = std::iter::once(self.calls.own());
+                own.chain(self.calls.others()).filter(|partner| *partner != node).collect()
+            }
+        }
+    }
+
+    /// The nodes whose partner `node` is.
+    pub fn partner_of(&self, node: NodeRank) -> Vec<NodeRank> {
+        let Partners::Of(partners) = &self.partners else { return vec![] };
+        let all = (0..).map(NodeRank).zip(partners);
+        all.filter(|(_, partner)| **partner == Some(node)).map(|(of, _)| of).collect()
     }
 
     /// Whether there are no others.
@@ -170,7 +212,8 @@ impl Nodes {
     /// # Errors
     /// What the other node says; EIO when it says nothing.
     pub fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
-        match self.call(from, message, PATIENCE)? {
+        let patience = if self.has_partners() { COPIED_PATIENCE } else { PATIENCE };
+        match self.call(from, message, patience)? {
             (Outcome::Body, body) if body.len() == into.len() => {
                 into.copy_from_slice(&body);
                 Ok(())

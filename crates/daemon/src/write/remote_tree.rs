@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_types::{Errno, FileId, Time};
+use forebay_types::{Errno, FileId, NodeRank, Time};
 use forebay_wire::write::{Caller, Change, Done, FileState, Place};
 use forebay_wire::write_message::{Entries, Question, Told, WriteMessage};
 use forebay_write::{Found, Known};
@@ -98,6 +98,11 @@ impl RemoteTree {
             }
             _ => Err(SENSELESS),
         }
+    }
+
+    /// See `TreeLink`.
+    pub fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
+        self.nodes.ask_owner::<Result<bool, Errno>>(&WriteMessage::Rescue { node })?
     }
 
     /// The owner tells that files are not what they were; none means all.

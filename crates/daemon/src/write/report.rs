@@ -10,6 +10,7 @@ use forebay_wire::write_message::WriteMessage;
 use forebay_write::{LostFile, Way};
 use serde::{Deserialize, Serialize};
 
+use super::copying::Copying;
 use super::landing::Progress;
 use super::owner::{Asker, Owner};
 use super::parts::WriteParts;
@@ -27,6 +28,8 @@ pub struct BurstStatus {
     dirty_bytes: u64,
     /// Committed, and not on the backing file system.
     committed_bytes: u64,
+    /// What this node's partner does not have; `null` without one, or while it does not answer.
+    uncopied_bytes: Option<u64>,
     /// The whole job's, on the node that owns the tree.
     #[serde(flatten)]
     landing: Option<LandingStatus>,
@@ -79,6 +82,7 @@ impl WriteParts {
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
+            uncopied_bytes: self.local.copying.as_ref().and_then(Copying::behind_bytes),
             landing: self.landing_status(),
             steps_to_land: progress.steps,
             why: progress.why,

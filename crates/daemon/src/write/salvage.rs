@@ -21,7 +21,7 @@ use super::landing::Progress;
 use super::notes::Owns;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::{OpenedStore, open_store};
-use super::remote::{Answered, Calls, Nodes, OWNER, Unanswered};
+use super::remote::{Answered, Calls, Nodes, OWNER, Partners, Unanswered};
 use crate::environment::Environment;
 use crate::machine::Machine;
 use crate::options::DrainPolicy;
@@ -93,7 +93,7 @@ impl Salvage {
         let boot = boot_identity().context("this boot has no identity")?;
         let open = |node: NodeRank, path: &Path| {
             let owner = StoreOwner { job: job.clone(), node, nodes, landing: landing.clone(), boot };
-            open_store(path, &owner, AS_FOUND, &environment)
+            open_store(path, &owner, AS_FOUND, &environment, None)
         };
         let mut opened = BTreeMap::new();
         for (node, path) in &stores {
@@ -211,7 +211,7 @@ fn begin(opened: OpenedStore, owner: NodeRank, landing: &Path, calls: Together) 
         deadline: DEADLINE,
         is_second: false,
     };
-    Arc::new(WriteParts::new(Nodes::new(calls, owner), opened, beginning))
+    Arc::new(WriteParts::new(Nodes::new(calls, owner, Partners::Any), opened, beginning))
 }
 
 /// The nodes whose stores are here. None keeps the others alive.
@@ -226,6 +226,10 @@ struct Together {
 }
 
 impl Calls for Together {
+    fn own(&self) -> NodeRank {
+        self.own
+    }
+
     fn others(&self) -> Vec<NodeRank> {
         (0..self.nodes).map(NodeRank).filter(|node| *node != self.own).collect()
     }

@@ -1,9 +1,10 @@
 //! The tree as a node reaches it: its own, or the owner's on another node.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_types::{Errno, FileId, FileSystem};
+use forebay_types::{Errno, FileId, FileSystem, NodeRank};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
 use forebay_wire::write_message::{Contents, Entries, Question, Told};
 
@@ -139,9 +140,26 @@ impl TreeLink {
         }
     }
 
+    /// How much of another node's log the tree needs: bytes, by segment.
+    pub fn needed_of(&self, of: NodeRank) -> Result<BTreeMap<u64, u64>, Errno> {
+        self.ask_needed(Question::Needed { of: Some(of), is_filling: false })
+    }
+
+    /// The owner is to go on without a node that does not answer. Whether it can.
+    pub fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
+        match self {
+            Self::Here(owner) => owner.rescue(node),
+            Self::There(remote) => remote.rescue(node),
+        }
+    }
+
     /// How much of this node's log the tree needs: bytes, by segment.
-    pub fn needed(&self, is_filling: bool) -> Result<std::collections::BTreeMap<u64, u64>, Errno> {
-        match self.ask_own(Question::Needed { is_filling })? {
+    pub fn needed(&self, is_filling: bool) -> Result<BTreeMap<u64, u64>, Errno> {
+        self.ask_needed(Question::Needed { of: None, is_filling })
+    }
+
+    fn ask_needed(&self, question: Question) -> Result<BTreeMap<u64, u64>, Errno> {
+        match self.ask_own(question)? {
             Told::Needed(needed) => Ok(needed),
             _ => Err(SENSELESS),
         }

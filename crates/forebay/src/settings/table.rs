@@ -13,8 +13,8 @@ use forebay_launch::KeySealing;
 use forebay_wire::Level;
 
 use super::values::{
-    self, BurstPair, BurstStore, DirectivesFrom, LinksShown, ProfileChoice, Role, StagePair, TimeLimit, Topology,
-    WhenMissing,
+    self, BurstPair, BurstStore, DirectivesFrom, LinksShown, Partnering, ProfileChoice, Role, StagePair, TimeLimit,
+    Topology, WhenMissing,
 };
 
 /// How long a request may take, whatever dies (option `--deadline`).
@@ -204,6 +204,8 @@ settings! {
         /// When that lands: auto when a file is closed, and open files' parts ahead of it as soon as a store fills; close when a file
         /// is closed; end at down, or by forebay drain; manual only by forebay drain
         Node One(drain) drain: DrainPolicy = "drain" "auto|close|end|manual", "auto";
+        /// Which files another node copies before fsync returns, so that the loss of a node loses nothing of them
+        Node One(partner) partner: Partnering = "partner" "none|all", "none";
         /// Write no more than this a second to the backing file system [default: as fast as it goes]
         Node Optional(rate) drain_rate: Option<u64> = "drain-rate" "SIZE/s";
         /// Let everything land before this time is over, files that are open with their last commit; auto: when Slurm ends the

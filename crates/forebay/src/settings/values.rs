@@ -325,6 +325,22 @@ pub fn drain(text: &str) -> Result<DrainPolicy, String> {
     }
 }
 
+/// Which files a node's partner copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Partnering {
+    None,
+    All,
+}
+
+/// `none` or `all`.
+pub fn partner(text: &str) -> Result<Partnering, String> {
+    match text {
+        "none" => Ok(Partnering::None),
+        "all" => Ok(Partnering::All),
+        _ => Err(format!("'{text}' is neither none nor all")),
+    }
+}
+
 /// Bytes a second: `500MB/s`, `1GiB`.
 pub fn rate(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a rate; write for example 500MB/s");

@@ -40,6 +40,7 @@ impl Tree {
             Operation::Publish { file } => self.publish_now(*file),
             Operation::Drained { file, drained } => Ok(self.drained(*file, drained, released)),
             Operation::Lost { nodes } => Ok(self.lose(nodes)),
+            Operation::Moved { node, to, copies } => Ok(self.move_records(*node, *to, copies)),
             Operation::Landed { step, outcome } => self.landed(*step, *outcome, released),
         }
     }

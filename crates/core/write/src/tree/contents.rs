@@ -1,7 +1,9 @@
 //! Files that are opened, written and closed.
 
-use forebay_types::{Errno, FileId, Kind, NodeRank};
-use forebay_wire::write::{Change, CommitAt, Done, LockRequest, WrittenExtent};
+use std::collections::BTreeMap;
+
+use forebay_types::{Errno, FileId, Kind, LogPosition, NodeRank};
+use forebay_wire::write::{Change, CommitAt, Copy, Done, LockRequest, WrittenExtent};
 
 use super::nodes::Contents;
 use super::permissions;
@@ -94,6 +96,22 @@ impl Tree {
     /// These nodes do not answer; what was held back for others is not any more.
     pub(super) fn lose(&mut self, nodes: &[NodeRank]) -> Done {
         self.lost = nodes.iter().copied().collect();
+        for file in self.open_and_changed() {
+            if !self.is_lost(file) {
+                self.publish_if_closed(file);
+            }
+        }
+        Done::Nothing
+    }
+
+    /// A node is gone whose records `to` has copies of.
+    pub(super) fn move_records(&mut self, node: NodeRank, to: NodeRank, copies: &[Copy]) -> Done {
+        let places: BTreeMap<LogPosition, LogPosition> = copies.iter().map(|copy| (copy.from, copy.to)).collect();
+        for of in self.nodes.values_mut() {
+            if let Contents::File(extents) = &mut of.contents {
+                extents.move_records(node, |position| Some((to, *places.get(&position)?)));
+            }
+        }
         for file in self.open_and_changed() {
             if !self.is_lost(file) {
                 self.publish_if_closed(file);

@@ -1,9 +1,9 @@
 //! What the tree tells without changing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use forebay_types::{Errno, FileId, Name, NodeRank};
+use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank};
 use forebay_wire::write::{Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
 
 use super::lost::joined;
@@ -113,6 +113,12 @@ impl Tree {
             *needed.entry(extent.position.segment).or_default() += extent.len;
         }
         needed
+    }
+
+    /// The records of a node's log that the tree needs.
+    #[must_use]
+    pub fn records_of(&self, node: NodeRank) -> BTreeSet<LogPosition> {
+        self.written().filter(|extent| extent.node == node).map(|extent| extent.position).collect()
     }
 
     /// Whether anything is here that the backing file system does not have.

@@ -24,6 +24,7 @@ impl Tree {
             | Operation::Lock { .. }
             | Operation::Publish { .. }
             | Operation::Lost { .. }
+            | Operation::Moved { .. }
             | Operation::Landed { .. }
             | Operation::Drained { .. } => vec![],
         }

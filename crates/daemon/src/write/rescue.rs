@@ -1,0 +1,59 @@
+//! The owner goes on without a node, with what the node's partner has copied.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_types::{Errno, LogPosition, NodeRank};
+use forebay_wire::write::{Copy, MOVED_MAX, Operation};
+use forebay_wire::write_message::WriteMessage;
+
+use super::owner::Owner;
+
+/// How long a node is asked whether it is there, and its partner for what it has.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Owner {
+    /// Looks whether a node answers, and gives its records the places of their copies if not. Whether any have them now.
+    ///
+    /// # Errors
+    /// What keeps it from being written down.
+    pub(super) fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
+        if self.nodes.ask::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, PATIENCE).is_ok() {
+            return Ok(false);
+        }
+        self.nodes.partners_of(node).into_iter().try_fold(false, |any, partner| {
+            let records = self.tree().records_of(node);
+            Ok(any | (!records.is_empty() && self.move_to(node, partner, &records)?))
+        })
+    }
+
+    fn move_to(&self, node: NodeRank, partner: NodeRank, records: &BTreeSet<LogPosition>) -> Result<bool, Errno> {
+        let mut copies: Vec<Copy> = vec![];
+        let mut after = None;
+        while let Ok(page) = self.copies_of(node, partner, after)
+            && let Some(last) = page.last()
+        {
+            after = Some(last.from);
+            copies.extend(page.into_iter().filter(|copy| records.contains(&copy.from)));
+        }
+        if partner == self.local.rank {
+            // They are the tree's from now on.
+            let moved: BTreeSet<LogPosition> = copies.iter().map(|copy| copy.to).collect();
+            self.local.copies().drop_at(|to| moved.contains(&to));
+        }
+        for copies in copies.chunks(MOVED_MAX) {
+            self.carry_out_own(Operation::Moved { node, to: partner, copies: copies.to_vec() })?;
+        }
+        if !copies.is_empty() {
+            tracing::info!(%node, %partner, records = copies.len(), "a node is gone: its records are where they were copied");
+        }
+        Ok(!copies.is_empty())
+    }
+
+    fn copies_of(&self, node: NodeRank, partner: NodeRank, after: Option<LogPosition>) -> Result<Vec<Copy>, Errno> {
+        if partner == self.local.rank {
+            return Ok(self.local.copies().page(node, after));
+        }
+        self.nodes.ask(partner, &WriteMessage::Copies { of: node, after }, PATIENCE)
+    }
+}

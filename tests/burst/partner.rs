@@ -1,0 +1,87 @@
+//! What a node's partner copies outlives the node.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use forebay_tests::program::wait_until;
+use forebay_tests::require;
+
+use crate::bed::Bed;
+use crate::salvage::salvage;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Every node writes, overwrites and appends.
+fn write_on_all(bed: &Bed, nodes: u32) {
+    for node in 0..nodes {
+        let script = format!(
+            "mkdir d{node}; head -c 3000000 /dev/urandom > d{node}/new; head -c 100000 /dev/urandom >> d{node}/new; \
+             head -c 5000 /dev/urandom | dd of=d{node}/new bs=1000 seek=7 conv=notrunc status=none; mv d{node}/new d{node}/f; \
+             sync d{node}/f; echo {node} >> shared; sync shared"
+        );
+        let _ = bed.shell_on(node, &script).good();
+    }
+}
+
+#[test]
+fn a_lost_store_loses_nothing() {
+    require!(Fuse, Root);
+    for lost in [0, 2] {
+        let mut bed = Bed::with(3, &["--partner", "all", "--drain", "manual"]);
+        write_on_all(&bed, 3);
+        let listing = Bed::listing(&bed.mount_of(1));
+        bed.job.kill_all();
+        let sandbox = &bed.job.sandbox;
+        fs::remove_dir_all(sandbox.base().join(format!("store/{lost}"))).unwrap();
+        let (status, told) = salvage(sandbox, "store");
+        assert_eq!(status, Some(0), "without {lost}: {told}");
+        assert_eq!(Bed::listing(&bed.backing()), listing, "without {lost}");
+        assert!(!sandbox.base().join("store").exists(), "stores of which all has landed are gone");
+    }
+}
+
+#[test]
+fn programs_go_on_without_a_lost_node() {
+    require!(Fuse, Root);
+    let bed = Bed::with(4, &["--partner", "all", "--drain", "end"]);
+    write_on_all(&bed, 4);
+    let listing = Bed::listing(&bed.mount_of(1));
+    let daemon = bed.job.daemon(2).unwrap();
+    bed.job.kill_keeper(2);
+    wait_until("the daemon of a keeper that has died ends", PATIENCE, || bed.job.daemon(2) != Some(daemon));
+    assert_eq!(Bed::listing(&bed.mount_of(1)), listing, "what it wrote is read where it was copied");
+    let drained = bed.command(&["drain", "--wait", "--timeout", "60s"]);
+    assert!(drained.status.success(), "{} {}", drained.text(), drained.stderr);
+    assert_eq!(Bed::listing(&bed.backing()), listing);
+}
+
+/// Copies are made again after deaths of the daemons on either side, and go when what they are of has landed.
+#[test]
+fn copies_outlive_daemons_and_go_at_the_end() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &["--partner", "all", "--drain", "manual"]);
+    let _ = bed.shell_on(1, "head -c 2000000 /dev/urandom > a; sync a").good();
+    for node in [1, 0, 1] {
+        bed.job.kill_daemon(node);
+        let _ = bed.shell_on(1, "head -c 100000 /dev/urandom >> a; sync a").good();
+    }
+    let committed = |node: usize| bed.job.status()["nodes"][node]["burst"]["committed_bytes"].as_u64().unwrap();
+    assert!(committed(0) >= 2_300_000, "the owner has copies of what node 1 wrote: {}", committed(0));
+    bed.drain();
+    wait_until("copies are gone", PATIENCE, || committed(0) == 0 && committed(1) == 0);
+    bed.job.down();
+}
+
+#[test]
+fn fsync_waits_for_the_partner() {
+    require!(Fuse, Root);
+    let bed = Bed::with(4, &["--partner", "all"]);
+    wait_until("the partner asks", PATIENCE, || bed.job.status()["nodes"][2]["burst"]["uncopied_bytes"] == 0);
+    let took = bed.while_it_stands_still(3, || {
+        let began = Instant::now();
+        let _ = bed.shell_on(2, "echo promised > a; sync a").good();
+        began.elapsed()
+    });
+    assert!(took > Duration::from_secs(2), "fsync returned after {took:?}");
+    bed.job.down();
+}
