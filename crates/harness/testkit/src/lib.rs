@@ -19,6 +19,7 @@ pub mod mpi;
 pub mod mpi_cluster;
 pub mod need;
 mod place;
+pub mod power;
 pub mod processes;
 pub mod program;
 pub mod results;
