@@ -7,7 +7,7 @@ use forebay_tests::program::wait_until;
 use forebay_tests::require;
 
 use crate::bed::Bed;
-use crate::salvage::salvage;
+use crate::salvage::{salvage, wait_for_second_home};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -30,6 +30,7 @@ fn a_lost_store_loses_nothing() {
         let mut bed = Bed::with(3, &["--partner", "all", "--drain", "manual"]);
         write_on_all(&bed, 3);
         let listing = Bed::listing(&bed.mount_of(1));
+        wait_for_second_home(&bed);
         bed.job.kill_all();
         let sandbox = &bed.job.sandbox;
         fs::remove_dir_all(sandbox.base().join(format!("store/{lost}"))).unwrap();

@@ -145,6 +145,11 @@ fn behind(bed: &Bed) -> Option<u64> {
     bed.job.status()["nodes"][0]["burst"]["second_home_behind"].as_u64()
 }
 
+/// Until the tree's second home has everything.
+pub fn wait_for_second_home(bed: &Bed) {
+    wait_until("the second home has everything", PATIENCE, || behind(bed) == Some(0));
+}
+
 /// The owner's node is lost with its store: its own bytes are, and nothing else.
 #[test]
 fn the_names_are_on_a_second_node_too() {
@@ -154,6 +159,7 @@ fn the_names_are_on_a_second_node_too() {
     let _ = bed.shell_on(2, "head -c 20000 /dev/urandom > two; mv two d/two; ln -s two d/link; sync d/two").good();
     let _ = bed.shell_on(1, "head -c 10000 /dev/urandom > one; chmod 640 one; sync one").good();
     let listing = Bed::listing(&bed.mount_of(1));
+    wait_for_second_home(&bed);
     bed.job.kill_all();
     let sandbox = &bed.job.sandbox;
     fs::remove_dir_all(sandbox.base().join("store/0")).unwrap();
@@ -173,8 +179,7 @@ fn the_names_are_on_a_second_node_too() {
 fn fsync_waits_for_the_second_home() {
     require!(Fuse, Root);
     let bed = Bed::with(2, &["--drain", "manual"]);
-    let follows = |bed: &Bed| wait_until("the second home has everything", PATIENCE, || behind(bed) == Some(0));
-    follows(&bed);
+    wait_for_second_home(&bed);
     let took = bed.while_it_stands_still(1, || {
         let began = Instant::now();
         let _ = bed.shell("echo promised > a; sync a").good();
@@ -184,8 +189,61 @@ fn fsync_waits_for_the_second_home() {
     for node in [1, 0] {
         bed.job.kill_daemon(node);
         let _ = bed.shell("echo more >> a; sync a").good();
-        follows(&bed);
+        wait_for_second_home(&bed);
     }
     bed.drain();
     bed.job.down();
+}
+
+/// Stores of several machines, which one process does not see.
+#[test]
+fn stores_of_several_machines_meet() {
+    require!(Fuse, Root);
+    let (bed, listing) = killed();
+    let sandbox = &bed.job.sandbox;
+    let (base, backing) = (sandbox.base(), bed.backing());
+    let place = backing.join(format!(".forebay-salvage-{}", sandbox.name));
+    let store = |node: u32| base.join(format!("machine-{node}"));
+    (0..3).for_each(|node| fs::rename(base.join(format!("store/{node}")), store(node)).unwrap());
+    let meet = |node: u32, wait: &str| {
+        let mut command = sandbox.command();
+        command.args(["salvage", "--meet", wait, "--timeout", "60s", "--burst-store"]).arg(store(node));
+        command
+    };
+    let waiting = run(&mut meet(2, "1ms"));
+    assert_eq!(waiting.status.code(), Some(3));
+    assert!(waiting.text().contains(place.to_str().unwrap()), "{}", waiting.text());
+    assert!(!store(2).exists() && place.join("2/head").exists());
+    let others: Vec<_> = [2, 1].map(|node| meet(node, "60s").spawn().unwrap()).into();
+    let told = run(&mut meet(0, "60s"));
+    assert_eq!(told.status.code(), Some(0), "{} {}", told.text(), told.stderr);
+    for mut other in others {
+        assert!(other.wait().unwrap().success());
+    }
+    assert_eq!(Bed::listing(&backing), listing);
+    assert!(!place.exists() && (0..3).all(|node| !store(node).exists()));
+}
+
+/// Without the first node the others' stores are together where one process lands them.
+#[test]
+fn who_meets_without_the_first_node_loses_nothing() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--partner", "all", "--drain", "manual"]);
+    let _ = bed.shell_on(0, "head -c 3000000 /dev/urandom > zero; sync zero").good();
+    let _ = bed.shell_on(2, "head -c 2000000 /dev/urandom > two; sync two").good();
+    let listing = Bed::listing(&bed.mount());
+    wait_for_second_home(&bed);
+    bed.job.kill_all();
+    let sandbox = &bed.job.sandbox;
+    let store = |node: u32| sandbox.base().join(format!("store/{node}"));
+    fs::remove_dir_all(store(0)).unwrap();
+    for node in [1, 2] {
+        let told = run(sandbox.command().args(["salvage", "--meet", "1ms", "--burst-store"]).arg(store(node)));
+        assert_eq!(told.status.code(), Some(3), "{}", told.stderr);
+    }
+    let place = bed.backing().join(format!(".forebay-salvage-{}", sandbox.name));
+    let (status, told) = salvage(sandbox, place.to_str().unwrap());
+    assert_eq!(status, Some(0), "{told}");
+    assert_eq!(Bed::listing(&bed.backing()), listing);
+    assert!(!place.exists());
 }

@@ -131,6 +131,7 @@ macro_rules! require_slurm {
 
 mod batch;
 mod directives;
+mod epilog;
 mod own_paths;
 mod sealed_key;
 mod stage;

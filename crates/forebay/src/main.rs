@@ -19,6 +19,7 @@ mod jobs;
 mod leftovers;
 mod log;
 mod machine;
+mod meeting;
 mod mpiio_libraries;
 mod network;
 mod node_local;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use forebay_log::{Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
+use forebay_log::{AS_FOUND, Owner as StoreOwner, RecoveredRecord, Recovery, Settings};
 use forebay_types::{FileId, LogPosition, NodeRank, OperationId, ViewPath};
 use forebay_wire::message::decode;
 use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
@@ -57,7 +57,9 @@ pub fn open_store(
     copied_within: Option<Duration>,
 ) -> anyhow::Result<OpenedStore> {
     let place = landing_place(&store_owner.landing)?;
-    let mut recovery = Recovery::open(path, store_owner, &Settings::new(capacity_bytes))?;
+    // One that is only read to its end may lie anywhere.
+    let settings = Settings { is_forced: capacity_bytes == AS_FOUND, ..Settings::new(capacity_bytes) };
+    let mut recovery = Recovery::open(path, store_owner, &settings)?;
     let root = place.attributes(&ViewPath::root())?;
     let mut found = Found::new(store_owner.node, Tree::new(root, true, recovery.identity()));
     if let Some(checkpoint) = recovery.checkpoint() {

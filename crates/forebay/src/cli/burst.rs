@@ -59,12 +59,16 @@ pub struct LandedArguments {
                   the stores of other nodes is named and stays for a salvage that has them too. Stores of which all has landed are \
                   removed. Exit status: 0 all has landed, 3 some has not, 1 failed.\n\nExamples:\n  \
                   forebay salvage --burst-store /mnt/nvme/me/forebay\n  \
+                  srun --ntasks-per-node=1 forebay salvage --burst-store /mnt/nvme/me/forebay --meet 2min\n  \
                   forebay salvage --burst-store /mnt/nvme/me/forebay --burst /ckpt=/lustre/me/ckpt --timeout 10min"
 )]
 pub struct SalvageArguments {
     /// The store, or the directory that has the stores of several nodes (`up --local`)
     #[arg(long, value_name = "DIR", required = true, env = "FOREBAY_BURST_STORE")]
     pub burst_store: Vec<PathBuf>,
+    /// Bring the stores of the job's nodes together where they land, and wait so long for the others
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub meet: Option<Duration>,
     /// Where it is to land
     #[arg(long, value_name = "DIR=BACKING", value_parser = values::burst)]
     pub burst: Option<BurstPair>,

@@ -11,6 +11,7 @@ use crate::burst_mount;
 use crate::cli::SalvageArguments;
 use crate::commands::drain::{self, Progress};
 use crate::exit::DONE_IN_PART;
+use crate::meeting::{Met, leave, meet, stores_in};
 use crate::output::say;
 use crate::settings::values::show_size;
 
@@ -21,9 +22,16 @@ const NAMED_MAX: usize = 20;
 pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     let mut paths = vec![];
     for directory in &arguments.burst_store {
-        paths.extend(stores_in(directory).with_context(|| format!("cannot look into {}", directory.display()))?);
+        paths.extend(stores_at(directory).with_context(|| format!("cannot look into {}", directory.display()))?);
     }
     let landing = arguments.burst.as_ref().map(|pair| pair.backing.as_path());
+    if let Some(wait) = arguments.meet {
+        match meet(&paths, landing, wait)? {
+            Met::Here(met) => paths = met,
+            Met::Landed => return Ok(carried(arguments, None)),
+            Met::Waiting(place) => return Ok(carried(arguments, Some(&place))),
+        }
+    }
     let Some(mut salvage) = Salvage::open(&paths, landing)? else {
         return Ok(nothing_there(arguments));
     };
@@ -44,6 +52,7 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     let landed_bytes = bytes.saturating_sub(salvage.bytes_left());
     salvage.end();
     paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
+    leave(&paths);
     let stores: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
     if arguments.json {
         say!(
@@ -68,20 +77,26 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The directory itself, or those of the nodes that were together on one machine.
-fn stores_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut stores = vec![directory.to_owned()];
-    let entries = match std::fs::read_dir(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(stores),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let is_rank = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
-        if is_rank && entry.file_type()?.is_dir() {
-            stores.push(entry.path());
-        }
+fn stores_at(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    match stores_in(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(vec![directory.to_owned()]),
+        stores => Ok(std::iter::once(directory.to_owned()).chain(stores?).collect()),
     }
-    Ok(stores)
+}
+
+/// The first node has the stores now, or waits to.
+fn carried(arguments: &SalvageArguments, place: Option<&Path>) -> ExitCode {
+    match (place, arguments.json) {
+        (None, true) => say!("{}", json!({"landed": true, "stores": []})),
+        (None, false) => say!("the stores of this node have landed with those of the job's first node"),
+        (Some(place), true) => say!("{}", json!({"landed": false, "stores": [place]})),
+        (Some(place), false) => say!(
+            "the stores of this node are in {} and wait for the job's first node; without it: forebay salvage --burst-store {}",
+            place.display(),
+            place.display()
+        ),
+    }
+    place.map_or(ExitCode::SUCCESS, |_| ExitCode::from(DONE_IN_PART))
 }
 
 fn nothing_there(arguments: &SalvageArguments) -> ExitCode {

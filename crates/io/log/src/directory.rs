@@ -137,7 +137,7 @@ impl Directory {
 
     pub fn open_segment(&self, number: u64, access: OFlags) -> io::Result<File> {
         let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.directory, &*segment_name(number), flags, Mode::empty())?.into())
+        Ok(openat(&self.directory, &*segment_name(number), flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
     pub fn remove_segment(&self, number: u64) -> io::Result<()> {

@@ -6,9 +6,11 @@
 //! what was never complete is never found. Many threads append at once, each from its own buffer; one thread commits for
 //! all. An error of the device ends the log with `EIO` for everybody and hangs nobody.
 //!
-//! `Recovery::open` opens or creates a store and yields its records; `Recovery::finish` makes it a `Log`.
+//! `Recovery::open` opens or creates a store and yields its records; `Recovery::finish` makes it a `Log`. `carry` takes a store to another
+//! place.
 
 mod append;
+mod carry;
 mod checkpoint;
 mod commit;
 mod descriptors;
@@ -29,6 +31,7 @@ mod tail;
 mod usage;
 
 pub use append::Appended;
+pub use carry::carry;
 pub use checkpoint::Checkpoint;
 pub use error::{LogError, StoreError};
 pub use log::{Log, Space};

@@ -1,0 +1,83 @@
+//! Carrying a store to another place, for instance where several machines see it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{OFlags, SeekFrom, seek};
+use rustix::io::Errno;
+
+use crate::StoreError;
+use crate::directory::{CHECKPOINT, Directory, HEAD};
+
+/// Bytes that are copied at a time.
+const PART_BYTES: usize = 1 << 20;
+
+/// The largest head or checkpoint, bytes.
+const SMALL_BYTES_MAX: u64 = 1 << 40;
+
+/// Carries the store at `from` to `to`: there it is whole and durable when it gets its name, and then it is gone here. A store that is
+/// at `to` already is this one, from a time when this was cut short.
+///
+/// # Errors
+/// `Busy` when somebody uses it, and what cannot be read, written or removed; then it is still here.
+pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let here = Directory::open(from, true)?;
+    if !to.exists() {
+        let part = to.with_extension("part");
+        match fs::remove_dir_all(&part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::io("remove", &part, error));
+            }
+            _ => {}
+        }
+        let there = Directory::open(&part, true)?;
+        copy(&here, &there)?;
+        drop(there);
+        let parent = to.parent().unwrap_or(to);
+        let named = fs::rename(&part, to).and_then(|()| File::open(parent)?.sync_all());
+        named.map_err(|error| StoreError::io("name", to, error))?;
+    }
+    here.remove()
+}
+
+fn copy(here: &Directory, there: &Directory) -> Result<(), StoreError> {
+    let failed = |error: io::Error| StoreError::io("carry a part of a store to", there.path(), error);
+    for number in here.contents()?.segments {
+        let from = here.open_segment(number, OFlags::RDONLY).map_err(failed)?;
+        let to = there.open_segment(number, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
+        copy_data(&from, &to).map_err(failed)?;
+    }
+    // A store without a head is none.
+    for name in [CHECKPOINT, HEAD] {
+        if let Some(bytes) = here.read(name, SMALL_BYTES_MAX).map_err(failed)? {
+            there.replace(name, &[&bytes]).map_err(failed)?;
+        }
+    }
+    there.sync().map_err(failed)
+}
+
+/// Copies what is written, and not what is only kept free for it.
+fn copy_data(from: &File, to: &File) -> io::Result<()> {
+    let len = from.metadata()?.len();
+    to.set_len(len)?;
+    let mut bytes = vec![0; PART_BYTES];
+    let mut at = 0;
+    while at < len {
+        let start = match seek(from, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break,
+            Err(errno) => return Err(errno.into()),
+        };
+        let end = seek(from, SeekFrom::Hole(start))?;
+        at = start;
+        while at < end {
+            let part = &mut bytes[..PART_BYTES.min((end - at) as usize)];
+            from.read_exact_at(part, at)?;
+            to.write_all_at(part, at)?;
+            at += part.len() as u64;
+        }
+    }
+    to.sync_all()
+}
