@@ -3,7 +3,7 @@
 The same seed does the same in every directory, so two file systems that agree print the same. Several directories, with ":"
 between them, are several nodes' ways to the same files: each operation goes by one of them, and is committed.
 """
-import hashlib, mmap, os, random, stat, sys
+import errno, hashlib, mmap, os, random, stat, sys
 
 roots, seed, count = sys.argv[1].split(":"), int(sys.argv[2]), int(sys.argv[3])
 os.chdir(roots[0])
@@ -99,8 +99,20 @@ def exclusive():
     os.close(os.open(name(), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
+def rename():
+    """A kernel does not find a directory within a rename that another node has moved, until something else has looked at it."""
+    old, new = name(), name()
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+        os.path.lexists(old), os.path.lexists(new)
+        os.rename(old, new)
+
+
 operations = [write_whole] * 6 + [write_part] * 4 + [append] * 2 + [truncate, read_part, read_part, exclusive]
-operations += [lambda: os.rename(name(), name())] * 4 + [lambda: os.unlink(name())] * 2
+operations += [rename] * 4 + [lambda: os.unlink(name())] * 2
 operations += [lambda: os.link(name(), name()), lambda: os.symlink("x" * random.randrange(1, 50), name())]
 operations += [make_directory] * 2 + [lambda: os.rmdir(name()), hold, hold, use_held, use_held, use_held, fsync_held]
 operations += [lambda: os.chmod(name(), random.choice([0o600, 0o644, 0o755, 0o4711])), lambda: os.utime(name(), (5, 7))]

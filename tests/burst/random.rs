@@ -65,8 +65,12 @@ fn same_as_elsewhere(nodes: u32, seed: u32, with_deaths: bool) -> u32 {
         .stdout(fs::File::create(&said).unwrap())
         .spawn()
         .unwrap();
-    while with_deaths && running.try_wait().unwrap().is_none() {
+    let mut is_over = || running.try_wait().unwrap().is_some();
+    let done = || fs::metadata(&said).unwrap().len();
+    while with_deaths && !is_over() {
+        let before = done();
         deaths.one();
+        wait_until("the programs go on", PATIENCE, || done() > before || is_over());
     }
     assert!(running.wait().unwrap().success());
     let ours = fs::read_to_string(&said).unwrap();

@@ -170,6 +170,25 @@ pub enum Operation {
         /// What was done.
         outcome: StepOutcome,
     },
+    /// A file is about to appear on the backing file system, as this.
+    Publishing {
+        /// The file.
+        file: FileId,
+        /// What is to get its places.
+        generation: Generation,
+    },
+    /// Somebody else has something at a place of the backing file system: what the tree has there gets another name.
+    SetAside {
+        /// The place.
+        place: Place,
+        /// The name there.
+        name: Name,
+    },
+    /// What was at a place of the backing file system is not there any more: somebody else has removed or replaced it.
+    Gone {
+        /// The place.
+        place: Place,
+    },
     /// A part of what a file has lies on the backing file system too, before it is published: in its draft, or in the file itself
     /// where that is there already. Its nodes have it open, and their stores fill.
     Drained {

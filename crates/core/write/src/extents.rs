@@ -32,6 +32,13 @@ impl Extents {
         self.written.values()
     }
 
+    /// Ranges that only the backing file has: offset and length.
+    #[must_use]
+    pub fn of_base(&self) -> Vec<(u64, u64)> {
+        let pieces = self.pieces(0..self.base_len);
+        pieces.iter().filter(|piece| piece.source == Source::Backing).map(|piece| (piece.offset, piece.len)).collect()
+    }
+
     /// Whether nothing is written.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use forebay_types::{FileId, Kind};
+use forebay_types::{FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,8 @@ pub struct Landing {
     left: BTreeMap<FileId, Place>,
     /// In which directories files that are not published have drafts.
     drafts: BTreeMap<FileId, FileId>,
+    /// The names on the backing file system of places that others have taken.
+    aside: BTreeMap<Place, Name>,
 }
 
 impl Landing {
@@ -78,6 +80,30 @@ impl Landing {
         self.names.entry(file).or_default().push(place.clone());
         self.kinds.insert(file, kind);
         self.there.insert(place.clone(), file);
+    }
+
+    /// Others have something at a place: what the tree has there has this name.
+    pub fn set_aside(&mut self, place: &Place, name: &Name) {
+        self.aside.insert(place.clone(), name.clone());
+    }
+
+    /// The name that a place has on the backing file system.
+    #[must_use]
+    pub fn name_at<'a>(&'a self, place: &'a Place) -> &'a Name {
+        self.aside.get(place).unwrap_or(&place.name)
+    }
+
+    /// Places that have other names there.
+    pub fn aside(&self) -> impl Iterator<Item = (&Place, &Name)> {
+        self.aside.iter()
+    }
+
+    /// Others have taken away what was at a place. What it was, if it is a file.
+    pub fn gone(&mut self, place: &Place) -> Option<FileId> {
+        let file = self.there.remove(place)?;
+        self.left.remove(&file);
+        self.aside.remove(place);
+        self.place(file).is_none().then_some(file)
     }
 
     /// Something happened.
@@ -180,11 +206,24 @@ impl Landing {
         self.first += 1;
         match step {
             Step::Name { file, kind, place } => self.name(file, kind, place),
-            Step::Unname { file, place } => self.unname(file, &place),
-            Step::Move { file, from, to, replaced, rule } => self.rename(file, from, to, replaced, rule),
+            Step::Unname { file, place } => {
+                self.unname(file, &place);
+                self.leave(&place);
+            }
+            Step::Move { file, from, to, replaced, rule } => {
+                self.rename(file, from.clone(), to, replaced, rule);
+                self.leave(&from);
+            }
             Step::Publish { file, .. } => self.publish(file),
             Step::Attributes { .. } => {}
             Step::Discard { file } => drop(self.drafts.remove(&file)),
+        }
+    }
+
+    /// Nothing of the tree is at a place any more.
+    fn leave(&mut self, place: &Place) {
+        if !self.there.contains_key(place) {
+            self.aside.remove(place);
         }
     }
 

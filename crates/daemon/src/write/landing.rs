@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use forebay_store::Draft;
 use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
 use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
 use forebay_write::{Action, Turn};
@@ -15,9 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::checkpoint::{self, Parts};
 use super::commits::Commits;
+use super::conflicts::Conflicts;
 use super::contents::Reader;
 use super::draining::{self, Draining};
-use super::owner::{Owner, backing_path, draft_path};
+use super::owner::{Owner, draft_path};
 use super::sending::{Meter, Snapshot};
 use crate::options::DrainPolicy;
 
@@ -148,7 +150,23 @@ impl Landings {
         self.owner.wait_for_second_home();
         let outcome = match &turn.action {
             None => StepOutcome::LeftOut,
-            Some(action) => self.act(action).map_err(|errno| format!("{}: {errno}", self.told(action)))?,
+            Some(action) => {
+                let told = |errno| format!("{}: {errno}", self.told(action));
+                let conflicts = Conflicts { owner: &self.owner };
+                if conflicts.make_way(action).map_err(told)? {
+                    return Ok(());
+                }
+                match (self.act(action), action) {
+                    (Err(Errno::EEXIST), Action::Make { place, .. }) => {
+                        return conflicts.set_aside(place).map_err(told);
+                    }
+                    (Err(Errno::ENOTEMPTY), Action::Remove { place, is_directory: true }) => {
+                        return conflicts.gone(place).map_err(told);
+                    }
+                    (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::Done,
+                    (outcome, _) => outcome.map_err(told)?,
+                }
+            }
         };
         let landed = Operation::Landed { step: turn.step, outcome };
         self.owner.carry_out_own(landed).map(drop).map_err(|errno| format!("writing down what has landed: {errno}"))
@@ -217,8 +235,7 @@ impl Landings {
     }
 
     fn path(&self, place: &Place) -> Result<ViewPath, Errno> {
-        let directory = backing_path(&self.owner.tree(), place.directory).ok_or(Errno::ENOENT)?;
-        directory.join_deep(place.name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
+        self.owner.path_of(place)
     }
 
     /// What a file is now; nothing when it is gone.
@@ -263,6 +280,10 @@ impl Landings {
                 let draft = place.draft(first, number)?;
                 snapshot.write(&self.reader, &self.meter, file, draft.file())?;
                 draft.set_attributes(&snapshot.attributes)?;
+                // A daemon after this one knows it again.
+                let (directory, _) = first.split().ok_or(Errno::EINVAL)?;
+                let generation = place.attributes(&Draft::path(&directory, number)?)?.generation();
+                self.owner.carry_out_own(Operation::Publishing { file, generation })?;
                 place.publish(draft, first)?;
             }
         }

@@ -23,6 +23,8 @@ pub const APPENDED: u64 = 1 << 63;
 /// See the module.
 pub struct Local {
     pub rank: NodeRank,
+    /// The job.
+    pub job: String,
     /// Who owns the tree.
     pub owns: Owns,
     pub log: Log,
@@ -43,7 +45,7 @@ const FILLING_PERCENT: u64 = 70;
 impl Local {
     /// A node that has given serials below `next_serial`.
     pub fn new(
-        (rank, owns): (NodeRank, Owns),
+        (rank, job, owns): (NodeRank, String, Owns),
         (log, copying, copies): (Log, Option<Copying>, Copies),
         place: LandingPlace,
         environment: Arc<dyn Environment>,
@@ -51,6 +53,7 @@ impl Local {
     ) -> Self {
         Self {
             rank,
+            job,
             owns,
             log,
             copying,

@@ -18,6 +18,7 @@
 pub mod answers;
 mod checkpoint;
 mod commits;
+mod conflicts;
 mod contents;
 mod copying;
 mod directories;

@@ -13,7 +13,7 @@ use forebay_store::{Draft, Held, LandedEntry};
 use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, ViewPath, limits};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
-    ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation,
+    ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
 };
 use forebay_wire::write_message::{Contents, Entries, Followed, Have, Question, Told};
 use forebay_write::limits::LISTED_MAX;
@@ -371,6 +371,16 @@ impl Owner {
         backing_path(&self.tree(), file)
     }
 
+    /// Where a name of a directory lies there by now.
+    ///
+    /// # Errors
+    /// ENOENT when the directory is not there.
+    pub fn path_of(&self, place: &Place) -> Result<ViewPath, Errno> {
+        let tree = self.tree();
+        let directory = backing_path(&tree, place.directory).ok_or(Errno::ENOENT)?;
+        directory.join_deep(tree.backing_name(place).as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
+    }
+
     /// Takes hold of a file on the backing file system.
     ///
     /// # Errors
@@ -406,7 +416,7 @@ pub fn backing_path(tree: &Tree, file: FileId) -> Option<ViewPath> {
         return Some(ViewPath::root());
     }
     match tree.backing_place(file) {
-        Some(place) => backing_path(tree, place.directory)?.join_deep(place.name.as_bytes()).ok(),
+        Some(place) => backing_path(tree, place.directory)?.join_deep(tree.backing_name(place).as_bytes()).ok(),
         None => draft_path(tree, file),
     }
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::Handler;
-use forebay_types::{Errno, NodeRank};
+use forebay_types::{Errno, Name, NodeRank};
 use forebay_wire::write::{Caller, Operation};
 use forebay_wire::write_message::WriteMessage;
 
@@ -22,7 +22,7 @@ use super::kernel::Kernel;
 use super::landing::{Landings, Progress};
 use super::local::Local;
 use super::locks::Locking;
-use super::owner::{Life, Owner};
+use super::owner::{Life, Owner, backing_path};
 use super::partner::Partner;
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
@@ -238,7 +238,7 @@ impl WriteParts {
         if progress.steps == 0 {
             why = why.or_else(|| self.give_back_everywhere());
         }
-        Progress { why: self.lost_in_words().or(progress.why).or(why), ..progress }
+        Progress { why: self.lost_in_words().or(progress.why).or(why).or_else(|| self.aside_in_words()), ..progress }
     }
 
     /// What keeps a node from committing, if anything.
@@ -289,6 +289,23 @@ impl WriteParts {
         why
     }
 
+    /// What has landed under another name than it has, if anything.
+    fn aside_in_words(&self) -> Option<String> {
+        let tree = self.owner()?.tree();
+        let aside = tree.set_aside_places();
+        let (place, name) = aside.first()?;
+        let path = |name: &Name| backing_path(&tree, place.directory)?.join_deep(name.as_bytes()).ok();
+        let others = match aside.len() - 1 {
+            0 => String::new(),
+            others => format!("; {others} others likewise"),
+        };
+        Some(format!(
+            "somebody else has {}: what the job has there is {} on the backing file system{others}",
+            path(&place.name)?,
+            path(name)?
+        ))
+    }
+
     /// What cannot land since nodes do not answer, if anything.
     fn lost_in_words(&self) -> Option<String> {
         let lost = self.owner()?.tree().lost_files();
@@ -301,6 +318,13 @@ impl WriteParts {
             others => format!(" and {others} other files"),
         };
         let path = self.dir.join(std::ffi::OsStr::from_bytes(&first.path));
+        if nodes.is_empty() {
+            return Some(format!(
+                "{}{others} cannot land: {bytes} bytes were only in the file on the backing file system, which somebody else has \
+                 taken away; written whole again, it lands",
+                path.display()
+            ));
+        }
         Some(format!(
             "{}{others} cannot land: {bytes} bytes are only in the stores of nodes that do not answer ({}); \
              `forebay salvage` lands them when those are there again",

@@ -74,7 +74,7 @@ pub fn open_store(
     let batch = environment.unix_time().as_millis() as u64;
     let uncopied = std::mem::take(&mut found.uncopied);
     let copying = copied_within.map(|within| Copying::new(Uncopied::new(batch << BATCH_BITS, uncopied), within));
-    let node = (store_owner.node, found.owns);
+    let node = (store_owner.node, store_owner.job.clone(), found.owns);
     let local = Arc::new(Local::new(
         node,
         (log, copying, std::mem::take(&mut found.copies)),

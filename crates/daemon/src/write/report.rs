@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::copying::Copying;
 use super::landing::Progress;
-use super::owner::{Asker, Owner};
+use super::owner::{Asker, Owner, backing_path};
 use super::parts::WriteParts;
 use super::time_limit::takes;
 
@@ -157,6 +157,8 @@ impl WriteParts {
         let tree = owner.tree();
         let (state, way) = (tree.state(file).map_err(gone)?, tree.way(file).map_err(gone)?);
         let (mut missing, lost) = (tree.written_ranges(file), tree.lost_of(file));
+        let aside = tree.backing_place(file).filter(|place| tree.backing_name(place) != &place.name);
+        let second = aside.and_then(|_| backing_path(&tree, file));
         drop(tree);
         let end = pending.iter().map(|(offset, len)| offset + len).max().unwrap_or(0);
         let bytes = state.attributes.size_bytes.max(end);
@@ -173,7 +175,9 @@ impl WriteParts {
         }
         let missing_bytes: u64 = missing.iter().map(|(_, len)| len).sum();
         let why = match state {
-            "landed" => None,
+            "landed" => {
+                second.map(|second| format!("it is at {second}, since somebody else has something at its name there"))
+            }
             "lost" => Some(lost_in_words(&lost)),
             _ => self.progress().why,
         };
@@ -196,6 +200,11 @@ impl WriteParts {
 fn lost_in_words(lost: &LostFile) -> String {
     let nodes: Vec<String> = lost.nodes.iter().map(ToString::to_string).collect();
     let bytes: u64 = lost.ranges.iter().map(|(_, len)| len).sum();
+    if nodes.is_empty() {
+        return format!(
+            "{bytes} bytes were only in its file on the backing file system, which somebody else has taken away"
+        );
+    }
     format!("{bytes} bytes are only in the stores of nodes that do not answer ({})", nodes.join(", "))
 }
 

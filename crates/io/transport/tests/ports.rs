@@ -12,6 +12,7 @@ use forebay_wire::{FrameKind, JobMessage, Level, Outcome};
 use net::middle::{pass_on, recorder};
 use net::raw::address_of;
 use net::{PATIENCE, key, loopback, mute, options_with, service};
+use tokio::net::TcpSocket;
 
 mod net;
 
@@ -44,8 +45,12 @@ async fn ask(node: &Endpoint) -> Result<Outcome, CallError> {
 
 /// A port on which nobody listens, one where somebody accepts and is silent, one where somebody says what no daemon
 /// says, and one of another node of the job.
-fn taken(security: &Security) -> (Vec<Address>, TcpListener, Endpoint) {
-    let (closed, (silent, silent_at), (speaks, speaks_at)) = (loopback().1, loopback(), loopback());
+fn taken(security: &Security) -> (Vec<Address>, (TcpSocket, TcpListener), Endpoint) {
+    // Bound, so that nobody else gets it, and never listening.
+    let unheard = TcpSocket::new_v4().unwrap();
+    unheard.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = Address::Tcp { host: "127.0.0.1".to_owned(), ports: vec![unheard.local_addr().unwrap().port()] };
+    let ((silent, silent_at), (speaks, speaks_at)) = (loopback(), loopback());
     std::thread::spawn(move || {
         for connection in speaks.incoming() {
             // Whoever connected may be gone.
@@ -55,7 +60,7 @@ fn taken(security: &Security) -> (Vec<Address>, TcpListener, Endpoint) {
     let (listener, other_at) = loopback();
     let options = options_with(1, vec![other_at.clone(); 2], security.clone());
     let other = Endpoint::start(options, listener, mute()).unwrap();
-    (vec![closed, silent_at, speaks_at, other_at], silent, other)
+    (vec![closed, silent_at, speaks_at, other_at], (unheard, silent), other)
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! How far the backing file system has followed.
 
-use forebay_types::{FileId, Generation, Kind};
+use forebay_types::{FileId, Generation, Kind, Name};
 use forebay_wire::write::{Done, LandedContents, Place, StepOutcome};
 
 use super::nodes::Contents;
@@ -59,6 +59,46 @@ impl Tree {
         (node.attributes.nlink == 0 && !node.open_on.is_empty()).then_some(file)
     }
 
+    /// Whether anything of the tree is at a place there by now.
+    #[must_use]
+    pub fn is_something_at(&self, place: &Place) -> bool {
+        self.landing.file_at(place).is_some()
+    }
+
+    /// The name that a place has on the backing file system.
+    #[must_use]
+    pub fn backing_name<'a>(&'a self, place: &'a Place) -> &'a Name {
+        self.landing.name_at(place)
+    }
+
+    /// Places where others have something, with the names that the tree's files have there.
+    #[must_use]
+    pub fn set_aside_places(&self) -> Vec<(Place, Name)> {
+        self.landing.aside().map(|(place, name)| (place.clone(), name.clone())).collect()
+    }
+
+    pub(super) fn publishing(&mut self, file: FileId, generation: Generation) -> Done {
+        if let Some(node) = self.nodes.get_mut(&file) {
+            node.backed = Some(generation);
+        }
+        Done::Nothing
+    }
+
+    pub(super) fn set_aside(&mut self, place: &Place, name: &Name) -> Done {
+        self.landing.set_aside(place, name);
+        Done::Nothing
+    }
+
+    pub(super) fn gone(&mut self, place: &Place) -> Done {
+        if let Some(file) = self.landing.gone(place)
+            && let Some(node) = self.nodes.get_mut(&file)
+        {
+            node.backed = None;
+            node.is_base_gone = matches!(&node.contents, Contents::File(extents) if !extents.of_base().is_empty());
+        }
+        Done::Nothing
+    }
+
     /// Files that have drafts in the directory at a place.
     #[must_use]
     pub fn drafts_at(&self, place: &Place) -> Vec<FileId> {
@@ -111,6 +151,7 @@ impl Tree {
     fn contents_landed(&mut self, file: FileId, landed: LandedContents, released: &mut Released) {
         let Some(node) = self.nodes.get_mut(&file) else { return };
         node.backed = Some(landed.generation);
+        node.is_base_gone = false;
         if node.version == landed.version
             && let Contents::File(extents) = &mut node.contents
         {

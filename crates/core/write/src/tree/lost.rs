@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_types::{FileId, NodeRank};
 use forebay_wire::write::BURST_ROOT;
 
-use super::nodes::Contents;
+use super::nodes::{Contents, Node};
 use super::state::Tree;
 
 /// What cannot land of a file.
@@ -16,7 +16,7 @@ use super::state::Tree;
 pub struct LostFile {
     /// Below the root; empty where it has no name.
     pub path: Vec<u8>,
-    /// The nodes that have it.
+    /// The nodes that have it; none where others have taken it from the backing file system.
     pub nodes: BTreeSet<NodeRank>,
     /// Offset and length.
     pub ranges: Vec<(u64, u64)>,
@@ -33,10 +33,9 @@ impl Tree {
     #[must_use]
     pub fn lost_files(&self) -> Vec<LostFile> {
         let mut files: BTreeMap<FileId, LostFile> = BTreeMap::new();
-        if !self.lost.is_empty() {
-            let lost = self.nodes.keys().filter(|file| self.is_lost(**file));
-            files.extend(lost.map(|file| (*file, self.lost_of(*file))));
-        }
+        let of_interest = self.nodes.iter().filter(|(_, node)| !self.lost.is_empty() || node.is_base_gone);
+        let lost = of_interest.map(|(file, _)| *file).filter(|file| self.is_lost(*file));
+        files.extend(lost.map(|file| (file, self.lost_of(file))));
         if !files.is_empty() {
             self.name_all(&mut files);
         }
@@ -52,6 +51,8 @@ impl Tree {
         let lost =
             extents.into_iter().flat_map(|extents| extents.written().filter(|extent| self.lost.contains(&extent.node)));
         let (nodes, ranges): (_, Vec<_>) = lost.map(|extent| (extent.node, (extent.offset, extent.len))).unzip();
+        let mut ranges = [ranges, self.base_gone_of(file)].concat();
+        ranges.sort_unstable();
         LostFile { path: vec![], nodes, ranges: joined(ranges.into_iter()) }
     }
 
@@ -75,10 +76,18 @@ impl Tree {
         }
     }
 
+    /// What of a file was only in what others have taken away.
+    fn base_gone_of(&self, file: FileId) -> Vec<(u64, u64)> {
+        match self.nodes.get(&file) {
+            Some(Node { contents: Contents::File(extents), is_base_gone: true, .. }) => extents.of_base(),
+            _ => vec![],
+        }
+    }
+
     pub(super) fn is_lost(&self, file: FileId) -> bool {
         let has_lost =
             |extents: &crate::extents::Extents| extents.written().any(|extent| self.lost.contains(&extent.node));
-        !self.lost.is_empty() && self.extents(file).is_ok_and(has_lost)
+        !self.lost.is_empty() && self.extents(file).is_ok_and(has_lost) || !self.base_gone_of(file).is_empty()
     }
 
     /// A file that was to be published waits until it is whole.

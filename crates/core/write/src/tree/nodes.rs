@@ -28,6 +28,8 @@ pub struct Node {
     pub backed: Option<Generation>,
     /// Whether its contents have changed since they were last to be published.
     pub is_dirty: bool,
+    /// Whether somebody else has taken away the file of the backing file system that has what was never written here.
+    pub is_base_gone: bool,
 }
 
 /// What is in a node.
@@ -55,7 +57,16 @@ pub struct Directory {
 
 impl Node {
     pub fn new(attributes: Attributes, contents: Contents) -> Self {
-        Self { attributes, contents, version: 1, cut_at: 0, open_on: BTreeMap::new(), backed: None, is_dirty: false }
+        Self {
+            attributes,
+            contents,
+            version: 1,
+            cut_at: 0,
+            open_on: BTreeMap::new(),
+            backed: None,
+            is_dirty: false,
+            is_base_gone: false,
+        }
     }
 
     /// A node opens it once more.

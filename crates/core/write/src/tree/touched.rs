@@ -25,6 +25,9 @@ impl Tree {
             | Operation::Publish { .. }
             | Operation::Lost { .. }
             | Operation::Moved { .. }
+            | Operation::Publishing { .. }
+            | Operation::SetAside { .. }
+            | Operation::Gone { .. }
             | Operation::Landed { .. }
             | Operation::Drained { .. } => vec![],
         }

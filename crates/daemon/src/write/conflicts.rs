@@ -1,0 +1,137 @@
+//! What others have done on the backing file system to places that the tree is about to change.
+//!
+//! Nothing of theirs is written over or removed. Where they have something at a name that the tree brings, the tree's file lands beside
+//! it; where they have taken away what the tree had landed, what was to be done to it is over.
+
+use forebay_types::{Errno, Generation, Name, limits};
+use forebay_wire::write::{Operation, Place};
+use forebay_write::Action;
+
+use super::owner::Owner;
+
+/// Second names that are tried.
+const NAMES_MAX: u32 = 1000;
+
+/// See the module.
+#[derive(Clone, Copy)]
+pub struct Conflicts<'a> {
+    pub owner: &'a Owner,
+}
+
+impl Conflicts<'_> {
+    /// Looks at what an action is about. Whether it is another action now.
+    ///
+    /// # Errors
+    /// What the backing file system says.
+    pub fn make_way(&self, action: &Action) -> Result<bool, Errno> {
+        let backed = |file| self.owner.tree().backed(file);
+        match action {
+            Action::Publish { file, places, .. } => {
+                for place in places {
+                    if self.is_taken(place, backed(*file))? {
+                        return self.set_aside(place).map(|()| true);
+                    }
+                }
+                Ok(false)
+            }
+            Action::Update { file, place, .. } => self.note_if_gone(place, backed(*file)),
+            Action::Remove { place, .. } => {
+                let ours = self.owner.tree().backed_at(place);
+                if self.at(place)?.is_none() { Ok(false) } else { self.note_if_gone(place, ours) }
+            }
+            Action::Link { file, from, to } => self.make_way_between(from, to, backed(*file)),
+            Action::Rename { from, to, is_exchange: false } => {
+                let ours = self.owner.tree().backed_at(from);
+                self.make_way_between(from, to, ours)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Generation>) -> Result<bool, Errno> {
+        // What it was is not known any more.
+        let Some(ours) = ours else { return Ok(false) };
+        if self.at(to)? == Some(ours.ino) {
+            return Ok(false);
+        }
+        if self.note_if_gone(from, Some(ours))? {
+            return Ok(true);
+        }
+        if self.is_taken(to, Some(ours))? {
+            return self.set_aside(to).map(|()| true);
+        }
+        Ok(false)
+    }
+
+    /// The inode at a place, if any.
+    fn at(&self, place: &Place) -> Result<Option<u64>, Errno> {
+        found(self.owner.local.place.attributes(&self.owner.path_of(place)?).map(|found| found.ino))
+    }
+
+    /// Whether somebody else has something at a place, which is neither what the tree has there nor `own`.
+    fn is_taken(&self, place: &Place, own: Option<Generation>) -> Result<bool, Errno> {
+        let Some(found) = self.at(place)? else { return Ok(false) };
+        let tree = self.owner.tree();
+        Ok(match (tree.is_something_at(place), tree.backed_at(place)) {
+            _ if own.is_some_and(|own| own.ino == found) => false,
+            (true, None) => false,
+            (_, there) => there.is_none_or(|there| there.ino != found),
+        })
+    }
+
+    /// Where `ours` is not at its place any more, the tree learns that.
+    fn note_if_gone(&self, place: &Place, ours: Option<Generation>) -> Result<bool, Errno> {
+        let Some(ours) = ours else { return Ok(false) };
+        if self.at(place)? == Some(ours.ino) {
+            return Ok(false);
+        }
+        self.gone(place).map(|()| true)
+    }
+
+    /// What the tree had at a place is not there any more.
+    ///
+    /// # Errors
+    /// What keeps it from being written down.
+    pub fn gone(&self, place: &Place) -> Result<(), Errno> {
+        tracing::warn!(path = %self.owner.path_of(place)?, "somebody else has changed what had landed here: it is left alone");
+        self.owner.carry_out_own(Operation::Gone { place: place.clone() }).map(drop)
+    }
+
+    /// What the tree has at a place gets another name there.
+    ///
+    /// # Errors
+    /// What the backing file system says; EEXIST when too many names are taken.
+    pub fn set_aside(&self, place: &Place) -> Result<(), Errno> {
+        let path = self.owner.path_of(place)?;
+        let (directory, _) = path.split().ok_or(Errno::EINVAL)?;
+        for number in 1..=NAMES_MAX {
+            let name = second_name(&place.name, &self.owner.local.job, number)?;
+            let second = directory.join_deep(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
+            if found(self.owner.local.place.attributes(&second))?.is_none() {
+                tracing::warn!(%path, %second, "somebody else has something here: what the job has lands beside it");
+                return self.owner.carry_out_own(Operation::SetAside { place: place.clone(), name }).map(drop);
+            }
+        }
+        Err(Errno::EEXIST)
+    }
+}
+
+/// Nothing there is no error.
+fn found<T>(looked: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// `NAME.forebay-JOB`, from the second on with a number.
+fn second_name(name: &Name, job: &str, number: u32) -> Result<Name, Errno> {
+    let mark = match number {
+        1 => format!(".forebay-{job}"),
+        number => format!(".forebay-{job}-{number}"),
+    };
+    let room = limits::NAME_BYTES_MAX.saturating_sub(mark.len());
+    let name = &name.as_bytes()[..name.as_bytes().len().min(room)];
+    Name::new(&[name, mark.as_bytes()].concat()).map_err(|_| Errno::ENAMETOOLONG)
+}

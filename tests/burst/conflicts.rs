@@ -1,0 +1,97 @@
+//! Others change the directory that the tier lands in.
+
+use std::fs;
+
+use forebay_tests::program::Finished;
+use forebay_tests::require;
+
+use crate::bed::Bed;
+
+fn drain(bed: &Bed) -> Finished {
+    bed.command(&["drain", "--wait", "--timeout", "20s"])
+}
+
+/// What is at a name on the backing file system.
+fn there(bed: &Bed, name: &str) -> Option<String> {
+    fs::read_to_string(bed.backing().join(name)).ok()
+}
+
+fn second(bed: &Bed, name: &str) -> String {
+    format!("{name}.forebay-{}", bed.job.sandbox.name)
+}
+
+#[test]
+fn what_others_put_at_a_name_is_left_alone() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let _ = bed
+        .shell("ls; echo ours > new; ln -s target link; mkdir d; echo ours > d/f; mkfifo p; echo behind > behind")
+        .good();
+    let backing = bed.backing();
+    for name in ["new", "link", "d", "p"] {
+        fs::write(backing.join(name), "theirs\n").unwrap();
+    }
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    assert!(said.text().contains(&second(&bed, "new")) || said.text().contains("others likewise"), "{}", said.text());
+    for name in ["new", "link", "d", "p"] {
+        assert_eq!(there(&bed, name).as_deref(), Some("theirs\n"), "{name}");
+    }
+    assert_eq!(there(&bed, &second(&bed, "new")).as_deref(), Some("ours\n"));
+    assert_eq!(fs::read_link(backing.join(second(&bed, "link"))).unwrap().to_str(), Some("target"));
+    assert_eq!(there(&bed, &format!("{}/f", second(&bed, "d"))).as_deref(), Some("ours\n"));
+    assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"), "what comes after does not wait");
+    let landed = bed.landed("new");
+    assert_eq!(landed["state"], "landed");
+    assert!(landed["why"].as_str().unwrap().contains(&second(&bed, "new")), "{landed}");
+
+    // The tree has one name for it, whatever it is called there.
+    let _ = bed.shell("echo more >> new").good();
+    drain(&bed);
+    assert_eq!(there(&bed, &second(&bed, "new")).as_deref(), Some("ours\nmore\n"));
+    let _ = bed.shell("cat new; mv new other; rm link p; rm -r d").good();
+    let said = drain(&bed);
+    assert!(said.status.success(), "nothing is aside any more: {} {}", said.text(), said.stderr);
+    assert_eq!(there(&bed, "other").as_deref(), Some("ours\nmore\n"));
+    let mut names: Vec<_> = fs::read_dir(&backing).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["behind", "d", "link", "new", "other", "p"]);
+    bed.job.down();
+}
+
+#[test]
+fn what_others_take_away_is_said_and_holds_nothing_back() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let backing = bed.backing();
+    for name in ["replaced", "removed", "moved", "linked"] {
+        fs::write(backing.join(name), "base\n").unwrap();
+    }
+    fs::create_dir(backing.join("d")).unwrap();
+    let script = "echo ours >> replaced; echo ours >> removed; mv moved elsewhere; ln linked again; rm -r d; echo behind > behind";
+    let _ = bed.shell(script).good();
+    fs::write(backing.join("theirs"), "theirs\n").unwrap();
+    fs::rename(backing.join("theirs"), backing.join("replaced")).unwrap();
+    ["removed", "moved", "linked"].iter().for_each(|name| fs::remove_file(backing.join(name)).unwrap());
+    fs::write(backing.join("d/theirs"), "theirs\n").unwrap();
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    assert!(said.text().contains("which somebody else has taken away"), "{}", said.text());
+    assert_eq!(there(&bed, "replaced").as_deref(), Some("theirs\n"));
+    assert_eq!((there(&bed, "removed"), there(&bed, "elsewhere"), there(&bed, "again")), (None, None, None));
+    assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"));
+    assert_eq!(there(&bed, "d/theirs").as_deref(), Some("theirs\n"));
+    let landed = bed.landed("removed");
+    assert_eq!((&landed["state"], &landed["missing"]), (&"lost".into(), &serde_json::json!([[0, 5]])), "{landed}");
+
+    let _ = bed.shell("echo whole > removed; echo whole > replaced").good();
+    drain(&bed);
+    assert_eq!(there(&bed, "removed").as_deref(), Some("whole\n"), "written whole again, it lands");
+    assert_eq!(there(&bed, "replaced").as_deref(), Some("theirs\n"));
+    assert_eq!(there(&bed, &second(&bed, "replaced")).as_deref(), Some("whole\n"));
+    let _ = bed.shell("rm elsewhere again linked replaced").good();
+    let said = drain(&bed);
+    assert!(said.status.success(), "{} {}", said.text(), said.stderr);
+    assert_eq!(there(&bed, "replaced").as_deref(), Some("theirs\n"));
+    bed.job.down();
+}
