@@ -10,13 +10,21 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Copies: other threads ask while a program may be changing its environment. */
+static char of[4096], to[4096];
+
+__attribute__((constructor)) static void begin(void) {
+    const char *asked_of = getenv("FB_REQUESTS_OF"), *asked_to = getenv("FB_REQUESTS");
+    if (asked_of) snprintf(of, sizeof of, "%s", asked_of);
+    if (asked_to) snprintf(to, sizeof to, "%s", asked_to);
+}
+
 static long long writes, striped_writes, reads, striped_reads, bytes_read;
 
 static int is_counted(int fd) {
     char link[64], path[4096];
-    const char *of = getenv("FB_REQUESTS_OF");
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t len = of ? readlink(link, path, sizeof path - 1) : -1;
+    ssize_t len = *of ? readlink(link, path, sizeof path - 1) : -1;
     if (len < 0) return 0;
     path[len] = 0;
     return !strcmp(path, of);
@@ -77,8 +85,7 @@ ssize_t read(int fd, void *buf, size_t n) {
 }
 
 __attribute__((destructor)) static void tell(void) {
-    const char *to = getenv("FB_REQUESTS");
-    if (!to || (!writes && !reads)) return;
+    if (!*to || (!writes && !reads)) return;
     char line[128];
     int len = snprintf(line, sizeof line, "%lld %lld %lld %lld %lld\n", writes, striped_writes, reads, striped_reads, bytes_read);
     int fd = open(to, O_WRONLY | O_CREAT | O_APPEND, 0644);
