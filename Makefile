@@ -36,8 +36,8 @@ test: ## every test; as root installs what they need; what cannot run is named a
 	@tests/setup.sh
 	@$(CARGO) xtask test $(TESTS)
 
-test-write: ## the burst tier while 200 daemons are killed (some 10 minutes; needs root)
-	@FOREBAY_TEST_DEATHS=200 $(CARGO) test --quiet --package forebay-tests --test burst random::whatever -- --nocapture
+test-write: ## the burst tier while 200 daemons are killed and the power goes 200 times (some 20 minutes; needs root)
+	@FOREBAY_TEST_DEATHS=200 FOREBAY_TEST_CUTS=200 $(CARGO) test --quiet --package forebay-tests --test burst -- --nocapture random::whatever power_cuts
 
 test-sql: ## the tests of SQL, whose engine takes some 7 minutes of a processor to build the first time
 	@$(CARGO) build --quiet --package forebay

@@ -13,6 +13,7 @@ mod limits;
 mod mpi;
 mod own_paths;
 mod partner;
+mod power_cuts;
 mod promise;
 mod random;
 mod refusals;

@@ -170,6 +170,13 @@ pub enum Operation {
         /// What was done.
         outcome: StepOutcome,
     },
+    /// A file is about to have a draft on the backing file system.
+    Drafting {
+        /// The file.
+        file: FileId,
+        /// The draft's directory.
+        directory: FileId,
+    },
     /// A file is about to appear on the backing file system, as this.
     Publishing {
         /// The file.
@@ -242,8 +249,6 @@ pub struct Drained {
     pub version: u64,
     /// How long they were, bytes. Where nothing is written, what is there has zeros, or what it always had.
     pub size_bytes: u64,
-    /// The directory with the draft; `None` where the file itself is there.
-    pub draft_in: Option<FileId>,
     /// What has them.
     pub generation: Generation,
     /// What logs need not have any more, `COMMIT_EXTENTS_MAX` at most.

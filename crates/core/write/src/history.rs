@@ -31,6 +31,8 @@ pub struct History {
     /// How many there were ever.
     count: u64,
     follower: Option<Follower>,
+    /// Until then it is waited for though it has not said anything.
+    awaited_until: Time,
     /// Somebody waits until the follower has so many.
     wanted: u64,
 }
@@ -56,10 +58,11 @@ pub enum Sent {
 }
 
 impl History {
-    /// One that nothing has happened in. `line` is random.
+    /// One that nothing has happened in, and whose follower is to come. `line` is random.
     #[must_use]
-    pub fn new(line: u64) -> Self {
-        Self { line, recent: VecDeque::new(), recent_bytes: 0, count: 0, follower: None, wanted: 0 }
+    pub fn new(line: u64, now: Time) -> Self {
+        let awaited_until = now.after(PATIENCE);
+        Self { line, recent: VecDeque::new(), recent_bytes: 0, count: 0, follower: None, awaited_until, wanted: 0 }
     }
 
     /// Something has happened.
@@ -108,7 +111,10 @@ impl History {
     /// Whether nobody has to wait any more until the follower has so many changes: it has them, or does not follow.
     #[must_use]
     pub fn is_safe(&self, now: Time, count: u64) -> bool {
-        self.follower(now).is_none_or(|follower| follower.have >= count)
+        match self.follower(now) {
+            Some(follower) => follower.have >= count,
+            None => now >= self.awaited_until,
+        }
     }
 
     /// Somebody waits for `is_safe`.
@@ -119,7 +125,7 @@ impl History {
     /// Whether somebody waits for what the follower does not have.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.follower.is_some_and(|follower| follower.have < self.wanted)
+        self.follower.map_or(0, |follower| follower.have) < self.wanted
     }
 
     /// How far the follower is, if there is one that answers.
@@ -148,9 +154,10 @@ mod tests {
 
     #[test]
     fn who_follows_gets_what_he_does_not_have_and_is_waited_for() {
-        let mut history = History::new(7);
+        let mut history = History::new(7, at(0));
         history.note(vec![1]);
-        assert!(history.is_safe(at(0), 1), "nobody follows");
+        assert!(!history.is_safe(at(4), 1), "who is to follow has not asked yet");
+        assert!(history.is_safe(at(5), 1), "nobody follows");
         assert_eq!(asked(&mut history, 0, None), Sent::Tree);
         let all = history.have();
         assert_eq!(asked(&mut history, 0, Some(all)), Sent::Nothing);
@@ -169,7 +176,7 @@ mod tests {
 
     #[test]
     fn who_is_too_far_behind_or_elsewhere_gets_the_tree() {
-        let mut history = History::new(7);
+        let mut history = History::new(7, at(0));
         for _ in 0..20 {
             history.note(vec![0; 1 << 20]);
         }

@@ -8,9 +8,9 @@
 //! Directories, links and whatever has no contents are made at once. A step that changes nothing there is over as soon as it
 //! is its turn.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use forebay_types::{FileId, Kind, Name};
+use forebay_types::{FileId, Generation, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,8 @@ pub struct Landing {
     /// The names that files have by the first step.
     names: BTreeMap<FileId, Vec<Place>>,
     kinds: BTreeMap<FileId, Kind>,
+    /// What files are there, or are about to be. Files that are gone from the tree have it until nothing of them is there.
+    backed: BTreeMap<FileId, Generation>,
     /// What lies on the backing file system by the first step.
     there: BTreeMap<Place, FileId>,
     /// Where files lie that have no name any more, and are to be replaced by what is not published yet.
@@ -76,10 +78,22 @@ pub struct Landing {
 
 impl Landing {
     /// What was there before the job.
-    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place) {
+    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Generation) {
         self.names.entry(file).or_default().push(place.clone());
         self.kinds.insert(file, kind);
+        self.backed.insert(file, backed);
         self.there.insert(place.clone(), file);
+    }
+
+    /// What a file is there, or is about to be.
+    pub fn set_backed(&mut self, file: FileId, generation: Generation) {
+        self.backed.insert(file, generation);
+    }
+
+    /// The same, as far as it is known.
+    #[must_use]
+    pub fn backed(&self, file: FileId) -> Option<Generation> {
+        self.backed.get(&file).copied()
     }
 
     /// Others have something at a place: what the tree has there has this name.
@@ -103,7 +117,11 @@ impl Landing {
         let file = self.there.remove(place)?;
         self.left.remove(&file);
         self.aside.remove(place);
-        self.place(file).is_none().then_some(file)
+        let is_gone = self.place(file).is_none();
+        if is_gone {
+            self.backed.remove(&file);
+        }
+        is_gone.then_some(file)
     }
 
     /// Something happened.
@@ -197,6 +215,35 @@ impl Landing {
         None
     }
 
+    /// The steps after the first whose files may appear together with what that brings, with their numbers: what is between
+    /// them brings nothing.
+    pub fn publications_after_first(&self) -> impl Iterator<Item = (u64, Action)> {
+        let mut names: BTreeMap<FileId, Vec<Place>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        let mut is_first = true;
+        let found = (self.first..).zip(&self.steps).map_while(move |(number, step)| {
+            let is_there = |file: &FileId| self.place(*file).is_some() || seen.contains(file);
+            match step {
+                Step::Name { file, kind: Kind::File, place } if !is_there(file) => {
+                    let places =
+                        names.entry(*file).or_insert_with(|| self.names.get(file).cloned().unwrap_or_default());
+                    places.push(place.clone());
+                    Some(None)
+                }
+                Step::Attributes { file } if !is_there(file) => Some(None),
+                Step::Publish { file, version } if !is_there(file) => {
+                    let places =
+                        names.get(file).or_else(|| self.names.get(file)).filter(|places| !places.is_empty())?;
+                    seen.insert(*file);
+                    let action = Action::Publish { file: *file, version: *version, places: places.clone() };
+                    Some((!std::mem::take(&mut is_first)).then_some((number, action)))
+                }
+                _ => None,
+            }
+        });
+        found.flatten()
+    }
+
     /// The step of that number has been followed. A number whose turn is over, or not yet there, changes nothing.
     pub fn finish(&mut self, number: u64) {
         if number != self.first {
@@ -216,7 +263,10 @@ impl Landing {
             }
             Step::Publish { file, .. } => self.publish(file),
             Step::Attributes { .. } => {}
-            Step::Discard { file } => drop(self.drafts.remove(&file)),
+            Step::Discard { file } => {
+                self.drafts.remove(&file);
+                self.forget_if_nowhere(file);
+            }
         }
     }
 
@@ -284,7 +334,7 @@ impl Landing {
 
     fn unname(&mut self, file: FileId, place: &Place) {
         if let Some(gone) = self.there.remove(place) {
-            self.left.remove(&gone);
+            self.replaced(gone);
             self.directory_gone(gone);
         }
         self.forget_name(file, place);
@@ -304,6 +354,19 @@ impl Landing {
             self.names.remove(&file);
             self.kinds.remove(&file);
         }
+        self.forget_if_nowhere(file);
+    }
+
+    /// What was left of a file at a place is not there any more.
+    fn replaced(&mut self, file: FileId) {
+        self.left.remove(&file);
+        self.forget_if_nowhere(file);
+    }
+
+    fn forget_if_nowhere(&mut self, file: FileId) {
+        if !self.names.contains_key(&file) && !self.left.contains_key(&file) && !self.drafts.contains_key(&file) {
+            self.backed.remove(&file);
+        }
     }
 
     fn rename(&mut self, file: FileId, from: Place, to: Place, replaced: Option<FileId>, rule: RenameRule) {
@@ -317,17 +380,17 @@ impl Landing {
             }
         } else {
             if let Some(gone) = self.there.remove(&from) {
-                self.left.remove(&gone);
+                self.replaced(gone);
             }
             if is_there {
                 self.there.insert(to.clone(), file);
             }
             if let Some(other) = replaced {
-                self.forget_name(other, &to);
-                self.directory_gone(other);
                 if self.there.get(&to) == Some(&other) {
                     self.left.insert(other, to.clone());
                 }
+                self.forget_name(other, &to);
+                self.directory_gone(other);
             }
         }
         self.rename_one(file, &from, &to);
@@ -344,9 +407,9 @@ impl Landing {
         // Without a name nothing was published.
         let Some(places) = self.names.get(&file) else { return };
         self.drafts.remove(&file);
-        for place in places {
-            if let Some(replaced) = self.there.insert(place.clone(), file) {
-                self.left.remove(&replaced);
+        for place in places.clone() {
+            if let Some(replaced) = self.there.insert(place, file) {
+                self.replaced(replaced);
             }
         }
     }

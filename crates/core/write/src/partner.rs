@@ -25,15 +25,16 @@ pub struct Uncopied {
     /// What was handed last, and its number.
     handed: Vec<LogPosition>,
     batch: u64,
-    heard: Option<Time>,
+    /// When the partner asked last, or was to begin.
+    heard: Time,
 }
 
 impl Uncopied {
-    /// These, for a daemon whose batches have numbers above `batch`.
+    /// These, for a daemon whose batches have numbers above `batch`. Its time begins now, and its partner is to ask soon.
     #[must_use]
     pub fn new(batch: u64, records: BTreeMap<LogPosition, u32>) -> Self {
         let bytes = records.values().map(|len| u64::from(*len)).sum();
-        Self { records, bytes, handed: vec![], batch, heard: None }
+        Self { records, bytes, handed: vec![], batch, heard: Time::default() }
     }
 
     /// One more.
@@ -45,7 +46,7 @@ impl Uncopied {
 
     /// The partner asks, and has the batch `done`.
     pub fn heard(&mut self, now: Time, done: Option<u64>) {
-        self.heard = Some(now);
+        self.heard = now;
         if done == Some(self.batch) {
             for position in std::mem::take(&mut self.handed) {
                 self.bytes -= self.records.remove(&position).map_or(0, u64::from);
@@ -84,7 +85,7 @@ impl Uncopied {
     /// Whether the partner asks.
     #[must_use]
     pub fn is_followed(&self, now: Time) -> bool {
-        self.heard.is_some_and(|heard| now.since(heard) < PATIENCE)
+        now.since(self.heard) < PATIENCE
     }
 
     /// What it does not have.
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn what_was_handed_is_handed_again_until_it_is_said_to_be_there() {
         let mut uncopied = Uncopied::new(0, BTreeMap::from([(at(0), 10)]));
-        assert!(!uncopied.is_followed(Time(0)));
+        assert!(uncopied.is_followed(Time(0)) && !uncopied.is_followed(Time(5_000_000_000)), "nobody has asked");
         uncopied.heard(Time(0), None);
         assert!(uncopied.is_followed(Time(0)) && !uncopied.is_followed(Time(5_000_000_000)));
         let first = uncopied.hand();

@@ -1,9 +1,10 @@
 //! What others have done on the backing file system to places that the tree is about to change.
 //!
 //! Nothing of theirs is written over or removed. Where they have something at a name that the tree brings, the tree's file lands beside
-//! it; where they have taken away what the tree had landed, what was to be done to it is over.
+//! it; where they have taken away what the tree had landed, what was to be done to it is over. Directories that they have taken
+//! away are made again for what lands in them.
 
-use forebay_types::{Errno, Generation, Name, limits};
+use forebay_types::{Errno, FileId, Generation, Name, ViewPath, limits};
 use forebay_wire::write::{Operation, Place};
 use forebay_write::Action;
 
@@ -49,8 +50,14 @@ impl Conflicts<'_> {
     }
 
     fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Generation>) -> Result<bool, Errno> {
-        // What it was is not known any more.
-        let Some(ours) = ours else { return Ok(false) };
+        let Some(ours) = ours else {
+            // What it was is not known any more.
+            return if self.at(from)?.is_none() && self.at(to)?.is_none() {
+                self.gone(from).map(|()| true)
+            } else {
+                Ok(false)
+            };
+        };
         if self.at(to)? == Some(ours.ino) {
             return Ok(false);
         }
@@ -61,6 +68,60 @@ impl Conflicts<'_> {
             return self.set_aside(to).map(|()| true);
         }
         Ok(false)
+    }
+
+    /// Whether what an action brings is there: the daemon before this one may have done it.
+    ///
+    /// # Errors
+    /// As `make_way`.
+    pub fn is_there(&self, action: &Action) -> Result<bool, Errno> {
+        match action {
+            Action::Publish { file, places, .. } => {
+                let Some(own) = self.owner.tree().backed(*file) else { return Ok(false) };
+                let at = places.iter().map(|place| self.at(place)).collect::<Result<Vec<_>, _>>()?;
+                Ok(at.contains(&Some(own.ino)))
+            }
+            // Which it is nobody knows any more; one of another kind is not it.
+            Action::Make { kind, place, .. } => {
+                let found = found(self.owner.local.place.attributes(&self.owner.path_of(place)?))?;
+                Ok(found.is_some_and(|found| found.kind() == *kind))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Makes directories again that lead to where an action happens. Whether any was missing.
+    ///
+    /// # Errors
+    /// What the backing file system says.
+    pub fn remake_directories(&self, action: &Action) -> Result<bool, Errno> {
+        let places: Vec<&Place> = match action {
+            Action::Make { place, .. } | Action::Update { place, .. } => vec![place],
+            Action::Publish { places, .. } => places.iter().collect(),
+            Action::Link { from, to, .. } | Action::Rename { from, to, .. } => vec![from, to],
+            Action::Remove { .. } | Action::SetAttributes { .. } | Action::Discard { .. } => return Ok(false),
+        };
+        places.into_iter().try_fold(false, |any, place| Ok(self.remake(place.directory)? | any))
+    }
+
+    fn remake(&self, directory: FileId) -> Result<bool, Errno> {
+        // Out of the lock, which the lookups below take.
+        let above = self.owner.tree().backing_place(directory).map(|place| place.directory);
+        let Some(above) = above else { return Ok(false) };
+        let is_below_new = self.remake(above)?;
+        let path: ViewPath = self.owner.backing_path(directory).ok_or(Errno::ENOENT)?;
+        if found(self.owner.local.place.attributes(&path))?.is_some() {
+            return Ok(is_below_new);
+        }
+        tracing::warn!(%path, "somebody else has removed this directory: it is made again for what lands in it");
+        self.owner.local.place.make_directory(&path)?;
+        let made = self.owner.local.place.hold(&path)?;
+        if let Some(attributes) = self.owner.landed_attributes(directory) {
+            made.set_attributes(&attributes)?;
+        }
+        let generation = made.attributes().generation();
+        self.owner.carry_out_own(Operation::Publishing { file: directory, generation })?;
+        Ok(true)
     }
 
     /// The inode at a place, if any.

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use forebay_store::Draft;
-use forebay_types::{Errno, NodeRank, ViewPath};
+use forebay_types::{Errno, FileId, NodeRank, ViewPath};
 use forebay_wire::write::{Drained, Operation, Source};
 use forebay_write::{Action, Drain};
 
 use super::commits::Commits;
 use super::contents::Reader;
-use super::owner::{Owner, backing_path, draft_path};
+use super::owner::{Owner, draft_path};
 use super::sending::{Meter, Snapshot};
 
 /// How much is sent before the landing goes on.
@@ -41,7 +42,10 @@ impl Draining {
             self.commits.commit_all().map_err(|errno| format!("committing what open files have: {errno}"))?;
         }
         let Some(drain) = self.next_drain(&filling) else { return Ok(false) };
-        let sent = self.drain(&drain).map_err(|errno| {
+        let noted = if drain.is_there { Ok(()) } else { note_draft(&self.owner, drain.file) };
+        // No loss of power takes back what is sent, perhaps to a file that is there already.
+        let is_safe = noted.and_then(|()| self.owner.make_durable());
+        let sent = is_safe.and_then(|()| self.drain(&drain)).map_err(|errno| {
             let path =
                 self.owner.backing_path(drain.file).map_or_else(|| "an open file".to_owned(), |path| path.to_string());
             format!("sending {path} ahead: {errno}")
@@ -54,7 +58,7 @@ impl Draining {
     }
 
     fn drain(&self, drain: &Drain) -> Result<(), Errno> {
-        let Drain { file, version, size_bytes, draft_in, has_draft, extents } = drain;
+        let Drain { file, version, size_bytes, is_there, extents } = drain;
         let mut snapshot = Snapshot::of(&self.owner, *file)?;
         if snapshot.version != *version {
             // The next look sees what it is now.
@@ -63,31 +67,34 @@ impl Draining {
         let is_sent = |source| matches!(source, Source::Log(extent) if extents.contains(&extent));
         snapshot.pieces.retain(|piece| piece.source == Source::Hole || is_sent(piece.source));
         let place = &self.owner.local.place;
-        let path = match draft_in {
-            Some(directory) if !has_draft => {
-                let directory = backing_path(&self.owner.tree(), *directory).ok_or(Errno::ENOENT)?;
-                let number = self.owner.tree().draft_number(*file);
-                let path = Draft::path(&directory, number)?;
-                let draft = place.draft(&path, number)?;
-                snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
-                draft.keep()?;
-                path
-            }
-            _ => {
-                let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
-                snapshot.write(&self.reader, &self.meter, *file, &self.owner.hold(*file, &path)?.open_to_write()?)?;
-                path
-            }
-        };
+        let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
+        let began = Instant::now();
+        if !is_there && !self.owner.tree().has_base(*file) {
+            let draft = place.draft(&path, self.owner.tree().draft_number(*file))?;
+            snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
+            draft.keep()?;
+        } else {
+            snapshot.write(&self.reader, &self.meter, *file, &self.owner.hold(*file, &path)?.open_to_write()?)?;
+        }
+        self.meter.note_rate(snapshot.bytes(), began.elapsed());
         let generation = place.attributes(&path)?.generation();
-        let drained = Drained {
-            version: *version,
-            size_bytes: *size_bytes,
-            draft_in: *draft_in,
-            generation,
-            extents: extents.clone(),
-        };
+        let drained = Drained { version: *version, size_bytes: *size_bytes, generation, extents: extents.clone() };
         self.owner.carry_out_own(Operation::Drained { file: *file, drained }).map(drop)
+    }
+}
+
+/// A file is about to have a draft, which goes with it whatever happens to this daemon.
+///
+/// # Errors
+/// What keeps that from being written down.
+pub fn note_draft(owner: &Owner, file: FileId) -> Result<(), Errno> {
+    let (draft, directory) = {
+        let tree = owner.tree();
+        (tree.draft(file), tree.directory_for_draft(file))
+    };
+    match draft {
+        Some(_) => Ok(()),
+        None => owner.carry_out_own(Operation::Drafting { file, directory }).map(drop),
     }
 }
 

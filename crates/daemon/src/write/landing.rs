@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_store::Draft;
 use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
-use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
+use forebay_wire::write::{LandedContents, Operation, Place, StepOutcome};
 use forebay_write::{Action, Turn};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +19,7 @@ use super::conflicts::Conflicts;
 use super::contents::Reader;
 use super::draining::{self, Draining};
 use super::owner::{Owner, draft_path};
+use super::publishing::{self, Published, Publisher};
 use super::sending::{Meter, Snapshot};
 use crate::options::DrainPolicy;
 
@@ -29,20 +29,20 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long the thread waits for a change at most, before it looks whether it is to end; and how often it looks at the store.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Mode bits without which this daemon could not go on in a directory.
-const OWN_DIRECTORY: u32 = 0o700;
-
 /// The thread's state, as others see it.
 pub struct Landings {
     owner: Arc<Owner>,
     reader: Arc<Reader>,
     commits: Arc<Commits>,
     draining: Draining,
+    publisher: Publisher,
     /// How much is sent.
     pub meter: Arc<Meter>,
     policy: DrainPolicy,
     /// Steps below it may be followed.
     allowed: AtomicU64,
+    /// Whether a step was taken: before the first, the daemon before this one may have taken that and not said so.
+    has_taken: AtomicBool,
     is_ending: AtomicBool,
     trouble: Mutex<Option<String>>,
 }
@@ -68,14 +68,17 @@ impl Landings {
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         let draining = Draining::new(owner, reader, commits, &meter);
         let (owner, reader, commits) = (Arc::clone(owner), Arc::clone(reader), Arc::clone(commits));
+        let publisher = Publisher { owner: Arc::clone(&owner), reader: Arc::clone(&reader), meter: Arc::clone(&meter) };
         Arc::new(Self {
             owner,
             reader,
             commits,
             draining,
+            publisher,
             meter,
             policy,
             allowed,
+            has_taken: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             trouble: Mutex::default(),
         })
@@ -99,7 +102,7 @@ impl Landings {
 
     /// Follows until `end`. May block.
     pub fn follow(&self) {
-        let mut looked_at = Instant::now();
+        let (mut looked_at, mut count) = (Instant::now(), publishing::FILES_MAX);
         while !self.is_ending.load(Ordering::Relaxed) {
             if looked_at.elapsed() >= LOOK_EVERY {
                 checkpoint::write_if_due(
@@ -116,8 +119,11 @@ impl Landings {
                 continue;
             }
             let allowed = self.allowed.load(Ordering::Relaxed);
-            let turn = self.owner.tree().next_landing().filter(|turn| turn.step < allowed);
-            let taken = turn.as_ref().map_or(Ok(()), |turn| self.take(turn));
+            let mut turns = self.owner.tree().next_landings(count, publishing::BYTES_MAX);
+            turns.retain(|turn| turn.step < allowed);
+            let taken = self.take(&turns);
+            // What fails is found by itself.
+            count = if taken.is_ok() { publishing::FILES_MAX } else { 1 };
             let sent = taken.and_then(|()| match self.policy {
                 DrainPolicy::Auto => self.draining.send_ahead(),
                 _ => Ok(false),
@@ -125,7 +131,7 @@ impl Landings {
             match sent {
                 Ok(has_sent) => {
                     *self.trouble() = None;
-                    if turn.is_none() && !has_sent {
+                    if turns.is_empty() && !has_sent {
                         self.owner.wait_for_change(LOOK_EVERY);
                     }
                 }
@@ -143,32 +149,89 @@ impl Landings {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does one thing, and says so to the tree.
-    fn take(&self, turn: &Turn) -> Result<(), String> {
-        tracing::debug!(step = turn.step, action = ?turn.action, "landing");
-        // Who goes on elsewhere must know of it.
-        self.owner.wait_for_second_home();
-        let outcome = match &turn.action {
-            None => StepOutcome::LeftOut,
-            Some(action) => {
-                let told = |errno| format!("{}: {errno}", self.told(action));
-                let conflicts = Conflicts { owner: &self.owner };
-                if conflicts.make_way(action).map_err(told)? {
-                    return Ok(());
-                }
-                match (self.act(action), action) {
-                    (Err(Errno::EEXIST), Action::Make { place, .. }) => {
-                        return conflicts.set_aside(place).map_err(told);
-                    }
-                    (Err(Errno::ENOTEMPTY), Action::Remove { place, is_directory: true }) => {
-                        return conflicts.gone(place).map_err(told);
-                    }
-                    (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::Done,
-                    (outcome, _) => outcome.map_err(told)?,
-                }
-            }
+    /// Does one thing, or several of which each is a file that appears, and says so to the tree.
+    fn take(&self, turns: &[Turn]) -> Result<(), String> {
+        let [first, ..] = turns else { return Ok(()) };
+        tracing::debug!(?first, turns = turns.len(), "landing");
+        let taken = match &first.action {
+            Action::Publish { file, .. } if !first.is_over && !self.owner.tree().has_base(*file) => self.publish(turns),
+            _ => self.take_one(first),
         };
-        let landed = Operation::Landed { step: turn.step, outcome };
+        if taken.is_ok() {
+            self.has_taken.store(true, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn take_one(&self, turn: &Turn) -> Result<(), String> {
+        let Turn { step, action, is_over } = turn;
+        let told = |errno| format!("{}: {errno}", self.told(action));
+        // No loss of power or of this node takes back what is followed here.
+        self.owner.make_durable().map_err(told)?;
+        let conflicts = Conflicts { owner: &self.owner };
+        if *is_over {
+            // The daemon before this one may have done it and not said so.
+            let is_done = !self.has_taken.load(Ordering::Relaxed) && conflicts.is_there(action).map_err(told)?;
+            return self.landed(*step, if is_done { StepOutcome::Done } else { StepOutcome::LeftOut });
+        }
+        if conflicts.make_way(action).map_err(told)? {
+            return Ok(());
+        }
+        let outcome = match (self.act(action), action) {
+            (Err(Errno::EEXIST), Action::Make { place, .. }) => {
+                return conflicts.set_aside(place).map_err(told);
+            }
+            (Err(Errno::ENOTEMPTY), Action::Remove { place, is_directory: true }) => {
+                return conflicts.gone(place).map_err(told);
+            }
+            (Err(Errno::ENOENT), action) if conflicts.remake_directories(action).map_err(told)? => {
+                return Ok(());
+            }
+            (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::Done,
+            (outcome, _) => outcome.map_err(told)?,
+        };
+        self.landed(*step, outcome)
+    }
+
+    fn publish(&self, turns: &[Turn]) -> Result<(), String> {
+        let conflicts = Conflicts { owner: &self.owner };
+        let mut count = 0;
+        for turn in turns {
+            let told = |errno| format!("{}: {errno}", self.told(&turn.action));
+            if conflicts.make_way(&turn.action).map_err(told)? {
+                break;
+            }
+            if let Action::Publish { file, .. } = &turn.action {
+                draining::note_draft(&self.owner, *file).map_err(told)?;
+            }
+            self.keep_open(&turn.action);
+            count += 1;
+        }
+        let Some(first) = turns[..count].first() else { return Ok(()) };
+        let told = |turn: &Turn, errno| format!("{}: {errno}", self.told(&turn.action));
+        self.owner.make_durable().map_err(|errno| told(first, errno))?;
+        let published = self.publisher.publish(&turns[..count]);
+        let (landed, failed) = match published {
+            Ok(Published { landed, failed }) => (landed, failed),
+            Err(errno) => (vec![], Some(errno)),
+        };
+        let done = landed.len();
+        for (turn, contents) in turns.iter().zip(landed) {
+            self.landed(turn.step, StepOutcome::Contents(contents))?;
+        }
+        match failed {
+            None => Ok(()),
+            Some(Errno::ENOENT)
+                if conflicts.remake_directories(&turns[done].action).map_err(|errno| told(&turns[done], errno))? =>
+            {
+                Ok(())
+            }
+            Some(errno) => Err(told(&turns[done], errno)),
+        }
+    }
+
+    fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
+        let landed = Operation::Landed { step, outcome };
         self.owner.carry_out_own(landed).map(drop).map_err(|errno| format!("writing down what has landed: {errno}"))
     }
 
@@ -178,7 +241,7 @@ impl Landings {
         draining::save_drafts(&self.owner, action)?;
         match action {
             Action::Make { file, kind, place } => return self.make(*file, *kind, &self.path(place)?),
-            Action::Publish { file, places, .. } => return self.publish(*file, places).map(StepOutcome::Contents),
+            Action::Publish { file, places, .. } => return self.publish_sent(*file, places).map(StepOutcome::Contents),
             Action::Update { file, place, .. } => {
                 return self.update(*file, &self.path(place)?).map(StepOutcome::Contents);
             }
@@ -240,9 +303,7 @@ impl Landings {
 
     /// What a file is now; nothing when it is gone.
     fn attributes(&self, file: FileId) -> Option<Attributes> {
-        let attributes = self.owner.tree().state(file).ok()?.attributes;
-        let is_directory = attributes.kind() == Kind::Directory && file != BURST_ROOT;
-        Some(Attributes { mode: attributes.mode | if is_directory { OWN_DIRECTORY } else { 0 }, ..attributes })
+        self.owner.landed_attributes(file)
     }
 
     fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
@@ -268,37 +329,25 @@ impl Landings {
         self.attributes(file).map_or(Ok(()), |attributes| self.owner.hold(file, path)?.set_attributes(&attributes))
     }
 
-    fn publish(&self, file: FileId, places: &[Place]) -> Result<LandedContents, Errno> {
+    /// Publishes a file of which a part was sent ahead.
+    fn publish_sent(&self, file: FileId, places: &[Place]) -> Result<LandedContents, Errno> {
         let paths: Vec<ViewPath> = places.iter().map(|place| self.path(place)).collect::<Result<_, _>>()?;
         let Some((first, others)) = paths.split_first() else { return Err(Errno::ENOENT) };
         let snapshot = Snapshot::of(&self.owner, file)?;
         let place = &self.owner.local.place;
-        match self.draft_path(file) {
-            Some(draft) => self.publish_draft(file, &snapshot, &draft, first)?,
-            None => {
-                let number = self.owner.tree().draft_number(file);
-                let draft = place.draft(first, number)?;
-                snapshot.write(&self.reader, &self.meter, file, draft.file())?;
-                draft.set_attributes(&snapshot.attributes)?;
-                // A daemon after this one knows it again.
-                let (directory, _) = first.split().ok_or(Errno::EINVAL)?;
-                let generation = place.attributes(&Draft::path(&directory, number)?)?.generation();
-                self.owner.carry_out_own(Operation::Publishing { file, generation })?;
-                place.publish(draft, first)?;
-            }
-        }
+        let draft = self.draft_path(file).ok_or(Errno::ESTALE)?;
+        self.write_draft(file, &snapshot, &draft, first)?;
         others.iter().try_for_each(|other| place.link(first, other))?;
-        self.landed(first, &snapshot)
+        self.contents(first, &snapshot)
     }
 
     fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
         let snapshot = Snapshot::of(&self.owner, file)?;
         self.write_at(file, &snapshot, path)?;
-        self.landed(path, &snapshot)
+        self.contents(path, &snapshot)
     }
 
-    /// The same of a file of which a part was sent ahead.
-    fn publish_draft(&self, file: FileId, snapshot: &Snapshot, draft: &ViewPath, to: &ViewPath) -> Result<(), Errno> {
+    fn write_draft(&self, file: FileId, snapshot: &Snapshot, draft: &ViewPath, to: &ViewPath) -> Result<(), Errno> {
         let place = &self.owner.local.place;
         let backed = self.owner.tree().backed(file);
         // A daemon that died after the renaming has not said so.
@@ -315,12 +364,15 @@ impl Landings {
     fn write_at(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {
         let held = self.owner.hold(file, path)?;
         let open = held.open_to_write()?;
+        let began = Instant::now();
         snapshot.write(&self.reader, &self.meter, file, &open)?;
+        held.set_attributes(&snapshot.attributes)?;
         open.sync_all().map_err(|error| Errno::of(&error))?;
-        held.set_attributes(&snapshot.attributes)
+        self.meter.note_rate(snapshot.bytes(), began.elapsed());
+        Ok(())
     }
 
-    fn landed(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
+    fn contents(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
         let generation = self.owner.local.place.attributes(path)?.generation();
         Ok(LandedContents { version: snapshot.version, generation })
     }

@@ -4,7 +4,7 @@
 //! node's until it is committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
-//! system, in the background (`sending`, at a `pace`), in time before the job's end (`time_limit`). Bytes are read where they
+//! system, in the background (`publishing`, `sending`, at a `pace`), in time before the job's end (`time_limit`). Bytes are read where they
 //! lie (`contents`): in this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room
 //! in the log of what
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
@@ -37,6 +37,7 @@ mod owner;
 mod pace;
 mod partner;
 mod parts;
+mod publishing;
 mod recovery;
 mod remote;
 mod remote_tree;

@@ -43,7 +43,7 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         made_at_ms,
         daemon: u64::from(kept.restarts) + u64::from(kept.replaced),
         deadline: node.options.deadline,
-        is_second: second_home(&council, opened.owns.node) == Some(node.rank()),
+        second_home: second_home(&council, opened.owns.node),
     };
     let ranks = (0..hosts.len() as u32).map(NodeRank);
     let partners = match options.is_copied {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_store::{Draft, Held, LandedEntry};
-use forebay_types::{Errno, FileId, Map, NodeRank, OperationId, ViewPath, limits};
+use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, ViewPath, limits};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
@@ -22,6 +22,9 @@ use forebay_write::{History, Leases, Refusal, Released, Sent, Tree};
 use super::local::Local;
 use super::notes::Note;
 use super::remote::Nodes;
+
+/// Mode bits without which this daemon could not go on in a directory of the backing file system.
+const OWN_DIRECTORY: u32 = 0o700;
 
 /// How long it counts that a node has said that its store fills.
 const FILLING_COUNTS: Duration = Duration::from_secs(5);
@@ -49,8 +52,8 @@ pub struct Owner {
     pub(super) nodes: Arc<Nodes>,
     /// What other nodes were told.
     leases: Mutex<Leases>,
-    /// For the tree's second home. What happens is noted while the tree is had.
-    history: Mutex<History>,
+    /// For the tree's second home, if it has one. What happens is noted while the tree is had.
+    history: Option<Mutex<History>>,
     /// Something was noted in it.
     happened: Condvar,
     /// Somebody waits for the second home.
@@ -73,12 +76,14 @@ pub struct Life {
     pub is_first: bool,
     /// Tells its history from others.
     pub line: u64,
+    /// Whether the tree has a second home.
+    pub has_second: bool,
 }
 
 impl Owner {
     /// The owner of `tree`.
-    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, tree: Tree, Life { is_first, line }: Life) -> Self {
-        let told = nodes.others().into_iter().filter(|_| !is_first);
+    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, tree: Tree, life: Life) -> Self {
+        let told = nodes.others().into_iter().filter(|_| !life.is_first);
         Self {
             local: Arc::clone(local),
             tree: Mutex::new(tree),
@@ -88,7 +93,7 @@ impl Owner {
             filling: Mutex::default(),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
-            history: Mutex::new(History::new(line)),
+            history: life.has_second.then(|| Mutex::new(History::new(life.line, nodes.now()))),
             happened: Condvar::new(),
             wanted: Condvar::new(),
             safe: Condvar::new(),
@@ -232,8 +237,8 @@ impl Owner {
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
             }
-            if !self.nodes.is_alone() {
-                self.history().note(encode(change));
+            if let Some(mut history) = self.history() {
+                history.note(encode(change));
             }
             let (mut leases, now) = (self.leases(), self.nodes.now());
             leases.note(now, change.id.node, &change.operation, &done);
@@ -262,7 +267,7 @@ impl Owner {
 
     /// Until it has what has happened until now, or does not follow any more.
     pub fn wait_for_second_home(&self) {
-        let mut history = self.history();
+        let Some(mut history) = self.history() else { return };
         let count = history.have().count;
         history.want(count);
         self.wanted.notify_all();
@@ -273,13 +278,13 @@ impl Owner {
 
     /// Changes that the second home does not have; `None` where none follows.
     pub fn second_home_behind(&self) -> Option<u64> {
-        let history = self.history();
+        let history = self.history()?;
         history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have)
     }
 
     /// What the second home gets, which has `have`. May block.
     pub fn followed(&self, have: Option<Have>) -> Followed {
-        let mut history = self.history();
+        let Some(mut history) = self.history() else { return Followed::Changes(vec![]) };
         history.heard(self.nodes.now(), have);
         self.safe.notify_all();
         if history.sent() == Sent::Nothing {
@@ -294,11 +299,14 @@ impl Owner {
             Sent::Tree => drop(history),
         }
         let tree = self.tree();
-        Followed::Tree { have: self.history().have(), tree: encode(&*tree) }
+        match self.history() {
+            Some(history) => Followed::Tree { have: history.have(), tree: encode(&*tree) },
+            None => Followed::Changes(vec![]),
+        }
     }
 
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> Option<MutexGuard<'_, History>> {
+        Some(self.history.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The asking node is about to be told of `files`.
@@ -379,6 +387,13 @@ impl Owner {
         let tree = self.tree();
         let directory = backing_path(&tree, place.directory).ok_or(Errno::ENOENT)?;
         directory.join_deep(tree.backing_name(place).as_bytes()).map_err(|_| Errno::ENAMETOOLONG)
+    }
+
+    /// What a file is to look like on the backing file system; nothing when it is gone.
+    pub fn landed_attributes(&self, file: FileId) -> Option<Attributes> {
+        let attributes = self.tree().state(file).ok()?.attributes;
+        let is_directory = attributes.kind() == Kind::Directory && file != BURST_ROOT;
+        Some(Attributes { mode: attributes.mode | if is_directory { OWN_DIRECTORY } else { 0 }, ..attributes })
     }
 
     /// Takes hold of a file on the backing file system.

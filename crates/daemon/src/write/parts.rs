@@ -91,17 +91,22 @@ pub struct Beginning {
     pub daemon: u64,
     /// How long a program may wait.
     pub deadline: Duration,
-    /// Whether the tree has its second home here.
-    pub is_second: bool,
+    /// The node where the tree has its second home, if any.
+    pub second_home: Option<NodeRank>,
 }
 
 impl WriteParts {
     pub fn new(nodes: Arc<Nodes>, opened: OpenedStore, beginning: Beginning) -> Self {
-        let Beginning { dir, mount, drain, drain_bytes_per_s, ends_at, made_at_ms, daemon, deadline, is_second } =
+        let Beginning { dir, mount, drain, drain_bytes_per_s, ends_at, made_at_ms, daemon, deadline, second_home } =
             beginning;
         let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
-        let life = Life { is_first: daemon == 0, line: (made_at_ms << DAEMONS_BITS) + daemon };
+        let life = Life {
+            is_first: daemon == 0,
+            line: (made_at_ms << DAEMONS_BITS) + daemon,
+            has_second: second_home.is_some(),
+        };
         let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, tree, life)));
+        let is_second = second_home == Some(local.rank);
         let second = is_second.then(|| Arc::new(SecondHome::new(&local, &nodes, mirror)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
         let link = || match &owner {

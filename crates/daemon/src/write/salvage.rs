@@ -209,7 +209,7 @@ fn begin(opened: OpenedStore, owner: NodeRank, landing: &Path, calls: Together) 
         made_at_ms: now.seconds.cast_unsigned() * 1000 + u64::from(now.nanos) / 1_000_000,
         daemon: 0,
         deadline: DEADLINE,
-        is_second: false,
+        second_home: None,
     };
     Arc::new(WriteParts::new(Nodes::new(calls, owner, Partners::Any), opened, beginning))
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_types::{Attributes, Errno, FileId};
 use forebay_wire::write::{Piece, Source};
@@ -46,7 +46,12 @@ impl Meter {
     }
 
     fn begin(&self, bytes: u64) {
-        self.under_way_bytes.store(bytes, Ordering::Relaxed);
+        self.under_way_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So much of what was begun is given up.
+    fn give_up(&self, bytes: u64) {
+        self.under_way_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn verified(&self, bytes: u64) {
@@ -54,8 +59,8 @@ impl Meter {
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn end(&self, bytes: u64, took: Duration) {
-        self.under_way_bytes.store(0, Ordering::Relaxed);
+    /// So much was sent in a time.
+    pub fn note_rate(&self, bytes: u64, took: Duration) {
         let now = u128::from(bytes) * 1_000_000 / took.as_micros().max(1);
         let (now, before) = (u64::try_from(now).unwrap_or(u64::MAX), self.bytes_per_s());
         // The newest weighs a quarter. What is small says more of latency than of the rate.
@@ -90,14 +95,26 @@ impl Snapshot {
     /// # Errors
     /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
     pub fn write(&self, reader: &Reader, meter: &Meter, file: FileId, into: &File) -> Result<(), Errno> {
-        let (bytes, began) = (self.stripes().map(|stripe| stripe.len).sum(), Instant::now());
-        meter.begin(bytes);
-        let written = self.write_and_compare(reader, meter, file, into);
-        meter.end(if written.is_ok() { bytes } else { 0 }, began.elapsed());
+        let mut left = self.bytes();
+        meter.begin(left);
+        let written = self.write_and_compare(reader, meter, file, into, &mut left);
+        meter.give_up(left);
         written
     }
 
-    fn write_and_compare(&self, reader: &Reader, meter: &Meter, file: FileId, into: &File) -> Result<(), Errno> {
+    /// What logs have of it, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.stripes().map(|stripe| stripe.len).sum()
+    }
+
+    fn write_and_compare(
+        &self,
+        reader: &Reader,
+        meter: &Meter,
+        file: FileId,
+        into: &File,
+        left: &mut u64,
+    ) -> Result<(), Errno> {
         let failed = |error: std::io::Error| Errno::of(&error);
         let old_len = into.metadata().map_err(failed)?.len();
         into.set_len(self.attributes.size_bytes).map_err(failed)?;
@@ -121,6 +138,7 @@ impl Snapshot {
                 return Err(Errno::EIO);
             }
             meter.verified(stripe.len);
+            *left -= stripe.len;
         }
         Ok(())
     }

@@ -83,13 +83,29 @@ impl Job {
     #[track_caller]
     pub fn of(sandbox: Sandbox) -> Self {
         let mut job = Self { sandbox, views: vec![], pids: vec![], keepers: vec![], down: false };
-        let status = job.status();
-        let nodes = status["nodes"].as_array().expect("status has nodes");
-        job.views = nodes.iter().map(|node| node["view"].as_str().expect("a node has a view").into()).collect();
-        job.pids = nodes.iter().map(|node| number(&node["pid"])).collect();
-        job.keepers = nodes.iter().map(|node| number(&node["keeper_pid"])).collect();
-        assert!(nodes.iter().all(|node| node["state"] == "ready"), "all are ready when up returns: {status:#}");
+        job.look();
         job
+    }
+
+    /// Starts it once more, after its end.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[track_caller]
+    pub fn up_again(&mut self, arguments: &[&OsStr]) {
+        let _ = self.sandbox.up(arguments).good();
+        self.down = false;
+        self.look();
+    }
+
+    #[track_caller]
+    fn look(&mut self) {
+        let status = self.status();
+        let nodes = status["nodes"].as_array().expect("status has nodes");
+        self.views = nodes.iter().map(|node| node["view"].as_str().expect("a node has a view").into()).collect();
+        self.pids = nodes.iter().map(|node| number(&node["pid"])).collect();
+        self.keepers = nodes.iter().map(|node| number(&node["keeper_pid"])).collect();
+        assert!(nodes.iter().all(|node| node["state"] == "ready"), "all are ready when up returns: {status:#}");
     }
 
     /// The number of nodes.
@@ -219,9 +235,20 @@ impl Job {
     /// # Panics
     /// If something does not die.
     pub fn kill_all(&mut self) {
-        let daemons: Vec<u32> = (0..self.keepers.len()).filter_map(|rank| self.daemon(rank)).collect();
+        self.kill_all_and(|| {});
+    }
+
+    /// The same, with something that has to happen before what was killed can end.
+    ///
+    /// # Panics
+    /// As `kill_all`.
+    pub fn kill_all_and(&mut self, release: impl FnOnce()) {
+        // Stopped first: a keeper would start another daemon.
+        self.keepers.iter().for_each(|keeper| send(*keeper, Signal::STOP));
+        let daemons = self.keepers.iter().flat_map(|keeper| children(*keeper));
         let all: Vec<u32> = self.keepers.iter().copied().chain(daemons).collect();
         all.iter().for_each(|pid| kill(*pid));
+        release();
         wait_until("what was killed ends", GONE, || !all.iter().any(|pid| is_alive(*pid)));
         let _ = self.command("down", &["--no-drain".as_ref()]);
         self.down = true;

@@ -3,6 +3,7 @@
 //! It lies in the directory that it is for, under a name that no other store gives, until it is whole and takes the place of
 //! whatever has its name. Dropped before, it goes.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -85,17 +86,37 @@ impl Draft {
         fs::futimens(&self.file, &times(attributes)).map_err(errno)
     }
 
-    /// Makes it durable, then gives it its name, then makes that durable.
-    pub(crate) fn publish(mut self, name: &[u8]) -> Result<(), Errno> {
-        fs::fsync(&self.file).map_err(errno)?;
-        fs::renameat(&self.directory, &self.name, &self.directory, name).map_err(errno)?;
+    /// Makes its contents and attributes durable.
+    ///
+    /// # Errors
+    /// As the backing file system gave it.
+    pub fn make_durable(&self) -> Result<(), Errno> {
+        fs::fsync(&self.file).map_err(errno)
+    }
+
+    /// Gives it its name in a directory. The directories that have changed, which are not durable yet.
+    pub(crate) fn publish(mut self, to: OwnedFd, name: &[u8]) -> Result<[OwnedFd; 2], Errno> {
+        fs::renameat(&self.directory, &self.name, &to, name).map_err(errno)?;
         self.is_published = true;
-        sync_directory(self.directory.as_fd())
+        let from = self.directory.try_clone().map_err(|error| Errno::of(&error))?;
+        Ok([from, to])
     }
 }
 
 fn name_of(number: u128) -> String {
     format!("{PREFIX}{number:032x}")
+}
+
+/// Makes what changed in directories durable, once in each.
+pub(crate) fn sync_directories(directories: impl IntoIterator<Item = OwnedFd>) -> Result<(), Errno> {
+    let mut synced = BTreeSet::new();
+    for directory in directories {
+        let found = fs::fstat(&directory).map_err(errno)?;
+        if synced.insert((found.st_dev, found.st_ino)) {
+            sync_directory(directory.as_fd())?;
+        }
+    }
+    Ok(())
 }
 
 /// A file system that cannot make names durable does it anyway, or never.

@@ -12,7 +12,7 @@ use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath, limits}
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags};
 
 use crate::calls::{Calls, errno};
-use crate::draft::Draft;
+use crate::draft::{Draft, sync_directories};
 use crate::held::Held;
 use crate::permissions::Permissions;
 
@@ -209,8 +209,9 @@ impl LandingPlace {
         let (base, name) = self.split(path)?;
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match fs::unlinkat(&base, name, flags).map_err(errno) {
-            Err(Errno::ENOENT) => Ok(()),
-            removed => removed.and_then(|()| sync(&self.calls, base.as_fd())),
+            // Removed before, it may not be so durably.
+            Ok(()) | Err(Errno::ENOENT) => sync(&self.calls, base.as_fd()),
+            removed => removed,
         }
     }
 
@@ -223,13 +224,19 @@ impl LandingPlace {
         Draft::create(self.calls.listable(base.as_fd())?, number)
     }
 
-    /// Lets a draft take the place of what is at `path`: at once, and durably.
+    /// Lets drafts that are durable take the places of what is at paths: each at once, one after the other; then all durably.
     ///
     /// # Errors
-    /// See `attributes`; the draft is gone then.
-    pub fn publish(&self, draft: Draft, path: &ViewPath) -> Result<(), Errno> {
-        let (_, name) = path.split().ok_or(Errno::EINVAL)?;
-        draft.publish(name)
+    /// See `attributes`; the draft that it is about and those after it are gone then.
+    pub fn publish(&self, drafts: Vec<(Draft, &ViewPath)>) -> Result<(), Errno> {
+        let mut changed = vec![];
+        let published = drafts.into_iter().try_for_each(|(draft, path)| {
+            let (base, name) = self.split(path)?;
+            changed.extend(draft.publish(self.calls.listable(base.as_fd())?, name)?);
+            Ok(())
+        });
+        sync_directories(changed)?;
+        published
     }
 
     /// Sizes of the file system.

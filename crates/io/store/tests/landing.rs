@@ -36,7 +36,8 @@ fn a_draft_is_seen_when_it_is_whole_and_never_before() {
     let names =
         |place: &LandingPlace| place.list(&path("")).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
     assert_eq!(names(&place).len(), 1, "drafts are not listed");
-    place.publish(draft, &path("file")).unwrap();
+    draft.make_durable().unwrap();
+    place.publish(vec![(draft, &path("file"))]).unwrap();
     assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"new contents");
     let metadata = fs::metadata(dir.path().join("file")).unwrap();
     assert_eq!((metadata.permissions().mode(), metadata.mtime(), metadata.mtime_nsec()), (0o100_640, 1_000_000_000, 5));
@@ -131,10 +132,11 @@ fn drafts_of_two_stores_are_two() {
     let (dir, place) = place();
     let drafts = [7, 7 | 1 << 64].map(|number| place.draft(&path("file"), number).unwrap());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-    for (index, draft) in drafts.into_iter().enumerate() {
+    let paths = ["file0", "file1"].map(path);
+    for (index, draft) in drafts.iter().enumerate() {
         draft.file().write_all_at(&[b'0' + index as u8], 0).unwrap();
-        place.publish(draft, &path(&format!("file{index}"))).unwrap();
     }
+    place.publish(drafts.into_iter().zip(&paths).collect()).unwrap();
     assert_eq!(fs::read(dir.path().join("file0")).unwrap(), b"0");
     assert_eq!(fs::read(dir.path().join("file1")).unwrap(), b"1");
 }

@@ -41,9 +41,8 @@ impl Tree {
         let nlink = if kind == Kind::Directory { 2 } else { 1 };
         let attributes = Attributes { ino: inode_number(entry.file), nlink, ..entry.attributes };
         let place = Place { directory, name: entry.name.clone() };
-        let backed = Some(entry.attributes.generation());
-        self.landing.adopt(entry.file, kind, &place);
-        self.nodes.insert(entry.file, Node { backed, ..Node::new(attributes, contents) });
+        self.landing.adopt(entry.file, kind, &place, entry.attributes.generation());
+        self.nodes.insert(entry.file, Node::new(attributes, contents));
         self.directory_mut(directory)?.insert(&entry.name, entry.file);
         self.node_mut(directory)?.attributes.nlink += u32::from(kind == Kind::Directory);
         Ok(())

@@ -39,6 +39,7 @@ impl Tree {
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
             Operation::Publish { file } => self.publish_now(*file),
             Operation::Drained { file, drained } => Ok(self.drained(*file, drained, released)),
+            Operation::Drafting { file, directory } => Ok(self.drafting(*file, *directory)),
             Operation::Publishing { file, generation } => Ok(self.publishing(*file, *generation)),
             Operation::SetAside { place, name } => Ok(self.set_aside(place, name)),
             Operation::Gone { place } => Ok(self.gone(place)),

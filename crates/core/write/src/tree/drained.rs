@@ -22,10 +22,8 @@ pub struct Drain {
     pub version: u64,
     /// How long they are, bytes.
     pub size_bytes: u64,
-    /// The directory for the draft; `None` where the file itself is on the backing file system.
-    pub draft_in: Option<FileId>,
-    /// Whether the draft is there.
-    pub has_draft: bool,
+    /// Whether the file itself is on the backing file system, and needs no draft.
+    pub is_there: bool,
     /// What lies in logs, in the file's order.
     pub extents: Vec<WrittenExtent>,
 }
@@ -52,13 +50,21 @@ impl Tree {
             room = room.saturating_sub(extent.len);
             fits
         });
-        let has_draft = self.landing.draft_of(file).is_some();
-        let draft_in = match self.landing.place(file) {
-            Some(_) => None,
-            None => Some(self.landing.draft_of(file).unwrap_or_else(|| self.landing.directory_for(file))),
-        };
+        let is_there = self.landing.place(file).is_some();
         let (version, size_bytes) = (node.version, node.attributes.size_bytes);
-        Some(Drain { file, version, size_bytes, draft_in, has_draft, extents: extents.copied().collect() })
+        Some(Drain { file, version, size_bytes, is_there, extents: extents.copied().collect() })
+    }
+
+    /// The directory for a draft of a file that has none.
+    #[must_use]
+    pub fn directory_for_draft(&self, file: FileId) -> FileId {
+        self.landing.directory_for(file)
+    }
+
+    /// Whether a part of a file is on the backing file system alone: there itself, or in its draft.
+    #[must_use]
+    pub fn has_base(&self, file: FileId) -> bool {
+        self.extents(file).is_ok_and(|extents| !extents.of_base().is_empty())
     }
 
     /// Where a file's draft is: its directory, and a number for its name.
@@ -73,23 +79,25 @@ impl Tree {
         u128::from(self.number) << 64 | u128::from(inode_number(file))
     }
 
-    pub(super) fn drained(&mut self, file: FileId, drained: &Drained, released: &mut Released) -> Done {
-        if let Some(directory) = drained.draft_in {
-            self.landing.drafted(file, directory);
-        }
-        match self.nodes.get_mut(&file) {
+    pub(super) fn drafting(&mut self, file: FileId, directory: FileId) -> Done {
+        self.landing.drafted(file, directory);
+        if !self.nodes.contains_key(&file) {
             // It has gone meanwhile.
-            None if drained.draft_in.is_some() => self.landing.push(Step::Discard { file }),
-            None => {}
-            Some(node) => {
-                node.backed = Some(drained.generation);
-                // What is there behind a cut are not zeros.
-                if let Contents::File(extents) = &mut node.contents
-                    && node.cut_at <= drained.version
-                {
-                    extents.raise_base(drained.size_bytes);
-                    drained.extents.iter().for_each(|extent| extents.forget(extent, &mut released.extents));
-                }
+            self.landing.push(Step::Discard { file });
+        }
+        Done::Nothing
+    }
+
+    pub(super) fn drained(&mut self, file: FileId, drained: &Drained, released: &mut Released) -> Done {
+        // It may have gone meanwhile.
+        if let Some(node) = self.nodes.get_mut(&file) {
+            self.landing.set_backed(file, drained.generation);
+            // What is there behind a cut are not zeros.
+            if let Contents::File(extents) = &mut node.contents
+                && node.cut_at <= drained.version
+            {
+                extents.raise_base(drained.size_bytes);
+                drained.extents.iter().for_each(|extent| extents.forget(extent, &mut released.extents));
             }
         }
         Done::Nothing

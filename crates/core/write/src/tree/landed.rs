@@ -13,23 +13,52 @@ use crate::landing::Action;
 pub struct Turn {
     /// The number of the step.
     pub step: u64,
-    /// What is to be done; nothing where what was to land has changed or gone since.
-    pub action: Option<Action>,
+    /// What is to be done.
+    pub action: Action,
+    /// Whether what was to land has changed or gone since, so that it is not to be done any more.
+    pub is_over: bool,
 }
 
 impl Tree {
     /// What is to be done next on the backing file system, which has followed when there is nothing.
     pub fn next_landing(&mut self) -> Option<Turn> {
         let (step, action) = self.landing.turn()?;
-        let is_over = match &action {
+        let is_over = self.is_over(&action);
+        Some(Turn { step, action, is_over })
+    }
+
+    /// The same with what may be done at once with it: files of which nothing is there yet, `count` at most, and but for the first
+    /// of `bytes_max` together.
+    pub fn next_landings(&mut self, count: usize, bytes_max: u64) -> Vec<Turn> {
+        let Some(first) = self.next_landing() else { return vec![] };
+        let appears = |action: &Action| matches!(action, Action::Publish { file, .. } if !self.has_base(*file));
+        let is_alone = first.is_over || !appears(&first.action);
+        let mut turns = vec![first];
+        if is_alone {
+            return turns;
+        }
+        let mut room = bytes_max;
+        for (step, action) in self.landing.publications_after_first().take(count - 1) {
+            let Action::Publish { file, .. } = &action else { break };
+            let size_bytes = self.state(*file).map_or(0, |state| state.attributes.size_bytes);
+            if self.is_over(&action) || !appears(&action) || size_bytes > room {
+                break;
+            }
+            room -= size_bytes;
+            turns.push(Turn { step, action, is_over: false });
+        }
+        turns
+    }
+
+    fn is_over(&self, action: &Action) -> bool {
+        match action {
             Action::Publish { file, .. } | Action::Update { file, .. } => {
                 self.nodes.get(file).is_none_or(|node| node.is_dirty) || self.is_lost(*file)
             }
             // What it was is not known any more.
             Action::Make { file, kind, .. } => *kind != Kind::Directory && !self.nodes.contains_key(file),
             _ => false,
-        };
-        Some(Turn { step, action: Some(action).filter(|_| !is_over) })
+        }
     }
 
     /// Where a file lies on the backing file system by now; `None` when it is not there, and for the root.
@@ -44,10 +73,11 @@ impl Tree {
         self.backed(self.landing.file_at(place)?)
     }
 
-    /// What a file was on the backing file system when it was met or made there, or when its contents landed last.
+    /// What a file was on the backing file system when it was met or made there, or when its contents landed last. Of a file that
+    /// is gone from the tree too, as long as it is there.
     #[must_use]
     pub fn backed(&self, file: FileId) -> Option<Generation> {
-        self.nodes.get(&file)?.backed
+        self.landing.backed(file)
     }
 
     /// The file that is at a place of the backing file system, if it has no name any more and a node has it open: its bytes
@@ -78,9 +108,7 @@ impl Tree {
     }
 
     pub(super) fn publishing(&mut self, file: FileId, generation: Generation) -> Done {
-        if let Some(node) = self.nodes.get_mut(&file) {
-            node.backed = Some(generation);
-        }
+        self.landing.set_backed(file, generation);
         Done::Nothing
     }
 
@@ -93,7 +121,6 @@ impl Tree {
         if let Some(file) = self.landing.gone(place)
             && let Some(node) = self.nodes.get_mut(&file)
         {
-            node.backed = None;
             node.is_base_gone = matches!(&node.contents, Contents::File(extents) if !extents.of_base().is_empty());
         }
         Done::Nothing
@@ -131,10 +158,8 @@ impl Tree {
             StepOutcome::Done => self.landing.finish(step),
             StepOutcome::Made(generation) => {
                 self.landing.finish(step);
-                if let Action::Make { file, .. } = action
-                    && let Some(node) = self.nodes.get_mut(&file)
-                {
-                    node.backed = Some(generation);
+                if let Action::Make { file, .. } = action {
+                    self.landing.set_backed(file, generation);
                 }
             }
             StepOutcome::Contents(contents) => {
@@ -149,8 +174,8 @@ impl Tree {
 
     /// What the logs have of these contents is not needed any more, unless there are newer ones already.
     fn contents_landed(&mut self, file: FileId, landed: LandedContents, released: &mut Released) {
+        self.landing.set_backed(file, landed.generation);
         let Some(node) = self.nodes.get_mut(&file) else { return };
-        node.backed = Some(landed.generation);
         node.is_base_gone = false;
         if node.version == landed.version
             && let Contents::File(extents) = &mut node.contents

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use forebay_types::{Attributes, FileId, Generation, Name, NodeRank, Timestamp};
+use forebay_types::{Attributes, FileId, Name, NodeRank, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::extents::Extents;
@@ -24,8 +24,6 @@ pub struct Node {
     pub cut_at: u64,
     /// How often nodes of the job have it open; never 0.
     pub open_on: BTreeMap<NodeRank, u32>,
-    /// What it looked like on the backing file system when it was met, or when its contents landed.
-    pub backed: Option<Generation>,
     /// Whether its contents have changed since they were last to be published.
     pub is_dirty: bool,
     /// Whether somebody else has taken away the file of the backing file system that has what was never written here.
@@ -63,7 +61,6 @@ impl Node {
             version: 1,
             cut_at: 0,
             open_on: BTreeMap::new(),
-            backed: None,
             is_dirty: false,
             is_base_gone: false,
         }

@@ -25,6 +25,7 @@ impl Tree {
             | Operation::Publish { .. }
             | Operation::Lost { .. }
             | Operation::Moved { .. }
+            | Operation::Drafting { .. }
             | Operation::Publishing { .. }
             | Operation::SetAside { .. }
             | Operation::Gone { .. }

@@ -105,9 +105,9 @@ proptest! {
                 }
                 Event::Send { .. } => {}
                 Event::Note => {
-                    if let Some(Drain { file, version, size_bytes, draft_in, extents, .. }) = sent.take() {
+                    if let Some(Drain { file, version, size_bytes, extents, .. }) = sent.take() {
                         let generation = Generation::default();
-                        let drained = Drained { version, size_bytes, draft_in, generation, extents };
+                        let drained = Drained { version, size_bytes, generation, extents };
                         asked.ask(&ROOT, Operation::Drained { file, drained }).unwrap();
                     }
                 }

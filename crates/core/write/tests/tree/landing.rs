@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{FileId, Generation, Kind, NodeRank};
-use forebay_wire::write::{BURST_ROOT, Drained, LandedContents, Operation, Place, RenameRule, StepOutcome};
-use forebay_write::{Action, Drain, Tree, Turn};
+use forebay_types::{FileId, Generation, Kind, NodeRank, OperationId, Timestamp};
+use forebay_wire::write::{BURST_ROOT, Change, Drained, LandedContents, Operation, Place, RenameRule, StepOutcome};
+use forebay_write::{Action, Drain, Released, Tree, Turn};
 use proptest::prelude::*;
 
 use crate::replay::operation;
@@ -92,17 +92,23 @@ fn note(asked: &mut Asked, under_way: &mut UnderWay) {
 fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, count: usize) {
     for _ in 0..count {
         note(asked, under_way);
-        let Some(Turn { step, action }) = asked.tree.next_landing() else { return };
+        let Some(Turn { step, action, is_over }) = asked.tree.next_landing() else { return };
         let outcome = match &action {
-            Some(Action::Publish { version, .. } | Action::Update { version, .. }) => {
+            _ if is_over => StepOutcome::LeftOut,
+            Action::Publish { version, .. } | Action::Update { version, .. } => {
                 StepOutcome::Contents(LandedContents { version: *version, generation: Generation::default() })
             }
-            Some(_) => StepOutcome::Done,
-            None => StepOutcome::LeftOut,
+            Action::Make { .. } => StepOutcome::Made(Generation::default()),
+            _ => StepOutcome::Done,
         };
-        if let Some(action) = &action {
-            backing.save_drafts(&asked.tree, action);
-            backing.follow(action);
+        if let Action::Publish { file, .. } = &action
+            && !is_over
+        {
+            draft(asked, backing, *file);
+        }
+        if !is_over {
+            backing.save_drafts(&asked.tree, &action);
+            backing.follow(&action);
         }
         *under_way = Some((step, outcome));
     }
@@ -113,16 +119,31 @@ fn follow_all(asked: &mut Asked, backing: &mut Backing) {
     follow(asked, backing, &mut None, usize::MAX);
 }
 
+/// A file gets a draft if it has none.
+fn draft(asked: &mut Asked, backing: &mut Backing, file: FileId) {
+    if asked.tree.draft(file).is_none() {
+        let directory = asked.tree.directory_for_draft(file);
+        assert!(directory == BURST_ROOT || backing.places.values().any(|(file, _)| *file == directory));
+        asked.ask(&ROOT, Operation::Drafting { file, directory }).unwrap();
+        backing.drafts.insert(file, directory);
+    }
+}
+
+/// The daemon dies before what it has drafted is published.
+fn draft_and_die(asked: &mut Asked, backing: &mut Backing) {
+    if let Some(Turn { action: Action::Publish { file, .. }, is_over: false, .. }) = asked.tree.next_landing() {
+        draft(asked, backing, file);
+    }
+}
+
 /// Sends ahead what open files have.
 fn drain(asked: &mut Asked, backing: &mut Backing) {
     let Some(drain) = asked.tree.next_drain(&BTreeSet::from([NodeRank(0)]), 20) else { return };
-    if let Some(directory) = drain.draft_in {
-        assert_eq!(drain.has_draft, backing.drafts.contains_key(&drain.file));
-        assert!(directory == BURST_ROOT || backing.places.values().any(|(file, _)| *file == directory));
-        backing.drafts.insert(drain.file, directory);
+    if !drain.is_there {
+        draft(asked, backing, drain.file);
     }
-    let Drain { file, version, size_bytes, draft_in, extents, .. } = drain;
-    let drained = Drained { version, size_bytes, draft_in, generation: Generation::default(), extents };
+    let Drain { file, version, size_bytes, extents, .. } = drain;
+    let drained = Drained { version, size_bytes, generation: Generation::default(), extents };
     asked.ask(&ROOT, Operation::Drained { file, drained }).unwrap();
 }
 
@@ -144,7 +165,7 @@ fn names(tree: &Tree) -> BTreeMap<Place, (FileId, u64)> {
 proptest! {
     #[test]
     fn what_has_landed_is_the_tree(
-        operations in prop::collection::vec((operation(), 0..4_usize), 1..120),
+        operations in prop::collection::vec((operation(), 0..5_usize), 1..120),
     ) {
         let (mut asked, mut backing, mut under_way) = (Asked::new(), Backing::default(), None);
         let mut made = BTreeSet::new();
@@ -153,13 +174,14 @@ proptest! {
                 continue;
             }
             let _ = asked.ask(&ROOT, operation);
-            if steps == 3 {
-                // What was done is noted before anything is sent ahead.
-                note(&mut asked, &mut under_way);
-                drain(&mut asked, &mut backing);
-            } else {
+            if steps < 3 {
                 follow(&mut asked, &mut backing, &mut under_way, steps);
+                continue;
             }
+            // What was done is noted before anything else is begun.
+            note(&mut asked, &mut under_way);
+            let begin = if steps == 3 { drain } else { draft_and_die };
+            begin(&mut asked, &mut backing);
         }
         for node in 0..8 {
             let _ = asked.ask(&ROOT, Operation::CloseAll { node: NodeRank(node) });
@@ -168,6 +190,8 @@ proptest! {
         prop_assert_eq!(backing.places, names(&asked.tree));
         prop_assert_eq!(asked.tree.steps_to_land(), 0);
         prop_assert_eq!(backing.drafts, BTreeMap::new());
+        let there: BTreeSet<FileId> = names(&asked.tree).into_values().map(|(file, _)| file).collect();
+        prop_assert!(made.iter().all(|file| asked.tree.backed(*file).is_some() == there.contains(file)));
     }
 }
 
@@ -190,7 +214,7 @@ fn a_checkpoint_that_replaces_the_last_one_does_so_at_once() {
     assert_eq!(backing.places[&in_root("latest")].0, id(1), "the last one stays until the new one is whole");
     assert_eq!(asked.tree.backing_place(id(1)), Some(&in_root("latest")), "who has it open reads it there");
     asked.ask_of(NodeRank(0), &ROOT, Operation::Close { file: id(2) }).unwrap();
-    let publication = asked.tree.next_landing().unwrap().action.unwrap();
+    let publication = asked.tree.next_landing().unwrap().action;
     assert!(matches!(publication, Action::Publish { places, .. } if places == [in_root("latest")]));
     assert_eq!(asked.tree.unlinked_at(&in_root("latest")), Some(id(1)), "and goes on when it is replaced");
     follow_all(&mut asked, &mut backing);
@@ -208,15 +232,41 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
     let extent = forebay_wire::write::WrittenExtent { offset: 0, len: 5, node: NodeRank(0), position, skip: 0 };
     let at = forebay_wire::write::CommitAt::Start;
     asked.ask(&ROOT, Operation::Commit { file: id(1), extents: vec![extent], at }).unwrap();
-    assert_eq!(asked.tree.next_landing(), Some(Turn { step, action: None }), "newer contents are to come");
+    assert!(asked.tree.next_landing().is_some_and(|turn| turn.is_over), "newer contents are to come");
     asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::LeftOut }).unwrap();
     assert_eq!(asked.tree.next_landing(), None);
     assert_eq!(asked.released.extents, []);
     asked.ask(&ROOT, Operation::Close { file: id(1) }).unwrap();
-    let Turn { step, action } = asked.tree.next_landing().unwrap();
-    assert!(matches!(action, Some(Action::Publish { .. })));
+    let Turn { step, action, is_over } = asked.tree.next_landing().unwrap();
+    assert!(matches!(action, Action::Publish { .. }) && !is_over);
     let contents =
         LandedContents { version: asked.tree.state(id(1)).unwrap().version, generation: Generation::default() };
     asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Contents(contents) }).unwrap();
     assert_eq!(asked.released.extents, [extent], "what has landed may go");
+}
+
+/// The daemon died after a file had appeared, before it could say so, and the file is removed meanwhile: the next one finds it there.
+#[test]
+fn what_appeared_and_was_not_noted_goes_with_its_name() {
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("a"), 1, 0o100_644).unwrap();
+    let generation = Generation { ino: 77, ..Generation::default() };
+    asked.ask(&ROOT, Operation::Publishing { file: id(1), generation }).unwrap();
+    asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
+    let turn = asked.tree.next_landing().unwrap();
+    assert!(matches!(turn.action, Action::Publish { .. }) && turn.is_over);
+    let mut left_out = asked.tree.clone();
+    assert_eq!(asked.tree.backed(id(1)), Some(generation));
+    asked.ask(&ROOT, Operation::Landed { step: turn.step, outcome: StepOutcome::Done }).unwrap();
+    let Turn { action, is_over, .. } = asked.tree.next_landing().unwrap();
+    assert_eq!((action, is_over), (Action::Remove { place: in_root("a"), is_directory: false }, false));
+    assert_eq!(asked.tree.backed_at(&in_root("a")), Some(generation), "only this is removed");
+    left_out.apply(&landed(turn.step), &mut Released::default()).unwrap();
+    assert_eq!((left_out.next_landing(), left_out.backed(id(1))), (None, None), "what did not appear is not removed");
+}
+
+fn landed(step: u64) -> Change {
+    let operation = Operation::Landed { step, outcome: StepOutcome::LeftOut };
+    let id = OperationId { node: NodeRank(0), session: 2, serial: 0 };
+    Change { id, oldest: 0, caller: ROOT, now: Timestamp::default(), operation }
 }

@@ -40,14 +40,14 @@ impl Asked {
     /// Follows the tree on the backing file system to its end; the files whose contents have landed, in their order.
     pub fn land_all(&mut self) -> Vec<FileId> {
         let mut landed = vec![];
-        while let Some(Turn { step, action }) = self.tree.next_landing() {
+        while let Some(Turn { step, action, is_over }) = self.tree.next_landing() {
             let outcome = match action {
-                Some(Action::Publish { file, version, .. } | Action::Update { file, version, .. }) => {
+                _ if is_over => StepOutcome::LeftOut,
+                Action::Publish { file, version, .. } | Action::Update { file, version, .. } => {
                     landed.push(file);
                     StepOutcome::Contents(LandedContents { version, generation: Generation::default() })
                 }
-                Some(_) => StepOutcome::Done,
-                None => StepOutcome::LeftOut,
+                _ => StepOutcome::Done,
             };
             self.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
         }

@@ -1,0 +1,124 @@
+//! Files that appear on the backing file system, several at once: each has to wait for its disks more than once.
+//!
+//! They are drafted at the same time, and take their names one after the other in the tree's order. What of it is not noted
+//! when the daemon ends is done again: the next one knows what has appeared by its inode.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay_store::Draft;
+use forebay_types::{Errno, FileId, ViewPath};
+use forebay_wire::write::{LandedContents, Operation, Place};
+use forebay_write::{Action, Turn};
+
+use super::contents::Reader;
+use super::owner::{Owner, draft_path};
+use super::sending::{Meter, Snapshot};
+
+/// Files that are published at once, and how many bytes more than one of them may have together.
+pub const FILES_MAX: usize = 64;
+pub const BYTES_MAX: u64 = 64 << 20;
+
+/// Files that are written at the same time.
+const WRITERS: usize = 8;
+
+/// See the module.
+pub struct Publisher {
+    pub owner: Arc<Owner>,
+    pub reader: Arc<Reader>,
+    pub meter: Arc<Meter>,
+}
+
+/// A file whose draft is whole.
+struct Drafted {
+    snapshot: Snapshot,
+    draft: Draft,
+    paths: Vec<ViewPath>,
+}
+
+/// What came of it.
+pub struct Published {
+    /// What is there, of the first of those that were to be published.
+    pub landed: Vec<LandedContents>,
+    /// What kept the one after them.
+    pub failed: Option<Errno>,
+}
+
+impl Publisher {
+    /// Publishes the first of `turns`, all if nothing fails. All are to be publications whose drafts are noted durably.
+    ///
+    /// # Errors
+    /// Where it is not known how far it came: what the backing file system says, or the store.
+    pub fn publish(&self, turns: &[Turn]) -> Result<Published, Errno> {
+        let began = Instant::now();
+        let mut failed = None;
+        let drafted = at_once(turns, |turn| match &turn.action {
+            Action::Publish { file, places, .. } => self.draft(*file, places),
+            _ => Err(Errno::EINVAL),
+        });
+        let drafted: Vec<Drafted> =
+            drafted.into_iter().map_while(|drafted| drafted.map_err(|errno| failed = Some(errno)).ok()).collect();
+        // A daemon after this one knows them again, after a loss of power too.
+        self.owner.make_durable()?;
+        let place = &self.owner.local.place;
+        let bytes = drafted.iter().map(|drafted| drafted.snapshot.bytes()).sum();
+        let (drafts, published): (Vec<Draft>, Vec<_>) =
+            drafted.into_iter().map(|Drafted { snapshot, draft, paths }| (draft, (snapshot, paths))).unzip();
+        place.publish(drafts.into_iter().zip(published.iter().map(|(_, paths)| &paths[0])).collect())?;
+        let mut landed = vec![];
+        for (snapshot, paths) in &published {
+            let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
+            others.iter().try_for_each(|other| place.link(first, other))?;
+            landed
+                .push(LandedContents { version: snapshot.version, generation: place.attributes(first)?.generation() });
+        }
+        self.meter.note_rate(bytes, began.elapsed());
+        Ok(Published { landed, failed })
+    }
+
+    fn draft(&self, file: FileId, places: &[Place]) -> Result<Drafted, Errno> {
+        let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;
+        let snapshot = Snapshot::of(&self.owner, file)?;
+        let (path, number) = {
+            let tree = self.owner.tree();
+            (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
+        };
+        let place = &self.owner.local.place;
+        let draft = place.draft(&path, number)?;
+        snapshot.write(&self.reader, &self.meter, file, draft.file())?;
+        draft.set_attributes(&snapshot.attributes)?;
+        draft.make_durable()?;
+        let generation = place.attributes(&path)?.generation();
+        self.owner.carry_out_own(Operation::Publishing { file, generation })?;
+        Ok(Drafted { snapshot, draft, paths })
+    }
+}
+
+/// What `run` makes of each, several at a time.
+fn at_once<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    if let [item] = items {
+        return vec![run(item)];
+    }
+    let every = |first: usize| items.iter().skip(first).step_by(WRITERS).map(&run).collect::<Vec<R>>();
+    let mut parts: Vec<_> = std::thread::scope(|scope| {
+        let every = &every;
+        let writers: Vec<_> = (0..WRITERS.min(items.len())).map(|first| scope.spawn(move || every(first))).collect();
+        let ended =
+            writers.into_iter().map(|writer| writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.map(Vec::into_iter).collect()
+    });
+    (0..items.len()).filter_map(|index| parts[index % WRITERS].next()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_run_and_stay_in_order() {
+        for count in [0, 1, 7, 8, 9, 100] {
+            let items: Vec<usize> = (0..count).collect();
+            assert_eq!(at_once(&items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        }
+    }
+}
