@@ -1,9 +1,9 @@
 //! What nobody has published: all ways to 100,000 nodes, the start of the job itself, nodes that are lost, and links.
 
 use super::baselines::{self, Run};
-use super::curves::{copper_curve, curve, default_forest, direct_curve, forebay_curve, forest_of, of_torch, torch};
+use super::curves::{curve, default_forest, direct_curve, forebay_curve, forest_of, of_torch, torch};
 use super::job::Loss;
-use super::parameters::{AURORA, COPPER, START, TORCH};
+use super::parameters::{AURORA, START, TORCH};
 use super::servers::scattered;
 use super::storm::Storm;
 use super::table::{Bar, Curve, Outcome, in_seconds, of_curves};
@@ -11,7 +11,8 @@ use super::{launch, published};
 
 const PREDICTION: &str = "a prediction; nothing is published for so many nodes";
 
-/// All ways to start cold.
+/// Ways to start cold. Copper's design is none of them: what a request costs its root is fitted to its paper, and Forebay's
+/// roots are not charged that.
 pub(super) fn cold(nodes: &[usize], seed: u64) -> Outcome {
     let forebay = forebay_curve(nodes, seed);
     let packed = |nodes| Storm { is_known: true, ..torch(nodes, seed) }.run().all_seconds();
@@ -19,15 +20,14 @@ pub(super) fn cold(nodes: &[usize], seed: u64) -> Outcome {
     let bars = [&forebay, &packed].into_iter().filter_map(|curve| growth(nodes, curve)).collect();
     let curves = vec![
         direct_curve(nodes, Run::Cold, seed),
-        copper_curve(nodes, Run::Cold, seed),
         curve("SquashFS image", nodes, |nodes| Some(baselines::image(&AURORA, &TORCH, nodes, seed))),
         forebay,
         packed,
     ];
     Outcome {
-        title: "Cold import of torch, all ways".to_owned(),
+        title: "Cold import of torch".to_owned(),
         source: PREDICTION,
-        parameters: [of_torch(), COPPER.list()].concat(),
+        parameters: of_torch(),
         rows: of_curves(&curves),
         notes: vec![
             "The image is striped over all object servers, which few users do; that nodes unpack it is not counted."

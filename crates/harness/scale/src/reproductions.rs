@@ -1,7 +1,7 @@
 //! Published figures, and the same by the model: what it is worth shows in the points that nothing was fitted to.
 
 use super::baselines::{self, Run};
-use super::curves::{copper_curve, curve, direct_curve, forebay_curve, of_torch};
+use super::curves::{copper_curve, curve, direct_curve, of_torch};
 use super::parameters::{AURORA_FIG_1, COPPER, HOROVOD, MODEL, MPI4PY, TORCH};
 use super::published;
 use super::stated::Workload;
@@ -31,7 +31,6 @@ pub(super) fn first_run(nodes: &[usize], seed: u64) -> Outcome {
         Curve::published("Copper", published::FIG_4_COPPER),
         direct_curve(nodes, Run::Cold, seed),
         copper_curve(nodes, Run::Cold, seed),
-        forebay_curve(nodes, seed),
     ];
     compared("Cold import of torch, 12 processes a node (Fig. 4)", curves)
 }
@@ -43,7 +42,7 @@ pub(super) fn second_run(nodes: &[usize], seed: u64) -> Outcome {
         Curve::published("Copper", published::FIG_5_COPPER),
         direct_curve(nodes, Run::Second, seed),
         copper_curve(nodes, Run::Second, seed),
-        // The kernel has every entry and page: no message is sent (measured).
+        // A constant, no run of the model: the kernel has every entry and page, and no message is sent (measured).
         curve("Forebay", nodes, |_| Some(TORCH.computing.value)),
     ];
     compared("Second import of torch, 12 processes a node (Fig. 5)", curves)

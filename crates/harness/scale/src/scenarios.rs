@@ -44,7 +44,7 @@ pub const SCENARIOS: [Scenario; 10] = [
     },
     Scenario {
         name: "cold",
-        about: "cold import of torch, all ways, to 100,000 nodes",
+        about: "cold import of torch, directly, from an image and through Forebay, to 100,000 nodes",
         nodes: &[32, 128, 512, 2048, 8300, 100_000],
         bars_at: &[32, 100_000],
         run: predictions::cold,
