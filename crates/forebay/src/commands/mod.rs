@@ -50,6 +50,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use crate::cli::Command;
+use crate::settings::warn_of_unknown;
 
 /// Runs a command.
 pub fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -57,6 +58,10 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     let starts_node = matches!(&command, Command::Node(arguments) if arguments.background);
     if starts_node || matches!(command, Command::Up(_) | Command::Down(_) | Command::Doctor(_)) {
         forebay_keeper::hear_of_children().context("the ends of children cannot be heard of")?;
+    }
+    // What `up` starts has its environment, and `up` has warned of it.
+    if !matches!(command, Command::Node(_) | Command::Walk(_) | Command::Completions(_) | Command::Man(_)) {
+        warn_of_unknown();
     }
     match command {
         Command::Up(arguments) => up::run(*arguments),

@@ -5,6 +5,7 @@
 //! environment must not keep `down` from ending a job.
 
 mod arguments;
+mod environment;
 mod file;
 mod given;
 mod table;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 pub use arguments::{GivenForJob, GivenForNode, GivenForProfile, GivenForUp};
+pub use environment::warn_of_unknown;
 pub use given::{Given, Origin, UsageError};
 pub use table::{How, Setting, Settings, TABLE, Texts};
 

@@ -59,6 +59,25 @@ fn a_mistake_in_the_environment_does_not_keep_down_from_working() {
 }
 
 #[test]
+fn a_misspelt_variable_is_named_with_the_one_that_is_meant() {
+    let place = Place::new();
+    let said = |variables: &[(&str, &str)]| {
+        let output = place.command(&["config"]).envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let misspelt = said(&[("FOREBAY_FANUOT", "3"), ("FOREBAY_READERS", "2")]);
+    let warning = "forebay: warning: the environment variable FOREBAY_FANUOT is not known and ignored; is FOREBAY_FANOUT meant?\n";
+    assert_eq!(misspelt, warning);
+    let own = [("FOREBAY_VIEW", "/v"), ("FOREBAY_PREFIX", "/v"), ("FOREBAY_MISSING", "fail"), ("FOREBAY_CONFIG", "")];
+    assert_eq!(said(&own), "");
+    assert_eq!(said(&[("FOREBAY_FANUOT", "")]), "", "an empty one is none");
+    assert_eq!(said(&[("FOREBAY_FANUOT", "3"), ("SLURM_PROCID", "1")]), "", "the first of many processes says it");
+    let inside = place.command(&["status"]).env("FOREBAY_BURST", "/mount").output().unwrap();
+    assert!(!String::from_utf8_lossy(&inside.stderr).contains("FOREBAY_BURST"), "{inside:?}");
+}
+
+#[test]
 fn the_doctor_looks_at_everything_and_leaves_nothing() {
     let place = Place::new();
     let output = place.run(&["doctor", "--json"]);
