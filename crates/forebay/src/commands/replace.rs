@@ -19,8 +19,8 @@ use crate::control;
 use crate::exit::DONE_IN_PART;
 use crate::jobs;
 use crate::output::{causes, say};
-use crate::settings::Effective;
 use crate::settings::values::show_duration;
+use crate::settings::{Effective, Given, UsageError};
 
 /// How long a node may take: its new daemon to start, the old one to hand over, and some.
 const REPLACE_TIMEOUT: Duration = forebay_keeper::limits::DAEMON_START_DEADLINE
@@ -30,6 +30,7 @@ const REPLACE_TIMEOUT: Duration = forebay_keeper::limits::DAEMON_START_DEADLINE
 /// Replaces the daemons of the job.
 pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
+    refuse_settings(&arguments.given.0)?;
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
     let directory = jobs::find(&effective)?;
     let mut outcome = Outcome::default();
@@ -38,6 +39,21 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
         outcome.replace_elsewhere(&directory)?;
     }
     outcome.report(&directory.job(), began.elapsed(), arguments.json)
+}
+
+/// A job keeps its settings: an option that would change one is refused, not passed over. What the environment and a file say
+/// is said of every command, and not refused.
+fn refuse_settings(given: &Given) -> Result<(), UsageError> {
+    const TAKEN: [&str; 2] = ["job", "directory"];
+    let ignored: Vec<String> = given.keys().filter(|key| !TAKEN.contains(*key)).map(|key| format!("--{key}")).collect();
+    if ignored.is_empty() {
+        return Ok(());
+    }
+    Err(UsageError(format!(
+        "--replace gives the job new daemons with the settings that it was started with, and cannot change them: leave out {}, \
+         or end the job and start it again (forebay down, forebay up)",
+        ignored.join(", ")
+    )))
 }
 
 /// What came of it.

@@ -21,6 +21,7 @@ fn wrong_options_are_wrong_usage() {
         (&["up", "--nodes", "a,b,a"], "--nodes names a twice"),
         (&["up", "--job", "a/b"], "cannot be a job's name"),
         (&["up", "--local", "2", "--nodes", "a"], "choose one way"),
+        (&["up", "--replace", "--fanout", "2", "--local", "3"], "cannot change them: leave out --fanout, --local, or"),
         (&["up", "--no-such", "x"], "unexpected argument"),
         (&["up", "--burst", "x"], "is not DIR=BACKING"),
         (&["up", "--burst", "/a/../b=/c"], "without .."),
