@@ -153,7 +153,7 @@ settings! {
         /// Run a node on each host of this file: one host or host:port a line, # begins a comment (node reads the list
         /// of nodes from it; '-' is standard input)
         Node Optional(path) hostfile: Option<PathBuf> = "hostfile" "FILE";
-        /// How to run a program on another host; called as CMD HOST -- PROGRAM ARGUMENTS
+        /// How to run a program on another host; called as CMD HOST -- PROGRAM ARGUMENTS, CMD split as by a shell
         Up One(words) remote_shell: Vec<String> = "remote-shell" "CMD", "ssh -oBatchMode=yes -oConnectTimeout=10";
         /// Listen on this network interface only, named or by the network its address lies in (10.1.0.0/16); the hosts
         /// must be listed by names that lead there

@@ -254,10 +254,10 @@ pub fn cores(text: &str) -> Result<Vec<usize>, String> {
     Ok(cores)
 }
 
-/// Words of a command line, split at spaces.
+/// Words of a command line, split and unquoted as a shell does; variables and patterns stay as they are.
 pub fn words(text: &str) -> Result<Vec<String>, String> {
-    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    if words.is_empty() { Err("a command must not be empty".to_owned()) } else { Ok(words) }
+    let words = shlex::split(text).ok_or_else(|| format!("'{text}' has a quotation that does not end"))?;
+    if words.first().is_none_or(String::is_empty) { Err("a command must not be empty".to_owned()) } else { Ok(words) }
 }
 
 /// Where the order of the nodes comes from.
@@ -523,6 +523,21 @@ mod tests {
         assert_eq!(cores("0-2,8,1"), Ok(vec![0, 1, 2, 8]));
         for text in ["", "a", "3-1", "1,,2", "0-99999", "1-"] {
             assert!(cores(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_split_as_a_shell_would() {
+        let split = |text| words(text).map(|words| words.join("|"));
+        assert_eq!(split("ssh  -p 2222"), Ok("ssh|-p|2222".to_owned()));
+        assert_eq!(
+            split(r#"ssh -o "ProxyCommand=nc -x a %h" '-i/my key' a\ b"#),
+            Ok("ssh|-o|ProxyCommand=nc -x a %h|-i/my key|a b".to_owned())
+        );
+        for (text, problem) in
+            [("", "empty"), ("  ", "empty"), ("''", "empty"), ("ssh 'x", "does not end"), ("a\\", "not end")]
+        {
+            assert!(words(text).unwrap_err().contains(problem), "{text}");
         }
     }
 

@@ -69,6 +69,25 @@ fn a_host_file_of_three() {
     place.assert_clean();
 }
 
+/// The program lies in a directory with a blank in its name, and has an argument with one.
+#[test]
+fn the_remote_shell_is_split_as_a_shell_would() {
+    let Some(place) = Place::with_views() else { return };
+    fs::create_dir(place.path("my programs")).unwrap();
+    let moved = place.path("my programs/rsh");
+    fs::write(&moved, "#!/bin/sh\n[ \"$1\" = 'an argument' ] && [ \"$3\" = -- ] || exit 98\nshift 3\nexec \"$@\"\n")
+        .unwrap();
+    fs::set_permissions(&moved, fs::Permissions::from_mode(0o755)).unwrap();
+    let command = format!("'{}' an\\ argument", moved.display());
+    let nodes = format!("127.0.0.1:{}", free_ports(1)[0]);
+    let arguments = ["up", "--nodes", &nodes, "--remote-shell", &command, "--job", "split", "--view", "view"];
+    place.succeeds(&[&arguments[..], &["--export", &place.source()]].concat());
+    place.succeeds(&["down", "--job", "split"]);
+    let open = place.fails(2, &["up", "--nodes", &nodes, "--remote-shell", "ssh 'x"]);
+    assert!(open.contains("has a quotation that does not end"), "{open}");
+    place.assert_clean();
+}
+
 #[test]
 fn a_host_that_cannot_be_reached_ends_the_start() {
     let Some(place) = Place::with_views() else { return };
