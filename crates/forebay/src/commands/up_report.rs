@@ -46,6 +46,7 @@ impl Report<'_> {
         for note in lines(by_rank(&self.started.notes), &self.record.nodes) {
             eprintln!("forebay: note: {note}");
         }
+        self.say_missing();
         if as_json {
             return say!("{}", self.json());
         }
@@ -55,12 +56,6 @@ impl Report<'_> {
         let of_all = if missing == 0 { String::new() } else { format!(" of {}", record.nodes.len()) };
         let plural = if count == 1 && missing == 0 { "" } else { "s" };
         say!("job {job}: {count}{of_all} node{plural} ready in {} ({})", show_duration(*took), self.phases());
-        if missing > 0 {
-            eprintln!(
-                "forebay: the job goes on without {missing}:{}",
-                below("", lines(&started.missing, &record.nodes))
-            );
-        }
         say!("views:   {}", shown_views(&record.views));
         if let Some(pair) = settings.burst.first() {
             let mount = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
@@ -78,6 +73,16 @@ impl Report<'_> {
         say!("         forebay run --job {job} -- ls {export}");
         say!("         forebay status --job {job}");
         say!("         forebay down --job {job}");
+    }
+
+    /// The exit status does not tell: whoever asked for it must be able to see it.
+    fn say_missing(&self) {
+        let (missing, nodes) = (&self.started.missing, &self.record.nodes);
+        if !missing.is_empty() {
+            let (count, all) = (missing.len(), nodes.len());
+            let which = below("", lines(missing, nodes));
+            eprintln!("forebay: the job goes on without {count} of its {all} nodes (--on-missing continue):{which}");
+        }
     }
 
     fn json(&self) -> Value {

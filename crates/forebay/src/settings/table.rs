@@ -169,8 +169,8 @@ settings! {
         // Ample for a login on a busy host; a local start takes a fraction of a second.
         /// How long all nodes may take to be ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
-        /// What happens when a node fails to start: fail ends the start, continue lets the job go on without it (exit
-        /// status 3), at once if its launcher says why, else after --wait-timeout
+        /// What happens when a node fails to start: fail ends the start, continue lets the job go on without it and says so,
+        /// at once if its launcher says why, else after --wait-timeout
         Up One(when_missing) on_missing: WhenMissing = "on-missing" "fail|continue", WhenMissing::Fail.word();
     }
     "View" {
