@@ -114,14 +114,14 @@ fn a_view_that_another_user_moved_runs_nothing_of_his_and_goes() {
     };
     assert_eq!(run_it(&["--rank", "1", "--"]).good().text(), "own\n", "by its mount the view is the job's still");
     let open = run_it(&["--view", "--"]);
-    assert_eq!(open.status.code(), Some(1), "{} {}", open.text(), open.stderr);
+    assert_eq!(open.status.code(), Some(125), "{} {}", open.text(), open.stderr);
     says(&open.stderr, &[above.path().to_str().unwrap(), "others may write to it"]);
 
     let _ = stranger(PLANT, &view, &job.sandbox.source());
     for words in [&["--rank", "0", "--"][..], &["--rank", "0", "--view", "--"]] {
         let refused = run_it(words);
         assert_eq!(refused.text(), "", "another user's program was run: {words:?}");
-        assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+        assert_eq!(refused.status.code(), Some(125), "{}", refused.stderr);
         says(&refused.stderr, &[view.join("0").to_str().unwrap(), "is not the view of node 0"]);
     }
     let name = job.sandbox.name.clone();

@@ -36,18 +36,18 @@ fn what_is_no_image_is_refused(bed: Bed) {
         ("none", "forebay refresh lets the job see it"),
         ("text/below", "forebay refresh lets the job see it"),
     ] {
-        refused(&bed, &["--image", &bed.image(name), "--", "true"], 1, &[why]);
+        refused(&bed, &["--image", &bed.image(name), "--", "true"], 125, &[why]);
     }
     let (elsewhere, exports) = (bed.at("work"), source.display().to_string());
     let why = ["lies below no export of the job", &exports, "--export"];
-    refused(&bed, &["--image", elsewhere.to_str().unwrap(), "--", "true"], 1, &why);
+    refused(&bed, &["--image", elsewhere.to_str().unwrap(), "--", "true"], 125, &why);
     let bind = ["--image", &bed.image("image"), "--bind", "/nonexistent", "--", "true"];
-    refused(&bed, &bind, 1, &["cannot bind /nonexistent"]);
+    refused(&bed, &bind, 125, &["cannot bind /nonexistent"]);
     let file_on_dir = ["--image", &bed.image("image"), "--bind", "/etc/passwd:/mnt", "--", "true"];
-    refused(&bed, &file_on_dir, 1, &["a directory fits on a directory only"]);
-    refused(&bed, &["--image", &bed.image("image"), "--cd", "/none", "--", "true"], 1, &["--cd /none"]);
-    refused(&bed, &["--image", &bed.image("image"), "--bind", "/a:/b:/c", "--", "true"], 2, &["SRC:DST"]);
-    refused(&bed, &["--bind", "/etc", "--", "true"], 2, &["--image"]);
+    refused(&bed, &file_on_dir, 125, &["a directory fits on a directory only"]);
+    refused(&bed, &["--image", &bed.image("image"), "--cd", "/none", "--", "true"], 125, &["--cd /none"]);
+    refused(&bed, &["--image", &bed.image("image"), "--bind", "/a:/b:/c", "--", "true"], 125, &["SRC:DST"]);
+    refused(&bed, &["--bind", "/etc", "--", "true"], 125, &["--image"]);
     assert_eq!(bed.job.sandbox.mounts(), [bed.job.view(0).display().to_string()]);
     bed.job.down();
 }
@@ -66,7 +66,7 @@ fn a_broken_file_is_refused(bed: Bed) {
     overwrite(&bed.at("source/tables"), at, &vec![0xff; whole.len() - usize::try_from(at).unwrap()]);
     let _ = bed.job.command("refresh", &[bed.at("source").as_os_str()]).good();
     for (name, why) in [("cut", "cut short"), ("compression", "method 77"), ("tables", "squashfuse")] {
-        refused(&bed, &["--image", &bed.image(name), "--", "true"], 1, &[why]);
+        refused(&bed, &["--image", &bed.image(name), "--", "true"], 125, &[why]);
     }
     // One that cannot be used is in nobody's way.
     assert_eq!(bed.shell("image.sqfs", "cat /etc/made").good().text(), "by the test\n");
@@ -80,7 +80,7 @@ fn without_squashfuse_it_is_said_what_to_install() {
     let bed = Bed::up(Sandbox::new(), &[]);
     let words = ["--image", &bed.image("image.sqfs"), "--", "/bin/true"];
     let ended = run(bed.command(&words).env("PATH", "/nonexistent"));
-    assert_eq!(ended.status.code(), Some(1));
+    assert_eq!(ended.status.code(), Some(125));
     assert!(ended.stderr.contains("install squashfuse") && ended.stderr.contains("unsquashfs"), "{}", ended.stderr);
     // A directory needs none.
     let _ = run(bed.command(&["--image", &bed.image("image"), "--", "/bin/true"]).env("PATH", "/nonexistent")).good();
@@ -121,7 +121,7 @@ fn an_image_that_is_removed_is_missed_after_a_refresh() {
     }
     let _ = bed.job.command("refresh", &[bed.at("source").as_os_str()]).good();
     for name in ["image", "image.sqfs"] {
-        refused(&bed, &["--image", &bed.image(name), "--", "true"], 1, &["there is no image"]);
+        refused(&bed, &["--image", &bed.image(name), "--", "true"], 125, &["there is no image"]);
     }
     bed.job.down();
 }

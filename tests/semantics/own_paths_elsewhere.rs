@@ -59,7 +59,7 @@ fn in_a_container_with_everything(sandbox: Sandbox) {
     let shown = in_container(&job, &job.sandbox.base(), &["cat", file.to_str().unwrap()]).good();
     assert_eq!(shown.text(), "inner\n");
     let lacking = in_container(&job, &job.sandbox.runtime(), &["true"]);
-    assert_eq!(lacking.status.code(), Some(1), "{}", lacking.stderr);
+    assert_eq!(lacking.status.code(), Some(125), "{}", lacking.stderr);
     assert!(lacking.stderr.contains("--links view"), "{}", lacking.stderr);
     job.down();
 }
@@ -79,7 +79,7 @@ fn a_container_is_not_replaced_by_the_host() {
     require!(Fuse, Root, Command("bwrap"));
     let job = Job::up_local(Sandbox::new(), 1, Path::new("/"), &[]);
     let refused = in_container(&job, &job.sandbox.runtime(), &["true"]);
-    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    assert_eq!(refused.status.code(), Some(125), "{}", refused.stderr);
     assert!(refused.stderr.contains("forebay up --export DIR"), "{}", refused.stderr);
     job.down();
 }
@@ -114,7 +114,7 @@ fn where_user_namespaces_are_off_it_says_so_and_offers_the_view() {
         run(command.args(["run", "--job", &job.sandbox.name]).args(words))
     };
     let refused = without(&["--", "true"]);
-    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    assert_eq!(refused.status.code(), Some(125), "{}", refused.stderr);
     for part in ["user.max_user_namespaces is 0", "forebay run --view -- COMMAND", &job.view(0).display().to_string()] {
         assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
     }
@@ -252,16 +252,16 @@ fn without_a_job_or_with_a_dead_one() {
     // In a place of its own: below the usual one jobs of other tests may come and go.
     let empty = sandbox.base().join("no-jobs");
     let outside = run(sandbox.command().arg("run").arg("--directory").arg(&empty).args(["--", "true"]));
-    assert_eq!(outside.status.code(), Some(1));
+    assert_eq!(outside.status.code(), Some(125));
     assert!(outside.stderr.contains("no job is up on this host; forebay up starts one"), "{}", outside.stderr);
-    assert_eq!(run(sandbox.command().arg("run")).status.code(), Some(2), "no command");
+    assert_eq!(run(sandbox.command().arg("run")).status.code(), Some(125), "no command");
     let job = job(sandbox, &[]);
     let unknown = run(job.sandbox.command().args(["run", "--rank", "5", "--", "true"]));
-    assert_eq!(unknown.status.code(), Some(1));
+    assert_eq!(unknown.status.code(), Some(125));
     assert!(unknown.stderr.contains("node 5"), "{}", unknown.stderr);
     job.kill_node(0);
     let dead = run(&mut command(&job, &["true"]));
-    assert_eq!(dead.status.code(), Some(1));
+    assert_eq!(dead.status.code(), Some(125));
     assert!(dead.stderr.contains("does not answer"), "{}", dead.stderr);
     job.down();
 }

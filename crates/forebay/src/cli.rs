@@ -171,8 +171,9 @@ pub struct NodeArguments {
 #[command(
     after_help = "The command takes the place of forebay: its exit status is the command's. What the job exports is read-only \
                   there; nothing else changes, and nothing for other programs. With --image the command is the image's, and \
-                  docs/containers.md says what it sees of the host. Exit status without a command: 126 it cannot be run, 127 \
-                  there is none, 1 there is no job, or the exports or the image cannot be shown.\n\nExamples:\n  \
+                  docs/containers.md says what it sees of the host. Exit status without a command, as of env(1): 125 forebay \
+                  failed (wrong usage, no job, exports or image cannot be shown), 126 the command was found and cannot be \
+                  run, 127 there is none.\n\nExamples:\n  \
                   forebay run -- python3 train.py\n  srun --ntasks-per-node=12 forebay run -- python3 train.py\n  \
                   mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py\n  \
                   srun forebay run --image /soft/images/pytorch.sqfs --set-env --bind /data -- python3 train.py"

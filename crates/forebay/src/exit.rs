@@ -6,7 +6,11 @@ pub const WRONG_USAGE: u8 = 2;
 /// Of a command that did only part of its work.
 pub const DONE_IN_PART: u8 = 3;
 
-/// There is no such command, and it cannot be run: as shells and `env(1)` have them.
-pub const NOT_FOUND: u8 = 127;
-/// The second.
+/// Of `run`, whose exit status is otherwise its command's: forebay itself failed. As `env(1)` has this and the next two.
+pub const RUN_FAILED: u8 = 125;
+
+/// The command was found and cannot be run.
 pub const NOT_RUN: u8 = 126;
+
+/// There is no such command.
+pub const NOT_FOUND: u8 = 127;

@@ -3,7 +3,7 @@
 //!
 //! A command reads its settings, does one thing and says on standard output what came of it; what went wrong goes to
 //! standard error, as a whole chain: what failed, on what, why, what to do. Exit status: 0 done, 1 failed, 2 wrong
-//! usage, 3 done in part.
+//! usage, 3 done in part; that of `run` is its command's, or one of `env(1)`.
 
 mod burst_mount;
 mod carried_key;
@@ -35,15 +35,33 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::exit::WRONG_USAGE;
+use crate::exit::{RUN_FAILED, WRONG_USAGE};
 use crate::settings::UsageError;
 
 fn main() -> ExitCode {
-    match commands::run(cli::Cli::parse().command) {
+    let command = match cli::Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) if error.use_stderr() && is_run() => {
+            error.print().ok();
+            return ExitCode::from(RUN_FAILED);
+        }
+        Err(error) => error.exit(),
+    };
+    let is_run = matches!(command, cli::Command::Run(_));
+    match commands::run(command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("forebay: {}", output::causes(&error).join("\n  because: "));
-            ExitCode::from(if error.is::<UsageError>() { WRONG_USAGE } else { 1 })
+            ExitCode::from(match error.is::<UsageError>() {
+                _ if is_run => RUN_FAILED,
+                true => WRONG_USAGE,
+                false => 1,
+            })
         }
     }
+}
+
+/// Whether `run` was called, perhaps wrongly. What comes before the name of a command needs none.
+fn is_run() -> bool {
+    std::env::args_os().nth(1).is_some_and(|name| name == "run")
 }

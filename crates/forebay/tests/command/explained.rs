@@ -25,8 +25,9 @@ fn the_way_of_an_answer() {
     let refreshed = place.run(&["refresh", "/etc/hosts", &file]);
     let note = String::from_utf8(refreshed.stderr).unwrap();
     assert_eq!(note, "forebay: note: /etc/hosts is in no export of the job, which knows nothing of it\n");
-    for command in [&["explain", "--rank", "7", &file][..], &["run", "--rank", "7", "--", "true"]] {
-        assert!(place.fails(1, command).contains("no node 7"), "{command:?}");
+    for (status, command) in [(1, &["explain", "--rank", "7", &file][..]), (125, &["run", "--rank", "7", "--", "true"])]
+    {
+        assert!(place.fails(status, command).contains("no node 7"), "{command:?}");
     }
     place.succeeds(&["down"]);
     place.assert_clean();

@@ -180,7 +180,11 @@ fn a_local_node_that_fails_is_gone_without_too() {
     let failed = place.fails(1, &arguments);
     assert!(failed.contains("node 2: ") && failed.contains("not empty"), "{failed}");
     let warned = place.fails(0, &[&arguments[..], &["--on-missing", "continue"]].concat());
-    assert!(warned.contains("without 1 of its 4 nodes (--on-missing continue):\n  node 2: ") && warned.contains("not empty"), "{warned}");
+    assert!(
+        warned.contains("without 1 of its 4 nodes (--on-missing continue):\n  node 2: ")
+            && warned.contains("not empty"),
+        "{warned}"
+    );
     let down = place.json(&["down", "--job", "l"]);
     assert_eq!(down["ended"], json!([0, 1, 3]));
     fs::remove_dir_all(place.path("view")).unwrap();

@@ -9,10 +9,6 @@ fn wrong_options_are_wrong_usage() {
     let place = Place::new();
     for (arguments, part) in [
         (&["up", "--fanout", "0"][..], "'0' is not a number from 1 to 1024"),
-        (&["run"], "COMMAND"),
-        (&["run", "--"], "COMMAND"),
-        // Not taken for the command.
-        (&["run", "--veiw", "--", "true"], "a similar argument exists: '--view'"),
         (&["up", "--budget", "64"], "16MiB is the least"),
         (&["up", "--deadline", "5"], "write for example 500ms"),
         (&["up", "--export", "relative"], "not an absolute path"),
@@ -38,6 +34,41 @@ fn wrong_options_are_wrong_usage() {
         let message = place.fails(2, arguments);
         assert!(message.contains(part), "{arguments:?}: {message}");
     }
+    place.assert_clean();
+}
+
+/// Whoever reads the exit status must be able to tell its command's from those of `run` itself.
+#[test]
+fn the_failures_of_run_are_those_of_env() {
+    let place = Place::new();
+    for (arguments, part) in [
+        (&["run"][..], "COMMAND"),
+        (&["run", "--"], "COMMAND"),
+        // Not taken for the command.
+        (&["run", "--veiw", "--", "true"], "a similar argument exists: '--view'"),
+        (&["run", "--job", "a/b", "--", "true"], "cannot be a job's name"),
+        (&["run", "--job", "none-such", "--", "true"], "no job none-such is up on this host; forebay up starts one"),
+    ] {
+        let message = place.fails(125, arguments);
+        assert!(message.contains(part), "{arguments:?}: {message}");
+    }
+    place.succeeds(&["run", "--help"]);
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--job", "r", "--export", &place.source()]);
+    let file = format!("{}/file", place.source());
+    let run = |more: &[&str], command: &str| [&["run", "--job", "r"], more, &["--", command]].concat().join("\n");
+    for (status, arguments, part) in [
+        (126, run(&[], &file), "cannot run"),
+        (127, run(&[], "no-such-command"), "cannot run no-such-command"),
+        (126, run(&["--view"], &file), "cannot run"),
+        (1, run(&[], "false"), ""),
+        (125, run(&["--rank", "7"], "true"), "has no node 7 on this host"),
+        (125, run(&["--image", "/no/such/image"], "true"), "/no/such/image"),
+    ] {
+        let message = place.fails(status, &arguments.split('\n').collect::<Vec<_>>());
+        assert!(message.contains(part), "{arguments}: {message}");
+    }
+    place.succeeds(&["down", "--job", "r"]);
     place.assert_clean();
 }
 
@@ -91,8 +122,6 @@ fn without_a_job_there_is_nothing_to_ask() {
         let arguments = [command, &["--job", "none-such"]].concat();
         assert!(place.fails(1, &arguments).contains("no job none-such is up on this host"), "{command:?}");
     }
-    let message = place.fails(1, &["run", "--job", "none-such", "--", "true"]);
-    assert_eq!(message, "forebay: no job none-such is up on this host; forebay up starts one\n");
 }
 
 #[test]
