@@ -6,6 +6,7 @@
 mod admission;
 mod explained;
 mod failed_start;
+mod first_program;
 mod hosts;
 mod leftovers;
 mod local_job;

@@ -9,23 +9,23 @@
 mod attach;
 mod entrance;
 mod lend;
+mod lock;
 mod namespaces;
 mod place;
 mod plan;
 mod plan_points;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use forebay_launch::JobDirectory;
 use forebay_types::NodeRank;
-use rustix::fs::{FlockOperation, Mode, OFlags};
 use tracing::debug;
 
 pub(crate) use entrance::serve_image;
 pub use entrance::{AnswerText, QuestionText};
 pub use lend::lend;
+pub(crate) use lock::lock;
 pub(crate) use namespaces::make as make_namespace;
 pub use namespaces::{Namespace, make_user_namespace};
 pub use place::{BurstPlaces, Node, Place, base};
@@ -179,15 +179,6 @@ fn check_root(node: &Node, place: Place, exports: &[PathBuf]) -> anyhow::Result<
          is to be shown when the job starts: forebay up --export DIR"
     );
     Ok(())
-}
-
-/// Whoever makes a namespace, or mounts in the one that is kept, holds it; it is given back when the descriptor closes, at the latest with the process.
-pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
-    let failed = || format!("cannot lock {}", path.display());
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).with_context(failed)?;
-    rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive)).with_context(failed)?;
-    Ok(File::from(file))
 }
 
 /// The current directory again: by its path, so that it is the one that is shown there now.
