@@ -13,7 +13,7 @@ local MARK = "^#FB%s+(.*)$"
 
 local POLICIES = { auto = true, close = true, ["end"] = true, manual = true }
 
-local UNITS = { "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB", "B" }
+local UNITS = { "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB", "B", "K", "M", "G", "T" }
 
 local function size(text)
 	for _, unit in ipairs(UNITS) do

@@ -28,7 +28,8 @@ use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 const SOURCES: &str = "Every option with a value can also be set in the environment (FOREBAY_FANOUT=8) and in a \
                        configuration file (fanout = 8; --config or FOREBAY_CONFIG); options win over the environment, \
                        that over the file. \
-                       `forebay config` shows what holds. Sizes: 64MiB, 1GB. Durations: 500ms, 2s, 1min.";
+                       `forebay config` shows what holds. Sizes: 64MiB or 64M (by 1024), 1GB (by 1000). Durations: 500ms, 2s, \
+                       1min.";
 
 /// The I/O tier of a job: every node reads programs, libraries and input through one shared cache.
 #[derive(Parser, Debug)]

@@ -177,15 +177,15 @@ fn strategy(text: &str) -> Option<Option<String>> {
     }
 }
 
-/// A number of bytes: `16777216`, `16MiB`, `1GB`.
+/// A number of bytes: `16777216`, `16MiB`, `16M`, `1GB`.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit: u64 = match unit.trim() {
         "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
+        "KiB" | "k" | "K" => 1 << 10,
+        "MiB" | "M" => 1 << 20,
+        "GiB" | "G" => 1 << 30,
         "kB" | "KB" => 1000,
         "MB" => 1_000_000,
         "GB" => 1_000_000_000,
@@ -224,6 +224,7 @@ mod tests {
         assert_eq!(buffers(&[("cb_buffer_size", "4096")]), (BUFFER_BYTES, STRIPE_BYTES));
         assert_eq!(buffers(&[("cb_buffer_size", "4096"), ("striping_unit", "65536")]), (BUFFER_BYTES, 65_536));
         assert_eq!(buffers(&[("cb_buffer_size", "1"), ("forebay_buffer_bytes", "8MiB")]), (8 << 20, 8 << 20));
+        assert_eq!(buffers(&[("forebay_buffer_bytes", "8M")]), (8 << 20, 8 << 20));
         assert_eq!(buffers(&[("forebay_buffer_bytes", "1")]), (4096, 4096));
     }
 

@@ -12,8 +12,9 @@ pub use forebay_launch::WhenMissing;
 use forebay_types::limits;
 use forebay_wire::Level;
 
-/// Bytes in a unit, longest suffix first, so that `MiB` is not taken for `B`.
-const SIZE_UNITS: [(&str, u64); 9] = [
+/// Bytes in a unit, longest suffix first, so that `MiB` is not taken for `B`. A letter alone is binary, as with most programs;
+/// with `B` it is what the standards say.
+const SIZE_UNITS: [(&str, u64); 13] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -23,6 +24,10 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("GB", 1_000_000_000),
     ("TB", 1_000_000_000_000),
     ("B", 1),
+    ("K", 1 << 10),
+    ("M", 1 << 20),
+    ("G", 1 << 30),
+    ("T", 1 << 40),
 ];
 
 /// Milliseconds in a unit, longest suffix first.
@@ -31,9 +36,9 @@ const DURATION_UNITS: [(&str, f64); 4] = [("ms", 1.0), ("s", 1_000.0), ("min", 6
 /// The largest processor number that is believed: Linux has no machine with more.
 const CORE_MAX: usize = 8191;
 
-/// Bytes of `64MiB`, `1.5GB`, `4096`.
+/// Bytes of `64MiB`, `64M` (the same), `1.5GB`, `4096`.
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is not a size; write for example 4096, 64MiB or 1.5GB");
+    let wrong = || format!("'{text}' is not a size; write for example 4096, 64MiB, 64M (the same) or 1.5GB");
     let (number, unit) = SIZE_UNITS
         .iter()
         .find_map(|(suffix, bytes)| {
@@ -487,10 +492,18 @@ mod tests {
             ("1.5GiB", 3 << 29),
             ("10 KB", 10_000),
             ("7B", 7),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("64M", 64 << 20),
+            ("4G", 4 << 30),
+            ("1.5g", 3 << 29),
+            ("2 T", 2 << 40),
+            ("4GB", 4_000_000_000),
+            ("4kB", 4000),
         ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "x", "-1", "1e9", "MiB", "1,5GB", "1Gi", "4k", "inf", "nan", "."] {
+        for text in ["", "x", "-1", "1e9", "MiB", "1,5GB", "1Gi", "k", "4kk", "4KG", "inf", "nan", "."] {
             assert!(size(text).unwrap_err().contains("is not a size"), "{text}");
         }
         assert!(size("99999999999TiB").unwrap_err().contains("too large"));

@@ -10,6 +10,9 @@ fn wrong_options_are_wrong_usage() {
     for (arguments, part) in [
         (&["up", "--fanout", "0"][..], "'0' is not a number from 1 to 1024"),
         (&["up", "--budget", "64"], "16MiB is the least"),
+        (&["up", "--budget", "16383k"], "16MiB is the least"),
+        (&["up", "--budget", "16MB"], "16MiB is the least"),
+        (&["up", "--budget", "1Gi"], "is not a size; write for example 4096, 64MiB, 64M (the same) or 1.5GB"),
         (&["up", "--deadline", "5"], "write for example 500ms"),
         (&["up", "--export", "relative"], "not an absolute path"),
         (&["up", "--nodes", "n[1-"], "not closed"),
@@ -91,6 +94,11 @@ fn a_model_says_what_it_is_and_whether_its_bars_are_met() {
 #[test]
 fn every_command_explains_itself() {
     let place = Place::new();
+    for command in ["up", "node"] {
+        let help = place.succeeds(&[command, "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("Sizes: 64MiB or 64M (by 1024), 1GB (by 1000)."), "{help}");
+    }
+    place.succeeds(&["config", "--budget", "16384k", "--direct-above", "4G"]);
     let help = place.succeeds(&["--help"]);
     for command in [
         "up",
