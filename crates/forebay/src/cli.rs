@@ -25,8 +25,8 @@ pub use stage::{StageArguments, StageCommand, StageOptions};
 use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
 /// How settings are found; shown below the help of the commands that have many.
-const SOURCES: &str = "Every option with a value can also be set in the environment (FOREBAY_FANOUT=8) and in a \
-                       configuration file (fanout = 8; --config or FOREBAY_CONFIG); options win over the environment, \
+const SOURCES: &str = "Every option can also be set in the environment (FOREBAY_FANOUT=8, FOREBAY_PREFETCH=false) and in a \
+                       configuration file (fanout = 8, prefetch = false; --config or FOREBAY_CONFIG); options win over the environment, \
                        that over the file. \
                        `forebay config` shows what holds. Sizes: 64MiB or 64M (by 1024), 1GB (by 1000). Durations: 500ms, 2s, \
                        1min.";

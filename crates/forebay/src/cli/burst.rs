@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::ConfigFile;
 use crate::settings::GivenForJob;
+use crate::settings::made_absolute;
 use crate::settings::values::{self, BurstPair};
 
 /// `drain`.
@@ -70,7 +71,7 @@ pub struct SalvageArguments {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub meet: Option<Duration>,
     /// Where it is to land
-    #[arg(long, value_name = "DIR=BACKING", value_parser = values::burst)]
+    #[arg(long, value_name = "DIR=BACKING", value_parser = burst)]
     pub burst: Option<BurstPair>,
     /// Wait no longer than this
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
@@ -78,4 +79,8 @@ pub struct SalvageArguments {
     /// Print the outcome as a JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+fn burst(text: &str) -> Result<BurstPair, String> {
+    values::burst(&made_absolute("burst", text)?)
 }

@@ -22,6 +22,7 @@ use crate::commands::doctor_probe;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{Allocated, job_bases};
 use crate::output::{causes, say};
+use crate::settings::made_absolute;
 use crate::settings::values::{self, show_size};
 use crate::{machine, mpiio_libraries, network};
 
@@ -139,7 +140,7 @@ fn requests_in_flight() -> Check {
         (true, Err(error)) => Check::limited(
             NAME,
             format!("the kernel sends them to the next daemon; a daemon cannot keep them: {error:#}"),
-            "forebay up --resend false fails on this machine",
+            "forebay up --no-resend fails on this machine",
         ),
         (false, Err(error)) => {
             Check::missing(NAME, format!("a daemon cannot keep them: {error:#}"), "forebay up fails on this machine")
@@ -315,10 +316,9 @@ fn scheduler() -> Check {
 fn sealing() -> Check {
     let sealing = std::env::var_os("FOREBAY_MUNGE").filter(|text| !text.is_empty()).unwrap_or_else(|| "auto".into());
     let trial = || -> anyhow::Result<&'static str> {
-        let Some(munge) = munge(
-            &values::key_sealing(sealing.to_str().context("FOREBAY_MUNGE is not UTF-8")?)
-                .map_err(anyhow::Error::msg)?,
-        ) else {
+        let text = sealing.to_str().context("FOREBAY_MUNGE is not UTF-8")?;
+        let sealing = made_absolute("munge", text).and_then(|text| values::key_sealing(&text));
+        let Some(munge) = munge(&sealing.map_err(anyhow::Error::msg)?) else {
             return Ok("switched off; the job's key is as safe as Slurm's connections");
         };
         let key = JobKey::random()?;

@@ -111,16 +111,6 @@ impl Up {
             Selection::Slurm(allocation, _) => Launcher::Slurm { job_id: allocation.job_id.clone(), srun: None },
         };
         let mut given = effective.given();
-        // A relative path means this directory, not the daemon's.
-        for (key, path) in [("view", &settings.view), ("metrics", &settings.metrics)] {
-            if let Some(path) = path {
-                let unusable = || format!("cannot use --{key} {}", path.display());
-                let absolute = std::path::absolute(path).with_context(unusable)?;
-                let text =
-                    absolute.to_str().context("this directory's path is not valid UTF-8").with_context(unusable)?;
-                given.insert(key.to_owned(), vec![text.to_owned()]);
-            }
-        }
         let directory = make_directory(&settings, &job, selection)?;
         given.extend(profiles::decided(&settings).into_iter().map(|(key, text)| (key.to_owned(), vec![text])));
         let record = JobRecord {
@@ -318,7 +308,6 @@ fn views(
     layout: ViewLayout,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let base = settings.view.clone().unwrap_or_else(|| directory.view());
-    let base = std::path::absolute(base).context("the view's path cannot be made absolute")?;
     // Each node looks for others on its host; that is for short lists. A large one has one node a host.
     let unique: std::collections::HashSet<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
     if layout == ViewLayout::ByHost && unique.len() == nodes.len() {

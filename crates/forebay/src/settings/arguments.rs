@@ -7,7 +7,9 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::given::Given;
+use super::relative::made_absolute;
 use super::table::{How, Scope, Setting, TABLE};
+use super::values;
 
 /// One type of given texts a set of scopes: clap asks the type which options there are.
 macro_rules! given {
@@ -51,11 +53,38 @@ given! {
 }
 
 fn augment(command: Command, has: impl Fn(Scope) -> bool) -> Command {
-    command.args(TABLE.iter().filter(|setting| has(setting.scope)).map(argument))
+    command.args(TABLE.iter().filter(|setting| has(setting.scope)).flat_map(|setting| match setting.how {
+        How::Switch => switch(setting),
+        _ => vec![argument(setting)],
+    }))
+}
+
+/// A switch has no value: `--KEY` switches it on, `--no-KEY` off, and the last one counts. The help has the one that changes
+/// something; the other is for whoever has changed it in the environment or a file, and `--KEY BOOL` is the form of before.
+fn switch(setting: &'static Setting) -> Vec<Arg> {
+    let is_on = is_on_by_default(setting);
+    let off = off(setting);
+    let long = |id: String| Arg::new(id.clone()).long(id).help_heading(setting.heading).help(setting.help.trim());
+    let check = |text: &str| values::switch(text).map(|on| on.to_string());
+    let on = long(setting.key.to_owned()).aliases(setting.old_key()).overrides_with(off.clone()).hide(is_on);
+    let on = match is_on {
+        true => on.num_args(0..=1).default_missing_value("true").value_parser(ValueParser::new(check)),
+        false => on.action(ArgAction::SetTrue),
+    };
+    let off = long(off).action(ArgAction::SetTrue).overrides_with(setting.key).hide(!is_on);
+    vec![on, off]
+}
+
+fn is_on_by_default(setting: &Setting) -> bool {
+    (setting.default)().is_some_and(|default| default == "true")
+}
+
+fn off(setting: &Setting) -> String {
+    format!("no-{}", setting.key)
 }
 
 fn argument(setting: &'static Setting) -> Arg {
-    let default = (setting.default)().filter(|_| setting.how != How::Switch);
+    let default = (setting.default)();
     let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
     let help = format!("{}{default}", setting.help.trim());
     let argument = Arg::new(setting.key).long(setting.key).help_heading(setting.heading).help(help);
@@ -65,21 +94,19 @@ fn argument(setting: &'static Setting) -> Arg {
         _ => argument,
     };
     let argument = argument.aliases(setting.old_key());
-    let check = move |text: &str| (setting.check)(text).map(|()| text.to_owned());
-    match setting.how {
-        How::Switch => argument.action(ArgAction::SetTrue),
-        How::Many => argument.action(ArgAction::Append).value_name(setting.value).value_parser(ValueParser::new(check)),
-        How::One | How::Optional => {
-            argument.action(ArgAction::Set).value_name(setting.value).value_parser(ValueParser::new(check))
-        }
-    }
+    let check = move |text: &str| {
+        let text = made_absolute(setting.key, text)?;
+        (setting.check)(&text).map(|()| text)
+    };
+    let action = if setting.how == How::Many { ArgAction::Append } else { ArgAction::Set };
+    argument.action(action).value_name(setting.value).value_parser(ValueParser::new(check))
 }
 
 fn collect(matches: &ArgMatches) -> Given {
     let texts = |setting: &Setting| -> Option<Vec<String>> {
-        if setting.how == How::Switch {
-            let set = matches.try_get_one::<bool>(setting.key).ok().flatten().copied().unwrap_or(false);
-            return set.then(|| vec!["true".to_owned()]);
+        let is_set = |id: &str| matches.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or(false);
+        if setting.how == How::Switch && (is_set(setting.key) || is_set(&off(setting))) {
+            return Some(vec![is_set(setting.key).to_string()]);
         }
         Some(matches.try_get_many::<String>(setting.key).ok().flatten()?.cloned().collect())
     };

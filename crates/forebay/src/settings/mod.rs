@@ -8,6 +8,7 @@ mod arguments;
 mod environment;
 mod file;
 mod given;
+mod relative;
 mod table;
 pub mod values;
 
@@ -20,6 +21,7 @@ use anyhow::Context;
 pub use arguments::{GivenForJob, GivenForNode, GivenForProfile, GivenForUp};
 pub use environment::warn_of_unknown;
 pub use given::{Given, Origin, UsageError};
+pub use relative::made_absolute;
 pub use table::{How, Setting, Settings, TABLE, Texts};
 
 /// The text of every setting that has one, with its origin.
@@ -50,7 +52,7 @@ impl Effective {
             let text = std::fs::read_to_string(&path)
                 .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
             for (key, texts, line) in file::parse(&text, &path)? {
-                values.insert(key, (texts, Origin::File { path: path.clone(), line }));
+                values.insert(key, (absolute(key, texts), Origin::File { path: path.clone(), line }));
             }
         }
         for setting in TABLE {
@@ -61,6 +63,7 @@ impl Effective {
                     How::Many => text.split(':').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
                     _ => vec![text],
                 };
+                let texts = absolute(setting.key, texts);
                 values.insert(setting.key, (texts, Origin::Environment { variable, is_text }));
             }
         }
@@ -168,7 +171,11 @@ impl Effective {
             Some((texts, Origin::Environment { is_text: false, .. })) => {
                 Err(self.blame(key, &format!("'{}' is not UTF-8; settings are text", texts.join(":"))))
             }
-            _ => Ok(()),
+            Some((texts, _)) => texts
+                .iter()
+                .try_for_each(|text| made_absolute(key, text).map(drop))
+                .map_err(|problem| self.blame(key, &problem)),
+            None => Ok(()),
         }
     }
 
@@ -180,6 +187,11 @@ impl Effective {
             _ => format!("the option --{key}: {problem}"),
         })
     }
+}
+
+/// What cannot be made absolute stays, and is refused where it is read.
+fn absolute(key: &str, texts: Vec<String>) -> Vec<String> {
+    texts.into_iter().map(|text| made_absolute(key, &text).unwrap_or(text)).collect()
 }
 
 #[cfg(test)]

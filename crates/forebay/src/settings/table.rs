@@ -42,7 +42,7 @@ pub enum How {
     Optional,
     /// Several times; in the environment separated by colons, in the file an array.
     Many,
-    /// Without a value on the command line.
+    /// Without a value on the command line; the help is that of `--KEY`, or where it is on by default that of `--no-KEY`.
     Switch,
 }
 
@@ -188,9 +188,9 @@ settings! {
             values::show_size(forebay_fuse::limits::KERNEL_READ_AHEAD_BYTES.into());
         /// Threads that read the kernel's requests
         Node One(threads) readers: usize = "readers" "N", forebay_fuse::limits::KERNEL_READERS;
-        /// Let the kernel send the requests in flight again when a daemon goes on where another died (Linux 6.9); else
-        /// they are kept in memory
-        Node One(switch) resend: bool = "resend" "BOOL", "true";
+        /// Keep the requests in flight in memory for when a daemon goes on where another died, also where the kernel would
+        /// send them again (Linux 6.9)
+        Node Switch(switch) resend: bool = "resend" "BOOL", "true";
     }
     "Burst tier" {
         /// Give programs DIR to write to: what they write lies on the node's own disk at first (--burst-store) and lands in
@@ -247,9 +247,9 @@ settings! {
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
         /// Files above this size are read from the backing file system by each node itself [default: none are]
         Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
-        /// Let the node that reads the backing file system prefetch what programs usually want next, and let small files
+        /// Do not let the node that reads the backing file system prefetch what programs usually want next, nor small files
         /// that are usually read together travel together
-        Node One(switch) prefetch: bool = "prefetch" "BOOL", "true";
+        Node Switch(switch) prefetch: bool = "prefetch" "BOOL", "true";
         /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
         Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", forebay_store::limits::LISTING_ENTRIES_FULL;
         /// Look after this time whether names and attributes have changed, for exports that do; nothing that is shown is

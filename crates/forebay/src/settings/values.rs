@@ -132,8 +132,7 @@ pub enum BurstStore {
 pub fn burst_store(text: &str) -> Result<BurstStore, String> {
     match text {
         "auto" => Ok(BurstStore::Auto),
-        _ if text.starts_with('/') => path(text).map(BurstStore::At),
-        _ => Err(format!("'{text}' is neither auto nor an absolute path (/...)")),
+        _ => absolute_path(text).map(BurstStore::At),
     }
 }
 
@@ -314,8 +313,7 @@ pub fn key_sealing(text: &str) -> Result<KeySealing, String> {
     match text {
         "auto" => Ok(KeySealing::Auto),
         "off" => Ok(KeySealing::Off),
-        _ if text.starts_with('/') => path(text).map(KeySealing::Socket),
-        _ => Err(format!("'{text}' is not auto, off or the absolute path of munged's socket")),
+        _ => absolute_path(text).map(KeySealing::Socket),
     }
 }
 
@@ -424,8 +422,7 @@ pub fn profile(text: &str) -> Result<ProfileChoice, String> {
     match text {
         "auto" => Ok(ProfileChoice::Auto),
         "off" => Ok(ProfileChoice::Off),
-        _ if text.starts_with('/') => path(text).map(ProfileChoice::File),
-        _ => Err(format!("'{text}' is not auto, off or the absolute path of a profile")),
+        _ => absolute_path(text).map(ProfileChoice::File),
     }
 }
 
@@ -565,11 +562,11 @@ mod tests {
         assert_eq!(security("seal"), Ok(Level::Seal));
         assert_eq!(key_sealing("off"), Ok(KeySealing::Off));
         assert_eq!(key_sealing("/run/m"), Ok(KeySealing::Socket("/run/m".into())));
-        assert!(key_sealing("on").unwrap_err().contains("auto, off or"));
+        assert!(key_sealing("on").unwrap_err().contains("not an absolute path"));
         assert_eq!((links("asis"), links("view")), (Ok(LinksShown::AsIs), Ok(LinksShown::View)));
         assert!(links("relative").unwrap_err().contains("neither asis nor view"));
         assert_eq!(profile("/p/x"), Ok(ProfileChoice::File("/p/x".into())));
-        assert!(profile("x").unwrap_err().contains("auto, off or"));
+        assert!(profile("x").unwrap_err().contains("not an absolute path"));
         assert_eq!((pack("auto"), pack("off")), (Ok(true), Ok(false)));
         assert!(pack("on").is_err());
         assert!(profile_command("").is_err() && profile_command("a\nb").is_err() && profile_command("train").is_ok());

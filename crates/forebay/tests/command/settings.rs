@@ -106,9 +106,72 @@ fn a_relative_path_below_what_is_no_text_is_refused() {
     let place = Place::new();
     let directory = place.path("source").join(OsStr::from_bytes(b"odd-\xff"));
     fs::create_dir(&directory).unwrap();
-    for option in ["--view", "--metrics"] {
+    for option in ["--view", "--metrics", "--export"] {
         let output = place.command(&["up", option, "relative"]).current_dir(&directory).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains("not valid UTF-8"), "{option}: {said}");
+        assert!(output.status.code() == Some(2) && said.contains("not valid UTF-8"), "{option}: {said}");
     }
+    let output = place.command(&["up"]).env("FOREBAY_VIEW", "relative").current_dir(&directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let blamed = "the environment variable FOREBAY_VIEW: 'relative' cannot be made an absolute path";
+    assert!(output.status.code() == Some(2) && said.contains(blamed), "{said}");
+}
+
+/// Of options, variables and files alike.
+#[test]
+fn relative_paths_mean_the_callers_directory() {
+    let place = Place::new();
+    fs::write(place.path("job.toml"), "burst-mount = 'mount'\nmetrics = '/m'\n").unwrap();
+    let options = ["export", "view", "hostfile", "topology", "profile", "profile-dir", "burst-store", "data", "munge"];
+    let options: Vec<String> = options.iter().map(|key| format!("--{key}=some/{key}")).collect();
+    let pairs = ["--burst=ckpt=backing", "--stage-in=in=/out,scatter", "--directives=off", "--config=job.toml"];
+    let arguments: Vec<&str> =
+        ["config", "--json"].into_iter().chain(options.iter().map(String::as_str)).chain(pairs).collect();
+    let output = place.command(&arguments).env("FOREBAY_DIRECTORY", "jobs").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let config: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let here = place.path("").canonicalize().unwrap().display().to_string();
+    let here = here.trim_end_matches('/');
+    for (key, value) in [
+        ("export", json!([format!("{here}/some/export")])),
+        ("view", json!(format!("{here}/some/view"))),
+        ("hostfile", json!(format!("{here}/some/hostfile"))),
+        ("topology", json!(format!("{here}/some/topology"))),
+        ("profile", json!(format!("{here}/some/profile"))),
+        ("profile-dir", json!(format!("{here}/some/profile-dir"))),
+        ("burst-store", json!(format!("{here}/some/burst-store"))),
+        ("data", json!(format!("{here}/some/data"))),
+        ("munge", json!(format!("{here}/some/munge"))),
+        ("burst", json!([format!("{here}/ckpt={here}/backing")])),
+        ("stage-in", json!([format!("{here}/in=/out,scatter")])),
+        ("directives", json!("off")),
+        ("burst-mount", json!(format!("{here}/mount"))),
+        ("metrics", json!("/m")),
+        ("directory", json!(format!("{here}/jobs"))),
+    ] {
+        assert_eq!(config[key]["value"], value, "{key}");
+    }
+}
+
+#[test]
+fn a_switch_has_no_value_and_the_last_one_counts() {
+    let place = Place::new();
+    let values = |arguments: &[&str]| {
+        let config = place.json(&[&["config"], arguments].concat());
+        ["prefetch", "resend", "allow-other"].map(|key| config[key]["value"].as_str().unwrap() == "true")
+    };
+    assert_eq!(values(&[]), [true, true, false]);
+    assert_eq!(values(&["--no-prefetch", "--no-resend", "--allow-other"]), [false, false, true]);
+    assert_eq!(values(&["--no-prefetch", "--prefetch", "--allow-other", "--no-allow-other"]), [true, true, false]);
+    // The forms of before.
+    assert_eq!(values(&["--prefetch", "false", "--resend=false"]), [false, false, false]);
+    assert_eq!(values(&["--anticipate", "false", "--resend", "true"]), [false, true, false]);
+    let file = place.path("job.toml");
+    fs::write(&file, "prefetch = false\nallow-other = true\n").unwrap();
+    let file = ["--config", file.to_str().unwrap()];
+    assert_eq!(values(&file), [false, true, true]);
+    assert_eq!(values(&[&file[..], &["--prefetch", "--no-allow-other"]].concat()), [true, true, false]);
+    let help = place.succeeds(&["up", "--help"]);
+    assert!(["--no-prefetch", "--no-resend", "--allow-other"].iter().all(|option| help.contains(option)), "{help}");
+    assert!(!["BOOL", " --prefetch", " --resend", "--no-allow-other"].iter().any(|form| help.contains(form)), "{help}");
 }
