@@ -202,7 +202,10 @@ pub struct RunArguments {
 
 /// `status`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  forebay status\n  forebay status --job train --json | jq .totals.backing")]
+#[command(
+    after_help = "Where several jobs are up and none is named, they are listed.\n\nExamples:\n  forebay status\n  \
+                  forebay status --job train --json | jq .totals.backing"
+)]
 pub struct StatusArguments {
     /// Print the JSON object that the daemons gave
     #[arg(long)]

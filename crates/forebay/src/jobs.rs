@@ -89,37 +89,64 @@ pub fn name_to_start(settings: &Settings, allocated: Option<&Allocated>) -> Stri
 /// # Errors
 /// When there is none, or several, or jobs would lie where others could have prepared them.
 pub fn find(effective: &Effective) -> anyhow::Result<JobDirectory> {
+    match find_or_several(effective)? {
+        Found::Job(directory) => Ok(directory),
+        Found::Several(several) => {
+            let names: Vec<String> = several.iter().map(JobDirectory::job).collect();
+            bail!("several jobs are up on this host: {}; choose one with --job NAME", names.join(", "))
+        }
+    }
+}
+
+/// What `find_or_several` finds.
+#[derive(Debug)]
+pub enum Found {
+    /// The job that is meant.
+    Job(JobDirectory),
+    /// None is named, and it could be any of these.
+    Several(Vec<JobDirectory>),
+}
+
+/// As `find`, for a command that can do something with several.
+///
+/// # Errors
+/// When there is none, or jobs would lie where others could have prepared them.
+pub fn find_or_several(effective: &Effective) -> anyhow::Result<Found> {
     let bases = job_bases(effective.directory()?.as_deref());
     if let Some(job) = effective.job()? {
         let Some(directory) = JobDirectory::find(&bases, &job)? else {
             JobDirectory::check_bases(&bases)?;
             bail!("no job {job} {NOT_UP}{}", others(&JobDirectory::jobs(&bases)));
         };
-        return Ok(directory);
+        return Ok(Found::Job(directory));
     }
     let jobs = JobDirectory::jobs(&bases);
     if jobs.is_empty() {
         JobDirectory::check_bases(&bases)?;
     }
     let slurm = variable("SLURM_JOB_ID").filter(|id| !id.is_empty());
-    let job = choose(slurm.or_else(|| NodeFile::job_of(&variable)), &jobs)?;
-    JobDirectory::find(&bases, &job)?.ok_or_else(|| anyhow!("the job {job} has just ended"))
+    let Some(job) = choose(slurm.or_else(|| NodeFile::job_of(&variable)), &jobs)? else {
+        let directories = jobs.iter().filter_map(|job| JobDirectory::find(&bases, job).transpose());
+        return Ok(Found::Several(directories.collect::<Result<_, _>>()?));
+    };
+    let found = JobDirectory::find(&bases, &job)?.ok_or_else(|| anyhow!("the job {job} has just ended"))?;
+    Ok(Found::Job(found))
 }
 
 /// Which of the jobs of this host is meant within the allocation of that name. The job of another allocation, which may
-/// share the host, is not: it ends when it likes.
-fn choose(allocated: Option<String>, jobs: &[String]) -> anyhow::Result<String> {
+/// share the host, is not: it ends when it likes. `None` when it could be any of several.
+fn choose(allocated: Option<String>, jobs: &[String]) -> anyhow::Result<Option<String>> {
     let is_other = |job: &&String| allocated.is_none() || !is_of_allocation(job);
     match (&allocated, jobs) {
-        (Some(job), jobs) if jobs.contains(job) => return Ok(job.clone()),
+        (Some(job), jobs) if jobs.contains(job) => return Ok(Some(job.clone())),
         (None, []) => bail!("no job {NOT_UP}; forebay up starts one"),
         _ => {}
     }
     let own: Vec<&String> = jobs.iter().filter(is_other).collect();
     match (own.as_slice(), &allocated) {
-        ([job], _) => Ok((*job).clone()),
+        ([job], _) => Ok(Some((*job).clone())),
         ([], Some(allocated)) => bail!("no job {allocated} {NOT_UP}{}", others(jobs)),
-        _ => bail!("several jobs are up on this host: {}; choose one with --job NAME", jobs.join(", ")),
+        _ => Ok(None),
     }
 }
 
@@ -141,7 +168,8 @@ mod tests {
 
     fn chosen(allocated: Option<&str>, jobs: &[&str]) -> Result<String, String> {
         let jobs: Vec<String> = jobs.iter().map(|job| (*job).to_owned()).collect();
-        choose(allocated.map(str::to_owned), &jobs).map_err(|error| error.to_string())
+        let chosen = choose(allocated.map(str::to_owned), &jobs).map_err(|error| error.to_string())?;
+        Ok(chosen.unwrap_or_else(|| "any".to_owned()))
     }
 
     #[test]
@@ -149,8 +177,8 @@ mod tests {
         assert_eq!(chosen(Some("77"), &["77", "78", "train"]).unwrap(), "77");
         assert_eq!(chosen(Some("77"), &["78", "train"]).unwrap(), "train", "started with --job in the allocation");
         assert_eq!(chosen(None, &["78"]).unwrap(), "78");
-        assert!(chosen(None, &["78", "a"]).unwrap_err().contains("several jobs are up on this host: 78, a"));
-        assert!(chosen(Some("77"), &["a", "b"]).unwrap_err().contains("several jobs"));
+        assert_eq!(chosen(None, &["78", "a"]).unwrap(), "any");
+        assert_eq!(chosen(Some("77"), &["a", "b"]).unwrap(), "any");
         assert_eq!(chosen(None, &[]).unwrap_err(), "no job is up on this host; forebay up starts one");
     }
 

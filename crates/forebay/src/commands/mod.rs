@@ -42,6 +42,7 @@ mod stage_part;
 mod stage_places;
 mod stage_report;
 mod status;
+mod status_jobs;
 mod up;
 mod up_report;
 

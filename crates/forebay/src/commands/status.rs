@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use crate::cli::StatusArguments;
 use crate::columns::{self, count};
 use crate::commands::ask::{ask_any, ask_hosts};
+use crate::commands::status_jobs;
 use crate::exit::DONE_IN_PART;
-use crate::jobs;
+use crate::jobs::{self, Found};
 use crate::output::say;
 use crate::settings::Effective;
 use crate::settings::values::{show_duration, show_size};
@@ -26,7 +27,13 @@ const COLUMNS: [&str; 10] =
 /// Prints the state of the job.
 pub fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
     let effective = Effective::merge(arguments.given.0, arguments.file.config)?;
-    let directory = jobs::find(&effective)?;
+    let directory = match jobs::find_or_several(&effective)? {
+        Found::Job(directory) => directory,
+        Found::Several(directories) => {
+            status_jobs::print(&directories, arguments.json);
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
     let mut status = match ask_any(&directory, None, &json!({"command": "status"}), STATUS_TIMEOUT) {
         Ok(status) => status,
         Err(error) if arguments.local_only => return Err(error),

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::place::{Place, is_running, signal, wait_until};
 
@@ -65,7 +66,19 @@ fn several_jobs_are_told_apart() {
     for job in ["one", "two"] {
         place.succeeds(&["up", "--job", job, "--export", &place.source()]);
     }
-    assert!(place.fails(1, &["status"]).contains("several jobs are up on this host: one, two; choose one with --job"));
+    assert!(place.fails(1, &["down"]).contains("several jobs are up on this host: one, two; choose one with --job"));
+    let listed = place.succeeds(&["status"]);
+    let words: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().take(4).collect()).collect();
+    assert_eq!(
+        words,
+        [["job", "state", "nodes", "here"], ["one", "up", "1", "1"], ["two", "up", "1", "1"]],
+        "{listed}"
+    );
+    let jobs = place.json(&["status"])["jobs"].clone();
+    assert_eq!((&jobs[0]["job"], &jobs[1]["job"]), (&json!("one"), &json!("two")), "{jobs}");
+    assert_eq!(jobs[1]["view"], json!(place.job("two").join("view")));
+    place.kill("one", 0);
+    assert_eq!(place.json(&["status"])["jobs"][0]["state"], "dead");
     place.succeeds(&["down", "--job", "one"]);
     assert!(place.succeeds(&["status"]).starts_with("job two"));
     place.succeeds(&["down"]);
