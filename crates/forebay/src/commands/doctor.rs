@@ -13,12 +13,13 @@ use forebay_keeper::images::SERVERS;
 use forebay_launch::{Allocation, LaunchError, MungeProblem, NodeFile};
 use forebay_secret::JobKey;
 use rustix::process::Resource;
-use serde::Serialize;
 use serde_json::json;
 
 use crate::carried_key::munge;
 use crate::cli::DoctorArguments;
+use crate::commands::doctor_check::{Check, State};
 use crate::commands::doctor_probe;
+use crate::commands::doctor_protocol::Protocol;
 use crate::exit::DONE_IN_PART;
 use crate::jobs::{Allocated, job_bases};
 use crate::output::{causes, say};
@@ -29,60 +30,22 @@ use crate::{machine, mpiio_libraries, network};
 /// Open files that a daemon of a large job needs: cached descriptors, connections to a fan-out of peers, its own.
 const DESCRIPTORS_NEEDED: u64 = 4096;
 
-/// What the kernel's FUSE gained when, and what its absence costs (from the kernel's history).
-const KERNEL_FEATURES: [((u32, u32), &str, &str); 4] = [
+/// What the kernel gained when that no trial tells of, and what its absence costs (from the kernel's history).
+const KERNEL_FEATURES: [((u32, u32), &str, &str); 2] = [
     ((4, 18), "FUSE in user namespaces", "views need fusermount3 or root"),
-    (
-        (4, 20),
-        "reads of 1 MiB, cached symbolic links and directories",
-        "reads are of 128 KiB, and links are asked for each time",
-    ),
-    ((5, 1), "directories opened without asking", "every opendir is asked of the daemon"),
     ((5, 2), "mounts that are made before they have a place", "forebay run works with --view only"),
 ];
-
-/// How well something is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    Ok,
-    Limited,
-    Missing,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    state: State,
-    found: String,
-    /// What the lack costs, and what to do.
-    cost: Option<String>,
-}
-
-impl Check {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, found: found.into(), cost: None }
-    }
-
-    fn limited(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        Self { name, state: State::Limited, found: found.into(), cost: Some(cost.into()) }
-    }
-
-    fn missing(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        Self { name, state: State::Missing, found: found.into(), cost: Some(cost.into()) }
-    }
-}
 
 /// Checks this machine.
 pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     if let Some(what) = &arguments.probe {
         return doctor_probe::run(what);
     }
-    let view = view();
+    let (view, protocol) = view();
     let requests = requests_in_flight();
     let view_possible = view.state != State::Missing && requests.state != State::Missing;
     let mut checks = vec![view, requests, device(), fusermount(), namespaces()];
+    checks.extend(protocol);
     checks.extend(kernel());
     checks.extend([
         descriptors(),
@@ -108,7 +71,7 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn print(checks: &[Check]) {
-    for Check { name, state, found, cost } in checks {
+    for Check { name, state, found, cost, .. } in checks {
         let state = match state {
             State::Ok => "ok",
             State::Limited => "limited",
@@ -121,11 +84,17 @@ fn print(checks: &[Check]) {
     }
 }
 
-fn view() -> Check {
-    match probe("view") {
-        Ok(how) => Check::ok("view", format!("a view can be mounted ({how})")),
+/// A view is mounted, and its connection begins as a daemon's would; what was agreed is a check of its own.
+fn view() -> (Check, Option<Check>) {
+    let trial = probe("view").and_then(|said| {
+        let (how, protocol) = said.split_once('\n').context("the trial said too little")?;
+        Ok((how.to_owned(), Protocol::parse(protocol)?))
+    });
+    match trial {
+        Ok((how, protocol)) => (Check::ok("view", format!("a view can be mounted ({how})")), Some(protocol.check())),
         Err(error) => {
-            Check::missing("view", format!("no view can be mounted: {error:#}"), "forebay up fails on this machine")
+            let found = format!("no view can be mounted: {error:#}");
+            (Check::missing("view", found, "forebay up fails on this machine"), None)
         }
     }
 }
@@ -409,14 +378,14 @@ mod tests {
         let limited = |release| kernel_of(release).iter().filter(|check| check.state == State::Limited).count();
         assert_eq!(
             ["4.18.0-553.el8_10.x86_64", "5.1", "5.4.0", "5.14.0-427.el9", "6.18"].map(limited),
-            [3, 1, 0, 0, 0]
+            [1, 1, 0, 0, 0]
         );
     }
 
     #[test]
     fn every_lack_has_its_cost() {
         for check in [
-            view(),
+            view().0,
             requests_in_flight(),
             device(),
             fusermount(),

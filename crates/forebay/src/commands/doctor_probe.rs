@@ -7,17 +7,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use forebay_fuse::{KeptRequests, Mount, MountOptions, SessionOptions, agree};
-use forebay_keeper::own_paths;
+use forebay_fuse::abi::MINOR_MIN;
+use forebay_fuse::limits::{KERNEL_READ_AHEAD_BYTES, KERNEL_READERS};
+use forebay_fuse::{KeptRequests, Mount, MountOptions, Negotiated, agree};
+use forebay_keeper::{own_paths, session_options};
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountPropagationFlags, mount_change};
+use serde_json::json;
 
+use crate::commands::doctor_protocol::Protocol;
 use crate::output::say;
 
 /// Tries it; says on standard output how it went.
 pub fn run(what: &str) -> anyhow::Result<ExitCode> {
     match what {
-        "view" => try_mount(false, |_| Ok(())),
+        "view" => try_mount(false, |mount| {
+            say!("{}", json!(Protocol::of(&agreed(mount)?)));
+            Ok(())
+        }),
         "namespaces" => try_mount(true, |_| Ok(())),
         "resend" => try_mount(false, sends_again),
         "keep" => KeptRequests::try_out().context("memory for them"),
@@ -28,9 +35,19 @@ pub fn run(what: &str) -> anyhow::Result<ExitCode> {
 
 /// Whether the kernel can be asked for the requests of a daemon that died.
 fn sends_again(mount: &Mount) -> anyhow::Result<()> {
-    let negotiated = agree(&mount.descriptor(), &SessionOptions::default())?;
-    ensure!(negotiated.can_resend(), "this kernel does not send them again");
+    ensure!(agreed(mount)?.can_resend(), "this kernel does not send them again");
     Ok(())
+}
+
+/// What the kernel and a daemon agree on, with the options that a daemon has unless it is told others.
+fn agreed(mount: &Mount) -> anyhow::Result<Negotiated> {
+    let options = session_options(KERNEL_READERS, KERNEL_READ_AHEAD_BYTES);
+    agree(&mount.descriptor(), &options).with_context(|| {
+        format!(
+            "the kernel and a daemon do not agree on a protocol; views need FUSE 7.{} (Linux 5.4) or later",
+            MINOR_MIN
+        )
+    })
 }
 
 /// A view on a directory of its own, gone at once after `look`.

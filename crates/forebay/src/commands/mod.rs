@@ -3,7 +3,9 @@
 mod ask;
 mod config;
 mod doctor;
+mod doctor_check;
 mod doctor_probe;
+mod doctor_protocol;
 mod down;
 mod drain;
 mod escaping_paths;

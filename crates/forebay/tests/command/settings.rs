@@ -88,6 +88,23 @@ fn the_doctor_looks_at_everything_and_leaves_nothing() {
     {
         assert!(checks.iter().any(|check| check["name"] == name), "{name}");
     }
+    if found["view_possible"] == true {
+        let agreed = checks.iter().find(|check| check["name"] == "FUSE protocol").unwrap();
+        let (details, said) = (&agreed["details"], agreed["found"].as_str().unwrap());
+        let version = details["version"].as_str().unwrap();
+        assert!(
+            version.strip_prefix("7.").unwrap().parse::<u32>().unwrap() >= 31 && said.starts_with(version),
+            "{said}"
+        );
+        let (flags, offered) = (details["flags"].as_u64().unwrap(), details["offered"].as_u64().unwrap());
+        assert!(flags != 0 && flags & !offered == 0, "nothing is used that is not offered: {details}");
+        let is_offered = offered & 1 << 37 != 0;
+        assert_eq!(details["passthrough_offered"], is_offered);
+        assert!(
+            said.contains(if is_offered { "passthrough is offered" } else { "passthrough is not offered" }),
+            "{said}"
+        );
+    }
     let all_ok = checks.iter().all(|check| check["state"] == "ok");
     let expected = match (found["view_possible"].as_bool().unwrap(), all_ok) {
         (false, _) => 1,

@@ -105,6 +105,8 @@ pub mod init_flag {
     pub const INIT_EXT: u64 = 1 << 30;
     /// Files that are read and written directly can be mapped all the same (Linux 6.6).
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    /// A file can be read past the daemon, from another file of this machine (Linux 6.9); told of, not taken.
+    pub const PASSTHROUGH: u64 = 1 << 37;
     /// Requests in flight are sent again on a notification, marked by the highest bit of their number.
     pub const HAS_RESEND: u64 = 1 << 39;
 }
