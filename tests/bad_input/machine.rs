@@ -1,12 +1,13 @@
 //! Machines that do not offer what a view needs.
 
+use std::fs;
 use std::process::Command as Program;
 
 use forebay_tests::job::binary;
 use forebay_tests::program::run;
 use forebay_tests::{Finished, Sandbox, require};
 
-use crate::{FAILED, fails};
+use crate::{FAILED, fails, says};
 
 /// Runs `up` in a mount namespace of its own after `prepare` has changed it.
 fn up_after(sandbox: &Sandbox, prepare: &str) -> Finished {
@@ -64,7 +65,68 @@ fn nothing_that_may_mount() {
     let hidden = "umount /dev/fuse; for each in fusermount3 fusermount; do\n\
                   if path=$(command -v $each); then mount --bind /dev/null \"$(readlink -f \"$path\")\"; fi; done";
     let done = up_as_nobody_after(&sandbox, hidden);
-    fails(&sandbox, &done, FAILED, &["fusermount3"]);
+    fails(&sandbox, &done, FAILED, &["fusermount3 could not be started"]);
+    // Not to be found at all.
+    let up = up_as_nobody_after(
+        &sandbox,
+        "umount /dev/fuse; setpriv=$(command -v setpriv); shift; set -- \"$setpriv\" \"$@\"; PATH=/proc",
+    );
+    fails(&sandbox, &up, FAILED, &["neither fusermount3 nor fusermount is installed", "unshare -Urm)"]);
+}
+
+/// Runs `script` in a mount namespace of its own; its arguments are the command of `nobody`.
+fn script_of_nobody(sandbox: &Sandbox, script: &str) -> Finished {
+    let command = sandbox.command();
+    let mut unshare = Program::new("unshare");
+    sandbox.surround(&mut unshare);
+    unshare.env("job", &sandbox.name).env("export", sandbox.source()).env("view", sandbox.view());
+    unshare.args(["--mount", "--propagation", "private", "sh", "-euc", script, "sh"]);
+    run(unshare.arg(command.get_program()).args(command.get_args()))
+}
+
+/// FUSE 2 calls the program `fusermount`; here is no other.
+#[test]
+fn a_user_mounts_by_fusermount_where_there_is_no_other() {
+    require!(Root, FuseForUsers, Command("unshare"), Command("setpriv"), Command("fusermount3"));
+    let sandbox = Sandbox::of_nobody();
+    fs::write(sandbox.source().join("file"), "contents\n").unwrap();
+    let script = r#"
+        mount -t tmpfs -o mode=755 none /mnt
+        cp -p "$(command -v fusermount3)" /mnt/fusermount
+        for each in cat setpriv; do ln -s "$(command -v $each)" /mnt/; done
+        export PATH=/mnt
+        "$@" up --job "$job" --export "$export" --view "$view" --log debug >&2
+        setpriv --reuid=65534 --regid=65534 --clear-groups cat "$view$export/file"
+        "$@" down --job "$job" >&2
+    "#;
+    assert_eq!(script_of_nobody(&sandbox, script).good().text(), "contents\n");
+    assert!(sandbox.left().is_empty(), "{:?}", sandbox.left());
+}
+
+/// fusermount looks there whose a mount is. What it says is part of the error, and `down` does the rest when it can.
+#[test]
+fn no_table_of_mounts_for_fusermount() {
+    require!(Root, FuseForUsers, Command("unshare"), Command("setpriv"), Command("fusermount3"));
+    let sandbox = Sandbox::of_nobody();
+    let script = r#"
+        mount -t tmpfs -o mode=755 none /mnt
+        cp -a /etc /mnt/etc
+        rm /mnt/etc/mtab
+        "$@" up --job "$job" --export "$export" --view "$view" >/dev/null
+        mount --bind /mnt/etc /etc
+        for each in 1 2; do "$@" down --job "$job" >&2 && exit 9 || echo "down: $?"; done
+        umount /etc
+        "$@" down --job "$job" >/dev/null
+        echo "then: $?"
+    "#;
+    let done = script_of_nobody(&sandbox, script);
+    assert_eq!(done.text(), "down: 1\ndown: 1\nthen: 0\n", "{}", done.stderr);
+    let view = sandbox.view().display().to_string();
+    says(
+        &done.stderr,
+        &[&format!("cannot unmount {view}: fusermount3 refused"), "/etc/mtab", "ln -s /proc/self/mounts"],
+    );
+    assert!(sandbox.left().is_empty(), "{:?}", sandbox.left());
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::fs;
 use std::time::Duration;
 
-use forebay_fuse::MountedAt;
+use anyhow::ensure;
 use forebay_keeper::view_mount;
 use forebay_launch::{Forced, JobDirectory, JobRecord, NodeRecord, Process, Progress, end_all};
 
@@ -61,33 +61,42 @@ pub fn clean(directory: &JobDirectory) -> anyhow::Result<Cleaned> {
         let plural = if running.len() == 1 { "" } else { "es" };
         notes.push(format!("ended {} process{plural} ({} had to be killed)", running.len(), killed.len()));
     }
+    let mut stay = Vec::new();
     for node in &nodes {
-        notes.extend(detach(&directory.job(), node));
+        let (done, failed) = detach(&directory.job(), node);
+        notes.extend(done);
+        stay.extend(failed);
         view_directory::remove(&node.view, node.view_created);
         burst_mount::remove(&node.burst_created);
     }
+    // The records stay with the mounts: by them the next one who cleans up finds these.
+    ensure!(stay.is_empty(), "{}", stay.join("; "));
     directory.remove_shared();
     directory.remove()?;
     Ok(Cleaned { notes, held })
 }
 
-/// Unmounts a view whose daemon has ended. What was done, in words.
-fn detach(job: &str, node: &NodeRecord) -> Vec<String> {
-    let mounts = match view_mount::left_by(job, node) {
-        Ok(mounts) => mounts,
-        Err(error) => return vec![format!("could not look for the mount of {}: {error}", node.view.display())],
-    };
-    let unmount = |mounted: &MountedAt| match forebay_fuse::detach_mount(mounted) {
-        Ok(()) => format!("unmounted {}", mounted.dir.display()),
-        Err(error) => format!("could not unmount {}: {error}", mounted.dir.display()),
-    };
-    mounts.iter().map(unmount).collect()
+/// Unmounts a view whose daemon has ended. What was done, and what was not, in words.
+fn detach(job: &str, node: &NodeRecord) -> (Vec<String>, Vec<String>) {
+    let (mut done, mut failed) = (vec![], vec![]);
+    match view_mount::left_by(job, node) {
+        Ok(mounts) => mounts.iter().for_each(|mounted| match forebay_fuse::detach_mount(mounted) {
+            Ok(()) => done.push(format!("unmounted {}", mounted.dir.display())),
+            Err(error) => failed.push(error.to_string()),
+        }),
+        Err(error) => failed.push(format!("cannot look for the mount of {}: {error}", node.view.display())),
+    }
+    (done, failed)
 }
 
 /// What a node does when it has ended: its own files go, and with the last node on this host the job's. So does its mount, where
-/// the keeper could not take it away: without the record nobody finds it.
+/// the keeper could not take it away; if it stays all does, since without the record nobody finds it.
 pub fn leave(directory: &JobDirectory, record: &NodeRecord) {
-    detach(&directory.job(), record).iter().for_each(|note| tracing::warn!("{note}"));
+    let (done, failed) = detach(&directory.job(), record);
+    done.iter().chain(&failed).for_each(|note| tracing::warn!("{note}"));
+    if !failed.is_empty() {
+        return;
+    }
     view_directory::remove(&record.view, record.view_created);
     burst_mount::remove(&record.burst_created);
     directory.remove_node(record.rank);

@@ -1,14 +1,15 @@
-//! Mounting by the setuid program fusermount3, for users who may not call `mount(2)`.
+//! Mounting by the setuid program fusermount3, or fusermount of FUSE 2 where that is all there is, for users who may not call
+//! `mount(2)`. Both take the same options.
 //!
 //! The program gets one end of a socket pair (its number in `_FUSE_COMMFD`), mounts, and sends the descriptor of
-//! `/dev/fuse` back over it. Every failure here is a sentence for the user: what fusermount3 itself said, or why it
+//! `/dev/fuse` back over it. Every failure here is a sentence for the user: what the program itself said, or why it
 //! could not be asked.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use rustix::net::{
@@ -17,24 +18,33 @@ use rustix::net::{
 
 use crate::options::MountOptions;
 
-const PROGRAM: &str = "fusermount3";
+/// The programs, the one to be preferred first.
+const PROGRAMS: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// Mounts on `dir` and returns the connection.
-pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<Arc<OwnedFd>, String> {
+/// Mounts on `dir`; the connection, and the program that has made it.
+pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<(Arc<OwnedFd>, &'static str), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("no socket pair for {}: {error}", PROGRAMS[0]);
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(|error| format!("no socket pair for {PROGRAM}: {error}"))?;
-    let mut command = Command::new(PROGRAM);
-    command.args(["-o", &option_text(options), "--"]).arg(dir);
-    // As its standard input: the one descriptor that a child gets by number without a step between fork and exec.
-    run(command.env("_FUSE_COMMFD", "0").stdin(theirs))?;
-    // Our copy of its end goes with the command, so that receiving ends when nothing was sent.
-    drop(command);
-    receive_descriptor(ours.as_fd()).map(Arc::new).map_err(|error| format!("{PROGRAM} sent no descriptor: {error}"))
+        .map_err(|error| failed(&error))?;
+    let program = run(|command| {
+        command.args(["-o", &option_text(options), "--"]).arg(dir);
+        // As its standard input: the one descriptor that a child gets by number without a step between fork and exec.
+        command.env("_FUSE_COMMFD", "0").stdin(theirs.try_clone().map_err(|error| failed(&error))?);
+        Ok(())
+    })?;
+    // The program's copy is gone, and ours goes here, so that receiving ends when nothing was sent.
+    drop(theirs);
+    let descriptor = receive_descriptor(ours.as_fd());
+    Ok((Arc::new(descriptor.map_err(|error| format!("{program} sent no descriptor: {error}"))?), program))
 }
 
 /// Unmounts `dir` lazily.
 pub(crate) fn unmount(dir: &Path) -> Result<(), String> {
-    run(Command::new(PROGRAM).args(["-u", "-z", "--"]).arg(dir).stdin(Stdio::null()))
+    run(|command| {
+        command.args(["-u", "-z", "--"]).arg(dir).stdin(Stdio::null());
+        Ok(())
+    })
+    .map(drop)
 }
 
 /// The options as one text; a comma within the source must not end it.
@@ -52,19 +62,40 @@ fn option_text(options: &MountOptions) -> String {
     text
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!(
-            "{PROGRAM} is not installed; install the package fuse3, or run inside a user namespace (unshare -Ur)"
-        ),
-        _ => format!("{PROGRAM} could not be started: {error}"),
-    })?;
-    if output.status.success() {
-        return Ok(());
+/// Runs the first of the programs that there is, with what `prepare` gives it; its name.
+fn run(prepare: impl Fn(&mut Command) -> Result<(), String>) -> Result<&'static str, String> {
+    let mut not_started = None;
+    for program in PROGRAMS {
+        let mut command = Command::new(program);
+        prepare(&mut command)?;
+        match command.stdout(Stdio::null()).stderr(Stdio::piped()).output() {
+            Ok(output) if output.status.success() => return Ok(program),
+            Ok(output) => return Err(refusal(program, &output)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                not_started.get_or_insert(format!("{program} could not be started: {error}"));
+            }
+        }
     }
+    Err(not_started.unwrap_or_else(|| {
+        format!(
+            "neither {} nor {} is installed; install the package fuse3, or run inside a user namespace (unshare -Urm)",
+            PROGRAMS[0], PROGRAMS[1]
+        )
+    }))
+}
+
+/// What the program said, in one line, and what to do where that is not plain.
+fn refusal(program: &str, output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().trim_start_matches("fusermount3: ");
-    Err(format!("{PROGRAM} refused ({}): {}", output.status, if said.is_empty() { "no reason given" } else { said }))
+    let said = said.lines().map(|line| line.trim().trim_start_matches(program).trim_start_matches(": "));
+    let said = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    let said = if said.is_empty() { "no reason given" } else { said.as_str() };
+    let advice = match said.contains("/etc/mtab") {
+        true => "; have it made: ln -s /proc/self/mounts /etc/mtab",
+        false => "",
+    };
+    format!("{program} refused ({}): {said}{advice}", output.status)
 }
 
 fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
@@ -89,6 +120,21 @@ fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_program_said_is_one_line() {
+        let said = |text: &str| {
+            let output = Command::new("sh").args(["-c", "printf '%s' \"$0\" >&2; exit 3", text]).output().unwrap();
+            refusal("fusermount", &output)
+        };
+        assert_eq!(said("fusermount: a\nfusermount: b\n"), "fusermount refused (exit status: 3): a; b");
+        assert_eq!(said(""), "fusermount refused (exit status: 3): no reason given");
+        let lacking = said("fusermount: failed to open /etc/mtab: No such file or directory\n");
+        assert!(
+            lacking.ends_with("No such file or directory; have it made: ln -s /proc/self/mounts /etc/mtab"),
+            "{lacking}"
+        );
+    }
 
     #[test]
     fn a_comma_in_the_source_stays_in_the_source() {

@@ -1,7 +1,7 @@
 //! Mounting and unmounting.
 //!
 //! `mount(2)` where it is permitted (root, or any user inside a user namespace of their own), else the setuid program
-//! fusermount3, which every FUSE installation has. Unmounting is lazy: the mount disappears at once, and programs that
+//! fusermount3 (or fusermount), which every FUSE installation has. Unmounting is lazy: the mount disappears at once, and programs that
 //! still have files open are served until the session's descriptor closes. A mount is found by its device in the table of
 //! mounts, not by its path: a directory on the way to it may have got another name.
 //! Nothing is mounted over a stale mount or over what is no directory; whether the directory must be empty is the
@@ -112,7 +112,7 @@ pub struct Mount {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
     SystemCall,
-    Fusermount,
+    Fusermount(&'static str),
     Adopted,
 }
 
@@ -155,7 +155,7 @@ fn fusermount_or(
     refused: impl FnOnce(PathBuf, String) -> MountError,
 ) -> Result<Mount, MountError> {
     match fusermount::mount(&dir, options) {
-        Ok(descriptor) => Ok(Mount::new(dir, descriptor, How::Fusermount, options)),
+        Ok((descriptor, program)) => Ok(Mount::new(dir, descriptor, How::Fusermount(program), options)),
         Err(refusal) => Err(refused(dir, refusal)),
     }
 }
@@ -237,12 +237,12 @@ impl Mount {
         Arc::clone(&self.descriptor)
     }
 
-    /// How it was made: `mount(2)` or `fusermount3`.
+    /// How it was made: `mount(2)`, or by `fusermount3` or `fusermount`.
     #[must_use]
     pub fn how(&self) -> &'static str {
         match self.how {
             How::SystemCall => "mount(2)",
-            How::Fusermount => "fusermount3",
+            How::Fusermount(program) => program,
             How::Adopted => "its keeper",
         }
     }
