@@ -34,6 +34,19 @@ fn a_daemon_sheds_its_caches_before_it_is_killed() {
     assert!(allowed.iter().flatten().any(|allowed| *allowed < 1 << 30), "nobody shed anything: {allowed:?}");
 }
 
+/// A scheduler gives a job part of a node. Version 1 and 2 of control groups say so in files of other names.
+#[test]
+fn the_default_budget_is_part_of_what_the_control_group_allows() {
+    require!(Fuse, Root, MemoryGroups);
+    let sandbox = Sandbox::with_memory(1000 * MIB);
+    let source = sandbox.source();
+    let job = Job::up_local(sandbox, 2, &source, &[]);
+    let status = job.status();
+    let budgets: Vec<_> = (0..2).map(|rank| status["nodes"][rank]["budget_bytes"].as_u64()).collect();
+    assert_eq!(budgets, [Some(50 * MIB); 2], "a tenth, shared");
+    job.down();
+}
+
 /// The budget of the nodes below.
 const BUDGET: u64 = 64 * MIB;
 

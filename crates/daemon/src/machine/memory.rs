@@ -23,8 +23,9 @@ struct Group {
 
 impl Limits {
     pub fn of_this_process() -> Self {
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        Self { meminfo: "/proc/meminfo".into(), groups: groups(&own, Path::new("/sys/fs/cgroup")) }
+        let [own, mounts] = ["cgroup", "mountinfo"].map(|file| fs::read_to_string(format!("/proc/self/{file}")));
+        let (own, mounts) = (own.unwrap_or_default(), mounts.unwrap_or_default());
+        Self { meminfo: "/proc/meminfo".into(), groups: groups(&own, &Hierarchies::mounted(&mounts)) }
     }
 
     /// The room under the tightest of them.
@@ -49,25 +50,57 @@ pub fn memory_bytes() -> u64 {
     Limits::of_this_process().all_bytes()
 }
 
-/// The groups of `own` (the text of `/proc/self/cgroup`) and those around them.
-fn groups(own: &str, mounted: &Path) -> Vec<Group> {
+/// Where the two versions are mounted, and which group is seen there: not the outermost in a container that sees its own only.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Hierarchies {
+    /// Version 1 with the controller of memory.
+    memory: Option<(PathBuf, PathBuf)>,
+    /// Version 2.
+    unified: Option<(PathBuf, PathBuf)>,
+}
+
+impl Hierarchies {
+    /// As the text of `/proc/self/mountinfo` says (proc(5)).
+    fn mounted(mounts: &str) -> Self {
+        let mut found = Self::default();
+        for line in mounts.lines() {
+            let Some((place, file_system)) = line.split_once(" - ") else { continue };
+            let (mut place, file_system) = (place.split(' ').skip(3), file_system.split(' ').collect::<Vec<_>>());
+            let (Some(root), Some(dir)) = (place.next(), place.next()) else { continue };
+            let here = || Some((PathBuf::from(dir), PathBuf::from(root)));
+            match file_system.as_slice() {
+                ["cgroup", _, options, ..] if options.split(',').any(|option| option == "memory") => {
+                    found.memory = here()
+                }
+                ["cgroup2", ..] => found.unified = here(),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// The groups of `own` (the text of `/proc/self/cgroup`) and those around them, as far as they are seen.
+fn groups(own: &str, hierarchies: &Hierarchies) -> Vec<Group> {
     let mut groups = Vec::new();
     for line in own.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let is_memory = controllers.split(',').any(|controller| controller == "memory");
-        for path in Path::new(path.trim_start_matches('/')).ancestors() {
-            if is_memory {
-                let at = mounted.join("memory").join(path);
-                let [limit, usage, statistics] =
-                    ["memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"].map(|file| at.join(file));
-                groups.push(Group { limit, usage, statistics, reclaimable: "total_inactive_file" });
-            } else if controllers.is_empty() {
-                let at = mounted.join(path);
-                let [limit, usage, statistics] =
-                    ["memory.max", "memory.current", "memory.stat"].map(|file| at.join(file));
-                groups.push(Group { limit, usage, statistics, reclaimable: "inactive_file" });
-            }
+        let (hierarchy, files, reclaimable) = if is_memory {
+            let files = ["memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"];
+            (&hierarchies.memory, files, "total_inactive_file")
+        } else if controllers.is_empty() {
+            (&hierarchies.unified, ["memory.max", "memory.current", "memory.stat"], "inactive_file")
+        } else {
+            continue;
+        };
+        let Some((dir, root)) = hierarchy else { continue };
+        let path = Path::new(path);
+        let below = path.strip_prefix(root).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
+        for path in below.ancestors() {
+            let [limit, usage, statistics] = files.map(|file| dir.join(path).join(file));
+            groups.push(Group { limit, usage, statistics, reclaimable });
         }
     }
     groups.retain(|group| group.room().is_some());
@@ -78,12 +111,16 @@ impl Group {
     /// `None` for a group without a limit.
     fn room(&self) -> Option<Room> {
         let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-        // Version 1 says "no limit" by a number near the largest; version 2 by a word.
-        let all_bytes = number(&self.limit).filter(|bytes| *bytes < 1 << 60)?;
         let statistics = fs::read_to_string(&self.statistics).unwrap_or_default();
-        let reclaimable = statistics.lines().find_map(|line| line.strip_prefix(self.reclaimable));
-        let reclaimable_bytes = reclaimable.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0);
-        let used_bytes = number(&self.usage)?.saturating_sub(reclaimable_bytes);
+        let statistic = |name: &str| -> Option<u64> {
+            statistics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+        };
+        // Version 1 tells here the least limit of the groups around it too, which may not be seen from a container.
+        let limits = [number(&self.limit), statistic("hierarchical_memory_limit")];
+        // It says "no limit" by a number near the largest; version 2 by a word.
+        let all_bytes = limits.into_iter().flatten().filter(|bytes| *bytes < 1 << 60).min()?;
+        // What cannot be told is not taken for used.
+        let used_bytes = number(&self.usage).unwrap_or(0).saturating_sub(statistic(self.reclaimable).unwrap_or(0));
         Some(Room { all_bytes, left_bytes: all_bytes.saturating_sub(used_bytes) })
     }
 }
@@ -119,12 +156,34 @@ mod tests {
         write("user/memory.stat", "anon 1\ninactive_file 500\n");
         write("meminfo", "MemTotal:  8 kB\nMemFree: 1 kB\nMemAvailable:   4 kB\n");
         let meminfo = directory.path().join("meminfo");
-        let of = |own| Limits { meminfo: meminfo.clone(), groups: groups(own, directory.path()) };
+        write("memory/inner/memory.limit_in_bytes", "9223372036854771712\n");
+        write("memory/inner/memory.stat", "hierarchical_memory_limit 700\ntotal_inactive_file 0\n");
+        let at = |dir: &str, root: &str| Some((directory.path().join(dir), PathBuf::from(root)));
+        let of_root = |root| Hierarchies { memory: at("memory", root), unified: at("", "/") };
+        let of = |own| Limits { meminfo: meminfo.clone(), groups: groups(own, &of_root("/")) };
         assert_eq!(of("4:cpu,memory:/job/step\n").room(), Some(Room { all_bytes: 1000, left_bytes: 400 }));
         assert_eq!(of("0::/user/inner\n").room(), Some(Room { all_bytes: 5000, left_bytes: 1500 }));
         assert_eq!(of("0::/unified\n").room(), Some(Room { all_bytes: 8192, left_bytes: 4096 }));
         assert_eq!(of("").groups.len(), 0);
         let all_bytes = ["4:cpu,memory:/job/step\n", "0::/user/inner\n", ""].map(|own| of(own).all_bytes());
         assert_eq!(all_bytes, [1000, 5000, 8192]);
+        let around = of("4:memory:/inner\n");
+        assert_eq!(around.all_bytes(), 700, "a group around it has a limit, and is not seen");
+        // A container sees its own group at the place of the outermost.
+        let of_container = groups("4:memory:/docker/7/job/step\n", &of_root("/docker/7"));
+        assert_eq!(Limits { meminfo: meminfo.clone(), groups: of_container }.all_bytes(), 1000);
+        assert_eq!(groups("4:memory:/job/step\n", &Hierarchies::default()).len(), 0);
+    }
+
+    #[test]
+    fn control_groups_are_found_where_they_are_mounted() {
+        let mounts = "24 1 0:22 / /sys rw - sysfs sysfs rw\n\
+                      30 24 0:26 / /cgroup/cpu rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
+                      31 24 0:27 /docker/7 /cgroup/mem rw,nosuid shared:9 - cgroup cgroup rw,memory\n\
+                      32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        let found = Hierarchies::mounted(mounts);
+        assert_eq!(found.memory, Some(("/cgroup/mem".into(), "/docker/7".into())));
+        assert_eq!(found.unified, Some(("/sys/fs/cgroup/unified".into(), "/".into())));
+        assert_eq!(Hierarchies::mounted(""), Hierarchies::default());
     }
 }
