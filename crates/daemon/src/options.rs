@@ -11,7 +11,7 @@ use forebay_launch::{NodeAddress, Ports};
 use forebay_node::Links;
 use forebay_profile::{ProfileDirectory, ProfileError, ProfileFiles, ProfileKey};
 use forebay_secret::JobKey;
-use forebay_transport::Security;
+use forebay_transport::{Security, Subnet};
 use forebay_types::{NodeRank, ViewPath};
 use forebay_wire::Level;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,9 @@ pub struct DaemonOptions {
     /// Where those of them listen that name no port of their own.
     #[serde(default)]
     pub ports: Ports,
+    /// The networks in which nodes with several addresses are looked for.
+    #[serde(default)]
+    pub peer_subnets: Vec<Subnet>,
     /// How connections to other nodes are protected.
     pub level: Level,
     /// The job's key, which its keeper hands to a daemon beside these options.

@@ -232,7 +232,7 @@ fn endpoint_options(node: &Node) -> anyhow::Result<EndpointOptions> {
     let addresses = options.nodes.iter().map(address).collect();
     let (job, pool) = (options.job.clone(), node.pool.clone());
     let made = EndpointOptions::new(job, options.rank, addresses, pool, options.security()?);
-    Ok(EndpointOptions { bodies_bytes: child_bytes(options), ..made })
+    Ok(EndpointOptions { bodies_bytes: child_bytes(options), subnets: options.peer_subnets.clone(), ..made })
 }
 
 /// What may be under way to one child: all children together have half of the budget, and each has room for a chunk.

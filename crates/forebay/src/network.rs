@@ -1,4 +1,4 @@
-//! Which address a daemon listens on.
+//! Which address a daemon listens on, and in which networks it looks for others.
 //!
 //! Nobody but the job's peers needs to reach it, so it listens on as little as it can: the loopback address of a local
 //! job, the interface that was named, else the one address by which the list of nodes knows this host. Where that is
@@ -9,7 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_launch::NodeAddress;
+use forebay_transport::Subnet;
 use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
 
 /// An interface and one of its addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +20,8 @@ pub struct Interface {
     pub name: String,
     /// The address.
     pub address: IpAddr,
+    /// The length of the prefix of its network.
+    pub prefix_bits: u32,
 }
 
 /// The addresses of this host.
@@ -27,10 +31,17 @@ pub struct Interface {
 pub fn interfaces() -> anyhow::Result<Vec<Interface>> {
     let addresses = getifaddrs().context("cannot list the network interfaces")?;
     let found = addresses.filter_map(|interface| {
-        let address = interface.address?;
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-        let v6 = || address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()));
-        Some(Interface { name: interface.interface_name, address: v4.or_else(v6)? })
+        let ip = |address: SockaddrStorage| {
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+        };
+        let address = ip(interface.address?)?;
+        let prefix_bits = match interface.netmask.and_then(ip) {
+            Some(IpAddr::V4(mask)) => mask.to_bits().count_ones(),
+            Some(IpAddr::V6(mask)) => mask.to_bits().count_ones(),
+            None => Subnet::bits_max(address),
+        };
+        Some(Interface { name: interface.interface_name, address, prefix_bits })
     });
     Ok(found.collect())
 }
@@ -40,7 +51,7 @@ pub fn interfaces() -> anyhow::Result<Vec<Interface>> {
 /// # Errors
 /// When there is none, with those that there are.
 pub fn address_of(wanted: &str, interfaces: &[Interface]) -> anyhow::Result<IpAddr> {
-    let network = Network::parse(wanted)?;
+    let network = network(wanted)?;
     let fits = |interface: &&Interface| match &network {
         Some(network) => network.contains(interface.address),
         None => interface.name == wanted,
@@ -55,41 +66,37 @@ pub fn address_of(wanted: &str, interfaces: &[Interface]) -> anyhow::Result<IpAd
     })
 }
 
-/// A network: an address and the length of its prefix.
-struct Network {
-    address: IpAddr,
-    prefix_bits: u32,
+/// The network that `text` is: `10.1.0.0/16`, or an address alone, which is one of itself. `None` for the name of an interface.
+fn network(text: &str) -> anyhow::Result<Option<Subnet>> {
+    let Some((address, bits)) = text.split_once('/') else {
+        let address: Option<IpAddr> = text.parse().ok();
+        return Ok(address.and_then(|address| Subnet::new(address, Subnet::bits_max(address))));
+    };
+    let address: IpAddr = address.parse().with_context(|| format!("'{text}' is not a network (--interface)"))?;
+    match bits.parse().ok().and_then(|prefix_bits| Subnet::new(address, prefix_bits)) {
+        Some(network) => Ok(Some(network)),
+        None => {
+            bail!("'{text}' is not a network (--interface): the prefix has 0 to {} bits", Subnet::bits_max(address))
+        }
+    }
 }
 
-impl Network {
-    /// `None` for the name of an interface.
-    fn parse(text: &str) -> anyhow::Result<Option<Self>> {
-        let Some((address, bits)) = text.split_once('/') else {
-            // A bare address is a network of one.
-            let address: Option<IpAddr> = text.parse().ok();
-            return Ok(address.map(|address| Self { address, prefix_bits: if address.is_ipv4() { 32 } else { 128 } }));
-        };
-        let address: IpAddr = address.parse().with_context(|| format!("'{text}' is not a network (--interface)"))?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        match bits.parse::<u32>() {
-            Ok(prefix_bits) if prefix_bits <= most => Ok(Some(Self { address, prefix_bits })),
-            _ => bail!("'{text}' is not a network (--interface): the prefix has 0 to {most} bits"),
-        }
-    }
+/// The networks in which a node that listens at `own` looks for its peers; nodes of one machine do so at its loopback addresses.
+///
+/// # Errors
+/// When `wanted` is no network, or the interfaces cannot be listed.
+pub fn subnets_from(own: IpAddr, wanted: Option<&str>) -> anyhow::Result<Vec<Subnet>> {
+    wanted.filter(|_| !own.is_loopback()).map_or(Ok(vec![]), |wanted| peer_subnets(wanted, &interfaces()?))
+}
 
-    fn contains(&self, other: IpAddr) -> bool {
-        match (self.address, other) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let different = own.to_bits() ^ other.to_bits();
-                different.checked_shr(32 - self.prefix_bits).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let different = own.to_bits() ^ other.to_bits();
-                different.checked_shr(128 - self.prefix_bits).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
+/// The networks in which `wanted` has peers looked for, of the addresses that their names lead to: itself if it is a network, those
+/// of the interface of that name. An address alone says where this host listens, and nothing of others.
+fn peer_subnets(wanted: &str, interfaces: &[Interface]) -> anyhow::Result<Vec<Subnet>> {
+    if let Some(network) = network(wanted)? {
+        return Ok(wanted.contains('/').then_some(network).into_iter().collect());
     }
+    let named = interfaces.iter().filter(|interface| interface.name == wanted);
+    Ok(named.filter_map(|interface| Subnet::new(interface.address, interface.prefix_bits)).collect())
 }
 
 /// The address to listen on as `own`, one of `nodes`.
@@ -118,7 +125,8 @@ mod tests {
     use super::*;
 
     fn interface(name: &str, address: &str) -> Interface {
-        Interface { name: name.into(), address: address.parse().unwrap() }
+        let address: IpAddr = address.parse().unwrap();
+        Interface { name: name.into(), address, prefix_bits: if address.is_ipv4() { 16 } else { 64 } }
     }
 
     #[test]
@@ -140,6 +148,17 @@ mod tests {
         }
         let message = address_of("eth9", &interfaces).unwrap_err().to_string();
         assert!(message.contains("ib0 (10.1.2.3)"), "{message}");
+    }
+
+    #[test]
+    fn peers_are_looked_for_in_the_network_that_was_named() {
+        let interfaces = [interface("eth0", "10.0.0.5"), interface("ib0", "10.1.2.3"), interface("ib0", "fd00::3")];
+        let subnets = |wanted| peer_subnets(wanted, &interfaces).unwrap();
+        let subnet = |address: &str, bits| Subnet::new(address.parse().unwrap(), bits).unwrap();
+        assert_eq!(subnets("ib0"), [subnet("10.1.2.3", 16), subnet("fd00::3", 64)]);
+        assert_eq!(subnets("10.1.0.0/12"), [subnet("10.1.0.0", 12)]);
+        assert_eq!(subnets("10.1.2.3"), []);
+        assert!(peer_subnets("10.1.0.0/33", &interfaces).is_err());
     }
 
     #[test]

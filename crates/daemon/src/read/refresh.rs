@@ -282,6 +282,7 @@ mod tests {
             rank: NodeRank(0),
             nodes: vec![forebay_launch::NodeAddress { host: "localhost".to_owned(), port: 1 }],
             ports: forebay_launch::Ports::default(),
+            peer_subnets: vec![],
             level: forebay_wire::Level::Off,
             key: None,
             view: "/nowhere/view".into(),

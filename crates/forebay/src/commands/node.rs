@@ -309,6 +309,7 @@ impl Plan {
         let roots = settings.roots.unwrap_or_else(|| default_roots(self.nodes.len() as u32));
         let fan_out = settings.fan_out.unwrap_or_else(|| default_fan_out(roots));
         Ok(DaemonOptions {
+            peer_subnets: network::subnets_from(keeper.bind, settings.interface.as_deref())?,
             job: self.job,
             rank: self.rank,
             level: settings.security,

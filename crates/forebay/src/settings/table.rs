@@ -155,8 +155,8 @@ settings! {
         Node Optional(path) hostfile: Option<PathBuf> = "hostfile" "FILE";
         /// How to run a program on another host; called as CMD HOST -- PROGRAM ARGUMENTS, CMD split as by a shell
         Up One(words) remote_shell: Vec<String> = "remote-shell" "CMD", "ssh -oBatchMode=yes -oConnectTimeout=10";
-        /// Listen on this network interface only, named or by the network its address lies in (10.1.0.0/16); the hosts
-        /// must be listed by names that lead there
+        /// Listen on this network interface only, named or by the network its address lies in (10.1.0.0/16), and look for the
+        /// other nodes there, among the addresses that their names lead to
         Node Optional(text) interface: Option<String> = "interface" "NAME|CIDR";
         /// TCP port of every node [default: one that is free of four at random from 20000 up; node: by its key]
         Node Optional(port) port: Option<u16> = "port" "PORT";

@@ -8,6 +8,7 @@ mod explained;
 mod failed_start;
 mod first_program;
 mod hosts;
+mod interface;
 mod leftovers;
 mod local_job;
 mod missing;

@@ -19,7 +19,7 @@ use crate::place::{Place, signal};
 const HOSTS: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
 
 /// Listens at these addresses as `nobody`.
-fn nobody_listens_at(addresses: &[(&str, u16)]) -> Vec<TcpListener> {
+pub fn nobody_listens_at(addresses: &[(&str, u16)]) -> Vec<TcpListener> {
     let (sender, listeners) = channel();
     std::thread::scope(|threads| {
         threads.spawn(|| {
@@ -54,7 +54,7 @@ fn nobody_listens_on(ports: &[u16]) -> Vec<TcpListener> {
 }
 
 /// The contents of a file, as a node's view shows it in the mounts of its keeper.
-fn read_at(place: &Place, job: &str, rank: u32, view: &str) -> String {
+pub fn read_at(place: &Place, job: &str, rank: u32, view: &str) -> String {
     let keeper = &place.daemon(job, rank)["process"]["pid"];
     fs::read_to_string(format!("/proc/{keeper}/root{view}{}/file", place.source())).unwrap()
 }
@@ -147,7 +147,7 @@ fn nodes_by_hand_meet_on_the_candidate_that_is_left() {
 }
 
 /// Has this thread, and what it starts, in a network of its own, where this machine has these addresses.
-fn move_to_own_network(addresses: &[&str]) {
+pub fn move_to_own_network(addresses: &[&str]) {
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     let ip = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success());
     ip(&["link", "set", "lo", "up"]);

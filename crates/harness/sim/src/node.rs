@@ -109,6 +109,7 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         rank: NodeRank(rank as u32),
         nodes: (0..nodes).map(address).collect(),
         ports: forebay_launch::Ports::default(),
+        peer_subnets: vec![],
         level: Level::Off,
         key: None,
         view: "/view".into(),

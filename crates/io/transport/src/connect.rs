@@ -12,10 +12,12 @@ use tokio::sync::mpsc;
 use crate::memory::Network;
 use crate::options::{Address, Peers};
 use crate::stream::{NO_PLACE, Stream};
+use crate::subnet::{Subnet, within};
 
 /// Opens connections to peers.
 pub(crate) enum Connector {
-    Tcp,
+    /// To addresses in these networks, where a host has one.
+    Tcp(Vec<Subnet>),
     /// The network, and whose end of it this is.
     Memory(Network, NodeRank),
 }
@@ -25,25 +27,27 @@ impl Connector {
     /// life.
     pub(crate) fn first_session(&self) -> u64 {
         match self {
-            Self::Tcp => RandomState::new().hash_one(()),
+            Self::Tcp(_) => RandomState::new().hash_one(()),
             Self::Memory(network, _) => network.first_session(),
         }
     }
 
-    /// Where to look for a peer at one of its ports: at each address of its host.
+    /// Where to look for a peer at one of its ports: at each address of its host, or those in the networks that were named.
     pub(crate) async fn places(&self, peers: &Peers, to: NodeRank, port: u16) -> io::Result<Vec<SocketAddr>> {
         match (self, peers.address(to)) {
             (_, None) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the job has no such node")),
-            (Self::Tcp, Some(Address::Tcp { host, .. })) => Ok(lookup_host((host.as_str(), port)).await?.collect()),
+            (Self::Tcp(subnets), Some(Address::Tcp { host, .. })) => {
+                Ok(within(subnets, lookup_host((host.as_str(), port)).await?.collect()))
+            }
             (Self::Memory(..), Some(_)) => Ok(vec![NO_PLACE]),
-            (Self::Tcp, Some(Address::Memory)) => Err(io::ErrorKind::Unsupported.into()),
+            (Self::Tcp(_), Some(Address::Memory)) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     /// To a peer at one of these.
     pub(crate) async fn connect(&self, to: NodeRank, place: SocketAddr) -> io::Result<Stream> {
         match self {
-            Self::Tcp => Stream::tcp(TcpStream::connect(place).await?, place),
+            Self::Tcp(_) => Stream::tcp(TcpStream::connect(place).await?, place),
             Self::Memory(network, from) => network.connect(*from, to).await,
         }
     }

@@ -82,7 +82,8 @@ impl Endpoint {
         // Listening already, but with what the standard library takes for enough.
         rustix::net::listen(&listener, BACKLOG_CONNECTIONS)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(Self::start_on(options, Connector::Tcp, Listener::Tcp(listener), service))
+        let connector = Connector::Tcp(options.subnets.clone());
+        Ok(Self::start_on(options, connector, Listener::Tcp(listener), service))
     }
 
     /// The same on a network within the process. An endpoint that had the rank before can no longer be reached.

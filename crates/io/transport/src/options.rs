@@ -10,6 +10,7 @@ use forebay_wire::Level;
 
 use crate::life::Life;
 use crate::limits;
+use crate::subnet::Subnet;
 
 /// How a node is reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,6 +125,8 @@ pub struct EndpointOptions {
     pub rank: NodeRank,
     /// How each node is reached, by rank.
     pub addresses: Vec<Address>,
+    /// Where hosts with several addresses are looked for; at all of them where none is given.
+    pub subnets: Vec<Subnet>,
     /// How connections are protected; peers of another level or key are refused.
     pub security: Security,
     /// Where buffers for received bodies come from.
@@ -152,6 +155,7 @@ impl EndpointOptions {
             job: job.into(),
             rank,
             addresses,
+            subnets: vec![],
             security,
             pool,
             bodies_bytes: limits::PEER_BODIES_BYTES_MAX,
