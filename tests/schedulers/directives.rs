@@ -43,7 +43,7 @@ fn directives_are_checked_when_a_job_is_submitted() {
         assert!(refused.stderr.contains(&format!("forebay: line 2: {line}: ")), "{line}: {}", refused.stderr);
         assert!(refused.stderr.contains(problem), "{line}: {}", refused.stderr);
     }
-    let script = "#!/bin/sh\n#FB capacity=1.5GiB policy=end\n#FB stage_in source=/a destination=/b/%u scatter\n\
+    let script = "#!/bin/sh\n#FB capacity=1.5GiB\n#FB capacity=100G policy=end\n#FB stage_in source=/a destination=/b/%u scatter\n\
                   #FB stage_out source=/ckpt/x destination=/c\nexit 7\n";
     let ended = slurm.submit_and_wait(script);
     assert_eq!(ended.status.code(), Some(7), "{}", ended.stderr);

@@ -41,6 +41,16 @@ pub enum StageCommand {
     Out(StageOutArguments),
 }
 
+impl StageCommand {
+    /// The options of both.
+    pub fn options(&self) -> &StageOptions {
+        match self {
+            Self::In(arguments) => &arguments.options,
+            Self::Out(arguments) => &arguments.options,
+        }
+    }
+}
+
 /// `stage in`.
 #[derive(Args, Debug)]
 pub struct StageInArguments {

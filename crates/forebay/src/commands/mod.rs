@@ -62,8 +62,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     if starts_node || matches!(command, Command::Up(_) | Command::Down(_) | Command::Doctor(_)) {
         forebay_keeper::hear_of_children().context("the ends of children cannot be heard of")?;
     }
-    // What `up` starts has its environment, and `up` has warned of it.
-    if !matches!(command, Command::Node(_) | Command::Walk(_) | Command::Completions(_) | Command::Man(_)) {
+    if is_called_by_people(&command) {
         warn_of_unknown();
     }
     match command {
@@ -88,5 +87,18 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Walk(arguments) => forebay_daemon::walk(&arguments.view).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => manual::pages(&arguments),
+    }
+}
+
+/// Not by a command of Forebay, which has its environment and has warned of it; nor for what a shell reads.
+fn is_called_by_people(command: &Command) -> bool {
+    match command {
+        Command::Node(_) | Command::Walk(_) | Command::Completions(_) | Command::Man(_) => false,
+        Command::Doctor(arguments) => arguments.probe.is_none(),
+        Command::Up(arguments) => !arguments.local_only,
+        Command::Status(arguments) => !arguments.local_only,
+        Command::Down(arguments) => !arguments.local_only,
+        Command::Stage(arguments) => arguments.command.options().of.is_none(),
+        _ => true,
     }
 }

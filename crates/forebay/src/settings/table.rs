@@ -153,10 +153,9 @@ settings! {
         /// Run a node on each host of this file: one host or host:port a line, # begins a comment (node reads the list
         /// of nodes from it; '-' is standard input)
         Node Optional(path) hostfile: Option<PathBuf> = "hostfile" "FILE";
-        /// How to run a program on another host; called as CMD HOST -- PROGRAM ARGUMENTS, CMD split as by a shell
+        /// How to run a program on another host: CMD HOST -- PROGRAM ARGUMENTS; CMD is split as by a shell
         Up One(words) remote_shell: Vec<String> = "remote-shell" "CMD", "ssh -oBatchMode=yes -oConnectTimeout=10";
-        /// Listen on this network interface only, named or by the network its address lies in (10.1.0.0/16), and look for the
-        /// other nodes there, among the addresses that their names lead to
+        /// Listen on this interface only, by its name or network (10.1.0.0/16), and look for other nodes' addresses there
         Node Optional(text) interface: Option<String> = "interface" "NAME|CIDR";
         /// TCP port of every node [default: one that is free of four at random from 20000 up; node: by its key]
         Node Optional(port) port: Option<u16> = "port" "PORT";
@@ -169,8 +168,7 @@ settings! {
         // Ample for a login on a busy host; a local start takes a fraction of a second.
         /// How long all nodes may take to be ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
-        /// What happens when a node fails to start: fail ends the start, continue lets the job go on without it and says so,
-        /// at once if its launcher says why, else after --wait-timeout
+        /// What happens when a node fails to start: fail ends the start, continue lets the job go on without it, and says so
         Up One(when_missing) on_missing: WhenMissing = "on-missing" "fail|continue", WhenMissing::Fail.word();
     }
     "View" {
@@ -188,8 +186,7 @@ settings! {
             values::show_size(forebay_fuse::limits::KERNEL_READ_AHEAD_BYTES.into());
         /// Threads that read the kernel's requests
         Node One(threads) readers: usize = "readers" "N", forebay_fuse::limits::KERNEL_READERS;
-        /// Keep the requests in flight in memory for when a daemon goes on where another died, also where the kernel would
-        /// send them again (Linux 6.9)
+        /// Keep requests in flight in memory for the next daemon, also where the kernel would send them again (Linux 6.9)
         Node Switch(switch) resend: bool = "resend" "BOOL", "true";
     }
     "Burst tier" {
@@ -247,8 +244,7 @@ settings! {
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
         /// Files above this size are read from the backing file system by each node itself [default: none are]
         Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
-        /// Do not let the node that reads the backing file system prefetch what programs usually want next, nor small files
-        /// that are usually read together travel together
+        /// Do not prefetch what programs usually want next, nor let small files travel together
         Node Switch(switch) prefetch: bool = "prefetch" "BOOL", "true";
         /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
         Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", forebay_store::limits::LISTING_ENTRIES_FULL;

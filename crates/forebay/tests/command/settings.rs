@@ -73,6 +73,9 @@ fn a_misspelt_variable_is_named_with_the_one_that_is_meant() {
     assert_eq!(said(&own), "");
     assert_eq!(said(&[("FOREBAY_FANUOT", "")]), "", "an empty one is none");
     assert_eq!(said(&[("FOREBAY_FANUOT", "3"), ("SLURM_PROCID", "1")]), "", "the first of many processes says it");
+    let own = place.command(&["doctor", "--json"]).env("FOREBAY_FANUOT", "3").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&own.stderr).matches("FANUOT").count(), 1, "not by the trials: {own:?}");
+    assert!(!String::from_utf8_lossy(&own.stdout).contains("FANUOT"), "{own:?}");
     let inside = place.command(&["status"]).env("FOREBAY_BURST", "/mount").output().unwrap();
     assert!(!String::from_utf8_lossy(&inside.stderr).contains("FOREBAY_BURST"), "{inside:?}");
 }
