@@ -78,7 +78,7 @@ fn several_jobs_are_told_apart() {
     assert_eq!((&jobs[0]["job"], &jobs[1]["job"]), (&json!("one"), &json!("two")), "{jobs}");
     assert_eq!(jobs[1]["view"], json!(place.job("two").join("view")));
     place.kill("one", 0);
-    assert_eq!(place.json(&["status"])["jobs"][0]["state"], "dead");
+    wait_until("the job is dead", || place.json(&["status"])["jobs"][0]["state"] == "dead");
     place.succeeds(&["down", "--job", "one"]);
     assert!(place.succeeds(&["status"]).starts_with("job two"));
     place.succeeds(&["down"]);
