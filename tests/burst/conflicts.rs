@@ -1,12 +1,14 @@
 //! Others change the directory that the tier lands in.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use forebay_tests::program::Finished;
 use forebay_tests::require;
 
 use crate::bed::Bed;
 
+/// Ends before its time when all has landed, under whatever names.
 fn drain(bed: &Bed) -> Finished {
     bed.command(&["drain", "--wait", "--timeout", "20s"])
 }
@@ -93,5 +95,39 @@ fn what_others_take_away_is_said_and_holds_nothing_back() {
     let said = drain(&bed);
     assert!(said.status.success(), "{} {}", said.text(), said.stderr);
     assert_eq!(there(&bed, "replaced").as_deref(), Some("theirs\n"));
+    bed.job.down();
+}
+
+#[test]
+fn directories_that_others_take_away_are_made_again_for_what_lands_in_them() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let backing = bed.backing();
+    let _ = bed.shell("mkdir -p a/b; chmod 750 a; echo first > a/b/first").good();
+    drain(&bed);
+    fs::remove_dir_all(backing.join("a")).unwrap();
+    let _ = bed.shell("echo second > a/b/second; ln -s target a/b/link; mkdir a/c; mv a/b/first a/first").good();
+    let said = drain(&bed);
+    assert_eq!(there(&bed, "a/b/second").as_deref(), Some("second\n"), "{} {}", said.text(), said.stderr);
+    assert!(backing.join("a/b/link").is_symlink() && backing.join("a/c").is_dir());
+    assert_eq!(fs::metadata(backing.join("a")).unwrap().permissions().mode() & 0o777, 0o750);
+    assert_eq!(there(&bed, "a/first"), None, "what they took stays away");
+    assert_eq!(bed.landed("a/first")["state"], "lost");
+    let _ = bed.shell("rm a/first").good();
+    bed.job.down();
+}
+
+/// What somebody has put in the place of a file that is removed from the tree before that lands is not removed.
+#[test]
+fn what_others_put_in_the_place_of_a_file_that_goes_stays() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let _ = bed.shell("echo ours > file; echo ours > kept").good();
+    drain(&bed);
+    fs::write(bed.backing().join("theirs"), "theirs\n").unwrap();
+    fs::rename(bed.backing().join("theirs"), bed.backing().join("file")).unwrap();
+    let _ = bed.shell("rm file kept").good();
+    drain(&bed);
+    assert_eq!((there(&bed, "file").as_deref(), there(&bed, "kept")), (Some("theirs\n"), None));
     bed.job.down();
 }

@@ -54,6 +54,8 @@ pub struct Progress {
     pub steps: usize,
     /// What keeps the first of them, if anything.
     pub why: Option<String>,
+    /// Whether waiting changes nothing of that.
+    pub is_final: bool,
 }
 
 impl Landings {
@@ -86,7 +88,7 @@ impl Landings {
 
     /// How far it is.
     pub fn progress(&self) -> Progress {
-        Progress { steps: self.owner.tree().steps_to_land(), why: self.trouble().clone() }
+        Progress { steps: self.owner.tree().steps_to_land(), why: self.trouble().clone(), is_final: false }
     }
 
     /// Somebody drains: what has happened until now is followed whatever the policy.

@@ -243,7 +243,10 @@ impl WriteParts {
         if progress.steps == 0 {
             why = why.or_else(|| self.give_back_everywhere());
         }
-        Progress { why: self.lost_in_words().or(progress.why).or(why).or_else(|| self.aside_in_words()), ..progress }
+        let awaits_node = self.owner().is_some_and(|owner| !owner.tree().lost_nodes().is_empty());
+        let is_final = progress.steps == 0 && progress.why.is_none() && why.is_none() && !awaits_node;
+        let why = self.lost_in_words().or(progress.why).or(why).or_else(|| self.aside_in_words());
+        Progress { why, is_final, ..progress }
     }
 
     /// What keeps a node from committing, if anything.

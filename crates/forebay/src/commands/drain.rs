@@ -33,7 +33,7 @@ pub struct Progress {
     /// What keeps them, if anything.
     pub why: Option<String>,
     /// Nothing changes by waiting.
-    #[serde(skip)]
+    #[serde(default)]
     pub is_final: bool,
 }
 
