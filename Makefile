@@ -12,7 +12,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean test-write
+.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -42,6 +42,11 @@ test-write: ## the burst tier while 200 daemons are killed and the power goes 20
 test-sql: ## the tests of SQL, whose engine takes some 7 minutes of a processor to build the first time
 	@$(CARGO) build --quiet --package forebay
 	@FOREBAY_BIN=$(abspath $(target)/debug/forebay) $(CARGO) test --quiet --locked --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
+
+test-kernels: ## the static binary on other kernels under qemu, as root and as a user (KERNELS: which; a quarter of an hour)
+	@echo 'Packages: installs qemu-system-x86, qemu-system-arm, cpio, xz-utils and what `make dist` names by apt-get where they are'
+	@echo 'missing; says so before it does; downloads kernels, busybox-static, fuse3 and libc6 of Debian into target/kernels/.'
+	@tests/kernels/run.sh
 
 demo: ## Python on 8 nodes, direct and through Forebay, in 5 minutes (BACKING=gluster: over real GlusterFS)
 	@echo 'Packages: installs python3 and python3-venv by apt-get where they are missing, for BACKING=gluster also'
