@@ -11,6 +11,14 @@ failed=0
 
 seconds() { cut -d' ' -f1 /proc/uptime; }
 
+# state_of_the_job: what it says of itself, and what its nodes have logged.
+state_of_the_job() {
+  forebay status 2>&1 | head -n 30
+  for log in /tmp/forebay-*/*/logs/*; do
+    if [ -f "$log" ]; then echo "$log:"; grep -v ' INFO ' "$log" | tail -n 8; fi
+  done
+}
+
 # check NAME COMMAND...
 check() {
   local name=$1 began status
@@ -23,6 +31,7 @@ check() {
   else
     echo "FAIL $who $name (status $status)"
     tail -n 40 "$here/output" | sed 's/^/    /'
+    state_of_the_job | sed 's/^/    /'
     failed=1
   fi
 }
@@ -194,10 +203,5 @@ check burst-status status_says
 check burst-down forebay down
 check burst-landed landed
 check burst-nothing-left nothing_left
-if [ $failed = 1 ]; then
-  forebay down --no-drain >/dev/null 2>&1
-  for log in /tmp/forebay-*/*/logs/*; do
-    if [ -f "$log" ]; then echo "    $log:"; grep -v ' INFO ' "$log" | tail -n 8 | sed 's/^/    /'; fi
-  done
-fi
+if [ $failed = 1 ]; then forebay down --no-drain >/dev/null 2>&1; fi
 exit $failed
