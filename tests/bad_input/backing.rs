@@ -120,12 +120,20 @@ fn an_error_is_not_kept() {
         let error = fs::read(job.path(rank, &source.join("file"))).unwrap_err();
         assert!([ENOENT, ESTALE].contains(&error.raw_os_error()), "{error}");
         fs::rename(&aside, source.join("file")).unwrap();
-        let read = fs::read(job.path(rank, &source.join("file")));
-        // A rename changes ctime, so it may be another generation; it must not be "no such file" any more.
-        assert_ne!(read.as_ref().err().and_then(std::io::Error::raw_os_error), ENOENT, "the error was kept");
-        if let Ok(bytes) = read {
-            assert!(bytes == tree::contents(3 << 20));
-        }
+        // A rename changes ctime, so it is another generation, which whoever opens the file again finds: the kernel is told a
+        // moment after the program was. It must not be "no such file" any more.
+        let mut read = None;
+        wait_until("the file is found again", Duration::from_secs(20), || {
+            read = match fs::read(job.path(rank, &source.join("file"))) {
+                Err(error) => {
+                    assert_eq!(error.raw_os_error(), ESTALE, "the error was kept");
+                    None
+                }
+                Ok(bytes) => Some(bytes),
+            };
+            read.is_some()
+        });
+        assert!(read.is_some_and(|bytes| bytes == tree::contents(3 << 20)));
         job.down();
     }
 }
