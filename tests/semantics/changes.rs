@@ -2,12 +2,16 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_tests::{Site, compare, require, tree};
 
 const ESTALE: i32 = 116;
+
+/// Long before the files are made: any access moves it, also on a file system that moves access times rarely.
+const LONG_AGO_SECONDS: i64 = 1_000_000_000;
 
 #[test]
 fn a_changed_file_is_told_to_who_holds_it_and_found_by_who_opens_it_again() {
@@ -64,5 +68,35 @@ fn a_deleted_file_is_told_to_who_holds_it_and_absent_to_who_opens_it_again() {
                 thread::sleep(Duration::from_millis(1));
             }
         }
+    }
+}
+
+/// A read asks for the access time anew, since it could have moved it: what is told is still that of the first look.
+#[test]
+fn access_times_do_not_move() {
+    require!(Fuse);
+    for nodes in [1, 7] {
+        let site = Site::new(nodes, |source| {
+            let file = source.join("read");
+            tree::write(&file, b"contents");
+            let times = fs::FileTimes::new().set_accessed(UNIX_EPOCH + Duration::from_secs(LONG_AGO_SECONDS as u64));
+            File::open(file).unwrap().set_times(times).unwrap();
+        });
+        let views = [0, site.rank()].map(|rank| site.job().path(rank, &site.source("read")));
+        let is_of_first_look = |when: &str| {
+            for view in &views {
+                let seen = fs::metadata(view).unwrap().atime();
+                assert_eq!(seen, LONG_AGO_SECONDS, "{} of {nodes} nodes {when}", view.display());
+            }
+        };
+        is_of_first_look("at first");
+        for view in &views {
+            assert_eq!(fs::read(view).unwrap(), b"contents");
+        }
+        is_of_first_look("after it was read");
+        let _ = fs::read(site.source("read")).unwrap();
+        let now = fs::FileTimes::new().set_accessed(SystemTime::now());
+        File::open(site.source("read")).unwrap().set_times(now).unwrap();
+        is_of_first_look("after it moved at the source");
     }
 }

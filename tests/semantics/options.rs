@@ -36,7 +36,7 @@ fn the_listing_limit_changes_no_answer() {
 #[test]
 fn the_smallest_budget_changes_no_answer() {
     require!(Fuse, Root);
-    let site = Site::with_options(3, &["--budget", "64MiB"], |source| {
+    let site = Site::with_options(3, &["--budget", "16MiB"], |source| {
         for index in 0..12 {
             tree::write(&source.join(format!("file-{index}")), &tree::contents((8 << 20) + index));
         }

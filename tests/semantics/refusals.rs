@@ -1,4 +1,4 @@
-//! What a view refuses, and how: every change with EROFS, a request for a terminal with ENOTTY.
+//! What a view refuses, and how: every change with EROFS, extended attributes with EOPNOTSUPP, a request for a terminal with ENOTTY.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -45,6 +45,24 @@ on_both!(nothing_can_be_removed_or_renamed, |site| {
     read_only(fs::remove_dir(site.view("plain/empty")));
     read_only(fs::rename(site.view("plain/1"), site.view("plain/new")));
     read_only(fs::rename(site.view("plain/1"), site.view("plain/4096")));
+});
+
+// Not as if there were none (`ENODATA`, an empty list): a copy that loses them says so.
+on_both!(extended_attributes_are_not_supported, |site| {
+    for path in ["plain/4096", "plain"].map(|path| site.view(path)) {
+        let read = |name| rustix::fs::lgetxattr(&path, name, &mut [0_u8; 64][..]).map(|_| ());
+        for name in ["user.test", "security.capability"] {
+            assert_eq!(read(name), Err(Errno::OPNOTSUPP), "{name} of {}", path.display());
+        }
+        let listed = rustix::fs::llistxattr(&path, &mut [0_u8; 64][..]);
+        assert_eq!(listed, Err(Errno::OPNOTSUPP), "{}", path.display());
+        // Kernels that look after ACLs by themselves say that there is none.
+        for name in ["system.posix_acl_access", "system.posix_acl_default"] {
+            let told = read(name);
+            let is_clear = matches!(told, Err(Errno::OPNOTSUPP | Errno::NODATA));
+            assert!(is_clear, "{name} of {}: {told:?}", path.display());
+        }
+    }
 });
 
 on_both!(attributes_cannot_be_changed, |site| {
