@@ -17,6 +17,12 @@ const VERSIONS: u64 = 12;
 const ESTALE: i32 = 116;
 const ENOENT: i32 = 2;
 
+/// So long that what a busy machine adds to it is little.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The interval, and as much again for a machine that is busy.
+const OLDEST: Duration = Duration::from_secs(4);
+
 fn write(path: &Path, bytes: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     tree::write(path, bytes);
@@ -176,6 +182,13 @@ fn what_cannot_be_refreshed_is_told() {
     assert_eq!(error.raw_os_error(), Some(ENOENT));
 }
 
+/// A node that others ask first, other than the root.
+fn inner_node(site: &Site) -> usize {
+    let status = site.job().status();
+    let firsts = status["nodes"].as_array().unwrap().iter().filter_map(|node| node["parents"][0].as_u64());
+    firsts.filter(|rank| *rank != 0).map(|rank| usize::try_from(rank).unwrap()).min().expect("there is a second level")
+}
+
 /// A stopped node misses a refresh: it is named, those below it are not held up, and it makes up for it when it goes on.
 #[test]
 fn a_node_that_missed_a_refresh_makes_up_for_it() {
@@ -187,24 +200,52 @@ fn a_node_that_missed_a_refresh_makes_up_for_it() {
     }
     write(&site.source("inputs/a"), b"after");
     write(&site.source("inputs/b"), b"new");
-    // Rank 1 stands above 3 and 4.
-    let stopped = site.job().stop_node(1);
+    let inner = inner_node(&site);
+    let stopped = site.job().stop_node(inner);
     let told = site.job().command("refresh", &[site.source("inputs").as_os_str()]);
     assert_eq!(told.status.code(), Some(3), "{told:?}");
-    assert!(told.text().contains("not reached: node 1;"), "{told:?}");
-    for node in (0..NODES as usize).filter(|node| *node != 1) {
+    assert!(told.text().contains(&format!("not reached: node {inner};")), "{told:?}");
+    for node in (0..NODES as usize).filter(|node| *node != inner) {
         assert_eq!(fs::read(view(&site, node, "inputs/a")).unwrap(), b"after");
         assert_eq!(fs::read(view(&site, node, "inputs/b")).unwrap(), b"new");
     }
     drop(stopped);
     let made_up = || {
-        let read = |path| fs::read(view(&site, 1, path)).ok();
+        let read = |path| fs::read(view(&site, inner, path)).ok();
         read("inputs/a").as_deref() == Some(b"after") && read("inputs/b").as_deref() == Some(b"new")
     };
-    wait_until("node 1 to hear of the refresh", Duration::from_secs(30), made_up);
+    wait_until("the stopped node to hear of the refresh", Duration::from_secs(30), made_up);
 }
 
-/// With `--revalidate` nothing has to be said: what changed is seen by all within the interval.
+/// The root looks just before a change, an inner node when the root has believed that for most of the interval, and a leaf when
+/// the inner node has: what each of them believes, and the kernels too, adds up to no more than the interval.
+#[test]
+fn with_revalidate_nothing_is_older_than_the_interval() {
+    require!(Fuse);
+    let interval = format!("{}s", INTERVAL.as_secs());
+    let site = Site::with_options(NODES, &["--revalidate", &interval], |source| {
+        write(&source.join("inputs/version"), b"before");
+    });
+    let (inner, leaf) = (inner_node(&site), site.rank());
+    let look = |node: usize| fs::read_to_string(view(&site, node, "inputs/version")).ok();
+    refresh(&site, "");
+    assert_eq!(look(0).as_deref(), Some("before"));
+    write(&site.source("next"), b"after");
+    fs::rename(site.source("next"), site.source("inputs/version")).unwrap();
+    let changed = Instant::now();
+    for (node, at) in [(inner, INTERVAL * 4 / 5), (leaf, INTERVAL * 8 / 5)] {
+        wait_until("the next one looks", INTERVAL, || changed.elapsed() >= at);
+        let _ = look(node);
+    }
+    let mut seen = (Duration::ZERO, None);
+    wait_until("the leaf sees the change", 10 * INTERVAL, || {
+        seen = (changed.elapsed(), look(leaf));
+        seen.1.as_deref() == Some("after")
+    });
+    assert!(seen.0 < OLDEST, "the leaf showed for {:?} what was before", seen.0);
+}
+
+/// With `--revalidate` nothing has to be said: what changed is seen by all.
 #[test]
 fn with_revalidate_changes_are_seen_by_themselves() {
     require!(Fuse);
