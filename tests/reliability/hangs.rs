@@ -46,7 +46,8 @@ const SOON: Duration = Duration::from_secs(8);
 
 /// A file system that is slow or does not answer, mounted until dropped; then what is asked of it fails.
 pub struct Hanging {
-    model: Arc<Model>,
+    /// What it does next, and what was asked of it.
+    pub model: Arc<Model>,
     mount: Option<ClientMount>,
     /// What a job may export of it.
     pub export: PathBuf,

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
+mod deadlines;
 mod deaths;
 mod ends;
 mod hangs;

@@ -119,8 +119,9 @@ fn no_descriptors_left() {
         .map(|error| error.raw_os_error())
         .collect();
     println!("{} pending handshakes; {} of 400 reads failed: {:?}", pending.len(), told.len(), told.first());
-    let clear = [rustix::io::Errno::MFILE, rustix::io::Errno::IO].map(|errno| Some(errno.raw_os_error()));
-    assert!(told.iter().all(|errno| clear.contains(errno)), "{told:?}");
+    assert!(!told.is_empty(), "no read lacked a descriptor");
+    let emfile = Some(rustix::io::Errno::MFILE.raw_os_error());
+    assert!(told.iter().all(|errno| *errno == emfile), "{told:?}");
     let before = ticks(job.pid(0));
     std::thread::sleep(Duration::from_millis(500));
     let used = ticks(job.pid(0)) - before;
