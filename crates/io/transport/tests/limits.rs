@@ -28,6 +28,9 @@ const THREADS: usize = 8;
 /// Connections that each of them keeps open: no more than a process may have at the least.
 const HELD: usize = 60;
 
+/// Held by each test: what one measures of the process must not be another's.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -73,6 +76,7 @@ async fn child_is_served(address: &Address) -> bool {
 
 #[tokio::test]
 async fn ten_thousand_pending_handshakes_keep_no_child_out_and_cost_no_memory() {
+    let _alone = ALONE.lock().await;
     // From one other address a flood takes no child's place; from the child's own, or from all of loopback when the child is
     // there too, it may, and the child comes again.
     let sources: [(&str, Sources, bool); 3] = [
@@ -127,6 +131,7 @@ fn large() -> (Endpoint, Address, Arc<std::sync::Mutex<Vec<Weak<Body>>>>) {
 
 #[tokio::test]
 async fn a_child_that_does_not_read_delays_nobody() {
+    let _alone = ALONE.lock().await;
     let (_root, address, _) = large();
     let mut slow = Raw::connect(&address).await;
     for stream in 1..=64 {
@@ -148,6 +153,7 @@ async fn a_child_that_does_not_read_delays_nobody() {
 #[tokio::test]
 async fn no_more_is_held_for_a_slow_child_than_a_window() {
     const CHUNKS: u64 = forebay_transport::limits::PEER_REQUESTS_MAX as u64 / 2;
+    let _alone = ALONE.lock().await;
     let (_root, address, held) = large();
     let mut slow = Raw::connect(&address).await;
     let file = ViewPath::new(b"soft/lib.so").unwrap();
@@ -184,6 +190,7 @@ async fn no_more_is_held_for_a_slow_child_than_a_window() {
 /// it would wait.
 #[tokio::test]
 async fn bodies_are_not_held_for_a_child_that_has_given_up() {
+    let _alone = ALONE.lock().await;
     let (_root, address, held) = large();
     let mut child = Raw::connect(&address).await;
     let message = encode(&Envelope { remaining_ms: 10, request: chunk(0) });
