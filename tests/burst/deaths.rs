@@ -12,17 +12,31 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 #[test]
 fn a_program_that_writes_sees_nothing_of_a_daemons_death() {
     require!(Fuse, Root);
-    let bed = Bed::new();
+    a_writer_goes_on(Bed::new(), 0);
+}
+
+/// As before Linux 6.9: what was in flight is kept in memory, and handled by the next daemon before it has come to terms with the
+/// tree's owner on another node.
+#[test]
+fn nor_where_the_kernel_does_not_send_again() {
+    require!(Fuse, Root);
+    a_writer_goes_on(Bed::with(2, &["--no-resend"]), 1);
+}
+
+/// A program writes on a node whose daemon is killed again and again.
+fn a_writer_goes_on(bed: Bed, node: u32) {
     // Fills one file bit by bit, and appends to another, in step.
     let script = "exec 7> data 8> log; i=0; while [ $i -lt 4000 ]; do \
                   printf 'line %06d\\n' $i >&7; [ $((i % 100)) -ne 0 ] || echo $i >> log; i=$((i + 1)); done";
     let mut writer =
-        Command::new("sh").args(["-euc", script]).current_dir(bed.mount()).stdin(Stdio::null()).spawn().unwrap();
+        Command::new("sh").args(["-euc", script]).current_dir(bed.mount_of(node)).stdin(Stdio::null()).spawn().unwrap();
     let mut deaths = 0;
     while writer.try_wait().unwrap().is_none() && deaths < 5 {
-        bed.job.kill_daemon(0);
+        let killed = bed.job.kill_daemon(node as usize);
         deaths += 1;
-        wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some());
+        wait_until("a daemon serves again", PATIENCE, || {
+            bed.job.daemon(node as usize).is_some_and(|pid| pid != killed)
+        });
     }
     let mut status = None;
     wait_until("the writer ends", PATIENCE, || {

@@ -26,6 +26,9 @@ const LAYOUT: u64 = 0x4642_5245_5100_0003;
 /// Where the second word lies: how many slots there are.
 const COUNT_AT: usize = 8;
 
+/// One for each reader, and one for each of the daemon before that left a request there.
+const INTAKES: usize = 2 * limits::KERNEL_READERS_MAX;
+
 /// Where the third word lies: the bytes of an intake.
 const INTAKE_BYTES_AT: usize = 16;
 
@@ -81,7 +84,7 @@ impl KeptRequests {
     pub fn create(slots: usize, access: Access) -> io::Result<OwnedFd> {
         let slots = slots.min(SLOTS_MAX);
         let intake_bytes = access.request_bytes_max();
-        let intakes_bytes = limits::KERNEL_READERS_MAX * intake_bytes;
+        let intakes_bytes = INTAKES * intake_bytes;
         let descriptor = create_shared_memory("forebay-requests", intakes_at(slots) + intakes_bytes)?;
         let head = SharedMemory::map(descriptor.try_clone()?, 0, HEAD_BYTES)?;
         head.set_word(COUNT_AT, slots as u64);
@@ -125,7 +128,8 @@ impl KeptRequests {
         })
     }
 
-    fn intakes(&self) -> io::Result<usize> {
+    /// How many intakes there are.
+    pub(crate) fn intakes(&self) -> io::Result<usize> {
         Ok((shared_memory_bytes(self.descriptor.as_fd())? - self.intakes_at) / self.intake_bytes)
     }
 
@@ -156,11 +160,12 @@ impl KeptRequests {
         Ok(())
     }
 
-    /// The intakes whose request was found at the start and is too large for a slot. It is answered, and its intake
-    /// cleared, before readers start.
-    pub(crate) fn large(&self) -> io::Result<Vec<Intake>> {
-        let mut intakes = (0..self.intakes()?).map(|index| self.intake(index)).collect::<io::Result<Vec<_>>>()?;
-        intakes.retain_mut(|intake| !intake.found().is_empty());
+    /// The intakes whose request was found at the start and is too large for a slot, with their indices. No reader has them
+    /// before it is answered and they are cleared.
+    pub(crate) fn large(&self) -> io::Result<Vec<(usize, Intake)>> {
+        let intakes = (0..self.intakes()?).map(|index| Ok((index, self.intake(index)?)));
+        let mut intakes = intakes.collect::<io::Result<Vec<_>>>()?;
+        intakes.retain_mut(|(_, intake)| !intake.found().is_empty());
         Ok(intakes)
     }
 
@@ -415,10 +420,10 @@ mod tests {
         drop(first);
         for _ in 0..2 {
             let next = open();
-            let [intake] = &mut next.large().unwrap()[..] else { panic!("one is found") };
+            let [(_, intake)] = &mut next.large().unwrap()[..] else { panic!("one is found") };
             assert_eq!(intake.found(), bytes);
         }
-        open().large().unwrap().iter().for_each(Intake::clear);
+        open().large().unwrap().iter().for_each(|(_, intake)| intake.clear());
         assert!(open().large().unwrap().is_empty());
     }
 

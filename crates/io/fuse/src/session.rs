@@ -82,8 +82,9 @@ impl Session {
     }
 
     /// Goes on where another session on the same connection ended, or begins where the handshake was made by `agree`.
-    /// With `kept` requests are kept there while they are in flight, and those found there are answered; without, the
-    /// kernel is asked for them (`Negotiated::can_resend`). The other session must have ended.
+    /// With `kept` requests are kept there while they are in flight, and those found there are answered by a thread, since a
+    /// handler may wait for what the caller does next; without, the kernel is asked for them (`Negotiated::can_resend`). The
+    /// other session must have ended.
     ///
     /// # Errors
     /// EINVAL for no readers or more than `KERNEL_READERS_MAX`; else what the descriptor, the memory or starting a thread
@@ -97,21 +98,22 @@ impl Session {
     ) -> io::Result<Self> {
         let session =
             Self::prepare(Device::new(Kernel::Device(descriptor), kept, options.access), negotiated, options)?;
-        match &session.shared.device.kept {
-            // Before the first reader: its intake may hold one.
-            Some(kept) => session.shared.answer_large(kept, &*handler)?,
+        let Some(kept) = &session.shared.device.kept else {
             // Before the first reader: what it has taken would come a second time, under the same number.
-            None if negotiated.can_resend() => {
+            if negotiated.can_resend() {
                 session.notifier.resend()?;
             }
-            None => {}
+            session.start_readers(options.readers, &handler)?;
+            return Ok(session);
+        };
+        let (large, found) = (kept.large()?, kept.found());
+        tracing::debug!(large = large.len(), others = found.len(), "requests of the daemon before are answered");
+        // Readers read into intakes that hold nothing.
+        let free = (0..kept.intakes()?).filter(|index| large.iter().all(|(holds, _)| holds != index));
+        for index in free.take(options.readers) {
+            session.spawn_reader(index, Arc::clone(&handler))?;
         }
-        session.start_readers(options.readers, &handler)?;
-        if let Some(kept) = &session.shared.device.kept {
-            let found = kept.found();
-            tracing::debug!(requests = found.len(), "requests of the daemon before are answered");
-            found.iter().for_each(|(slot, bytes)| session.shared.take_again(bytes, *slot, &*handler));
-        }
+        session.answer_kept(large, found, handler)?;
         Ok(session)
     }
 
@@ -154,6 +156,30 @@ impl Session {
 
     fn start_readers<H: Handler>(&self, count: usize, handler: &Arc<H>) -> io::Result<()> {
         (0..count).try_for_each(|index| self.spawn_reader(index, Arc::clone(handler)))
+    }
+
+    /// Answers what the session before had taken: what it had moved to slots, and what it could not.
+    fn answer_kept<H: Handler>(
+        &self,
+        large: Vec<(usize, Intake)>,
+        found: Vec<(Slot, Vec<u8>)>,
+        handler: Arc<H>,
+    ) -> io::Result<()> {
+        if large.is_empty() && found.is_empty() {
+            return Ok(());
+        }
+        let running = Running::new(&self.shared);
+        let thread = thread::Builder::new().name("fuse-kept".to_owned()).spawn(move || {
+            wake::accept();
+            for (_, mut intake) in large {
+                running.shared.take(intake.found(), None, &*handler);
+                intake.clear();
+            }
+            found.iter().for_each(|(slot, bytes)| running.shared.take_again(bytes, *slot, &*handler));
+            drop(handler);
+        })?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
     }
 
     fn spawn_reader<H: Handler>(&self, index: usize, handler: Arc<H>) -> io::Result<()> {
@@ -305,15 +331,6 @@ impl Shared {
                 }
             }
         }
-    }
-
-    /// Answers what the session before had taken and could not move to a slot.
-    fn answer_large<H: Handler>(self: &Arc<Self>, kept: &KeptRequests, handler: &H) -> io::Result<()> {
-        for mut intake in kept.large()? {
-            self.take(intake.found(), None, handler);
-            intake.clear();
-        }
-        Ok(())
     }
 
     fn take<H: Handler>(self: &Arc<Self>, bytes: &[u8], slot: Option<Slot>, handler: &H) {
