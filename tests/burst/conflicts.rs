@@ -113,7 +113,11 @@ fn directories_that_others_take_away_are_made_again_for_what_lands_in_them() {
     assert_eq!(fs::metadata(backing.join("a")).unwrap().permissions().mode() & 0o777, 0o750);
     assert_eq!(there(&bed, "a/first"), None, "what they took stays away");
     assert_eq!(bed.landed("a/first")["state"], "lost");
-    let _ = bed.shell("rm a/first").good();
+    fs::remove_dir_all(backing.join("a")).unwrap();
+    let _ = bed.shell("rm -r a; echo behind > behind").good();
+    let said = drain(&bed);
+    assert!(said.status.success(), "what is to go is gone: {} {}", said.text(), said.stderr);
+    assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"));
     bed.job.down();
 }
 

@@ -120,6 +120,7 @@ impl Landing {
         let is_gone = self.place(file).is_none();
         if is_gone {
             self.backed.remove(&file);
+            self.directory_gone(file);
         }
         is_gone.then_some(file)
     }
@@ -220,10 +221,11 @@ impl Landing {
     pub fn publications_after_first(&self) -> impl Iterator<Item = (u64, Action)> {
         let mut names: BTreeMap<FileId, Vec<Place>> = BTreeMap::new();
         let mut seen = BTreeSet::new();
-        let mut is_first = true;
+        let (mut is_first, mut is_last) = (true, false);
         let found = (self.first..).zip(&self.steps).map_while(move |(number, step)| {
             let is_there = |file: &FileId| self.place(*file).is_some() || seen.contains(file);
             match step {
+                _ if is_last => None,
                 Step::Name { file, kind: Kind::File, place } if !is_there(file) => {
                     let places =
                         names.entry(*file).or_insert_with(|| self.names.get(file).cloned().unwrap_or_default());
@@ -235,6 +237,8 @@ impl Landing {
                     let places =
                         names.get(file).or_else(|| self.names.get(file)).filter(|places| !places.is_empty())?;
                     seen.insert(*file);
+                    // Its other names come after it.
+                    is_last = places.len() > 1;
                     let action = Action::Publish { file: *file, version: *version, places: places.clone() };
                     Some((!std::mem::take(&mut is_first)).then_some((number, action)))
                 }
@@ -382,8 +386,8 @@ impl Landing {
             if let Some(gone) = self.there.remove(&from) {
                 self.replaced(gone);
             }
-            if is_there {
-                self.there.insert(to.clone(), file);
+            if is_there && let Some(gone) = self.there.insert(to.clone(), file) {
+                self.replaced(gone);
             }
             if let Some(other) = replaced {
                 if self.there.get(&to) == Some(&other) {

@@ -42,7 +42,8 @@ impl Draining {
             self.commits.commit_all().map_err(|errno| format!("committing what open files have: {errno}"))?;
         }
         let Some(drain) = self.next_drain(&filling) else { return Ok(false) };
-        let noted = if drain.is_there { Ok(()) } else { note_draft(&self.owner, drain.file) };
+        let directory = self.owner.tree().directory_for_draft(drain.file);
+        let noted = if drain.is_there { Ok(()) } else { note_draft(&self.owner, drain.file, directory) };
         // No loss of power takes back what is sent, perhaps to a file that is there already.
         let is_safe = noted.and_then(|()| self.owner.make_durable());
         let sent = is_safe.and_then(|()| self.drain(&drain)).map_err(|errno| {
@@ -70,7 +71,8 @@ impl Draining {
         let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
         let began = Instant::now();
         if !is_there && !self.owner.tree().has_base(*file) {
-            let draft = place.draft(&path, self.owner.tree().draft_number(*file))?;
+            let number = self.owner.tree().draft_number(*file);
+            let draft = place.draft(&path, number)?;
             snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
             draft.keep()?;
         } else {
@@ -87,15 +89,9 @@ impl Draining {
 ///
 /// # Errors
 /// What keeps that from being written down.
-pub fn note_draft(owner: &Owner, file: FileId) -> Result<(), Errno> {
-    let (draft, directory) = {
-        let tree = owner.tree();
-        (tree.draft(file), tree.directory_for_draft(file))
-    };
-    match draft {
-        Some(_) => Ok(()),
-        None => owner.carry_out_own(Operation::Drafting { file, directory }).map(drop),
-    }
+pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
+    let has_draft = owner.tree().draft(file).is_some();
+    if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
 }
 
 /// Drafts that are in a directory which an action takes away go to the root's.
@@ -111,15 +107,18 @@ pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
     let moves = tree.drafts_at(at).into_iter().map(|file| {
         let from = draft_path(&tree, file).ok_or(Errno::ENOENT)?;
         let to = Draft::path(&ViewPath::root(), tree.draft_number(file))?;
-        Ok((from, to, tree.backed(file).map(|backed| backed.ino)))
+        Ok((from, to, tree.backed(file).map(|backed| backed.ino), tree.has_base(file)))
     });
     let moves = moves.collect::<Result<Vec<_>, Errno>>()?;
     drop(tree);
     let place = &owner.local.place;
     // A daemon that died before it could say so has moved it, and perhaps removed the directory.
     let is_moved = |to: &ViewPath, ino| place.attributes(to).is_ok_and(|found| Some(found.ino) == ino);
-    moves
-        .into_iter()
-        .filter(|(_, to, ino)| !is_moved(to, *ino))
-        .try_for_each(|(from, to, ino)| place.rename(&from, &to, false, ino))
+    moves.into_iter().filter(|(_, to, ino, _)| !is_moved(to, *ino)).try_for_each(|(from, to, ino, has_base)| {
+        match place.rename(&from, &to, false, ino) {
+            // It was noted, and never made.
+            Err(Errno::ENOENT) if !has_base => Ok(()),
+            renamed => renamed,
+        }
+    })
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
-use forebay_wire::write::{LandedContents, Operation, Place, StepOutcome};
+use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
 use forebay_write::{Action, Turn};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,9 @@ use super::owner::{Owner, draft_path};
 use super::publishing::{self, Published, Publisher};
 use super::sending::{Meter, Snapshot};
 use crate::options::DrainPolicy;
+
+/// A file that was to land has changed.
+const CHANGED: Errno = Errno::EAGAIN;
 
 /// How long nothing happens after something failed.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -172,8 +175,10 @@ impl Landings {
         self.owner.make_durable().map_err(told)?;
         let conflicts = Conflicts { owner: &self.owner };
         if *is_over {
-            // The daemon before this one may have done it and not said so.
-            let is_done = !self.has_taken.load(Ordering::Relaxed) && conflicts.is_there(action).map_err(told)?;
+            // It may have been done and not noted: the last thing that the daemon before this one did, or a file that appeared
+            // together with others.
+            let may_be_done = !self.has_taken.load(Ordering::Relaxed) || matches!(action, Action::Publish { .. });
+            let is_done = may_be_done && conflicts.is_there(action).map_err(told)?;
             return self.landed(*step, if is_done { StepOutcome::Done } else { StepOutcome::LeftOut });
         }
         if conflicts.make_way(action).map_err(told)? {
@@ -190,6 +195,8 @@ impl Landings {
                 return Ok(());
             }
             (Err(Errno::ENOENT | Errno::ESTALE), Action::SetAttributes { .. }) => StepOutcome::Done,
+            // Somebody goes on changing it: the next look finds that it is over.
+            (Err(CHANGED), Action::Publish { .. } | Action::Update { .. }) => return Ok(()),
             (outcome, _) => outcome.map_err(told)?,
         };
         self.landed(*step, outcome)
@@ -203,8 +210,10 @@ impl Landings {
             if conflicts.make_way(&turn.action).map_err(told)? {
                 break;
             }
-            if let Action::Publish { file, .. } = &turn.action {
-                draining::note_draft(&self.owner, *file).map_err(told)?;
+            if let Action::Publish { file, places, .. } = &turn.action {
+                let directory = places.first().map(|place| place.directory);
+                let directory = directory.filter(|directory| self.owner.tree().backing_place(*directory).is_some());
+                draining::note_draft(&self.owner, *file, directory.unwrap_or(BURST_ROOT)).map_err(told)?;
             }
             self.keep_open(&turn.action);
             count += 1;
@@ -335,7 +344,8 @@ impl Landings {
     fn publish_sent(&self, file: FileId, places: &[Place]) -> Result<LandedContents, Errno> {
         let paths: Vec<ViewPath> = places.iter().map(|place| self.path(place)).collect::<Result<_, _>>()?;
         let Some((first, others)) = paths.split_first() else { return Err(Errno::ENOENT) };
-        let snapshot = Snapshot::of(&self.owner, file)?;
+        let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
+        self.owner.make_durable()?;
         let place = &self.owner.local.place;
         let draft = self.draft_path(file).ok_or(Errno::ESTALE)?;
         self.write_draft(file, &snapshot, &draft, first)?;
@@ -344,7 +354,8 @@ impl Landings {
     }
 
     fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
-        let snapshot = Snapshot::of(&self.owner, file)?;
+        let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
+        self.owner.make_durable()?;
         self.write_at(file, &snapshot, path)?;
         self.contents(path, &snapshot)
     }

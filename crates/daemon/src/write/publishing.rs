@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use forebay_store::Draft;
-use forebay_types::{Errno, FileId, ViewPath};
+use forebay_types::{Errno, FileId, Generation, ViewPath};
 use forebay_wire::write::{LandedContents, Operation, Place};
 use forebay_write::{Action, Turn};
 
@@ -31,9 +31,13 @@ pub struct Publisher {
 
 /// A file whose draft is whole.
 struct Drafted {
+    file: FileId,
+    generation: Generation,
     snapshot: Snapshot,
     draft: Draft,
     paths: Vec<ViewPath>,
+    /// Whether something is at the first of them.
+    replaces: bool,
 }
 
 /// What came of it.
@@ -45,7 +49,7 @@ pub struct Published {
 }
 
 impl Publisher {
-    /// Publishes the first of `turns`, all if nothing fails. All are to be publications whose drafts are noted durably.
+    /// Publishes the first of `turns`: all if nothing fails, and none has changed meanwhile. All are to be publications whose drafts are noted durably.
     ///
     /// # Errors
     /// Where it is not known how far it came: what the backing file system says, or the store.
@@ -56,15 +60,28 @@ impl Publisher {
             Action::Publish { file, places, .. } => self.draft(*file, places),
             _ => Err(Errno::EINVAL),
         });
-        let drafted: Vec<Drafted> =
-            drafted.into_iter().map_while(|drafted| drafted.map_err(|errno| failed = Some(errno)).ok()).collect();
+        let drafted = drafted.into_iter().map_while(|drafted| {
+            drafted.unwrap_or_else(|errno| {
+                failed = Some(errno);
+                None
+            })
+        });
+        let drafted: Vec<Drafted> = drafted.collect();
         // A daemon after this one knows them again, after a loss of power too.
+        for Drafted { file, generation, .. } in &drafted {
+            self.owner.carry_out_own(Operation::Publishing { file: *file, generation: *generation })?;
+        }
         self.owner.make_durable()?;
         let place = &self.owner.local.place;
         let bytes = drafted.iter().map(|drafted| drafted.snapshot.bytes()).sum();
-        let (drafts, published): (Vec<Draft>, Vec<_>) =
-            drafted.into_iter().map(|Drafted { snapshot, draft, paths }| (draft, (snapshot, paths))).unzip();
-        place.publish(drafts.into_iter().zip(published.iter().map(|(_, paths)| &paths[0])).collect())?;
+        let (drafts, published): (Vec<_>, Vec<_>) = drafted
+            .into_iter()
+            .map(|Drafted { snapshot, draft, paths, replaces, .. }| ((draft, replaces), (snapshot, paths)))
+            .unzip();
+        let paths = published.iter().map(|(_, paths)| &paths[0]);
+        place.publish(
+            drafts.into_iter().zip(paths).map(|((draft, replaces), path)| (draft, path, replaces)).collect(),
+        )?;
         let mut landed = vec![];
         for (snapshot, paths) in &published {
             let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
@@ -76,21 +93,24 @@ impl Publisher {
         Ok(Published { landed, failed })
     }
 
-    fn draft(&self, file: FileId, places: &[Place]) -> Result<Drafted, Errno> {
+    /// The draft of a file; `None` where it has changed meanwhile, or has gone.
+    fn draft(&self, file: FileId, places: &[Place]) -> Result<Option<Drafted>, Errno> {
         let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;
-        let snapshot = Snapshot::of(&self.owner, file)?;
+        let Some(snapshot) = Snapshot::of_settled(&self.owner, file) else { return Ok(None) };
+        let first = paths.first().ok_or(Errno::ENOENT)?;
         let (path, number) = {
             let tree = self.owner.tree();
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
         };
         let place = &self.owner.local.place;
+        // Looked at before (`Conflicts::make_way`): it is the tree's. What comes meanwhile is not.
+        let replaces = place.attributes(first).is_ok();
         let draft = place.draft(&path, number)?;
         snapshot.write(&self.reader, &self.meter, file, draft.file())?;
         draft.set_attributes(&snapshot.attributes)?;
         draft.make_durable()?;
         let generation = place.attributes(&path)?.generation();
-        self.owner.carry_out_own(Operation::Publishing { file, generation })?;
-        Ok(Drafted { snapshot, draft, paths })
+        Ok(Some(Drafted { file, generation, snapshot, draft, paths, replaces }))
     }
 }
 

@@ -90,6 +90,14 @@ impl Snapshot {
         Ok(Self { version: state.version, attributes: state.attributes, pieces })
     }
 
+    /// A file as it is now, if nobody goes on changing it.
+    pub fn of_settled(owner: &Owner, file: FileId) -> Option<Self> {
+        let tree = owner.tree();
+        let state = tree.state(file).ok().filter(|_| tree.is_settled(file))?;
+        let pieces = tree.pieces(file, 0..state.attributes.size_bytes).ok()?;
+        Some(Self { version: state.version, attributes: state.attributes, pieces })
+    }
+
     /// Writes what logs have of it, and compares it with what the backing file system has then.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use forebay_types::{Attributes, Errno, Name, ViewPath};
-use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 
 use crate::calls::errno;
 use crate::given::{lent_mode, times};
@@ -95,8 +95,14 @@ impl Draft {
     }
 
     /// Gives it its name in a directory. The directories that have changed, which are not durable yet.
-    pub(crate) fn publish(mut self, to: OwnedFd, name: &[u8]) -> Result<[OwnedFd; 2], Errno> {
-        fs::renameat(&self.directory, &self.name, &to, name).map_err(errno)?;
+    pub(crate) fn publish(mut self, to: OwnedFd, name: &[u8], replaces: bool) -> Result<[OwnedFd; 2], Errno> {
+        let rename = || fs::renameat(&self.directory, &self.name, &to, name).map_err(errno);
+        let alone = || fs::renameat_with(&self.directory, &self.name, &to, name, RenameFlags::NOREPLACE).map_err(errno);
+        match if replaces { rename() } else { alone() } {
+            // A file system that cannot tell.
+            Err(Errno::EINVAL | Errno::ENOSYS) if !replaces => rename()?,
+            renamed => renamed?,
+        }
         self.is_published = true;
         let from = self.directory.try_clone().map_err(|error| Errno::of(&error))?;
         Ok([from, to])

@@ -206,7 +206,11 @@ impl LandingPlace {
     /// # Errors
     /// See `attributes`; ENOTEMPTY for a directory in which others have put something.
     pub fn remove(&self, path: &ViewPath, is_directory: bool) -> Result<(), Errno> {
-        let (base, name) = self.split(path)?;
+        let (base, name) = match self.split(path) {
+            // Nor is its directory.
+            Err(Errno::ENOENT) => return Ok(()),
+            split => split?,
+        };
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match fs::unlinkat(&base, name, flags).map_err(errno) {
             // Removed before, it may not be so durably.
@@ -224,15 +228,17 @@ impl LandingPlace {
         Draft::create(self.calls.listable(base.as_fd())?, number)
     }
 
-    /// Lets drafts that are durable take the places of what is at paths: each at once, one after the other; then all durably.
+    /// Lets drafts that are durable take the places of what is at paths, or of nothing where they do not replace anything: each at
+    /// once, one after the other; then all durably.
     ///
     /// # Errors
-    /// See `attributes`; the draft that it is about and those after it are gone then.
-    pub fn publish(&self, drafts: Vec<(Draft, &ViewPath)>) -> Result<(), Errno> {
+    /// See `attributes`; EEXIST where something is that is not to be replaced. The draft that it is about and those after it are gone
+    /// then.
+    pub fn publish(&self, drafts: Vec<(Draft, &ViewPath, bool)>) -> Result<(), Errno> {
         let mut changed = vec![];
-        let published = drafts.into_iter().try_for_each(|(draft, path)| {
+        let published = drafts.into_iter().try_for_each(|(draft, path, replaces)| {
             let (base, name) = self.split(path)?;
-            changed.extend(draft.publish(self.calls.listable(base.as_fd())?, name)?);
+            changed.extend(draft.publish(self.calls.listable(base.as_fd())?, name, replaces)?);
             Ok(())
         });
         sync_directories(changed)?;

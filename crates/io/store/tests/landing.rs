@@ -37,7 +37,7 @@ fn a_draft_is_seen_when_it_is_whole_and_never_before() {
         |place: &LandingPlace| place.list(&path("")).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
     assert_eq!(names(&place).len(), 1, "drafts are not listed");
     draft.make_durable().unwrap();
-    place.publish(vec![(draft, &path("file"))]).unwrap();
+    place.publish(vec![(draft, &path("file"), true)]).unwrap();
     assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"new contents");
     let metadata = fs::metadata(dir.path().join("file")).unwrap();
     assert_eq!((metadata.permissions().mode(), metadata.mtime(), metadata.mtime_nsec()), (0o100_640, 1_000_000_000, 5));
@@ -136,9 +136,21 @@ fn drafts_of_two_stores_are_two() {
     for (index, draft) in drafts.iter().enumerate() {
         draft.file().write_all_at(&[b'0' + index as u8], 0).unwrap();
     }
-    place.publish(drafts.into_iter().zip(&paths).collect()).unwrap();
+    place.publish(drafts.into_iter().zip(&paths).map(|(draft, path)| (draft, path, false)).collect()).unwrap();
     assert_eq!(fs::read(dir.path().join("file0")).unwrap(), b"0");
     assert_eq!(fs::read(dir.path().join("file1")).unwrap(), b"1");
+}
+
+#[test]
+fn a_draft_replaces_nothing_that_it_is_not_to_replace() {
+    let (dir, place) = place();
+    fs::write(dir.path().join("file"), "theirs").unwrap();
+    let drafts = [7, 8].map(|number| place.draft(&path("file"), number).unwrap());
+    let paths = ["new", "file"].map(path);
+    let published = place.publish(drafts.into_iter().zip(&paths).map(|(draft, path)| (draft, path, false)).collect());
+    assert_eq!(published, Err(Errno::EEXIST));
+    assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"theirs");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "the first is there, and no draft");
 }
 
 #[test]

@@ -50,11 +50,15 @@ impl Tree {
         turns
     }
 
+    /// Whether a file's contents are to land as they are.
+    #[must_use]
+    pub fn is_settled(&self, file: FileId) -> bool {
+        self.nodes.get(&file).is_some_and(|node| !node.is_dirty) && !self.is_lost(file)
+    }
+
     fn is_over(&self, action: &Action) -> bool {
         match action {
-            Action::Publish { file, .. } | Action::Update { file, .. } => {
-                self.nodes.get(file).is_none_or(|node| node.is_dirty) || self.is_lost(*file)
-            }
+            Action::Publish { file, .. } | Action::Update { file, .. } => !self.is_settled(*file),
             // What it was is not known any more.
             Action::Make { file, kind, .. } => *kind != Kind::Directory && !self.nodes.contains_key(file),
             _ => false,
