@@ -159,7 +159,13 @@ impl Tree {
                     self.hold_back(file);
                 }
             }
-            StepOutcome::Done => self.landing.finish(step),
+            StepOutcome::Done => {
+                self.landing.finish(step);
+                // It appeared before it was known, and with what it had then.
+                if let Action::Publish { file, .. } = action {
+                    self.hold_back(file);
+                }
+            }
             StepOutcome::Made(generation) => {
                 self.landing.finish(step);
                 if let Action::Make { file, .. } = action {

@@ -265,6 +265,32 @@ fn what_appeared_and_was_not_noted_goes_with_its_name() {
     assert_eq!((left_out.next_landing(), left_out.backed(id(1))), (None, None), "what did not appear is not removed");
 }
 
+/// The same where a node is lost meanwhile that has some of it: it lands anew when the node is back.
+#[test]
+fn what_appeared_and_was_not_noted_lands_again_when_its_node_is_back() {
+    let mut asked = Asked::new();
+    let Operation::Create { place, file, mode, rdev, target, is_exclusive, .. } = create(in_root("a"), 1, 0o100_644)
+    else {
+        panic!("a file is created")
+    };
+    let opened = Operation::Create { place, file, mode, rdev, target, is_exclusive, is_opened: true };
+    asked.ask_of(NodeRank(3), &ROOT, opened).unwrap();
+    let position = forebay_types::LogPosition { segment: 1, offset: 0 };
+    let extent = forebay_wire::write::WrittenExtent { offset: 0, len: 5, node: NodeRank(3), position, skip: 0 };
+    let at = forebay_wire::write::CommitAt::Start;
+    asked.ask_of(NodeRank(3), &ROOT, Operation::Commit { file, extents: vec![extent], at }).unwrap();
+    asked.ask_of(NodeRank(3), &ROOT, Operation::Close { file }).unwrap();
+    let generation = Generation { ino: 77, ..Generation::default() };
+    asked.ask(&ROOT, Operation::Publishing { file: id(1), generation }).unwrap();
+    asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(3)] }).unwrap();
+    let Turn { step, is_over, .. } = asked.tree.next_landing().unwrap();
+    assert!(is_over);
+    asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Done }).unwrap();
+    asked.ask(&ROOT, Operation::Lost { nodes: vec![] }).unwrap();
+    let Turn { action, is_over, .. } = asked.tree.next_landing().unwrap();
+    assert!(matches!(action, Action::Update { .. }) && !is_over, "{action:?}");
+}
+
 fn landed(step: u64) -> Change {
     let operation = Operation::Landed { step, outcome: StepOutcome::LeftOut };
     let id = OperationId { node: NodeRank(0), session: 2, serial: 0 };
