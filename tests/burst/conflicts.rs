@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use forebay_tests::program::Finished;
 use forebay_tests::require;
+use rustix::fs::{CWD, RenameFlags};
 
 use crate::bed::Bed;
 
@@ -112,12 +113,35 @@ fn directories_that_others_take_away_are_made_again_for_what_lands_in_them() {
     assert!(backing.join("a/b/link").is_symlink() && backing.join("a/c").is_dir());
     assert_eq!(fs::metadata(backing.join("a")).unwrap().permissions().mode() & 0o777, 0o750);
     assert_eq!(there(&bed, "a/first"), None, "what they took stays away");
+    let _ = bed.shell("mkdir moved").good();
+    drain(&bed);
+    fs::remove_dir(backing.join("moved")).unwrap();
+    let _ = bed.shell("mv moved to; echo within > to/within").good();
+    drain(&bed);
+    assert_eq!(there(&bed, "to/within").as_deref(), Some("within\n"), "it moves with what lands in it");
     assert_eq!(bed.landed("a/first")["state"], "lost");
     fs::remove_dir_all(backing.join("a")).unwrap();
     let _ = bed.shell("rm -r a; echo behind > behind").good();
     let said = drain(&bed);
     assert!(said.status.success(), "what is to go is gone: {} {}", said.text(), said.stderr);
     assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"));
+    bed.job.down();
+}
+
+#[test]
+fn names_are_exchanged_with_what_others_have_left() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let _ = bed.shell("echo one > one; echo two > two").good();
+    drain(&bed);
+    fs::remove_file(bed.backing().join("one")).unwrap();
+    let [one, two] = ["one", "two"].map(|name| bed.mount().join(name));
+    rustix::fs::renameat_with(CWD, &one, CWD, &two, RenameFlags::EXCHANGE).unwrap();
+    let _ = bed.shell("echo behind > behind").good();
+    let said = drain(&bed);
+    assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"), "{} {}", said.text(), said.stderr);
+    assert_eq!((there(&bed, "one").as_deref(), there(&bed, "two")), (Some("two\n"), None));
+    let _ = bed.shell("rm two").good();
     bed.job.down();
 }
 

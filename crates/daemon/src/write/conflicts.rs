@@ -19,6 +19,17 @@ pub struct Conflicts<'a> {
     pub owner: &'a Owner,
 }
 
+/// What is at a place of the backing file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Occupant {
+    /// Nothing.
+    Nobody,
+    /// What the tree has there, or the file that it brings.
+    Tree,
+    /// What somebody else has put there.
+    Stranger,
+}
+
 impl Conflicts<'_> {
     /// Looks at what an action is about. Whether it is another action now.
     ///
@@ -42,11 +53,29 @@ impl Conflicts<'_> {
             }
             Action::Link { file, from, to } => self.make_way_between(from, to, backed(*file)),
             Action::Rename { from, to, is_exchange: false } => {
-                let ours = self.owner.tree().backed_at(from);
-                self.make_way_between(from, to, ours)
+                let (ours, file) = {
+                    let tree = self.owner.tree();
+                    (tree.backed_at(from), tree.directory_at(from))
+                };
+                // A directory moves with all that is still to land in it.
+                let is_missing = file.is_some() && self.at(from)?.is_none() && self.at(to)?.is_none();
+                match file.filter(|_| is_missing) {
+                    Some(directory) => self.remake(directory),
+                    None => self.make_way_between(from, to, ours),
+                }
             }
+            Action::Rename { from, to, is_exchange: true } => self.make_way_to_exchange(from, to),
             _ => Ok(false),
         }
+    }
+
+    fn make_way_to_exchange(&self, one: &Place, other: &Place) -> Result<bool, Errno> {
+        let [first, second] = [one, other].map(|place| self.owner.tree().backed_at(place));
+        let is_done = match first {
+            Some(first) => self.at(other)? == Some(first.ino),
+            None => false,
+        };
+        Ok(!is_done && (self.note_if_gone(one, first)? || self.note_if_gone(other, second)?))
     }
 
     fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Generation>) -> Result<bool, Errno> {
@@ -129,14 +158,23 @@ impl Conflicts<'_> {
         found(self.owner.local.place.attributes(&self.owner.path_of(place)?).map(|found| found.ino))
     }
 
-    /// Whether somebody else has something at a place, which is neither what the tree has there nor `own`.
     fn is_taken(&self, place: &Place, own: Option<Generation>) -> Result<bool, Errno> {
-        let Some(found) = self.at(place)? else { return Ok(false) };
+        Ok(self.occupant(place, own)? == Occupant::Stranger)
+    }
+
+    /// What is at a place; `own` is what the tree brings there.
+    ///
+    /// # Errors
+    /// As `make_way`.
+    pub fn occupant(&self, place: &Place, own: Option<Generation>) -> Result<Occupant, Errno> {
+        let Some(found) = self.at(place)? else { return Ok(Occupant::Nobody) };
         let tree = self.owner.tree();
         Ok(match (tree.is_something_at(place), tree.backed_at(place)) {
-            _ if own.is_some_and(|own| own.ino == found) => false,
-            (true, None) => false,
-            (_, there) => there.is_none_or(|there| there.ino != found),
+            _ if own.is_some_and(|own| own.ino == found) => Occupant::Tree,
+            // What it was is not known any more.
+            (true, None) => Occupant::Tree,
+            (_, Some(there)) if there.ino == found => Occupant::Tree,
+            _ => Occupant::Stranger,
         })
     }
 

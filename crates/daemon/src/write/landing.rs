@@ -19,7 +19,7 @@ use super::conflicts::Conflicts;
 use super::contents::Reader;
 use super::draining::{self, Draining};
 use super::owner::{Owner, draft_path};
-use super::publishing::{self, Published, Publisher};
+use super::publishing::{self, Publication, Publisher};
 use super::sending::{Meter, Snapshot};
 use crate::options::DrainPolicy;
 
@@ -223,7 +223,7 @@ impl Landings {
         self.owner.make_durable().map_err(|errno| told(first, errno))?;
         let published = self.publisher.publish(&turns[..count]);
         let (landed, failed) = match published {
-            Ok(Published { landed, failed }) => (landed, failed),
+            Ok(Publication { landed, failed }) => (landed, failed),
             Err(errno) => (vec![], Some(errno)),
         };
         let done = landed.len();

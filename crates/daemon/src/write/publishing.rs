@@ -11,6 +11,7 @@ use forebay_types::{Errno, FileId, Generation, ViewPath};
 use forebay_wire::write::{LandedContents, Operation, Place};
 use forebay_write::{Action, Turn};
 
+use super::conflicts::{Conflicts, Occupant};
 use super::contents::Reader;
 use super::owner::{Owner, draft_path};
 use super::sending::{Meter, Snapshot};
@@ -30,7 +31,7 @@ pub struct Publisher {
 }
 
 /// A file whose draft is whole.
-struct Drafted {
+struct WholeDraft {
     file: FileId,
     generation: Generation,
     snapshot: Snapshot,
@@ -40,8 +41,8 @@ struct Drafted {
     replaces: bool,
 }
 
-/// What came of it.
-pub struct Published {
+/// How far it came.
+pub struct Publication {
     /// What is there, of the first of those that were to be published.
     pub landed: Vec<LandedContents>,
     /// What kept the one after them.
@@ -49,11 +50,12 @@ pub struct Published {
 }
 
 impl Publisher {
-    /// Publishes the first of `turns`: all if nothing fails, and none has changed meanwhile. All are to be publications whose drafts are noted durably.
+    /// Publishes the first of `turns`: all if nothing fails, and none has changed meanwhile. All are to be publications, and their drafts
+    /// noted durably.
     ///
     /// # Errors
     /// Where it is not known how far it came: what the backing file system says, or the store.
-    pub fn publish(&self, turns: &[Turn]) -> Result<Published, Errno> {
+    pub fn publish(&self, turns: &[Turn]) -> Result<Publication, Errno> {
         let began = Instant::now();
         let mut failed = None;
         let drafted = at_once(turns, |turn| match &turn.action {
@@ -66,9 +68,9 @@ impl Publisher {
                 None
             })
         });
-        let drafted: Vec<Drafted> = drafted.collect();
+        let drafted: Vec<WholeDraft> = drafted.collect();
         // A daemon after this one knows them again, after a loss of power too.
-        for Drafted { file, generation, .. } in &drafted {
+        for WholeDraft { file, generation, .. } in &drafted {
             self.owner.carry_out_own(Operation::Publishing { file: *file, generation: *generation })?;
         }
         self.owner.make_durable()?;
@@ -76,7 +78,7 @@ impl Publisher {
         let bytes = drafted.iter().map(|drafted| drafted.snapshot.bytes()).sum();
         let (drafts, published): (Vec<_>, Vec<_>) = drafted
             .into_iter()
-            .map(|Drafted { snapshot, draft, paths, replaces, .. }| ((draft, replaces), (snapshot, paths)))
+            .map(|WholeDraft { snapshot, draft, paths, replaces, .. }| ((draft, replaces), (snapshot, paths)))
             .unzip();
         let paths = published.iter().map(|(_, paths)| &paths[0]);
         place.publish(
@@ -90,27 +92,32 @@ impl Publisher {
                 .push(LandedContents { version: snapshot.version, generation: place.attributes(first)?.generation() });
         }
         self.meter.note_rate(bytes, began.elapsed());
-        Ok(Published { landed, failed })
+        Ok(Publication { landed, failed })
     }
 
-    /// The draft of a file; `None` where it has changed meanwhile, or has gone.
-    fn draft(&self, file: FileId, places: &[Place]) -> Result<Option<Drafted>, Errno> {
+    /// The draft of a file; `None` where it has changed or gone meanwhile, or somebody else has come: the next look sees that.
+    fn draft(&self, file: FileId, places: &[Place]) -> Result<Option<WholeDraft>, Errno> {
         let paths = places.iter().map(|place| self.owner.path_of(place)).collect::<Result<Vec<_>, _>>()?;
         let Some(snapshot) = Snapshot::of_settled(&self.owner, file) else { return Ok(None) };
-        let first = paths.first().ok_or(Errno::ENOENT)?;
+        let first = places.first().ok_or(Errno::ENOENT)?;
         let (path, number) = {
             let tree = self.owner.tree();
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
         };
         let place = &self.owner.local.place;
-        // Looked at before (`Conflicts::make_way`): it is the tree's. What comes meanwhile is not.
-        let replaces = place.attributes(first).is_ok();
+        // Nobody's place is taken by whoever comes while this is written.
+        let own = self.owner.tree().backed(file);
+        let replaces = match (Conflicts { owner: &self.owner }).occupant(first, own)? {
+            Occupant::Nobody => false,
+            Occupant::Tree => true,
+            Occupant::Stranger => return Ok(None),
+        };
         let draft = place.draft(&path, number)?;
         snapshot.write(&self.reader, &self.meter, file, draft.file())?;
         draft.set_attributes(&snapshot.attributes)?;
         draft.make_durable()?;
         let generation = place.attributes(&path)?.generation();
-        Ok(Some(Drafted { file, generation, snapshot, draft, paths, replaces }))
+        Ok(Some(WholeDraft { file, generation, snapshot, draft, paths, replaces }))
     }
 }
 

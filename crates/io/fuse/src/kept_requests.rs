@@ -26,9 +26,6 @@ const LAYOUT: u64 = 0x4642_5245_5100_0003;
 /// Where the second word lies: how many slots there are.
 const COUNT_AT: usize = 8;
 
-/// One for each reader, and one for each of the daemon before that left a request there.
-const INTAKES: usize = 2 * limits::KERNEL_READERS_MAX;
-
 /// Where the third word lies: the bytes of an intake.
 const INTAKE_BYTES_AT: usize = 16;
 
@@ -41,6 +38,9 @@ const SLOT_BYTES: usize = 512;
 
 /// The most slots that memory may state: 16 times what `create` is asked for.
 const SLOTS_MAX: usize = 1 << 16;
+
+/// Intakes: one for each reader, and one for each of the daemon before that left a request there.
+const INTAKES: usize = 2 * limits::KERNEL_READERS_MAX;
 
 /// Number of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -93,6 +93,14 @@ impl Tree {
         (node.attributes.nlink == 0 && !node.open_on.is_empty()).then_some(file)
     }
 
+    /// The directory that is at a place there by now, if one is.
+    #[must_use]
+    pub fn directory_at(&self, place: &Place) -> Option<FileId> {
+        let file = self.landing.file_at(place)?;
+        let is_directory = self.nodes.get(&file).is_some_and(|node| matches!(node.contents, Contents::Directory(_)));
+        is_directory.then_some(file)
+    }
+
     /// Whether anything of the tree is at a place there by now.
     #[must_use]
     pub fn is_something_at(&self, place: &Place) -> bool {
