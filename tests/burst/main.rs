@@ -19,4 +19,5 @@ mod random;
 mod refusals;
 mod salvage;
 mod stage;
+mod takeover;
 mod whole;

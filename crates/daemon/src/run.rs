@@ -87,6 +87,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
 
     let reason = tokio::select! {
         () = node.until_told_to_end() => ExitReason::End,
+        () = node.until_told_to_hand_over() => ExitReason::HandOver,
         () = signals.come() => ExitReason::End,
         told = link.until_told()? => told.unwrap_or(ExitReason::Orphaned),
     };

@@ -395,6 +395,12 @@ impl Keeper {
         if let Some(next) = self.next.take() {
             return self.go_on_with(next, status);
         }
+        if status.code() == Some(i32::from(HANDED_OVER)) && self.has_served {
+            tracing::info!("the daemon asks for another");
+            (self.replaced, self.start_at) = (self.replaced + 1, Some(Instant::now()));
+            self.paused_since.get_or_insert_with(Instant::now);
+            return None;
+        }
         let how = daemon.failure.take().unwrap_or_else(|| format!("the daemon ended by {status}; see its log"));
         if !self.has_served {
             return Some(Err(anyhow!(how)));

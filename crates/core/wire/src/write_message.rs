@@ -24,13 +24,16 @@ pub const COPIES_MAX: usize = 1 << 15;
 /// Files that one change makes old: a renaming does four.
 pub const FORGOTTEN_MAX: usize = 4;
 
+/// Changes that a node keeps until the tree's second home has them.
+pub const UNCONFIRMED_MAX: usize = 1 << 10;
+
 /// The longest path that is asked about, bytes.
 const PATH_BYTES_MAX: usize = limits::PATH_BYTES_MAX + limits::NAME_BYTES_MAX;
 
 /// What is asked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum WriteMessage {
-    /// The owner is to carry it out. Body: `Result<Done, Errno>`.
+    /// The owner is to carry it out. Body: `Changed`.
     Change(Change),
     /// The owner is asked. Body: `Result<Told, Errno>`.
     Question {
@@ -106,10 +109,83 @@ pub enum WriteMessage {
         /// The path as the asking command has it, UTF-8.
         path: String,
     },
+    /// The owner asks a node of the council for a tenure. Body: `Result<(), Owns>`, with a newer owner.
+    Renew(Renewal),
+    /// The tree's second home asks a node of the council for its vote. Body: `Verdict`.
+    Vote(Bid),
+    /// Who owns the tree, as far as the asked node knows. Body: `Owns`.
+    WhoOwns,
+    /// The asking node owns the tree from now on, and wants the changes that the asked one had carried out before and that come after
+    /// what it has. Body: `Handed`; `Failed` where that node knows a newer owner.
+    HandOver {
+        /// The owner.
+        owns: Owns,
+        /// What it has.
+        after: Have,
+    },
 }
 
-/// How much of a tree's history somebody has.
+/// Who owns a tree.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Owns {
+    /// Owners of the tree before it.
+    pub epoch: u64,
+    /// The node.
+    pub node: NodeRank,
+}
+
+/// What the owner tells the council.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Renewal {
+    /// The owner.
+    pub owns: Owns,
+    /// Its history (`Have`).
+    pub line: u64,
+    /// Whether it waits for the tree's second home.
+    pub is_followed: bool,
+}
+
+/// Somebody who would own the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Bid {
+    /// As its owner.
+    pub owns: Owns,
+    /// The history that it has followed.
+    pub line: u64,
+    /// Whether only is asked how the vote would be.
+    pub is_trial: bool,
+}
+
+/// What becomes of a bid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Verdict {
+    /// The node votes for it.
+    Granted,
+    /// The owner may still believe that it owns the tree.
+    TooEarly,
+    /// The bidder may lack what has happened.
+    Behind,
+    /// There is a newer owner.
+    Newer(Owns),
+}
+
+/// What the owner answers to a change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Changed {
+    /// What came of it.
+    pub outcome: Result<Done, Errno>,
+    /// The tree's history with it; `None` where the tree has no second home.
+    pub have: Option<Have>,
+    /// As much of it as the second home has written down.
+    pub safe: Option<Have>,
+}
+
+/// What a node hands to the tree's next owner, `UNCONFIRMED_MAX` at most.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Handed(pub Vec<(Have, Change)>);
+
+/// How much of a tree's history somebody has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Have {
     /// The history: each daemon of the owner begins another, since a cut of power may have taken the end of the one before.
     pub line: u64,
@@ -261,6 +337,10 @@ impl WriteMessage {
             Self::CommitAll => "commit-all",
             Self::Forget { .. } => "forget",
             Self::Follow { .. } => "follow",
+            Self::Renew(_) => "renew",
+            Self::Vote(_) => "vote",
+            Self::WhoOwns => "who-owns",
+            Self::HandOver { .. } => "hand-over",
             Self::Copy { .. } => "copy",
             Self::Pending => "pending",
             Self::Copies { .. } => "copies",
@@ -295,9 +375,39 @@ impl WriteMessage {
     }
 }
 
-impl Checked for Result<Done, Errno> {
+impl Default for Owns {
+    fn default() -> Self {
+        Self { epoch: 0, node: NodeRank(0) }
+    }
+}
+
+impl Checked for Owns {
     fn is_within_limits(&self) -> bool {
         true
+    }
+}
+
+impl Checked for Result<(), Owns> {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+impl Checked for Verdict {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+impl Checked for Changed {
+    fn is_within_limits(&self) -> bool {
+        true
+    }
+}
+
+impl Checked for Handed {
+    fn is_within_limits(&self) -> bool {
+        self.0.len() <= UNCONFIRMED_MAX && self.0.iter().all(|(_, change)| change.is_within_limits())
     }
 }
 

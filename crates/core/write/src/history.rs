@@ -3,7 +3,9 @@
 //! The second home asks for what comes after what it has written down, so each question says what is safe. Where it has
 //! fallen too far behind it gets the tree instead. Time is the caller's.
 //!
-//! Who changes a name does not wait for it; `fsync` does, and whatever is not to be undone (landing, giving room back).
+//! Who changes a name does not wait for it; `fsync` does, and whatever is not to be undone (landing, giving room back). Where the second
+//! home says nothing the owner goes on without it, once those know who might let it take the tree over (`Tenure`), until it has
+//! everything again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,6 +35,8 @@ pub struct History {
     follower: Option<Follower>,
     /// Until then it is waited for though it has not said anything.
     awaited_until: Time,
+    /// It is not waited for.
+    is_alone: bool,
     /// Somebody waits until the follower has so many.
     wanted: u64,
 }
@@ -62,7 +66,16 @@ impl History {
     #[must_use]
     pub fn new(line: u64, now: Time) -> Self {
         let awaited_until = now.after(PATIENCE);
-        Self { line, recent: VecDeque::new(), recent_bytes: 0, count: 0, follower: None, awaited_until, wanted: 0 }
+        Self {
+            line,
+            recent: VecDeque::new(),
+            recent_bytes: 0,
+            count: 0,
+            follower: None,
+            awaited_until,
+            is_alone: false,
+            wanted: 0,
+        }
     }
 
     /// Something has happened.
@@ -86,6 +99,7 @@ impl History {
     pub fn heard(&mut self, now: Time, have: Option<Have>) {
         let have = have.filter(|have| have.line == self.line && have.count <= self.count);
         self.follower = have.map(|have| Follower { have: have.count, heard: now });
+        self.is_alone &= self.follower.is_none_or(|follower| follower.have < self.count);
     }
 
     /// What the follower is to be sent.
@@ -108,13 +122,24 @@ impl History {
         }
     }
 
-    /// Whether nobody has to wait any more until the follower has so many changes: it has them, or does not follow.
+    /// Whether the second home is waited for: it follows, or may be about to.
+    pub fn is_followed(&mut self, now: Time) -> bool {
+        self.is_alone |= self.follower(now).is_none() && now >= self.awaited_until;
+        !self.is_alone
+    }
+
+    /// Whether nobody has to wait any more until the follower has so many changes: it has them, or is not waited for, and those know
+    /// that who might let it take over.
     #[must_use]
-    pub fn is_safe(&self, now: Time, count: u64) -> bool {
-        match self.follower(now) {
-            Some(follower) => follower.have >= count,
-            None => now >= self.awaited_until,
-        }
+    pub fn is_safe(&mut self, now: Time, count: u64, alone_is_known: bool) -> bool {
+        let has_it = self.follower.is_some_and(|follower| follower.have >= count);
+        has_it || (!self.is_followed(now) && alone_is_known)
+    }
+
+    /// As much as the follower has.
+    #[must_use]
+    pub fn safe(&self) -> Option<Have> {
+        Some(Have { line: self.line, count: self.follower?.have })
     }
 
     /// Somebody waits for `is_safe`.
@@ -156,22 +181,34 @@ mod tests {
     fn who_follows_gets_what_he_does_not_have_and_is_waited_for() {
         let mut history = History::new(7, at(0));
         history.note(vec![1]);
-        assert!(!history.is_safe(at(4), 1), "who is to follow has not asked yet");
-        assert!(history.is_safe(at(5), 1), "nobody follows");
+        assert!(!history.is_safe(at(4), 1, true), "who is to follow has not asked yet");
         assert_eq!(asked(&mut history, 0, None), Sent::Tree);
         let all = history.have();
         assert_eq!(asked(&mut history, 0, Some(all)), Sent::Nothing);
         history.note(vec![2]);
         history.note(vec![3]);
-        assert!(history.is_safe(at(0), 1) && !history.is_safe(at(0), 2) && !history.is_wanted());
+        assert!(history.is_safe(at(0), 1, true) && !history.is_safe(at(0), 2, true) && !history.is_wanted());
         history.want(2);
         assert!(history.is_wanted());
         assert_eq!(asked(&mut history, 1, have(1)), Sent::Changes(vec![vec![2], vec![3]]));
-        assert!(!history.is_safe(at(1), 2));
+        assert!(!history.is_safe(at(1), 2, true));
         assert_eq!(asked(&mut history, 1, have(2)), Sent::Changes(vec![vec![3]]));
-        assert!(history.is_safe(at(1), 2) && !history.is_safe(at(1), 3) && !history.is_wanted());
-        assert!(history.is_safe(at(6), 3), "who says nothing is not waited for");
+        assert!(history.is_safe(at(1), 2, true) && !history.is_safe(at(1), 3, true) && !history.is_wanted());
         assert_eq!((history.follower(at(6)), history.follower(at(2)).map(|follower| follower.have)), (None, Some(2)));
+        assert_eq!(history.safe(), have(2));
+    }
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for_once_that_is_known_until_he_has_everything() {
+        let mut history = History::new(7, at(0));
+        history.note(vec![1]);
+        assert!(!history.is_safe(at(5), 1, false) && history.is_safe(at(5), 1, true), "nobody follows");
+        assert!(!history.is_followed(at(5)));
+        let _ = asked(&mut history, 6, have(0));
+        assert!(history.is_safe(at(6), 1, true) && !history.is_followed(at(6)), "he does not have it yet");
+        let _ = asked(&mut history, 7, have(1));
+        history.note(vec![2]);
+        assert!(!history.is_safe(at(7), 2, true) && history.is_followed(at(7)));
     }
 
     #[test]

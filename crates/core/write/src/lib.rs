@@ -19,7 +19,9 @@ pub mod limits;
 mod locks;
 mod partner;
 mod results;
+mod tenure;
 pub mod tree;
+mod unconfirmed;
 
 pub use council::{council, partner, second_home};
 pub use extents::Extents;
@@ -29,5 +31,7 @@ pub use landing::{Action, Landing, Step};
 pub use leases::{Leases, Told};
 pub use partner::{Copies, Uncopied};
 pub use results::Results;
+pub use tenure::{Member, TENURE, Tenure, is_majority};
 pub use tree::permissions::check as check_access;
 pub use tree::{Drain, Listed, LostFile, Refusal, Released, Tree, Turn, Way};
+pub use unconfirmed::Unconfirmed;

@@ -45,6 +45,7 @@ pub struct Node {
     endpoint: OnceLock<Endpoint>,
     job_is_up: AtomicBool,
     end: Notify,
+    hand_over: Notify,
 }
 
 impl Node {
@@ -63,6 +64,7 @@ impl Node {
             endpoint: OnceLock::new(),
             job_is_up: AtomicBool::new(job_is_up),
             end: Notify::new(),
+            hand_over: Notify::new(),
         })
     }
 
@@ -139,6 +141,15 @@ impl Node {
     /// Makes the daemon end.
     pub fn tell_to_end(&self) {
         self.end.notify_one();
+    }
+
+    /// Makes the daemon end, so that another goes on.
+    pub fn tell_to_hand_over(&self) {
+        self.hand_over.notify_one();
+    }
+
+    pub async fn until_told_to_hand_over(&self) {
+        self.hand_over.notified().await;
     }
 
     pub async fn until_told_to_end(&self) {

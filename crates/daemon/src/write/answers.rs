@@ -10,27 +10,33 @@ use forebay_types::{Errno, NodeRank};
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
 use forebay_wire::write::Change;
-use forebay_wire::write_message::{LogPart, WriteMessage};
+use forebay_wire::write_message::{Changed, LogPart, WriteMessage};
 use serde::Serialize;
 
 use super::contents::{open_backing, read_exactly};
-use super::owner::Asker;
+use super::owner::{Asker, Owner};
 use super::parts::WriteParts;
 use super::remote::Answered;
 
-/// What only the owner can be asked.
-const NOT_THE_OWNER: Errno = Errno::EPROTO;
+/// What only the owner can be asked, which may be this node soon, or another: it is to be asked again.
+const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
 
 impl WriteParts {
     /// What node `from` is answered. May block.
     pub(super) fn answer(&self, from: NodeRank, message: WriteMessage) -> Answered {
         match message {
-            WriteMessage::Change(change) => told(&self.carry_out(from, &change)),
+            WriteMessage::Change(change) => self.as_owner(|owner| told(&change_of(owner, from, &change))),
             WriteMessage::Question { caller, question, is_leased } => {
-                let owner = self.owner().ok_or(NOT_THE_OWNER);
                 let asker = Asker { node: from, is_leased };
-                told(&owner.and_then(|owner| owner.tell(asker, &caller, &question)))
+                self.as_owner(|owner| told(&owner.tell(asker, &caller, &question)))
             }
+            WriteMessage::Renew(renewal) => told(&self.council.renew(renewal)),
+            WriteMessage::Vote(bid) => told(&self.council.vote(bid)),
+            WriteMessage::WhoOwns => told(&self.nodes.owns()),
+            WriteMessage::HandOver { owns, after } => match self.nodes.hand_over(owns, after) {
+                Ok(handed) => told(&handed),
+                Err(_) => NOT_THE_OWNER,
+            },
             WriteMessage::Forget { files } => {
                 self.reader.tree.forget(&files);
                 told(&Ok::<(), Errno>(()))
@@ -38,24 +44,19 @@ impl WriteParts {
             WriteMessage::Contents { parts } => contents(self.read_parts(&parts)),
             WriteMessage::Unlinked { file, offset, len } => {
                 let mut bytes = vec![0; len as usize];
-                let owner = self.owner().ok_or(NOT_THE_OWNER);
-                let read = owner.and_then(|owner| open_backing(owner, file));
-                contents(read.and_then(|open| read_exactly(&open, offset, &mut bytes)).map(|()| bytes))
+                self.as_owner(|owner| {
+                    let read = open_backing(owner, file).and_then(|open| read_exactly(&open, offset, &mut bytes));
+                    contents(read.map(|()| bytes))
+                })
             }
-            WriteMessage::Follow { have } => match self.owner() {
-                Some(owner) => told(&owner.followed(have)),
-                None => (Outcome::Failed(Errno::EAGAIN), vec![]),
-            },
+            WriteMessage::Follow { have } => self.as_owner(|owner| told(&owner.followed(have))),
             WriteMessage::Copy { done } => match &self.local.copying {
                 Some(copying) => told(&copying.hand(done)),
                 None => (Outcome::Failed(Errno::EAGAIN), vec![]),
             },
             WriteMessage::Pending => told(&self.files.with_pending_bytes(|| ()).1),
             WriteMessage::Copies { of, after } => told(&self.local.copies().page(of, after)),
-            WriteMessage::Rescue { node } => {
-                let owner = self.owner().ok_or(NOT_THE_OWNER);
-                told(&owner.and_then(|owner| owner.rescue(node)))
-            }
+            WriteMessage::Rescue { node } => self.as_owner(|owner| told(&owner.rescue(node))),
             WriteMessage::CommitAll => told(&self.commit_all()),
             WriteMessage::Uncommitted { file } => {
                 told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))
@@ -66,11 +67,12 @@ impl WriteParts {
         }
     }
 
-    fn carry_out(&self, from: NodeRank, change: &Change) -> Result<forebay_wire::write::Done, Errno> {
-        if change.id.node != from {
-            return Err(Errno::EPERM);
+    /// What the owner answers, where this node is it, beyond doubt.
+    fn as_owner(&self, answer: impl FnOnce(&Owner) -> Answered) -> Answered {
+        match self.owner() {
+            Some(owner) if self.council.is_held() => answer(owner),
+            _ => NOT_THE_OWNER,
         }
-        self.owner().ok_or(NOT_THE_OWNER)?.carry_out(change)
     }
 
     fn read_parts(&self, parts: &[LogPart]) -> Result<Vec<u8>, Errno> {
@@ -83,6 +85,13 @@ impl WriteParts {
         }
         Ok(bytes)
     }
+}
+
+fn change_of(owner: &Owner, from: NodeRank, change: &Change) -> Changed {
+    if change.id.node != from {
+        return Changed { outcome: Err(Errno::EPERM), have: None, safe: None };
+    }
+    owner.change(change)
 }
 
 fn told(told: &impl Serialize) -> Answered {

@@ -5,13 +5,13 @@ use forebay_log::LogError;
 use forebay_types::{FileId, LogPosition};
 use forebay_wire::message::{Checked, encode};
 use forebay_wire::write::{Change, WrittenExtent};
+use forebay_wire::write_message::Owns;
 use forebay_write::{Copies, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::copying::Copying;
 use super::files::Files;
 use super::local::Local;
-use super::notes::Owns;
 use super::owner::Owner;
 use super::second_home::{Mirror, SecondHome};
 
@@ -96,7 +96,7 @@ pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogEr
         let copies = local.copies();
         let up_to = local.log.end();
         let written = Written {
-            owns: local.owns,
+            owns: local.owns(),
             tree: tree.as_deref(),
             mirror: mirror.as_ref().and_then(|mirror| mirror.as_ref()),
             copies: &copies,
@@ -108,5 +108,9 @@ pub fn write(local: &Local, parts: Parts<'_>, files: &Files) -> Result<(), LogEr
         };
         (encode(&written), up_to)
     });
+    // Looked at after `up_to`: what it stands for does not know of another owner.
+    if local.is_over() {
+        return Ok(());
+    }
     local.log.checkpoint(up_to, &contents)
 }

@@ -123,7 +123,7 @@ impl Reader {
             // It has no name there any more, or is between two.
             None => {
                 let len = into.len() as u64;
-                self.nodes.read(self.nodes.owner(), &WriteMessage::Unlinked { file, offset, len }, into)
+                self.nodes.read(self.nodes.owns().node, &WriteMessage::Unlinked { file, offset, len }, into)
             }
         }
     }

@@ -123,6 +123,11 @@ impl Landings {
                 std::thread::sleep(AGAIN_AFTER);
                 continue;
             }
+            if let Some(why) = self.owner.council.why_not() {
+                *self.trouble() = Some(why);
+                self.owner.wait_for_change(LOOK_EVERY);
+                continue;
+            }
             let allowed = self.allowed.load(Ordering::Relaxed);
             let mut turns = self.owner.tree().next_landings(count, publishing::BYTES_MAX);
             turns.retain(|turn| turn.step < allowed);

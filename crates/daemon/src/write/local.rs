@@ -2,7 +2,7 @@
 //! identities that it gives to files.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use forebay_log::Log;
 use forebay_store::LandingPlace;
 use forebay_types::{Errno, FileId, LogPosition, NodeRank, Timestamp};
 use forebay_wire::write::WrittenExtent;
+use forebay_wire::write_message::Owns;
 use forebay_write::Copies;
 
 use super::copying::Copying;
-use super::notes::{Note, Owns};
+use super::notes::Note;
 use crate::environment::Environment;
 
 /// File offset of a record whose place the owner decides when it is committed (`O_APPEND`): no file is so long. One that was not
@@ -25,8 +26,10 @@ pub struct Local {
     pub rank: NodeRank,
     /// The job.
     pub job: String,
-    /// Who owns the tree.
-    pub owns: Owns,
+    /// Who owns the tree, as the log has it.
+    owns: Mutex<Owns>,
+    /// The log says that this node is to be the owner, or is it no more: the next daemon is.
+    is_over: AtomicBool,
     pub log: Log,
     /// Where a partner copies it.
     pub copying: Option<Copying>,
@@ -54,7 +57,8 @@ impl Local {
         Self {
             rank,
             job,
-            owns,
+            owns: Mutex::new(owns),
+            is_over: AtomicBool::new(false),
             log,
             copying,
             copies: Mutex::new(copies),
@@ -128,13 +132,34 @@ impl Local {
         })
     }
 
-    /// Writes down who owns the tree from now on, for the next daemon.
+    /// Who owns the tree, as the log has it.
+    pub fn owns(&self) -> Owns {
+        *self.owns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes down who owns the tree from now on. Where this node is to be the owner, or was it, what this daemon knows is over, and
+    /// no checkpoint is made of it any more.
     ///
     /// # Errors
     /// EIO, ENOSPC.
-    pub fn note_owns(&self, owns: Owns) -> Result<(), forebay_log::LogError> {
-        self.log.append_note(&Note::owns(owns))?;
+    pub fn note_owns(&self, new: Owns) -> Result<(), forebay_log::LogError> {
+        {
+            let mut owns = self.owns.lock().unwrap_or_else(PoisonError::into_inner);
+            if *owns == new {
+                return Ok(());
+            }
+            if (owns.node == self.rank) != (new.node == self.rank) {
+                self.is_over.store(true, Ordering::SeqCst);
+            }
+            self.log.append_note(&Note::owns(new))?;
+            *owns = new;
+        }
         self.log.commit(self.log.end())
+    }
+
+    /// Whether what this daemon knows of the tree is over.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
     }
 
     /// Everything that was written or changed here survives the loss of power.

@@ -9,7 +9,8 @@
 //! in the log of what
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
-//! All of the tree is written down on a second node too (`second_home`), which `fsync` and landing wait for.
+//! All of the tree is written down on a second node too (`second_home`), which `fsync` and landing wait for. When the owner is lost, that
+//! node owns the tree, if most of those that decide agree (`council`).
 //! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
@@ -21,6 +22,7 @@ mod commits;
 mod conflicts;
 mod contents;
 mod copying;
+mod council;
 mod directories;
 mod draining;
 mod files;

@@ -7,6 +7,7 @@ use forebay_transport::CallError;
 use forebay_types::NodeRank;
 use forebay_wire::Request;
 use forebay_wire::write_message::WriteMessage;
+use tokio::sync::watch;
 
 use super::remote::{Answered, Calls, Unanswered};
 use crate::shared::gather::chain;
@@ -14,16 +15,28 @@ use crate::shared::node::Node;
 
 /// See the module.
 pub struct Network {
-    pub node: Arc<Node>,
+    node: Arc<Node>,
+    /// Who is not waited for any more.
+    forsaken: watch::Sender<Option<NodeRank>>,
 }
 
 impl Network {
+    pub fn new(node: &Arc<Node>) -> Self {
+        Self { node: Arc::clone(node), forsaken: watch::Sender::new(None) }
+    }
+
     fn try_to_call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, String> {
         let endpoint = self.node.endpoint().ok_or("the daemon is starting")?.clone();
         let request = Request::from(message.clone());
+        let mut forsaken = self.forsaken.subscribe();
         self.node.wait_for(async move {
             let told = |error: CallError| chain(&error);
-            let reply = endpoint.call(to, request, within).await.map_err(told)?;
+            let reply = tokio::select! {
+                reply = endpoint.call(to, request, within) => reply.map_err(told)?,
+                _ = async { while forsaken.changed().await.is_ok() && *forsaken.borrow() != Some(to) {} } => {
+                    return Err("it does not own the burst tree any more".to_owned());
+                }
+            };
             let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };
             body.whole_bytes().await.map_err(|errno| errno.to_string())?;
             Ok((reply.outcome, body.slices(0, body.expected_bytes()).concat()))
@@ -43,5 +56,9 @@ impl Calls for Network {
 
     fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, Unanswered> {
         self.try_to_call(to, message, within).map_err(Unanswered::Yet)
+    }
+
+    fn forsake(&self, node: NodeRank) {
+        let _ = self.forsaken.send(Some(node));
     }
 }

@@ -1,11 +1,9 @@
 //! What a node writes down in its log, beside the bytes of files.
 
-use forebay_types::NodeRank;
 use forebay_wire::message::{Checked, encode};
 use forebay_wire::write::Change;
+use forebay_wire::write_message::Owns;
 use serde::{Deserialize, Serialize};
-
-use super::remote::OWNER;
 
 /// A note.
 #[derive(Serialize, Deserialize)]
@@ -18,27 +16,12 @@ pub enum Note {
     Owns(Owns),
 }
 
-/// Who owns a tree.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Owns {
-    /// Owners of the tree before it.
-    pub epoch: u64,
-    /// The node.
-    pub node: NodeRank,
-}
-
 /// The same as `Note`, not copied.
 #[derive(Serialize)]
 enum Written<'a> {
     Own(&'a Change),
     Followed(&'a Change),
     Owns(Owns),
-}
-
-impl Default for Owns {
-    fn default() -> Self {
-        Self { epoch: 0, node: OWNER }
-    }
 }
 
 impl Note {

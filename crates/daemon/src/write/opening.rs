@@ -50,6 +50,10 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         true => Partners::Of(ranks.map(|node| partner(&hosts, node)).collect()),
         false => Partners::None,
     };
-    let nodes = Nodes::new(Network { node: Arc::clone(node) }, opened.owns.node, partners);
-    Ok(WriteParts::new(nodes, opened, beginning))
+    let nodes = Nodes::new(Network::new(node), opened.owns, council, partners);
+    let begin_next = {
+        let node = Arc::clone(node);
+        Box::new(move || node.tell_to_hand_over())
+    };
+    Ok(WriteParts::new(nodes, opened, beginning, begin_next))
 }

@@ -15,10 +15,11 @@ use forebay_wire::message::encode;
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
 };
-use forebay_wire::write_message::{Contents, Entries, Followed, Have, Question, Told};
+use forebay_wire::write_message::{Changed, Contents, Entries, Followed, Have, Question, Renewal, Told};
 use forebay_write::limits::LISTED_MAX;
 use forebay_write::{History, Leases, Refusal, Released, Sent, Tree};
 
+use super::council::Council;
 use super::local::Local;
 use super::notes::Note;
 use super::remote::Nodes;
@@ -50,6 +51,9 @@ pub struct Owner {
     /// Nodes whose stores fill, and when they said so.
     filling: Mutex<BTreeMap<NodeRank, Instant>>,
     pub(super) nodes: Arc<Nodes>,
+    /// Those who let this node own the tree.
+    pub council: Arc<Council>,
+    line: u64,
     /// What other nodes were told.
     leases: Mutex<Leases>,
     /// For the tree's second home, if it has one. What happens is noted while the tree is had.
@@ -82,7 +86,7 @@ pub struct Life {
 
 impl Owner {
     /// The owner of `tree`.
-    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, tree: Tree, life: Life) -> Self {
+    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, council: &Arc<Council>, tree: Tree, life: Life) -> Self {
         let told = nodes.others().into_iter().filter(|_| !life.is_first);
         Self {
             local: Arc::clone(local),
@@ -93,6 +97,8 @@ impl Owner {
             filling: Mutex::default(),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
+            council: Arc::clone(council),
+            line: life.line,
             history: life.has_second.then(|| Mutex::new(History::new(life.line, nodes.now()))),
             happened: Condvar::new(),
             wanted: Condvar::new(),
@@ -192,11 +198,27 @@ impl Owner {
         })
     }
 
+    /// What a node that has sent a change is answered. May block.
+    pub fn change(&self, change: &Change) -> Changed {
+        let outcome = self.carry_out_at(change);
+        let safe = self.history().and_then(|history| history.safe());
+        match outcome {
+            Ok((done, have)) => Changed { outcome: Ok(done), have, safe },
+            Err(errno) => Changed { outcome: Err(errno), have: None, safe },
+        }
+    }
+
     /// Carries a change out and writes it down. May block.
     ///
     /// # Errors
-    /// What the program is told.
+    /// What the program is told; EIO while this node may not own the tree any more.
     pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
+        self.carry_out_at(change).map(|(done, _)| done)
+    }
+
+    /// The same, with the tree's history afterwards, if it has a second home.
+    fn carry_out_at(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
+        self.council.hold()?;
         loop {
             match self.try_to_carry_out(change) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
@@ -223,9 +245,9 @@ impl Owner {
         self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now: self.local.now(), operation })
     }
 
-    fn try_to_carry_out(&self, change: &Change) -> Result<Done, Refusal> {
+    fn try_to_carry_out(&self, change: &Change) -> Result<(Done, Option<Have>), Refusal> {
         let mut released = Released::default();
-        let (done, to_tell) = {
+        let (done, have, to_tell) = {
             let mut tree = self.tree();
             if self.has_failed() {
                 return Err(Errno::EIO.into());
@@ -237,12 +259,13 @@ impl Owner {
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
             }
-            if let Some(mut history) = self.history() {
+            let have = self.history().map(|mut history| {
                 history.note(encode(change));
-            }
+                history.have()
+            });
             let (mut leases, now) = (self.leases(), self.nodes.now());
             leases.note(now, change.id.node, &change.operation, &done);
-            (done, leases.to_tell(now, change.id.node, &touched))
+            (done, have, leases.to_tell(now, change.id.node, &touched))
         };
         self.release(&released);
         self.changed.notify_all();
@@ -252,28 +275,46 @@ impl Owner {
             let mut leases = self.leases();
             to_tell.iter().for_each(|told| leases.forgotten(told));
         }
-        Ok(done)
+        Ok((done, have))
     }
 
     /// What has happened until now survives the loss of power, and of this node where the second home follows. May block.
     ///
     /// # Errors
-    /// EIO.
+    /// EIO, also when this node may not own the tree any more.
     pub fn make_durable(&self) -> Result<(), Errno> {
+        self.council.hold()?;
         self.local.make_durable()?;
-        self.wait_for_second_home();
-        Ok(())
+        self.wait_for_second_home()?;
+        self.council.hold()
     }
 
     /// Until it has what has happened until now, or does not follow any more.
-    pub fn wait_for_second_home(&self) {
-        let Some(mut history) = self.history() else { return };
+    fn wait_for_second_home(&self) -> Result<(), Errno> {
+        let Some(mut history) = self.history() else { return Ok(()) };
         let count = history.have().count;
         history.want(count);
         self.wanted.notify_all();
-        while !history.is_safe(self.nodes.now(), count) && !self.nodes.is_ending() {
+        while !history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
+            if self.nodes.is_ending() {
+                return Err(Errno::EIO);
+            }
             history = waited(&self.safe, history, FOLLOWER_LOOK);
+            if !self.council.is_held() {
+                drop(history);
+                self.council.hold()?;
+                let Some(again) = self.history() else { return Ok(()) };
+                history = again;
+            }
+            self.council.wake();
         }
+        Ok(())
+    }
+
+    /// What the council is told.
+    pub fn renewal(&self) -> Renewal {
+        let is_followed = self.history().is_some_and(|mut history| history.is_followed(self.nodes.now()));
+        Renewal { owns: self.local.owns(), line: self.line, is_followed }
     }
 
     /// Changes that the second home does not have; `None` where none follows.

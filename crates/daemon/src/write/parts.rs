@@ -15,6 +15,7 @@ use forebay_wire::write_message::WriteMessage;
 use super::checkpoint;
 use super::commits::Commits;
 use super::contents::Reader;
+use super::council::Council;
 use super::directories::Readings;
 use super::files::Files;
 use super::giving_back::GivingBack;
@@ -56,6 +57,7 @@ pub struct WriteParts {
     pub(super) reader: Arc<Reader>,
     pub(super) files: Arc<Files>,
     pub(super) commits: Arc<Commits>,
+    pub(super) council: Arc<Council>,
     made_at_ms: u64,
     /// Programs are served from then on.
     joined: Arc<OnceLock<()>>,
@@ -96,7 +98,13 @@ pub struct Beginning {
 }
 
 impl WriteParts {
-    pub fn new(nodes: Arc<Nodes>, opened: OpenedStore, beginning: Beginning) -> Self {
+    /// `begin_next` has the node's next daemon begin.
+    pub fn new(
+        nodes: Arc<Nodes>,
+        opened: OpenedStore,
+        beginning: Beginning,
+        begin_next: Box<dyn Fn() + Send + Sync>,
+    ) -> Self {
         let Beginning { dir, mount, drain, drain_bytes_per_s, ends_at, made_at_ms, daemon, deadline, second_home } =
             beginning;
         let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
@@ -105,7 +113,8 @@ impl WriteParts {
             line: (made_at_ms << DAEMONS_BITS) + daemon,
             has_second: second_home.is_some(),
         };
-        let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, tree, life)));
+        let council = Council::new(&local, &nodes, begin_next);
+        let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, &council, tree, life)));
         let is_second = second_home == Some(local.rank);
         let second = is_second.then(|| Arc::new(SecondHome::new(&local, &nodes, mirror)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
@@ -133,6 +142,7 @@ impl WriteParts {
             second,
             partner,
             commits,
+            council,
             nodes,
             reader,
             files,
@@ -169,8 +179,14 @@ impl WriteParts {
     pub fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let parts = Arc::clone(self);
         std::thread::Builder::new().name("landing".to_owned()).spawn(move || {
-            parts.join();
             std::thread::scope(|scope| {
+                if let Some(owner) = parts.owner() {
+                    for member in parts.nodes.council() {
+                        let parts = &parts;
+                        scope.spawn(move || parts.council.keep(*member, || owner.renewal()));
+                    }
+                }
+                parts.join();
                 if let (Some(ends_at), Some(owner), Some(meter)) = (parts.ends_at, parts.owner(), parts.meter()) {
                     let left = move || {
                         let bytes = owner.tree().written().map(|extent| extent.len).sum();
@@ -181,7 +197,8 @@ impl WriteParts {
                 }
                 if let Some(second) = &parts.second {
                     let keep = || checkpoint::write(&parts.local, parts.giving_back.parts(), &parts.files);
-                    scope.spawn(move || second.follow(|| keep().map_err(|error| error.to_string())));
+                    let parts = &parts;
+                    scope.spawn(move || second.follow(&parts.council, || keep().map_err(|error| error.to_string())));
                 }
                 if let Some(partner) = &parts.partner {
                     for of in parts.nodes.partner_of(parts.local.rank) {
@@ -369,6 +386,7 @@ impl WriteParts {
     /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
         self.nodes.end();
+        self.council.wake();
         self.giving_back.end();
         if let Some(copying) = &self.local.copying {
             copying.end();

@@ -15,13 +15,14 @@ use forebay_log::{AS_FOUND, Owner as StoreOwner, RecoveredRecord, Recovery, Sett
 use forebay_types::{FileId, LogPosition, NodeRank, OperationId, ViewPath};
 use forebay_wire::message::decode;
 use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
+use forebay_wire::write_message::Owns;
 use forebay_write::{Copies, Released, Tree, Uncopied};
 
 use super::checkpoint::Checkpoint;
 use super::copying::Copying;
 use super::files::Files;
 use super::local::{APPENDED, Local, landing_place};
-use super::notes::{Note, Owns};
+use super::notes::Note;
 use super::partner::copied_from;
 use super::second_home::Mirror;
 use crate::environment::Environment;
@@ -179,11 +180,15 @@ impl Found {
     }
 
     fn take_owns(&mut self, owns: Owns) -> anyhow::Result<()> {
-        self.owns = owns;
-        self.tree = match owns.node == self.rank {
-            true => Some(self.mirror.take().context("the tree that this node took over is not in its store")?.tree),
-            false => None,
-        };
+        let was_own = std::mem::replace(&mut self.owns, owns).node == self.rank;
+        match owns.node == self.rank {
+            true if was_own => {}
+            true => {
+                let mirror = self.mirror.take().context("the tree that this node took over is not in its store")?;
+                self.tree = Some(mirror.tree);
+            }
+            false => self.tree = None,
+        }
         Ok(())
     }
 

@@ -2,20 +2,22 @@
 //!
 //! A node whose daemon has died is asked again until its keeper has started the next one. What is asked may then have been carried out
 //! already: a change has a name, by which the owner knows it again.
+//!
+//! The owner may be another node by then. What the old one answers does not count once this node knows the new one: it was not in
+//! what this node has handed over (`hand_over`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::Outcome;
-use forebay_wire::message::{Checked, decode};
-use forebay_wire::write_message::{LogPart, WriteMessage};
-use forebay_write::Told;
+use forebay_wire::message::{Checked, decode, encode};
+use forebay_wire::write::{Caller, Change, Done};
+use forebay_wire::write_message::{self as wire, Changed, Handed, Have, LogPart, Owns, Question, WriteMessage};
+use forebay_write::{Told, Unconfirmed};
+use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
-
-/// The node that owns a job's tree.
-pub const OWNER: NodeRank = NodeRank(0);
 
 /// What an owner of another build might say.
 pub const SENSELESS: Errno = Errno::EPROTO;
@@ -24,7 +26,16 @@ pub const SENSELESS: Errno = Errno::EPROTO;
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How long a node is asked again that does not answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long an owner does not answer until others are asked who owns the tree, and again.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// Bytes of changes that are handed over at once.
+const HANDED_BYTES_MAX: usize = 1 << 20;
+
+/// How long one of them is asked.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The same where somebody else has what is asked for.
 const COPIED_PATIENCE: Duration = Duration::from_secs(4);
@@ -58,6 +69,9 @@ pub trait Calls: Send + Sync {
     /// # Errors
     /// Why it does not.
     fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, Unanswered>;
+
+    /// What a node was asked and has not answered is not waited for any more.
+    fn forsake(&self, _: NodeRank) {}
 }
 
 /// An answer with its body.
@@ -74,23 +88,41 @@ pub enum Unanswered {
 /// The other nodes of the job.
 pub struct Nodes {
     calls: Box<dyn Calls>,
-    /// The node that owns the tree.
-    owner: NodeRank,
+    owner: Mutex<KnownOwner>,
+    /// Those who decide who owns the tree.
+    council: Vec<NodeRank>,
     partners: Partners,
     is_alone: bool,
-    began: Instant,
+    began: Duration,
     is_ending: AtomicBool,
 }
 
+/// Who owns the tree, and what it has carried out for this node.
+struct KnownOwner {
+    owns: Owns,
+    unconfirmed: Unconfirmed,
+    /// Changes that an owner before this one has carried out, and that were not handed over.
+    left_over: Vec<Change>,
+}
+
+/// Who is asked.
+#[derive(Clone, Copy)]
+enum To {
+    Node(NodeRank),
+    /// Whoever owns the tree.
+    Owner,
+}
+
 impl Nodes {
-    pub fn new(calls: impl Calls + 'static, owner: NodeRank, partners: Partners) -> Arc<Self> {
+    pub fn new(calls: impl Calls + 'static, owns: Owns, council: Vec<NodeRank>, partners: Partners) -> Arc<Self> {
         let is_alone = calls.others().is_empty();
         Arc::new(Self {
             calls: Box::new(calls),
-            owner,
+            owner: Mutex::new(KnownOwner { owns, unconfirmed: Unconfirmed::default(), left_over: vec![] }),
+            council,
             partners,
             is_alone,
-            began: Instant::now(),
+            began: since_boot(),
             is_ending: AtomicBool::new(false),
         })
     }
@@ -129,9 +161,119 @@ impl Nodes {
         self.is_alone
     }
 
-    /// The node that owns the tree.
-    pub fn owner(&self) -> NodeRank {
-        self.owner
+    /// Who owns the tree.
+    pub fn owns(&self) -> Owns {
+        self.known_owner().owns
+    }
+
+    /// The nodes that decide that.
+    pub fn council(&self) -> &[NodeRank] {
+        &self.council
+    }
+
+    /// Another node owns the tree, which has not asked for what the one before has carried out. Whether that is news.
+    pub fn adopt(&self, owns: Owns) -> bool {
+        let old = {
+            let mut known = self.known_owner();
+            if known.owns >= owns {
+                return false;
+            }
+            let left_over = known.unconfirmed.take().into_iter().map(|(_, change)| change);
+            known.left_over.extend(left_over);
+            std::mem::replace(&mut known.owns, owns)
+        };
+        tracing::warn!(node = %owns.node, epoch = owns.epoch, "the burst tree has another owner");
+        self.calls.forsake(old.node);
+        true
+    }
+
+    /// The same, and hands over what the one before has carried out for this node, and the new one may not have.
+    ///
+    /// # Errors
+    /// A newer owner.
+    pub fn hand_over(&self, owns: Owns, after: Have) -> Result<Handed, Owns> {
+        let (handed, old) = {
+            let mut known = self.known_owner();
+            if known.owns > owns {
+                return Err(known.owns);
+            }
+            let mut bytes = 0;
+            let mut handed = known.unconfirmed.after(after);
+            let is_first =
+                |bytes: &mut usize, change: &Change| std::mem::replace(bytes, *bytes + encode(change).len()) == 0;
+            let fits =
+                handed.iter().take_while(|(_, change)| is_first(&mut bytes, change) || bytes <= HANDED_BYTES_MAX);
+            let fits = fits.count();
+            handed.truncate(fits);
+            (handed, std::mem::replace(&mut known.owns, owns))
+        };
+        if old != owns {
+            tracing::warn!(node = %owns.node, epoch = owns.epoch, "the burst tree has another owner");
+            self.calls.forsake(old.node);
+        }
+        Ok(Handed(handed))
+    }
+
+    /// Has the owner carry out a change, once however often it is sent.
+    ///
+    /// # Errors
+    /// EIO when it does not answer for a long time: whether it did is not known then.
+    pub fn change(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
+        let left_over = std::mem::take(&mut self.known_owner().left_over);
+        for change in left_over {
+            if let Err(errno) = self.change_once(&change)? {
+                tracing::warn!(?change.operation, %errno, "a change is lost with the node that owned the burst tree");
+            }
+        }
+        self.change_once(change)
+    }
+
+    fn change_once(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
+        let message = WriteMessage::Change(change.clone());
+        loop {
+            let (owns, (outcome, body)) = self.call(To::Owner, &message, PATIENCE)?;
+            let Changed { outcome, have, safe } = decoded(&outcome, &body)?;
+            let mut known = self.known_owner();
+            if known.owns != owns {
+                continue;
+            }
+            match (&outcome, have) {
+                (Ok(_), Some(have)) => known.unconfirmed.note(have, safe, change.clone()),
+                _ => safe.into_iter().for_each(|safe| known.unconfirmed.confirm(safe)),
+            }
+            let full = known.unconfirmed.is_full();
+            drop(known);
+            if full {
+                self.wait_for_second_home(have)?;
+            }
+            return Ok(outcome);
+        }
+    }
+
+    fn wait_for_second_home(&self, have: Option<Have>) -> Result<(), Errno> {
+        let question =
+            WriteMessage::Question { caller: Caller::default(), question: Question::Durable, is_leased: false };
+        let durable: Result<wire::Told, Errno> = self.ask_owner(&question)?;
+        durable?;
+        have.into_iter().for_each(|have| self.known_owner().unconfirmed.confirm(have));
+        Ok(())
+    }
+
+    fn known_owner(&self) -> MutexGuard<'_, KnownOwner> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks a node of the council after the other who owns the tree, until one knows a newer owner.
+    fn look_for_owner(&self) {
+        let own = self.calls.own();
+        for member in self.council.iter().filter(|member| **member != own) {
+            if let Ok((_, body)) = self.calls.call(*member, &WriteMessage::WhoOwns, LOOK_PATIENCE)
+                && let Ok(owns) = decode::<Owns>(&body)
+                && self.adopt(owns)
+            {
+                return;
+            }
+        }
     }
 
     /// Whether all is over.
@@ -144,9 +286,9 @@ impl Nodes {
         self.is_ending.store(true, Ordering::Relaxed);
     }
 
-    /// The time of this node's leases.
+    /// The time of this node's leases, which goes on while the machine sleeps.
     pub fn now(&self) -> Time {
-        Time::default().after(self.began.elapsed())
+        Time::default().after(since_boot().saturating_sub(self.began))
     }
 
     /// Has nodes forget what they were told, and waits until they have, or have done so by themselves when `ends` says.
@@ -176,7 +318,8 @@ impl Nodes {
     /// # Errors
     /// EIO when it does not for a long time: whether it did what was asked is not known then.
     pub fn ask_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
-        self.ask(self.owner, message, PATIENCE)
+        let (_, (outcome, body)) = self.call(To::Owner, message, PATIENCE)?;
+        decoded(&outcome, &body)
     }
 
     /// Asks a node for what is not a file's contents, for `patience` at most.
@@ -189,11 +332,19 @@ impl Nodes {
         message: &WriteMessage,
         patience: Duration,
     ) -> Result<T, Errno> {
-        let (outcome, body) = self.call(to, message, patience)?;
-        match outcome {
-            Outcome::Body => decode(&body).map_err(|_| Errno::EPROTO),
-            _ => Err(Errno::EPROTO),
-        }
+        let (_, (outcome, body)) = self.call(To::Node(to), message, patience)?;
+        decoded(&outcome, &body)
+    }
+
+    /// Asks a node once. `None` when it does not answer.
+    pub fn ask_once<T: DeserializeOwned + Checked>(
+        &self,
+        to: NodeRank,
+        message: &WriteMessage,
+        within: Duration,
+    ) -> Option<T> {
+        let (outcome, body) = self.calls.call(to, message, within).ok()?;
+        decoded(&outcome, &body).ok()
     }
 
     /// Asks the owner for what is told in words.
@@ -201,8 +352,8 @@ impl Nodes {
     /// # Errors
     /// Why there is no answer.
     pub fn ask_owner_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
-        let failed = |errno| format!("node {}, which owns the burst tree, does not answer: {errno}", self.owner);
-        let (_, body) = self.call(self.owner, message, TEXT_PATIENCE).map_err(failed)?;
+        let failed = |errno| format!("node {}, which owns the burst tree, does not answer: {errno}", self.owns().node);
+        let (_, (_, body)) = self.call(To::Owner, message, TEXT_PATIENCE).map_err(failed)?;
         let answers: Vec<T> = serde_json::from_slice(&body).map_err(|error| format!("not understood: {error}"))?;
         answers.into_iter().next().ok_or_else(|| "an empty answer".to_owned())
     }
@@ -213,7 +364,8 @@ impl Nodes {
     /// What the other node says; EIO when it says nothing.
     pub fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
         let patience = if self.has_partners() { COPIED_PATIENCE } else { PATIENCE };
-        match self.call(from, message, patience)? {
+        let (_, answered) = self.call(To::Node(from), message, patience)?;
+        match answered {
             (Outcome::Body, body) if body.len() == into.len() => {
                 into.copy_from_slice(&body);
                 Ok(())
@@ -231,14 +383,23 @@ impl Nodes {
         self.read(from, &WriteMessage::Contents { parts: vec![part] }, into)
     }
 
-    fn call(&self, to: NodeRank, message: &WriteMessage, patience: Duration) -> Result<Answered, Errno> {
+    /// What is answered, and who owned the tree then.
+    fn call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Answered), Errno> {
         let began = Instant::now();
-        let mut has_told = false;
+        let (mut has_told, mut looked_at) = (false, began);
         while !self.is_ending.load(Ordering::Relaxed) {
             let left = patience.saturating_sub(began.elapsed()).max(AGAIN_AFTER);
+            let owns = self.owns();
+            let is_to_owner = matches!(to, To::Owner);
+            let to = match to {
+                To::Node(node) => node,
+                To::Owner => owns.node,
+            };
             let (failed, is_final) = match self.calls.call(to, message, left.min(CALL_DEADLINE)) {
                 Ok((Outcome::Failed(errno), _)) => (errno.to_string(), false),
-                Ok(answered) => return Ok(answered),
+                // An owner before this one may not have known what there is by now.
+                Ok(_) if is_to_owner && self.owns() != owns => continue,
+                Ok(answered) => return Ok((owns, answered)),
                 Err(Unanswered::Yet(failed)) => (failed, false),
                 Err(Unanswered::Ever(failed)) => (failed, true),
             };
@@ -249,8 +410,24 @@ impl Nodes {
             if !std::mem::replace(&mut has_told, true) {
                 tracing::warn!(%to, failed, asked = message.word(), "a node of the burst tier is asked again");
             }
+            if is_to_owner && looked_at.elapsed() >= LOOK_AFTER {
+                self.look_for_owner();
+                looked_at = Instant::now();
+            }
             std::thread::sleep(AGAIN_AFTER);
         }
         Err(Errno::EIO)
     }
+}
+
+fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[u8]) -> Result<T, Errno> {
+    match outcome {
+        Outcome::Body => decode(body).map_err(|_| Errno::EPROTO),
+        _ => Err(Errno::EPROTO),
+    }
+}
+
+fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }

@@ -1,5 +1,6 @@
 //! The tree on a node that does not own it: the owner is asked, unless it has told the same lately (`forebay_write::Known`).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_types::{Errno, FileId, NodeRank, Time};
@@ -13,17 +14,20 @@ use super::remote::{Nodes, SENSELESS};
 pub struct RemoteTree {
     nodes: Arc<Nodes>,
     known: Mutex<Known>,
+    /// Epoch of the owner that has told it.
+    epoch: AtomicU64,
 }
 
 impl RemoteTree {
     pub fn new(nodes: &Arc<Nodes>) -> Self {
-        Self { nodes: Arc::clone(nodes), known: Mutex::default() }
+        let epoch = AtomicU64::new(nodes.owns().epoch);
+        Self { nodes: Arc::clone(nodes), known: Mutex::default(), epoch }
     }
 
     /// See `TreeLink`.
     pub fn carry_out(&self, change: &Change) -> Result<Done, Errno> {
         let changing = self.known().begin(self.now(), &change.operation);
-        let told = self.nodes.ask_owner(&WriteMessage::Change(change.clone()));
+        let told = self.nodes.change(change);
         if told.is_err() {
             self.known().stop();
         }
@@ -115,6 +119,12 @@ impl RemoteTree {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let epoch = self.nodes.owns().epoch;
+        if self.epoch.swap(epoch, Ordering::Relaxed) != epoch {
+            // The owner knows nothing of what the one before has told.
+            known.forget(self.now(), &[]);
+        }
+        known
     }
 }

@@ -14,14 +14,13 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use forebay_log::{AS_FOUND, Owner as StoreOwner, boot_identity, whose};
 use forebay_types::NodeRank;
-use forebay_wire::write_message::WriteMessage;
+use forebay_wire::write_message::{Owns, WriteMessage};
 use serde::Serialize;
 
 use super::landing::Progress;
-use super::notes::Owns;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::{OpenedStore, open_store};
-use super::remote::{Answered, Calls, Nodes, OWNER, Partners, Unanswered};
+use super::remote::{Answered, Calls, Nodes, Partners, Unanswered};
 use crate::environment::Environment;
 use crate::machine::Machine;
 use crate::options::DrainPolicy;
@@ -109,7 +108,7 @@ impl Salvage {
                 opened = open(node, &stores[&node])?;
             }
             let calls = Together { own: node, nodes, here: Arc::clone(&here) };
-            parts.insert(node, begin(opened, owns.node, &landing, calls));
+            parts.insert(node, begin(opened, owns, &landing, calls));
         }
         let _ = here.set(parts.iter().map(|(node, parts)| (*node, Arc::downgrade(parts))).collect());
         Ok(Some(Self {
@@ -126,7 +125,7 @@ impl Salvage {
     /// Whether the names come from the tree's second home, since the store of its first owner is not here.
     #[must_use]
     pub fn lacks_first(&self) -> bool {
-        !self.stores.contains_key(&OWNER)
+        !self.stores.contains_key(&Owns::default().node)
     }
 
     /// Starts: what was written is committed, and begins to land.
@@ -198,7 +197,7 @@ fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Resu
     Ok(Owns { epoch: newest.epoch + 1, node: *second })
 }
 
-fn begin(opened: OpenedStore, owner: NodeRank, landing: &Path, calls: Together) -> Arc<WriteParts> {
+fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Arc<WriteParts> {
     let now = opened.local.now();
     let beginning = Beginning {
         dir: landing.to_owned(),
@@ -211,7 +210,9 @@ fn begin(opened: OpenedStore, owner: NodeRank, landing: &Path, calls: Together) 
         deadline: DEADLINE,
         second_home: None,
     };
-    Arc::new(WriteParts::new(Nodes::new(calls, owner, Partners::Any), opened, beginning))
+    // Nobody else decides who owns the tree.
+    let nodes = Nodes::new(calls, owns, vec![], Partners::Any);
+    Arc::new(WriteParts::new(nodes, opened, beginning, Box::new(|| ())))
 }
 
 /// The nodes whose stores are here. None keeps the others alive.

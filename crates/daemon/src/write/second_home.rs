@@ -1,17 +1,20 @@
 //! The tree's second home: a node that does not own it, and has all of it written down.
 //!
 //! It asks the owner for what has happened since (`forebay_write::History`), writes that down and asks for more, which tells the
-//! owner how far it is. When the owner's node is lost, what landed there is lost with it, and the tree is not.
+//! owner how far it is. When the owner's node is lost, what landed there is lost with it, and the tree is not: this node takes it over,
+//! with what the other nodes have changed of late and this one does not have yet.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use forebay_types::{NodeRank, OperationId};
 use forebay_wire::message::{Checked, decode};
-use forebay_wire::write::Change;
-use forebay_wire::write_message::{Followed, Have, WriteMessage};
-use forebay_write::{Released, Tree};
+use forebay_wire::write::{Caller, Change, NEVER_AGAIN, Operation};
+use forebay_wire::write_message::{Followed, Handed, Have, Owns, WriteMessage};
+use forebay_write::{Released, TENURE, Tree};
 use serde::{Deserialize, Serialize};
 
+use super::council::Council;
 use super::local::Local;
 use super::notes::Note;
 use super::remote::Nodes;
@@ -21,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pause after something went wrong.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// Nodes that are asked at the same time for what they have changed.
+const ASKED_AT_ONCE: usize = 64;
 
 /// The tree as it is known here.
 #[derive(Clone, Serialize, Deserialize)]
@@ -68,21 +74,84 @@ impl SecondHome {
         self.mirror.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows until all is over. `keep` makes a checkpoint.
-    pub fn follow(&self, keep: impl Fn() -> Result<(), String>) {
+    /// Follows until all is over, or until this node owns the tree. `keep` makes a checkpoint.
+    pub fn follow(&self, council: &Council, keep: impl Fn() -> Result<(), String>) {
+        let mut heard_at = Instant::now();
         while !self.nodes.is_ending() {
-            if let Err(failed) = self.follow_once(&keep)
-                && !self.nodes.is_ending()
-            {
-                tracing::warn!(failed, "the tree's second home does not follow");
-                std::thread::sleep(AGAIN_AFTER);
+            match self.follow_once(&keep) {
+                Ok(()) => heard_at = Instant::now(),
+                Err(_) if self.nodes.is_ending() => return,
+                Err(failed) => {
+                    tracing::warn!(failed, "the tree's second home does not follow");
+                    let known = self.mirror().as_ref().map(|mirror| mirror.have);
+                    if let Some(have) = known.filter(|_| heard_at.elapsed() >= TENURE)
+                        && let Some(owns) = council.stand(have.line)
+                    {
+                        return self.take_over(owns, council);
+                    }
+                    std::thread::sleep(AGAIN_AFTER);
+                }
             }
         }
     }
 
+    /// This node is to own the tree. Nobody changes it any more at the owner before.
+    fn take_over(&self, owns: Owns, council: &Council) {
+        let Some(have) = self.mirror().as_ref().map(|mirror| mirror.have) else { return };
+        let mut handed = self.nodes.hand_over(owns, have).map_or_else(|_| vec![], |handed| handed.0);
+        for nodes in self.nodes.others().chunks(ASKED_AT_ONCE) {
+            std::thread::scope(|scope| {
+                let asked: Vec<_> =
+                    nodes.iter().map(|node| scope.spawn(move || self.handed_by(*node, owns, have))).collect();
+                handed.extend(asked.into_iter().filter_map(|asked| asked.join().ok()).flatten());
+            });
+        }
+        handed.sort_by_key(|(have, _)| *have);
+        let before = council.owner_before(owns);
+        tracing::warn!(?before, epoch = owns.epoch, changes = handed.len(), "this node takes the burst tree over");
+        let closing = handed.last().map_or(have, |(have, _)| *have);
+        handed.extend(before.map(|before| (closing, self.closing(before))));
+        for (_, change) in handed {
+            if let Err(failed) = self.add(&change) {
+                tracing::error!(failed, operation = ?change.operation, "a change is lost with the node that owned the burst tree");
+            }
+        }
+        council.leave(owns);
+    }
+
+    /// What a node has changed that came after what this one has.
+    fn handed_by(&self, node: NodeRank, owns: Owns, have: Have) -> Vec<(Have, Change)> {
+        let (mut all, mut after) = (vec![], have);
+        let ask = |after| self.nodes.ask_once::<Handed>(node, &WriteMessage::HandOver { owns, after }, PATIENCE);
+        while let Some(Handed(changes)) = ask(after)
+            && let Some((last, _)) = changes.last()
+        {
+            after = *last;
+            all.extend(changes);
+        }
+        all
+    }
+
+    /// What programs of a lost node have open is closed, and their locks are free.
+    fn closing(&self, node: NodeRank) -> Change {
+        let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
+        let operation = Operation::CloseAll { node };
+        Change { id, oldest: 0, caller: Caller::default(), now: self.local.now(), operation }
+    }
+
+    /// One more change, which the owner before has carried out and not told.
+    fn add(&self, change: &Change) -> Result<(), String> {
+        let mut mirror = self.mirror();
+        let Some(known) = &mut *mirror else { return Ok(()) };
+        known.tree.apply(change, &mut Released::default()).map_err(|refusal| format!("{refusal:?}"))?;
+        self.local.log.append_note(&Note::followed(change)).map_err(|error| error.to_string())?;
+        known.have.count += 1;
+        Ok(())
+    }
+
     fn follow_once(&self, keep: &impl Fn() -> Result<(), String>) -> Result<(), String> {
         let have = self.mirror().as_ref().map(|mirror| mirror.have);
-        let asked = self.nodes.ask::<Followed>(self.nodes.owner(), &WriteMessage::Follow { have }, PATIENCE);
+        let asked = self.nodes.ask::<Followed>(self.nodes.owns().node, &WriteMessage::Follow { have }, PATIENCE);
         match asked.map_err(|errno| format!("the owner does not answer: {errno}"))? {
             Followed::Changes(changes) => changes.iter().try_for_each(|change| self.take(change)),
             Followed::Tree { have, tree } => {

@@ -1,0 +1,238 @@
+//! This node's part in who owns the tree (`forebay_write::Tenure`): a node of the council grants the owner its tenure and votes, the owner
+//! asks for it, and the tree's second home takes the tree over (`SecondHome::follow`).
+//!
+//! Where a node begins or ceases to own the tree, or becomes its second home, its next daemon does: it finds in the log who owns it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_types::{Errno, NodeRank};
+use forebay_wire::write_message::{Bid, Owns, Renewal, Verdict, WriteMessage};
+use forebay_write::{Member, Tenure, is_majority, second_home};
+
+use super::local::Local;
+use super::remote::{Nodes, PATIENCE};
+
+/// How often a member is asked to renew the owner's tenure.
+const RENEW_EVERY: Duration = Duration::from_secs(2);
+
+/// The same while the owner has none.
+const RENEW_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+/// How long a member is asked.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a node is to the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    Owner,
+    SecondHome,
+    Neither,
+}
+
+/// See the module.
+pub struct Council {
+    local: Arc<Local>,
+    nodes: Arc<Nodes>,
+    role: Role,
+    member: Mutex<Member>,
+    tenure: Mutex<Tenure>,
+    /// The tenure is another, or is to be.
+    changed: Condvar,
+    is_leaving: AtomicBool,
+    /// Has the node's next daemon begin.
+    begin_next: Box<dyn Fn() + Send + Sync>,
+}
+
+fn role(owns: Owns, council: &[NodeRank], node: NodeRank) -> Role {
+    match owns.node == node {
+        true => Role::Owner,
+        false if second_home(council, owns.node) == Some(node) => Role::SecondHome,
+        false => Role::Neither,
+    }
+}
+
+impl Council {
+    pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, begin_next: Box<dyn Fn() + Send + Sync>) -> Arc<Self> {
+        let owns = local.owns();
+        Arc::new(Self {
+            local: Arc::clone(local),
+            nodes: Arc::clone(nodes),
+            role: role(owns, nodes.council(), local.rank),
+            member: Mutex::new(Member::new(nodes.now(), owns)),
+            tenure: Mutex::new(Tenure::new(nodes.council().to_vec())),
+            changed: Condvar::new(),
+            is_leaving: AtomicBool::new(false),
+            begin_next,
+        })
+    }
+
+    /// The owner asks this node for a tenure.
+    ///
+    /// # Errors
+    /// A newer owner.
+    pub fn renew(&self, renewal: Renewal) -> Result<(), Owns> {
+        let owns = renewal.owns;
+        self.member().renew(self.nodes.now(), renewal)?;
+        self.nodes.adopt(owns);
+        if self.role == Role::Owner && owns.node != self.local.rank {
+            self.tenure().refused(owns);
+        }
+        if role(owns, self.nodes.council(), self.local.rank) != self.role {
+            self.leave(owns);
+        } else if let Err(error) = self.local.note_owns(owns) {
+            tracing::error!(%error, "who owns the burst tree cannot be written down");
+        }
+        Ok(())
+    }
+
+    /// Another node wants to own the tree.
+    pub fn vote(&self, bid: Bid) -> Verdict {
+        if self.role == Role::Owner {
+            return Verdict::TooEarly;
+        }
+        let verdict = self.member().vote(self.nodes.now(), bid);
+        if verdict == Verdict::Granted
+            && !bid.is_trial
+            && bid.owns.node != self.local.rank
+            && let Err(error) = self.local.note_owns(bid.owns)
+        {
+            tracing::error!(%error, "a vote cannot be written down");
+            return Verdict::TooEarly;
+        }
+        verdict
+    }
+
+    /// The next daemon goes on as what the node is under this owner.
+    pub fn leave(&self, owns: Owns) {
+        if self.is_leaving.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::warn!(node = %owns.node, epoch = owns.epoch, "what this node is to the burst tree changes: another daemon goes on");
+        match self.local.note_owns(owns) {
+            Ok(()) => (self.begin_next)(),
+            Err(error) => tracing::error!(%error, "who owns the burst tree cannot be written down"),
+        }
+    }
+
+    /// Keeps the owner's tenure at one member, until all is over.
+    pub fn keep(&self, member: NodeRank, renewal: impl Fn() -> Renewal) {
+        while !self.nodes.is_ending() {
+            let (asked, said) = (self.nodes.now(), renewal());
+            self.tenure().asks(member, said.is_followed);
+            let told = match member == self.local.rank {
+                true => Some(self.renew(said)),
+                false => self.nodes.ask_once(member, &WriteMessage::Renew(said), ANSWER_PATIENCE),
+            };
+            match told {
+                Some(Ok(())) => self.tenure().granted(member, asked, said.is_followed),
+                Some(Err(newer)) => self.tenure().refused(newer),
+                None => {}
+            }
+            self.changed.notify_all();
+            self.pause(&renewal, said);
+        }
+    }
+
+    /// Until a member is to be asked again.
+    fn pause(&self, renewal: &impl Fn() -> Renewal, said: Renewal) {
+        let began = Instant::now();
+        while !self.nodes.is_ending() && renewal() == said {
+            let held = self.is_held();
+            let pause = if held { RENEW_EVERY } else { RENEW_AGAIN_AFTER };
+            let Some(left) = pause.checked_sub(began.elapsed()) else { return };
+            let tenure = self.tenure();
+            drop(self.changed.wait_timeout(tenure, left).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Members are to be told what has changed, or all is over.
+    pub fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Whether this node owns the tree beyond doubt. A job without a council has one process.
+    pub fn is_held(&self) -> bool {
+        self.nodes.council().is_empty() || self.tenure().is_held(self.nodes.now())
+    }
+
+    /// Whether those who might let the second home take the tree over know that it is not waited for.
+    pub fn may_go_on_alone(&self) -> bool {
+        self.nodes.council().is_empty() || self.tenure().may_go_on_alone(self.nodes.now())
+    }
+
+    /// Waits until this node owns the tree beyond doubt. May block.
+    ///
+    /// # Errors
+    /// EIO when it does not for a long time.
+    pub fn hold(&self) -> Result<(), Errno> {
+        if self.is_held() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        while !self.nodes.is_ending() && began.elapsed() < PATIENCE {
+            let tenure = self.tenure();
+            if tenure.is_held(self.nodes.now()) {
+                return Ok(());
+            }
+            drop(self.changed.wait_timeout(tenure, RENEW_AGAIN_AFTER).unwrap_or_else(PoisonError::into_inner));
+        }
+        tracing::error!(
+            "this node is cut off from most of those that decide who owns the burst tree: nothing can be changed"
+        );
+        Err(Errno::EIO)
+    }
+
+    /// Why the tree cannot be changed, if it cannot.
+    pub fn why_not(&self) -> Option<String> {
+        let cut_off = "this node is cut off from most of those that decide who owns the burst tree";
+        (!self.is_held()).then(|| match self.tenure().newer() {
+            Some(newer) => format!("node {} owns the burst tree by now", newer.node),
+            None => cut_off.to_owned(),
+        })
+    }
+
+    /// Asks the council whether this node may own a tree whose owner is silent, with what it has of its history. As which owner, if so.
+    pub fn stand(&self, line: u64) -> Option<Owns> {
+        let known = self.member().owns();
+        let owns = match known.node == self.local.rank {
+            // Asked before.
+            true => known,
+            false => Owns { epoch: known.epoch + 1, node: self.local.rank },
+        };
+        let wins = |is_trial| {
+            let bid = Bid { owns, line, is_trial };
+            let verdicts = self.ask_all(bid);
+            tracing::info!(epoch = owns.epoch, is_trial, ?verdicts, "the owner of the burst tree is silent");
+            is_majority(self.nodes.council(), |member| verdicts.contains(&(member, Some(Verdict::Granted))))
+        };
+        (wins(true) && wins(false)).then_some(owns)
+    }
+
+    fn ask_all(&self, bid: Bid) -> Vec<(NodeRank, Option<Verdict>)> {
+        let ask = |member: NodeRank| match member == self.local.rank {
+            true => Some(self.vote(bid)),
+            false => self.nodes.ask_once(member, &WriteMessage::Vote(bid), ANSWER_PATIENCE),
+        };
+        std::thread::scope(|scope| {
+            let asked: Vec<_> =
+                self.nodes.council().iter().map(|member| (*member, scope.spawn(move || ask(*member)))).collect();
+            asked.into_iter().map(|(member, asked)| (member, asked.join().ok().flatten())).collect()
+        })
+    }
+
+    /// The node that owned the tree, if it was another one.
+    pub fn owner_before(&self, owns: Owns) -> Option<NodeRank> {
+        let written = self.local.owns();
+        (written < owns).then_some(written.node).filter(|node| *node != self.local.rank)
+    }
+
+    fn member(&self) -> MutexGuard<'_, Member> {
+        self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tenure(&self) -> MutexGuard<'_, Tenure> {
+        self.tenure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

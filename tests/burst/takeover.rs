@@ -1,0 +1,102 @@
+//! The node that owns the tree is lost, or cut off, while the job goes on.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use forebay_tests::program::{run, wait_until};
+use forebay_tests::require;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::bed::Bed;
+use crate::salvage::wait_for_second_home;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which node owns the tree, as `status` says.
+fn owner(bed: &Bed) -> Option<u64> {
+    // It ends with 3 where a node is missing.
+    let told = bed.command(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&told.stdout).ok()?;
+    let nodes = status["nodes"].as_array()?;
+    let owner = nodes.iter().find(|node| !node["burst"]["landed_bytes"].is_null())?;
+    owner["rank"].as_u64()
+}
+
+/// The first node is lost with all that it has. What others have changed is there, promised or not, and they go on.
+#[test]
+fn the_second_home_goes_on_when_the_owner_is_lost() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--drain", "end"]);
+    let _ = bed.shell_on(0, "mkdir d; head -c 3000 /dev/urandom > d/zero; sync d/zero").good();
+    wait_for_second_home(&bed);
+    // Programs write on the others all the while.
+    let writers: Vec<_> = [1, 2]
+        .map(|node| {
+            let script = format!(
+                "i=0; while [ ! -e stop ]; do echo $i > d/{node}.$i; mv d/{node}.$i {node}.$i; i=$((i + 1)); done; echo $i > count.{node}"
+            );
+            Command::new("sh").args(["-euc", &script]).current_dir(bed.mount_of(node)).stdin(Stdio::null()).spawn().unwrap()
+        })
+        .into();
+    wait_until("they have begun", PATIENCE, || {
+        bed.mount_of(1).join("2.20").exists() && bed.mount_of(2).join("1.20").exists()
+    });
+    let daemon = bed.job.daemon(0).unwrap();
+    bed.job.kill_keeper(0);
+    wait_until("the daemon of a keeper that has died ends", PATIENCE, || bed.job.daemon(0) != Some(daemon));
+    wait_until("another node owns the tree", PATIENCE, || owner(&bed) == Some(1));
+    let _ = bed.shell_on(2, "echo after > after; sync after; touch stop").good();
+    for mut writer in writers {
+        let mut status = None;
+        wait_until("a writer ends", PATIENCE, || {
+            status = writer.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success(), "it has seen nothing of it");
+    }
+    for node in [1, 2] {
+        let script = format!(
+            "i=0; while [ $i -lt $(cat count.{node}) ]; do [ $(cat {node}.$i) = $i ]; i=$((i + 1)); done; echo $i"
+        );
+        let counted: u32 = bed.shell_on(3 - node, &script).good().text().trim().parse().unwrap();
+        assert!(counted > 20);
+    }
+    assert_eq!(bed.shell_on(1, "ls d").good().text(), "zero\n");
+    let drained =
+        run(bed.job.sandbox.command().args(["drain", "--job", &bed.job.sandbox.name, "--wait", "--timeout", "5s"]));
+    assert_eq!(drained.status.code(), Some(3), "{} {}", drained.text(), drained.stderr);
+    assert!(
+        drained.text().contains("3000 bytes are only in the stores of nodes that do not answer (0)"),
+        "{}",
+        drained.text()
+    );
+    assert_eq!(std::fs::read(bed.backing().join("after")).unwrap(), b"after\n");
+    bed.job.kill_all();
+}
+
+/// The owner stands still for a while, and is not the owner any more when it goes on; its programs go on with the new one.
+#[test]
+fn an_owner_that_was_cut_off_is_none_any_more() {
+    require!(Fuse, Root);
+    let bed = Bed::with(3, &["--drain", "end"]);
+    let _ = bed.shell_on(0, "echo zero > zero; sync zero; echo more > appended; sync appended").good();
+    wait_for_second_home(&bed);
+    let stopped: Vec<Pid> = [bed.job.keeper(0), bed.job.daemon(0).unwrap()]
+        .into_iter()
+        .map(|pid| Pid::from_raw(pid as i32).unwrap())
+        .collect();
+    stopped.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+    wait_until("another node owns the tree", PATIENCE, || {
+        run(Command::new("timeout").args(["20", "sh", "-c", "echo one > one && sync one"]).current_dir(bed.mount_of(1)))
+            .status
+            .success()
+    });
+    stopped.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+    wait_until("the first node knows", PATIENCE, || owner(&bed) == Some(1));
+    let _ = bed.shell_on(0, "cat one; echo again >> appended; sync appended; mv zero moved").good();
+    assert_eq!(bed.shell_on(2, "cat moved appended").good().text(), "zero\nmore\nagain\n");
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
