@@ -1,7 +1,7 @@
 //! The node that owns the tree is lost, or cut off, while the job goes on.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_tests::program::{run, wait_until};
 use forebay_tests::require;
@@ -23,6 +23,16 @@ fn owner(bed: &Bed) -> Option<u64> {
     owner["rank"].as_u64()
 }
 
+/// The first node is lost, and the second owns the tree.
+fn lose_the_owner(bed: &Bed) {
+    let daemon = bed.job.daemon(0).unwrap();
+    bed.job.kill_keeper(0);
+    let began = Instant::now();
+    wait_until("the daemon of a keeper that has died ends", PATIENCE, || bed.job.daemon(0) != Some(daemon));
+    wait_until("another node owns the tree", PATIENCE, || owner(bed) == Some(1));
+    println!("another node owns the tree after {:?}", began.elapsed());
+}
+
 /// The first node is lost with all that it has. What others have changed is there, promised or not, and they go on.
 #[test]
 fn the_second_home_goes_on_when_the_owner_is_lost() {
@@ -42,10 +52,7 @@ fn the_second_home_goes_on_when_the_owner_is_lost() {
     wait_until("they have begun", PATIENCE, || {
         bed.mount_of(1).join("2.20").exists() && bed.mount_of(2).join("1.20").exists()
     });
-    let daemon = bed.job.daemon(0).unwrap();
-    bed.job.kill_keeper(0);
-    wait_until("the daemon of a keeper that has died ends", PATIENCE, || bed.job.daemon(0) != Some(daemon));
-    wait_until("another node owns the tree", PATIENCE, || owner(&bed) == Some(1));
+    lose_the_owner(&bed);
     let _ = bed.shell_on(2, "echo after > after; sync after; touch stop").good();
     for mut writer in writers {
         let mut status = None;
@@ -64,7 +71,7 @@ fn the_second_home_goes_on_when_the_owner_is_lost() {
     }
     assert_eq!(bed.shell_on(1, "ls d").good().text(), "zero\n");
     let drained =
-        run(bed.job.sandbox.command().args(["drain", "--job", &bed.job.sandbox.name, "--wait", "--timeout", "5s"]));
+        run(bed.job.sandbox.command().args(["drain", "--job", &bed.job.sandbox.name, "--wait", "--timeout", "15s"]));
     assert_eq!(drained.status.code(), Some(3), "{} {}", drained.text(), drained.stderr);
     assert!(
         drained.text().contains("3000 bytes are only in the stores of nodes that do not answer (0)"),
@@ -72,6 +79,22 @@ fn the_second_home_goes_on_when_the_owner_is_lost() {
         drained.text()
     );
     assert_eq!(std::fs::read(bed.backing().join("after")).unwrap(), b"after\n");
+    bed.job.kill_all();
+}
+
+/// With partners nothing is lost with it.
+#[test]
+fn with_partners_the_job_goes_on_with_everything() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--drain", "end", "--partner", "all"]);
+    let _ = bed.shell_on(0, "mkdir d; head -c 3000000 /dev/urandom > d/zero; sync d/zero").good();
+    let _ = bed.shell_on(2, "echo two > d/two; sync d/two").good();
+    let listing = Bed::listing(&bed.mount_of(1));
+    wait_for_second_home(&bed);
+    lose_the_owner(&bed);
+    assert_eq!(Bed::listing(&bed.mount_of(2)), listing);
+    let _ = bed.command(&["drain", "--wait", "--timeout", "60s"]);
+    assert_eq!(Bed::listing(&bed.backing()), listing);
     bed.job.kill_all();
 }
 
