@@ -141,6 +141,8 @@ pub struct Renewal {
     pub owns: Owns,
     /// Its history (`Have`).
     pub line: u64,
+    /// Which renewal of it this is: they may overtake each other.
+    pub number: u64,
     /// Whether it waits for the tree's second home.
     pub is_followed: bool,
 }

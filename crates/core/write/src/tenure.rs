@@ -64,9 +64,13 @@ impl Member {
         if renewal.owns < self.owns {
             return Err(self.owns);
         }
-        self.owns = renewal.owns;
-        self.bound_until = now.after(TENURE);
-        self.heard = Some(renewal);
+        let is_late =
+            |heard: Renewal| (heard.owns, heard.line, heard.number) > (renewal.owns, renewal.line, renewal.number);
+        if !self.heard.is_some_and(is_late) {
+            self.owns = renewal.owns;
+            self.bound_until = now.after(TENURE);
+            self.heard = Some(renewal);
+        }
         Ok(())
     }
 
@@ -166,7 +170,7 @@ mod tests {
     }
 
     fn renewal(owns: Owns) -> Renewal {
-        Renewal { owns, line: 7, is_followed: true }
+        Renewal { owns, line: 7, number: 0, is_followed: true }
     }
 
     fn bid(line: u64, is_trial: bool) -> Bid {
@@ -219,6 +223,9 @@ mod tests {
         assert!(tenure.may_go_on_alone(at(8)) && !tenure.may_go_on_alone(at(9)));
         tenure.asks(NodeRank(2), true);
         assert!(!tenure.may_go_on_alone(at(8)), "it may have heard that the second home is waited for again");
+        // One that was on its way for long.
+        let told = |number, is_followed| Renewal { number, is_followed, ..renewal(FIRST) };
+        assert_eq!((member.renew(at(1), told(2, false)), member.renew(at(2), told(1, true))), (Ok(()), Ok(())));
         assert_eq!(member.vote(at(60), bid(7, false)), Verdict::Behind);
     }
 

@@ -143,7 +143,8 @@ impl World {
         let owns = self.nodes[owner].owns;
         // It may have heard of another one.
         let Some(Owner { tenure, history }) = &mut self.nodes[owner].owner else { return };
-        let renewal = Renewal { owns, line: history.have().line, is_followed: history.is_followed(asked) };
+        let renewal =
+            Renewal { owns, line: history.have().line, number: self.now_ms, is_followed: history.is_followed(asked) };
         tenure.asks(NodeRank(member as u32), renewal.is_followed);
         if !arrives {
             return;

@@ -18,7 +18,13 @@ impl forebay_transport::Service for Incoming {
         match message {
             Message::Write(message) => {
                 let write = job.write.clone();
-                drop(job.node.block(move || answers::take(write, from, message, reply)));
+                let has_own_thread = answers::is_waited_for(&message);
+                let take = move || answers::take(write, from, message, reply);
+                match has_own_thread {
+                    // Where there are no more threads it is asked again.
+                    true => drop(std::thread::Builder::new().name("answer".to_owned()).spawn(take)),
+                    false => drop(job.node.block(take)),
+                }
             }
             Message::Query(message) => job.queries.parts.take(message, remaining, reply),
             Message::Read(message) => job.read.take(Request { epoch, priority, message }, remaining, reply),

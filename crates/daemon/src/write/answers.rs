@@ -30,8 +30,9 @@ impl WriteParts {
                 let asker = Asker { node: from, is_leased };
                 self.as_owner(|owner| told(&owner.tell(asker, &caller, &question)))
             }
-            WriteMessage::Renew(renewal) => told(&self.council.renew(renewal)),
-            WriteMessage::Vote(bid) => told(&self.council.vote(bid)),
+            WriteMessage::Renew(renewal) if renewal.owns.node == from => told(&self.council.renew(renewal)),
+            WriteMessage::Vote(bid) if bid.owns.node == from => told(&self.council.vote(bid)),
+            WriteMessage::Renew(_) | WriteMessage::Vote(_) => (Outcome::Failed(Errno::EPERM), vec![]),
             WriteMessage::WhoOwns => told(&self.nodes.owns()),
             WriteMessage::HandOver { owns, after } => match self.nodes.hand_over(owns, after) {
                 Ok(handed) => told(&handed),
@@ -67,12 +68,11 @@ impl WriteParts {
         }
     }
 
-    /// What the owner answers, where this node is it, beyond doubt.
+    /// What the owner answers, where this node is it beyond doubt, before and after.
     fn as_owner(&self, answer: impl FnOnce(&Owner) -> Answered) -> Answered {
-        match self.owner() {
-            Some(owner) if self.council.is_held() => answer(owner),
-            _ => NOT_THE_OWNER,
-        }
+        let Some(owner) = self.owner().filter(|_| self.council.is_held()) else { return NOT_THE_OWNER };
+        let answered = answer(owner);
+        if self.council.is_held() { answered } else { NOT_THE_OWNER }
     }
 
     fn read_parts(&self, parts: &[LogPart]) -> Result<Vec<u8>, Errno> {
@@ -116,4 +116,10 @@ pub fn take(write: Option<Arc<WriteParts>>, from: NodeRank, message: WriteMessag
     let (outcome, body) = write.answer(from, message);
     let has_body = !matches!(outcome, Outcome::Bundle(_));
     reply.answer(outcome, has_body.then(|| Body::whole(Bytes::from(body))));
+}
+
+/// Whether whoever else is answered may wait for this one: it has a thread of its own.
+pub fn is_waited_for(message: &WriteMessage) -> bool {
+    use WriteMessage::{Follow, HandOver, Renew, Vote, WhoOwns};
+    matches!(message, Follow { .. } | HandOver { .. } | Renew(_) | Vote(_) | WhoOwns)
 }

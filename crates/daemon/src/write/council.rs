@@ -72,7 +72,7 @@ impl Council {
     ///
     /// # Errors
     /// A newer owner.
-    pub fn renew(&self, renewal: Renewal) -> Result<(), Owns> {
+    pub fn renew(self: &Arc<Self>, renewal: Renewal) -> Result<(), Owns> {
         let owns = renewal.owns;
         self.member().renew(self.nodes.now(), renewal)?;
         self.nodes.adopt(owns);
@@ -80,7 +80,12 @@ impl Council {
             self.tenure().refused(owns);
         }
         if role(owns, self.nodes.council(), self.local.rank) != self.role {
-            self.leave(owns);
+            // The owner goes on when it is answered, and then this node tells it what the one before may not have.
+            let council = Arc::clone(self);
+            std::thread::spawn(move || {
+                let _ = council.nodes.settle();
+                council.leave(owns);
+            });
         } else if let Err(error) = self.local.note_owns(owns) {
             tracing::error!(%error, "who owns the burst tree cannot be written down");
         }
@@ -89,7 +94,7 @@ impl Council {
 
     /// Another node wants to own the tree.
     pub fn vote(&self, bid: Bid) -> Verdict {
-        if self.role == Role::Owner {
+        if self.role == Role::Owner && self.tenure().newer().is_none() {
             return Verdict::TooEarly;
         }
         let verdict = self.member().vote(self.nodes.now(), bid);
@@ -112,13 +117,16 @@ impl Council {
         tracing::warn!(node = %owns.node, epoch = owns.epoch, "what this node is to the burst tree changes: another daemon goes on");
         match self.local.note_owns(owns) {
             Ok(()) => (self.begin_next)(),
-            Err(error) => tracing::error!(%error, "who owns the burst tree cannot be written down"),
+            Err(error) => {
+                tracing::error!(%error, "who owns the burst tree cannot be written down");
+                self.is_leaving.store(false, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Keeps the owner's tenure at one member, until all is over.
-    pub fn keep(&self, member: NodeRank, renewal: impl Fn() -> Renewal) {
-        while !self.nodes.is_ending() {
+    /// Keeps the owner's tenure at one member, until all is over, or there is a newer owner: nobody would vote for it otherwise.
+    pub fn keep(self: &Arc<Self>, member: NodeRank, renewal: impl Fn() -> Renewal) {
+        while !self.nodes.is_ending() && self.tenure().newer().is_none() {
             let (asked, said) = (self.nodes.now(), renewal());
             self.tenure().asks(member, said.is_followed);
             let told = match member == self.local.rank {
@@ -138,7 +146,7 @@ impl Council {
     /// Until a member is to be asked again.
     fn pause(&self, renewal: &impl Fn() -> Renewal, said: Renewal) {
         let began = Instant::now();
-        while !self.nodes.is_ending() && renewal() == said {
+        while !self.nodes.is_ending() && renewal().is_followed == said.is_followed {
             let held = self.is_held();
             let pause = if held { RENEW_EVERY } else { RENEW_AGAIN_AFTER };
             let Some(left) = pause.checked_sub(began.elapsed()) else { return };

@@ -145,7 +145,7 @@ impl Local {
     pub fn note_owns(&self, new: Owns) -> Result<(), forebay_log::LogError> {
         {
             let mut owns = self.owns.lock().unwrap_or_else(PoisonError::into_inner);
-            if *owns == new {
+            if *owns >= new {
                 return Ok(());
             }
             if (owns.node == self.rank) != (new.node == self.rank) {

@@ -3,19 +3,19 @@
 //! A change is applied and its note appended under one lock, so that the log has the order in which things happened. What
 //! was not written down never happened: when the log fails, everything is refused from then on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_store::{Draft, Held, LandedEntry};
-use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, ViewPath, limits};
+use forebay_types::{Attributes, Errno, FileId, Kind, LogPosition, Map, NodeRank, OperationId, ViewPath, limits};
 use forebay_wire::message::encode;
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
 };
-use forebay_wire::write_message::{Changed, Contents, Entries, Followed, Have, Question, Renewal, Told};
+use forebay_wire::write_message::{Changed, Contents, Entries, Followed, Have, Owns, Question, Renewal, Told};
 use forebay_write::limits::LISTED_MAX;
 use forebay_write::{History, Leases, Refusal, Released, Sent, Tree};
 
@@ -54,6 +54,11 @@ pub struct Owner {
     /// Those who let this node own the tree.
     pub council: Arc<Council>,
     line: u64,
+    /// As which it began.
+    owns: Owns,
+    renewals: AtomicU64,
+    /// Room in the log that the second home's tree may still need, and with how many changes it does not.
+    releasing: Mutex<VecDeque<(u64, LogPosition, u64)>>,
     /// What other nodes were told.
     leases: Mutex<Leases>,
     /// For the tree's second home, if it has one. What happens is noted while the tree is had.
@@ -99,6 +104,9 @@ impl Owner {
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
             line: life.line,
+            owns: local.owns(),
+            renewals: AtomicU64::new(0),
+            releasing: Mutex::default(),
             history: life.has_second.then(|| Mutex::new(History::new(life.line, nodes.now()))),
             happened: Condvar::new(),
             wanted: Condvar::new(),
@@ -133,6 +141,9 @@ impl Owner {
     /// # Errors
     /// What the program is told.
     pub fn tell(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Errno> {
+        if asker.node == self.local.rank {
+            self.council.hold()?;
+        }
         loop {
             match self.try_to_tell(asker, caller, question) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
@@ -147,7 +158,7 @@ impl Owner {
             return Ok(Told::FileSystem(self.local.place.file_system()?));
         }
         if matches!(question, Question::Durable) {
-            self.make_durable()?;
+            self.make_durable_for(asker)?;
         }
         let tree = self.tree();
         Ok(match question {
@@ -190,7 +201,7 @@ impl Owner {
                     self.note_filling(asker.node, *is_filling);
                 }
                 // A crash must not bring back a tree that needs more.
-                self.make_durable()?;
+                self.make_durable_for(asker)?;
                 Told::Needed(needed)
             }
             Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
@@ -200,7 +211,7 @@ impl Owner {
 
     /// What a node that has sent a change is answered. May block.
     pub fn change(&self, change: &Change) -> Changed {
-        let outcome = self.carry_out_at(change);
+        let outcome = self.carry_out_once(change);
         let safe = self.history().and_then(|history| history.safe());
         match outcome {
             Ok((done, have)) => Changed { outcome: Ok(done), have, safe },
@@ -219,6 +230,10 @@ impl Owner {
     /// The same, with the tree's history afterwards, if it has a second home.
     fn carry_out_at(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
         self.council.hold()?;
+        self.carry_out_once(change)
+    }
+
+    fn carry_out_once(&self, change: &Change) -> Result<(Done, Option<Have>), Errno> {
         loop {
             match self.try_to_carry_out(change) {
                 Err(Refusal::Unlisted(directory)) => self.adopt(directory)?,
@@ -267,7 +282,7 @@ impl Owner {
             leases.note(now, change.id.node, &change.operation, &done);
             (done, have, leases.to_tell(now, change.id.node, &touched))
         };
-        self.release(&released);
+        self.release(&released, have);
         self.changed.notify_all();
         self.happened.notify_all();
         if !to_tell.is_empty() {
@@ -283,29 +298,39 @@ impl Owner {
     /// # Errors
     /// EIO, also when this node may not own the tree any more.
     pub fn make_durable(&self) -> Result<(), Errno> {
-        self.council.hold()?;
-        self.local.make_durable()?;
-        self.wait_for_second_home()?;
-        self.council.hold()
+        loop {
+            self.council.hold()?;
+            match self.make_durable_once() {
+                Err(Errno::EAGAIN) if !self.nodes.is_ending() => {}
+                Err(_) if self.nodes.is_ending() => return Err(Errno::EIO),
+                outcome => return outcome,
+            }
+        }
     }
 
-    /// Until it has what has happened until now, or does not follow any more.
+    /// Programs of this node wait; other nodes ask again.
+    fn make_durable_for(&self, asker: Asker) -> Result<(), Errno> {
+        if asker.node == self.local.rank { self.make_durable() } else { self.make_durable_once() }
+    }
+
+    /// The same, and EAGAIN when this node may not own the tree any more.
+    fn make_durable_once(&self) -> Result<(), Errno> {
+        self.local.make_durable()?;
+        self.wait_for_second_home()?;
+        if self.council.is_held() { Ok(()) } else { Err(Errno::EAGAIN) }
+    }
+
+    /// Until it has what has happened until now, or does not follow any more. EAGAIN when this node may not own the tree any more.
     fn wait_for_second_home(&self) -> Result<(), Errno> {
         let Some(mut history) = self.history() else { return Ok(()) };
         let count = history.have().count;
         history.want(count);
         self.wanted.notify_all();
         while !history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
-            if self.nodes.is_ending() {
-                return Err(Errno::EIO);
+            if self.nodes.is_ending() || !self.council.is_held() {
+                return Err(Errno::EAGAIN);
             }
             history = waited(&self.safe, history, FOLLOWER_LOOK);
-            if !self.council.is_held() {
-                drop(history);
-                self.council.hold()?;
-                let Some(again) = self.history() else { return Ok(()) };
-                history = again;
-            }
             self.council.wake();
         }
         Ok(())
@@ -314,7 +339,8 @@ impl Owner {
     /// What the council is told.
     pub fn renewal(&self) -> Renewal {
         let is_followed = self.history().is_some_and(|mut history| history.is_followed(self.nodes.now()));
-        Renewal { owns: self.local.owns(), line: self.line, is_followed }
+        let number = self.renewals.fetch_add(1, Ordering::Relaxed);
+        Renewal { owns: self.owns, line: self.line, number, is_followed }
     }
 
     /// Changes that the second home does not have; `None` where none follows.
@@ -328,6 +354,9 @@ impl Owner {
         let Some(mut history) = self.history() else { return Followed::Changes(vec![]) };
         history.heard(self.nodes.now(), have);
         self.safe.notify_all();
+        drop(history);
+        self.release_safe();
+        let Some(mut history) = self.history() else { return Followed::Changes(vec![]) };
         if history.sent() == Sent::Nothing {
             history = waited(&self.happened, history, FOLLOWER_WAIT);
         }
@@ -380,15 +409,36 @@ impl Owner {
     }
 
     /// What nobody reaches any more takes no room in the log, and is not kept open.
-    fn release(&self, released: &Released) {
+    fn release(&self, released: &Released, have: Option<Have>) {
         for file in &released.files {
             self.unlinked().remove(file);
         }
-        for extent in released.extents.iter().filter(|extent| extent.node == self.local.rank) {
-            if let Err(error) = self.local.log.release(extent.position, extent.len) {
+        let own = released.extents.iter().filter(|extent| extent.node == self.local.rank);
+        let count = have.map_or(0, |have| have.count);
+        self.releasing().extend(own.map(|extent| (count, extent.position, extent.len)));
+        self.release_safe();
+    }
+
+    /// Gives back the room that neither this tree nor the second home's needs.
+    pub fn release_safe(&self) {
+        let safe = self.history().map_or(u64::MAX, |mut history| {
+            let count = history.have().count;
+            match history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
+                true => count,
+                false => history.safe().map_or(0, |safe| safe.count),
+            }
+        });
+        let mut releasing = self.releasing();
+        let released = releasing.partition_point(|(count, ..)| *count <= safe);
+        for (_, position, len) in releasing.drain(..released) {
+            if let Err(error) = self.local.log.release(position, len) {
                 tracing::warn!(%error, "room in the store that is not given back");
             }
         }
+    }
+
+    fn releasing(&self) -> MutexGuard<'_, VecDeque<(u64, LogPosition, u64)>> {
+        self.releasing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the entries that a directory has on the backing file system part of the tree.
@@ -407,7 +457,8 @@ impl Owner {
             let is_last = index + 1 == parts.len();
             self.carry_out_own(Operation::Adopt { directory, entries, is_last })?;
         }
-        Ok(())
+        // Other nodes hand over their changes if the second home takes over; they have no part in this one.
+        self.wait_for_second_home().map_err(|_| Errno::EIO)
     }
 
     fn adopted(&self, entry: &LandedEntry) -> AdoptedEntry {
@@ -457,6 +508,7 @@ impl Owner {
 
     /// Waits until there may be something to be done on the backing file system, or for a time.
     pub fn wait_for_change(&self, time: Duration) {
+        self.release_safe();
         let tree = self.tree();
         drop(self.changed.wait_timeout(tree, time).unwrap_or_else(PoisonError::into_inner));
     }

@@ -257,6 +257,13 @@ impl WriteParts {
             std::thread::sleep(LOOK_EVERY);
         }
         let progress = self.progress();
+        // Room that the second home's tree may need is not given back.
+        if progress.steps == 0
+            && let Some(owner) = self.owner()
+        {
+            why = why.or_else(|| owner.make_durable().err().map(|errno| format!("the second home: {errno}")));
+            owner.release_safe();
+        }
         if progress.steps == 0 {
             why = why.or_else(|| self.give_back_everywhere());
         }

@@ -6,6 +6,7 @@
 //! The owner may be another node by then. What the old one answers does not count once this node knows the new one: it was not in
 //! what this node has handed over (`hand_over`).
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +15,9 @@ use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode, encode};
 use forebay_wire::write::{Caller, Change, Done};
-use forebay_wire::write_message::{self as wire, Changed, Handed, Have, LogPart, Owns, Question, WriteMessage};
+use forebay_wire::write_message::{
+    self as wire, Changed, Handed, Have, LogPart, Owns, Question, UNCONFIRMED_MAX, WriteMessage,
+};
 use forebay_write::{Told, Unconfirmed};
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
@@ -91,6 +94,8 @@ pub struct Nodes {
     owner: Mutex<KnownOwner>,
     /// Those who decide who owns the tree.
     council: Vec<NodeRank>,
+    /// Held by whoever tells the owner what was left over.
+    settling: Mutex<()>,
     partners: Partners,
     is_alone: bool,
     began: Duration,
@@ -101,8 +106,15 @@ pub struct Nodes {
 struct KnownOwner {
     owns: Owns,
     unconfirmed: Unconfirmed,
-    /// Changes that an owner before this one has carried out, and that were not handed over.
-    left_over: Vec<Change>,
+    /// Changes that an owner before this one has carried out: this one may have them, and is told them once more.
+    left_over: VecDeque<(Have, Change)>,
+}
+
+impl KnownOwner {
+    fn leave_over(&mut self) {
+        let unconfirmed = self.unconfirmed.take();
+        self.left_over.extend(unconfirmed);
+    }
 }
 
 /// Who is asked.
@@ -118,8 +130,9 @@ impl Nodes {
         let is_alone = calls.others().is_empty();
         Arc::new(Self {
             calls: Box::new(calls),
-            owner: Mutex::new(KnownOwner { owns, unconfirmed: Unconfirmed::default(), left_over: vec![] }),
+            owner: Mutex::new(KnownOwner { owns, unconfirmed: Unconfirmed::default(), left_over: VecDeque::new() }),
             council,
+            settling: Mutex::default(),
             partners,
             is_alone,
             began: since_boot(),
@@ -178,8 +191,7 @@ impl Nodes {
             if known.owns >= owns {
                 return false;
             }
-            let left_over = known.unconfirmed.take().into_iter().map(|(_, change)| change);
-            known.left_over.extend(left_over);
+            known.leave_over();
             std::mem::replace(&mut known.owns, owns)
         };
         tracing::warn!(node = %owns.node, epoch = owns.epoch, "the burst tree has another owner");
@@ -197,15 +209,18 @@ impl Nodes {
             if known.owns > owns {
                 return Err(known.owns);
             }
+            let old = std::mem::replace(&mut known.owns, owns);
+            if old != owns {
+                known.leave_over();
+            }
             let mut bytes = 0;
-            let mut handed = known.unconfirmed.after(after);
-            let is_first =
-                |bytes: &mut usize, change: &Change| std::mem::replace(bytes, *bytes + encode(change).len()) == 0;
-            let fits =
-                handed.iter().take_while(|(_, change)| is_first(&mut bytes, change) || bytes <= HANDED_BYTES_MAX);
-            let fits = fits.count();
-            handed.truncate(fits);
-            (handed, std::mem::replace(&mut known.owns, owns))
+            let handed = known.left_over.iter().filter(|(have, _)| *have > after);
+            let fits = handed.take_while(|(_, change)| {
+                let is_first = bytes == 0;
+                bytes += encode(change).len();
+                is_first || bytes <= HANDED_BYTES_MAX
+            });
+            (fits.take(UNCONFIRMED_MAX).cloned().collect(), old)
         };
         if old != owns {
             tracing::warn!(node = %owns.node, epoch = owns.epoch, "the burst tree has another owner");
@@ -219,13 +234,32 @@ impl Nodes {
     /// # Errors
     /// EIO when it does not answer for a long time: whether it did is not known then.
     pub fn change(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
-        let left_over = std::mem::take(&mut self.known_owner().left_over);
-        for change in left_over {
-            if let Err(errno) = self.change_once(&change)? {
-                tracing::warn!(?change.operation, %errno, "a change is lost with the node that owned the burst tree");
+        self.settle()?;
+        self.change_once(change)
+    }
+
+    /// Has the owner carry out what one before it has, and perhaps not told: before anything else of this node.
+    ///
+    /// # Errors
+    /// EIO when it does not answer for a long time.
+    pub fn settle(&self) -> Result<(), Errno> {
+        if self.known_owner().left_over.is_empty() {
+            return Ok(());
+        }
+        let _alone = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let Some((_, change)) = self.known_owner().left_over.front().cloned() else { return Ok(()) };
+            match self.change_once(&change)? {
+                Ok(_) | Err(Errno::EALREADY) => {}
+                Err(errno) => {
+                    tracing::warn!(?change.operation, %errno, "a change is lost with the node that owned the burst tree");
+                }
+            }
+            let mut known = self.known_owner();
+            if known.left_over.front().is_some_and(|(_, front)| front.id == change.id) {
+                known.left_over.pop_front();
             }
         }
-        self.change_once(change)
     }
 
     fn change_once(&self, change: &Change) -> Result<Result<Done, Errno>, Errno> {
@@ -253,7 +287,8 @@ impl Nodes {
     fn wait_for_second_home(&self, have: Option<Have>) -> Result<(), Errno> {
         let question =
             WriteMessage::Question { caller: Caller::default(), question: Question::Durable, is_leased: false };
-        let durable: Result<wire::Told, Errno> = self.ask_owner(&question)?;
+        let (_, (outcome, body)) = self.call(To::Owner, &question, PATIENCE)?;
+        let durable: Result<wire::Told, Errno> = decoded(&outcome, &body)?;
         durable?;
         have.into_iter().for_each(|have| self.known_owner().unconfirmed.confirm(have));
         Ok(())
@@ -318,6 +353,7 @@ impl Nodes {
     /// # Errors
     /// EIO when it does not for a long time: whether it did what was asked is not known then.
     pub fn ask_owner<T: DeserializeOwned + Checked>(&self, message: &WriteMessage) -> Result<T, Errno> {
+        self.settle()?;
         let (_, (outcome, body)) = self.call(To::Owner, message, PATIENCE)?;
         decoded(&outcome, &body)
     }

@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause after something went wrong.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
+/// How long one of the nodes is asked for what it has changed. What it does not hand over in time it tells the new owner afterwards.
+const HANDED_WITHIN: Duration = Duration::from_secs(5);
+
 /// Nodes that are asked at the same time for what they have changed.
 const ASKED_AT_ONCE: usize = 64;
 
@@ -98,7 +101,16 @@ impl SecondHome {
     /// This node is to own the tree. Nobody changes it any more at the owner before.
     fn take_over(&self, owns: Owns, council: &Council) {
         let Some(have) = self.mirror().as_ref().map(|mirror| mirror.have) else { return };
-        let mut handed = self.nodes.hand_over(owns, have).map_or_else(|_| vec![], |handed| handed.0);
+        let mut handed = vec![];
+        while let Ok(Handed(changes)) = self.nodes.hand_over(owns, handed.last().map_or(have, |(have, _)| *have))
+            && !changes.is_empty()
+        {
+            handed.extend(changes);
+        }
+        if self.nodes.owns() != owns {
+            tracing::warn!("another node owns the burst tree by now");
+            return;
+        }
         for nodes in self.nodes.others().chunks(ASKED_AT_ONCE) {
             std::thread::scope(|scope| {
                 let asked: Vec<_> =
@@ -121,13 +133,16 @@ impl SecondHome {
 
     /// What a node has changed that came after what this one has.
     fn handed_by(&self, node: NodeRank, owns: Owns, have: Have) -> Vec<(Have, Change)> {
-        let (mut all, mut after) = (vec![], have);
-        let ask = |after| self.nodes.ask_once::<Handed>(node, &WriteMessage::HandOver { owns, after }, PATIENCE);
-        while let Some(Handed(changes)) = ask(after)
-            && let Some((last, _)) = changes.last()
-        {
-            after = *last;
-            all.extend(changes);
+        let (mut all, mut after, began) = (vec![], have, Instant::now());
+        while !self.nodes.is_ending() && began.elapsed() < HANDED_WITHIN {
+            match self.nodes.ask_once::<Handed>(node, &WriteMessage::HandOver { owns, after }, PATIENCE) {
+                Some(Handed(changes)) if changes.is_empty() => break,
+                Some(Handed(changes)) => {
+                    after = changes.last().map_or(after, |(last, _)| *last);
+                    all.extend(changes);
+                }
+                None => std::thread::sleep(AGAIN_AFTER),
+            }
         }
         all
     }
