@@ -33,7 +33,7 @@ end
 
 local function policy(text)
 	if not POLICIES[text] then
-		return "'" .. text .. "' is no policy; there are auto, close, end and manual"
+		return "'" .. text .. "' is not a policy; the policies are auto, close, end and manual"
 	end
 end
 
@@ -46,7 +46,7 @@ local function assignment(word)
 	end
 	local check = ASSIGNMENTS[name]
 	if not check then
-		return "'" .. name .. "' is not known; there are capacity=, policy=, stage_in and stage_out"
+		return "'" .. name .. "' is not known; the directives are capacity=, policy=, stage_in and stage_out"
 	end
 	if not text then
 		return "'" .. word .. "' has no value; write " .. name .. "=VALUE"

@@ -50,6 +50,6 @@ fn an_export_that_the_user_may_not_read() {
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
     let done = up(&sandbox, &local(&sandbox, 1, &["--export".as_ref(), private.as_ref()]));
-    let words = [private.to_str().unwrap(), "ermission denied", "export what you may read"];
+    let words = [private.to_str().unwrap(), "ermission denied", "export a directory that you may read"];
     fails(&sandbox, &done, FAILED, &words);
 }

@@ -170,7 +170,7 @@ fn doctor_tries_to_keep_requests() {
     sandbox.surround(&mut shell);
     let done = run(shell.args(["-c", "ulimit -f 64; exec \"$@\"", "sh"]).arg(binary()).arg("doctor"));
     assert_ne!(done.status.code(), Some(0), "{}", done.text());
-    assert!(done.text().contains("cannot keep them: trying it ended with signal"), "{}", done.text());
+    assert!(done.text().contains("cannot keep them in memory: the trial ended with signal"), "{}", done.text());
     let done = run(Program::new(binary()).arg("doctor"));
     assert!(done.text().contains("ok       requests in flight: "), "{}", done.text());
 }

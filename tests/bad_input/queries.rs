@@ -20,7 +20,7 @@ fn files_that_are_no_table() {
     let cases: [(&[u8], &[&str], &[&str]); 15] = [
         (b"", &[], &["table.csv", "is empty"]),
         (b"\n\n", &[], &["table.csv", "is empty"]),
-        (b"\x7fELF\0\0\0", &[], &["table.csv", "no CSV", "byte of value 0"]),
+        (b"\x7fELF\0\0\0", &[], &["table.csv", "not a CSV file", "NUL byte"]),
         (b"some words\nand more\n", &[], &["table.csv", "no numeric column"]),
         (b"a,b\n", &[], &["table.csv", "no numeric column"]),
         (

@@ -36,7 +36,11 @@ fn what_others_put_at_a_name_is_left_alone() {
     }
     let said = drain(&bed);
     assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
-    assert!(said.text().contains(&second(&bed, "new")) || said.text().contains("others likewise"), "{}", said.text());
+    assert!(
+        said.text().contains(&second(&bed, "new")) || said.text().contains("other files likewise"),
+        "{}",
+        said.text()
+    );
     for name in ["new", "link", "d", "p"] {
         assert_eq!(there(&bed, name).as_deref(), Some("theirs\n"), "{name}");
     }
@@ -79,7 +83,7 @@ fn what_others_take_away_is_said_and_holds_nothing_back() {
     fs::write(backing.join("d/theirs"), "theirs\n").unwrap();
     let said = drain(&bed);
     assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
-    assert!(said.text().contains("which somebody else has taken away"), "{}", said.text());
+    assert!(said.text().contains("which others have removed or replaced"), "{}", said.text());
     assert_eq!(there(&bed, "replaced").as_deref(), Some("theirs\n"));
     assert_eq!((there(&bed, "removed"), there(&bed, "elsewhere"), there(&bed, "again")), (None, None, None));
     assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"));

@@ -159,7 +159,7 @@ fn a_policy_keeps_what_is_written_until_somebody_drains() {
         let down = bed.command(&["down"]);
         let kept = policy == "manual";
         assert_eq!(down.status.code(), Some(if kept { 3 } else { 0 }), "{}", down.stderr);
-        assert_eq!(down.stderr.contains("as --drain manual has it"), kept, "{}", down.stderr);
+        assert_eq!(down.stderr.contains("because the job has --drain manual"), kept, "{}", down.stderr);
         assert_eq!(bed.backing().join("second").exists(), !kept);
         bed.job.forget();
     }

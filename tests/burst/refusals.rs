@@ -38,7 +38,10 @@ fn what_is_wrong_is_said_before_anything_is_written() {
     assert!(said.contains("/proc/store"), "{said}");
     let with = |more: &[&str]| refused(&sandbox, |words| words.extend(more.iter().map(|word| (*word).to_owned())));
     let said = with(&["--time-limit", "1h", "--drain", "manual"]);
-    assert!(said.contains("--time-limit lets everything land, and --drain manual nothing"), "{said}");
+    assert!(
+        said.contains("--time-limit makes everything land in time, and --drain manual lets nothing land"),
+        "{said}"
+    );
     let said = with(&["--time-limit", "auto"]);
     assert!(said.contains("SLURM_JOB_END_TIME does not say when the job ends; give a time"), "{said}");
     let said = with(&["--partner", "all"]);

@@ -39,7 +39,7 @@ fn what_is_no_image_is_refused(bed: Bed) {
         refused(&bed, &["--image", &bed.image(name), "--", "true"], 125, &[why]);
     }
     let (elsewhere, exports) = (bed.at("work"), source.display().to_string());
-    let why = ["lies below no export of the job", &exports, "--export"];
+    let why = ["lies outside the job's exports", &exports, "--export"];
     refused(&bed, &["--image", elsewhere.to_str().unwrap(), "--", "true"], 125, &why);
     let bind = ["--image", &bed.image("image"), "--bind", "/nonexistent", "--", "true"];
     refused(&bed, &bind, 125, &["cannot bind /nonexistent"]);
@@ -81,7 +81,11 @@ fn without_squashfuse_it_is_said_what_to_install() {
     let words = ["--image", &bed.image("image.sqfs"), "--", "/bin/true"];
     let ended = run(bed.command(&words).env("PATH", "/nonexistent"));
     assert_eq!(ended.status.code(), Some(125));
-    assert!(ended.stderr.contains("install squashfuse") && ended.stderr.contains("unsquashfs"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("install the package squashfuse") && ended.stderr.contains("unsquashfs"),
+        "{}",
+        ended.stderr
+    );
     // A directory needs none.
     let _ = run(bed.command(&["--image", &bed.image("image"), "--", "/bin/true"]).env("PATH", "/nonexistent")).good();
     bed.job.down();

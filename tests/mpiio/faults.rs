@@ -126,7 +126,7 @@ fn an_incomplete_file_is_marked_until_it_is_written_anew() {
     explain.env("FOREBAY_MPIIO_RECORDS", bench.records()).args(["mpiio", "--explain"]).arg(&file);
     let said = super::run(&mut explain);
     assert!(
-        said.status.code() == Some(1) && said.text().contains("file.forebay-incomplete has which"),
+        said.status.code() == Some(1) && said.text().contains("file.forebay-incomplete lists them"),
         "{}",
         said.text()
     );

@@ -136,7 +136,7 @@ fn the_command_finds_the_libraries() {
     assert!(doctor.contains("libforebay_mpiio_mpich.so"), "{doctor}");
     let done = run(Program::new(binary()).args(["mpiio", "--explain", "/nowhere/file"]));
     assert_eq!(done.status.code(), Some(1));
-    assert!(done.stderr.contains("no run with the library has written /nowhere/file"), "{}", done.stderr);
+    assert!(done.stderr.contains("no record of a run of yours that wrote /nowhere/file"), "{}", done.stderr);
 }
 
 /// Between the launcher and its ranks, `forebay run` shows them an export; the library works as without it.

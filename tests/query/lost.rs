@@ -64,7 +64,7 @@ fn lost(signal: Signal) -> (Value, Value, Value, String) {
 fn a_device_killed_midway_is_stood_in_for() {
     let (here, there, by, said) = lost(Signal::KILL);
     assert_eq!(there, here);
-    assert!(said.contains("node 2") && said.contains("others made its parts"), "{said}");
+    assert!(said.contains("node 2") && said.contains("other nodes computed its parts"), "{said}");
     assert!(by.as_array().unwrap().iter().any(|by| by["node"].is_null()), "the host made the rest: {by}");
 }
 

@@ -47,8 +47,8 @@ fn what_sql_and_operators_do_not_share() {
         (&["SELECT 1", "--columns", "a"], "--columns"),
         (&["SELECT 1", "--on-error", "skip"], "--on-error"),
         (&["SELECT 1", "--where", "split"], "--where split"),
-        (&["stats", "--format", "csv", "x.csv"], "SQL's"),
-        (&["stats"], "no FILE"),
+        (&["stats", "--format", "csv", "x.csv"], "are for SQL only"),
+        (&["stats"], "at least one FILE"),
     ] {
         let done = query(&sandbox, arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");

@@ -31,8 +31,8 @@ fn directives_are_checked_when_a_job_is_submitted() {
     let slurm = Slurm::with(&[("FB_SLURM_LUA", file_of_tests(PLUGIN))]);
     for (line, problem) in [
         ("#FB capacity=lots", "line 2: #FB capacity=lots: 'lots' is not a size; write for example 100GiB"),
-        ("#FB policy=never", "'never' is no policy; there are auto, close, end and manual"),
-        ("#FB speed=high", "'speed' is not known; there are capacity=, policy=, stage_in and stage_out"),
+        ("#FB policy=never", "'never' is not a policy; the policies are auto, close, end and manual"),
+        ("#FB speed=high", "'speed' is not known; the directives are capacity=, policy=, stage_in and stage_out"),
         ("#FB capacity", "'capacity' has no value"),
         ("#FB stage_in source=a destination=/b", "'a' is not an absolute path"),
         ("#FB stage_in source=/a", "source=PATH and destination=PATH are needed"),

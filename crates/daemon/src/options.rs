@@ -158,7 +158,7 @@ impl DaemonOptions {
     /// # Errors
     /// When the level takes a key and there is none.
     pub fn security(&self) -> anyhow::Result<Security> {
-        Security::new(self.level, self.key.clone()).context("the keeper has handed over no key")
+        Security::new(self.level, self.key.clone()).context("the keeper passed no key")
     }
 }
 

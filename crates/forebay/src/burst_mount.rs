@@ -60,7 +60,10 @@ pub fn prepare(
 ) -> anyhow::Result<Option<BurstMount>> {
     let BurstPair { dir, backing } = match &settings.burst[..] {
         [] => {
-            ensure!(settings.burst_store.is_none(), "--burst-store without --burst DIR=BACKING has nothing to store");
+            ensure!(
+                settings.burst_store.is_none(),
+                "--burst-store needs --burst DIR=BACKING, which says what is stored"
+            );
             return Ok(None);
         }
         [pair] => pair.clone(),
@@ -75,7 +78,8 @@ pub fn prepare(
     };
     ensure!(
         settings.partner == Partnering::None || nodes.len() > 1,
-        "--partner all: this job has one node, and nobody to copy what it writes; leave it out, or take more nodes"
+        "--partner all: this job has one node, so no other node can copy what it writes; leave the option out, or use \
+         more nodes"
     );
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
@@ -163,7 +167,7 @@ fn ends_at_ms(settings: &Settings, rank: NodeRank) -> anyhow::Result<Option<u64>
     let Some(limit) = settings.time_limit else { return Ok(None) };
     ensure!(
         settings.drain != DrainPolicy::Manual,
-        "--time-limit lets everything land, and --drain manual nothing: give one of them"
+        "--time-limit makes everything land in time, and --drain manual lets nothing land: give only one of them"
     );
     let ends_at = match limit {
         TimeLimit::In(time) => SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")? + time,
@@ -184,7 +188,7 @@ fn capacity_bytes(settings: &Settings, store: &Path) -> anyhow::Result<u64> {
         return Ok(bytes);
     }
     let place = store.ancestors().find(|path| path.exists()).unwrap_or(store);
-    let sizes =
-        rustix::fs::statvfs(place).with_context(|| format!("cannot see how much room {} has", place.display()))?;
+    let sizes = rustix::fs::statvfs(place)
+        .with_context(|| format!("cannot determine the free space of {}", place.display()))?;
     Ok((sizes.f_bavail as f64 * sizes.f_frsize as f64 * STORE_SHARE) as u64)
 }

@@ -90,7 +90,7 @@ impl CarriedKey {
     /// The key in it.
     pub fn open(&self, sealing: &KeySealing) -> anyhow::Result<JobKey> {
         match self {
-            Self::Plain(text) => JobKey::from_hex(text).context("the job spec's key is no key"),
+            Self::Plain(text) => JobKey::from_hex(text).context("the key in the job spec is not a valid key"),
             Self::Munge(sealed) => munge(sealing).unwrap_or_else(|| Munge::at(None)).open(sealed).context(
                 "the job spec's key cannot be read; every node needs munged with the MUNGE key of the host of forebay up, \
                  at the same socket, and a clock that agrees with its, or start with --munge off",

@@ -26,9 +26,9 @@ use crate::settings::{GivenForJob, GivenForNode, GivenForUp};
 
 /// How settings are found; shown below the help of the commands that have many.
 const SOURCES: &str = "Every option can also be set in the environment (FOREBAY_FANOUT=8, FOREBAY_PREFETCH=false) and in a \
-                       configuration file (fanout = 8, prefetch = false; --config or FOREBAY_CONFIG); options win over the environment, \
-                       that over the file. \
-                       `forebay config` shows what holds. Sizes: 64MiB or 64M (by 1024), 1GB (by 1000). Durations: 500ms, 2s, \
+                       configuration file (fanout = 8, prefetch = false; --config or FOREBAY_CONFIG); options override the environment, \
+                       which overrides the file. \
+                       `forebay config` shows the values in force. Sizes: 64MiB or 64M (by 1024), 1GB (by 1000). Durations: 500ms, 2s, \
                        1min.";
 
 /// The I/O tier of a job: every node reads programs, libraries and input through one shared cache.
@@ -45,47 +45,47 @@ pub struct Cli {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Start the tier on every node of the job; returns when all are ready
+    /// Start Forebay on every node of the job; returns when all nodes are ready
     Up(Box<UpArguments>),
     /// Run the daemon of one node, as `up` starts it
     Node(Box<NodeArguments>),
     /// Run a command that sees the exports at their own paths
     Run(RunArguments),
-    /// Show the nodes, their caches and what the backing file system was asked
+    /// Show the nodes, their caches and their requests to the backing file system
     Status(StatusArguments),
     /// Stop everything on all nodes and leave nothing behind
     Down(DownArguments),
     /// Show where an answer for a path comes from, node by node up to the root
     Explain(ExplainArguments),
-    /// Let the whole job forget what it knows of paths that have changed
+    /// Drop everything that the job has cached of paths that have changed
     Refresh(RefreshArguments),
     /// Copy inputs to the nodes' own disks, or files of the burst tier to other places
     Stage(StageArguments),
-    /// Let what programs wrote to the burst tier land on the backing file system now
+    /// Land files of the burst tier on the backing file system now
     Drain(DrainArguments),
-    /// Show how far files are on their way from the burst tier to the backing file system
+    /// Show which files of the burst tier have landed on the backing file system
     Landed(LandedArguments),
-    /// Land what burst stores hold whose job has ended without it
+    /// Land what an ended job has left in its burst stores
     Salvage(SalvageArguments),
-    /// Show and remove what the start-ups of commands have recorded
+    /// Show, record and remove profiles of the start-ups of commands
     Profile(ProfileArguments),
-    /// Print the library that aggregates for MPI-IO programs, or what it did with a file
+    /// Print the path of the library that aggregates for MPI-IO programs, or what it did with a file
     Mpiio(MpiioArguments),
     /// Compute statistics of files where the data lie: sums, deviations, entropy, Gramian
     Query(Box<QueryArguments>),
-    /// Show what this machine offers, what is missing and what that costs
+    /// Check this machine: what it offers, what is missing, and the consequences
     Doctor(DoctorArguments),
-    /// Show what a model says of this and other ways to start a job, at any number of nodes
+    /// Simulate the start of a job on any number of nodes, with Forebay and without
     Simulate(SimulateArguments),
-    /// Show where to aggregate a job's writes, by every strategy, with predicted times
+    /// Plan where to aggregate a job's writes, with the predicted time of every strategy
     Plan(PlanArguments),
-    /// Show the settings that hold, and where each comes from
+    /// Show the settings in force, and where each comes from
     Config(ConfigArguments),
     /// Print the completions of a shell
     Completions(CompletionsArguments),
     /// Write the manual pages into a directory
     Man(ManArguments),
-    /// Look at names of a view for its daemon, which starts this
+    /// Look up names of a view; started by its daemon
     #[command(hide = true)]
     Walk(WalkArguments),
 }
@@ -101,7 +101,7 @@ pub struct UpArguments {
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Give the running job new daemons, from the program as it is now; programs on the views only wait
+    /// Replace the daemons of the running job by the current version of forebay; programs on the views only wait
     #[arg(long)]
     pub replace: bool,
     /// Replace on this host only.
@@ -118,12 +118,12 @@ pub struct UpArguments {
 /// `node`.
 #[derive(Args, Debug)]
 #[command(after_help = format!(
-    "Prints one line on standard output when its view answers, and ends on SIGTERM, SIGINT and `forebay down`.\n\n\
+    "Prints one line on standard output when its view is ready, and ends on SIGTERM, SIGINT and `forebay down`.\n\n\
      Examples:\n  (umask 077; head -c 32 /dev/urandom > key)\n  \
      forebay node --hostfile hosts --key key --rank 0 --job test --view /tmp/view0\n  \
      srun --ntasks-per-node=1 forebay node --hostfile hosts --key key\n\n{SOURCES}"))]
 pub struct NodeArguments {
-    /// Index of this node in the list of nodes, from 0 [default: found by this host's name]
+    /// Index of this node in the list of nodes, from 0 [default: by this host's name]
     #[arg(long, value_name = "I")]
     pub rank: Option<u32>,
     /// Write the log to this file [default: standard error]
@@ -170,17 +170,17 @@ pub struct NodeArguments {
 /// `run`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The command takes the place of forebay: its exit status is the command's. What the job exports is read-only \
-                  there; nothing else changes, and nothing for other programs. With --image the command is the image's, and \
-                  docs/containers.md says what it sees of the host. Exit status without a command, as of env(1): 125 forebay \
-                  failed (wrong usage, no job, exports or image cannot be shown), 126 the command was found and cannot be \
-                  run, 127 there is none.\n\nExamples:\n  \
+    after_help = "The command replaces forebay: the exit status is the command's. It sees the exports read-only; everything else, \
+                  and what other programs see, stays as it is. With --image, the command is a program of the image; \
+                  docs/containers.md says what it sees of the host. Exit status if the command does not run, as with env(1): 125 \
+                  forebay failed (wrong usage, no job, exports or image cannot be shown), 126 the command was found but cannot \
+                  be run, 127 the command was not found.\n\nExamples:\n  \
                   forebay run -- python3 train.py\n  srun --ntasks-per-node=12 forebay run -- python3 train.py\n  \
                   mpiexec -n 12 forebay run -- ./solver\n  forebay run --view -- python3 train.py\n  \
                   srun forebay run --image /soft/images/pytorch.sqfs --set-env --bind /data -- python3 train.py"
 )]
 pub struct RunArguments {
-    /// Run the command from the view instead, if it lies in an export; its environment has FOREBAY_PREFIX, the view's path
+    /// Run the command from the view instead, if it is in an export; FOREBAY_PREFIX in its environment is the view's path
     #[arg(long)]
     pub view: bool,
     /// Use the view of this node [default: this host's, the first of several]
@@ -202,12 +202,10 @@ pub struct RunArguments {
 
 /// `status`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Where several jobs are up and none is named, they are listed.\n\nExamples:\n  forebay status\n  \
-                  forebay status --job train --json | jq .totals.backing"
-)]
+#[command(after_help = "If several jobs are up and none is named, they are listed.\n\nExamples:\n  forebay status\n  \
+                  forebay status --job train --json | jq .totals.backing")]
 pub struct StatusArguments {
-    /// Print the JSON object that the daemons gave
+    /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
     /// Ask no other host.
@@ -224,7 +222,7 @@ pub struct StatusArguments {
 /// `down`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Daemons that died are cleaned up after. What was written to the burst tier lands before; if some of it cannot, \
+    after_help = "Also cleans up after daemons that died. First, everything written to the burst tier lands; if some of it cannot, \
                   the store stays, and the exit status is 3.\n\nExamples:\n  forebay down\n  forebay down --job train"
 )]
 pub struct DownArguments {
@@ -234,7 +232,7 @@ pub struct DownArguments {
     /// Stop what runs on this host and clean up here, without asking other nodes
     #[arg(long)]
     pub local_only: bool,
-    /// Do not wait for what programs wrote to the burst tier to land; the store keeps what has not
+    /// Do not wait until the burst tier has landed; the store keeps the rest
     #[arg(long)]
     pub no_drain: bool,
     /// The configuration file.
@@ -256,7 +254,7 @@ pub struct ExplainArguments {
     /// Ask this node [default: the one whose view the path is in, else the first on this host]
     #[arg(long, value_name = "I")]
     pub rank: Option<u32>,
-    /// Print the JSON array that the daemons gave
+    /// Print a JSON array instead of text
     #[arg(long)]
     pub json: bool,
     /// The configuration file.
@@ -269,10 +267,8 @@ pub struct ExplainArguments {
 
 /// `refresh`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "After it returns, no node answers with what was before. Exit status: 0 done, 3 done but for the \
-                        nodes named, 1 failed.\n\nExamples:\n  forebay refresh /soft/env\n  forebay refresh /data/input.h5 /data/index"
-)]
+#[command(after_help = "After it returns, no node shows the old state. Exit status: 0 done, 3 done except on the \
+                        nodes named, 1 failed.\n\nExamples:\n  forebay refresh /soft/env\n  forebay refresh /data/input.h5 /data/index")]
 pub struct RefreshArguments {
     /// Files or directories, as they are in a view or on the backing file system
     #[arg(required = true, value_name = "PATH")]
@@ -291,7 +287,7 @@ pub struct RefreshArguments {
 /// `doctor`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 everything is there, 3 something is limited, 1 no view is possible.\n\nExamples:\n  \
+    after_help = "Exit status: 0 everything works, 3 something is limited, 1 no view can be mounted.\n\nExamples:\n  \
                         forebay doctor\n  srun -N4 --ntasks-per-node=1 forebay doctor --json"
 )]
 pub struct DoctorArguments {
@@ -306,8 +302,8 @@ pub struct DoctorArguments {
 /// `simulate`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Without NAME the scenarios are listed. Nothing is measured: docs/scale.md says what the models are made \
-                        of and how far they were checked. 100,000 nodes take minutes and some 6 GiB.\n\nExamples:\n  \
+    after_help = "Without NAME, the scenarios are listed. Nothing is measured: docs/scale.md describes the models and how \
+                        they were checked. 100,000 nodes take minutes and some 6 GiB.\n\nExamples:\n  \
                         forebay simulate\n  forebay simulate cold --nodes 32,512,2048 --plot cold.svg\n  \
                         forebay simulate start --json | jq .bars"
 )]
@@ -317,7 +313,7 @@ pub struct SimulateArguments {
     /// Numbers of nodes [default: the scenario's own]
     #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "name")]
     pub nodes: Vec<usize>,
-    /// Where chance begins: the same number gives the same result
+    /// Seed of the random numbers: the same seed gives the same result
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Write the plot to this file, as SVG
@@ -326,7 +322,7 @@ pub struct SimulateArguments {
     /// Print a JSON object instead of text
     #[arg(long, requires = "name")]
     pub json: bool,
-    /// Say only of each bar whether it is met; exit status 3 if one is not
+    /// Print only whether each bar is met; exit status 3 if one is not
     #[arg(long, conflicts_with_all = ["nodes", "plot", "json"])]
     pub check: bool,
 }
@@ -342,7 +338,7 @@ pub struct SimulateArguments {
 pub struct PlanArguments {
     /// The case, as JSON; - is standard input
     pub case: PathBuf,
-    /// A strategy by name, all of them, or only the best
+    /// A strategy by name, all, or best
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub strategy: String,
     /// Print a JSON object instead of text

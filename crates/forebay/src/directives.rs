@@ -75,7 +75,7 @@ fn assignment(word: &str) -> Result<(&'static str, String), String> {
     match known.iter().find(|(known, _)| *known == name) {
         Some((_, key)) if !text.is_empty() => Ok((key, text.to_owned())),
         Some(_) => Err(format!("'{word}' has no value; write {name}=VALUE")),
-        None => Err(format!("'{name}' is not known; there are capacity=, policy=, stage_in and stage_out")),
+        None => Err(format!("'{name}' is not known; the directives are capacity=, policy=, stage_in and stage_out")),
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
             ("#FB capacity=lots", "'lots' is not a size"),
             ("#FB capacity", "has no value"),
             ("#FB policy=never", "never"),
-            ("#FB speed=high", "'speed' is not known; there are capacity=, policy=, stage_in and stage_out"),
+            ("#FB speed=high", "'speed' is not known; the directives are capacity=, policy=, stage_in and stage_out"),
             ("#FB stage_in source=/a", "source=PATH and destination=PATH are needed"),
             ("#FB stage_in source=a destination=/b", "'a' is not an absolute path"),
             ("#FB stage_in source=/a b destination=/b", "'b' is not understood; paths have no blanks"),

@@ -58,10 +58,11 @@ pub fn base_for_new(given: Option<&Path>, is_local: bool) -> anyhow::Result<Path
     let shared = SharedPlace::of_this_user();
     let wanted = given.map(Path::to_owned).or_else(|| of_session().filter(|_| is_local));
     let wanted = wanted.unwrap_or_else(|| shared.usual());
-    let base = shared.free(&wanted).context("the job's files have no place; choose one with --directory")?;
+    let base =
+        shared.free(&wanted).context("there is no directory for the job's files; choose one with --directory")?;
     if base != wanted {
         eprintln!(
-            "forebay: note: another user has taken {}; the job's files are below {}",
+            "forebay: note: another user owns {}; the job's files are below {}",
             wanted.display(),
             base.display()
         );

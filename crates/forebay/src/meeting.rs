@@ -40,7 +40,7 @@ pub fn meet(paths: &[PathBuf], landing: Option<&Path>, wait: Duration) -> anyhow
     let landing = landing.unwrap_or(&first.landing);
     ensure!(
         landing.is_dir(),
-        "{}, where the stores of job {} land, is not there: mount it, or name another with --burst",
+        "{}, where the stores of job {} land, does not exist: mount it, or name another directory with --burst",
         landing.display(),
         first.job
     );
@@ -58,7 +58,7 @@ pub fn meet(paths: &[PathBuf], landing: Option<&Path>, wait: Duration) -> anyhow
     let mut carried = vec![];
     for (path, owner) in &own {
         let to = place.join(owner.node.to_string());
-        carry(path, &to).with_context(|| format!("cannot bring {} to {}", path.display(), place.display()))?;
+        carry(path, &to).with_context(|| format!("cannot copy {} to {}", path.display(), place.display()))?;
         carried.push(to);
     }
     while carried.iter().any(|to| to.exists()) {

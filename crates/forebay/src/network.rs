@@ -62,7 +62,10 @@ pub fn address_of(wanted: &str, interfaces: &[Interface]) -> anyhow::Result<IpAd
     found.first().copied().ok_or_else(|| {
         let known: Vec<String> =
             interfaces.iter().map(|interface| format!("{} ({})", interface.name, interface.address)).collect();
-        anyhow!("no network interface is or lies in '{wanted}' (--interface); this host has {}", known.join(", "))
+        anyhow!(
+            "--interface: no network interface is named '{wanted}' or has an address in that network; this host has {}",
+            known.join(", ")
+        )
     })
 }
 

@@ -77,7 +77,7 @@ impl Asking {
         if !is_own {
             tracing::warn!("another user's connection to the keeper's socket was refused");
         } else if self.client.as_ref().is_some_and(|client| client.has_asked) {
-            answer(stream, &json!({"error": "somebody else has just asked for a new daemon"}));
+            answer(stream, &json!({"error": "another request for a new daemon is under way"}));
         } else if stream.set_nonblocking(true).is_ok() {
             self.client = Some(Client { stream, line: Vec::new(), has_asked: false });
         }
@@ -87,7 +87,7 @@ impl Asking {
         let line = self.client.as_ref().map(|client| client.line.as_slice()).unwrap_or_default();
         let is_known = serde_json::from_slice::<Value>(line).is_ok_and(|asked| asked["command"] == "replace");
         if !is_known {
-            self.answer(&json!({"error": "not a command of a keeper"}));
+            self.answer(&json!({"error": "the keeper has no such command"}));
         }
         is_known
     }
@@ -148,6 +148,6 @@ mod tests {
             answer
         });
         assert_eq!(answers[0], "{\"ok\":1}\n");
-        assert!(answers[1].contains("somebody else has just asked"), "{answers:?}");
+        assert!(answers[1].contains("another request for a new daemon is under way"), "{answers:?}");
     }
 }

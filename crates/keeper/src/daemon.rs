@@ -169,7 +169,7 @@ impl Daemon {
             Ok(Some((message, _))) => return Some(message),
             Ok(None) => self.is_silent = true,
             Err(error) => {
-                tracing::warn!(%error, "the daemon said something strange");
+                tracing::warn!(%error, "the daemon sent an invalid message");
                 self.is_silent = error.kind() != io::ErrorKind::InvalidData;
             }
         }
@@ -179,7 +179,7 @@ impl Daemon {
     /// Tells it something. One that cannot be told has died, which shows otherwise.
     pub fn tell(&self, message: &ToDaemon, descriptors: &[BorrowedFd<'_>]) {
         if let Err(error) = packets::send(self.link.as_fd(), message, descriptors) {
-            tracing::debug!(%error, "the daemon was not told");
+            tracing::debug!(%error, "the daemon did not take a message");
         }
     }
 

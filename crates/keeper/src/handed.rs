@@ -45,9 +45,9 @@ impl Handed {
     pub fn from_stdin() -> anyhow::Result<Self> {
         let link = take_stdin().context("cannot take over what the node is handed")?;
         let handed = packets::receive::<HandedNames>(link.as_fd()).context("what the node is handed cannot be read")?;
-        let (names, descriptors) = handed.context("the node is handed nothing")?;
+        let (names, descriptors) = handed.context("the node was handed nothing")?;
         let mut descriptors = descriptors.into_iter();
-        let listener = descriptors.next().context("the node is handed no listening socket")?;
+        let listener = descriptors.next().context("the node was handed no listening socket")?;
         let key = descriptors.next();
         ensure!(names.has_key == key.is_some(), "too few open files are allowed here to take over the key (ulimit -n)");
         Ok(Self { listener: Some(listener.into()), key })

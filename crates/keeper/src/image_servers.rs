@@ -35,7 +35,7 @@ impl ImageServers {
         self.reap();
         ensure!(self.0.len() < IMAGES_MAX, "the job has mounted {IMAGES_MAX} images here, and no more are possible");
         let Ok([mount, image, complaints]) = <[OwnedFd; 3]>::try_from(descriptors) else {
-            bail!("too little was handed over");
+            bail!("descriptors are missing from the request");
         };
         let mut command = own.command();
         command.args(["node", "--serve-image"]).arg(program).arg("--kept-by").arg(std::process::id().to_string());
@@ -91,7 +91,7 @@ mod tests {
     fn too_little_is_refused() {
         let own = Program::this().unwrap();
         let refused = ImageServers::default().start(&own, Path::new("/bin/true"), vec![null(), null()]).unwrap_err();
-        assert!(refused.to_string().contains("too little"), "{refused}");
+        assert!(refused.to_string().contains("descriptors are missing"), "{refused}");
     }
 
     #[test]

@@ -284,7 +284,7 @@ impl Keeper {
         if !self.asking.take() || self.current.as_ref().is_none_or(|daemon| daemon.state != State::Serving) {
             return;
         }
-        tracing::info!("a new daemon is asked for");
+        tracing::info!("a new daemon is requested");
         let started = self.launch.program.newest().and_then(|program| {
             Ok((self.launch.start_program(&program, Life { replaced: self.replaced + 1, ..self.life() })?, program))
         });
@@ -468,7 +468,7 @@ fn node_of(options: &KeeperOptions, held: &Held) -> anyhow::Result<Node> {
         burst: held.burst_places(options).map(Box::new),
         exports: options.exports.clone(),
         links_lead_into_view: options.links_lead_into_view,
-        place: Place::of_this().context("cannot tell where this process is")?,
+        place: Place::of_this().context("cannot determine the namespaces of this process")?,
     })
 }
 

@@ -111,13 +111,15 @@ impl Link {
         };
         ensure!(
             layout == LAYOUT,
-            "this program cannot go on where the running one stops (layouts {LAYOUT} and {layout}); forebay down and up"
+            "this program cannot take over from the running one (layouts {LAYOUT} and {layout}); use forebay down, \
+             then forebay up"
         );
         let mut files = files.into_iter();
         let file = files.next().context("the keeper's orders lack the plan")?;
         let text = packets::text_of(&file).context("the plan cannot be read")?;
-        let plan = serde_json::from_slice(&text)
-            .context("the plan of the running job is not one of this program's; forebay down and up")?;
+        let plan = serde_json::from_slice(&text).context(
+            "the plan of the running job is of another version than this program; use forebay down, then forebay up",
+        )?;
         Ok((plan, Kept { keeper_pid, restarts, replaced, job_is_up }, files.next()))
     }
 
@@ -180,7 +182,7 @@ impl Link {
                     Ok(Some(_)) => {}
                     Ok(None) => break ExitReason::Orphaned,
                     Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                        tracing::warn!(%error, "the keeper said something strange");
+                        tracing::warn!(%error, "the keeper sent an invalid message");
                     }
                     Err(error) => {
                         tracing::error!(%error, "the link to the keeper is broken");

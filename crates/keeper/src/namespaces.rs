@@ -77,7 +77,7 @@ impl Namespaces {
                 Ok(Some((question, descriptors))) => self.answer(question, descriptors, program),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "a strange question at the entrance"),
+                Err(error) => tracing::warn!(%error, "an invalid request at the entrance"),
             }
         }
     }
@@ -91,7 +91,7 @@ impl Namespaces {
     fn answer(&mut self, question: QuestionText, descriptors: Vec<OwnedFd>, program: &Program) {
         let mut descriptors = descriptors.into_iter();
         let Some(asks) = descriptors.next().filter(is_own_users) else {
-            tracing::warn!("a question at the entrance was refused: it is another user's, or cannot be answered");
+            tracing::warn!("a request at the entrance was refused: it came from another user, or cannot be answered");
             return;
         };
         match question {
@@ -129,9 +129,9 @@ impl Namespaces {
     }
 
     fn keep(&mut self, place: Place, mut descriptors: Vec<OwnedFd>) -> anyhow::Result<()> {
-        anyhow::ensure!(!descriptors.is_empty(), "too little was handed over");
+        anyhow::ensure!(!descriptors.is_empty(), "descriptors are missing from the request");
         let maker = Some(descriptors.remove(0)).filter(|_| place.mount != self.node.place.mount);
-        let namespace = Namespace::from_descriptors(descriptors).context("too little was handed over")?;
+        let namespace = Namespace::from_descriptors(descriptors).context("descriptors are missing from the request")?;
         let number = namespace.number().context("it cannot be looked at")?;
         self.kept.retain(|kept| kept.place != place);
         if self.kept.len() >= NAMESPACES_KEPT {
@@ -175,7 +175,7 @@ fn is_own_users(asks: &OwnedFd) -> bool {
 /// Whoever does not take the answer does without.
 fn say(asks: &OwnedFd, answer: &AnswerText, descriptors: &[BorrowedFd<'_>]) {
     if let Err(error) = packets::send_if_room(asks.as_fd(), answer, descriptors) {
-        tracing::debug!(%error, "an answer at the entrance was not taken");
+        tracing::debug!(%error, "an answer at the entrance could not be sent");
     }
 }
 

@@ -17,7 +17,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Tells whoever started a node. Nobody may be left to read it, which must not keep the node from cleaning up.
 pub fn tell(message: &serde_json::Value) {
     if let Err(error) = writeln!(std::io::stdout(), "{message}") {
-        tracing::warn!(%error, %message, "nobody reads what the node says");
+        tracing::warn!(%error, %message, "the messages of the node cannot be passed on");
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Error {
     #[error("MPI failed to communicate, error code {0}")]
     Communication(i32),
     /// Another rank sent what makes no sense, which only a defect or damaged memory explains.
-    #[error("a message of another rank makes no sense")]
+    #[error("a message of another rank is invalid")]
     Message,
     /// A program of the C interface wrote or read outside what it declared. Nothing was written.
     #[error("bytes {offset} to {end} were not declared")]

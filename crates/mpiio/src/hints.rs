@@ -142,7 +142,7 @@ impl Hint<'_> {
         let said = (self.said)(name)?;
         let parsed = parse(said.trim());
         if parsed.is_none() {
-            self.complaints.push(format!("{name}={said} makes no sense and is left out"));
+            self.complaints.push(format!("{name}={said} is not valid and is ignored"));
         }
         parsed
     }

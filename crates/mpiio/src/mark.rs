@@ -41,7 +41,7 @@ fn checked(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
     if found.is_file() && found.uid() == geteuid().as_raw() && found.nlink() == 1 {
         Ok(open)
     } else {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no file of this user's own"))
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a regular file of this user"))
     }
 }
 

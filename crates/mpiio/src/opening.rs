@@ -251,7 +251,7 @@ pub fn hosts<G: Group>(
         Some(Err(why)) => {
             if group.rank() == 0 {
                 let file = agreement.hints.topology.as_deref().unwrap_or_default();
-                say::complain(format_args!("the topology of {file} is left out: {why}"));
+                say::complain(format_args!("the topology of {file} is ignored: {why}"));
             }
             None
         }

@@ -133,7 +133,7 @@ impl Report {
             why.clone_into(&mut self.record.unplanned_why);
             if self.is_first_rank {
                 let file = self.record.file.display();
-                say::complain(format_args!("{file}: nothing is aggregated where there is no plan: {why}"));
+                say::complain(format_args!("{file}: without a plan, nothing is aggregated: {why}"));
             }
         }
     }
@@ -238,7 +238,7 @@ impl Report {
         let Some(directory) = self.directory.as_deref().filter(|_| self.is_first_rank) else { return };
         if let Err(error) = self.record.write(directory) {
             say::complain_once(format_args!(
-                "no record for forebay mpiio --explain in {}: {error}",
+                "cannot write the record for forebay mpiio --explain to {}: {error}",
                 directory.display()
             ));
         }
@@ -250,7 +250,7 @@ impl Report {
             && marker.exists()
             && let Err(error) = fs::remove_file(&marker)
         {
-            say::complain(format_args!("{} means nothing now and stays: {error}", marker.display()));
+            say::complain(format_args!("{} is out of date and cannot be removed: {error}", marker.display()));
         }
     }
 
@@ -265,7 +265,7 @@ impl Report {
             marked.write_all(what.as_bytes()).or_else(|error| marked.set_len(0).and(Err(error)))
         });
         if let Err(error) = written {
-            say::complain(format_args!("{} is not whole: {error}", marker.display()));
+            say::complain(format_args!("{} cannot be written completely: {error}", marker.display()));
         }
     }
 }

@@ -8,8 +8,8 @@ use clap::{Parser, ValueEnum};
 #[derive(Parser, Debug)]
 #[command(
     name = "forebay-sql",
-    after_help = "Tables are named by --table or stand in quotes: SELECT count(*) FROM '/data/log.csv'. A directory is the table \
-                  of all its files; *, ? and [] match names. `forebay query \"SELECT ...\"` is this command in a job. \
+    after_help = "Tables are named with --table or given as quoted paths: SELECT count(*) FROM '/data/log.csv'. A directory is the table \
+                  of all its files; *, ? and [] match names. `forebay query \"SELECT ...\"` runs this command in a job. \
                   docs/query.md has the details.\n\nExamples:\n  \
                   forebay-sql \"SELECT stats(flow) FROM 'log.csv'\"\n  \
                   forebay-sql \"SELECT day, sum(bytes) FROM t GROUP BY day\" --table t=/data/t.parquet --format csv"
@@ -21,28 +21,28 @@ pub struct Arguments {
     /// A table by name: CSV or Parquet, a file, a directory or a pattern
     #[arg(long = "table", value_name = "NAME=PATH", value_parser = table)]
     pub tables: Vec<(String, String)>,
-    /// How the result is written
+    /// Format of the result
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
     /// Write the result to this file, whole or not at all [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Show, on standard error, the plan, who read what, and how many bytes moved
+    /// Print to standard error the plan, which node read what, and the bytes moved
     #[arg(long)]
     pub explain: bool,
-    /// The first line of CSV files is a row like others
+    /// CSV files have no header: their first line is a row
     #[arg(long)]
     pub no_header: bool,
-    /// What stands between fields of CSV files: one character, or tab
+    /// Field separator of CSV files: one character, or tab
     #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
     pub delimiter: u8,
-    /// No field of the CSV files holds a newline, so that files may be cut among threads and nodes
+    /// No field of the CSV files contains a newline, so files may be split among threads and nodes
     #[arg(long)]
     pub no_newlines: bool,
-    /// Memory that sorts, joins and groups may take; beyond it they go to temporary files, MiB
+    /// Memory limit of sorts, joins and groups, MiB; beyond it they use temporary files
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(16..))]
     pub memory_mib: u64,
-    /// Who reads: this host, the nodes of the job that hold the bytes, or these where that is worth it
+    /// Where files are read: on this host, on the nodes of the job that hold the bytes (data), or there if it is worth it (auto)
     #[arg(long = "where", value_enum, default_value = "auto")]
     pub place: Place,
     /// The control socket of the job's daemon on this host

@@ -98,7 +98,7 @@ impl Daemon {
     pub fn holders(&self, place: &Path, bytes: u64, modified: SystemTime) -> anyhow::Result<Vec<Holder>> {
         let wants = json!({"counts_bytes": false, "rows": true, "gramian": false});
         let said = self.ask(&json!({"command": "holders", "path": place, "wants": wants}), HOLDERS_TIMEOUT)?;
-        let Said { mut holders } = serde_json::from_value(said).context("an answer that is not understood")?;
+        let Said { mut holders } = serde_json::from_value(said).context("the answer cannot be decoded")?;
         holders.retain(|holder| holder.generation.is(bytes, modified));
         let best = holders.iter().map(|holder| holder.holds).min();
         holders.retain(|holder| Some(holder.holds) == best);
@@ -121,7 +121,7 @@ impl Daemon {
         let question =
             json!({"command": "queryfragment", "rank": rank, "files": files, "plan": plan, "timeout_ms": timeout_ms});
         let said = self.ask(&question, timeout)?;
-        said.as_str().and_then(bytes_of).context("an answer that is not understood")
+        said.as_str().and_then(bytes_of).context("the answer cannot be decoded")
     }
 
     fn ask(&self, question: &Value, timeout: Duration) -> anyhow::Result<Value> {

@@ -130,7 +130,7 @@ impl AggregateUDFImpl for Function {
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if arguments.is_distinct {
-            return not_impl_err!("{} takes no DISTINCT; choose the rows by a query below it", self.name());
+            return not_impl_err!("{} takes no DISTINCT; select the distinct rows in a subquery", self.name());
         }
         Ok(match self.of {
             Operator::Stats => Box::new(Made(Column::default())),

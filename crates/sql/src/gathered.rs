@@ -187,7 +187,7 @@ impl Work {
                     state.left.insert(index);
                     if state.lost.insert(node.rank) {
                         let Holder { rank, host, .. } = node;
-                        eprintln!("forebay-sql: note: node {rank} on {host}: {error:#}; others make its pieces");
+                        eprintln!("forebay-sql: note: node {rank} on {host}: {error:#}; other nodes compute its pieces");
                     }
                     return;
                 }
@@ -208,9 +208,9 @@ impl Work {
     /// A piece, made by a node.
     async fn ask(&self, node: &Holder, index: usize) -> anyhow::Result<Vec<RecordBatch>> {
         let piece = &self.pieces[index];
-        let groups = piece.placed_groups().context("a path that is no text")?;
+        let groups = piece.placed_groups().context("the path is not text")?;
         let plan = physical_plan_to_bytes(self.fragment.over(&groups)?)?;
-        let files = piece.files_of(node.rank).context("a node that does not hold it")?;
+        let files = piece.files_of(node.rank).context("the node does not hold the file")?;
         self.tally.plan_bytes.fetch_add(plan.len() as u64, Ordering::Relaxed);
         let (daemon, rank) = (Arc::clone(&self.daemon), node.rank);
         let asked = tokio::task::spawn_blocking(move || daemon.fragment(rank, &files, &plan, PIECE_TIMEOUT));
@@ -219,7 +219,7 @@ impl Work {
         let schema = self.fragment.plan.schema();
         let batches = StreamReader::try_new(Cursor::new(answer), None)?;
         if !is_alike(&batches.schema(), &schema) {
-            bail!("an answer of other columns; its forebay-sql may be of another version");
+            bail!("its answer has other columns; its forebay-sql may be of another version");
         }
         let own = |batch: RecordBatch| RecordBatch::try_new(SchemaRef::clone(&schema), batch.columns().to_vec());
         batches.map(|batch| Ok(own(batch?)?)).collect()

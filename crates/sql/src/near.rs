@@ -38,7 +38,7 @@ pub async fn planned(
     let mut near = Near { tally: Arc::default(), table_bytes: 0 };
     let Some(socket) = arguments.daemon.clone().filter(|_| arguments.place != Place::Host) else {
         if arguments.place == Place::Data {
-            bail!("SQL is answered near the data in a job: forebay query --where data");
+            bail!("SQL is answered near the data only within a job: forebay query --where data");
         }
         return Ok((plan, near));
     };

@@ -84,7 +84,7 @@ impl<'a> Writer<'a> {
         if format == Format::Csv
             && let Some(field) = schema.fields().iter().find(|field| field.data_type().is_nested())
         {
-            bail!("column {:?} has several values a row, which CSV cannot hold; take --format json", field.name());
+            bail!("column {:?} has several values a row, which CSV cannot represent; use --format json", field.name());
         }
         Ok(match format {
             Format::Table => Self::Table(output, SchemaRef::clone(schema), vec![]),
@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
             Self::Table(_, _, batches) => {
                 let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
                 if rows + batch.num_rows() > TABLE_ROWS_MAX {
-                    bail!("more than {TABLE_ROWS_MAX} rows are no table for people; take another --format, or LIMIT");
+                    bail!("a table has at most {TABLE_ROWS_MAX} rows; use another --format, or LIMIT");
                 }
                 batches.push(batch);
             }

@@ -27,7 +27,7 @@ impl Placed {
     }
 
     fn place(&self, name: &Path) -> Result<&Path> {
-        let none = || Error::NotFound { path: name.to_string(), source: "it is no file of this fragment".into() };
+        let none = || Error::NotFound { path: name.to_string(), source: "it is not a file of this fragment".into() };
         self.places.get(name).ok_or_else(none)
     }
 }

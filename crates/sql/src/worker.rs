@@ -45,15 +45,15 @@ pub async fn run() -> anyhow::Result<()> {
 }
 
 async fn carry_out(question: &[u8], plan: &[u8], to: impl Write) -> anyhow::Result<()> {
-    let Question { files } = serde_json::from_slice(question).context("a question that is not understood")?;
-    let path = |text: &str| Path::from_absolute_path(text).with_context(|| format!("{text} is no path"));
+    let Question { files } = serde_json::from_slice(question).context("the request cannot be decoded")?;
+    let path = |text: &str| Path::from_absolute_path(text).with_context(|| format!("{text} is not a path"));
     let places =
         files.iter().map(|(name, at)| Ok((path(name)?, path(at)?))).collect::<anyhow::Result<HashMap<_, _>>>()?;
     let context = session::for_plans(MEMORY_BYTES)?;
     context.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), Arc::new(Placed::new(places)));
     let plan = physical_plan_from_bytes(plan, &context.task_ctx())?;
     if !is_fragment(&plan) {
-        bail!("a plan that is no fragment");
+        bail!("the plan is not a fragment");
     }
     let mut rows = execute_stream(plan, context.task_ctx())?;
     let mut writer = StreamWriter::try_new(to, &rows.schema())?;
@@ -66,13 +66,13 @@ async fn carry_out(question: &[u8], plan: &[u8], to: impl Write) -> anyhow::Resu
 
 fn part(input: &mut impl Read) -> anyhow::Result<Vec<u8>> {
     let mut len = [0; 4];
-    input.read_exact(&mut len).context("a question that is not whole")?;
+    input.read_exact(&mut len).context("the request is incomplete")?;
     let len = u32::from_be_bytes(len);
     if len > QUESTION_BYTES_MAX {
         bail!("a question of {len} bytes");
     }
     let mut part = vec![0; len as usize];
-    input.read_exact(&mut part).context("a question that is not whole")?;
+    input.read_exact(&mut part).context("the request is incomplete")?;
     Ok(part)
 }
 
@@ -127,10 +127,10 @@ mod tests {
         assert_eq!(made(json!([[file, moved]]), fragment).await, Ok(2), "where it lies");
         fs::copy(&moved, &file).unwrap();
         let refused = made(json!([[moved, moved]]), fragment).await.unwrap_err();
-        assert!(refused.contains("no file of this fragment"), "{refused}");
+        assert!(refused.contains("not a file of this fragment"), "{refused}");
         // What is more than a fragment is refused, whatever it reads.
         let refused = made(json!([[file, file]]), &whole).await.unwrap_err();
-        assert!(refused.contains("no fragment"), "{refused}");
+        assert!(refused.contains("not a fragment"), "{refused}");
         made(json!([[file, file]]), b"no plan").await.unwrap_err();
     }
 

@@ -105,7 +105,7 @@ fn devices_answer_about_what_they_hold() {
         assert_eq!(there, here, "{statement}");
         assert!(!said_here.contains("made by"), "{said_here}");
         (0..4).for_each(|rank| assert!(said.contains(&format!("made by node {rank}: ")), "{statement}: {said}"));
-        assert!(!said.contains("made by this host") && !said.contains("others make"), "{said}");
+        assert!(!said.contains("made by this host") && !said.contains("other nodes compute"), "{said}");
     }
     // Parquet, and what nobody holds.
     let to = job.path("data/2/t.parquet");
@@ -135,7 +135,7 @@ fn nodes_without_the_engine_are_stood_in_for() {
     fs::write(job.path("data/1/t.csv"), rows(0, 30_000)).unwrap();
     let (there, said) = job.rows(STATEMENTS[0], "data/1/t.csv", "data");
     assert_eq!(there, job.rows(STATEMENTS[0], "data/1/t.csv", "host").0);
-    assert!(said.contains("note: node 1 on") && said.contains("others make its pieces"), "{said}");
+    assert!(said.contains("note: node 1 on") && said.contains("other nodes compute its pieces"), "{said}");
     assert!(said.contains("made by this host"), "{said}");
 }
 

@@ -28,7 +28,7 @@ pub enum CaseError {
         max: usize,
     },
     /// A rate or size of nothing.
-    #[error("{what}: {value} is no number above 0; give bytes, or bytes per second")]
+    #[error("{what}: {value} is not a number above 0; give bytes, or bytes per second")]
     NotPositive {
         /// The field.
         what: &'static str,
@@ -36,7 +36,7 @@ pub enum CaseError {
         value: f64,
     },
     /// A latency below nothing.
-    #[error("{what}: {value} is no number from 0 on; give seconds")]
+    #[error("{what}: {value} is not a number of at least 0; give seconds")]
     Negative {
         /// The field.
         what: &'static str,
@@ -64,7 +64,7 @@ pub enum CaseError {
         problem: String,
     },
     /// A text about switches that has none.
-    #[error("{file}: no switch with hosts is in it; give topology.conf, or what `scontrol show topology` prints")]
+    #[error("{file}: it has no switch with hosts; give topology.conf, or what `scontrol show topology` prints")]
     NoSwitches {
         /// Where the text came from.
         file: String,
@@ -81,14 +81,15 @@ pub enum CaseError {
     #[error("topology: hosts: {0}")]
     HostList(HostListError),
     /// A host that is listed again.
-    #[error("topology: hosts: {host} is there twice; a node has one place")]
+    #[error("topology: hosts: {host} is listed twice; a node has one place")]
     HostTwice {
         /// As given.
         host: String,
     },
     /// A pattern that tells no switch.
     #[error(
-        "topology: the pattern {pattern} tells no switch; write # for a number and / where the name of a switch ends, as in r#/n#"
+        "topology: the pattern {pattern} names no switch; write # for a number and / where the name of a switch ends, \
+         as in r#/n#"
     )]
     Pattern {
         /// As given.
@@ -126,7 +127,7 @@ pub enum CaseError {
         places: usize,
     },
     /// A range that is none.
-    #[error("io_nodes[{index}]: serves [{first}, {last}], which is no range of the job's nodes 0 to {}", nodes - 1)]
+    #[error("io_nodes[{index}]: serves [{first}, {last}], which is not a range of the job's nodes 0 to {}", nodes - 1)]
     Serves {
         /// In the list.
         index: usize,
@@ -237,7 +238,7 @@ pub enum PlanError {
 
 /// A strategy that there is not.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("there is no strategy {name}; there are {known}")]
+#[error("there is no strategy {name}; the strategies are {known}")]
 pub struct UnknownStrategy {
     /// As given.
     pub name: String,

@@ -6,10 +6,10 @@ use crate::limits::{FIELDS_MAX, GRAMIAN_COLUMNS_MAX, RECORD_BYTES_MAX};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// The first record has bytes that no text has.
-    #[error("it is no CSV: its first record has a byte of value 0")]
+    #[error("it is not a CSV file: its first record contains a NUL byte")]
     NotText,
     /// No end of the first record.
-    #[error("it is no CSV: its first record has more than {} MiB", RECORD_BYTES_MAX >> 20)]
+    #[error("it is not a CSV file: its first record is longer than {} MiB", RECORD_BYTES_MAX >> 20)]
     FirstRecordTooLong,
     /// Too many fields.
     #[error("a record has more than {FIELDS_MAX} fields; is the delimiter right?")]
@@ -18,7 +18,7 @@ pub enum QueryError {
     #[error("it is empty: it has no columns")]
     Empty,
     /// Nothing to compute with.
-    #[error("it has no numeric column (a column is numeric if its first field that is not missing is)")]
+    #[error("it has no numeric column (a column is numeric if its first non-missing field is a number)")]
     NoNumericColumn,
     /// A column that was asked for.
     #[error("it has no column {asked:?}; it has {has}")]
@@ -29,13 +29,13 @@ pub enum QueryError {
         has: String,
     },
     /// A column that was asked for holds text.
-    #[error("column {0:?} is not numeric: its first field that is not missing is no number")]
+    #[error("column {0:?} is not numeric: its first non-missing field is not a number")]
     NotNumeric(String),
     /// A Gramian of too many columns.
-    #[error("a Gramian of {0} columns was asked for; {GRAMIAN_COLUMNS_MAX} is the most. Choose some with --columns")]
+    #[error("a Gramian of {0} columns is too large: {GRAMIAN_COLUMNS_MAX} is the most; choose some with --columns")]
     GramianTooLarge(usize),
     /// Files that are no one table.
-    #[error("its columns are {here}, those of the first file {first}")]
+    #[error("its columns are {here}, but those of the first file are {first}")]
     OtherColumns {
         /// Of this file.
         here: String,

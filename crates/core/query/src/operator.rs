@@ -44,7 +44,7 @@ impl Operator {
 
 /// A name that no operator has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no operator {0:?}; there are count-lines, stats, gramian, normalise, digits and entropy")]
+#[error("there is no operator {0:?}; the operators are count-lines, stats, gramian, normalise, digits and entropy")]
 pub struct UnknownOperator(String);
 
 impl FromStr for Operator {

@@ -61,7 +61,7 @@ impl<B: Clone> Explaining<'_, B> {
                 format!("asks node {rank}, because its parent in {tree}, node {parent}, cannot be reached")
             }
             (Source::Peer(rank), _) => format!("asks node {rank}, its parent in {tree}"),
-            (Source::Backing, None) => format!("reads the backing file system, being the root of {tree}"),
+            (Source::Backing, None) => format!("reads the backing file system, because it is the root of {tree}"),
             (Source::Backing, Some(_)) => {
                 "reads the backing file system, because no node that may be root can be reached".to_owned()
             }

@@ -59,7 +59,7 @@ errnos! {
     ELOOP = 40, "Too many symbolic links.";
     ENODATA = 61, "No data available.";
     EPROTO = 71, "Protocol error.";
-    EBADMSG = 74, "Bad message: bytes that do not have their checksum.";
+    EBADMSG = 74, "Bad message: wrong checksum.";
     EOVERFLOW = 75, "Value too large.";
     EOPNOTSUPP = 95, "Operation not supported.";
     ECONNREFUSED = 111, "Connection refused.";

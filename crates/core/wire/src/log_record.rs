@@ -98,7 +98,7 @@ pub enum RecordError {
     #[error("no record of this log begins here")]
     Absent,
     /// They begin a record here, and some of them have changed.
-    #[error("the head of the record does not have its checksum")]
+    #[error("the head of the record has a wrong checksum")]
     Checksum,
     /// The checksum is right and what they say is impossible.
     #[error("the head of the record makes no sense: {0}")]

@@ -125,7 +125,7 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
             Err(error) => Err(format!("not a command: {error}")),
         },
         Ok(Err(error)) => Err(format!("reading the command: {error}")),
-        Err(_) => Err("no command came in time".to_owned()),
+        Err(_) => Err("no command arrived in time".to_owned()),
     };
     let answer = match answer {
         Ok(value) => json!({"ok": value}),

@@ -122,7 +122,7 @@ impl JobQueries {
         if rank as usize >= self.node.options.nodes.len() {
             return Err(format!("the job has no node {rank}"));
         }
-        let plan = bytes_of(&plan).ok_or("a plan that is no bytes")?;
+        let plan = bytes_of(&plan).ok_or("the plan is not encoded as bytes")?;
         if files.is_empty() || files.len() > QUERY_FILES_MAX || plan.len() > QUERY_PLAN_BYTES_MAX {
             return Err(format!(
                 "a fragment has 1 to {QUERY_FILES_MAX} files and {QUERY_PLAN_BYTES_MAX} bytes at most"
@@ -139,9 +139,9 @@ impl JobQueries {
     /// The whole body of another node's answer.
     async fn ask(&self, to: NodeRank, message: QueryMessage, timeout: Duration) -> Result<Bytes, String> {
         let reply = call(&self.node, to, message, timeout).await?;
-        let body = reply.body.ok_or("an answer without a body")?;
+        let body = reply.body.ok_or("the answer has no body")?;
         let whole = tokio::time::timeout(timeout, body.whole_bytes()).await;
-        whole.map_err(|_| "the answer did not come in time")?.map_err(|errno| errno.to_string())?;
-        body.contiguous().ok_or_else(|| "an answer that is not whole".to_owned())
+        whole.map_err(|_| "the answer did not arrive in time")?.map_err(|errno| errno.to_string())?;
+        body.contiguous().ok_or_else(|| "the answer is incomplete".to_owned())
     }
 }

@@ -54,7 +54,7 @@ pub fn each_block<W, T>(
         let mut worker = begin();
         let mut buffer = Vec::new();
         while let Some(index) = turns.take(blocks) {
-            anyhow::ensure!(!options.is_given_up.load(Ordering::Relaxed), "nobody waits for it any more");
+            anyhow::ensure!(!options.is_given_up.load(Ordering::Relaxed), "it was cancelled");
             let Some((block, result)) =
                 one_block(source, options, &turns, index, &mut buffer, |block| work(&mut worker, block))?
             else {
@@ -80,8 +80,9 @@ pub fn each_block<W, T>(
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(whole_thread)).collect();
         let own = whole_thread();
-        let ended =
-            others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread ended"))));
+        let ended = others
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread of the query panicked"))));
         ended.fold(own, |first, next| first.and(next))
     })?;
     source.check()?;

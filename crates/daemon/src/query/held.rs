@@ -77,7 +77,7 @@ impl HeldFile {
             match answered.recv_timeout(LOOK_EVERY) {
                 Ok(answer) => return answer.map_err(failed),
                 Err(RecvTimeoutError::Timeout) if !self.is_given_up.load(Ordering::Relaxed) => {}
-                Err(_) => bail!("nobody waits for it any more"),
+                Err(_) => bail!("it was cancelled"),
             }
         }
     }

@@ -112,9 +112,13 @@ impl Contents for FileSource {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let metadata = self.file.metadata().with_context(|| format!("{} cannot be looked at", self.path.display()))?;
+        let metadata =
+            self.file.metadata().with_context(|| format!("cannot read the attributes of {}", self.path.display()))?;
         if Generation::of(&metadata) != self.generation {
-            bail!("{} changed while it was read; ask again when it is at rest", self.path.display());
+            bail!(
+                "{} changed while it was read; repeat the query when nothing writes to the file",
+                self.path.display()
+            );
         }
         Ok(())
     }

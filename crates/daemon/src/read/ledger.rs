@@ -58,7 +58,7 @@ impl Ledger {
         match memory.word(0) {
             0 => memory.set_word(0, LAYOUT),
             LAYOUT => {}
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "inodes written down by another version")),
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "the recorded inodes are of another version")),
         }
         let mut ledger = Self { memory, free: vec![Vec::new(); GRAINS_MAX + 1], end: BLOCK_BYTES, is_full: false };
         let mut contents = LedgerContents { inodes: Vec::new(), next: ledger.memory.word(NEXT_AT) };
@@ -75,7 +75,7 @@ impl Ledger {
 
     /// Reads a block's records.
     fn walk(&mut self, block: usize, slot_bytes: usize, contents: &mut LedgerContents) -> io::Result<()> {
-        let broken = || io::Error::new(io::ErrorKind::InvalidData, "the memory of inodes is not what it should be");
+        let broken = || io::Error::new(io::ErrorKind::InvalidData, "the recorded inodes are corrupt");
         let grains = slot_bytes / GRAIN_BYTES;
         if !slot_bytes.is_multiple_of(GRAIN_BYTES) || grains > GRAINS_MAX {
             return Err(broken());
@@ -146,7 +146,7 @@ impl InodeLedger for Ledger {
             Ok(slot) => slot,
             Err(error) => {
                 if !std::mem::replace(&mut self.is_full, true) {
-                    tracing::error!(%error, "no room to write inodes down: they will not outlive this daemon");
+                    tracing::error!(%error, "no space to record inodes: they will not survive this daemon");
                 }
                 return None;
             }

@@ -118,11 +118,11 @@ impl Refresh {
             let request = JobMessage::LeadRefresh { paths: paths.clone() };
             match gather::ask::<Result<Refreshed, String>>(&self.node, leader, request, STEP_DEADLINE * 3).await {
                 Ok(mut answer) if answer.len() == 1 => return answer.remove(0),
-                Ok(_) => why = format!("node {leader} answered what is no outcome"),
+                Ok(_) => why = format!("node {leader} gave an invalid answer"),
                 Err(error) => why = error,
             }
         }
-        Err(format!("nothing was refreshed for certain: {why}; try again"))
+        Err(format!("it is not certain that anything was refreshed: {why}; try again"))
     }
 
     async fn lead(&self, paths: Vec<ViewPath>) -> Result<Refreshed, String> {
@@ -142,7 +142,7 @@ impl Refresh {
             tracing::info!(%epoch, ?unreached, took_ms, "refreshed");
             return Ok(Refreshed { epoch, reached: reached.len(), unreached, took_ms });
         }
-        Err(format!("not all was refreshed: other refreshes came between {ATTEMPTS_MAX} times; try again"))
+        Err(format!("the refresh is incomplete: other refreshes interfered {ATTEMPTS_MAX} times; try again"))
     }
 
     /// Takes all steps on the whole job. Who took each of them, and the latest refresh that was met by those who refused the

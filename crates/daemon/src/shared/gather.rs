@@ -108,10 +108,10 @@ pub async fn ask<T: Answer>(
     deadline: Duration,
 ) -> Result<Vec<T>, String> {
     let reply = call(node, to, message, deadline).await?;
-    let body = reply.body.ok_or("an answer without text")?;
+    let body = reply.body.ok_or("an answer that is not text")?;
     body.whole_bytes().await.map_err(|errno| errno.to_string())?;
     let bytes = body.contiguous().unwrap_or_default();
-    serde_json::from_slice(&bytes).map_err(|error| format!("an answer that is not understood: {error}"))
+    serde_json::from_slice(&bytes).map_err(|error| format!("invalid answer: {error}"))
 }
 
 /// Sends a node a request.

@@ -133,7 +133,7 @@ impl Starting {
         let answer = match reply.map(|reply| reply.outcome) {
             Ok(Outcome::Noted { settled: Some(missing) }) => ReportAnswer::Settled(missing),
             Ok(Outcome::Noted { settled: None }) => ReportAnswer::Noted,
-            Ok(_) => ReportAnswer::Lost("an answer that is none to a report".to_owned()),
+            Ok(_) => ReportAnswer::Lost("an answer that does not belong to a report".to_owned()),
             Err(why) => ReportAnswer::Lost(why),
         };
         if !matches!(answer, ReportAnswer::Lost(_)) {

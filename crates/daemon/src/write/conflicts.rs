@@ -142,7 +142,7 @@ impl Conflicts<'_> {
         if found(self.owner.local.place.attributes(&path))?.is_some() {
             return Ok(is_below_new);
         }
-        tracing::warn!(%path, "somebody else has removed this directory: it is made again for what lands in it");
+        tracing::warn!(%path, "others have removed this directory; it is made again, because files land in it");
         self.owner.local.place.make_directory(&path)?;
         let made = self.owner.local.place.hold(&path)?;
         if let Some(attributes) = self.owner.landed_attributes(directory) {
@@ -192,7 +192,8 @@ impl Conflicts<'_> {
     /// # Errors
     /// What keeps it from being written down.
     pub fn gone(&self, place: &Place) -> Result<(), Errno> {
-        tracing::warn!(path = %self.owner.path_of(place)?, "somebody else has changed what had landed here: it is left alone");
+        tracing::warn!(path = %self.owner.path_of(place)?, "others have changed or removed what had landed here; it \
+                                                            is left as it is");
         self.owner.carry_out_own(Operation::Gone { place: place.clone() }).map(drop)
     }
 
@@ -207,7 +208,7 @@ impl Conflicts<'_> {
             let name = second_name(&place.name, &self.owner.local.job, number)?;
             let second = directory.join_deep(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
             if found(self.owner.local.place.attributes(&second))?.is_none() {
-                tracing::warn!(%path, %second, "somebody else has something here: what the job has lands beside it");
+                tracing::warn!(%path, %second, "others have put something here; the job's file lands beside it");
                 return self.owner.carry_out_own(Operation::SetAside { place: place.clone(), name }).map(drop);
             }
         }

@@ -44,7 +44,8 @@ impl Reader {
                     std::thread::sleep(MOVING_LOOK);
                 }
                 Err(Errno::ESTALE) => {
-                    tracing::error!(%file, "what has landed is not there any more: somebody else has changed it");
+                    tracing::error!(%file, "a landed file is missing or shorter on the backing file system: others \
+                                            have changed it");
                     return Err(Errno::EIO);
                 }
                 read => return read,

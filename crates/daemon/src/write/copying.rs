@@ -74,7 +74,7 @@ impl Copying {
             if !uncopied.is_followed(self.now()) {
                 tracing::warn!(
                     bytes = uncopied.bytes(),
-                    "the partner does not answer: what is written is on this node alone"
+                    "the partner does not answer: what programs write is on this node alone"
                 );
                 return Ok(());
             }

@@ -65,12 +65,12 @@ impl GivingBack {
             if self.reader.local.is_filling()
                 && let Err(errno) = self.commits.commit_all()
             {
-                tracing::warn!(%errno, "what open files have cannot make room yet");
+                tracing::warn!(%errno, "space of open files cannot be released yet");
             }
             if self.reader.local.log.space().live_bytes > 0
                 && let Err(errno) = self.once()
             {
-                tracing::warn!(%errno, "what has landed cannot be given back yet");
+                tracing::warn!(%errno, "space of landed files cannot be released yet");
             }
             is_ending = self.is_ending.lock().unwrap_or_else(PoisonError::into_inner);
         }

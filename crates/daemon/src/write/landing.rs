@@ -119,7 +119,8 @@ impl Landings {
             }
             if self.owner.has_failed() {
                 // What was refused is in the tree, and must not be followed.
-                *self.trouble() = Some("the store has failed: nothing can be written down any more".to_owned());
+                *self.trouble() =
+                    Some("the store has failed: nothing can be recorded any more, so nothing lands".to_owned());
                 std::thread::sleep(AGAIN_AFTER);
                 continue;
             }
@@ -147,7 +148,7 @@ impl Landings {
                 }
                 Err(_) if self.is_ending.load(Ordering::Relaxed) => return,
                 Err(failed) => {
-                    tracing::warn!(failed, "landing has to wait");
+                    tracing::warn!(failed, "landing failed and is tried again");
                     *self.trouble() = Some(failed);
                     std::thread::sleep(AGAIN_AFTER);
                 }
@@ -248,7 +249,7 @@ impl Landings {
 
     fn landed(&self, step: u64, outcome: StepOutcome) -> Result<(), String> {
         let landed = Operation::Landed { step, outcome };
-        self.owner.carry_out_own(landed).map(drop).map_err(|errno| format!("writing down what has landed: {errno}"))
+        self.owner.carry_out_own(landed).map(drop).map_err(|errno| format!("recording what has landed: {errno}"))
     }
 
     fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {

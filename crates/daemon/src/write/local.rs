@@ -179,5 +179,5 @@ pub fn landing_place(backing: &Path) -> anyhow::Result<LandingPlace> {
     use anyhow::Context;
     LandingPlace::open(backing)
         .map_err(|errno| anyhow::anyhow!("{}: {errno}", backing.display()))
-        .context("cannot use the directory that the burst tier lands in")
+        .context("cannot use the directory where the burst tier lands")
 }

@@ -270,7 +270,7 @@ impl Owner {
             let touched = tree.touched_by(&change.operation);
             let done = tree.apply(change, &mut released)?;
             if let Err(error) = self.local.log.append_note(&Note::own(change)) {
-                tracing::error!(%error, "a change cannot be written down: nothing can be changed any more");
+                tracing::error!(%error, "a change cannot be recorded: no further changes are accepted");
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
             }

@@ -329,10 +329,10 @@ impl WriteParts {
         let path = |name: &Name| backing_path(&tree, place.directory)?.join_deep(name.as_bytes()).ok();
         let others = match aside.len() - 1 {
             0 => String::new(),
-            others => format!("; {others} others likewise"),
+            others => format!("; {others} other files likewise"),
         };
         Some(format!(
-            "somebody else has {}: what the job has there is {} on the backing file system{others}",
+            "others have put something at {} on the backing file system: the job's file is at {} there{others}",
             path(&place.name)?,
             path(name)?
         ))
@@ -352,14 +352,14 @@ impl WriteParts {
         let path = self.dir.join(std::ffi::OsStr::from_bytes(&first.path));
         if nodes.is_empty() {
             return Some(format!(
-                "{}{others} cannot land: {bytes} bytes were only in the file on the backing file system, which somebody else has \
-                 taken away; written whole again, it lands",
+                "{}{others} cannot land: {bytes} bytes were only in the file on the backing file system, which others \
+                 have removed or replaced; it lands when a program writes it whole again",
                 path.display()
             ));
         }
         Some(format!(
             "{}{others} cannot land: {bytes} bytes are only in the stores of nodes that do not answer ({}); \
-             `forebay salvage` lands them when those are there again",
+             `forebay salvage` lands them when these stores are available again",
             path.display(),
             nodes.join(", ")
         ))

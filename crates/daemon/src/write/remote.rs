@@ -390,7 +390,7 @@ impl Nodes {
     pub fn ask_owner_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
         let failed = |errno| format!("node {}, which owns the burst tree, does not answer: {errno}", self.owns().node);
         let (_, (_, body)) = self.call(To::Owner, message, TEXT_PATIENCE).map_err(failed)?;
-        let answers: Vec<T> = serde_json::from_slice(&body).map_err(|error| format!("not understood: {error}"))?;
+        let answers: Vec<T> = serde_json::from_slice(&body).map_err(|error| format!("invalid answer: {error}"))?;
         answers.into_iter().next().ok_or_else(|| "an empty answer".to_owned())
     }
 

@@ -176,7 +176,7 @@ impl WriteParts {
         let missing_bytes: u64 = missing.iter().map(|(_, len)| len).sum();
         let why = match state {
             "landed" => {
-                second.map(|second| format!("it is at {second}, since somebody else has something at its name there"))
+                second.map(|second| format!("it is at {second}, because others have put something at its name there"))
             }
             "lost" => Some(lost_in_words(&lost)),
             _ => self.progress().why,
@@ -202,7 +202,7 @@ fn lost_in_words(lost: &LostFile) -> String {
     let bytes: u64 = lost.ranges.iter().map(|(_, len)| len).sum();
     if nodes.is_empty() {
         return format!(
-            "{bytes} bytes were only in its file on the backing file system, which somebody else has taken away"
+            "{bytes} bytes were only in its file on the backing file system, which others have removed or replaced"
         );
     }
     format!("{bytes} bytes are only in the stores of nodes that do not answer ({})", nodes.join(", "))

@@ -70,7 +70,7 @@ impl Salvage {
         for (path, owner) in &found {
             ensure!(
                 owner.job == first.job && owner.landing == first.landing,
-                "the stores {} and {} are of different jobs ({}, {}): name one job's",
+                "the stores {} and {} are of different jobs ({}, {}): name the stores of one job only",
                 first_path.display(),
                 path.display(),
                 first.job,
@@ -83,7 +83,10 @@ impl Salvage {
             None => first.landing.clone(),
         };
         let stores: BTreeMap<_, _> = found.iter().map(|(path, owner)| (owner.node, (*path).clone())).collect();
-        ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name those of one run");
+        ensure!(
+            stores.len() == found.len(),
+            "two stores are of the same node of job {job}: name the stores of one run only"
+        );
         let runtime = tokio::runtime::Builder::new_current_thread().build().context("no threads")?;
         let environment: Arc<dyn Environment> = {
             let _in = runtime.enter();
@@ -188,8 +191,8 @@ fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Resu
     let (second, _) = second.with_context(|| {
         let here: Vec<String> = opened.keys().map(ToString::to_string).collect();
         format!(
-            "job {job}: the names of its files are in stores that are not among these (of nodes {}): salvage those of its \
-             node {} or its second home, with these if they can be brought together",
+            "job {job}: the stores that are given (of nodes {}) do not have the names of its files; give also the \
+             store of its node {} or of its second home",
             here.join(", "),
             newest.node
         )
@@ -237,7 +240,7 @@ impl Calls for Together {
 
     fn call(&self, to: NodeRank, message: &WriteMessage, _: Duration) -> Result<Answered, Unanswered> {
         let parts = self.here.get().and_then(|here| here.get(&to)?.upgrade());
-        let parts = parts.ok_or_else(|| Unanswered::Ever("its store is not here".to_owned()))?;
+        let parts = parts.ok_or_else(|| Unanswered::Ever("its store was not given".to_owned()))?;
         Ok(parts.answer(self.own, message.clone()))
     }
 }

@@ -170,7 +170,7 @@ impl SecondHome {
         match asked.map_err(|errno| format!("the owner does not answer: {errno}"))? {
             Followed::Changes(changes) => changes.iter().try_for_each(|change| self.take(change)),
             Followed::Tree { have, tree } => {
-                let Travelling(tree) = decode(&tree).map_err(|error| format!("the tree is not understood: {error}"))?;
+                let Travelling(tree) = decode(&tree).map_err(|error| format!("the tree cannot be decoded: {error}"))?;
                 *self.mirror() = Some(Mirror { have, tree });
                 // What is not written down is not known.
                 keep().inspect_err(|_| *self.mirror() = None)
@@ -179,7 +179,7 @@ impl SecondHome {
     }
 
     fn take(&self, change: &[u8]) -> Result<(), String> {
-        let change: Change = decode(change).map_err(|error| format!("a change is not understood: {error}"))?;
+        let change: Change = decode(change).map_err(|error| format!("a change cannot be decoded: {error}"))?;
         let mut mirror = self.mirror();
         let Some(known) = &mut *mirror else { return Ok(()) };
         self.local.log.append_note(&Note::followed(&change)).map_err(|error| error.to_string())?;

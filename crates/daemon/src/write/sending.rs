@@ -142,7 +142,8 @@ impl Snapshot {
             let mut bytes = vec![0; stripe.len as usize];
             into.read_exact_at(&mut bytes, stripe.offset).map_err(failed)?;
             if crc32c::crc32c(&bytes) != checksum {
-                tracing::error!(%file, offset = stripe.offset, "the backing file system has other bytes than were written");
+                tracing::error!(%file, offset = stripe.offset, "the backing file system returns other bytes than were \
+                                                                written");
                 return Err(Errno::EIO);
             }
             meter.verified(stripe.len);

@@ -46,7 +46,7 @@ impl Alarm {
                 continue;
             }
             if !std::mem::replace(&mut has_begun, true) {
-                tracing::warn!(bytes, bytes_per_s = rate, ?time, "the time limit is near: everything lands now");
+                tracing::warn!(bytes, bytes_per_s = rate, ?time, "the time limit is near: everything is landed now");
             }
             drain();
         }

@@ -13,11 +13,11 @@ use crate::settings::values::{self, BurstPair};
 /// `drain`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Files that are still open land with their last commit. Exit status: 0 all has landed (with --wait), 3 some has \
+    after_help = "Files that are still open land as last committed. Exit status: 0 everything has landed (with --wait), 3 some has \
                   not, with the reason, 1 failed.\n\nExamples:\n  forebay drain --wait\n  forebay drain --wait --timeout 10min"
 )]
 pub struct DrainArguments {
-    /// Wait until all has landed
+    /// Wait until everything has landed
     #[arg(long)]
     pub wait: bool,
     /// Wait no longer than this
@@ -39,7 +39,7 @@ pub struct DrainArguments {
 #[command(after_help = "Exit status: 0 all of them have landed, 3 some have not, 1 failed.\n\nExamples:\n  \
                   forebay landed /ckpt/step-100.pt\n  forebay landed --json /ckpt/*")]
 pub struct LandedArguments {
-    /// Files, as programs see them or below the burst mount
+    /// Files, by their path in DIR or below the burst mount
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Print a JSON object instead of text
@@ -56,21 +56,21 @@ pub struct LandedArguments {
 /// `salvage`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A store says itself where it lands; with --burst it must be there. Files land whole or not at all: what is only in \
-                  the stores of other nodes is named and stays for a salvage that has them too. Stores of which all has landed are \
-                  removed. Exit status: 0 all has landed, 3 some has not, 1 failed.\n\nExamples:\n  \
+    after_help = "A store records where it lands; --burst must match it. Files land whole or not at all: files that need the \
+                  stores of other nodes are named and stay for a salvage with those stores. Stores are removed when everything \
+                  in them has landed. Exit status: 0 everything has landed, 3 some has not, 1 failed.\n\nExamples:\n  \
                   forebay salvage --burst-store /mnt/nvme/me/forebay\n  \
                   srun --ntasks-per-node=1 forebay salvage --burst-store /mnt/nvme/me/forebay --meet 2min\n  \
                   forebay salvage --burst-store /mnt/nvme/me/forebay --burst /ckpt=/lustre/me/ckpt --timeout 10min"
 )]
 pub struct SalvageArguments {
-    /// The store, or the directory that has the stores of several nodes (`up --local`)
+    /// The store, or a directory with the stores of several nodes (`up --local`); repeatable
     #[arg(long, value_name = "DIR", required = true, env = "FOREBAY_BURST_STORE")]
     pub burst_store: Vec<PathBuf>,
-    /// Bring the stores of the job's nodes together where they land, and wait so long for the others
+    /// Copy the stores of the job's nodes to where they land, and wait this long for the others
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub meet: Option<Duration>,
-    /// Where it is to land
+    /// Where the store is to land
     #[arg(long, value_name = "DIR=BACKING", value_parser = burst)]
     pub burst: Option<BurstPair>,
     /// Wait no longer than this

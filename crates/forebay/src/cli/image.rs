@@ -12,19 +12,19 @@ use forebay_keeper::images::Bind;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Containers")]
 pub struct ImageArguments {
-    /// Run the command in this image, a directory or a SquashFS file below an export; nothing in it can be changed
+    /// Run the command in this image, a directory or a SquashFS file below an export; the image is read-only
     #[arg(long, value_name = "PATH", conflicts_with = "view")]
     pub image: Option<PathBuf>,
-    /// Show this file or directory of the host in the container, at DST if that is given; repeatable
+    /// Bind this file or directory of the host into the container, at DST if given; repeatable
     #[arg(short, long, value_name = "SRC[:DST]", requires = "image", value_parser = binds())]
     pub bind: Vec<Bind>,
-    /// Begin in this directory of the container [default: the current one, which is bound]
+    /// Working directory in the container [default: the current directory, which is bound]
     #[arg(short, long, value_name = "DIR", requires = "image")]
     pub cd: Option<PathBuf>,
-    /// Do not show the home directory in the container
+    /// Do not bind the home directory into the container
     #[arg(long, requires = "image")]
     pub no_home: bool,
-    /// Set the variables in FILE (of the host) or this one; without a value those in /ch/environment of the image; repeatable
+    /// Set this variable, or those in FILE (of the host); without a value those in /ch/environment of the image; repeatable
     #[arg(long, value_name = "FILE|NAME=VALUE", requires = "image", num_args = 0..=1, require_equals = true,
           default_missing_value = "", value_parser = variables())]
     pub set_env: Vec<SetEnv>,

@@ -22,16 +22,16 @@ pub enum ProfileCommand {
     /// List the profiles, the most recently used first
     #[command(after_help = "Examples:\n  forebay profile list\n  forebay profile list --json | jq '.profiles[].key'")]
     List(ProfileListArguments),
-    /// Show what a profile names, in the order of first use
+    /// Show the files that a profile lists, in the order of first use
     #[command(after_help = "Examples:\n  forebay profile show 22b7\n  forebay profile show --json 'train gpt'")]
     Show(ProfileShowArguments),
-    /// Have a running job write down now what its programs have used so far, and pack it
+    /// Record now what the programs of a running job have used so far, and pack it
     #[command(
-        after_help = "A job does so by itself when its start-up is over, and at its end. Ask on the host of its node \
+        after_help = "A job does so by itself when its start-up is over, and at its end. Run this on the host of node \
                             0.\n\nExamples:\n  forebay profile record\n  forebay profile record --job train"
     )]
     Record(ProfileRecordArguments),
-    /// Remove profiles and their packs; their commands are recorded anew at their next start
+    /// Remove profiles and their packs; their commands are recorded again at their next start
     #[command(after_help = "Examples:\n  forebay profile drop 22b7\n  forebay profile drop --all")]
     Drop(ProfileDropArguments),
 }
@@ -50,7 +50,7 @@ pub struct ProfileListArguments {
 /// `profile show`.
 #[derive(Args, Debug)]
 pub struct ProfileShowArguments {
-    /// The profile: its key, the beginning of it, or its command
+    /// The profile: its key, a prefix of it, or its command
     #[arg(value_name = "KEY|COMMAND")]
     pub which: String,
     /// Print a JSON object instead of text
@@ -78,7 +78,7 @@ pub struct ProfileRecordArguments {
 /// `profile drop`.
 #[derive(Args, Debug)]
 pub struct ProfileDropArguments {
-    /// The profiles: their keys, the beginnings of them, or their commands
+    /// The profiles: their keys, prefixes of them, or their commands
     #[arg(value_name = "KEY|COMMAND", required_unless_present = "all")]
     pub which: Vec<String>,
     /// Remove all of them

@@ -12,41 +12,42 @@ use crate::settings::GivenForJob;
 #[derive(Args, Debug)]
 #[command(
     after_help = "OP: count-lines, stats (count, sum, mean, min, max, variance, deviation), gramian (A^T A), digits, entropy, \
-                  normalise. Several are one pass: stats,entropy. Columns are numeric if their first field that is not \
-                  missing is a number; a row that does not fit is bad. docs/query.md has the details. Exit status: 0 done, \
-                  1 failed, also because of bad rows. SQL is answered by forebay-sql (`make build-sql`), by CSV and Parquet files \
-                  named in it.\n\nExamples:\n  forebay query stats,entropy log.csv\n  \
+                  normalise. Several run in one pass: stats,entropy. A column is numeric if its first non-missing \
+                  field is a number; a row that does not fit is bad. docs/query.md has the details. Exit status: 0 done, \
+                  1 failed, also because of bad rows. SQL runs in forebay-sql (`make build-sql`), over the CSV and Parquet files \
+                  that the statement names.\n\nExamples:\n  forebay query stats,entropy log.csv\n  \
                   forebay query gramian --columns flow,3 --plot heat.svg a.csv b.csv\n  \
                   forebay query normalise --columns flow --output flow.csv log.csv\n  \
                   forebay query stats --on-error skip --json log.csv\n  \
                   forebay query \"SELECT day, avg(flow) FROM 'log.csv' GROUP BY day\""
 )]
 pub struct QueryArguments {
-    /// What to compute: operators, with commas between them; or one statement of SQL
+    /// What to compute: operators, separated by commas, or one SQL statement
     #[arg(value_name = "OP[,OP...]|SQL")]
     pub operators: String,
-    /// Files: CSV for operators on columns, any for those on bytes; several are one table. SQL names its own
+    /// Files: CSV for column operators, any for byte operators; several form one table. SQL names its files itself
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Columns, by name or number from 1 on [default: all numeric ones]
+    /// Columns, by name, or by number from 1 [default: all numeric columns]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub columns: Vec<String>,
-    /// Whether files begin with names; auto: no field of the first record that is not empty is a number
+    /// Whether the first record has the column names; auto: it does if it has no number
     #[arg(long, value_enum, default_value = "auto")]
     pub header: HeaderChoice,
-    /// What stands between fields: one character, or tab
+    /// Field separator: one character, or tab
     #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
     pub delimiter: Dialect,
-    /// What to do with bad rows: name the first ones and fail, or leave them out and count them
+    /// Bad rows: fail names the first ones and fails, skip leaves them out and counts them
     #[arg(long, value_enum, default_value = "fail")]
     pub on_error: OnError,
     /// Write the normalised column to this file, or into this directory [default: FILE.normalised.csv]; SQL: its result
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Who reads: this host, the nodes of the job that hold the bytes (data), both (split), or whatever is fastest
+    /// Where files are read: on this host, on the nodes of the job that hold the bytes (data), on both (split), or where it is
+    /// fastest (auto)
     #[arg(long = "where", value_enum, default_value = "auto")]
     pub place: WherePlace,
-    /// Show what each choice of --where was predicted to take, and what it took
+    /// Show the predicted time of each choice of --where, and the time taken
     #[arg(long)]
     pub explain: bool,
     /// Print a JSON object instead of text
@@ -55,13 +56,13 @@ pub struct QueryArguments {
     /// Write a histogram of the bytes and a map of the correlations to this file, as SVG
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// SQL: how the result is written: table, csv, json, parquet or arrow [default: table]
+    /// SQL: format of the result: table, csv, json, parquet or arrow [default: table]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
     /// SQL: a table by name
     #[arg(long = "table", value_name = "NAME=PATH")]
     pub tables: Vec<String>,
-    /// SQL: no field of the CSV files holds a newline, so that files may be cut among threads and nodes
+    /// SQL: no field of the CSV files contains a newline, so files may be split among threads and nodes
     #[arg(long)]
     pub no_newlines: bool,
     /// The configuration file.
@@ -121,5 +122,5 @@ fn delimiter(text: &str) -> Result<Dialect, String> {
         text => <[u8; 1]>::try_from(text.as_bytes()).ok().map(|[byte]| byte),
     };
     byte.and_then(Dialect::new)
-        .ok_or_else(|| "a delimiter is one character that no number or quote has, or tab".to_owned())
+        .ok_or_else(|| "a delimiter is tab, or one character that does not occur in numbers or quotes".to_owned())
 }

@@ -23,9 +23,9 @@ pub struct StageArguments {
 pub enum StageCommand {
     /// Copy inputs to every node's own disk, or into the burst tier, before programs read them
     #[command(
-        after_help = "DST is a copy of SRC: a file of a file, a directory of a directory. Run again, it copies what is not there or not right. \
-                            With --local, and where nodes share a host, DST of node I is DST/I, unless it lies in the burst tier. \
-                            Exit status: 0 all is there, 3 some is not, with the reason, 1 failed.\n\nExamples:\n  \
+        after_help = "DST becomes a copy of SRC, a file or a directory. Run again, it copies what is missing or differs. \
+                            With --local, and where nodes share a host, DST of node I is DST/I, unless it is in the burst tier. \
+                            Exit status: 0 everything is copied, 3 some is not, with the reason, 1 failed.\n\nExamples:\n  \
                             forebay stage in /lustre/me/inputs /mnt/bb/me/inputs\n  \
                             forebay stage in --scatter /lustre/me/shards /mnt/bb/me/shards\n  \
                             forebay stage in /lustre/me/ckpt/step-100.pt /ckpt/step-100.pt"
@@ -33,9 +33,9 @@ pub enum StageCommand {
     In(StageInArguments),
     /// Copy files of the burst tier to any place on the backing file system
     #[command(
-        after_help = "What is written below DIR lands in BACKING by itself; this is for other places. A file is not there in part, and \
-                            one that is replaced is there until then. Run again, it goes on. Exit status: 0 all is there, 3 some is not, \
-                            with the reason, 1 failed.\n\nExamples:\n  forebay stage out /ckpt/best /lustre/me/results/best\n  \
+        after_help = "Files below DIR land in BACKING by themselves; this is for other places. A file is never visible in part, and a file \
+                            that it replaces stays until then. Run again, it continues. Exit status: 0 everything is copied, 3 some is \
+                            not, with the reason, 1 failed.\n\nExamples:\n  forebay stage out /ckpt/best /lustre/me/results/best\n  \
                             forebay stage out --json /ckpt/log.txt /lustre/me/log.txt"
     )]
     Out(StageOutArguments),
@@ -57,10 +57,10 @@ pub struct StageInArguments {
     /// A file or directory
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
-    /// Where its copy goes on each node, or in the burst tier
+    /// Path of the copy, on each node or in the burst tier
     #[arg(value_name = "DST")]
     pub destination: PathBuf,
-    /// Give each node a part of the files, about as many bytes as the others, instead of all of them
+    /// Divide the files among the nodes, about equally by bytes, instead of copying all to each
     #[arg(long)]
     pub scatter: bool,
     /// Those of both.
@@ -71,10 +71,10 @@ pub struct StageInArguments {
 /// `stage out`.
 #[derive(Args, Debug)]
 pub struct StageOutArguments {
-    /// A file or directory of the burst tier, as programs see it or below the burst mount
+    /// A file or directory of the burst tier, by its path in DIR or below the burst mount
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
-    /// Where its copy goes
+    /// Path of the copy
     #[arg(value_name = "DST")]
     pub destination: PathBuf,
     /// Those of both.

@@ -25,7 +25,7 @@ pub fn ask_any(
 ) -> anyhow::Result<Value> {
     let (job, here) = (directory.job(), directory.socket_ranks());
     if let Some(rank) = rank.filter(|rank| !here.contains(rank)) {
-        bail!("no node {rank} of the job {job} runs on this host; ask on its own, which forebay status names");
+        bail!("no node {rank} of the job {job} runs on this host; run this on its host, which forebay status shows");
     }
     let ranks = rank.map_or(here, |rank| vec![rank]);
     let mut failure = None;
@@ -71,7 +71,7 @@ pub fn ask_hosts(directory: &JobDirectory) -> anyhow::Result<Option<Value>> {
         }
     }
     let job = &record.job;
-    let silent = || format!("no node of the job {job} answers; forebay down --job {job} ends what there may be");
+    let silent = || format!("no node of the job {job} answers; forebay down --job {job} cleans up what may be left");
     failure.map_or(Ok(None), |failure| Err(failure.context(silent())))
 }
 
@@ -81,7 +81,7 @@ fn ask_host(call: &RemoteCall, host: &str, arguments: &[&str]) -> anyhow::Result
     // 3: some nodes are missing, and the status says which.
     if !matches!(output.status.code(), Some(0 | 3)) {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("host {host} does not tell the status ({}): {}", output.status, said.trim());
+        bail!("host {host} cannot report the status ({}): {}", output.status, said.trim());
     }
-    serde_json::from_slice(&output.stdout).with_context(|| format!("host {host} gave no status"))
+    serde_json::from_slice(&output.stdout).with_context(|| format!("host {host} reported no status"))
 }

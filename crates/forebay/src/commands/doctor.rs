@@ -33,7 +33,7 @@ const DESCRIPTORS_NEEDED: u64 = 4096;
 /// What the kernel gained when that no trial tells of, and what its absence costs (from the kernel's history).
 const KERNEL_FEATURES: [((u32, u32), &str, &str); 2] = [
     ((4, 18), "FUSE in user namespaces", "views need fusermount3 or root"),
-    ((5, 2), "mounts that are made before they have a place", "forebay run works with --view only"),
+    ((5, 2), "detached mounts (fsmount, open_tree)", "forebay run works with --view only"),
 ];
 
 /// Checks this machine.
@@ -87,7 +87,7 @@ fn print(checks: &[Check]) {
 /// A view is mounted, and its connection begins as a daemon's would; what was agreed is a check of its own.
 fn view() -> (Check, Option<Check>) {
     let trial = probe("view").and_then(|said| {
-        let (how, protocol) = said.split_once('\n').context("the trial said too little")?;
+        let (how, protocol) = said.split_once('\n').context("the trial mount reported no result")?;
         Ok((how.to_owned(), Protocol::parse(protocol)?))
     });
     match trial {
@@ -104,16 +104,18 @@ fn requests_in_flight() -> Check {
     const NAME: &str = "requests in flight";
     let is_sent_again = probe("resend").is_ok();
     match (is_sent_again, probe("keep")) {
-        (true, Ok(_)) => Check::ok(NAME, "the kernel sends those of a daemon that died to the next one"),
-        (false, Ok(_)) => Check::ok(NAME, "each daemon keeps them for the next one"),
+        (true, Ok(_)) => Check::ok(NAME, "the kernel resends requests of a daemon that died to the next daemon"),
+        (false, Ok(_)) => Check::ok(NAME, "each daemon keeps its requests in memory for the next daemon"),
         (true, Err(error)) => Check::limited(
             NAME,
-            format!("the kernel sends them to the next daemon; a daemon cannot keep them: {error:#}"),
+            format!("the kernel resends them to the next daemon; a daemon cannot keep them in memory: {error:#}"),
             "forebay up --no-resend fails on this machine",
         ),
-        (false, Err(error)) => {
-            Check::missing(NAME, format!("a daemon cannot keep them: {error:#}"), "forebay up fails on this machine")
-        }
+        (false, Err(error)) => Check::missing(
+            NAME,
+            format!("a daemon cannot keep them in memory: {error:#}"),
+            "forebay up fails on this machine",
+        ),
     }
 }
 
@@ -161,12 +163,12 @@ fn namespaces() -> Check {
     match probe("namespaces") {
         Ok(_) => Check::ok(
             "user namespaces",
-            "a user may make one and mount in it; forebay run shows exports at their own paths",
+            "a user may create one and mount in it; forebay run shows exports at their own paths",
         ),
         Err(error) => Check::limited(
             "user namespaces",
             format!("not usable: {error:#}"),
-            "forebay run works with --view only, unless by root, and views need fusermount3 or root; see \
+            "forebay run works with --view only (except for root), and views need fusermount3 or root; see \
              user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns",
         ),
     }
@@ -187,7 +189,7 @@ fn kernel_of(release: &str) -> Vec<Check> {
         return vec![Check::limited(
             "kernel",
             format!("release '{release}' cannot be read"),
-            "what it offers is not known",
+            "its features are not known",
         )];
     };
     let mut checks: Vec<Check> = KERNEL_FEATURES
@@ -277,7 +279,7 @@ fn scheduler() -> Check {
             )
         }
         Ok(None) if srun.is_some() => Check::ok("scheduler", "Slurm is installed; not in an allocation now"),
-        Ok(None) => Check::ok("scheduler", "in no job; name the nodes with --nodes or --hostfile"),
+        Ok(None) => Check::ok("scheduler", "not in a job; name the nodes with --nodes or --hostfile"),
     }
 }
 
@@ -291,7 +293,7 @@ fn sealing() -> Check {
             return Ok("switched off; the job's key is as safe as Slurm's connections");
         };
         let key = JobKey::random()?;
-        ensure!(munge.open(&munge.seal(&key)?)? == key, "what it opens is not what it has sealed");
+        ensure!(munge.open(&munge.seal(&key)?)? == key, "unmunge does not return what munge sealed");
         Ok("munged answers; the job's key is sealed on its way through Slurm")
     };
     let unsealed = |error: anyhow::Error| match error.downcast_ref() {
@@ -335,8 +337,8 @@ fn images() -> Check {
 /// The libraries for MPI-IO programs. Without them nothing is limited but what such programs might gain.
 fn aggregation() -> Check {
     let found: Vec<String> = mpiio_libraries::found().map(|(mpi, path)| format!("{mpi} {}", path.display())).collect();
-    let none = "no library for MPI-IO programs beside this command: they run, and nothing is aggregated (make build, \
-                where an MPI's compiler is)";
+    let none = "no MPI-IO library beside this command: MPI-IO programs run without aggregation; make build on a \
+                machine with mpicc builds one";
     Check::ok("MPI-IO", if found.is_empty() { none.to_owned() } else { found.join(", ") })
 }
 
@@ -349,7 +351,7 @@ fn probe(what: &str) -> anyhow::Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(!stderr.trim().is_empty(), "trying it ended with {}", output.status);
+    ensure!(!stderr.trim().is_empty(), "the trial ended with {}", output.status);
     bail!("{}", stderr.trim().trim_start_matches("forebay: ").replace("\n  because:", ":"))
 }
 

@@ -28,14 +28,14 @@ pub fn run(what: &str) -> anyhow::Result<ExitCode> {
         "namespaces" => try_mount(true, |_| Ok(())),
         "resend" => try_mount(false, sends_again),
         "keep" => KeptRequests::try_out().context("memory for them"),
-        _ => bail!("nothing is called '{what}' here"),
+        _ => bail!("there is no probe '{what}'"),
     }
     .map(|()| ExitCode::SUCCESS)
 }
 
 /// Whether the kernel can be asked for the requests of a daemon that died.
 fn sends_again(mount: &Mount) -> anyhow::Result<()> {
-    ensure!(agreed(mount)?.can_resend(), "this kernel does not send them again");
+    ensure!(agreed(mount)?.can_resend(), "this kernel does not resend requests");
     Ok(())
 }
 
@@ -55,7 +55,7 @@ fn try_mount(has_own_user: bool, look: impl FnOnce(&Mount) -> anyhow::Result<()>
     let directory = Directory::make()?;
     if has_own_user {
         own_paths::make_user_namespace()?;
-        hide_mounts().context("mounts of the namespace cannot be kept in it")?;
+        hide_mounts().context("cannot make the mounts of the namespace private")?;
     } else if unshare(CloneFlags::CLONE_NEWNS).is_ok() {
         // Where a mount namespace is permitted, nobody else sees the trial.
         hide_mounts()?;

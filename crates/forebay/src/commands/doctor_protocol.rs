@@ -13,18 +13,18 @@ const FEATURES: [(u64, &str, Option<&str>); 7] = [
     (
         init_flag::NO_OPEN_SUPPORT,
         "files are opened without a message",
-        Some("each open of a file is asked of the daemon"),
+        Some("each open of a file sends the daemon a message"),
     ),
     (
         init_flag::NO_OPENDIR_SUPPORT,
         "directories are opened without a message",
-        Some("each opendir is asked of the daemon"),
+        Some("each opendir sends the daemon a message"),
     ),
-    (init_flag::CACHE_SYMLINKS, "links are cached", Some("links are asked for each time")),
-    (init_flag::DO_READDIRPLUS, "listings bring attributes", Some("each attribute is asked for by itself")),
-    (init_flag::PARALLEL_DIROPS, "names of a directory are asked for in parallel", None),
+    (init_flag::CACHE_SYMLINKS, "links are cached", Some("links are read from the daemon each time")),
+    (init_flag::DO_READDIRPLUS, "listings bring attributes", Some("attributes are requested one by one")),
+    (init_flag::PARALLEL_DIROPS, "lookups in one directory run in parallel", None),
     (init_flag::MAX_PAGES, "large reads", Some("reads are of 128 KiB")),
-    (init_flag::HAS_RESEND, "requests in flight are sent again", None),
+    (init_flag::HAS_RESEND, "requests in flight are resent", None),
 ];
 
 /// What was agreed, as the process that has tried it tells the one that asked it to.
@@ -58,7 +58,7 @@ impl Protocol {
 
     /// Reads what the other process said.
     pub fn parse(line: &str) -> anyhow::Result<Self> {
-        serde_json::from_str(line).context("the trial's finding is not understood")
+        serde_json::from_str(line).context("the trial's result cannot be read")
     }
 
     /// What is to be told of it.
@@ -69,7 +69,7 @@ impl Protocol {
         let costs: Vec<&str> = lacking.iter().filter_map(|(_, _, cost)| *cost).collect();
         let passthrough = if self.passthrough_offered { "offered" } else { "not offered" };
         let found = format!(
-            "{}, reads of {}, {} requests in the background; {}; passthrough is {passthrough}, and views do without",
+            "{}, reads of {}, {} requests in the background; {}; passthrough is {passthrough}, and views do not use it",
             self.version,
             show_size(self.read_bytes_max.into()),
             self.max_background,
@@ -105,7 +105,7 @@ mod tests {
         assert!(format!("{:?}", agreed(all & !free, all & !free).check()).contains("Ok"));
         let old = format!("{:?}", agreed(all & !init_flag::MAX_PAGES & !init_flag::CACHE_SYMLINKS, all).check());
         assert!(
-            old.contains("Limited") && old.contains("links are asked for each time; reads are of 128 KiB"),
+            old.contains("Limited") && old.contains("links are read from the daemon each time; reads are of 128 KiB"),
             "{old}"
         );
         assert!(old.contains("reads of 128KiB") && old.contains("passthrough is not offered"), "{old}");

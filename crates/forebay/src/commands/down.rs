@@ -60,7 +60,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         outcome.end_everywhere(&directory);
     }
     if !leftovers::is_gone(&directory) {
-        let cleaned = leftovers::clean(&directory).with_context(|| format!("the job {job} is not quite down"))?;
+        let cleaned = leftovers::clean(&directory).with_context(|| format!("the job {job} is not completely down"))?;
         outcome.notes.extend(cleaned.notes);
         outcome.held.extend(cleaned.held);
     }
@@ -120,7 +120,7 @@ impl Outcome {
         let late = wait_for_end(&keepers, Instant::now() + LEAVE_TIMEOUT);
         if !late.is_empty() {
             let plural = if late.len() == 1 { "" } else { "s" };
-            self.notes.push(format!("{} node{plural} did not leave by themselves", late.len()));
+            self.notes.push(format!("{} node{plural} did not end by themselves", late.len()));
         }
         let has_left = |node: &&NodeRecord| !late.contains(&node.process);
         let daemons: Vec<Process> = nodes.iter().filter(has_left).filter_map(|node| node.daemon).collect();
@@ -220,7 +220,7 @@ impl Outcome {
         }
         if !self.missing.is_empty() {
             eprintln!(
-                "forebay: unknown: node {} may still run; ssh there and forebay down",
+                "forebay: node {} did not answer and may still run; run forebay down on its host",
                 shown_ranks(&self.missing)
             );
         }
@@ -235,7 +235,10 @@ fn waits_for(nodes: &[NodeRecord]) -> String {
     let hung: Vec<String> = hung.map(|daemon| daemon.pid.to_string()).collect();
     let why = match hung.len() {
         0 => String::new(),
-        _ => format!("; what waits in the kernel, as for a file system that does not answer: {}", hung.join(", ")),
+        _ => format!(
+            "; these processes wait in the kernel, perhaps for a file system that does not answer: {}",
+            hung.join(", ")
+        ),
     };
     format!("waiting for node {} to end, {LEAVE_TIMEOUT:?} at most{why}", shown_ranks(&ranks))
 }

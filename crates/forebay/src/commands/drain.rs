@@ -129,12 +129,17 @@ pub fn is_manual(directory: &JobDirectory) -> bool {
 pub fn kept_by_policy(directory: &JobDirectory) -> Option<String> {
     let status: Value = match ask_any(directory, None, &json!({"command": "status"}), ANSWER) {
         Ok(status) => status,
-        Err(error) => return Some(format!("what has not landed is not known: {error:#}")),
+        Err(error) => return Some(format!("cannot determine what has not landed: {error:#}")),
     };
     let nodes = status["nodes"].as_array().into_iter().flatten();
     let number = |node: &Value, name: &str| node["burst"][name].as_u64().unwrap_or(0);
     let left: u64 = nodes.map(|node| number(node, "steps_to_land") + number(node, "dirty_bytes").min(1)).sum();
-    (left > 0).then(|| format!("{left} changes of the burst tier have not landed, as --drain manual has it"))
+    (left > 0).then(|| {
+        format!(
+            "{left} changes of the burst tier have not landed, because the job has --drain manual; \
+                                forebay drain lands them"
+        )
+    })
 }
 
 fn setting(directory: &JobDirectory, name: &str) -> Option<Value> {

@@ -40,7 +40,7 @@ impl EscapingPath {
         let advice = match (is_exported, *kind) {
             (true, SYMBOLIC_LINK) => "forebay run shows it at its own path, up --links view inside the view",
             (true, _) => "forebay run shows it at its own path",
-            (false, _) => "it is in no export",
+            (false, _) => "it is outside all exports",
         };
         format!("leads out of the view: {kind} of {}: {} ({advice})", of.display(), to.display())
     }

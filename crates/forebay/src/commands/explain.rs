@@ -65,7 +65,7 @@ pub fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
 
 /// The one step for a path that no view of the job has.
 fn outside(node: &Node) -> Value {
-    let why = "it is in no export of the job: programs read it from its file system themselves";
+    let why = "it is outside the job's exports: programs read it from its file system directly";
     json!([{"rank": node.rank, "host": node.host, "answer": "outside", "why": why}])
 }
 

@@ -30,8 +30,8 @@ pub fn run(arguments: &MpiioArguments) -> anyhow::Result<ExitCode> {
 
 fn missing(mpi: &str) -> String {
     format!(
-        "{} is neither beside this command nor in the lib beside it; `make build` where {mpi}'s mpicc is builds it (the \
-         static binary cannot hold it)",
+        "{} was found neither beside this command nor in the lib directory beside it; `make build` on a machine with \
+         {mpi}'s mpicc builds it (the static binary cannot contain it)",
         name(mpi)
     )
 }
@@ -43,10 +43,11 @@ fn automatic() -> anyhow::Result<&'static str> {
         (Some(mpi), _) => Ok(mpi),
         (None, [mpi]) => Ok(mpi),
         (None, []) => bail!("{}", missing(MPIS[0])),
-        (None, _) => {
-            Err(UsageError("there are libraries for several MPIs, and no mpirun says which: give --mpi".to_owned())
-                .into())
-        }
+        (None, _) => Err(UsageError(
+            "there are libraries for several MPIs, and no mpirun in PATH shows which one is used: give --mpi"
+                .to_owned(),
+        )
+        .into()),
     }
 }
 
@@ -66,7 +67,7 @@ fn explain(file: &Path, in_json: bool) -> anyhow::Result<ExitCode> {
         record::directory(&|name| std::env::var_os(name)).context("neither HOME nor XDG_STATE_HOME is set")?;
     let mut record = Record::read(&directory, &file).with_context(|| {
         format!(
-            "no run with the library has written {} for you (records are in {})",
+            "there is no record of a run of yours that wrote {} with the library (records are in {})",
             file.display(),
             directory.display()
         )
@@ -81,7 +82,7 @@ fn explain(file: &Path, in_json: bool) -> anyhow::Result<ExitCode> {
     } else {
         print(&record);
         if let Some(mark) = mark {
-            say!("some bytes are missing since this run or an earlier one: {} has which", mark.display());
+            say!("some bytes of this run or an earlier one are missing: {} lists them", mark.display());
         }
     }
     Ok(if record.state == State::Incomplete { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -203,7 +203,7 @@ impl Plan {
     fn move_to(&mut self, directory: &JobDirectory) {
         let (ordered, found) = (self.directory.display(), directory.path().display());
         let message = format!(
-            "another user has taken the place of {ordered} on this host; the job's files, and its view unless --view names \
+            "another user owns {ordered} on this host; the job's files, and its view unless --view names \
              one, are in {found}"
         );
         tell(&json!({"note": {"rank": self.rank, "message": message}}));
@@ -373,7 +373,7 @@ fn check_exports(exports: &[PathBuf], rank: NodeRank) -> anyhow::Result<()> {
     let bytes = serde_json::to_vec(exports).map_or(0, |text| text.len());
     ensure!(
         bytes <= EXPORTS_BYTES_MAX,
-        "the paths of the {} exports take together {bytes} bytes, {EXPORTS_BYTES_MAX} are possible; export directories \
+        "the paths of the {} exports have {bytes} bytes together, and at most {EXPORTS_BYTES_MAX} are possible; export directories \
          that hold several of them",
         exports.len()
     );
@@ -405,7 +405,7 @@ fn advice(error: &std::io::Error) -> &'static str {
             "check its spelling, and whether its file system is mounted on this host"
         }
         ErrorKind::PermissionDenied => {
-            "export what you may read, or have the permissions of it and of the directories above it changed"
+            "export a directory that you may read, or have the permissions of this one and its parent directories changed"
         }
         _ => "check whether its file system answers on this host",
     }
@@ -440,7 +440,7 @@ mod tests {
         assert!(failure(&file).contains("not a directory"));
         let many = vec![temporary.path().to_owned(); EXPORTS_BYTES_MAX / temporary.path().as_os_str().len()];
         let refused = check_exports(&many, NodeRank(0)).unwrap_err().to_string();
-        assert!(refused.contains("exports take together"), "{refused}");
+        assert!(refused.contains("bytes together, and at most"), "{refused}");
         let missing = failure(&temporary.path().join("missing"));
         assert!(missing.contains("cannot export") && missing.contains("No such file"), "{missing}");
         assert!(missing.contains("check its spelling"), "{missing}");

@@ -51,7 +51,7 @@ fn start(arguments: &NodeArguments, rank: NodeRank) -> anyhow::Result<ExitCode> 
         .spawn()
         .with_context(|| format!("cannot run {}", program.display()))?;
     let mut stdin = child.stdin.take().context("the daemon has no standard input")?;
-    stdin.write_all(&key).and_then(|()| stdin.write_all(&text)).context("the daemon does not take its job spec")?;
+    stdin.write_all(&key).and_then(|()| stdin.write_all(&text)).context("cannot pass the job spec to the daemon")?;
     drop((stdin, key));
     drop(take_stdin().context("cannot close standard input")?);
     let stdout = child.stdout.take().context("the daemon has no standard output")?;

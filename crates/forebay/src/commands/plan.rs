@@ -95,7 +95,7 @@ fn read(path: &Path) -> anyhow::Result<Case> {
     let text = source.and_then(|source| all(source, CASE_BYTES_MAX));
     let text = text.with_context(|| format!("the case cannot be read from {name}"))?;
     let mut description: CaseDescription = serde_json::from_slice(&text)
-        .with_context(|| format!("{name} is no case; docs/aggregation.md has the format"))?;
+        .with_context(|| format!("{name} is not a case; docs/aggregation.md has the format"))?;
     read_switches(&mut description, path).with_context(|| format!("{name} cannot be planned"))?;
     Case::new(description).with_context(|| format!("{name} cannot be planned"))
 }
@@ -119,7 +119,7 @@ fn read_switches(description: &mut CaseDescription, case: &Path) -> anyhow::Resu
     let file = case.parent().unwrap_or(Path::new("")).join(name);
     let text = File::open(&file).and_then(|file| all(file, SWITCHES_BYTES_MAX));
     let text = text.with_context(|| format!("the switches cannot be read from {}", file.display()))?;
-    switches.text = String::from_utf8(text).with_context(|| format!("{} is no text", file.display()))?;
+    switches.text = String::from_utf8(text).with_context(|| format!("{} is not text", file.display()))?;
     Ok(())
 }
 
@@ -185,12 +185,12 @@ fn verdict(plans: &[Plan], best: Strategy) -> String {
     let times = |plan: &Plan| plan.predicted.total_s / least;
     let slower = || plans.iter().filter(|plan| times(plan) > 1.0 + EQUAL_PART);
     let Some(slowest) = slower().max_by(|left, right| times(left).total_cmp(&times(right))) else {
-        return "All strategies are equal within 1 %: here it does not matter who aggregates.".to_owned();
+        return "All strategies are equal within 1 %: here it makes no difference which ranks aggregate.".to_owned();
     };
     // It alone does not place by domain: it takes the first nodes, wherever the bytes are.
     if slower().all(|plan| plan.strategy == Strategy::Romio) {
         return format!(
-            "All strategies that place by domain are equal within 1 %: here it does not matter who of a domain aggregates. {} \
+            "All strategies that place by domain are equal within 1 %: here it makes no difference which rank of a domain aggregates. {} \
              takes {:.2} times as long.",
             slowest.strategy.name(),
             times(slowest)
@@ -259,7 +259,7 @@ mod tests {
         );
         assert_eq!(
             said_of(None, 64),
-            "All strategies are equal within 1 %: here it does not matter who aggregates.",
+            "All strategies are equal within 1 %: here it makes no difference which ranks aggregate.",
             "every node for itself"
         );
         let scattered: Vec<usize> = (0..64).map(|rank| rank * 21 % 64).collect();

@@ -84,7 +84,7 @@ impl Place {
             [kept] => Ok(kept),
             _ => {
                 let keys: Vec<String> = found.iter().map(|kept| kept.key.to_string()).collect();
-                bail!("'{which}' can be any of {}; give the key", keys.join(", "))
+                bail!("'{which}' matches several profiles ({}); give the key", keys.join(", "))
             }
         }
     }

@@ -87,10 +87,10 @@ fn not_plotted(path: &Path) -> String {
 fn parse(arguments: &QueryArguments) -> anyhow::Result<Vec<Operator>> {
     let usage = |message: String| anyhow::Error::from(UsageError(message));
     if arguments.files.is_empty() {
-        return Err(usage(format!("{:?} is asked about no FILE", arguments.operators)));
+        return Err(usage(format!("{:?} needs at least one FILE", arguments.operators)));
     }
     if arguments.format.is_some() || !arguments.tables.is_empty() || arguments.no_newlines {
-        return Err(usage("--format, --table and --no-newlines are SQL's".to_owned()));
+        return Err(usage("--format, --table and --no-newlines are for SQL only".to_owned()));
     }
     let operators: Vec<Operator> = arguments
         .operators
@@ -98,11 +98,11 @@ fn parse(arguments: &QueryArguments) -> anyhow::Result<Vec<Operator>> {
         .map(|name| name.parse().map_err(|unknown: forebay_query::UnknownOperator| usage(unknown.to_string())))
         .collect::<anyhow::Result<_>>()?;
     if arguments.output.is_some() && !operators.contains(&Operator::Normalise) {
-        return Err(usage("--output is where normalise writes; it is not asked for".to_owned()));
+        return Err(usage("--output is for normalise, which is not among the operators".to_owned()));
     }
     let plotted = [Operator::Gramian, Operator::Digits, Operator::Entropy];
     if arguments.plot.is_some() && !operators.iter().any(|operator| plotted.contains(operator)) {
-        return Err(usage("--plot shows what gramian, digits and entropy find; none of them is asked for".to_owned()));
+        return Err(usage("--plot needs one of the operators gramian, digits and entropy".to_owned()));
     }
     Ok(operators)
 }
@@ -174,12 +174,12 @@ fn outputs(arguments: &QueryArguments) -> anyhow::Result<Vec<PathBuf>> {
             files.iter().map(|file| directory.join(named(file).file_name().unwrap_or_default())).collect()
         }
         Some(file) if files.len() == 1 => vec![file.clone()],
-        Some(file) => bail!("{} is no directory; the columns of several files go into one", file.display()),
+        Some(file) => bail!("{} is not a directory; the columns of several files need one", file.display()),
     };
     for (index, output) in outputs.iter().enumerate() {
         let place = fs::canonicalize(output).ok();
         if place.is_some() && files.iter().any(|file| fs::canonicalize(file).ok() == place) {
-            bail!("{} is read by this query; choose another name by --output", output.display());
+            bail!("{} is read by this query; choose another name with --output", output.display());
         }
         if outputs[..index].contains(output) {
             bail!("{} would be written twice; normalise the files one by one", output.display());

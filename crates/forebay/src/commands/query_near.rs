@@ -89,7 +89,7 @@ impl Near {
         let question = json!({"command": "holders", "path": path, "wants": self.wants});
         let said = ask_any(&self.directory, None, &question, HOLDERS_TIMEOUT)?;
         let Said { holders: all, host_factor } =
-            serde_json::from_value(said).context("an answer that is not understood")?;
+            serde_json::from_value(said).context("the answer cannot be decoded")?;
         let is_same = |holder: &Holder| source.is_version(&holder.generation);
         let best = all.iter().filter(|holder| is_same(holder)).map(|holder| holder.holds).min();
         let holders: Vec<Holder> = all
@@ -190,7 +190,7 @@ impl Makers {
         question["command"] = json!("querypart");
         let said = control::ask(&self.socket, &question, PART_TIMEOUT)?;
         let state = said.as_str().and_then(decode_part);
-        state.context("an answer that is not understood")
+        state.context("the answer cannot be decoded")
     }
 }
 
@@ -203,7 +203,9 @@ pub fn answering_socket(directory: &JobDirectory) -> anyhow::Result<PathBuf> {
 
 /// The first failure of some threads.
 fn joined(threads: Vec<ScopedJoinHandle<'_, anyhow::Result<()>>>) -> anyhow::Result<()> {
-    let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a thread ended"))));
+    let ends = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of the query panicked"))));
     ends.fold(Ok(()), anyhow::Result::and)
 }
 

@@ -24,7 +24,7 @@ pub fn become_sql(arguments: &QueryArguments, effective: &Effective) -> anyhow::
     options.extend(of_job(arguments.place, effective)?);
     let program = sql_program().ok_or_else(|| {
         anyhow!(
-            "forebay-sql is neither beside forebay nor in PATH; make build-sql makes it, make install puts it there"
+            "forebay-sql was found neither beside forebay nor in PATH; make build-sql builds it, make install installs it"
         )
     })?;
     let error = Command::new(&program).args(options).arg("--").arg(&arguments.operators).exec();

@@ -127,7 +127,7 @@ impl<'a> Collector<'a> {
     ) -> anyhow::Result<State> {
         let (state, made) = makers.collect(source, table, self.options, host_threads)?;
         for lost in &made.lost {
-            eprintln!("forebay: note: {lost}; others made its parts");
+            eprintln!("forebay: note: {lost}; other nodes computed its parts");
         }
         for (node, bytes) in made.bytes {
             *self.makings.bytes.entry(node).or_default() += bytes;

@@ -45,14 +45,15 @@ pub fn run(arguments: RefreshArguments) -> anyhow::Result<ExitCode> {
     paths.dedup();
     let most = limits::REFRESH_PATHS_MAX;
     if paths.len() > most {
-        let message =
-            format!("a refresh takes {most} paths at most, a link being two; refresh the directory they are in");
+        let message = format!(
+            "a refresh takes at most {most} paths, and a link counts as two; refresh the directory they are in"
+        );
         return Err(UsageError(message).into());
     }
     let exports =
         own_paths::find_node(&directory, None, &machine::host_names()).map(|node| node.exports).unwrap_or_default();
     for path in paths.iter().filter(|path| !exports.is_empty() && !is_shown(&exports, Path::new(path))) {
-        eprintln!("forebay: note: {path} is in no export of the job, which knows nothing of it");
+        eprintln!("forebay: note: {path} is outside the job's exports, so there is nothing to refresh");
     }
     let outcome = ask_any(&directory, None, &json!({"command": "refresh", "paths": paths}), REFRESH_TIMEOUT)?;
     if arguments.json {
@@ -68,15 +69,15 @@ fn told(outcome: &Value) -> anyhow::Result<String> {
     let (Some(reached), Some(took_ms), Some(missed)) =
         (outcome["reached"].as_u64(), outcome["took_ms"].as_f64(), outcome["unreached"].as_array())
     else {
-        bail!("the daemon answered what is no outcome of a refresh: {outcome}");
+        bail!("the daemon gave an invalid answer to a refresh: {outcome}");
     };
     let plural = if reached == 1 { "" } else { "s" };
     let mut text = format!("refreshed on {reached} node{plural} in {:.3} s", took_ms / 1e3);
     if !missed.is_empty() {
         let ranks: Vec<String> = missed.iter().map(Value::to_string).collect();
         text += &format!(
-            "\nnot reached: node {}; no other node takes an answer from there until it has heard of the refresh, but \
-             programs there may still see what was before",
+            "\nnot reached: node {}; no other node accepts answers from it until it has made up for the refresh, but \
+             programs on it may still see the old state",
             ranks.join(", ")
         );
     }

@@ -38,10 +38,11 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     let of_second_home = salvage.lacks_first().then_some(salvage.owner.0);
     if let (Some(node), false) = (of_second_home, arguments.json) {
         say!(
-            "the store that the files' names are in is not here: they land as node {node}, its second home, knew them"
+            "the store with the files' names was not given: files land under the names that node {node}, its second \
+             home, knew"
         );
     }
-    salvage.start().context("cannot begin to land")?;
+    salvage.start().context("cannot start landing")?;
     let bytes = salvage.bytes_left();
     let progress = drain::wait_by(arguments.timeout, |time| {
         let progress = salvage.drain(time);
@@ -104,7 +105,7 @@ fn nothing_there(arguments: &SalvageArguments) -> ExitCode {
         say!("{}", json!({"job": null, "landed": true, "landed_bytes": 0, "missing": [], "stores": []}));
     } else {
         let names: Vec<_> = arguments.burst_store.iter().map(|path| path.display().to_string()).collect();
-        say!("no store is in {}: all has landed, or it is elsewhere", names.join(", "));
+        say!("there is no store in {}: everything has landed, or the store is elsewhere", names.join(", "));
     }
     ExitCode::SUCCESS
 }

@@ -125,7 +125,7 @@ fn passed_over(settings: &Settings) -> Option<String> {
     let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
     let verb = if given.len() == 1 { "is" } else { "are" };
     let names = given.join(" and ");
-    (!given.is_empty()).then(|| format!("{names} {verb} passed over: all nodes are on this machine"))
+    (!given.is_empty()).then(|| format!("{names} {verb} ignored: all nodes are on this machine"))
 }
 
 fn is_this_host(hosts: &[String]) -> bool {

@@ -53,7 +53,7 @@ fn list() {
 
 fn named(name: &str) -> anyhow::Result<&'static Scenario> {
     let names = || SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
-    find(name).ok_or_else(|| UsageError(format!("there is no scenario {name}; there are {}", names())).into())
+    find(name).ok_or_else(|| UsageError(format!("there is no scenario {name}; the scenarios are {}", names())).into())
 }
 
 /// The numbers of nodes that a scenario is asked for. What cannot be done is said before minutes have passed.

@@ -235,7 +235,7 @@ impl Host<'_> {
         }
         let ended = child.wait_with_output().context("cannot wait for it")?;
         let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-        ensure!(outcomes > 0, "it ended without an outcome ({}): {said}", ended.status);
+        ensure!(outcomes > 0, "it ended without a result ({}): {said}", ended.status);
         Ok(())
     }
 }
@@ -261,6 +261,6 @@ fn gather(told: std::sync::mpsc::Receiver<(usize, Told)>, hosts: usize, count: u
             progress.done_bytes().store(done.values().sum(), Ordering::Relaxed);
         }
     }
-    let silent = |rank| Err((NodeRank(rank), "it did not say what came of it".to_owned()));
+    let silent = |rank| Err((NodeRank(rank), "it reported no result".to_owned()));
     (0..).zip(outcomes).map(|(rank, outcome)| outcome.unwrap_or_else(|| silent(rank))).collect()
 }

@@ -83,7 +83,7 @@ impl Part {
             // What it is, before anything is made there.
             let there = root.metadata().ok();
             if there.is_some_and(|there| there.is_dir() != (first.kind == Kind::Directory)) {
-                bail!("{} is there, and is not what {} is", root.display(), places.source.display());
+                bail!("{} is there, and only one of it and {} is a directory", root.display(), places.source.display());
             }
         }
         let digest = all.digest();
@@ -105,7 +105,7 @@ impl Part {
         let there = root.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
         if let Err(free) = has_room(there, missing) {
             bail!(
-                "{} has room for {}, and {} are missing there; nothing was copied",
+                "{} has {} of free space, and {} are still to be copied; nothing was copied",
                 root.display(),
                 show_size(free),
                 show_size(missing)
@@ -133,7 +133,7 @@ impl Part {
             let work = || {
                 while let Some(entry) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if is_full.load(Ordering::Relaxed) {
-                        done.miss(self.missing(entry, "it was not begun".to_owned()));
+                        done.miss(self.missing(entry, "the copy was not started, because the disk is full".to_owned()));
                         continue;
                     }
                     match self.one(entry, done_bytes) {

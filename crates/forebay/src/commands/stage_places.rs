@@ -112,7 +112,7 @@ fn check_own(path: &Path) -> anyhow::Result<()> {
     let there = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
     if let Ok(Some(file_system)) = network_file_system(there) {
         bail!(
-            "{} lies on a network file system ({file_system}), where nodes would write over each other: name a directory on the \
+            "{} lies on a network file system ({file_system}), where nodes would overwrite each other's files: name a directory on the \
              node's own disk, or in the burst tier",
             path.display()
         );

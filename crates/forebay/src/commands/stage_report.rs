@@ -43,7 +43,7 @@ impl<'a> Report<'a> {
         };
         if let Some(other) = done.iter().find(|other| other.digest != first.digest) {
             let why = format!(
-                "it saw another {} than node {} did: stage it again when nobody changes it",
+                "its {} differs from what node {} saw: stage it again when nothing changes it",
                 order.source.display(),
                 first.rank
             );

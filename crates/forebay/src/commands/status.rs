@@ -81,10 +81,10 @@ fn print(directory: &JobDirectory, status: &Value) {
     );
     let (refused, spoiled) = (total("/overlay/refused"), total("/overlay/checksum_failures"));
     if refused > 0 {
-        say!("connections turned away: {}; the logs tell from where", count(refused));
+        say!("connections refused: {}; the logs show from where", count(refused));
     }
     if spoiled > 0 {
-        say!("parts of answers that came without their checksum: {}; the logs tell from which node", count(spoiled));
+        say!("parts of answers with a wrong checksum: {}; the logs show from which node", count(spoiled));
     }
 }
 
@@ -95,7 +95,7 @@ fn name_missing(directory: &JobDirectory, status: &mut Value) {
         let rank = NodeRank(u32::try_from(number(node, "/rank")).unwrap_or(u32::MAX));
         if let Some(why) = missing.get(&rank) {
             node["state"] = "missing".into();
-            node["why"] = format!("it did not come up: {why}").into();
+            node["why"] = format!("it failed to start: {why}").into();
         }
     }
 }

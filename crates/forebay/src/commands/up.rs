@@ -59,7 +59,7 @@ pub fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let allocated = Allocated::from_environment()?;
     let job = name_to_start(&settings, allocated.as_ref());
     let ports = settings.port.map_or_else(Ports::random, |port| Ok(Ports::named(port)));
-    let ports = ports.context("cannot draw the nodes' ports")?;
+    let ports = ports.context("cannot choose the nodes' ports")?;
     let selection = Selection::choose(&effective, &settings, ports.first(), allocated)?;
     let signals = Signals::catch()?;
     let mut up = Up::lay_out(&effective, settings, job, ports, &selection)?;
@@ -261,8 +261,8 @@ fn key_for(level: Level) -> anyhow::Result<Option<JobKey>> {
         return Ok(Some(JobKey::random().context("cannot make the job's key")?));
     }
     eprintln!(
-        "forebay: warning: --security off: whoever reaches a node's port, other users included, can read what this job's \
-         exports hold and answer in a node's place"
+        "forebay: warning: --security off: anyone who reaches a node's port, other users included, can read the job's \
+         exports and answer in a node's place"
     );
     Ok(None)
 }
@@ -286,7 +286,7 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
                 eprintln!("forebay: note: what a dead job {job} left on {host} could not be ended: {why}");
             }
         }
-        let done = leftovers::clean(&found).with_context(|| format!("a dead job {job} has left things behind"))?;
+        let done = leftovers::clean(&found).with_context(|| format!("cannot clean up after a dead job {job}"))?;
         let held = (!done.held.is_empty()).then(|| held_text(&done.held));
         let done: Vec<String> = done.notes.into_iter().chain(held).collect();
         let done = if done.is_empty() { String::new() } else { format!(": {}", done.join("; ")) };
@@ -294,7 +294,9 @@ fn make_directory(settings: &Settings, job: &str, selection: &Selection) -> anyh
     }
     let base = base_for_new(settings.directory.as_deref(), matches!(selection, Selection::Local(..)))?;
     let created = JobDirectory::create(&base, job).map_err(|error| match error {
-        LaunchError::Io { .. } => anyhow!(error).context("the job's files have no place; choose one with --directory"),
+        LaunchError::Io { .. } => {
+            anyhow!(error).context("there is no directory for the job's files; choose one with --directory")
+        }
         error => error.into(),
     });
     created?

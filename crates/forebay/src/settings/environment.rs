@@ -57,10 +57,13 @@ fn warning(name: &str) -> Option<String> {
     let likeness = |known: &String| strsim::jaro(known.strip_prefix(MARK).unwrap_or(known), own);
     let nearest = known.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
     Some(match nearest.filter(|nearest| likeness(nearest) >= LIKENESS_MIN) {
-        Some(nearest) => format!("the environment variable {name} is not known and ignored; is {nearest} meant?"),
+        Some(nearest) => {
+            format!("the environment variable {name} is not known and is ignored; did you mean {nearest}?")
+        }
         None => {
             format!(
-                "the environment variable {name} is not known and ignored; forebay config --json has those of settings"
+                "the environment variable {name} is not known and is ignored; forebay config --json lists those of \
+                 settings"
             )
         }
     })
@@ -86,7 +89,7 @@ mod tests {
         ] {
             let said = warning(name).unwrap();
             assert!(
-                said.contains(&format!("{name} is not")) && said.contains(&format!("is {nearest} meant?")),
+                said.contains(&format!("{name} is not")) && said.contains(&format!("did you mean {nearest}?")),
                 "{said}"
             );
         }

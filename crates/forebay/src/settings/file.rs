@@ -56,7 +56,7 @@ fn text_of(setting: &Setting, value: &DeValue<'_>) -> Result<String, String> {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
         DeValue::Boolean(value) => Ok(value.to_string()),
-        _ => Err(format!("{} needs a {} here, as text or a number", setting.key, setting.value)),
+        _ => Err(format!("{} needs {} here, as a string or a number", setting.key, setting.value)),
     }
 }
 

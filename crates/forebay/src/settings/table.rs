@@ -138,10 +138,10 @@ macro_rules! settings {
 
 settings! {
     "Job" {
-        /// Name of the job; jobs of one user are told apart by it [default: the allocation's, else the only one, else
+        /// Name of the job, which distinguishes jobs of one user [default: the allocation's, else the only one, else
         /// "default"]
         Job Optional(job_name) job: Option<String> = "job" "NAME";
-        /// Keep the sockets, logs and default views of jobs below this directory, which must be yours alone [default:
+        /// Keep the sockets, logs and default views of jobs below this directory, which only you may enter [default:
         /// $XDG_RUNTIME_DIR/forebay for one host, else /tmp/forebay-UID]
         Job Optional(absolute_path) directory: Option<PathBuf> = "directory" "DIR";
     }
@@ -150,133 +150,132 @@ settings! {
         Up Optional(local_count) local: Option<usize> = "local" "N";
         /// Run a node on each of these hosts, in Slurm's notation: n[1-4,7],login2
         Up Optional(hosts) nodes: Option<Vec<String>> = "nodes" "HOSTLIST";
-        /// Run a node on each host of this file: one host or host:port a line, # begins a comment (node reads the list
+        /// Run a node on each host in this file: one host or host:port per line, # begins a comment (`node` reads the list
         /// of nodes from it; '-' is standard input)
         Node Optional(path) hostfile: Option<PathBuf> = "hostfile" "FILE";
-        /// How to run a program on another host: CMD HOST -- PROGRAM ARGUMENTS; CMD is split as by a shell
+        /// Command that runs a program on another host: CMD HOST -- PROGRAM ARGUMENTS; CMD is split as a shell does
         Up One(words) remote_shell: Vec<String> = "remote-shell" "CMD", "ssh -oBatchMode=yes -oConnectTimeout=10";
-        /// Listen on this interface only, by its name or network (10.1.0.0/16), and look for other nodes' addresses there
+        /// Listen on this interface only, given by name or network (10.1.0.0/16), and reach other nodes at their addresses in it
         Node Optional(text) interface: Option<String> = "interface" "NAME|CIDR";
-        /// TCP port of every node [default: one that is free of four at random from 20000 up; node: by its key]
+        /// TCP port of every node [default: a free one of four random ports from 20000 up; `node`: derived from the key]
         Node Optional(port) port: Option<u16> = "port" "PORT";
-        /// How connections between nodes are protected: auth proves that both ends are this job's, seal encrypts too,
-        /// off lets in whoever reaches the port
+        /// How connections between nodes are protected: auth proves that both ends belong to this job, seal also encrypts,
+        /// off accepts anyone who reaches the port
         Node One(security) security: Level = "security" "LEVEL", Level::Auth.word();
-        /// Seal the job's key on its way through Slurm by MUNGE: auto if the program munge is installed, off, or always by
-        /// the munged that listens at SOCKET
+        /// Seal the job's key with MUNGE on its way through Slurm: auto if the program munge is installed, off never, SOCKET
+        /// always, with the munged that listens there
         Up One(key_sealing) munge: KeySealing = "munge" "auto|off|SOCKET", "auto";
         // Ample for a login on a busy host; a local start takes a fraction of a second.
-        /// How long all nodes may take to be ready
+        /// Time limit for all nodes to become ready
         Up One(duration) wait_timeout: Duration = "wait-timeout" "TIME", "60s";
-        /// What happens when a node fails to start: fail ends the start, continue lets the job go on without it, and says so
+        /// What happens when a node fails to start: fail stops the job, continue names the node and goes on without it
         Up One(when_missing) on_missing: WhenMissing = "on-missing" "fail|continue", WhenMissing::Fail.word();
     }
     "View" {
-        /// Show this directory and what is below it; repeatable [default: /]
+        /// Export this directory and everything below it; repeatable [default: /]
         Node Many(absolute_path) export: Vec<PathBuf> = "export" "PATH";
         /// Mount the view here; with --local, and where nodes share a host, that of node I at DIR/I [default: below
         /// the job's directory in $XDG_RUNTIME_DIR or /tmp/forebay-UID]
         Node Optional(path) view: Option<PathBuf> = "view" "DIR";
-        /// Show absolute symbolic links that lead into an export as they are, or as links into the view
+        /// How absolute symbolic links into an export are shown: asis unchanged, view as links into the view
         Node One(links) links: LinksShown = "links" "asis|view", "asis";
         /// Let other users enter the view too (root, or user_allow_other in /etc/fuse.conf)
         Node Switch(switch) allow_other: bool = "allow-other" "BOOL", false;
-        /// How far the kernel reads ahead in a file; without root it stays below 128KiB
+        /// Kernel read-ahead per file; without root it is at most 128KiB
         Node One(read_ahead) read_ahead: u32 = "read-ahead" "SIZE",
             values::show_size(forebay_fuse::limits::KERNEL_READ_AHEAD_BYTES.into());
         /// Threads that read the kernel's requests
         Node One(threads) readers: usize = "readers" "N", forebay_fuse::limits::KERNEL_READERS;
-        /// Keep requests in flight in memory for the next daemon, also where the kernel would send them again (Linux 6.9)
+        /// Keep requests in flight in memory for the next daemon, even where the kernel would resend them (Linux 6.9)
         Node Switch(switch) resend: bool = "resend" "BOOL", "true";
     }
     "Burst tier" {
-        /// Give programs DIR to write to: what they write lies on the node's own disk at first (--burst-store) and lands in
-        /// BACKING, a directory of the backing file system, by itself
+        /// Give programs the directory DIR to write to: files are written to the node's own disk (--burst-store) and then copied
+        /// to BACKING, a directory of the backing file system
         Node Many(burst) burst: Vec<BurstPair> = "burst" "DIR=BACKING";
-        /// Keep there what has not landed; with --local, and where nodes share a host, that of node I in DIR/I. auto: in the site's
-        /// directory on the node's own disk (/mnt/bb/$USER, $SLURM_TMPDIR, $TMPDIR)
+        /// Keep files that have not landed in DIR; with --local, and where nodes share a host, those of node I in DIR/I. auto: the
+        /// site's directory on the node's own disk (/mnt/bb/$USER, $SLURM_TMPDIR, $TMPDIR)
         Node Optional(burst_store) burst_store: Option<BurstStore> = "burst-store" "DIR|auto";
-        /// Bytes that may take [default: nine tenths of what is free there]
+        /// Size limit of the burst store [default: 90 % of the free space]
         Node Optional(size) burst_capacity: Option<u64> = "burst-capacity" "SIZE";
-        /// When that lands: auto when a file is closed, and open files' parts ahead of it as soon as a store fills; close when a file
-        /// is closed; end at down, or by forebay drain; manual only by forebay drain
+        /// When files land: auto when they are closed, and parts of open files earlier if a store fills; close when they are
+        /// closed; end at forebay down or forebay drain; manual only at forebay drain
         Node One(drain) drain: DrainPolicy = "drain" "auto|close|end|manual", "auto";
-        /// Which files another node copies before fsync returns, so that the loss of a node loses nothing of them
+        /// Files that a second node copies before fsync returns, so that they survive the loss of a node
         Node One(partner) partner: Partnering = "partner" "none|all", "none";
-        /// Write no more than this a second to the backing file system [default: as fast as it goes]
+        /// Limit the rate of writes to the backing file system [default: no limit]
         Node Optional(rate) drain_rate: Option<u64> = "drain-rate" "SIZE/s";
-        /// Let everything land before this time is over, files that are open with their last commit; auto: when Slurm ends the
-        /// job (SLURM_JOB_END_TIME)
+        /// Land everything within this time, open files as last committed; auto: before Slurm ends the job
+        /// (SLURM_JOB_END_TIME)
         Node Optional(time_limit) time_limit: Option<TimeLimit> = "time-limit" "TIME|auto";
         /// Mount the burst tier below this directory, so that DIR is at MOUNT/DIR; with --local, and where nodes share a
         /// host, at MOUNT/I/DIR for node I [default: below the job's directory]
         Node Optional(absolute_path) burst_mount: Option<PathBuf> = "burst-mount" "MOUNT";
-        /// Stage SRC in to DST on all nodes as soon as they are ready, as forebay stage in does; ,scatter at the end gives each node a part;
-        /// %u stands for the user, %j for the job
+        /// Stage SRC in to DST on all nodes as soon as they are ready, as forebay stage in does; with ,scatter each node gets a part
+        /// of the files; %u stands for the user, %j for the job
         Up Many(stage) stage_in: Vec<StagePair> = "stage-in" "SRC=DST[,scatter]";
         /// Stage SRC of the burst tier out to DST at forebay down, as forebay stage out does
         Up Many(stage) stage_out: Vec<StagePair> = "stage-out" "SRC=DST";
-        /// Take options of the burst tier from lines that begin with #FB: auto: of the batch job's script, as Slurm tells it; off: from none;
-        /// FILE: of this script
+        /// Take options of the burst tier from lines that begin with #FB: auto in the batch script of the Slurm job, FILE in this
+        /// script, off ignores them
         Up One(directives) directives: DirectivesFrom = "directives" "auto|off|FILE", "auto";
     }
     "Queries" {
-        /// What the node is: a device holds files of its own (--data) and answers queries over them
+        /// Role of the node: a device holds files of its own (--data) and answers queries over them
         Node One(role) role: Role = "role" "node|device", "node";
-        /// The directory that this node, a device, holds: queries over files in it are answered here; with --local, and where
-        /// nodes share a host, that of node I is DIR/I
+        /// Directory that a device holds: it answers queries over the files in it; with --local, and where nodes share a host,
+        /// the directory of node I is DIR/I
         Node Optional(absolute_path) data: Option<PathBuf> = "data" "DIR";
     }
     "Caches and trees" {
-        /// Nodes that read the backing file system for the others, each for its part of the directories and of every
-        /// large file [default: 1 up to 16 nodes, then one for eight, 8 at most]
+        /// Number of nodes that read the backing file system for the others, each a part of the directories and of every
+        /// large file [default: 1 up to 16 nodes, then one per eight nodes, 8 at most]
         Node Optional(roots) roots: Option<u32> = "roots" "R";
-        /// Put nodes beside each other that are near each other in the network, before they get their ranks: as a FILE
-        /// in the form of Slurm's topology.conf says; auto: as Slurm knows it, else by host names such as x3000c0s1b0n0;
-        /// off: as they are listed
+        /// Order of nodes, so that neighbours in the network get neighbouring ranks: FILE in the format of Slurm's
+        /// topology.conf; auto from Slurm, else from host names such as x3000c0s1b0n0; off keeps the order of the list
         Up One(topology) topology: Topology = "topology" "auto|off|FILE", "auto";
         // With as many as roots every node hands on in one tree, so that width costs no bandwidth.
-        /// Children a node has in the trees of directories and small files [default: as many as roots, from 4 to 8]
+        /// Children per node in the trees of directories and small files [default: as many as roots, from 4 to 8]
         Node Optional(fan_out) fan_out: Option<u32> = "fanout" "K";
-        /// Children a node has in the trees of large files [default: 4, or as --fanout where that is less]
+        /// Children per node in the trees of large files [default: 4, or --fanout if that is less]
         Node Optional(fan_out) stripe_fan_out: Option<u32> = "stripe-fanout" "K";
-        /// Memory for a node's caches [default: a tenth of the machine's, 4GiB at most, shared by the nodes on it]
+        /// Memory for a node's caches [default: a tenth of the machine's, at most 4GiB, divided among the nodes on it]
         Node Optional(budget) budget: Option<u64> = "budget" "SIZE";
-        /// Files above this size are read from the backing file system by each node itself [default: none are]
+        /// Each node reads files above this size from the backing file system itself [default: none]
         Node Optional(size) direct_above: Option<u64> = "direct-above" "SIZE";
-        /// Do not prefetch what programs usually want next, nor let small files travel together
+        /// Disable prefetching, and the bundling of small files into one message
         Node Switch(switch) prefetch: bool = "prefetch" "BOOL", "true";
-        /// Entries up to which a directory's listing carries attributes; above it they are fetched when asked for
+        /// Listings of directories up to this size include attributes; in larger directories attributes are fetched on request
         Node One(entries) listing_limit: usize = "listing-limit" "ENTRIES", forebay_store::limits::LISTING_ENTRIES_FULL;
-        /// Look after this time whether names and attributes have changed, for exports that do; nothing that is shown is
-        /// older [default: never, until `forebay refresh`]
+        /// Check again after this time whether names and attributes have changed, for exports that change; nothing shown is
+        /// older than INTERVAL [default: never, until `forebay refresh`]
         Node Optional(duration) revalidate: Option<Duration> = "revalidate" "INTERVAL";
-        /// How long a request may take, whatever fails on its way
+        /// Time limit of a request, whatever fails on its way
         Node One(duration) deadline: Duration = "deadline" "TIME", format!("{}s", DEADLINE.as_secs());
-        /// Requests of a node at the backing file system at once
+        /// Concurrent requests of a node to the backing file system
         Node One(concurrency) backing_concurrency: usize = "backing-concurrency" "N", forebay_store::limits::BACKING_CONCURRENCY;
-        /// Run a node's daemon on these processors only: 0-3,8
+        /// Bind a node's daemon to these processors: 0-3,8
         Node Optional(cores) cores: Option<Vec<usize>> = "cores" "LIST";
     }
     "Profiles" {
-        /// Record what the start-up of a command uses and read it ahead at its next one: auto keeps a profile for each
-        /// command and its exports, off none, FILE is one profile for whatever runs
+        /// Record what the start-up of a command uses, and prefetch it at the next start-up: auto keeps one profile per command
+        /// and exports, off none, FILE is one profile for all commands
         Node One(profile) profile: ProfileChoice = "profile" "auto|off|FILE", "auto";
-        /// What the profile is kept for; jobs with the same text and exports share one [default: under Slurm the job's
-        /// name and its script's arguments, else the command line of what calls `forebay up`]
+        /// Key of the profile; jobs with the same text and exports share one [default: under Slurm the job's name and its
+        /// script's arguments, else the command line of the process that calls `forebay up`]
         Node Optional(profile_command) profile_command: Option<String> = "profile-command" "TEXT";
         /// Keep the contents of a start-up, compressed, beside its profile: auto if there is a profile, or off
         Node One(pack) pack: bool = "pack" "auto|off", "auto";
-        /// Keep profiles and packs in this directory, which must be yours alone [default:
+        /// Keep profiles and packs in this directory, which only you may change [default:
         /// $XDG_CACHE_HOME/forebay/profiles or ~/.cache/forebay/profiles]
         Profile Optional(absolute_path) profile_dir: Option<PathBuf> = "profile-dir" "DIR";
-        /// Bytes of all profiles and packs; the least recently used leave first
+        /// Size limit of all profiles and packs together; the least recently used are removed first
         Profile One(size) profile_budget: u64 = "profile-budget" "SIZE", values::show_size(forebay_profile::limits::PROFILE_BUDGET_BYTES);
     }
     "Logs and metrics" {
-        /// What goes into the logs: error, warn, info, debug, trace, also by module (info,forebay_fuse=debug)
+        /// Log level: error, warn, info, debug or trace, also per module (info,forebay_fuse=debug)
         Node One(log_filter) log: String = "log" "FILTER", "info";
-        /// Append each node's metrics to FILE.RANK.jsonl (an extension of FILE is replaced), a JSON object a line
+        /// Append each node's metrics to FILE.RANK.jsonl (an extension of FILE is replaced), one JSON object per line
         Node Optional(path) metrics: Option<PathBuf> = "metrics" "FILE";
         /// How often metrics are written
         Node One(duration) metrics_interval: Duration = "metrics-interval" "TIME", "10s";

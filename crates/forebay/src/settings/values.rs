@@ -114,7 +114,7 @@ pub fn burst(text: &str) -> Result<BurstPair, String> {
     let pair = BurstPair { dir: absolute_path(dir)?, backing: absolute_path(backing)? };
     let is_plain = pair.dir.components().skip(1).all(|part| matches!(part, std::path::Component::Normal(_)));
     if !is_plain || pair.dir.parent().is_none() {
-        return Err(format!("'{dir}' cannot be where programs write: name a directory below /, without .."));
+        return Err(format!("programs cannot write to '{dir}': name a directory below /, without .."));
     }
     Ok(pair)
 }
@@ -260,7 +260,7 @@ pub fn cores(text: &str) -> Result<Vec<usize>, String> {
 
 /// Words of a command line, split and unquoted as a shell does; variables and patterns stay as they are.
 pub fn words(text: &str) -> Result<Vec<String>, String> {
-    let words = shlex::split(text).ok_or_else(|| format!("'{text}' has a quotation that does not end"))?;
+    let words = shlex::split(text).ok_or_else(|| format!("'{text}' has an unfinished quotation or escape"))?;
     if words.first().is_none_or(String::is_empty) { Err("a command must not be empty".to_owned()) } else { Ok(words) }
 }
 
@@ -298,7 +298,7 @@ pub fn absolute_path(text: &str) -> Result<PathBuf, String> {
 pub fn security(text: &str) -> Result<Level, String> {
     let levels = [Level::Auth, Level::Seal, Level::Off];
     let level = levels.into_iter().find(|level| level.word() == text);
-    level.ok_or_else(|| format!("'{text}' is no level of security (auth, seal or off)"))
+    level.ok_or_else(|| format!("'{text}' is not a security level (auth, seal or off)"))
 }
 
 /// What happens when a node fails to start. `go-on` is the word of before.
@@ -545,7 +545,7 @@ mod tests {
             Ok("ssh|-o|ProxyCommand=nc -x a %h|-i/my key|a b".to_owned())
         );
         for (text, problem) in
-            [("", "empty"), ("  ", "empty"), ("''", "empty"), ("ssh 'x", "does not end"), ("a\\", "not end")]
+            [("", "empty"), ("  ", "empty"), ("''", "empty"), ("ssh 'x", "unfinished"), ("a\\", "unfinished")]
         {
             assert!(words(text).unwrap_err().contains(problem), "{text}");
         }

@@ -202,7 +202,7 @@ fn refused_connections_are_counted() {
     crate::place::wait_until("they are counted", || {
         place.json(&["status", "--job", "port"])["nodes"][0]["overlay"]["refused"] == 3
     });
-    assert!(place.succeeds(&["status", "--job", "port"]).contains("connections turned away: 3;"));
+    assert!(place.succeeds(&["status", "--job", "port"]).contains("connections refused: 3;"));
     let log = fs::read_to_string(place.job("port").join("logs/node-0.log")).unwrap();
     assert_eq!(log.matches("a connection was refused").count(), 1, "{log}");
     place.succeeds(&["down", "--job", "port"]);
@@ -301,10 +301,7 @@ fn another_user_who_takes_the_place_of_jobs_keeps_none_from_starting() {
     let output = command.env("FOREBAY_PROFILE", "off").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stdout));
-    assert!(
-        said.contains("another user has taken /tmp/forebay-0; the job's files are below /tmp/forebay-0."),
-        "{said}"
-    );
+    assert!(said.contains("another user owns /tmp/forebay-0; the job's files are below /tmp/forebay-0."), "{said}");
     place.assert_clean();
 }
 

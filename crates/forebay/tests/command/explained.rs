@@ -21,10 +21,10 @@ fn the_way_of_an_answer() {
     assert_eq!(place.json(&["explain", "/etc/hosts"])[0]["answer"], "outside");
     let many: Vec<String> = (0..65).map(|number| format!("{file}-{number}")).collect();
     let many: Vec<&str> = std::iter::once("refresh").chain(many.iter().map(String::as_str)).collect();
-    assert!(place.fails(2, &many).contains("64 paths at most, a link being two; refresh the directory"));
+    assert!(place.fails(2, &many).contains("at most 64 paths, and a link counts as two; refresh the directory"));
     let refreshed = place.run(&["refresh", "/etc/hosts", &file]);
     let note = String::from_utf8(refreshed.stderr).unwrap();
-    assert_eq!(note, "forebay: note: /etc/hosts is in no export of the job, which knows nothing of it\n");
+    assert_eq!(note, "forebay: note: /etc/hosts is outside the job's exports, so there is nothing to refresh\n");
     for (status, command) in [(1, &["explain", "--rank", "7", &file][..]), (125, &["run", "--rank", "7", "--", "true"])]
     {
         assert!(place.fails(status, command).contains("no node 7"), "{command:?}");

@@ -87,7 +87,7 @@ fn what_counts_for_several_machines_is_passed_over_aloud() {
     let up = place.run(&["up", "--interface", "none", "--port", "7", "--export", &place.source()]);
     let message = String::from_utf8_lossy(&up.stderr);
     assert!(up.status.success(), "{message}");
-    assert!(message.contains("--interface and --port are passed over: all nodes are on this machine"), "{message}");
+    assert!(message.contains("--interface and --port are ignored: all nodes are on this machine"), "{message}");
     place.succeeds(&["down"]);
     place.assert_clean();
 }

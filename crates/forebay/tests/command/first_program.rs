@@ -22,7 +22,7 @@ fn whoever_waits_for_a_program_that_hangs_is_told_for_which() {
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     let whom = format!("forebay: waiting for process {} (", std::process::id());
-    assert!(line.starts_with(&whom) && line.contains("ending it"), "{line}");
+    assert!(line.starts_with(&whom) && line.contains("ending that process"), "{line}");
     assert!(waiting.try_wait().unwrap().is_none(), "it waits");
     drop(held);
     let mut read = String::new();

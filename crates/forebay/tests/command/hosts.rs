@@ -84,7 +84,7 @@ fn the_remote_shell_is_split_as_a_shell_would() {
     place.succeeds(&[&arguments[..], &["--export", &place.source()]].concat());
     place.succeeds(&["down", "--job", "split"]);
     let open = place.fails(2, &["up", "--nodes", &nodes, "--remote-shell", "ssh 'x"]);
-    assert!(open.contains("has a quotation that does not end"), "{open}");
+    assert!(open.contains("has an unfinished quotation or escape"), "{open}");
     place.assert_clean();
 }
 

@@ -116,7 +116,7 @@ fn what_cannot_be_used_is_listed_with_the_reason() {
     fs::write(path(&broken, "profile"), "nonsense, longer than a head").unwrap();
     fs::set_permissions(path(&open, "pack"), fs::Permissions::from_mode(0o666)).unwrap();
     let list = place.succeeds(&["profile", "list"]);
-    assert!(list.contains("it is no profile of Forebay"), "{list}");
+    assert!(list.contains("it is not a profile of Forebay"), "{list}");
     assert!(list.contains("others may write to it (mode 0666)"), "{list}");
     let json = place.json(&["profile", "list"]);
     let unusable = json["profiles"].as_array().unwrap().iter().find(|each| each["key"] == json!(broken)).unwrap();

@@ -67,7 +67,8 @@ fn a_misspelt_variable_is_named_with_the_one_that_is_meant() {
         String::from_utf8(output.stderr).unwrap()
     };
     let misspelt = said(&[("FOREBAY_FANUOT", "3"), ("FOREBAY_READERS", "2")]);
-    let warning = "forebay: warning: the environment variable FOREBAY_FANUOT is not known and ignored; is FOREBAY_FANOUT meant?\n";
+    let warning = "forebay: warning: the environment variable FOREBAY_FANUOT is not known and is ignored; did you \
+                   mean FOREBAY_FANOUT?\n";
     assert_eq!(misspelt, warning);
     let own = [("FOREBAY_VIEW", "/v"), ("FOREBAY_PREFIX", "/v"), ("FOREBAY_MISSING", "fail"), ("FOREBAY_CONFIG", "")];
     assert_eq!(said(&own), "");

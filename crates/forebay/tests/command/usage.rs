@@ -26,7 +26,7 @@ fn wrong_options_are_wrong_usage() {
         (&["up", "--burst", "x"], "is not DIR=BACKING"),
         (&["up", "--burst", "/a/../b=/c"], "without .."),
         (&["explain"], "PATH"),
-        (&["simulate", "nonsense"], "there is no scenario nonsense; there are import-direct"),
+        (&["simulate", "nonsense"], "there is no scenario nonsense; the scenarios are import-direct"),
         (&["simulate", "cold", "--nodes", "0"], "a job has 1 to"),
         (&["simulate", "lost", "--nodes", "8,16"], "takes one number"),
         (&["simulate", "links", "--plot", "x.svg"], "has no plot"),

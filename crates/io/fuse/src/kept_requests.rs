@@ -103,7 +103,7 @@ impl KeptRequests {
         let intake_bytes = usize::try_from(head.word(INTAKE_BYTES_AT)).unwrap_or(usize::MAX);
         let is_possible = (limits::KERNEL_BUFFER_BYTES..=limits::WRITE_BUFFER_BYTES).contains(&intake_bytes);
         if head.word(0) != LAYOUT || count > SLOTS_MAX || !is_possible {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "requests kept by another version"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the kept requests are of another version"));
         }
         let intakes_at = intakes_at(count);
         let memory = SharedMemory::map(descriptor.try_clone()?, 0, intakes_at)?;
@@ -151,7 +151,7 @@ impl KeptRequests {
                 let slot = slots
                     .free
                     .pop()
-                    .ok_or_else(|| io::Error::other("more requests were kept than there is room for"))?;
+                    .ok_or_else(|| io::Error::other("more requests were kept than there is space for"))?;
                 slots.store(slot, request);
                 slots.found.push(slot);
             }

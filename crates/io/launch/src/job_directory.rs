@@ -383,7 +383,7 @@ fn check_path(directory: &Path) -> Result<(), LaunchError> {
         return Ok(());
     }
     let problem = format!(
-        "a socket in it would have a path of {len} bytes, {SOCKET_PATH_BYTES_MAX} are possible; choose a \
+        "a socket in it would have a path of {len} bytes, and at most {SOCKET_PATH_BYTES_MAX} are possible; choose a \
                            shorter one with --directory, or a shorter --job"
     );
     Err(LaunchError::Unsafe { path: directory.to_owned(), problem })

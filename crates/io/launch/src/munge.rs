@@ -77,7 +77,7 @@ impl Munge {
         let said = self.run("munge", &[&own, &ttl], key.secret_hex().as_bytes())?;
         let text = String::from_utf8_lossy(&said.stdout).trim().to_owned();
         match said.status.success() {
-            true if text.is_empty() => Err(MungeProblem::NotAKey("munge has said nothing")),
+            true if text.is_empty() => Err(MungeProblem::NotAKey("munge printed nothing")),
             true => Ok(text),
             false => Err(said.refusal()),
         }
@@ -93,13 +93,14 @@ impl Munge {
         }
         // Lines about the credential, an empty one, the contents.
         let text = String::from_utf8_lossy(&said.stdout);
-        let (about, contents) = text.split_once("\n\n").ok_or(MungeProblem::NotAKey("unmunge is not understood"))?;
+        let (about, contents) =
+            text.split_once("\n\n").ok_or(MungeProblem::NotAKey("the output of unmunge cannot be read"))?;
         let found = about.lines().find_map(|line| line.strip_prefix("UID:")).unwrap_or("unknown").trim();
         let own = geteuid().as_raw();
         if found.parse() != Ok(own) {
             return Err(MungeProblem::Foreign { found: found.to_owned(), own });
         }
-        JobKey::from_hex(contents).ok_or(MungeProblem::NotAKey("what was sealed is no key"))
+        JobKey::from_hex(contents).ok_or(MungeProblem::NotAKey("what was sealed is not a key"))
     }
 
     fn run(&self, program: &'static str, arguments: &[&str], input: &[u8]) -> Result<Said, MungeProblem> {

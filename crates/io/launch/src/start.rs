@@ -168,7 +168,7 @@ impl Running {
         self.child.as_ref().and_then(|child| Process::of(child.id()))
     }
 
-    /// Why nothing was heard of its nodes.
+    /// Why it reported nothings nodes.
     fn silence(&self, late: &str) -> String {
         let tail = tail(&self.stderr);
         if self.is_closed {
@@ -354,7 +354,7 @@ impl Start {
         let Some(gathered) = &self.gathered else { return BTreeMap::new() };
         let told = gathered.reasons();
         let reason = |rank: NodeRank| self.reasons.get(&rank).or(told.get(&rank)).cloned();
-        let unknown = || "nothing was heard of it".to_owned();
+        let unknown = || "it reported nothing".to_owned();
         gathered.missing_ranks().map(|rank| (rank, reason(rank).unwrap_or_else(unknown))).collect()
     }
 }

@@ -84,7 +84,7 @@ fn sort(switches: &Switches, nodes: &mut [NodeAddress], file: &str) -> Result<Op
     nodes.sort_by_key(place);
     let note = stranger.map(|placed| {
         let (line, name) = (line(placed.switch), placed.host);
-        format!("{file}, line {line}: {name} is no node of this job; such names are passed over")
+        format!("{file}, line {line}: {name} is not a node of this job; such names are ignored")
     });
     Ok(note)
 }
@@ -95,7 +95,7 @@ fn names_of(node: &NodeAddress) -> [&str; 2] {
 }
 
 fn problem_of(lost: &NodeAddress, stranger: Option<&str>) -> String {
-    let named = stranger.map(|name| format!("{name} is no node of this job, and ")).unwrap_or_default();
+    let named = stranger.map(|name| format!("{name} is not a node of this job, and ")).unwrap_or_default();
     let host = &lost.host;
     format!("{named}the job's node {host} is on no switch; name it as the list of nodes does, or leave --topology out")
 }
@@ -177,7 +177,7 @@ mod tests {
         let misspelt = message("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=m3\n", &["n1", "n2", "n3"]);
         assert_eq!(
             misspelt,
-            "net.conf, line 2: m3 is no node of this job, and the job's node n3 is on no switch; name it as the list of \
+            "net.conf, line 2: m3 is not a node of this job, and the job's node n3 is on no switch; name it as the list of \
              nodes does, or leave --topology out"
         );
         let lacking = message("SwitchName=a Nodes=n1\n", &["n1", "n2"]);

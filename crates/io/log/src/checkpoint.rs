@@ -77,7 +77,7 @@ pub(crate) fn decode(bytes: Vec<u8>, identity: LogIdentity) -> Result<Checkpoint
     let bytes = Bytes::from(bytes);
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else { return Err("it was cut off") };
     if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
-        return Err("its bytes do not have their checksum");
+        return Err("its checksum is wrong");
     }
     let Some(found) = body.first_chunk::<HEAD_BYTES>() else { return Err("it is too short") };
     let mut up_to = [0; 8];

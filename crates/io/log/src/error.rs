@@ -62,7 +62,7 @@ pub enum StoreError {
         uid: u32,
     },
     /// Others could read or change it.
-    #[error("store {} is open to others (mode {mode:04o}): what a job writes is its own; chmod 700 it", .path.display())]
+    #[error("store {} is open to others (mode {mode:04o}): only its owner may have access; chmod 700 it", .path.display())]
     OpenToOthers {
         /// The store.
         path: PathBuf,
@@ -80,7 +80,7 @@ pub enum StoreError {
         known: u16,
     },
     /// There are other files in the directory.
-    #[error("{} is no store and not empty ({name} is in it): give an empty or a new directory", .path.display())]
+    #[error("{} is not a store and not empty ({name} is in it): give an empty or a new directory", .path.display())]
     NotStore {
         /// The directory.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum StoreError {
         min_bytes: u64,
     },
     /// Other nodes can write to it, or what is synced is not on this node.
-    #[error("store {} lies on a network file system ({file_system}): give a directory on the node's own disk, or force it", .path.display())]
+    #[error("store {} lies on a network file system ({file_system}): give a directory on the node's own disk", .path.display())]
     NetworkFileSystem {
         /// The store.
         path: PathBuf,
@@ -160,7 +160,7 @@ pub enum LogError {
     #[error("no record lies at offset {} of segment {}", .0.offset, .0.segment)]
     Absent(LogPosition),
     /// The record has changed since it was written.
-    #[error("the record at offset {} of segment {} does not have its checksum", .0.offset, .0.segment)]
+    #[error("the record at offset {} of segment {} has a wrong checksum", .0.offset, .0.segment)]
     Damaged(LogPosition),
     /// More was released than is live, or of a segment that is not there. Nothing was released.
     #[error("released at offset {} of segment {} what is not live", .0.offset, .0.segment)]

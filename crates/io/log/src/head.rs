@@ -72,11 +72,11 @@ impl StoreHead {
         let broken = HeadError::Broken;
         let Some((body, checksum)) = bytes.split_last_chunk::<4>() else { return Err(broken("it was cut off")) };
         if !body.starts_with(&MAGIC) {
-            return Err(broken("it is no head of a store"));
+            return Err(broken("it is not the head of a store"));
         }
         // Before the version: a spoiled byte there is no other version.
         if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
-            return Err(broken("its bytes do not have their checksum"));
+            return Err(broken("its checksum is wrong"));
         }
         let (Some(fixed), Some(names)) = (body.first_chunk::<FIXED_BYTES>(), body.get(FIXED_BYTES..)) else {
             return Err(broken("it is too short"));
@@ -88,7 +88,7 @@ impl StoreHead {
         }
         let job_bytes = usize::from(short(10));
         let Some((job, landing)) = names.split_at_checked(job_bytes) else { return Err(broken("its length is wrong")) };
-        let Ok(job) = std::str::from_utf8(job) else { return Err(broken("the name of its job is no text")) };
+        let Ok(job) = std::str::from_utf8(job) else { return Err(broken("the name of its job is not text")) };
         let is_length_right = u32::try_from(landing.len()) == Ok(word(52));
         if !is_length_right || job_bytes > limits::JOB_BYTES_MAX || landing.len() > limits::LANDING_BYTES_MAX {
             return Err(broken("its length is wrong"));

@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FormatError {
     /// It begins with something else.
-    #[error("it is no {0} of Forebay")]
+    #[error("it is not a {0} of Forebay")]
     Magic(&'static str),
     /// Another program wrote it.
     #[error("it has version {found} of its format; this program reads version {known}")]
@@ -25,7 +25,7 @@ pub enum FormatError {
     #[error("its length is wrong: it was cut off, or added to")]
     Length,
     /// Bytes have changed since they were written.
-    #[error("its bytes do not have their checksum")]
+    #[error("its checksum is wrong")]
     Checksum,
     /// The bytes are those that were written, and make no sense.
     #[error("{0}")]

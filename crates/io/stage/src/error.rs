@@ -51,7 +51,8 @@ pub enum StageError {
     #[error("{} changed while it was copied; run this again when it is closed", .0.display())]
     Changed(PathBuf),
     /// What was read back is not what was written. The draft is gone.
-    #[error("{} has other bytes than were written, from {offset} on: do not trust its file system", .path.display())]
+    #[error("{} was read back with other bytes than were written, from offset {offset} on: do not trust its file \
+             system", .path.display())]
     Spoiled {
         /// The copy.
         path: PathBuf,
@@ -62,10 +63,10 @@ pub enum StageError {
     #[error("{} is being copied by another process", .0.display())]
     Busy(PathBuf),
     /// It is neither a file, a directory nor a symbolic link. Nothing was done.
-    #[error("{} is no file, directory or symbolic link", .0.display())]
+    #[error("{} is not a file, directory or symbolic link", .0.display())]
     Special(PathBuf),
     /// Something else is where the copy goes. Nothing was done.
-    #[error("{} is there and is no {expected}", .path.display())]
+    #[error("{} is there and is not a {expected}", .path.display())]
     InTheWay {
         /// The copy.
         path: PathBuf,
@@ -73,7 +74,7 @@ pub enum StageError {
         expected: &'static str,
     },
     /// More than `limits` allow. Nothing was done.
-    #[error("{} has more entries, or is deeper, than can be copied at once", .0.display())]
+    #[error("{} has too many entries, or is too deep, to be copied at once: copy its parts one by one", .0.display())]
     TooMuch(PathBuf),
 }
 

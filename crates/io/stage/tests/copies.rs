@@ -139,7 +139,7 @@ fn two_do_not_copy_to_one_place_at_once() {
 fn what_is_no_file_is_not_replaced() {
     let bed = Bed::of(5);
     fs::create_dir(bed.path("copy")).unwrap();
-    assert!(bed.copy().unwrap_err().to_string().ends_with("copy is there and is no file"));
+    assert!(bed.copy().unwrap_err().to_string().ends_with("copy is there and is not a file"));
     std::os::unix::fs::symlink("a", bed.path("link")).unwrap();
     assert!(copy_link(&bed.path("link"), &bed.path("copy")).is_err());
     std::os::unix::fs::symlink("b", bed.path("other")).unwrap();

@@ -116,7 +116,7 @@ impl Calls {
     pub(crate) fn answered(&self, stream: u32, answer: Answer, first: &Piece) -> Result<Tell, WireError> {
         let total_bytes = answer.body_bytes as usize;
         if first.len() > total_bytes || (first.is_empty() && total_bytes > 0) {
-            return Err(WireError::Frame("an answer's first piece does not fit it"));
+            return Err(WireError::Frame("the first piece of an answer does not fit the answer"));
         }
         let mut state = lock(&self.state);
         let Some(call) = state.streams.get(&stream) else {

@@ -57,7 +57,7 @@ pub enum CallError {
     },
     /// Bytes of the answer came without the checksum they were sent with: a fault of a network or a memory on the way.
     /// The connection goes on; another node, or the same one, may be asked.
-    #[error("the answer of node {to} does not have its checksum")]
+    #[error("the answer of node {to} has a wrong checksum")]
     BadChecksum {
         /// Who was asked.
         to: NodeRank,
@@ -86,7 +86,7 @@ impl CallError {
 #[derive(Debug, Error)]
 pub enum Refusal {
     /// It does not begin as a daemon does.
-    #[error("it is no Forebay daemon")]
+    #[error("it is not a Forebay daemon")]
     NoDaemon,
     /// Another protocol version.
     #[error("it speaks version {theirs} of the protocol, this daemon {PROTOCOL_VERSION}: use one build on all nodes")]
@@ -115,7 +115,7 @@ pub enum Refusal {
         ours: String,
     },
     /// A node of the job, but not the one meant, or a rank the job does not have.
-    #[error("it is node {from} and means to speak with node {to}: the nodes' lists differ")]
+    #[error("it is node {from} and expects node {to} here: the nodes' lists differ")]
     Rank {
         /// Who it is.
         from: NodeRank,
@@ -123,7 +123,7 @@ pub enum Refusal {
         to: NodeRank,
     },
     /// It answered for another connection than the one it was asked on.
-    #[error("it mixes up its connections")]
+    #[error("it answered for another connection")]
     Session,
     /// It closed the connection without a word.
     #[error("it closed the connection during the handshake: another job may use the port, or its log tells why")]

@@ -40,7 +40,7 @@ impl Bind {
             [source, target] if !source.is_empty() && !target.is_empty() => {
                 Ok(Self { source: path(source), target: path(target) })
             }
-            _ => Err("give SRC or SRC:DST, both not empty".to_owned()),
+            _ => Err("give SRC or SRC:DST, neither of them empty".to_owned()),
         }
     }
 }

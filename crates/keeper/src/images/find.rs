@@ -85,12 +85,12 @@ fn kind_of(path: PathBuf, opened: &OwnedFd, image: &Path) -> anyhow::Result<Foun
             let has = |name: &str| statat(opened.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
             ensure!(
                 PROGRAMS.iter().any(|name| has(name)),
-                "{shown} is no image: it has neither bin nor usr; name the directory that is to be the program's root"
+                "{shown} is not an image: it has neither bin nor usr; name the directory that is to be the program's root"
             );
             Ok(Found::Directory(Placed { path, stat }))
         }
         FileType::RegularFile => Ok(Found::File(Placed { path, stat })),
-        _ => bail!("{shown} is no image: neither a directory nor a SquashFS file"),
+        _ => bail!("{shown} is not an image: neither a directory nor a SquashFS file"),
     }
 }
 
@@ -100,13 +100,13 @@ fn not_shown(node: &Node, path: &Path) -> String {
     let is_below = node.exports.iter().any(|export| path.starts_with(export));
     if is_below {
         return format!(
-            "there is no image {shown} in what the job shows; if it is new, forebay refresh lets the job see it"
+            "there is no image {shown} in the job's exports; if it is new, forebay refresh lets the job see it"
         );
     }
     let exports: Vec<String> = node.exports.iter().map(|export| export.display().to_string()).collect();
     let parent = path.parent().unwrap_or(path).display();
     format!(
-        "the image {shown} lies below no export of the job, and so is not read through the tier (exports: {}); put it below one of \
+        "the image {shown} lies outside the job's exports, and so cannot be read through Forebay (exports: {}); put it below one of \
          them, or start the job with --export {parent}",
         exports.join(", ")
     )

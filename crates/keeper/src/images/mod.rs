@@ -105,7 +105,11 @@ fn of_host(node: &Node, wanted: &Wanted, here: &Path) -> anyhow::Result<Vec<Take
         taken.extend(Taken::if_there(&Bind::same(place)));
     }
     for bind in &wanted.binds {
-        ensure!(bind.target.is_absolute(), "--bind: {} is no absolute path in the container", bind.target.display());
+        ensure!(
+            bind.target.is_absolute(),
+            "--bind: {} is not an absolute path in the container",
+            bind.target.display()
+        );
         taken.push(Taken::required(bind)?);
     }
     Ok(taken)

@@ -75,8 +75,9 @@ fn mount(
     squashfs::check(&file, image)?;
     let server = find_server().with_context(|| {
         format!(
-            "the image {shown} is a SquashFS file, and there is no squashfuse here to serve it; install squashfuse (so is the \
-             package called) on every node, or unpack the image below an export (unsquashfs -d DIR {shown}) and name the directory"
+            "the image {shown} is a SquashFS file, and there is no squashfuse on this node to serve it; install the \
+             package squashfuse on every node, or unpack the image below an export (unsquashfs -d DIR {shown}) and \
+             name the directory"
         )
     })?;
     DirBuilder::new()
@@ -96,14 +97,14 @@ fn mount(
     let connection = made.descriptor();
     let handed = [connection.as_fd(), file.as_fd(), complains.as_fd()];
     own_paths::serve_image(&directory.entrance(node.rank), &server, handed)
-        .with_context(|| format!("cannot have the image {shown} served"))?;
+        .with_context(|| format!("cannot start the server of the image {shown}"))?;
     // From here on the server's copies are the only ones, and its end is the end of both. The mount is for the programs that
     // come later, too, and goes with their namespace.
     drop((connection, complains));
     made.leave();
     // It answers once it serves, or when it has ended; and then has to find the root of the image.
     let Err(error) = fs::read_dir(dir) else { return Ok(()) };
-    forebay_fuse::detach(dir).with_context(|| format!("nobody serves the image {shown}, and it stays mounted"))?;
+    forebay_fuse::detach(dir).with_context(|| format!("no process serves the image {shown}, and it stays mounted"))?;
     let compression = squashfs::compression(&file);
     let said = complaint(complaints).unwrap_or_else(|| format!("{error}; the image may be broken"));
     bail!("{} does not serve the image {shown}, which is compressed by {compression}: {said}", server.display())

@@ -113,7 +113,7 @@ impl Root {
         rustix::process::fchdir(&self.top).context("cannot enter the image")?;
         pivot_root(".", ".").context("the image cannot become the root")?;
         // The old root lies over the new one.
-        unmount(".", UnmountFlags::DETACH).context("the old root cannot be taken away")?;
+        unmount(".", UnmountFlags::DETACH).context("the old root cannot be unmounted")?;
         chdir("/").context("cannot enter the image's root")
     }
 
@@ -162,7 +162,7 @@ impl Root {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDONLY | OFlags::CLOEXEC;
                 openat(&base, *name, flags, Mode::from(0o644))
             }
-            .with_context(|| lacks("has something there that leads nowhere"))?;
+            .with_context(|| lacks("has a link there that leads nowhere"))?;
         }
         Ok(base)
     }

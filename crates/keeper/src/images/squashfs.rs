@@ -26,7 +26,7 @@ pub fn check(file: &File, image: &Path) -> anyhow::Result<()> {
     let mut head = [0; SUPERBLOCK_BYTES];
     match file.read_exact_at(&mut head, 0) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            bail!("{shown} is no image: neither a directory nor a SquashFS file; it is too short");
+            bail!("{shown} is not an image: neither a directory nor a SquashFS file; it is too short");
         }
         read => read.with_context(|| format!("cannot read the image {shown}"))?,
     }

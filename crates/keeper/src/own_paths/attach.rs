@@ -72,14 +72,15 @@ impl Burst {
     /// When it is not, or when one of its own paths is no directory.
     pub fn find(places: &BurstPlaces, rank: NodeRank) -> anyhow::Result<Self> {
         let Some(root) = places.mount.open()? else {
-            bail!("the burst mount {} of node {rank} is not seen from here", places.mount.path.display());
+            bail!("the burst mount {} of node {rank} is not visible here", places.mount.path.display());
         };
         let mut dirs = vec![];
         for dir in [&places.dir, &places.backing] {
             let found = dir.canonicalize().ok().filter(|found| found.is_dir());
             let found = found.with_context(|| {
                 format!(
-                    "the burst tier cannot be shown at {}, because there is no such directory here; make an empty one, or use                      the burst mount {}",
+                    "the burst tier cannot be shown at {}, because there is no such directory here; make an empty \
+                     one, or use the burst mount {}",
                     dir.display(),
                     places.mount.path.display()
                 )
@@ -120,7 +121,7 @@ pub fn attach(plan: &Plan, trees: &Trees, burst: Option<&Burst>) -> anyhow::Resu
         put(tree, dir).with_context(|| format!("cannot show the burst tier at {}", dir.display()))?;
     }
     if let Some(place) = &trees.lent_at {
-        unmount(place, UnmountFlags::DETACH).context("cannot take the view away again")?;
+        unmount(place, UnmountFlags::DETACH).context("cannot unmount the view again")?;
     }
     Ok(())
 }

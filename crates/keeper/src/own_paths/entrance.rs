@@ -115,7 +115,8 @@ pub fn ask(socket: &Path, question: &Request) -> anyhow::Result<Answer> {
         Request::Node => (QuestionText::Node, None),
         Request::Enter { place } => (QuestionText::Enter { place: *place }, None),
         Request::Keep { place, .. } => {
-            let process = pidfd_open(getpid(), PidfdFlags::empty()).context("this process cannot be named")?;
+            let process =
+                pidfd_open(getpid(), PidfdFlags::empty()).context("cannot determine the namespaces of this process")?;
             (QuestionText::Keep { place: *place }, Some(process))
         }
     };
@@ -129,9 +130,11 @@ pub fn ask(socket: &Path, question: &Request) -> anyhow::Result<Answer> {
         AnswerText::Inside => Answer::Inside,
         AnswerText::None => Answer::None,
         AnswerText::Kept => Answer::Kept,
-        AnswerText::Enter => Answer::Enter(Namespace::from_descriptors(handed).context("the keeper gave too little")?),
+        AnswerText::Enter => {
+            Answer::Enter(Namespace::from_descriptors(handed).context("the keeper's answer is incomplete")?)
+        }
         AnswerText::Refused { why } => bail!("the keeper refuses: {why}"),
-        AnswerText::Lent => bail!("the keeper gave what was not asked for"),
+        AnswerText::Lent => bail!("the keeper's answer does not fit the request"),
     })
 }
 
@@ -143,8 +146,8 @@ pub fn borrow(socket: &Path) -> anyhow::Result<OwnedFd> {
     let (answer, mut handed) = exchange(socket, &QuestionText::Lend, &[])?;
     match (answer, handed.pop()) {
         (AnswerText::Lent, Some(tree)) => Ok(tree),
-        (AnswerText::Refused { why }, _) => bail!("the view is not seen from here, and its node cannot lend it: {why}"),
-        _ => bail!("the keeper gave what was not asked for"),
+        (AnswerText::Refused { why }, _) => bail!("the view is not visible here, and its node cannot lend it: {why}"),
+        _ => bail!("the keeper's answer does not fit the request"),
     }
 }
 
@@ -157,7 +160,7 @@ pub fn serve_image(socket: &Path, program: &Path, descriptors: [BorrowedFd<'_>; 
     match exchange(socket, &question, &descriptors)? {
         (AnswerText::Kept, _) => Ok(()),
         (AnswerText::Refused { why }, _) => bail!("the keeper refuses: {why}"),
-        _ => bail!("the keeper gave what was not asked for"),
+        _ => bail!("the keeper's answer does not fit the request"),
     }
 }
 

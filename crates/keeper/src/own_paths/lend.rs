@@ -17,10 +17,10 @@ use crate::packets::send;
 pub fn lend(node: &Node, answer: BorrowedFd<'_>) -> anyhow::Result<()> {
     // Whoever may mount needs no namespace for it.
     match copy(node).or_else(|_| make().and_then(|_| copy(node))) {
-        Ok(tree) => send(answer, &AnswerText::Lent, &[tree.as_fd()]).context("nobody takes the view"),
+        Ok(tree) => send(answer, &AnswerText::Lent, &[tree.as_fd()]).context("the view could not be passed on"),
         Err(error) => {
             let why = format!("{error:#}");
-            send(answer, &AnswerText::Refused { why }, &[]).context("nobody hears why")
+            send(answer, &AnswerText::Refused { why }, &[]).context("the reason could not be passed on")
         }
     }
 }

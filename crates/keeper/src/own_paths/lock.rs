@@ -29,8 +29,8 @@ pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).with_context(failed)?);
     if !is_locked_soon(&file).with_context(failed)? {
         eprintln!(
-            "forebay: waiting for {}, which prepares this node for programs; if it hangs, a file system may not answer \
-             (forebay status), and ending it lets this program try",
+            "forebay: waiting for {}, which prepares this node for programs; if it hangs, a file system may not \
+             answer (see forebay status); ending that process lets this program try",
             holder(&file)
         );
         retry_on_intr(|| flock(&file, FlockOperation::LockExclusive)).with_context(failed)?;

@@ -40,11 +40,11 @@ use entrance::{Answer, Request};
 /// # Errors
 /// When none answers.
 pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>, host_names: &[String]) -> anyhow::Result<Node> {
-    let place = Place::of_this().context("cannot tell where this process is")?;
+    let place = Place::of_this().context("cannot determine the namespaces of this process")?;
     let here = directory.record_ranks();
     if let Some(rank) = rank.filter(|rank| !here.contains(rank)) {
         let here: Vec<String> = here.iter().map(ToString::to_string).collect();
-        bail!("the job {} has no node {rank} on this host; here are: {}", directory.job(), here.join(", "));
+        bail!("the job {} has no node {rank} on this host; its nodes here are {}", directory.job(), here.join(", "));
     }
     let ranks = rank.map_or(here, |rank| vec![rank]);
     let (mut others, mut failure) = (Vec::new(), None);
@@ -52,7 +52,7 @@ pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>, host_names: &
         match entrance::ask(&directory.entrance(rank), &Request::Node) {
             Ok(Answer::Node(node)) if node.place.mount == place.mount => return Ok(node),
             Ok(Answer::Node(node)) => others.push(node),
-            Ok(_) => failure = Some(anyhow!("node {rank} says something strange; it may be of another version")),
+            Ok(_) => failure = Some(anyhow!("node {rank} gave an invalid answer; it may be of another version")),
             Err(error) => {
                 let job = directory.job();
                 let what =
@@ -75,13 +75,13 @@ pub fn find_node(directory: &JobDirectory, rank: Option<NodeRank>, host_names: &
 /// # Errors
 /// Saying what is wrong.
 pub fn check_view(node: &Node, by_path: bool) -> anyhow::Result<()> {
-    let place = Place::of_this().context("cannot tell where this process is")?;
+    let place = Place::of_this().context("cannot determine the namespaces of this process")?;
     let (view, is_seen) = (node.view.path.display(), node.sees_view(place)?);
     if !by_path {
         return Ok(());
     }
-    ensure!(is_seen, "the view {view} of node {} is not seen from here; run without --view", node.rank);
-    let failed = || format!("programs cannot be run from the view {view} safely; forebay run without --view can");
+    ensure!(is_seen, "the view {view} of node {} is not visible here; run without --view", node.rank);
+    let failed = || format!("programs cannot be run from the view {view} safely; use forebay run without --view");
     trusted_path::check(&node.view.path).with_context(failed)
 }
 
@@ -91,7 +91,7 @@ pub fn check_view(node: &Node, by_path: bool) -> anyhow::Result<()> {
 /// When that is not possible here; this process is then where it was, or to be ended.
 pub fn enter(directory: &JobDirectory, node: &Node) -> anyhow::Result<()> {
     let here = std::env::current_dir().context("the current directory cannot be found")?;
-    let place = Place::of_this().context("cannot tell where this process is")?;
+    let place = Place::of_this().context("cannot determine the namespaces of this process")?;
     let socket = directory.entrance(node.rank);
     if !enter_kept(&socket, place)? {
         let _one = lock(&directory.entrance_lock(node.rank))?;
@@ -110,7 +110,8 @@ fn enter_kept(socket: &Path, place: Place) -> anyhow::Result<bool> {
         Answer::Enter(namespace) => match namespace.enter() {
             Ok(()) => Ok(true),
             Err(error) => {
-                debug!(%error, "the namespace that is kept cannot be entered; this process makes its own");
+                debug!(%error, "the namespace of the node's programs cannot be entered; this process makes one of its \
+                                own");
                 Ok(false)
             }
         },
@@ -149,7 +150,7 @@ fn make(directory: &JobDirectory, node: &Node, place: Place) -> anyhow::Result<(
     attach::attach(&plan, &trees, burst.as_ref())?;
     let question = Request::Keep { place, namespace };
     if let Err(error) = entrance::ask(&directory.entrance(node.rank), &question) {
-        eprintln!("forebay: note: the namespace is this program's alone: {error:#}");
+        eprintln!("forebay: note: this program has a namespace of its own, not shared with others: {error:#}");
     }
     Ok(())
 }
@@ -175,8 +176,8 @@ fn check_root(node: &Node, place: Place, exports: &[PathBuf]) -> anyhow::Result<
     let is_whole = exports.iter().any(|export| export.parent().is_none());
     ensure!(
         !is_whole || node.place.root == place.root,
-        "the job exports the whole file system of the host, and this is a container with one of its own; name what \
-         is to be shown when the job starts: forebay up --export DIR"
+        "the job exports the whole file system of the host, and this is a container with one of its own; name the \
+         directories to be shown when the job starts: forebay up --export DIR"
     );
     Ok(())
 }

@@ -89,7 +89,7 @@ pub fn make() -> anyhow::Result<Namespace> {
             "/ is no mount point here, and nothing can be mounted for a single program below one; before chroot, bind \
                  the directory onto itself"
         ),
-        errno => refused("the kernel lets nobody mount in a user namespace", errno.into()),
+        errno => refused("the kernel permits no mount in a user namespace", errno.into()),
     })?;
     Namespace::of_this(has_own_user).context("cannot name the namespace that was made")
 }
@@ -101,7 +101,7 @@ pub fn make() -> anyhow::Result<Namespace> {
 pub fn make_user_namespace() -> anyhow::Result<()> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
-        .map_err(|errno| refused("the kernel lets this user make no user namespace", errno.into()))?;
+        .map_err(|errno| refused("the kernel does not permit this user to create a user namespace", errno.into()))?;
     for (file, text) in
         [("setgroups", "deny".to_owned()), ("uid_map", format!("{uid} {uid} 1")), ("gid_map", format!("{gid} {gid} 1"))]
     {

@@ -102,7 +102,7 @@ impl Prefill {
         }
         // Nobody runs the core's timers any more, and what is written may lie on a file system that hangs.
         if tokio::time::timeout(END_DEADLINE, self.recorder.keep_now()).await.is_err() {
-            return tracing::warn!("the start-up is not written down: it took longer than {END_DEADLINE:?}");
+            return tracing::warn!("the start-up was not recorded: that took longer than {END_DEADLINE:?}");
         }
         if tokio::time::timeout(END_DEADLINE, self.recorder.pack_at_end()).await.is_err() {
             tracing::warn!("the pack is left as it was: adding to it took longer than {END_DEADLINE:?}");

@@ -85,9 +85,9 @@ impl Recorder {
     /// Writes what was used so far, if anything was.
     pub async fn keep_now(&self) {
         match self.write().await {
-            Ok(Some(learned)) => tracing::info!(?learned, "the start-up is written down"),
+            Ok(Some(learned)) => tracing::info!(?learned, "the start-up was recorded"),
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the start-up is not written down"),
+            Err(error) => tracing::warn!(%error, "the start-up could not be recorded"),
         }
     }
 
@@ -110,7 +110,7 @@ impl Recorder {
             return Err("the job keeps no profile (--profile off)".to_owned());
         }
         let Some(options) = self.options() else {
-            return Err("the job's first node writes it down; ask there".to_owned());
+            return Err("the job's first node records it; run this on its host".to_owned());
         };
         self.remote.look_before_end().await;
         let learned = self.write().await.map_err(|error| error.to_string())?;

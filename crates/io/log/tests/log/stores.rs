@@ -119,7 +119,7 @@ fn a_directory_of_other_files_is_left_alone() {
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(path.join("thesis.tex"), b"").unwrap();
-    assert!(refusal(&path).contains("is no store and not empty (thesis.tex is in it)"));
+    assert!(refusal(&path).contains("is not a store and not empty (thesis.tex is in it)"));
     assert!(refusal(&directory.path().join("no/such")).contains("cannot create"));
     fs::remove_file(path.join("thesis.tex")).unwrap();
     open(&path, 4);
