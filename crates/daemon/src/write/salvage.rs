@@ -83,10 +83,7 @@ impl Salvage {
             None => first.landing.clone(),
         };
         let stores: BTreeMap<_, _> = found.iter().map(|(path, owner)| (owner.node, (*path).clone())).collect();
-        ensure!(
-            stores.len() == found.len(),
-            "two stores are of the same node of job {job}: name the stores of one run only"
-        );
+        ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name one run's");
         let runtime = tokio::runtime::Builder::new_current_thread().build().context("no threads")?;
         let environment: Arc<dyn Environment> = {
             let _in = runtime.enter();

@@ -254,7 +254,7 @@ mod tests {
     fn it_is_said_where_it_does_not_matter_who_aggregates() {
         let aligned = said_of(None, 16);
         assert!(
-            aligned.contains("does not matter who of a domain aggregates. romio takes 3.67 times as long."),
+            aligned.contains("makes no difference which rank of a domain aggregates. romio takes 3.67 times as long."),
             "{aligned}"
         );
         assert_eq!(

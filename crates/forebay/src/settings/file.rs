@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(failure("\nfan-out = 3"), "f.toml, line 2: there is no setting 'fan-out'; the name is 'fanout'");
         assert!(failure("no-such = 'x'").starts_with("f.toml, line 1: there is no setting 'no-such'"));
         assert!(failure("fanout = 1\nfanout = 2").starts_with("f.toml, line 2"));
-        assert!(failure("fanout = [1]").contains("line 1: fanout needs a K"));
+        assert!(failure("fanout = [1]").contains("line 1: fanout needs K here"));
         assert!(failure("a = ").starts_with("f.toml, line 1"));
         assert!(failure("[cache]\nbudget = 1").contains("there is no setting 'cache'"));
     }
