@@ -69,7 +69,7 @@ pub enum Command {
     Salvage(SalvageArguments),
     /// Show, record and remove profiles of the start-ups of commands
     Profile(ProfileArguments),
-    /// Print the path of the library that aggregates for MPI-IO programs, or what it did with a file
+    /// Print the path of the MPI-IO library, or what it did with a file
     Mpiio(MpiioArguments),
     /// Compute statistics of files where the data lie: sums, deviations, entropy, Gramian
     Query(Box<QueryArguments>),
