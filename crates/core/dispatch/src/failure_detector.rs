@@ -129,6 +129,11 @@ impl FailureDetector {
         self.asked.iter().filter(|(_, asked)| is_silent(asked)).map(|(rank, _)| *rank).collect()
     }
 
+    /// Whether something is expected of a node, be it only a sign of life.
+    pub(crate) fn expects_word(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// Whether some node is being asked whether it is there that was not suspected before.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.pinged.iter().any(|rank| !self.is_suspect(*rank))

@@ -13,10 +13,11 @@ use crate::table::{Entry, Phase};
 
 impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W, R> {
     /// When `run_timers` has something to do next. A node that has nobody to ask about the job looks around only while it
-    /// has requests.
+    /// has requests, or one of its own was answered in the place of another that has said nothing yet.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let is_idle = self.attempts.is_empty() && self.limited.is_empty() && self.detector.is_empty();
+        let is_certain = self.detector.is_empty() && !self.detector.expects_word();
+        let is_idle = self.attempts.is_empty() && self.limited.is_empty() && is_certain;
         let check = match (is_idle, self.parent()) {
             (false, _) => Some(self.checked.after(limits::CHECK_INTERVAL)),
             (true, Some(_)) => Some(self.checked.after(limits::HEARTBEAT)),

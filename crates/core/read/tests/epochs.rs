@@ -86,6 +86,20 @@ fn a_hold_without_its_first_step_is_a_refresh_that_was_missed() {
     }
 }
 
+/// Whoever leads is lost when this node holds: it waits for ten seconds and goes on by itself.
+#[test]
+fn a_hold_that_nobody_ends_ends_after_ten_seconds() {
+    let mut node = node_of(1, 3);
+    node.handle_quiet(at(0), Epoch(5), vec![path("a")]);
+    assert!(node.handle_hold(at(500), Epoch(5), vec![path("a")]));
+    peer_lists(&mut node, 600, 1, "a", 5, Duration::from_secs(30));
+    node.run_timers(at(10_499));
+    assert!(asked(&mut node).is_empty() && node.poll_timeout() == Some(at(10_500)));
+    node.run_timers(at(10_500));
+    assert_eq!(asked(&mut node).len(), 1);
+    assert!(!node.is_refreshing(at(10_500)) && node.epoch() == Epoch(5));
+}
+
 /// A step of an older refresh that comes late is refused, and changes nothing.
 #[test]
 fn a_hold_never_goes_back() {
