@@ -14,3 +14,4 @@ mod readers;
 mod replaced;
 mod scarce;
 mod signals;
+mod spoiled;

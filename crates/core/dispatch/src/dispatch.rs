@@ -10,6 +10,7 @@ use crate::event::{Counters, Event, Failure, Finished, Joined, Wanted};
 use crate::failure_detector::FailureDetector;
 use crate::ids::{AttemptId, HoldId, RequestId, Waiter};
 use crate::limits;
+use crate::passed_over::PassedOver;
 use crate::routing::{Fallback, Routing, Source};
 use crate::table::{Entry, Phase, Table, Waiting, last_resort};
 use crate::token_bucket::TokenBucket;
@@ -26,6 +27,7 @@ pub struct Dispatch<K, M, W: Waiter, R> {
     holds: BTreeMap<HoldId, BTreeSet<RequestId>>,
     pub(crate) hedges: TokenBucket,
     pub(crate) fallback_reads: TokenBucket,
+    pub(crate) passed_over: PassedOver<K>,
     /// When `run_timers` last looked around.
     pub(crate) checked: Time,
     pub(crate) epoch: Epoch,
@@ -61,6 +63,7 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             holds: BTreeMap::new(),
             hedges: TokenBucket::full(limits::HEDGES_SAVED_MAX),
             fallback_reads: TokenBucket::full(limits::FALLBACK_READS_SAVED_MAX),
+            passed_over: PassedOver::none(),
             checked: Time(0),
             epoch: Epoch::START,
             events: VecDeque::new(),
@@ -89,7 +92,11 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
             }
             return Joined::Coalesced(id);
         }
+        let tried = self.passed_over.of(now, &key);
         let id = self.table.insert(now, key, message(), priority, deadline);
+        if let Some(entry) = self.table.get_mut(id) {
+            entry.tried = tried;
+        }
         if let Some(waiting) = waiting {
             self.table.wait(id, waiting);
         }
@@ -320,6 +327,13 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         let Attempt { request, source, .. } = *attempt;
         self.heard(now, source);
         self.finish(request, Some(id))
+    }
+
+    /// A body is spoilt: whoever sends it is not asked for `key` again soon. To be told before `end_filling`.
+    pub fn pass_over(&mut self, now: Time, id: AttemptId, key: K) {
+        if let Some(Source::Peer(peer)) = self.attempts.get(&id).map(|attempt| attempt.source) {
+            self.passed_over.add(now, key, peer);
+        }
     }
 
     /// A body has ended, whole or not. The request that it answered, unless its sender was lost before.

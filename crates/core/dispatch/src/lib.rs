@@ -41,6 +41,7 @@ mod dispatch;
 mod event;
 mod failure_detector;
 mod ids;
+mod passed_over;
 mod queries;
 mod routing;
 mod table;

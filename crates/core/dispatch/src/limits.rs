@@ -35,3 +35,9 @@ pub const DEADLINE_ROUNDING: Duration = Duration::from_millis(2);
 /// How often a node that asks nothing asks its parent whether it is there: so it learns of a refresh that it missed, and
 /// of a parent that is lost before somebody has to wait for it.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// How long a node is not asked again for something of which it sent spoilt bytes: longer than any request may take.
+pub const PASSED_OVER_FOR: Duration = Duration::from_secs(60);
+
+/// For how many things: a node whose memory fails spoils few, and the oldest may be tried again.
+pub const PASSED_OVER_MAX: usize = 256;

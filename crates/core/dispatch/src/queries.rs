@@ -29,6 +29,12 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         self.table.get(self.attempts.get(&attempt)?.request).map(|entry| &entry.key)
     }
 
+    /// The request that an attempt was made for, while its answer's body arrives.
+    #[must_use]
+    pub fn filling(&self, attempt: AttemptId) -> Option<RequestId> {
+        self.attempts.get(&attempt).filter(|attempt| attempt.is_filling).map(|attempt| attempt.request)
+    }
+
     /// Whether a program waits for what an attempt asks; `None` once its answer has begun.
     #[must_use]
     pub fn priority_of(&self, attempt: AttemptId) -> Option<Priority> {

@@ -138,6 +138,12 @@ impl<B: Clone> ReadPath<B> {
 
     /// A chunk's body is whole, or will never be. Only a whole one is kept.
     pub fn handle_body_ended(&mut self, attempt: AttemptId, outcome: Result<(), Errno>) {
+        if outcome == Err(Errno::WAY_LOST)
+            && let Some(key) = self.dispatch.filling(attempt).and_then(|request| self.kept.filled_by(request).cloned())
+        {
+            // It may be what that node keeps in memory that is spoilt.
+            self.dispatch.pass_over(self.now, attempt, key);
+        }
         let Some(request) = self.dispatch.end_filling(attempt) else { return };
         if outcome == Err(Errno::ESTALE)
             && let Some(key) = self.kept.filled_by(request).cloned()
