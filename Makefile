@@ -40,8 +40,9 @@ test-write: ## the burst tier while 200 daemons are killed and the power goes 20
 	@FOREBAY_TEST_DEATHS=200 FOREBAY_TEST_CUTS=200 $(CARGO) test --quiet --package forebay-tests --test burst -- --nocapture random::whatever power_cuts
 
 test-sql: ## the tests of SQL, whose engine takes some 7 minutes of a processor to build the first time
-	@$(CARGO) build --quiet --package forebay
-	@FOREBAY_BIN=$(abspath $(target)/debug/forebay) $(CARGO) test --quiet --locked --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
+	@$(CARGO) build --quiet --package forebay --package xtask
+	@FOREBAY_BIN=$(abspath $(target)/debug/forebay) $(CARGO) test --quiet --locked \
+		--config "target.'cfg(all())'.runner=['$(abspath $(target)/debug/xtask)','limited']" --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
 
 test-kernels: ## the static binary on other kernels under qemu, as root and as a user (KERNELS: which; a quarter of an hour)
 	@echo 'Packages: installs qemu-system-x86, qemu-system-arm, cpio, xz-utils and what `make dist` names by apt-get where they are'

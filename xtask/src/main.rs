@@ -1,4 +1,5 @@
-//! Chores of this repository: `cargo xtask tidy` checks its style, `cargo xtask test` runs its tests.
+//! Chores of this repository: `cargo xtask tidy` checks its style, `cargo xtask test` runs its tests,
+//! each within a time limit.
 //!
 //! What style can be checked by reading the text is checked here: which crate may know which, that modules do not know
 //! each other in circles, how long files and functions are, what things are called, how modules open, where `unsafe`
@@ -14,6 +15,7 @@ mod heads;
 mod hygiene;
 mod layers;
 mod length;
+mod limited;
 mod links;
 mod measure;
 mod modules;
@@ -33,7 +35,8 @@ use tree::Tree;
 
 const USAGE: &str = "usage: cargo xtask tidy             check the style of the whole repository
        cargo xtask tidy --tighten   also lower xtask/ratchet.toml to what is measured
-       cargo xtask test [ARGUMENT]  run every test; arguments go to cargo test";
+       cargo xtask test [ARGUMENT]  run every test; arguments go to cargo test
+       cargo xtask limited PROGRAM [ARGUMENT]  run a program of tests, and end it when one takes too long";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -42,6 +45,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(false),
         ["tidy", "--tighten"] => tidy(true),
         ["test", arguments @ ..] => suite::run(arguments),
+        ["limited", words @ ..] => match limited::run(words) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

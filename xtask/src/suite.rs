@@ -3,10 +3,11 @@
 //! A test that cannot run here (no root, no /dev/fuse, a package missing) prints `skipped: reason` and returns; the
 //! harness counts it as passed, and hides what it printed. This reads the harness's output, takes the skipped ones out
 //! of the passed ones, and names them. The tests of commands need the command, those of MPI programs the Rust part of
-//! the library: both are built first, and found by `FOREBAY_BIN` and beside it.
+//! the library: both are built first, and found by `FOREBAY_BIN` and beside it. A test that does not end is named and counts
+//! as failed (`limited`).
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::tree::root;
@@ -33,7 +34,8 @@ pub fn run(arguments: &[&str]) -> Result<bool, String> {
             return Err(format!("`cargo {}` fails: the tests need what it builds", arguments.join(" ")));
         }
     }
-    let mut child = cargo(&["test", "--workspace", "--no-fail-fast"])
+    let runner = runner(&std::env::current_exe().map_err(|error| cannot_run(&error))?);
+    let mut child = cargo(&["test", "--config", &runner, "--workspace", "--no-fail-fast"])
         .args(arguments)
         .args(["--", "--show-output"])
         .env("FOREBAY_BIN", target_directory().join("debug/forebay"))
@@ -52,6 +54,12 @@ pub fn run(arguments: &[&str]) -> Result<bool, String> {
     }
     let status = child.wait().map_err(|error| cannot_run(&error))?;
     Ok(summary.finish(status))
+}
+
+/// The setting by which cargo starts every program of tests within the time limit.
+fn runner(xtask: &Path) -> String {
+    let words = [xtask.to_string_lossy(), "limited".into()].map(|word| toml::Value::String(word.into_owned()));
+    format!("target.'cfg(all())'.runner={}", toml::Value::Array(words.into()))
 }
 
 fn cargo(arguments: &[&str]) -> Command {
