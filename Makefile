@@ -12,7 +12,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels
+.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -87,6 +87,9 @@ bench-faults: ## every fault under load, with a reader on every node, to target/
 	@echo 'Packages: installs python3, fuse3, glusterfs-server, glusterfs-client and iproute2 by apt-get where they are'
 	@echo 'missing; says so before it does.'
 	@benches/bench-faults.sh
+
+bench-deaths: ## how long programs wait when their node's daemon is killed, 50 times (needs root and a minute)
+	@benches/bench-deaths.sh
 
 bench-log: ## a node's log against the file system below it, to target/bench/ (BENCH_DIR: where it lies; needs 12 GiB there)
 	@$(CARGO) run --release --quiet --package forebay-bench --bin forebay-bench-log -- --dir $(BENCH_DIR)
