@@ -25,11 +25,10 @@ macro_rules! require_testbed {
 mod faults;
 mod faulty;
 mod testbed;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use forebay_testkit::testbed::Traffic;
 use forebay_tests::{Finished, compare, tree};
@@ -90,7 +89,7 @@ fn every_node_sees_the_source_and_the_server_is_asked_once() {
     look_everywhere(&cluster, &view).into_iter().for_each(|seen| drop(seen.good()));
     let again = cluster.testbed().traffic().since(&traffic);
     assert_eq!(again, Traffic::default(), "the server is asked once a job");
-    let _ = cluster.down();
+    cluster.down().hand_on();
 }
 
 fn look_everywhere(cluster: &Cluster, path: &Path) -> Vec<Finished> {
@@ -225,7 +224,7 @@ fn errors_of_the_server_are_passed_on_and_not_kept() {
     assert!(second.len() == 80 && second.values().all(Result::is_err), "{second:?}");
     cluster.testbed().script(&["fault", "clear"]);
     assert_eq!(read_all(&cluster, leaf, &view), truth, "what failed before is asked again");
-    let _ = cluster.down();
+    cluster.down().hand_on();
 }
 
 /// One request of a few fails with `EIO`. The readers go around the kernel's cache, which would ask again by itself, and
@@ -252,34 +251,5 @@ fn an_error_reaches_a_leaf_as_the_server_gives_it() {
     let truth = read_all(&cluster, leaf, &source);
     assert!(truth.len() == 160 && truth.values().all(Result::is_ok), "{truth:?}");
     assert_eq!(read_all(&cluster, leaf, &view), truth, "what failed before is asked again");
-    let _ = cluster.down();
-}
-
-/// A server that hangs: a reader can be interrupted at once, gets an error when its deadline is over, and the file when
-/// the server is back.
-#[test]
-fn a_server_that_hangs_does_not_hang_the_readers() {
-    require_testbed!();
-    let cluster = Cluster::up(Testbed::up(NODES, "small", small_files), &["--deadline", "6s"]);
-    let source = cluster.testbed().source();
-    let (view, leaf) = (cluster.view(&source).join("first"), NODES - 1);
-    let on_leaf = |words: &[&OsStr]| {
-        let start = Instant::now();
-        (cluster.testbed().on(leaf, words), start.elapsed())
-    };
-    let _ = on_leaf(&["ls".as_ref(), "-l".as_ref(), view.as_ref()]).0.good();
-    cluster.testbed().script(&["fault", "pause"]);
-    let (file, other) = (view.join("file-007"), view.join("file-008"));
-    let interrupt = ["timeout", "--signal=INT", "0.5", "cat"].map(OsStr::new);
-    let (_, interrupted) = on_leaf(&[&interrupt[..], &[other.as_ref()]].concat());
-    let (read, waited) = on_leaf(&["cat".as_ref(), file.as_ref()]);
-    cluster.testbed().script(&["fault", "resume"]);
-    assert!(interrupted < Duration::from_secs(3), "Ctrl-C took {interrupted:?}");
-    assert!(!read.status.success(), "there was nobody to answer");
-    assert!(waited < Duration::from_secs(18), "a reader waited {waited:?} with a deadline of 6 s");
-    forebay_tests::program::wait_until("the file is there when the server is back", Duration::from_secs(30), || {
-        let (read, _) = on_leaf(&["cat".as_ref(), file.as_ref()]);
-        read.status.success() && read.stdout == tree::contents(100_007)
-    });
-    let _ = cluster.down();
+    cluster.down().hand_on();
 }

@@ -8,6 +8,7 @@
 
 mod faults;
 mod testbed;
+mod turn;
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay_testkit::testbed::{Testbed as Bed, Traffic};
 use forebay_tests::job::{binary, running};
@@ -15,8 +14,7 @@ use forebay_tests::program::{Finished, file_of_tests, run};
 use forebay_tests::{Sandbox, tree};
 use serde_json::Value;
 
-/// One test bed at a time: its addresses are fixed, and two cores have enough to do with one.
-static ONE: Mutex<()> = Mutex::new(());
+use crate::turn::{Kind, Turn};
 
 /// The first node's address; the others follow.
 const FIRST_ADDRESS: usize = 10;
@@ -32,17 +30,24 @@ pub struct Testbed {
     /// What all nodes see.
     shared: PathBuf,
     name: String,
-    _one: MutexGuard<'static, ()>,
+    /// None while it is handed on.
+    turn: Option<Turn>,
 }
 
 impl Testbed {
-    /// `nodes` clients over a file system that holds, as directory `name`, what `build` puts into a directory.
+    /// `nodes` clients over a file system that holds, as directory `name`, what `build` puts into a directory. Whatever has the
+    /// same name is the same. One that another test has handed on knows nothing of the files either.
     pub fn up(nodes: usize, name: &str, build: impl FnOnce(&Path)) -> Self {
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (turn, left) = Turn::take(&(nodes, name.to_owned()));
+        if let Some(mut testbed) = left {
+            testbed.turn = Some(turn);
+            let _ = testbed.script(&["remount"]);
+            return testbed;
+        }
         let bed = Bed::up(&file_of_tests("../crates/harness/testkit/testbed/pfs-testbed.sh"), nodes, AT_ONCE).unwrap();
         let shared = bed.state().join("shared");
         std::fs::create_dir(&shared).unwrap();
-        let testbed = Self { bed: Some(bed), sandbox: Sandbox::new(), shared, name: name.to_owned(), _one: one };
+        let testbed = Self { bed: Some(bed), sandbox: Sandbox::new(), shared, name: name.to_owned(), turn: Some(turn) };
         forebay_tests::program::copy_program(&binary(), &testbed.command());
         testbed.write_shell();
         build(&testbed.sandbox.source());
@@ -55,6 +60,14 @@ impl Testbed {
             let _ = testbed.on(node, &["mount", "-t", "tmpfs", "none", "/tmp"].map(OsStr::new)).good();
         }
         testbed
+    }
+
+    /// Leaves it as it is to another test, if one waits for the like of it.
+    pub fn hand_on(mut self) {
+        let kind: Kind = (self.bed().nodes(), self.name.clone());
+        if let Some(turn) = self.turn.take() {
+            drop(turn.hand_on(kind, self));
+        }
     }
 
     /// A remote shell as `up --remote-shell` wants it, from a node's address to its namespaces.
@@ -156,6 +169,15 @@ impl Cluster {
     /// The daemon of a node, as it was started.
     pub fn pid(&self, node: usize) -> u32 {
         self.pids[node]
+    }
+
+    /// The nodes that go past a node, by rank, among those that tell.
+    pub fn bypassing(&self, node: usize) -> Vec<usize> {
+        let asked = self.forebay("status", &["--json".as_ref()]);
+        let status: Value = serde_json::from_slice(&asked.stdout).unwrap_or_default();
+        let nodes = status["nodes"].as_array().into_iter().flatten().enumerate();
+        let has = |other: &Value| other["bypassed"].as_array().is_some_and(|ranks| ranks.contains(&node.into()));
+        nodes.filter(|(_, other)| has(other)).map(|(rank, _)| rank).collect()
     }
 
     /// The daemon of a node, as it is now; nothing while it is not there.

@@ -59,6 +59,9 @@ pub fn run(testbed: Testbed, fault: Fault, scale: Scale) -> (Testbed, Outcome) {
     let mended = Instant::now();
     trial.read_on(has_view, Duration::ZERO);
     let end = trial.mark();
+    if let Fault::Stopped(node) = fault {
+        wait_until("a daemon that goes on is used again", PHASE, || trial.cluster.bypassing(node).is_empty());
+    }
     let Trial { cluster, readers, .. } = trial;
     let found = readers.finish();
     (cluster.down(), Outcome::new(fault, &found, &Course { start, begun, ended, mended, end }))
@@ -97,7 +100,11 @@ impl Trial {
             self.kill_again(node);
         }
         if !self.fault.hits_backing() {
-            return self.read_on(|node| self.fault.victim() != Some(node), lasts);
+            self.read_on(|node| self.fault.victim() != Some(node), lasts);
+            if let Fault::Stopped(node) = self.fault {
+                wait_until("a stopped daemon is bypassed", PHASE, || !self.cluster.bypassing(node).is_empty());
+            }
+            return;
         }
         let began = Instant::now();
         wait_until("the fault of the server is felt", lasts + PHASE, || {
