@@ -128,22 +128,25 @@ fn a_second_start_asks_for_nothing(nodes: u32, options: &[&str]) {
     let job = environment.up(nodes, options);
     wait_until_filled(&job);
     let chunks = (DIRECTORIES * FILES + 3) as u64;
-    let mut reads = 0;
     for node in 0..nodes as usize {
         let (before, reads_before) = (messages(&job, node, "lookup"), messages(&job, node, "read"));
         environment.start(&job, node);
-        reads += messages(&job, node, "read") - reads_before;
+        let reads = messages(&job, node, "read") - reads_before;
         compare::trees(&environment.source(), &job.path(node, &environment.source()));
         // What leads to the export is looked up by whoever comes first.
         let lookups = messages(&job, node, "lookup") - before;
         assert!(lookups <= 12, "node {node} looked {lookups} names up");
         // The recording node is left a part to ask for, so that it is seen what is used.
         let stored = job.status()["nodes"][node]["prefill"]["chunks"].as_u64().unwrap();
-        assert!(if node == 0 { (chunks / 2..chunks).contains(&stored) } else { stored == chunks }, "{stored}");
+        assert!(if node == 0 { (chunks * 3 / 4..chunks).contains(&stored) } else { stored == chunks }, "{stored}");
+        // A chunk is asked for at its first read and ahead of the second. A kernel may drop pages at any time, and ask for
+        // some again.
+        let left = chunks - stored;
+        assert!(
+            reads <= 2 * left + chunks / 20,
+            "node {node} was left {left} of {chunks} chunks and read {reads} times"
+        );
     }
-    // A kernel may drop pages at any time, and ask for some again.
-    let given = chunks * u64::from(nodes);
-    assert!(reads * 4 < given * 3, "of {given} chunks, which the kernels were given, they asked {reads} times");
     let status = job.status();
     let backing = &status["totals"]["backing"];
     assert!(backing["listings"].as_u64().unwrap() <= DIRECTORIES as u64 + 4, "{backing}");

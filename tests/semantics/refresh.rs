@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -215,6 +216,60 @@ fn a_node_that_missed_a_refresh_makes_up_for_it() {
         read("inputs/a").as_deref() == Some(b"after") && read("inputs/b").as_deref() == Some(b"new")
     };
     wait_until("the stopped node to hear of the refresh", Duration::from_secs(30), made_up);
+}
+
+/// A read that takes so long waits for a refresh.
+const WAITS: Duration = Duration::from_millis(300);
+
+/// Reads again and again until all has changed; every read must succeed, whatever it shows. Notes since when one waits.
+fn read_until_after(site: &Site, node: usize, waits_since: &Mutex<Option<Instant>>) {
+    let (path, began) = (view(site, node, "inputs/a"), Instant::now());
+    loop {
+        *waits_since.lock().unwrap() = Some(Instant::now());
+        let read = fs::read(&path);
+        *waits_since.lock().unwrap() = None;
+        match read {
+            Ok(bytes) if bytes == b"after" => return,
+            Ok(bytes) => assert_eq!(bytes, b"before", "node {node}"),
+            Err(error) if error.raw_os_error() == Some(ESTALE) => {}
+            Err(error) => panic!("node {node}: {error}"),
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "node {node} still sees what was before");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A stopped leaf makes each step last a second. So the others are at the second one when their programs wait: then the node
+/// that leads dies, with its keeper. The others end the refresh by themselves, and their programs see what is now.
+#[test]
+fn a_refresh_whose_leader_is_lost_ends_without_it() {
+    require!(Fuse, Root);
+    let site = Site::new(NODES, |source| write(&source.join("inputs/a"), b"before"));
+    let leaf = site.rank();
+    for node in 0..NODES as usize {
+        assert_eq!(fs::read(view(&site, node, "inputs/a")).unwrap(), b"before");
+    }
+    write(&site.source("inputs/a"), b"after");
+    let stopped = site.job().stop_node(leaf);
+    let others: Vec<(usize, Mutex<Option<Instant>>)> = (1..leaf).map(|node| (node, Mutex::default())).collect();
+    thread::scope(|scope| {
+        let mut told = site.job().sandbox.command();
+        told.args(["refresh", "--job", &site.job().sandbox.name]).arg(site.source("inputs"));
+        let mut told = told.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        for (node, waits_since) in &others {
+            let site = &site;
+            scope.spawn(move || read_until_after(site, *node, waits_since));
+        }
+        let waits = |since: &Mutex<Option<Instant>>| since.lock().unwrap().is_some_and(|since| since.elapsed() > WAITS);
+        wait_until("all others hold", Duration::from_secs(20), || others.iter().all(|(_, since)| waits(since)));
+        // It would have another node lead the refresh anew.
+        told.kill().unwrap();
+        told.wait().unwrap();
+        site.job().kill_node(0);
+    });
+    drop(stopped);
+    let has_heard = || fs::read(view(&site, leaf, "inputs/a")).is_ok_and(|bytes| bytes == b"after");
+    wait_until("the stopped leaf hears of it", Duration::from_secs(30), has_heard);
 }
 
 /// The root looks just before a change, an inner node when the root has believed that for most of the interval, and a leaf when
