@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command as Program;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_tests::job::running;
 use forebay_tests::program::{Finished, file_of_tests, run, wait_until};
@@ -17,6 +17,9 @@ const JOB: Duration = Duration::from_secs(60);
 
 /// A job of one minute that is ended by its time limit: Slurm looks every half minute.
 const LIMIT: Duration = Duration::from_secs(150);
+
+/// What `down` waits for daemons that say nothing, where it does not notice that.
+const DOWN_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// A job that `sbatch` took.
 pub struct Batch<'a> {
@@ -221,7 +224,6 @@ fn a_stopped_daemon_does_not_hold_down_up() {
     require_slurm!();
     let slurm = Slurm::up();
     tree::write(&slurm.sandbox.source().join("file"), b"hello\n");
-    let began = Instant::now();
     let done = slurm.batch(
         r#"
         "$forebay" up --export "$source" --view "$view" >&2
@@ -239,7 +241,7 @@ fn a_stopped_daemon_does_not_hold_down_up() {
     let took: u64 = after.parse::<u64>().unwrap() - before.parse::<u64>().unwrap();
     let down: serde_json::Value = serde_json::from_str(down).unwrap();
     assert_eq!(down["ended"], serde_json::json!([0, 1, 2, 3]), "{down}");
-    assert!(took < 10, "{took} s: {down}; {:?} in all", began.elapsed());
+    assert!(took < DOWN_TIMEOUT.as_secs(), "{took} s: {down}");
     assert_eq!(running(&slurm.command), [] as [u32; 0]);
     assert_eq!(slurm.left_on_nodes(&[]), "");
 }

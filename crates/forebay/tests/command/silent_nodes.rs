@@ -7,8 +7,25 @@ use serde_json::{Value, json};
 
 use crate::place::{Place, signal};
 
-/// Each level of silent nodes costs a second; the rest is for a machine that is busy.
-const SOON: Duration = Duration::from_secs(8);
+/// Each level of silent nodes costs a second, and two of them are silent here.
+const SOON: Duration = Duration::from_secs(4);
+
+/// What `down` waits for a daemon that says nothing, where it does not notice that.
+const DOWN_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// Does something that others on the machine may delay, until it has taken no longer than it may: three times at most.
+fn soon<T>(mut act: impl FnMut() -> T) -> T {
+    let mut times = Vec::new();
+    while times.len() < 3 {
+        let began = Instant::now();
+        let outcome = act();
+        times.push(began.elapsed());
+        if times.last() < Some(&SOON) {
+            return outcome;
+        }
+    }
+    panic!("{times:?}, each time");
+}
 
 /// Seven nodes with fan-out 2: the root 0, the inner nodes 2 and 4, the leaves 1, 3, 5 and 6.
 fn up(place: &Place) {
@@ -38,9 +55,7 @@ fn a_dead_inner_node_does_not_hide_those_below_it() {
     let Some(place) = Place::with_views() else { return };
     up(&place);
     place.kill("s", 2);
-    let began = Instant::now();
-    assert_eq!(states(&place), all_but(&[2]));
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert_eq!(soon(|| states(&place)), all_but(&[2]));
     let down = place.json(&["down", "--job", "s"]);
     assert_eq!(down["ended"], json!([0, 1, 3, 4, 5, 6]));
     place.assert_clean();
@@ -52,13 +67,11 @@ fn a_stopped_root_and_a_dead_inner_node_hide_nobody() {
     up(&place);
     stop(&place, 0);
     place.kill("s", 2);
-    let began = Instant::now();
-    assert_eq!(states(&place), all_but(&[0, 2]));
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert_eq!(soon(|| states(&place)), all_but(&[0, 2]));
     let began = Instant::now();
     let down = place.json(&["down", "--job", "s"]);
     assert_eq!(down["ended"], json!([1, 3, 4, 5, 6]), "{down}");
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert!(began.elapsed() < DOWN_TIMEOUT, "{:?}", began.elapsed());
     place.assert_clean();
 }
 
@@ -80,10 +93,11 @@ fn explain_names_who_does_not_answer_and_goes_on() {
     up(&place);
     stop(&place, 2);
     place.kill("s", 0);
-    let began = Instant::now();
     let path = format!("{}/file", place.source());
+    // Once: afterwards the node knows who is lost.
+    let began = Instant::now();
     let steps = place.json(&["explain", "--job", "s", "--rank", "3", &path]);
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert!(began.elapsed() < DOWN_TIMEOUT, "{:?}", began.elapsed());
     let step = |step: &Value| (step["rank"].as_u64().unwrap(), step["state"].as_str().unwrap_or("there").to_owned());
     let steps: Vec<(u64, String)> = steps.as_array().unwrap().iter().map(step).collect();
     let named = |rank, state: &str| (rank, state.to_owned());
