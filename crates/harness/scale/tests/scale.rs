@@ -119,8 +119,7 @@ fn it_asks_what_the_simulator_of_faults_asks() {
         stripe_fan_out: 2,
         budget_bytes: 512 << 20,
         turns: usize::MAX,
-        prefill: false,
-        log: false,
+        ..Setup::default()
     };
     let mut faultless = Job::new(&model, setup, 1);
     (0..80).for_each(|number| {

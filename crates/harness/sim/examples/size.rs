@@ -14,16 +14,8 @@ use forebay_sim::setup::Setup;
 fn main() {
     let nodes: usize = std::env::args().nth(1).map_or(1000, |text| text.parse().unwrap());
     let model = Model::packages(1);
-    let setup = Setup {
-        nodes,
-        roots: 8,
-        fan_out: 8,
-        stripe_fan_out: 4,
-        budget_bytes: 64 << 20,
-        turns: 64,
-        prefill: false,
-        log: false,
-    };
+    let setup =
+        Setup { nodes, roots: 8, fan_out: 8, stripe_fan_out: 4, budget_bytes: 64 << 20, turns: 64, ..Setup::default() };
     let began = Instant::now();
     let mut job = Job::new(&model, setup, 1);
     job.run((0..nodes).map(|node| Program::whole_file(&model, node, 3)).collect());

@@ -1,4 +1,4 @@
-//! Contents of files: bytes that tell which version of which file they are of, and where in it they stand. They are cut
+//! Contents of files: bytes that tell which version of which file they are of, and where in it they stand, under whatever name. They are cut
 //! out of one random block, so that nothing is copied to make them.
 
 use std::hash::BuildHasher;
@@ -25,17 +25,17 @@ pub(crate) fn chunk_name(file: &ViewPath, generation: &Generation, index: ChunkI
 }
 
 /// A whole chunk.
-pub(crate) fn chunk(file: &ViewPath, generation: &Generation, index: ChunkIndex) -> Bytes {
-    let version = (generation.mtime.seconds, generation.size_bytes);
-    let place = (Hasher::default().hash_one((file.as_bytes(), version, index.0)) % PLACES) as usize;
+pub(crate) fn chunk(generation: &Generation, index: ChunkIndex) -> Bytes {
+    let version = (generation.ino, generation.mtime.seconds, generation.size_bytes);
+    let place = (Hasher::default().hash_one((version, index.0)) % PLACES) as usize;
     BLOCK.slice(place..place + chunk_bytes(generation.size_bytes, index))
 }
 
 /// Whether these are the bytes of an extent, as far as the file goes.
-pub(crate) fn are_right(bytes: &[u8], file: &ViewPath, generation: &Generation, extent: Extent) -> bool {
+pub(crate) fn are_right(bytes: &[u8], generation: &Generation, extent: Extent) -> bool {
     let mut rest = bytes;
     for (index, within) in extent.clamped(generation.size_bytes).chunks() {
-        let chunk = chunk(file, generation, index);
+        let chunk = chunk(generation, index);
         let wanted = &chunk[within.offset_bytes as usize..within.end_bytes() as usize];
         match rest.strip_prefix(wanted) {
             Some(behind) => rest = behind,

@@ -10,8 +10,10 @@ use crate::random::Random;
 /// One thing that goes wrong, or is mended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// A node's daemon dies with all it knew; its programs with it.
+    /// A node dies with all it knew; its programs with it.
     Crash(NodeIndex),
+    /// A node's daemon dies with all it knew; its programs live, and its keeper starts the next after so long.
+    Die(NodeIndex, Duration),
     /// It is started anew and knows nothing.
     Restart(NodeIndex),
     /// A node stops: nothing is taken, answered or timed there; its connections stay.
@@ -30,8 +32,12 @@ pub enum Fault {
     Join,
     /// The backing file system answers nothing for so long.
     BackingHangs(Duration),
+    /// The backing file system answers nothing about the directory or file of a number for so long.
+    PathHangs(u64, Duration),
     /// A file changes on the backing file system: the one of this number, among all files.
     Change(u64),
+    /// The backing file system's tree changes otherwise.
+    Alter(Alteration, u64),
     /// The whole job forgets what it knows of the subtrees of this number, led by the first node that runs.
     Refresh(u64),
     /// So many requests in a hundred to the backing file system fail, for so long.
@@ -46,9 +52,30 @@ impl Fault {
     pub fn breaks_the_overlay(&self) -> bool {
         !matches!(
             self,
-            Self::Change(_) | Self::Refresh(_) | Self::BackingHangs(_) | Self::BackingFails(..) | Self::SetBack(..)
+            Self::Change(_)
+                | Self::Alter(..)
+                | Self::Refresh(_)
+                | Self::BackingHangs(_)
+                | Self::PathHangs(..)
+                | Self::BackingFails(..)
+                | Self::SetBack(..)
         )
     }
+}
+
+/// How a tree changes, where a number says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alteration {
+    /// A file has another size.
+    Resize,
+    /// A file, directory or symbolic link appears.
+    Create,
+    /// Something is gone, with all below.
+    Remove,
+    /// Something is found under another name.
+    Rename,
+    /// A file has another name as well.
+    Link,
 }
 
 /// The faults of a seed for a job of `nodes` nodes, in order of time, within `span`. What is broken is mended within some
@@ -120,6 +147,33 @@ pub fn clocks_set_back(seed: u64, nodes: usize, span: Duration) -> Vec<(Time, Fa
         (at, Fault::SetBack(victim(&mut random, nodes), by))
     };
     (0..count).map(|_| one()).collect()
+}
+
+/// What else may happen in a seed: the tree changes, daemons die under living programs, one path hangs. From a source of chance
+/// of its own, too.
+#[must_use]
+pub fn unrest(seed: u64, nodes: usize, span: Duration) -> Vec<(Time, Fault)> {
+    let mut random = Random::new(seed.wrapping_add(1 << 40));
+    let mut unrest = Vec::new();
+    let at = |random: &mut Random| Time(random.below(span.as_nanos() as u64));
+    if random.below(2) == 0 {
+        for _ in 0..10 + random.below(40) {
+            use Alteration::{Create, Link, Remove, Rename, Resize};
+            let what = [Resize, Resize, Create, Create, Remove, Rename, Link][random.below(7) as usize];
+            unrest.push((at(&mut random), Fault::Alter(what, random.next())));
+        }
+    }
+    if random.below(3) == 0 {
+        for _ in 0..1 + random.below(4) {
+            let away = Duration::from_millis(1 + random.below(400));
+            unrest.push((at(&mut random), Fault::Die(victim(&mut random, nodes), away)));
+        }
+    }
+    if random.below(3) == 0 {
+        let lasts = Duration::from_millis(500 + random.below(9500));
+        unrest.push((at(&mut random), Fault::PathHangs(random.next(), lasts)));
+    }
+    unrest
 }
 
 /// Mostly one of the first nodes, on which the others depend.

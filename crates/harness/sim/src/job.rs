@@ -12,10 +12,12 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::NodeIndex;
+use crate::check::Check;
 use crate::faults::Fault;
 use crate::model::Model;
 use crate::profile::write_profile;
 use crate::program::Program;
+use crate::reached::{Reach, Reached};
 use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::walk::Walk;
@@ -51,9 +53,7 @@ impl Job {
 
     /// Lets so many operations in a hundred at the backing file system fail from now on.
     pub fn let_backing_fail(&mut self, percent: u64) {
-        let mut state = self.shared.world.state();
-        state.has_backing_failed |= percent > 0;
-        state.backing_fails = (percent, Time(u64::MAX));
+        self.shared.world.state().backing_fails = (percent, Time(u64::MAX));
     }
 
     /// Lets a fault happen at a time.
@@ -77,7 +77,7 @@ impl Job {
             }
             let all = async { while running.join_next().await.is_some() {} };
             if tokio::time::timeout(LONGEST, all).await.is_err() {
-                shared.world.note_wrong("programs wait for ever".to_owned());
+                shared.world.note_wrong(Check::Stall, "programs wait for ever");
             }
         });
     }
@@ -216,6 +216,21 @@ impl Job {
         (0..self.node_count()).filter_map(|node| self.shared.with_core(node, &count)).sum()
     }
 
+    /// What was reached, counted where nodes run.
+    #[must_use]
+    pub fn reached(&self) -> Reached {
+        let mut reached = self.shared.world.state().reached.clone();
+        for kind in [ObjectKind::Attributes, ObjectKind::Listings, ObjectKind::Chunks] {
+            reached.add(Reach::Evicted, self.sum(|core| core.kept(kind).evicted));
+        }
+        reached.add(Reach::Refreshed, self.refreshes_completed() as u64);
+        reached.add(Reach::MadeUp, self.sum(|core| core.counters().refreshes_missed));
+        reached.add(Reach::FailedOver, self.sum(|core| core.counters().dispatch.failovers));
+        reached.add(Reach::Hedged, self.sum(|core| core.counters().dispatch.hedged));
+        reached.add(Reach::Parcel, self.sum(|core| core.counters().parcels));
+        reached
+    }
+
     /// What happened, line by line, if it was written down.
     #[must_use]
     pub fn log(&self) -> Vec<String> {
@@ -236,12 +251,12 @@ async fn run_program(job: Arc<Shared>, number: usize, program: Program) {
     tokio::time::sleep_until(job.world.instant(program.starts)).await;
     let place = {
         let nodes = job.nodes();
-        nodes[program.node].running.as_ref().map(|running| (running.life.clone(), Arc::clone(&running.kernel)))
+        nodes[program.node].host.as_ref().map(|host| (host.life.clone(), Arc::clone(&host.kernel)))
     };
-    // Nothing is mounted where no daemon runs.
+    // Nothing runs where no host is.
     let Some((life, kernel)) = place else { return };
     let walk = Walk { job: Arc::clone(&job), kernel, program, number };
-    // It dies with its node.
+    // It dies with its host.
     let _ = life.gate(walk.run()).await;
     job.waits.end(number);
 }

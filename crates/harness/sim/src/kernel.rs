@@ -14,11 +14,13 @@ use forebay_fuse::abi::{
     ReadIn, notify_code, opcode,
 };
 use forebay_fuse::{Handler, Negotiated, ProcessKernel, ROOT_NODE, Session, SessionOptions};
-use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Generation, Time, Timestamp, ViewPath};
+use forebay_types::{CHUNK_BYTES, ChunkIndex, Errno, Extent, Generation, Kind, Time, Timestamp, ViewPath};
 use tokio::sync::oneshot;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::check::Check;
 use crate::contents;
+use crate::reached::Reach;
 use crate::world::World;
 
 /// What a directory's reader takes at once: small, so that it goes on from many positions.
@@ -30,7 +32,14 @@ const PAGE_BYTES: u64 = 4096;
 pub(crate) struct Kernel {
     world: Arc<World>,
     state: Mutex<State>,
-    session: Mutex<Option<Take>>,
+    session: Mutex<Attached>,
+}
+
+/// The daemon that a kernel asks, and how many it has had.
+#[derive(Default)]
+struct Attached {
+    take: Option<Take>,
+    number: u64,
 }
 
 type Take = Arc<dyn Fn(&[u8]) + Send + Sync>;
@@ -51,6 +60,9 @@ struct State {
 
 /// A request that waits for its answer.
 struct Waiting {
+    /// As it was sent, for the next daemon if this one dies.
+    request: Vec<u8>,
+    pid: u32,
     answer: oneshot::Sender<Result<Vec<u8>, Errno>>,
     /// The name that is looked up.
     looked_up: Option<(u64, Vec<u8>)>,
@@ -62,30 +74,80 @@ pub(crate) struct Inode {
     pub node: u64,
     pub generation: Generation,
     pub mode: u32,
+    pub nlink: u32,
+}
+
+impl Inode {
+    /// The root, of which a kernel knows from the beginning.
+    pub fn root() -> Self {
+        let mode = u32::from(Kind::Directory.dirent()) << 12;
+        Self { node: ROOT_NODE, generation: Generation::default(), mode, nlink: 1 }
+    }
+
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::from_mode(self.mode)
+    }
+}
+
+/// A name in a directory.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub name: Vec<u8>,
+    pub ino: u64,
+    pub kind: u32,
+    /// What it leads to, where the listing said so.
+    pub inode: Option<Inode>,
 }
 
 impl Kernel {
-    /// The kernel, and the session with it.
-    pub fn new(world: &Arc<World>) -> io::Result<(Arc<Self>, Arc<Session>)> {
+    /// A kernel that has no daemon yet.
+    pub fn new(world: &Arc<World>) -> Arc<Self> {
         let paths = BTreeMap::from([(ROOT_NODE, ViewPath::root())]);
         let state = Mutex::new(State { paths, ..State::default() });
-        let kernel = Arc::new(Self { world: Arc::clone(world), state, session: Mutex::default() });
-        let negotiated = Negotiated { minor: 31, flags: 0, offered: 0, max_background: 64, request_bytes_max: 1 << 20 };
-        let end = Arc::new(End(Arc::downgrade(&kernel)));
-        let session = Session::within(end, negotiated, &SessionOptions::default())?;
-        Ok((kernel, Arc::new(session)))
+        Arc::new(Self { world: Arc::clone(world), state, session: Mutex::default() })
     }
 
-    /// It is mounted: what it asks is handled.
-    pub fn mount(&self, session: &Arc<Session>, handler: Arc<impl Handler>) {
+    /// A session for its next daemon.
+    pub fn session(self: &Arc<Self>) -> io::Result<Arc<Session>> {
+        let number = {
+            let mut attached = self.attached();
+            attached.number += 1;
+            attached.number
+        };
+        let negotiated = Negotiated { minor: 31, flags: 0, offered: 0, max_background: 64, request_bytes_max: 1 << 20 };
+        let end = Arc::new(End { kernel: Arc::downgrade(self), number });
+        Ok(Arc::new(Session::within(end, negotiated, &SessionOptions::default())?))
+    }
+
+    /// What it asks is handled from now on, first of all what it asked of a daemon before.
+    pub fn attach(&self, session: &Arc<Session>, handler: Arc<impl Handler>) {
         let session = Arc::clone(session);
         let take: Take = Arc::new(move |request: &[u8]| session.take(request, &*handler));
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(take);
+        self.attached().take = Some(Arc::clone(&take));
+        let asked: Vec<(u64, Vec<u8>, u32)> = {
+            let state = self.state();
+            state.waiting.iter().map(|(unique, waiting)| (*unique, waiting.request.clone(), waiting.pid)).collect()
+        };
+        for (unique, request, pid) in asked {
+            self.world.note_reached(Reach::RequestOutlivedDaemon);
+            take(&request);
+            if self.is_being_killed(pid) {
+                self.send(0, opcode::INTERRUPT, 0, pid, InterruptIn { unique }.as_bytes());
+            }
+        }
     }
 
-    /// It is no longer.
-    pub fn unmount(&self) {
-        drop(self.session.lock().unwrap_or_else(PoisonError::into_inner).take());
+    /// Its daemon is gone: what it still says is not heard, and what was asked of it waits for the next.
+    pub fn detach(&self) {
+        let mut attached = self.attached();
+        attached.number += 1;
+        let gone = attached.take.take();
+        drop(attached);
+        drop(gone);
+    }
+
+    fn attached(&self) -> MutexGuard<'_, Attached> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a name in a directory leads to, for task `pid`.
@@ -128,18 +190,48 @@ impl Kernel {
         Ok(true)
     }
 
-    /// The names in a directory.
-    pub async fn read_directory(&self, pid: u32, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
-        let (mut names, mut offset) = (Vec::new(), 0);
-        loop {
-            let read = ReadIn { offset, size: DIRECTORY_BYTES, ..ReadIn::default() };
-            let some = self.ask(pid, opcode::READDIR, node, read.as_bytes(), None).await?;
-            if some.is_empty() {
-                return Ok(names);
+    /// Reads an extent past the pages, as far as the file goes; whether what came is right.
+    pub async fn read_direct(&self, pid: u32, inode: Inode, extent: Extent) -> Result<bool, Errno> {
+        let extent = extent.clamped(inode.generation.size_bytes);
+        let (mut at, end) = (extent.offset_bytes, extent.end_bytes());
+        while at < end {
+            let piece = Extent { offset_bytes: at, len_bytes: (end - at).min(CHUNK_BYTES) };
+            let read = ReadIn { offset: at, size: piece.len_bytes as u32, ..ReadIn::default() };
+            let pages = at / PAGE_BYTES..piece.end_bytes().div_ceil(PAGE_BYTES);
+            self.note_pages_asked_twice(inode.node, pages);
+            let bytes = self.ask(pid, opcode::READ, inode.node, read.as_bytes(), None).await?;
+            if bytes.len() as u64 != piece.len_bytes || !contents::are_right(&bytes, &inode.generation, piece) {
+                return Ok(false);
             }
-            for (name, next) in entries_of(&some) {
+            at = piece.end_bytes();
+        }
+        self.world.note_reached(Reach::DirectRead);
+        Ok(true)
+    }
+
+    /// The names in a directory, with what they lead to where that is asked for.
+    pub async fn read_directory(&self, pid: u32, node: u64, plus: bool) -> Result<Vec<Listed>, Errno> {
+        let (code, size) =
+            if plus { (opcode::READDIRPLUS, 4 * DIRECTORY_BYTES) } else { (opcode::READDIR, DIRECTORY_BYTES) };
+        let (mut all, mut offset) = (Vec::new(), 0);
+        loop {
+            let read = ReadIn { offset, size, ..ReadIn::default() };
+            let some = self.ask(pid, code, node, read.as_bytes(), None).await?;
+            if some.is_empty() {
+                return Ok(all);
+            }
+            for (listed, ttl, next) in entries_of(&some, plus) {
                 offset = next;
-                names.extend((name != b"." && name != b"..").then(|| name.to_vec()));
+                if listed.name == b"." || listed.name == b".." {
+                    continue;
+                }
+                if listed.inode.is_some() {
+                    let key = (node, listed.name.clone());
+                    let mut state = self.state();
+                    state.know(&key, listed.inode);
+                    state.names.insert(key, (listed.inode, self.world.now().after(ttl)));
+                }
+                all.push(listed);
             }
         }
     }
@@ -174,26 +266,25 @@ impl Kernel {
             let mut state = self.state();
             state.next_unique += 1;
             let unique = state.next_unique;
-            state.waiting.insert(unique, Waiting { answer: sender, looked_up });
+            let request = request_of(unique, code, node, pid, body);
+            state.waiting.insert(unique, Waiting { request, pid, answer: sender, looked_up });
             unique
         };
         self.send(unique, code, node, pid, body);
-        // Its daemon is gone.
+        // The host is gone.
         answer.await.unwrap_or(Err(Errno::ENOTCONN))
     }
 
     fn send(&self, unique: u64, code: u32, node: u64, pid: u32, body: &[u8]) {
-        let len = (size_of::<InHeader>() + body.len()) as u32;
-        let head = InHeader { len, opcode: code, unique, nodeid: node, pid, ..InHeader::default() };
-        let take = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let take = self.attached().take.clone();
         if let Some(take) = take {
-            take(&[head.as_bytes(), body].concat());
+            take(&request_of(unique, code, node, pid, body));
         }
     }
 
     fn take_answer(&self, unique: u64, error: i32, bytes: Vec<u8>) -> io::Result<()> {
         let mut state = self.state();
-        let Some(Waiting { answer, looked_up }) = state.waiting.remove(&unique) else {
+        let Some(Waiting { answer, looked_up, .. }) = state.waiting.remove(&unique) else {
             return Err(Errno::ENOENT.into());
         };
         let outcome = if error == 0 { Ok(bytes) } else { Err(Errno::from(-error)) };
@@ -214,7 +305,7 @@ impl Kernel {
             notify_code::INVAL_ENTRY => {
                 let (head, name) = NotifyInvalEntryOut::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
                 let key = (head.parent, name[..head.namelen as usize].to_vec());
-                self.state().names.remove(&key).map(drop).ok_or(Errno::ENOENT.into())
+                if self.state().forget(&key) { Ok(()) } else { Err(Errno::ENOENT.into()) }
             }
             notify_code::STORE => {
                 let (head, pages) = NotifyStoreOut::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
@@ -252,8 +343,9 @@ impl Kernel {
             return false;
         };
         let extent = Extent { offset_bytes, len_bytes: bytes.len() as u64 };
-        if !contents::are_right(bytes, path, generation, extent) {
-            self.world.note_wrong(format!("a kernel is given wrong pages of {path} at {offset_bytes}"));
+        if !contents::are_right(bytes, generation, extent) {
+            let what = format!("a kernel is given wrong pages of {path} at {offset_bytes}");
+            self.world.note_wrong(Check::Contents, &what);
             return false;
         }
         let pages = offset_bytes / PAGE_BYTES..extent.end_bytes().div_ceil(PAGE_BYTES);
@@ -276,6 +368,17 @@ impl State {
         Some(first..last.unwrap_or(first) + 1)
     }
 
+    /// Forgets a name, and all names below it, absent ones too. Whether it was known.
+    fn forget(&mut self, key: &(u64, Vec<u8>)) -> bool {
+        let Some((led_to, _)) = self.names.remove(key) else { return false };
+        let mut gone: Vec<u64> = led_to.into_iter().map(|inode| inode.node).collect();
+        while let Some(dir) = gone.pop() {
+            let below = self.names.extract_if(.., |(parent, _), _| *parent == dir);
+            gone.extend(below.filter_map(|(_, (led_to, _))| Some(led_to?.node)));
+        }
+        true
+    }
+
     fn know(&mut self, (parent, name): &(u64, Vec<u8>), inode: Option<Inode>) {
         if let (Some(inode), Some(dir)) = (inode, self.paths.get(parent))
             && let Ok(path) = dir.join(name)
@@ -287,11 +390,18 @@ impl State {
 }
 
 /// The session's way to the kernel, which does not hold it.
-struct End(Weak<Kernel>);
+struct End {
+    kernel: Weak<Kernel>,
+    /// Of which of its daemons.
+    number: u64,
+}
 
 impl ProcessKernel for End {
     fn take(&self, message: &[IoSlice<'_>]) -> io::Result<()> {
-        let kernel = self.0.upgrade().ok_or(Errno::ENODEV)?;
+        let kernel = self.kernel.upgrade().ok_or(Errno::ENODEV)?;
+        if kernel.attached().number != self.number {
+            return Err(Errno::ENODEV.into());
+        }
         let bytes: Vec<u8> = message.iter().flat_map(|slice| slice.iter().copied()).collect();
         let (head, rest) = OutHeader::read_from_prefix(&bytes).map_err(|_| Errno::EINVAL)?;
         match head.unique {
@@ -301,11 +411,18 @@ impl ProcessKernel for End {
     }
 }
 
+fn request_of(unique: u64, code: u32, node: u64, pid: u32, body: &[u8]) -> Vec<u8> {
+    let len = (size_of::<InHeader>() + body.len()) as u32;
+    let head = InHeader { len, opcode: code, unique, nodeid: node, pid, ..InHeader::default() };
+    [head.as_bytes(), body].concat()
+}
+
 /// What a name leads to, and for how long that may be believed.
 fn entry_of(bytes: &[u8]) -> (Option<Inode>, Duration) {
     let Ok((entry, _)) = EntryOut::read_from_prefix(bytes) else { return (None, Duration::ZERO) };
     let ttl = Duration::new(entry.entry_valid, entry.entry_valid_nsec);
-    let inode = Inode { node: entry.nodeid, generation: generation_of(&entry.attr), mode: entry.attr.mode };
+    let Attr { mode, nlink, .. } = entry.attr;
+    let inode = Inode { node: entry.nodeid, generation: generation_of(&entry.attr), mode, nlink };
     ((entry.nodeid != 0).then_some(inode), ttl)
 }
 
@@ -319,13 +436,18 @@ fn generation_of(attr: &Attr) -> Generation {
     }
 }
 
-/// The names in an answer to a directory's reader, each with where to go on behind it.
-fn entries_of(mut bytes: &[u8]) -> Vec<(&[u8], u64)> {
+/// The names in an answer to a directory's reader, each with how long it may be believed and where to go on behind it.
+fn entries_of(mut bytes: &[u8], plus: bool) -> Vec<(Listed, Duration, u64)> {
     let mut entries = Vec::new();
-    while let Ok((entry, rest)) = Dirent::read_from_prefix(bytes) {
+    while !bytes.is_empty() {
+        let (inode, ttl) = if plus { entry_of(bytes) } else { (None, Duration::ZERO) };
+        let head_bytes = if plus { size_of::<EntryOut>() } else { 0 };
+        let Ok((entry, rest)) = Dirent::read_from_prefix(&bytes[head_bytes..]) else { break };
         let len = entry.namelen as usize;
-        entries.push((&rest[..len], entry.off));
-        bytes = &rest[len.next_multiple_of(8).min(rest.len())..];
+        let listed = Listed { name: rest[..len].to_vec(), ino: entry.ino, kind: entry.kind, inode };
+        entries.push((listed, ttl, entry.off));
+        let entry_bytes = (head_bytes + size_of::<Dirent>() + len).next_multiple_of(8);
+        bytes = &bytes[entry_bytes.min(bytes.len())..];
     }
     entries
 }

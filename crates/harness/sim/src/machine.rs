@@ -24,6 +24,7 @@ pub(crate) struct VirtualMachine {
     pub place: (NodeIndex, u32),
     pub life: Life,
     pub kernel: Arc<Kernel>,
+    pub direct_above_bytes: Option<u64>,
     /// Makes what is told of every operation at the backing file system.
     pub begins: Box<dyn Fn() -> Begins + Send + Sync>,
 }
@@ -42,7 +43,7 @@ impl Environment for VirtualMachine {
     }
 
     fn open_exports(&self, _: StoreOptions) -> anyhow::Result<Arc<dyn Exports>> {
-        Ok(Arc::new(NodeExports::new(&self.world, self.place, &self.life)))
+        Ok(Arc::new(NodeExports::new(&self.world, self.place, &self.life, self.direct_above_bytes)))
     }
 
     /// There are no other processes.

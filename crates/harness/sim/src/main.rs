@@ -4,7 +4,8 @@ use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
 
-use forebay_sim::scenario::reports;
+use forebay_sim::reached::{REACHES, Reached};
+use forebay_sim::scenario::{SEEDS_THAT_REACH_ALL, reports};
 
 /// Prints a line; ends when nobody reads on.
 macro_rules! say {
@@ -37,12 +38,13 @@ fn main() -> ExitCode {
     };
     let log = words.last() == Some(&"--log");
     let total = seeds.end - seeds.start;
-    let (mut failing, mut longest) = (0u32, std::time::Duration::ZERO);
+    let (mut failing, mut longest, mut reached) = (0u32, std::time::Duration::ZERO, Reached::default());
     for report in reports(seeds, log) {
         for line in &report.log {
             say!("{line}");
         }
         longest = longest.max(report.longest);
+        reached.join(&report.reached);
         if !report.wrong.is_empty() {
             let seed = report.seed;
             failing += 1;
@@ -52,6 +54,14 @@ fn main() -> ExitCode {
             }
             say!("  again, with a log: cargo run --release -p forebay-sim -- --seed {seed} --log");
         }
+    }
+    for reach in REACHES {
+        say!("{:>9} {reach}", reached.of(reach));
+    }
+    if total >= SEEDS_THAT_REACH_ALL {
+        let missed = reached.missed();
+        failing += missed.len() as u32;
+        missed.iter().for_each(|reach| say!("none of these seeds reaches: {reach}"));
     }
     say!("{total} seeds, {failing} failing, longest request {longest:?}");
     if failing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

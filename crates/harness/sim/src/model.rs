@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_types::{Attributes, Errno, Generation, Kind, Name, Timestamp, ViewPath};
+use forebay_types::{Attributes, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry};
 
 use crate::random::Random;
@@ -22,10 +22,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// Its attributes after so many changes.
+    /// One with no more than a kind, a size and an inode number.
     #[must_use]
-    pub fn in_version(&self, version: i64) -> Attributes {
-        Attributes { mtime: Timestamp { seconds: version, nanos: 0 }, ..self.attributes }
+    pub fn new(kind: Kind, size_bytes: u64, ino: u64, listable: bool) -> Self {
+        let mode = (u32::from(kind.dirent()) << 12) | 0o755;
+        let attributes = Attributes { ino, size_bytes, mode, nlink: 1, ..Attributes::default() };
+        let target = if kind == Kind::Symlink { format!("to{size_bytes}").into_bytes() } else { Vec::new() };
+        Self { attributes, target, listable }
     }
 }
 
@@ -34,32 +37,6 @@ impl Node {
 pub struct Model {
     /// Everything in it, by path.
     pub nodes: BTreeMap<ViewPath, Node>,
-}
-
-/// How often each file has changed.
-#[derive(Clone, Default, Debug)]
-pub struct Versions(BTreeMap<ViewPath, i64>);
-
-impl Versions {
-    /// The version of a file.
-    #[must_use]
-    pub fn of(&self, path: &ViewPath) -> i64 {
-        self.0.get(path).copied().unwrap_or(0)
-    }
-
-    /// Raises the versions of what is at or below some paths to those of `other`.
-    pub fn raise(&mut self, other: &Self, paths: &[ViewPath]) {
-        let is_refreshed = |path: &ViewPath| paths.iter().any(|refreshed| path.is_within(refreshed));
-        for (path, version) in other.0.iter().filter(|(path, _)| is_refreshed(path)) {
-            let floor = self.0.entry(path.clone()).or_default();
-            *floor = (*floor).max(*version);
-        }
-    }
-
-    /// A file has changed.
-    pub fn change(&mut self, path: ViewPath) {
-        *self.0.entry(path).or_default() += 1;
-    }
 }
 
 impl Model {
@@ -115,11 +92,8 @@ impl Model {
     }
 
     fn add_sized(&mut self, path: ViewPath, kind: Kind, size_bytes: u64, listable: bool) {
-        let mode = (u32::from(kind.dirent()) << 12) | 0o755;
-        let attributes =
-            Attributes { ino: self.nodes.len() as u64 + 2, size_bytes, mode, nlink: 1, ..Attributes::default() };
-        let target = if kind == Kind::Symlink { format!("to{size_bytes}").into_bytes() } else { Vec::new() };
-        self.nodes.insert(path, Node { attributes, target, listable });
+        let ino = self.nodes.len() as u64 + 2;
+        self.nodes.insert(path, Node::new(kind, size_bytes, ino, listable));
     }
 
     /// What a refresh of this number is about: all, a directory, or a directory with one that may lie in it.
@@ -135,12 +109,23 @@ impl Model {
         }
     }
 
+    /// Whether a directory stands at a path.
+    #[must_use]
+    pub fn is_directory(&self, path: &ViewPath) -> bool {
+        self.nodes.get(path).is_some_and(|node| node.attributes.kind() == Kind::Directory)
+    }
+
+    fn directory(&self, path: &ViewPath) -> Result<&Node, Errno> {
+        let node = self.nodes.get(path).ok_or(Errno::ENOENT)?;
+        if node.attributes.kind() == Kind::Directory { Ok(node) } else { Err(Errno::ENOTDIR) }
+    }
+
     /// The listing of a directory.
     ///
     /// # Errors
-    /// `EACCES` for one that may only be searched, `ENOENT` where there is nothing.
-    pub fn listing(&self, dir: &ViewPath, versions: &Versions) -> Result<Listing, Errno> {
-        let node = self.nodes.get(dir).ok_or(Errno::ENOENT)?;
+    /// `EACCES` for one that may only be searched, `ENOENT` where there is nothing, `ENOTDIR` where something else is.
+    pub fn listing(&self, dir: &ViewPath) -> Result<Listing, Errno> {
+        let node = self.directory(dir)?;
         if !node.listable {
             return Err(Errno::EACCES);
         }
@@ -149,7 +134,7 @@ impl Model {
         let mut builder = ListingBuilder::new();
         for (path, node) in children {
             let (_, name) = path.split().unwrap();
-            let attributes = full.then(|| node.in_version(versions.of(path)));
+            let attributes = full.then_some(node.attributes);
             let (kind, ino) = (node.attributes.kind(), node.attributes.ino);
             builder.push(ListingEntry { name, kind, ino, attributes, target: &node.target }).unwrap();
         }
@@ -157,25 +142,36 @@ impl Model {
     }
 
     /// The record of a name, if it is there.
-    #[must_use]
-    pub fn record(&self, dir: &ViewPath, name: &Name, versions: &Versions) -> Option<EntryRecord> {
-        let path = dir.join(name.as_bytes()).ok()?;
-        let node = self.nodes.get(&path)?;
-        Some(EntryRecord { attributes: node.in_version(versions.of(&path)), target: node.target.clone() })
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no directory, `ENOTDIR` where something else is.
+    pub fn record(&self, dir: &ViewPath, name: &Name) -> Result<Option<EntryRecord>, Errno> {
+        self.directory(dir)?;
+        let node = dir.join(name.as_bytes()).ok().and_then(|path| self.nodes.get(&path));
+        Ok(node.map(|node| EntryRecord { attributes: node.attributes, target: node.target.clone() }))
     }
 
     /// The version of a file.
-    #[must_use]
-    pub fn generation(&self, file: &ViewPath, versions: &Versions) -> Option<Generation> {
-        Some(self.nodes.get(file)?.in_version(versions.of(file)).generation())
+    ///
+    /// # Errors
+    /// `ENOENT` where there is nothing, `EISDIR` where there is a directory.
+    pub fn generation(&self, file: &ViewPath) -> Result<Generation, Errno> {
+        let node = self.nodes.get(file).ok_or(Errno::ENOENT)?;
+        if node.attributes.kind() == Kind::Directory { Err(Errno::EISDIR) } else { Ok(node.attributes.generation()) }
     }
 
     /// The file of a number, if there is any file.
     #[must_use]
     pub fn file(&self, number: u64) -> Option<ViewPath> {
-        let files = || self.nodes.iter().filter(|(_, node)| node.attributes.kind() == Kind::File);
-        let count = files().count() as u64;
-        files().nth(number.checked_rem(count)? as usize).map(|(path, _)| path.clone())
+        self.one_of(Kind::File, number)
+    }
+
+    /// What of a kind has a number, if there is any.
+    #[must_use]
+    pub fn one_of(&self, kind: Kind, number: u64) -> Option<ViewPath> {
+        let all = || self.nodes.iter().filter(|(_, node)| node.attributes.kind() == kind);
+        let count = all().count() as u64;
+        all().nth(number.checked_rem(count)? as usize).map(|(path, _)| path.clone())
     }
 
     /// What lies in a directory, in the order of names.

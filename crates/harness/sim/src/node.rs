@@ -12,6 +12,7 @@ use forebay_types::{NodeRank, Time};
 use forebay_wire::{Level, Message, ReadMessage};
 
 use crate::NodeIndex;
+use crate::kept_inodes::KeptInodes;
 use crate::kernel::Kernel;
 use crate::machine::VirtualMachine;
 use crate::setup::{DEADLINE, Setup};
@@ -21,21 +22,32 @@ use crate::world::World;
 /// A node.
 #[derive(Default)]
 pub(crate) struct Node {
+    /// What outlives its daemons, while it is there.
+    pub host: Option<Host>,
     /// Its daemon, while it runs.
     pub running: Option<Running>,
     /// How many daemons it has had before.
     pub lives: u32,
-    /// Since when it is stopped.
+    /// Since when nothing is answered there: it is stopped, or has no daemon.
     pub paused_since: Option<Time>,
-    /// How long it was stopped in all.
+    /// How long that was so in all.
     pub paused: Duration,
 }
 
-/// A daemon with its kernel.
+/// What of a node outlives its daemons: the programs, the kernel, and the inodes that the kernel knows, which a keeper holds.
+#[derive(Clone)]
+pub(crate) struct Host {
+    /// Of its programs.
+    pub life: Life,
+    pub kernel: Arc<Kernel>,
+    pub inodes: KeptInodes,
+}
+
+/// A daemon.
 pub(crate) struct Running {
     pub driver: Arc<Driver>,
-    pub kernel: Arc<Kernel>,
     pub life: Life,
+    kernel: Arc<Kernel>,
     _endpoint: Endpoint,
 }
 
@@ -47,18 +59,35 @@ pub(crate) struct Start<'a> {
     pub profile: Option<ProfileOptions>,
     pub rank: NodeIndex,
     pub lives: u32,
+    pub host: &'a Host,
     pub begins: Box<dyn Fn() -> Begins + Send + Sync>,
+}
+
+impl Host {
+    /// A host where nothing runs yet.
+    pub fn new(world: &Arc<World>) -> Self {
+        Self { life: Life::new(), kernel: Kernel::new(world), inodes: KeptInodes::default() }
+    }
 }
 
 impl Running {
     /// Starts a daemon as `forebay_daemon::run` does.
     pub fn start(start: Start<'_>) -> Self {
-        let Start { world, network, setup, profile, rank, lives, begins } = start;
-        let (life, (kernel, session)) = (Life::new(), Kernel::new(world).unwrap());
+        let Start { world, network, setup, profile, rank, lives, host, begins } = start;
+        let (life, kernel) = (Life::new(), Arc::clone(&host.kernel));
+        let session = kernel.session().unwrap();
         let (place, options) = ((rank, lives), options(setup, profile, rank, lives));
-        let machine =
-            VirtualMachine { world: Arc::clone(world), place, life: life.clone(), kernel: Arc::clone(&kernel), begins };
+        let machine = VirtualMachine {
+            world: Arc::clone(world),
+            place,
+            life: life.clone(),
+            kernel: Arc::clone(&kernel),
+            direct_above_bytes: setup.direct_above_bytes,
+            begins,
+        };
         let driver = Driver::new(options, Arc::new(machine)).unwrap();
+        let (ledger, known) = host.inodes.hand_over();
+        driver.core().keep_inodes(ledger, known);
         let service = Arc::new(Watched { world: Arc::clone(world), rank, service: Driver::service(&driver.job(None)) });
         let rank = NodeRank(rank as u32);
         let pool = driver.node.pool.clone();
@@ -66,18 +95,18 @@ impl Running {
         let endpoint =
             Endpoint::start_memory(EndpointOptions { life: Some(life.clone()), ..options }, network, service);
         driver.set_endpoint(endpoint.clone());
-        kernel.mount(&session, driver.handler());
-        driver.set_session(session);
+        driver.set_session(Arc::clone(&session));
+        kernel.attach(&session, driver.handler());
         driver.start();
-        Self { driver: Arc::new(driver), kernel, life, _endpoint: endpoint }
+        Self { driver: Arc::new(driver), life, kernel, _endpoint: endpoint }
     }
 }
 
 impl Drop for Running {
-    /// It dies, and its kernel hears nothing more.
+    /// It dies, and its kernel hears nothing more of it.
     fn drop(&mut self) {
+        self.kernel.detach();
         self.life.kill();
-        self.kernel.unmount();
         self.driver.end();
     }
 }
@@ -102,7 +131,8 @@ impl Service for Watched {
 }
 
 fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, lives: u32) -> DaemonOptions {
-    let Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes, turns, .. } = *setup;
+    let Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes, turns, revalidate, direct_above_bytes, .. } =
+        *setup;
     let address = |rank: usize| forebay_launch::NodeAddress { host: format!("node{rank}"), port: 1 };
     DaemonOptions {
         job: "sim".to_owned(),
@@ -119,11 +149,11 @@ fn options(setup: &Setup, profile: Option<ProfileOptions>, rank: NodeIndex, live
         fan_out,
         stripe_fan_out,
         budget_bytes,
-        direct_above_bytes: None,
+        direct_above_bytes,
         prefetch: true,
         profile,
         listing_entries_full: 0,
-        revalidate: None,
+        revalidate,
         deadline: DEADLINE,
         readers: 1,
         cores: Vec::new(),

@@ -19,7 +19,7 @@ pub(crate) fn write_profile(model: &Model, home: &Path) -> ProfileOptions {
         profile.uses.push(Use::Directory { path: dir.clone(), generation: node.attributes.generation() });
         let files = model.children(dir).filter(|(_, node)| node.attributes.kind() == Kind::File);
         for (path, node) in files.filter(|(_, node)| node.attributes.size_bytes > 0).take(PROFILE_FILES) {
-            let generation = node.in_version(0).generation();
+            let generation = node.attributes.generation();
             profile.uses.push(Use::File { path: path.clone(), generation, chunks: vec![ChunkIndex(0)] });
         }
     }

@@ -6,6 +6,15 @@ use crate::NodeIndex;
 use crate::model::Model;
 use crate::random::Random;
 
+/// The names that come to be in directories are few, so that programs ask for them before, meanwhile and afterwards.
+#[must_use]
+pub fn new_name(number: u64) -> Vec<u8> {
+    format!("n{}", number % 3).into_bytes()
+}
+
+/// The first so many files and directories are visited by many programs, and change.
+pub const BUSY: u64 = 8;
+
 /// A program.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -15,22 +24,30 @@ pub struct Program {
     pub names: Vec<Vec<u8>>,
     /// What it reads of a file.
     pub extent: Extent,
+    /// Whether it reads past the page cache, and lists directories with attributes.
+    pub is_direct: bool,
     /// When it begins.
     pub starts: Time,
 }
 
 impl Program {
-    /// One that walks to a random path, to an absent name in a quarter of all cases.
+    /// One that walks to a random path; in a third of all cases to a name in it that is absent, or may come to be there.
     #[must_use]
     pub fn random(model: &Model, nodes: usize, random: &mut Random, starts: Time) -> Self {
         let paths: Vec<&ViewPath> = model.nodes.keys().collect();
-        let path = paths[random.below(paths.len() as u64) as usize];
+        // Some places are visited by many, and changed by some.
+        let busy = model.one_of(if random.below(2) == 0 { Kind::File } else { Kind::Directory }, random.below(BUSY));
+        let path = match busy {
+            Some(ref path) if random.below(3) == 0 => path,
+            _ => paths[random.below(paths.len() as u64) as usize],
+        };
         let mut names: Vec<Vec<u8>> = path.components().map(<[u8]>::to_vec).collect();
-        if random.below(4) == 0 {
-            names.push(b"absent".to_vec());
+        if random.below(3) == 0 {
+            names.push(if random.below(2) == 0 { b"absent".to_vec() } else { new_name(random.next()) });
         }
         let extent = Extent { offset_bytes: random.below(6 << 20), len_bytes: random.below(2 << 20) };
-        Self::new(random.below(nodes as u64) as usize, names, extent, starts)
+        let node = random.below(nodes as u64) as usize;
+        Self { is_direct: random.below(3) == 0, ..Self::new(node, names, extent, starts) }
     }
 
     /// One that reads the file of a number, whole, at once.
@@ -44,7 +61,7 @@ impl Program {
     }
 
     fn new(node: NodeIndex, names: Vec<Vec<u8>>, extent: Extent, starts: Time) -> Self {
-        Self { node, names, extent, starts }
+        Self { node, names, extent, is_direct: false, starts }
     }
 
     /// The path of its first `components` names.

@@ -8,7 +8,7 @@ use forebay_daemon::Refreshed;
 use forebay_types::{Epoch, Time, ViewPath};
 
 use crate::NodeIndex;
-use crate::model::Versions;
+use crate::history::Versions;
 
 /// How long a node that makes up for a refresh may take to tell its kernel.
 const TOLD_WITHIN: Duration = Duration::from_millis(100);
@@ -42,11 +42,12 @@ impl Refreshes {
         self.lock().iter().map(|refresh| refresh.done.clone()).collect()
     }
 
-    /// What no program at a node, whose core has completed refreshes up to an epoch, may be behind.
+    /// What no program at a node, whose core has completed refreshes up to an epoch, may be behind. Once it holds at a node it holds
+    /// for good, whoever is started anew.
     pub fn floor(&self, node: NodeIndex, completed: Epoch, now: Time) -> Versions {
         let mut floor = Versions::default();
-        for refresh in self.lock().iter_mut().filter(|refresh| refresh.done.epoch <= completed) {
-            if refresh.holds_at(node, now) {
+        for refresh in self.lock().iter_mut() {
+            if refresh.holds_at(node, completed, now) {
                 floor.raise(&refresh.seen, &refresh.paths);
             }
         }
@@ -59,10 +60,15 @@ impl Refreshes {
 }
 
 impl Refresh {
-    /// Whether a node, whose core has completed it, may no longer show what was before. One that has made up for it tells its
+    /// Whether a node may no longer show what was before: one that was reached, and one that has made up for it, which tells its
     /// kernel a moment later.
-    fn holds_at(&mut self, node: NodeIndex, now: Time) -> bool {
-        let was_named = self.done.unreached.contains(&(node as u32));
-        !was_named || self.made_up_for.entry(node).or_insert(now).after(TOLD_WITHIN) <= now
+    fn holds_at(&mut self, node: NodeIndex, completed: Epoch, now: Time) -> bool {
+        if !self.done.unreached.contains(&(node as u32)) {
+            return true;
+        }
+        if completed >= self.done.epoch {
+            self.made_up_for.entry(node).or_insert(now);
+        }
+        self.made_up_for.get(&node).is_some_and(|since| since.after(TOLD_WITHIN) <= now)
     }
 }

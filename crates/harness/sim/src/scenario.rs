@@ -12,16 +12,21 @@ use forebay_overlay::Tree;
 use forebay_types::{NodeRank, Time};
 
 use crate::NodeIndex;
-use crate::faults::{Fault, clocks_set_back, schedule};
+use crate::check::Check;
+use crate::faults::{Fault, clocks_set_back, schedule, unrest};
 use crate::job::Job;
 use crate::model::Model;
 use crate::program::Program;
 use crate::random::Random;
+use crate::reached::Reached;
 use crate::setup::Setup;
 use crate::world::Asked;
 
 /// Programs and faults begin within this time.
 const SPAN: Duration = Duration::from_secs(40);
+
+/// So many seeds reach everything that there is to reach.
+pub const SEEDS_THAT_REACH_ALL: u64 = 100;
 
 /// After this time nothing may be asked any more: all faults are mended, and all deadlines over.
 const SETTLE: Duration = Duration::from_secs(120);
@@ -39,6 +44,8 @@ pub struct Report {
     pub wrong: Vec<String>,
     /// The longest time that a request took.
     pub longest: Duration,
+    /// What was reached.
+    pub reached: Reached,
     /// What happened, if it was written down.
     pub log: Vec<String>,
 }
@@ -59,12 +66,25 @@ pub fn run(seed: u64, log: bool) -> Report {
     let roots = 1 + random.below(8) as u32;
     let mut faults = schedule(&mut random, nodes, SPAN);
     faults.extend(clocks_set_back(seed, nodes, SPAN));
+    faults.extend(unrest(seed, nodes, SPAN));
     faults.sort_by_key(|(at, _)| *at);
     let prefill = random.below(2) == 0;
-    // A backing file system that takes a few requests at a time, or all.
-    let turns = if seed.is_multiple_of(3) { 2 } else { usize::MAX };
-    let setup = Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes: 512 << 20, turns, prefill, log };
+    let options = Options::of(seed);
+    let Options { budget_bytes, turns, revalidate, direct_above_bytes, interrupt_every } = options;
+    let setup = Setup {
+        nodes,
+        roots,
+        fan_out,
+        stripe_fan_out,
+        budget_bytes,
+        turns,
+        prefill,
+        revalidate,
+        direct_above_bytes,
+        log,
+    };
     let mut job = Job::new(&model, setup, random.next());
+    job.interrupt_every(interrupt_every);
     faults.iter().for_each(|(at, fault)| job.plan(*at, fault.clone()));
     let mut programs: Vec<Program> = (0..60 + random.below(200))
         .map(|_| {
@@ -81,10 +101,38 @@ pub fn run(seed: u64, log: bool) -> Report {
     }
     job.run(programs);
     let mut wrong = job.wrong().to_vec();
-    wrong.extend(job.settle(SETTLE));
-    wrong.extend(too_many_reads(&job, &faults));
-    wrong.extend(too_many_questions(&job));
-    Report { seed, nodes, faults, wrong, longest: job.longest(), log: job.log().to_vec() }
+    let named = |check: Check| move |what: String| format!("{check}: {what}");
+    wrong.extend(job.settle(SETTLE).into_iter().map(named(Check::Settled)));
+    wrong.extend(too_many_reads(&job, &faults, direct_above_bytes).into_iter().map(named(Check::Reads)));
+    wrong.extend(too_many_questions(&job).map(named(Check::Hedges)));
+    let (longest, reached) = (job.longest(), job.reached());
+    Report { seed, nodes, faults, wrong, longest, reached, log: job.log().to_vec() }
+}
+
+/// What the job of a seed is started with.
+struct Options {
+    budget_bytes: u64,
+    turns: usize,
+    revalidate: Option<Duration>,
+    direct_above_bytes: Option<u64>,
+    interrupt_every: usize,
+}
+
+impl Options {
+    /// Mostly what is usual, or every seed would be about everything at once.
+    fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed.wrapping_add(1 << 41));
+        let mut one_in = |count: u64| random.below(count) == 0;
+        Self {
+            // Room for some files, or for nearly nothing.
+            budget_bytes: if one_in(4) { if one_in(2) { 12 << 20 } else { 2 << 20 } } else { 512 << 20 },
+            // A backing file system that takes a few requests at a time, or all.
+            turns: if seed.is_multiple_of(3) { 2 } else { usize::MAX },
+            revalidate: one_in(6).then_some(Duration::from_secs(4)),
+            direct_above_bytes: one_in(6).then_some(1 << 20),
+            interrupt_every: if one_in(4) { 7 } else { 0 },
+        }
+    }
 }
 
 /// What comes of each seed, in no order: every processor runs one at a time.
@@ -104,11 +152,16 @@ pub fn reports(seeds: Range<u64>, log: bool) -> impl Iterator<Item = Report> {
 
 /// The backing file system is read once for an object, and again only where nodes that had read it were lost or cut off:
 /// at most once by each life of a node, and by no more nodes than had nobody to ask between two faults.
-fn too_many_reads(job: &Job, faults: &[(Time, Fault)]) -> Vec<String> {
+fn too_many_reads(job: &Job, faults: &[(Time, Fault)], direct_above_bytes: Option<u64>) -> Vec<String> {
     let mut possible: Vec<(Tree, usize)> = Vec::new();
     let mut wrong = Vec::new();
     let is_disturbed = faults.iter().any(|(_, fault)| !matches!(fault, Fault::SetBack(..)));
-    for (object, Asked { tree, readers }) in &job.asked() {
+    let faults = &with_deaths_as_crashes(faults);
+    for (object, Asked { tree, readers, size_bytes }) in &job.asked() {
+        // Each node reads these for itself.
+        if direct_above_bytes.is_some_and(|limit| *size_bytes > limit) {
+            continue;
+        }
         let readers_max = match readers.len() {
             0 | 1 => 1,
             _ => match possible.iter().find(|(other, _)| other == tree) {
@@ -214,6 +267,26 @@ impl Reach {
         let is_cut = self.cuts.contains(&(node, other)) || self.cuts.contains(&(other, node));
         !is_away && !is_divided && !is_cut
     }
+}
+
+/// Faults where a daemon that dies and is followed by another is a node that is lost and comes back.
+fn with_deaths_as_crashes(faults: &[(Time, Fault)]) -> Vec<(Time, Fault)> {
+    let mut all: Vec<(Time, Fault)> = Vec::new();
+    for (at, fault) in faults {
+        let Fault::Die(node, away) = fault else {
+            all.push((*at, fault.clone()));
+            continue;
+        };
+        let back = at.after(*away);
+        let of_node = |(at, fault): &&(Time, Fault)| {
+            *at <= back && matches!(fault, Fault::Crash(other) | Fault::Restart(other) if other == node)
+        };
+        let is_lost = matches!(faults.iter().rfind(of_node), Some((_, Fault::Crash(_))));
+        all.push((*at, Fault::Crash(*node)));
+        all.extend((!is_lost).then_some((back, Fault::Restart(*node))));
+    }
+    all.sort_by_key(|(at, _)| *at);
+    all
 }
 
 /// What changes for the nodes.

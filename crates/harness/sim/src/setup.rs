@@ -25,6 +25,28 @@ pub struct Setup {
     pub turns: usize,
     /// Whether contents come ahead, in parcels.
     pub prefill: bool,
+    /// How long names are believed; for ever if not given.
+    pub revalidate: Option<Duration>,
+    /// Files above this size are read by each node itself.
+    pub direct_above_bytes: Option<u64>,
     /// Whether to write down what happens.
     pub log: bool,
+}
+
+impl Default for Setup {
+    /// A chain of one node, with room for everything.
+    fn default() -> Self {
+        Self {
+            nodes: 1,
+            roots: 1,
+            fan_out: 1,
+            stripe_fan_out: 1,
+            budget_bytes: 512 << 20,
+            turns: usize::MAX,
+            prefill: false,
+            revalidate: None,
+            direct_above_bytes: None,
+            log: false,
+        }
+    }
 }

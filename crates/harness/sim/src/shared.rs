@@ -8,17 +8,25 @@ use forebay_daemon::environment::AttemptId;
 use forebay_daemon::{Driver, ProfileOptions, ReadCore, Refreshed};
 use forebay_overlay::{Forest, Shape};
 use forebay_transport::memory::Network;
-use forebay_types::{Epoch, NodeRank, Priority, ViewPath};
+use forebay_types::{Kind, NodeRank, Priority, Time, ViewPath};
 
 use crate::NodeIndex;
-use crate::faults::Fault;
-use crate::model::{Model, Versions};
-use crate::node::{Node, Running, Start};
+use crate::check::Check;
+use crate::faults::{Alteration, Fault};
+use crate::history::{History, Versions};
+use crate::model::Model;
+use crate::node::{Host, Node, Running, Start};
+use crate::program::{BUSY, new_name};
+use crate::reached::Reach;
 use crate::refreshes::Refreshes;
 use crate::setup::Setup;
+use crate::shown::Shown;
 use crate::threads::Begins;
 use crate::waits::Waits;
 use crate::world::{LATENCY_MAX, World};
+
+/// The longest that a request takes while nothing is wrong.
+const CALM: Duration = Duration::from_secs(2);
 
 /// What all that happens in a job may need.
 pub(crate) struct Shared {
@@ -30,6 +38,8 @@ pub(crate) struct Shared {
     counts: Mutex<Counts>,
     pub waits: Waits,
     pub refreshes: Refreshes,
+    /// What nodes have shown.
+    pub shown: Shown,
     /// Of the programs, every so many-th loses patience; none for 0.
     pub interrupt_every: AtomicUsize,
 }
@@ -48,7 +58,7 @@ impl Shared {
     pub fn start(model: &Model, setup: Setup, profile: Option<ProfileOptions>, seed: u64) -> Arc<Self> {
         let Setup { nodes, roots, fan_out, stripe_fan_out, log, .. } = setup;
         let forest = Forest::new(Shape { node_count: nodes as u32, roots, fan_out, stripe_fan_out }).unwrap();
-        let world = Arc::new(World::new(model.clone(), forest, seed, log));
+        let world = Arc::new(World::new(model, forest, seed, log));
         let latency = Arc::clone(&world);
         let network = Network::new(nodes as u32).with_latency(move |_, _| latency.latency());
         let shared = Arc::new(Self {
@@ -60,24 +70,22 @@ impl Shared {
             counts: Mutex::default(),
             waits: Waits::default(),
             refreshes: Refreshes::default(),
+            shown: Shown::default(),
             interrupt_every: AtomicUsize::new(0),
         });
         for node in 0..nodes {
-            let running = Some(shared.start_node(node, 0));
-            shared.nodes().push(Node { running, ..Node::default() });
+            let host = Host::new(&shared.world);
+            let running = Some(shared.start_node(node, 0, &host));
+            shared.nodes().push(Node { host: Some(host), running, ..Node::default() });
         }
         shared
     }
 
-    fn start_node(self: &Arc<Self>, rank: NodeIndex, lives: u32) -> Running {
+    fn start_node(self: &Arc<Self>, rank: NodeIndex, lives: u32, host: &Host) -> Running {
         let job = Arc::downgrade(self);
         let begins = Box::new(move || {
             let job = job.clone();
-            let begins = move |attempt, priority| {
-                if let Some(job) = job.upgrade() {
-                    job.note_begin(rank, attempt, priority);
-                }
-            };
+            let begins = move |attempt, priority| job.upgrade().and_then(|job| job.note_begin(rank, attempt, priority));
             Box::new(begins) as Begins
         });
         let profile = self.profile.clone();
@@ -88,6 +96,7 @@ impl Shared {
             profile,
             rank,
             lives,
+            host,
             begins,
         })
     }
@@ -95,11 +104,16 @@ impl Shared {
     /// Something goes wrong, or is mended.
     pub fn go_wrong(self: &Arc<Self>, fault: Fault) {
         self.world.note(|| format!("FAULT {fault:?}"));
-        self.world.state().was_broken |= fault.breaks_the_overlay();
         let now = self.world.now();
+        {
+            let mut state = self.world.state();
+            state.was_broken |= fault.breaks_the_overlay();
+            state.troubles.add(&fault, now);
+        }
         let rank = |node: NodeIndex| NodeRank(node as u32);
         match fault {
             Fault::Crash(node) => self.crash(node),
+            Fault::Die(node, away) => self.die(node, away),
             Fault::Restart(node) => self.restart(node),
             Fault::Pause(node) => self.pause(node),
             Fault::Resume(node) => self.resume(node),
@@ -112,42 +126,81 @@ impl Shared {
             }
             Fault::Join => self.network.mend_all(),
             Fault::Change(number) => {
-                let file = self.world.model.file(number);
-                file.into_iter().for_each(|file| self.world.state().versions.change(file));
+                let history = &mut self.world.state().history;
+                let file = history.now.file(number);
+                file.into_iter().for_each(|file| history.rewrite(now, &file, None));
             }
-            Fault::Refresh(number) => self.begin_refresh(self.world.model.subtrees(number)),
+            Fault::Alter(what, number) => alter(&mut self.world.state().history, now, what, number),
+            Fault::Refresh(number) => {
+                let paths = self.world.state().history.now.subtrees(number);
+                self.begin_refresh(paths);
+            }
             Fault::SetBack(node, by) => drop(self.world.state().set_back.insert(node, by)),
-            Fault::BackingHangs(lasts) => self.world.state().backing_hangs_until = now.after(lasts),
-            Fault::BackingFails(percent, lasts) => {
-                let mut state = self.world.state();
-                state.has_backing_failed = true;
-                state.backing_fails = (percent, now.after(lasts));
+            Fault::BackingHangs(lasts) => self.world.state().troubles.add_hang(None, now, now.after(lasts)),
+            Fault::PathHangs(number, lasts) => {
+                let state = &mut *self.world.state();
+                let kind = if number.is_multiple_of(2) { Kind::File } else { Kind::Directory };
+                let path = state.history.now.one_of(kind, number / 2);
+                path.into_iter().for_each(|path| state.troubles.add_hang(Some(path), now, now.after(lasts)));
             }
+            Fault::BackingFails(percent, lasts) => self.world.state().backing_fails = (percent, now.after(lasts)),
         }
     }
 
     fn crash(&self, node: NodeIndex) {
         self.resume(node);
-        let dead = self.nodes()[node].running.take();
+        let (host, dead) = {
+            let place = &mut self.nodes()[node];
+            (place.host.take(), place.running.take())
+        };
         self.nodes()[node].lives += u32::from(dead.is_some());
+        host.iter().for_each(|host| host.life.kill());
         drop(dead);
+        drop(host);
     }
 
     /// It may have been stopped when it was dead already; the new daemon runs.
     fn restart(self: &Arc<Self>, node: NodeIndex) {
-        if self.nodes()[node].running.is_some() {
+        if self.nodes()[node].host.is_some() {
             return;
         }
         self.resume(node);
-        let lives = self.nodes()[node].lives;
-        let running = self.start_node(node, lives);
-        self.nodes()[node].running = Some(running);
+        let (host, lives) = (Host::new(&self.world), self.nodes()[node].lives);
+        let running = self.start_node(node, lives, &host);
+        let place = &mut self.nodes()[node];
+        (place.host, place.running) = (Some(host), Some(running));
+    }
+
+    /// Nothing is answered there until the next daemon runs. One that is stopped dies as well.
+    fn die(self: &Arc<Self>, node: NodeIndex, away: Duration) {
+        self.resume(node);
+        let (host, dead) = {
+            let place = &mut self.nodes()[node];
+            (place.host.clone(), place.running.take())
+        };
+        let (Some(host), Some(dead)) = (host, dead) else { return };
+        drop(dead);
+        let lives = {
+            let place = &mut self.nodes()[node];
+            place.paused_since = Some(self.world.now());
+            place.lives += 1;
+            place.lives
+        };
+        self.world.note_reached(Reach::DaemonDied);
+        let (job, life) = (Arc::clone(self), host.life.clone());
+        tokio::spawn(life.gate(async move {
+            tokio::time::sleep(away).await;
+            let running = job.start_node(node, lives, &host);
+            job.resume(node);
+            job.nodes()[node].running = Some(running);
+        }));
     }
 
     fn pause(&self, node: NodeIndex) {
         let place = &mut self.nodes()[node];
         place.paused_since.get_or_insert(self.world.now());
         place.running.iter().for_each(|running| running.life.pause());
+        place.host.iter().for_each(|host| host.life.pause());
     }
 
     fn resume(&self, node: NodeIndex) {
@@ -156,6 +209,7 @@ impl Shared {
             place.paused += self.world.now().since(since);
         }
         place.running.iter().for_each(|running| running.life.resume());
+        place.host.iter().for_each(|host| host.life.resume());
     }
 
     /// The first node that runs is told to refresh; whoever leads is its affair.
@@ -166,9 +220,11 @@ impl Shared {
             Some((running.life.clone(), Arc::clone(&running.driver)))
         });
         let Some((life, driver)) = driver else { return };
-        let (job, seen) = (Arc::clone(self), self.world.state().versions.clone());
+        let (job, seen) = (Arc::clone(self), self.world.state().history.versions());
+        let refresh = self.world.state().troubles.begin_refresh(self.world.now());
         tokio::spawn(life.gate(async move {
             let outcome = driver.refresh(paths.clone()).await;
+            job.world.state().troubles.end_refresh(refresh, job.world.now());
             job.end_refresh(outcome, paths, seen);
         }));
     }
@@ -180,31 +236,32 @@ impl Shared {
             Ok(done) => {
                 if !is_broken && !done.unreached.is_empty() {
                     let (epoch, unreached) = (done.epoch, &done.unreached);
-                    self.world.note_wrong(format!("refresh {epoch} names {unreached:?}, and nothing is broken"));
+                    self.world.note_wrong(
+                        Check::Refresh,
+                        &format!("refresh {epoch} names {unreached:?}, and nothing is broken"),
+                    );
                 }
                 self.refreshes.add(done, paths, seen);
             }
             Err(_) if is_broken => {}
-            Err(why) => self.world.note_wrong(format!("a refresh fails, and nothing is broken: {why}")),
+            Err(why) => {
+                self.world.note_wrong(Check::Refresh, &format!("a refresh fails, and nothing is broken: {why}"))
+            }
         }
-    }
-
-    /// What no program at a node may be behind: the files as they were at the refreshes that the node has completed.
-    pub fn floor(&self, node: NodeIndex) -> Versions {
-        let completed = self.with_core(node, |core| core.epoch()).unwrap_or(Epoch::START);
-        self.refreshes.floor(node, completed, self.world.now())
     }
 
     /// An operation begins at a node. As prefetch it may only where no program has waited for it for long.
-    fn note_begin(&self, node: NodeIndex, attempt: AttemptId, priority: Priority) {
+    fn note_begin(&self, node: NodeIndex, attempt: AttemptId, priority: Priority) -> Option<ViewPath> {
+        let key = self.with_core(node, |core| core.key_of(attempt).cloned()).flatten();
         if priority == Priority::Demand {
             self.world.state().demand_count += 1;
-            return;
+            return key.map(|key| key.path().clone());
         }
-        let Some(key) = self.with_core(node, |core| core.key_of(attempt).cloned()).flatten() else { return };
+        let key = key?;
         let depth_max = self.world.forest.trees().map(|tree| tree.depth_max()).max().unwrap_or(0);
         let unheard = self.waits.heard(&key, self.world.now(), 2 * LATENCY_MAX * (depth_max + 1));
         self.world.state().unheard.extend(unheard);
+        Some(key.path().clone())
     }
 
     /// A program at a node makes a request.
@@ -219,6 +276,21 @@ impl Shared {
         let nodes = self.nodes();
         let now = nodes[node].paused_since.map_or(Duration::ZERO, |since| self.world.now().since(since));
         nodes[node].paused + now
+    }
+
+    /// How long a request about a path may have waited, by all that went wrong meanwhile.
+    pub fn longest_wait(&self, about: &ViewPath, began: Time, now: Time) -> Duration {
+        let mut state = self.world.state();
+        // Where few operations are carried out at a time, those that hang are in the way of all others.
+        let hung = match self.setup.turns {
+            usize::MAX => state.troubles.hung(Some(about), began, now),
+            _ => state.troubles.hung(None, began, now),
+        };
+        let broken = state.troubles.broken(began, now) + state.troubles.held(began, now);
+        if !hung.is_zero() {
+            state.reached.count(Reach::HungPath);
+        }
+        CALM + hung + broken
     }
 
     /// Whether the caller of a program's requests loses patience.
@@ -248,5 +320,22 @@ impl Shared {
     /// Nothing is asked of a node while they are held.
     pub fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Changes the tree where a number says.
+fn alter(history: &mut History, at: Time, what: Alteration, number: u64) {
+    let (first, second) = ((number >> 8) % BUSY, (number >> 32) % BUSY);
+    let new = history.now.one_of(Kind::Directory, second).and_then(|dir| dir.join(&new_name(number)).ok());
+    let kind = [Kind::File, Kind::File, Kind::Directory, Kind::Symlink][(number % 4) as usize];
+    let some = history.now.one_of(kind, first);
+    let (Some(new), Some(some), Some(file)) = (new, some, history.now.file(first)) else { return };
+    let size_bytes = if number.is_multiple_of(5) { number % (3 << 20) } else { number % 50_000 };
+    match what {
+        Alteration::Resize => history.rewrite(at, &file, Some(size_bytes)),
+        Alteration::Create => history.create(at, &new, kind, size_bytes),
+        Alteration::Remove => history.remove(at, &some),
+        Alteration::Rename => history.rename(at, &some, &new),
+        Alteration::Link => history.link(at, &file, &new),
     }
 }

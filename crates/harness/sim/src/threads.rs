@@ -1,5 +1,5 @@
 //! Threads that read the exports, in virtual time: operations begin as the daemon's I/O scheduler says, take some
-//! milliseconds, and wait while the backing file system hangs.
+//! milliseconds, and wait while the backing file system hangs, or what it has of their path.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use forebay_daemon::environment::{BackingThreads, Operation};
 use forebay_node::AttemptId;
 use forebay_schedule::IoScheduler;
 use forebay_transport::life::Life;
-use forebay_types::Priority;
+use forebay_types::{Priority, ViewPath};
 
 use crate::world::World;
 
@@ -22,8 +22,8 @@ struct Shared {
     begins: Begins,
 }
 
-/// Hears of every operation that begins.
-pub(crate) type Begins = Box<dyn Fn(AttemptId, Priority) + Send + Sync>;
+/// Hears of every operation that begins, and says which path it is about, if anybody still wants it.
+pub(crate) type Begins = Box<dyn Fn(AttemptId, Priority) -> Option<ViewPath> + Send + Sync>;
 
 impl VirtualThreads {
     pub fn new(world: &Arc<World>, life: &Life, limit: usize, begins: Begins) -> Self {
@@ -61,10 +61,10 @@ impl Shared {
     }
 
     async fn carry_out(self: Arc<Self>, attempt: AttemptId, operation: Operation, priority: Priority) {
-        (self.begins)(attempt, priority);
+        let about = (self.begins)(attempt, priority).unwrap_or_else(ViewPath::root);
         tokio::time::sleep(self.world.latency()).await;
         loop {
-            let until = self.world.state().backing_hangs_until;
+            let until = self.world.state().troubles.hangs_until(&about);
             if until <= self.world.now() {
                 break;
             }

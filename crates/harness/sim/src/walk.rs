@@ -1,15 +1,17 @@
 //! A program's way: it looks its path up, component by component, then does one thing with what it finds; every answer is
-//! compared with what is known to be there.
+//! compared with what is known to be there (`oracle`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_fuse::ROOT_NODE;
-use forebay_types::{Errno, Generation, Kind, ViewPath};
+use forebay_types::{Errno, Kind, Time, ViewPath};
 
+use crate::check::Check;
+use crate::history::{Change, Versions};
 use crate::kernel::{Inode, Kernel};
-use crate::model::Versions;
+use crate::oracle::{AskedOf, is_true, reached_by, version_of, version_with, wrong_listing};
 use crate::program::Program;
+use crate::reached::Reach;
 use crate::setup::{DEADLINE, GRACE};
 use crate::shared::Shared;
 use crate::waits::Wanted;
@@ -23,85 +25,149 @@ pub(crate) struct Walk {
     pub number: usize,
 }
 
+/// When a request began, and what its answer may not be behind.
+struct Began {
+    at: Time,
+    floor: Versions,
+    /// The part of the floor that is promised for listings: one without attributes stays when a file in it turns out to be gone.
+    promised: Versions,
+}
+
 impl Walk {
     /// Walks to the end of its path, or as far as that goes.
     pub async fn run(self) {
-        let mut inode = Inode { node: ROOT_NODE, generation: Generation::default(), mode: 0 };
+        let mut inode = Inode::root();
         for at in 0..self.program.names.len() {
+            // A kernel looks for no names in what is no directory.
+            if inode.kind() != Some(Kind::Directory) {
+                return;
+            }
             match self.look_up(at, inode).await {
                 Some(next) => inode = next,
                 None => return,
             }
         }
-        self.use_it(inode).await;
+        let path = self.program.path(self.program.names.len());
+        match inode.kind() {
+            Some(Kind::File) => self.read(&path, inode).await,
+            Some(Kind::Symlink) => self.read_link(&path, inode).await,
+            _ => self.list(&path, inode).await,
+        }
     }
 
     fn pid(&self) -> u32 {
         1000 + self.number as u32
     }
 
+    fn begin(&self) -> Began {
+        let (promised, floor) = self.job.floors(self.program.node);
+        Began { at: self.job.world.now(), floor, promised }
+    }
+
     async fn look_up(&self, at: usize, parent: Inode) -> Option<Inode> {
         let (dir, path) = (self.program.path(at), self.program.path(at + 1));
-        let floor = self.job.floor(self.program.node);
+        let began = self.begin();
         let request = self.kernel.look_up(self.pid(), parent.node, &self.program.names[at]);
-        let answer = self.timed(Wanted::Names(dir), request).await;
+        let answer = self.timed(&dir, Wanted::Names(dir.clone()), request).await;
         self.note(|| format!("{path}: {answer:?}"));
-        match (answer, self.job.world.model.nodes.contains_key(&path)) {
-            (Ok(Some(inode)), true) if self.may_be_seen(&floor, &path, inode) => Some(inode),
-            (Ok(None), false) => None,
-            (Err(errno), _) => {
-                self.fail(&path, parent.generation, errno);
-                None
-            }
-            (answer, _) => {
-                self.wrong(format!("lookup of {path}: {answer:?}, not behind {}", floor.of(&path)));
-                None
-            }
-        }
-    }
-
-    /// Whether this is a file in a version that a program may be told of: not behind the last refresh.
-    fn may_be_seen(&self, floor: &Versions, path: &ViewPath, inode: Inode) -> bool {
-        let now = self.job.world.state().versions.of(path);
-        let version = inode.generation.mtime.seconds;
-        let node = self.job.world.model.nodes[path].in_version(version);
-        (floor.of(path)..=now).contains(&version) && inode.generation == node.generation() && inode.mode == node.mode
-    }
-
-    async fn use_it(&self, inode: Inode) {
-        let path = self.program.path(self.program.names.len());
-        let node = &self.job.world.model.nodes[&path];
-        let outcome = match node.attributes.kind() {
-            Kind::File => self.read(&path, inode).await,
-            Kind::Symlink => {
-                let target =
-                    self.timed(Wanted::Names(path.clone()), self.kernel.read_link(self.pid(), inode.node)).await;
-                target.map(|target| target == node.target)
-            }
-            _ => {
-                let request = self.kernel.read_directory(self.pid(), inode.node);
-                let names = self.timed(Wanted::Names(path.clone()), request).await;
-                let children = self.job.world.model.children(&path);
-                let expected = children.map(|(child, _)| child.split().unwrap().1.to_vec());
-                names.map(|names| expected.eq(names))
+        let found = match answer {
+            Ok(found) => found,
+            Err(errno) => {
+                self.fail(
+                    &began,
+                    errno,
+                    &AskedOf { path: &path, about: &dir, inode: parent, lists: true, reads: false },
+                );
+                return None;
             }
         };
-        self.note(|| format!("end of {path}: {outcome:?}"));
-        match outcome {
-            Ok(true) => {}
-            Ok(false) => self.wrong(format!("what {path} holds is not right")),
-            Err(errno) => self.fail(&path, inode.generation, errno),
+        let mut state = self.job.world.state();
+        let version = version_of(&state.history, &began.floor, &path, found.as_ref());
+        if let Some(version) = version {
+            let reached = reached_by(&state.history, &path, version);
+            reached.into_iter().for_each(|reach| state.reached.count(reach));
+            let has_expired = self.job.setup.revalidate.is_some() && self.job.refreshes.count() == 0;
+            state.reached.add(Reach::Expired, u64::from(has_expired && version > 0));
+            drop(state);
+            self.job.note_shown(self.program.node, &path, version);
+            return found;
+        }
+        drop(state);
+        self.wrong(Check::Floor, &format!("lookup of {path}: {found:?}, not behind {}", began.floor.of(&path)));
+        None
+    }
+
+    async fn list(&self, path: &ViewPath, inode: Inode) {
+        let began = self.begin();
+        let request = self.kernel.read_directory(self.pid(), inode.node, self.program.is_direct);
+        let told = self.timed(path, Wanted::Names(path.clone()), request).await;
+        self.note(|| format!("contents of {path}: {told:?}"));
+        let told = match told {
+            Ok(told) => told,
+            Err(errno) => {
+                return self.fail(&began, errno, &AskedOf { path, about: path, inode, lists: true, reads: false });
+            }
+        };
+        let wrong = {
+            let state = &mut *self.job.world.state();
+            wrong_listing(&state.history, &began.promised, path, &told, &mut state.reached)
+        };
+        wrong.iter().for_each(|wrong| self.wrong(Check::Listing, wrong));
+    }
+
+    async fn read_link(&self, path: &ViewPath, inode: Inode) {
+        let (began, dir) = (self.begin(), path.split().map_or_else(ViewPath::root, |(dir, _)| dir));
+        let request = self.kernel.read_link(self.pid(), inode.node);
+        let told = self.timed(&dir, Wanted::Names(dir.clone()), request).await;
+        self.note(|| format!("target of {path}: {told:?}"));
+        let target = match told {
+            Ok(target) => target,
+            Err(errno) => {
+                return self.fail(&began, errno, &AskedOf { path, about: &dir, inode, lists: false, reads: false });
+            }
+        };
+        self.job.world.note_reached(Reach::SymbolicLink);
+        let is_one = {
+            let state = self.job.world.state();
+            let mut states = state.history.since(path, began.floor.of(path));
+            states.any(|(_, node)| node.is_some_and(|node| node.target == target))
+        };
+        if !is_one {
+            self.wrong(Check::Contents, &format!("{path} leads to {target:?}"));
         }
     }
 
-    async fn read(&self, path: &ViewPath, inode: Inode) -> Result<bool, Errno> {
-        let (extent, generation) = (self.program.extent, inode.generation);
-        let wanted = Wanted::Bytes(path.clone(), generation, extent);
-        self.timed(wanted, self.kernel.read(self.pid(), inode, extent)).await
+    async fn read(&self, path: &ViewPath, inode: Inode) {
+        let (began, extent) = (self.begin(), self.program.extent);
+        let wanted = Wanted::Bytes(path.clone(), inode.generation, extent);
+        let outcome = match self.program.is_direct {
+            true => self.timed(path, wanted, self.kernel.read_direct(self.pid(), inode, extent)).await,
+            false => self.timed(path, wanted, self.kernel.read(self.pid(), inode, extent)).await,
+        };
+        self.note(|| format!("bytes of {path}: {outcome:?}"));
+        let reached = {
+            let history = &self.job.world.state().history;
+            let version = version_with(history, path, &inode);
+            version.and_then(|version| history.change(path, version))
+        };
+        match (outcome, reached) {
+            (Ok(true), Some(Change::Resized)) => self.job.world.note_reached(Reach::Resized),
+            (Ok(true), Some(Change::Linked)) => self.job.world.note_reached(Reach::HardLink),
+            (Ok(true), _) => {}
+            (Ok(false), _) => self.wrong(Check::Contents, &format!("what {path} holds is not right")),
+            (Err(errno), _) => {
+                self.fail(&began, errno, &AskedOf { path, about: path, inode, lists: false, reads: true });
+            }
+        }
     }
 
     /// Waits for an answer, which must come in time; the caller may lose patience.
-    async fn timed<T>(&self, what: Wanted, request: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
+    async fn timed<T>(
+        &self,
+        about: &ViewPath,
+        what: Wanted,
+        request: impl Future<Output = Result<T, Errno>>,
+    ) -> Result<T, Errno> {
         let world = &self.job.world;
         let (began, paused) = (world.now(), self.job.paused(self.program.node));
         self.job.note_kept(self.program.node);
@@ -117,30 +183,51 @@ impl Walk {
         let answer = request.await;
         self.job.waits.end(self.number);
         let stopped = self.job.paused(self.program.node) - paused;
-        self.check_time(world.now().since(began), stopped);
+        self.check_time(about, began, stopped);
         answer
     }
 
-    fn check_time(&self, took: Duration, stopped: Duration) {
-        if took > DEADLINE + GRACE + stopped {
-            self.wrong(format!("answered after {took:?}"));
+    fn check_time(&self, about: &ViewPath, began: Time, stopped: Duration) {
+        let world = &self.job.world;
+        let (now, longest) = (world.now(), DEADLINE + GRACE + stopped);
+        let took = now.since(began);
+        if took > longest {
+            self.wrong(Check::Stall, &format!("about {about}: answered after {took:?}, its time was {longest:?}"));
+        }
+        let allowed = self.job.longest_wait(about, began, now) + stopped;
+        if took > allowed {
+            let what = format!(
+                "about {about} at node {}: {took:?} from {began:?}, {allowed:?} are explained",
+                self.program.node
+            );
+            self.wrong(Check::Stall, &what);
         }
         self.job.note_longest(took.saturating_sub(stopped));
+        if !stopped.is_zero() {
+            world.note_reached(Reach::Stopped);
+        }
     }
 
-    fn fail(&self, path: &ViewPath, generation: Generation, errno: Errno) {
-        let world = &self.job.world;
-        let unlistable = world.model.nodes.get(path).is_some_and(|node| !node.listable);
-        let put_in = world.state().has_backing_failed && errno == Errno::EIO;
-        let under_file = self.program.names.last().is_some_and(|name| name == b"absent");
-        let has_changed = world.state().versions.of(path) != generation.mtime.seconds;
-        match errno {
-            Errno::EACCES if unlistable => {}
-            Errno::EINTR if self.job.is_interrupted(self.number) => {}
-            Errno::ENOENT | Errno::ENOTDIR if under_file => {}
-            Errno::ESTALE if has_changed => self.job.counts().stale += 1,
-            _ if put_in => self.job.counts().failed += 1,
-            _ => self.wrong(format!("{path}: {errno}")),
+    fn fail(&self, began: &Began, errno: Errno, asked: &AskedOf<'_>) {
+        let (job, node, way) = (&self.job, self.program.node, self.job.way());
+        let mut state = job.world.state();
+        let when = (began.at, job.world.now());
+        if errno == Errno::EINTR && self.kernel.is_being_killed(self.pid()) {
+            state.reached.count(Reach::Interrupted);
+        } else if errno == Errno::EIO && state.troubles.explain_error((node, asked.about), when, way) {
+            state.reached.count(Reach::BackingError);
+            job.counts().failed += 1;
+        } else if is_true(&state.history, &began.floor, errno, asked) {
+            if errno == Errno::ESTALE && asked.reads {
+                state.reached.count(Reach::Stale);
+                let version = version_with(&state.history, asked.path, &asked.inode);
+                drop(state);
+                job.counts().stale += 1;
+                version.into_iter().for_each(|version| job.note_gone(node, asked.path, version));
+            }
+        } else {
+            drop(state);
+            self.wrong(Check::Error, &format!("{} at node {node}: {errno}, asked at {:?}", asked.path, began.at));
         }
     }
 
@@ -148,7 +235,7 @@ impl Walk {
         self.job.world.note(|| format!("program {} at node {} is told {}", self.number, self.program.node, text()));
     }
 
-    fn wrong(&self, what: String) {
-        self.job.world.note_wrong(format!("program {}: {what}", self.number));
+    fn wrong(&self, check: Check, what: &str) {
+        self.job.world.note_wrong(check, &format!("program {}: {what}", self.number));
     }
 }

@@ -4,20 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_overlay::{Class, Forest, Tree};
+use forebay_cache::Key;
+use forebay_node::placement;
+use forebay_overlay::{Forest, Tree};
 use forebay_types::Time;
 use tokio::time::Instant;
 
 use crate::NodeIndex;
-use crate::model::{Model, Versions};
+use crate::check::Check;
+use crate::history::History;
+use crate::model::Model;
 use crate::random::Random;
+use crate::reached::{Reach, Reached};
+use crate::troubles::Troubles;
 
 /// A message, and an operation of the backing file system, takes up to this long. Time passes in whole milliseconds.
 pub(crate) const LATENCY_MAX: Duration = Duration::from_millis(10);
 
 /// The outside, shared by all nodes.
 pub(crate) struct World {
-    pub model: Model,
     pub forest: Forest,
     began: Instant,
     keeps_log: bool,
@@ -27,13 +32,14 @@ pub(crate) struct World {
 /// What of it changes.
 pub(crate) struct State {
     pub random: Random,
-    /// What the backing file system holds now.
-    pub versions: Versions,
-    pub backing_hangs_until: Time,
+    /// What the backing file system holds, and held.
+    pub history: History,
+    /// What went wrong, where and when.
+    pub troubles: Troubles,
+    /// What was reached.
+    pub reached: Reached,
     /// Out of a hundred operations, so many fail until then.
     pub backing_fails: (u64, Time),
-    /// Whether the backing file system was made to fail at all.
-    pub has_backing_failed: bool,
     /// By how much the time of day of nodes is behind.
     pub set_back: BTreeMap<NodeIndex, Duration>,
     /// What was asked of the backing file system, by whom, how often; only what was answered.
@@ -59,19 +65,21 @@ pub(crate) struct State {
 pub(crate) struct Asked {
     /// The tree that the request belongs to.
     pub tree: Tree,
+    /// The size of a chunk's file; 0 for what is no chunk.
+    pub size_bytes: u64,
     /// Which lives of which nodes asked it, how often.
     pub readers: BTreeMap<(NodeIndex, u32), u32>,
 }
 
 impl World {
     /// The world of a job that begins now, in the runtime that this is called in.
-    pub fn new(model: Model, forest: Forest, seed: u64, keeps_log: bool) -> Self {
+    pub fn new(model: &Model, forest: Forest, seed: u64, keeps_log: bool) -> Self {
         let state = State {
             random: Random::new(seed),
-            versions: Versions::default(),
-            backing_hangs_until: Time(0),
+            history: History::new(model),
+            troubles: Troubles::default(),
+            reached: Reached::default(),
             backing_fails: (0, Time(0)),
-            has_backing_failed: false,
             set_back: BTreeMap::new(),
             asked: BTreeMap::new(),
             asked_by_kernels_twice: BTreeSet::new(),
@@ -83,7 +91,7 @@ impl World {
             wrong: Vec::new(),
             log: Vec::new(),
         };
-        Self { model, forest, began: Instant::now(), keeps_log, state: Mutex::new(state) }
+        Self { forest, began: Instant::now(), keeps_log, state: Mutex::new(state) }
     }
 
     /// What changes of it. Nothing is asked of a node while it is held.
@@ -114,15 +122,23 @@ impl World {
         }
     }
 
-    /// Something is not as it must be.
-    pub fn note_wrong(&self, what: String) {
+    /// Something is not as it must be, as a check has found.
+    pub fn note_wrong(&self, check: Check, what: &str) {
+        let what = format!("{check}: {what}");
         self.note(|| format!("WRONG {what}"));
         self.state().wrong.push(what);
     }
 
+    /// Something was reached.
+    pub fn note_reached(&self, reach: Reach) {
+        self.state().reached.count(reach);
+    }
+
     /// The backing file system answers something that belongs to a tree.
-    pub fn note_asked(&self, what: String, (class, number): (Class, u64), reader: (NodeIndex, u32)) {
-        let new = || Asked { tree: *self.forest.tree_of(class, number), readers: BTreeMap::new() };
+    pub fn note_asked(&self, what: String, key: &Key, reader: (NodeIndex, u32)) {
+        let (class, number) = placement(key);
+        let size_bytes = if let Key::Chunk { generation, .. } = key { generation.size_bytes } else { 0 };
+        let new = || Asked { tree: *self.forest.tree_of(class, number), size_bytes, readers: BTreeMap::new() };
         let mut state = self.state();
         let asked = state.asked.entry(what).or_insert_with(new);
         *asked.readers.entry(reader).or_default() += 1;

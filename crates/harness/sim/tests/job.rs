@@ -19,7 +19,7 @@ const MIB: u64 = 1 << 20;
 
 fn setup(nodes: usize, fan_out: u32, budget_bytes: u64) -> Setup {
     let (roots, stripe_fan_out, turns) = (1, fan_out, usize::MAX);
-    Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes, turns, prefill: false, log: false }
+    Setup { nodes, roots, fan_out, stripe_fan_out, budget_bytes, turns, ..Setup::default() }
 }
 
 fn programs(model: &Model, nodes: usize, seed: u64, count: usize) -> Vec<Program> {

@@ -30,8 +30,7 @@ fn no_node_is_named_while_programs_read_elsewhere() {
             stripe_fan_out: 2,
             budget_bytes: 64 << 20,
             turns: usize::MAX,
-            prefill: false,
-            log: false,
+            ..Setup::default()
         };
         let mut job = Job::new(&model, setup, random.next());
         let span = Duration::from_secs(8);
@@ -74,8 +73,8 @@ fn job(model: &Model, nodes: usize, faults: Vec<(Time, Fault)>) -> Job {
         stripe_fan_out: 2,
         budget_bytes: 64 << 20,
         turns: usize::MAX,
-        prefill: false,
         log: true,
+        ..Setup::default()
     };
     let mut job = Job::new(model, setup, 5);
     let mut random = Random::new(3);
