@@ -12,7 +12,11 @@ target := $(or $(CARGO_TARGET_DIR),target)
 sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels
+=======
+.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels check-seeded-bugs
+>>>>>>> 97ec77a (Put known bugs into a copy of the tree, and say which check finds each)
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -100,6 +104,9 @@ bench-write: ## the burst mount against the file system of its store, to target/
 
 soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failing one prints how to look at it
 	@$(CARGO) run --release --quiet --package forebay-sim -- --seeds 0..$(SEEDS)
+
+check-seeded-bugs: ## known bugs, one at a time in a copy of the tree: which check of the simulator finds each (some 30 minutes)
+	@crates/harness/sim/seeded/run.py
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (default 60) each; needs a nightly toolchain and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || { echo 'fuzz: install it by `cargo install --locked cargo-fuzz`' >&2; exit 1; }
