@@ -12,7 +12,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 TREE = HERE.parents[3]
@@ -24,12 +23,15 @@ def bugs():
         yield name, path, before, after, check
 
 
-def copy_tree(into):
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=TREE, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "-c", "--null", "-T", "-", "-f", into / "tree.tar"], cwd=TREE, check=True, input=files)
-    (into / "tree").mkdir()
-    subprocess.run(["tar", "-xmf", into / "tree.tar", "-C", into / "tree"], check=True)
-    return into / "tree"
+def copy_tree(to):
+    """Writes only what differs, so that the next run need not build everything again."""
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=TREE, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, names.split("\0")):
+        source, copy = TREE / name, to / name
+        if source.is_file() and not (copy.is_file() and copy.read_bytes() == source.read_bytes()):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(source.read_bytes())
+    return to
 
 
 def checks_that_find(tree, target, seeds):
@@ -42,7 +44,7 @@ def checks_that_find(tree, target, seeds):
     for first in range(0, seeds, step):
         command = [target / "debug" / "forebay-sim", "--seeds", f"{first}..{min(first + step, seeds)}"]
         try:
-            done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=600)
+            done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=1800)
         except subprocess.TimeoutExpired:
             found["hang"] += 1
             break
@@ -57,28 +59,26 @@ def checks_that_find(tree, target, seeds):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("--seeds", type=int, default=300)
-    arguments.add_argument("--into", type=pathlib.Path, help="where a copy is built; a temporary directory by default")
+    arguments.add_argument("--into", type=pathlib.Path, default=TREE / "target" / "seeded", help="where a copy is built")
     arguments.add_argument("names", nargs="*")
     chosen = arguments.parse_args()
     failed = []
-    with tempfile.TemporaryDirectory() as temporary:
-        into = pathlib.Path(temporary)
-        tree = copy_tree(into)
-        target = chosen.into or into / "target"
-        for name, path, before, after, check in bugs():
-            if chosen.names and name not in chosen.names:
-                continue
-            file = tree / path
-            text = file.read_text()
-            if text.count(before) != 1:
-                sys.exit(f"{name}: {path} has its text {text.count(before)} times")
-            file.write_text(text.replace(before, after))
-            found = checks_that_find(tree, target, chosen.seeds)
-            file.write_text(text)
-            said = "does not build" if found is None else ", ".join(f"{one} {count}" for one, count in found.items())
-            print(f"{name}: {said or 'not found'} (expected: {check})", flush=True)
-            if not found or check not in found:
-                failed.append(name)
+    into = chosen.into.resolve()
+    tree, target = copy_tree(into / "tree"), into / "target"
+    for name, path, before, after, check in bugs():
+        if chosen.names and name not in chosen.names:
+            continue
+        file = tree / path
+        text = file.read_text()
+        if text.count(before) != 1:
+            sys.exit(f"{name}: {path} has its text {text.count(before)} times")
+        file.write_text(text.replace(before, after))
+        found = checks_that_find(tree, target, chosen.seeds)
+        file.write_text(text)
+        said = "does not build" if found is None else ", ".join(f"{one} {count}" for one, count in found.items())
+        print(f"{name}: {said or 'not found'} (expected: {check})", flush=True)
+        if not found or check not in found:
+            failed.append(name)
     if failed:
         sys.exit(f"not found as expected: {', '.join(failed)}")
 
