@@ -12,11 +12,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels
-=======
-.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels check-seeded-bugs
->>>>>>> 97ec77a (Put known bugs into a copy of the tree, and say which check finds each)
+.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels check-seeded-bugs
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'

@@ -9,7 +9,7 @@
 //! in the log of what
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
-//! All of the tree is written down on a second node too (`second_home`), which `fsync` and landing wait for. When the owner is lost, that
+//! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
 //! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`).
 //!
@@ -47,6 +47,7 @@ mod report;
 mod requests;
 mod rescue;
 mod room;
+mod safe;
 mod salvage;
 mod second_home;
 mod sending;

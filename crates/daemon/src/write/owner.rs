@@ -3,41 +3,32 @@
 //! A change is applied and its note appended under one lock, so that the log has the order in which things happened. What
 //! was not written down never happened: when the log fails, everything is refused from then on.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_store::{Draft, Held, LandedEntry};
-use forebay_types::{Attributes, Errno, FileId, Kind, LogPosition, Map, NodeRank, OperationId, ViewPath, limits};
-use forebay_wire::message::encode;
+use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, ViewPath, limits};
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
 };
-use forebay_wire::write_message::{Changed, Contents, Entries, Followed, Have, Owns, Question, Renewal, Told};
+use forebay_wire::write_message::{Changed, Contents, Entries, Followed, Have, Question, Told};
 use forebay_write::limits::LISTED_MAX;
-use forebay_write::{History, Leases, Refusal, Released, Sent, Tree};
+use forebay_write::{Leases, Refusal, Released, Tree};
 
 use super::council::Council;
 use super::local::Local;
 use super::notes::Note;
 use super::remote::Nodes;
+use super::safe::Safe;
 
 /// Mode bits without which this daemon could not go on in a directory of the backing file system.
 const OWN_DIRECTORY: u32 = 0o700;
 
 /// How long it counts that a node has said that its store fills.
 const FILLING_COUNTS: Duration = Duration::from_secs(5);
-
-/// How long the second home's question waits for something to happen.
-const FOLLOWER_WAIT: Duration = Duration::from_secs(1);
-
-/// How often is looked whether it still follows, or all is over.
-const FOLLOWER_LOOK: Duration = Duration::from_millis(250);
-
-/// How long changes wait for others before they are sent to the second home, while nobody waits for it.
-const FOLLOWER_LINGERS: Duration = Duration::from_millis(20);
 
 /// The tree with what it stands on.
 pub struct Owner {
@@ -53,22 +44,10 @@ pub struct Owner {
     pub(super) nodes: Arc<Nodes>,
     /// Those who let this node own the tree.
     pub council: Arc<Council>,
-    line: u64,
-    /// As which it began.
-    owns: Owns,
-    renewals: AtomicU64,
-    /// Room in the log that the second home's tree may still need, and with how many changes it does not.
-    releasing: Mutex<VecDeque<(u64, LogPosition, u64)>>,
+    /// What the second home has.
+    pub safe: Safe,
     /// What other nodes were told.
     leases: Mutex<Leases>,
-    /// For the tree's second home, if it has one. What happens is noted while the tree is had.
-    history: Option<Mutex<History>>,
-    /// Something was noted in it.
-    happened: Condvar,
-    /// Somebody waits for the second home.
-    wanted: Condvar,
-    /// It has more.
-    safe: Condvar,
 }
 
 /// Which node asks.
@@ -103,14 +82,7 @@ impl Owner {
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
-            line: life.line,
-            owns: local.owns(),
-            renewals: AtomicU64::new(0),
-            releasing: Mutex::default(),
-            history: life.has_second.then(|| Mutex::new(History::new(life.line, nodes.now()))),
-            happened: Condvar::new(),
-            wanted: Condvar::new(),
-            safe: Condvar::new(),
+            safe: Safe::new(local, nodes, council, life.line, life.has_second),
         }
     }
 
@@ -212,7 +184,7 @@ impl Owner {
     /// What a node that has sent a change is answered. May block.
     pub fn change(&self, change: &Change) -> Changed {
         let outcome = self.carry_out_once(change);
-        let safe = self.history().and_then(|history| history.safe());
+        let safe = self.safe.has();
         match outcome {
             Ok((done, have)) => Changed { outcome: Ok(done), have, safe },
             Err(errno) => Changed { outcome: Err(errno), have: None, safe },
@@ -274,17 +246,14 @@ impl Owner {
                 self.has_failed.store(true, Ordering::Relaxed);
                 return Err(Errno::EIO.into());
             }
-            let have = self.history().map(|mut history| {
-                history.note(encode(change));
-                history.have()
-            });
+            let have = self.safe.note(change);
             let (mut leases, now) = (self.leases(), self.nodes.now());
             leases.note(now, change.id.node, &change.operation, &done);
             (done, have, leases.to_tell(now, change.id.node, &touched))
         };
         self.release(&released, have);
         self.changed.notify_all();
-        self.happened.notify_all();
+        self.safe.wake();
         if !to_tell.is_empty() {
             self.nodes.have_forget(&to_tell, &|told| self.leases().ends(told));
             let mut leases = self.leases();
@@ -298,85 +267,20 @@ impl Owner {
     /// # Errors
     /// EIO, also when this node may not own the tree any more.
     pub fn make_durable(&self) -> Result<(), Errno> {
-        loop {
-            self.council.hold()?;
-            match self.make_durable_once() {
-                Err(Errno::EAGAIN) if !self.nodes.is_ending() => {}
-                Err(_) if self.nodes.is_ending() => return Err(Errno::EIO),
-                outcome => return outcome,
-            }
-        }
+        self.safe.make_durable()
     }
 
     /// Programs of this node wait; other nodes ask again.
     fn make_durable_for(&self, asker: Asker) -> Result<(), Errno> {
-        if asker.node == self.local.rank { self.make_durable() } else { self.make_durable_once() }
-    }
-
-    /// The same, and EAGAIN when this node may not own the tree any more.
-    fn make_durable_once(&self) -> Result<(), Errno> {
-        self.local.make_durable()?;
-        self.wait_for_second_home()?;
-        if self.council.is_held() { Ok(()) } else { Err(Errno::EAGAIN) }
-    }
-
-    /// Until it has what has happened until now, or does not follow any more. EAGAIN when this node may not own the tree any more.
-    fn wait_for_second_home(&self) -> Result<(), Errno> {
-        let Some(mut history) = self.history() else { return Ok(()) };
-        let count = history.have().count;
-        history.want(count);
-        self.wanted.notify_all();
-        while !history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
-            if self.nodes.is_ending() || !self.council.is_held() {
-                return Err(Errno::EAGAIN);
-            }
-            history = waited(&self.safe, history, FOLLOWER_LOOK);
-            self.council.wake();
+        match asker.node == self.local.rank {
+            true => self.safe.make_durable(),
+            false => self.safe.make_durable_once(),
         }
-        Ok(())
-    }
-
-    /// What the council is told.
-    pub fn renewal(&self) -> Renewal {
-        let is_followed = self.history().is_some_and(|mut history| history.is_followed(self.nodes.now()));
-        let number = self.renewals.fetch_add(1, Ordering::Relaxed);
-        Renewal { owns: self.owns, line: self.line, number, is_followed }
-    }
-
-    /// Changes that the second home does not have; `None` where none follows.
-    pub fn second_home_behind(&self) -> Option<u64> {
-        let history = self.history()?;
-        history.follower(self.nodes.now()).map(|follower| history.have().count - follower.have)
     }
 
     /// What the second home gets, which has `have`. May block.
     pub fn followed(&self, have: Option<Have>) -> Followed {
-        let Some(mut history) = self.history() else { return Followed::Changes(vec![]) };
-        history.heard(self.nodes.now(), have);
-        self.safe.notify_all();
-        drop(history);
-        self.release_safe();
-        let Some(mut history) = self.history() else { return Followed::Changes(vec![]) };
-        if history.sent() == Sent::Nothing {
-            history = waited(&self.happened, history, FOLLOWER_WAIT);
-        }
-        if !history.is_wanted() && matches!(history.sent(), Sent::Changes(_)) {
-            history = waited(&self.wanted, history, FOLLOWER_LINGERS);
-        }
-        match history.sent() {
-            Sent::Nothing => return Followed::Changes(vec![]),
-            Sent::Changes(changes) => return Followed::Changes(changes),
-            Sent::Tree => drop(history),
-        }
-        let tree = self.tree();
-        match self.history() {
-            Some(history) => Followed::Tree { have: history.have(), tree: encode(&*tree) },
-            None => Followed::Changes(vec![]),
-        }
-    }
-
-    fn history(&self) -> Option<MutexGuard<'_, History>> {
-        Some(self.history.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        self.safe.followed(have, || self.tree())
     }
 
     /// The asking node is about to be told of `files`.
@@ -413,32 +317,7 @@ impl Owner {
         for file in &released.files {
             self.unlinked().remove(file);
         }
-        let own = released.extents.iter().filter(|extent| extent.node == self.local.rank);
-        let count = have.map_or(0, |have| have.count);
-        self.releasing().extend(own.map(|extent| (count, extent.position, extent.len)));
-        self.release_safe();
-    }
-
-    /// Gives back the room that neither this tree nor the second home's needs.
-    pub fn release_safe(&self) {
-        let safe = self.history().map_or(u64::MAX, |mut history| {
-            let count = history.have().count;
-            match history.is_safe(self.nodes.now(), count, self.council.may_go_on_alone()) {
-                true => count,
-                false => history.safe().map_or(0, |safe| safe.count),
-            }
-        });
-        let mut releasing = self.releasing();
-        let released = releasing.partition_point(|(count, ..)| *count <= safe);
-        for (_, position, len) in releasing.drain(..released) {
-            if let Err(error) = self.local.log.release(position, len) {
-                tracing::warn!(%error, "room in the store that is not given back");
-            }
-        }
-    }
-
-    fn releasing(&self) -> MutexGuard<'_, VecDeque<(u64, LogPosition, u64)>> {
-        self.releasing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.safe.release(released.extents.iter().filter(|extent| extent.node == self.local.rank), have);
     }
 
     /// Makes the entries that a directory has on the backing file system part of the tree.
@@ -458,7 +337,7 @@ impl Owner {
             self.carry_out_own(Operation::Adopt { directory, entries, is_last })?;
         }
         // Other nodes hand over their changes if the second home takes over; they have no part in this one.
-        self.wait_for_second_home().map_err(|_| Errno::EIO)
+        self.safe.wait_for_second_home().map_err(|_| Errno::EIO)
     }
 
     fn adopted(&self, entry: &LandedEntry) -> AdoptedEntry {
@@ -508,14 +387,10 @@ impl Owner {
 
     /// Waits until there may be something to be done on the backing file system, or for a time.
     pub fn wait_for_change(&self, time: Duration) {
-        self.release_safe();
+        self.safe.release_safe();
         let tree = self.tree();
         drop(self.changed.wait_timeout(tree, time).unwrap_or_else(PoisonError::into_inner));
     }
-}
-
-fn waited<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>, time: Duration) -> MutexGuard<'a, T> {
-    condition.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
 }
 
 /// See `Owner::backing_path`.

@@ -183,7 +183,7 @@ impl WriteParts {
                 if let Some(owner) = parts.owner() {
                     for member in parts.nodes.council() {
                         let parts = &parts;
-                        scope.spawn(move || parts.council.keep(*member, || owner.renewal()));
+                        scope.spawn(move || parts.council.keep(*member, || owner.safe.renewal()));
                     }
                 }
                 parts.join();
@@ -262,7 +262,7 @@ impl WriteParts {
             && let Some(owner) = self.owner()
         {
             why = why.or_else(|| owner.make_durable().err().map(|errno| format!("the second home: {errno}")));
-            owner.release_safe();
+            owner.safe.release_safe();
         }
         if progress.steps == 0 {
             why = why.or_else(|| self.give_back_everywhere());

@@ -184,7 +184,8 @@ impl Found {
         match owns.node == self.rank {
             true if was_own => {}
             true => {
-                let mirror = self.mirror.take().context("the tree that this node took over is missing from its store")?;
+                let mirror =
+                    self.mirror.take().context("the tree that this node took over is missing from its store")?;
                 self.tree = Some(mirror.tree);
             }
             false => self.tree = None,

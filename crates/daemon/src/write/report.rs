@@ -110,7 +110,7 @@ impl WriteParts {
             drain_bytes_per_s: rate,
             time_left_ms,
             lost_bytes,
-            second_home_behind: owner.second_home_behind(),
+            second_home_behind: owner.safe.second_home_behind(),
             ends_in_ms: ends_in.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             is_in_time: ends_in.map(|ends_in| takes(left, rate) <= ends_in),
         })
