@@ -29,6 +29,7 @@ mod node;
 mod oracle;
 mod profile;
 pub mod program;
+mod promised_order;
 pub mod random;
 pub mod reached;
 mod refreshes;

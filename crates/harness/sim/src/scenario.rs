@@ -17,6 +17,7 @@ use crate::faults::{Fault, clocks_set_back, schedule, unrest};
 use crate::job::Job;
 use crate::model::Model;
 use crate::program::Program;
+use crate::promised_order::may_ask;
 use crate::random::Random;
 use crate::reached::Reached;
 use crate::setup::Setup;
@@ -255,8 +256,7 @@ impl Reach {
 
     /// The nodes that can ask nobody in a tree.
     fn alone(&self, tree: &Tree) -> BTreeSet<(NodeIndex, u32)> {
-        let is_alone =
-            |node: NodeIndex| !tree.failover_order(NodeRank(node as u32)).any(|other| self.can_ask(node, other));
+        let is_alone = |node: NodeIndex| !may_ask(tree, NodeRank(node as u32)).any(|other| self.can_ask(node, other));
         (0..).zip(&self.lives).filter(|(node, _)| is_alone(*node)).map(|(node, life)| (node, *life)).collect()
     }
 

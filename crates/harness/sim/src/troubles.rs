@@ -7,6 +7,7 @@ use forebay_types::{NodeRank, Time, ViewPath};
 
 use crate::NodeIndex;
 use crate::faults::Fault;
+use crate::promised_order::may_ask;
 
 /// How long nodes may take to find out what works again, or who is lost: silence is noticed and asked about, and what is being
 /// tried by then may be tried in vain.
@@ -101,7 +102,7 @@ impl Troubles {
     ) -> bool {
         let may_have_asked = |failure: &Failure| {
             let asked = NodeRank(failure.reader as u32);
-            failure.reader == node || failure.tree.failover_order(NodeRank(node as u32)).any(|other| other == asked)
+            failure.reader == node || may_ask(&failure.tree, NodeRank(node as u32)).any(|other| other == asked)
         };
         let is_in_time = |failure: &Failure| {
             let on_its_way = way + self.broken(failure.at, began);

@@ -16,6 +16,9 @@ use crate::setup::{DEADLINE, GRACE};
 use crate::shared::Shared;
 use crate::waits::Wanted;
 
+/// When a program opens a file again that it was told is another version: its node has told the kernel by then.
+const OPENS_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
 /// A program that runs.
 pub(crate) struct Walk {
     pub job: Arc<Shared>,
@@ -36,20 +39,26 @@ struct Began {
 impl Walk {
     /// Walks to the end of its path, or as far as that goes.
     pub async fn run(self) {
-        let mut inode = Inode::root();
+        let (mut inode, mut parent) = (Inode::root(), Inode::root());
         for at in 0..self.program.names.len() {
             // A kernel looks for no names in what is no directory.
             if inode.kind() != Some(Kind::Directory) {
                 return;
             }
             match self.look_up(at, inode).await {
-                Some(next) => inode = next,
+                Some(next) => (parent, inode) = (inode, next),
                 None => return,
             }
         }
         let path = self.program.path(self.program.names.len());
         match inode.kind() {
-            Some(Kind::File) => self.read(&path, inode).await,
+            Some(Kind::File) => {
+                if self.read(&path, inode).await == Err(Errno::ESTALE) {
+                    // It opens the file again, and is not shown that version any more.
+                    tokio::time::sleep(OPENS_AGAIN_AFTER).await;
+                    self.look_up(self.program.names.len() - 1, parent).await;
+                }
+            }
             Some(Kind::Symlink) => self.read_link(&path, inode).await,
             _ => self.list(&path, inode).await,
         }
@@ -137,7 +146,7 @@ impl Walk {
         }
     }
 
-    async fn read(&self, path: &ViewPath, inode: Inode) {
+    async fn read(&self, path: &ViewPath, inode: Inode) -> Result<bool, Errno> {
         let (began, extent) = (self.begin(), self.program.extent);
         let wanted = Wanted::Bytes(path.clone(), inode.generation, extent);
         let outcome = match self.program.is_direct {
@@ -159,6 +168,7 @@ impl Walk {
                 self.fail(&began, errno, &AskedOf { path, about: path, inode, lists: false, reads: true });
             }
         }
+        outcome
     }
 
     /// Waits for an answer, which must come in time; the caller may lose patience.
