@@ -187,7 +187,9 @@ impl Work {
                     state.left.insert(index);
                     if state.lost.insert(node.rank) {
                         let Holder { rank, host, .. } = node;
-                        eprintln!("forebay-sql: note: node {rank} on {host}: {error:#}; other nodes compute its pieces");
+                        eprintln!(
+                            "forebay-sql: note: node {rank} on {host}: {error:#}; other nodes compute its pieces"
+                        );
                     }
                     return;
                 }
