@@ -286,7 +286,7 @@ impl Shared {
             usize::MAX => state.troubles.hung(Some(about), began, now),
             _ => state.troubles.hung(None, began, now),
         };
-        let broken = state.troubles.broken(began, now) + state.troubles.held(began, now);
+        let broken = state.troubles.noticed_after(began, now) + state.troubles.held(began, now);
         if !hung.is_zero() {
             state.reached.count(Reach::HungPath);
         }

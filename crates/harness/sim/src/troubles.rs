@@ -13,6 +13,9 @@ use crate::promised_order::may_ask;
 /// tried by then may be tried in vain.
 const AFTERMATH: Duration = Duration::from_secs(2);
 
+/// How long it takes to find out that a node does not answer, twice: the one that is asked instead may be lost too.
+const NOTICED_WITHIN: Duration = Duration::from_secs(4);
+
 /// The longest that a request is held by a refresh that nobody ends (`forebay_read`).
 const HOLD_MAX: Duration = Duration::from_secs(10);
 
@@ -138,6 +141,16 @@ impl Troubles {
         let lasts = |begin: Time, end: Option<Time>| end.unwrap_or(to).max(begin).after(HOLD_MAX);
         let disturbed = self.refreshes.iter().filter(|(begin, end)| !self.broken(*begin, end.unwrap_or(to)).is_zero());
         union(disturbed.map(|(begin, end)| (*begin, lasts(*begin, *end))), from, to).min(HOLD_MAX)
+    }
+
+    /// How long what kept nodes from hearing each other may hold a request up in a time: each of these only until others are asked
+    /// instead, however long it lasts.
+    pub fn noticed_after(&self, from: Time, to: Time) -> Duration {
+        let overlap = |one: &Break| {
+            let until = one.until.unwrap_or(to).after(AFTERMATH).min(to);
+            until.since(one.from.max(from)).min(NOTICED_WITHIN)
+        };
+        self.breaks.iter().map(overlap).sum()
     }
 
     /// How much of a time the backing file system answered nothing about a path, or about anything.
