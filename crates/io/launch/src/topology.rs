@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(note, None);
         let (order, note) = ordered(TREE, &["n1.site", "n2.site", "n3.site"]).unwrap();
         assert_eq!(order, ["n2.site", "n1.site", "n3.site"]);
-        assert!(note.unwrap().contains("line 4: n4 is no node of this job"));
+        assert!(note.unwrap().contains("line 4: n4 is not a node of this job"));
     }
 
     #[test]
