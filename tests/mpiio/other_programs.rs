@@ -110,7 +110,7 @@ fn where_records_cannot_be_written_it_is_said_once() {
     fs::write(bench.records(), "no directory").unwrap();
     let (program, file) = (bench.compile("patterns.c"), bench.path("file"));
     let done = bench.run(&Way::aggregated(3), &program, &[file.to_str().unwrap(), "hacc-structs", "0", "500"]).good();
-    let said: Vec<&str> = done.stderr.lines().filter(|line| line.contains("no record")).collect();
+    let said: Vec<&str> = done.stderr.lines().filter(|line| line.contains("cannot write the record")).collect();
     assert_eq!(said.len(), 1, "{}", done.stderr);
 }
 
