@@ -10,16 +10,16 @@ use rustix::fs::{CWD, RenameFlags};
 use crate::bed::Bed;
 
 /// Ends before its time when all has landed, under whatever names.
-fn drain(bed: &Bed) -> Finished {
+pub fn drain(bed: &Bed) -> Finished {
     bed.command(&["drain", "--wait", "--timeout", "20s"])
 }
 
 /// What is at a name on the backing file system.
-fn there(bed: &Bed, name: &str) -> Option<String> {
+pub fn there(bed: &Bed, name: &str) -> Option<String> {
     fs::read_to_string(bed.backing().join(name)).ok()
 }
 
-fn second(bed: &Bed, name: &str) -> String {
+pub fn second(bed: &Bed, name: &str) -> String {
     format!("{name}.forebay-{}", bed.job.sandbox.name)
 }
 

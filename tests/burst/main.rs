@@ -8,6 +8,7 @@ mod conflicts;
 mod deaths;
 mod four;
 mod full;
+mod in_place;
 mod known;
 mod limits;
 mod mpi;

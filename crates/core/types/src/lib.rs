@@ -4,6 +4,7 @@
 //! how it looks on the network is the `wire` crate's affair.
 
 mod attributes;
+mod backed;
 mod chunk;
 mod epoch;
 mod errno;
@@ -19,6 +20,7 @@ mod time;
 mod written;
 
 pub use attributes::{Attributes, Generation, Kind, Timestamp};
+pub use backed::Backed;
 pub use chunk::{CHUNK_BYTES, ChunkIndex, Extent, PIECE_BYTES, chunk_bytes};
 pub use epoch::Epoch;
 pub use errno::Errno;

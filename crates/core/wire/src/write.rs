@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use forebay_types::{Attributes, FileId, Generation, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
+use forebay_types::{Attributes, Backed, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
@@ -182,7 +182,7 @@ pub enum Operation {
         /// The file.
         file: FileId,
         /// What is to get its places.
-        generation: Generation,
+        backed: Backed,
     },
     /// Somebody else has something at a place of the backing file system: what the tree has there gets another name.
     SetAside {
@@ -218,6 +218,22 @@ pub enum Operation {
         /// Which, `MOVED_MAX` at most.
         copies: Vec<Copy>,
     },
+    /// A file that is there on the backing file system is about to be changed there: until it is known as what it was left, nobody
+    /// can tell who has changed it.
+    Changing {
+        /// The file.
+        file: FileId,
+    },
+    /// Others have changed a file in place that is there on the backing file system: it is theirs from now on, and what the tree has
+    /// appears anew.
+    Forked {
+        /// The file.
+        file: FileId,
+        /// Its draft, which has what was only in the changed file; `None` where nothing was.
+        draft: Option<Backed>,
+        /// How much that is, bytes.
+        bytes: u64,
+    },
 }
 
 /// What was done for a step on the backing file system.
@@ -230,7 +246,7 @@ pub enum StepOutcome {
     /// Nothing: newer contents are to come, or what it was about is gone.
     LeftOut,
     /// What it said, and this is there now.
-    Made(Generation),
+    Made(Backed),
 }
 
 /// Contents that are on the backing file system.
@@ -239,7 +255,7 @@ pub struct LandedContents {
     /// Which they are.
     pub version: u64,
     /// The file there.
-    pub generation: Generation,
+    pub backed: Backed,
 }
 
 /// What of a file lies on the backing file system before it is published.
@@ -250,7 +266,7 @@ pub struct Drained {
     /// How long they were, bytes. Where nothing is written, what is there has zeros, or what it always had.
     pub size_bytes: u64,
     /// What has them.
-    pub generation: Generation,
+    pub backed: Backed,
     /// What logs need not have any more, `COMMIT_EXTENTS_MAX` at most.
     pub extents: Vec<WrittenExtent>,
 }
@@ -299,6 +315,8 @@ pub struct AdoptedEntry {
     pub file: FileId,
     /// What `lstat` says there.
     pub attributes: Attributes,
+    /// When it was made there; the epoch where the file system does not say.
+    pub born: Timestamp,
     /// Of a symbolic link, else empty.
     pub target: Vec<u8>,
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_types::{Errno, FileId, FileSystem, Generation, LogPosition, Name, NodeRank, ViewPath, limits};
+use forebay_types::{Backed, Errno, FileId, FileSystem, LogPosition, Name, NodeRank, ViewPath, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
@@ -324,7 +324,7 @@ pub struct Contents {
     /// Its range, as far as the file goes.
     pub pieces: Vec<Piece>,
     /// Where on the backing file system the file lies, and what it was there, if it is there.
-    pub backing: Option<(ViewPath, Generation)>,
+    pub backing: Option<(ViewPath, Backed)>,
 }
 
 impl WriteMessage {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use forebay_types::{FileId, Generation, Kind, Name};
+use forebay_types::{Backed, FileId, Kind, Name};
 use forebay_wire::write::{BURST_ROOT, Place, RenameRule};
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,17 @@ pub enum Action {
     Discard { file: FileId, directory: FileId },
 }
 
+/// What became of a file of the backing file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recognised {
+    /// It is as the tree has met or left it, or as the tier itself was changing it.
+    AsLeft,
+    /// Others have changed it.
+    Changed,
+    /// It is another file.
+    Another,
+}
+
 /// The steps that the backing file system has not followed yet, and what is there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Landing {
@@ -65,7 +76,9 @@ pub struct Landing {
     names: BTreeMap<FileId, Vec<Place>>,
     kinds: BTreeMap<FileId, Kind>,
     /// What files are there, or are about to be. Files that are gone from the tree have it until nothing of them is there.
-    backed: BTreeMap<FileId, Generation>,
+    backed: BTreeMap<FileId, Backed>,
+    /// Files there that the tier is changing itself, or was when its daemon died.
+    changing: BTreeSet<FileId>,
     /// What lies on the backing file system by the first step.
     there: BTreeMap<Place, FileId>,
     /// Where files lie that have no name any more, and are to be replaced by what is not published yet.
@@ -78,7 +91,7 @@ pub struct Landing {
 
 impl Landing {
     /// What was there before the job.
-    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Generation) {
+    pub fn adopt(&mut self, file: FileId, kind: Kind, place: &Place, backed: Backed) {
         self.names.entry(file).or_default().push(place.clone());
         self.kinds.insert(file, kind);
         self.backed.insert(file, backed);
@@ -86,13 +99,48 @@ impl Landing {
     }
 
     /// What a file is there, or is about to be.
-    pub fn set_backed(&mut self, file: FileId, generation: Generation) {
-        self.backed.insert(file, generation);
+    pub fn set_backed(&mut self, file: FileId, backed: Backed) {
+        self.changing.remove(&file);
+        self.backed.insert(file, backed);
+    }
+
+    /// The tier is about to change a file that is there.
+    pub fn change(&mut self, file: FileId) {
+        self.changing.insert(file);
+    }
+
+    /// What became of a file that is there, by what is found at its place.
+    #[must_use]
+    pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
+        match self.backed.get(&file) {
+            // What it was is not known any more.
+            None => Recognised::AsLeft,
+            Some(backed) if !backed.is_same_file(found) => Recognised::Another,
+            Some(backed) if backed.is_same_version(found) || self.changing.contains(&file) => Recognised::AsLeft,
+            // Two names that it had there before the job are two files of the tree.
+            Some(_) if self.backed.values().any(|other| other.is_same_file(found) && other.is_same_version(found)) => {
+                Recognised::AsLeft
+            }
+            Some(_) => Recognised::Changed,
+        }
+    }
+
+    /// Others have changed a file that is there: it is theirs, by all its names. What the tree has is in logs, and in `draft`.
+    pub fn fork(&mut self, file: FileId, draft: Option<Backed>) {
+        let named = self.names.get(&file).into_iter().flatten().chain(self.left.get(&file));
+        let places: Vec<Place> = named.filter(|place| self.there.get(*place) == Some(&file)).cloned().collect();
+        for place in places {
+            self.there.remove(&place);
+            self.aside.remove(&place);
+        }
+        self.left.remove(&file);
+        self.forget_backed(file);
+        self.backed.extend(draft.map(|draft| (file, draft)));
     }
 
     /// The same, as far as it is known.
     #[must_use]
-    pub fn backed(&self, file: FileId) -> Option<Generation> {
+    pub fn backed(&self, file: FileId) -> Option<Backed> {
         self.backed.get(&file).copied()
     }
 
@@ -119,7 +167,7 @@ impl Landing {
         self.aside.remove(place);
         let is_gone = self.place(file).is_none();
         if is_gone {
-            self.backed.remove(&file);
+            self.forget_backed(file);
             self.directory_gone(file);
         }
         is_gone.then_some(file)
@@ -369,8 +417,13 @@ impl Landing {
 
     fn forget_if_nowhere(&mut self, file: FileId) {
         if !self.names.contains_key(&file) && !self.left.contains_key(&file) && !self.drafts.contains_key(&file) {
-            self.backed.remove(&file);
+            self.forget_backed(file);
         }
+    }
+
+    fn forget_backed(&mut self, file: FileId) {
+        self.backed.remove(&file);
+        self.changing.remove(&file);
     }
 
     fn rename(&mut self, file: FileId, from: Place, to: Place, replaced: Option<FileId>, rule: RenameRule) {

@@ -27,7 +27,7 @@ pub use council::{council, partner, second_home};
 pub use extents::Extents;
 pub use history::{Follower, History, Sent};
 pub use known::{Asked, Changing, Found, Known};
-pub use landing::{Action, Landing, Step};
+pub use landing::{Action, Landing, Recognised, Step};
 pub use leases::{Leases, Told};
 pub use partner::{Copies, Uncopied};
 pub use results::Results;

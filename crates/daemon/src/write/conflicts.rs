@@ -1,17 +1,26 @@
 //! What others have done on the backing file system to places that the tree is about to change.
 //!
-//! Nothing of theirs is written over or removed. Where they have something at a name that the tree brings, the tree's file lands beside
-//! it; where they have taken away what the tree had landed, what was to be done to it is over. Directories that they have taken
-//! away are made again for what lands in them.
+//! Nothing of theirs is written over or removed. Where they have something at a name that the tree brings, or have changed what the
+//! tree is about to change, the tree's file lands beside it; where they have taken away what the tree had landed, what was to be done
+//! to it is over. Directories that they have taken away are made again for what lands in them.
 
-use forebay_types::{Errno, FileId, Generation, Name, ViewPath, limits};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use forebay_store::Draft;
+use forebay_types::{Backed, Errno, FileId, Name, ViewPath, limits};
 use forebay_wire::write::{Operation, Place};
-use forebay_write::Action;
+use forebay_write::{Action, Recognised};
 
-use super::owner::Owner;
+use super::contents::read_exactly;
+use super::drafts::note_draft;
+use super::owner::{Owner, draft_path};
 
 /// Second names that are tried.
 const NAMES_MAX: u32 = 1000;
+
+/// Bytes that are copied at a time.
+const COPY_BYTES: u64 = 4 << 20;
 
 /// See the module.
 #[derive(Clone, Copy)]
@@ -40,17 +49,14 @@ impl Conflicts<'_> {
         match action {
             Action::Publish { file, places, .. } => {
                 for place in places {
-                    if self.is_taken(place, backed(*file))? {
+                    if self.is_taken(place, Some(*file))? {
                         return self.set_aside(place).map(|()| true);
                     }
                 }
                 Ok(false)
             }
-            Action::Update { file, place, .. } => self.note_if_gone(place, backed(*file)),
-            Action::Remove { place, .. } => {
-                let ours = self.owner.tree().backed_at(place);
-                if self.at(place)?.is_none() { Ok(false) } else { self.note_if_gone(place, ours) }
-            }
+            Action::Update { file, place, .. } => self.make_way_to_update(*file, place),
+            Action::Remove { place, .. } => self.make_way_to_remove(place),
             Action::Link { file, from, to } => self.make_way_between(from, to, backed(*file)),
             Action::Rename { from, to, is_exchange: false } => {
                 let (ours, file) = {
@@ -72,13 +78,13 @@ impl Conflicts<'_> {
     fn make_way_to_exchange(&self, one: &Place, other: &Place) -> Result<bool, Errno> {
         let [first, second] = [one, other].map(|place| self.owner.tree().backed_at(place));
         let is_done = match first {
-            Some(first) => self.at(other)? == Some(first.ino),
+            Some(first) => self.is_at(other, &first)?,
             None => false,
         };
         Ok(!is_done && (self.note_if_gone(one, first)? || self.note_if_gone(other, second)?))
     }
 
-    fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Generation>) -> Result<bool, Errno> {
+    fn make_way_between(&self, from: &Place, to: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
         let Some(ours) = ours else {
             // What it was is not known any more.
             return if self.at(from)?.is_none() && self.at(to)?.is_none() {
@@ -87,13 +93,13 @@ impl Conflicts<'_> {
                 Ok(false)
             };
         };
-        if self.at(to)? == Some(ours.ino) {
+        if self.is_at(to, &ours)? {
             return Ok(false);
         }
         if self.note_if_gone(from, Some(ours))? {
             return Ok(true);
         }
-        if self.is_taken(to, Some(ours))? {
+        if self.is_taken(to, None)? {
             return self.set_aside(to).map(|()| true);
         }
         Ok(false)
@@ -107,14 +113,11 @@ impl Conflicts<'_> {
         match action {
             Action::Publish { file, places, .. } => {
                 let Some(own) = self.owner.tree().backed(*file) else { return Ok(false) };
-                let at = places.iter().map(|place| self.at(place)).collect::<Result<Vec<_>, _>>()?;
-                Ok(at.contains(&Some(own.ino)))
+                let is_at = places.iter().map(|place| self.is_at(place, &own)).collect::<Result<Vec<_>, _>>()?;
+                Ok(is_at.contains(&true))
             }
             // Which it is nobody knows any more; one of another kind is not it.
-            Action::Make { kind, place, .. } => {
-                let found = found(self.owner.local.place.attributes(&self.owner.path_of(place)?))?;
-                Ok(found.is_some_and(|found| found.kind() == *kind))
-            }
+            Action::Make { kind, place, .. } => Ok(self.at(place)?.is_some_and(|found| found.kind == *kind)),
             _ => Ok(false),
         }
     }
@@ -148,17 +151,21 @@ impl Conflicts<'_> {
         if let Some(attributes) = self.owner.landed_attributes(directory) {
             made.set_attributes(&attributes)?;
         }
-        let generation = made.attributes().generation();
-        self.owner.carry_out_own(Operation::Publishing { file: directory, generation })?;
+        self.owner.carry_out_own(Operation::Publishing { file: directory, backed: made.backed() })?;
         Ok(true)
     }
 
-    /// The inode at a place, if any.
-    fn at(&self, place: &Place) -> Result<Option<u64>, Errno> {
-        found(self.owner.local.place.attributes(&self.owner.path_of(place)?).map(|found| found.ino))
+    /// What is at a place, if anything.
+    fn at(&self, place: &Place) -> Result<Option<Backed>, Errno> {
+        found(self.owner.local.place.backed(&self.owner.path_of(place)?))
     }
 
-    fn is_taken(&self, place: &Place, own: Option<Generation>) -> Result<bool, Errno> {
+    /// Whether this file is at a place, whatever is in it.
+    fn is_at(&self, place: &Place, ours: &Backed) -> Result<bool, Errno> {
+        Ok(self.at(place)?.is_some_and(|found| found.is_same_file(ours)))
+    }
+
+    fn is_taken(&self, place: &Place, own: Option<FileId>) -> Result<bool, Errno> {
         Ok(self.occupant(place, own)? == Occupant::Stranger)
     }
 
@@ -166,22 +173,85 @@ impl Conflicts<'_> {
     ///
     /// # Errors
     /// As `make_way`.
-    pub fn occupant(&self, place: &Place, own: Option<Generation>) -> Result<Occupant, Errno> {
+    pub fn occupant(&self, place: &Place, own: Option<FileId>) -> Result<Occupant, Errno> {
         let Some(found) = self.at(place)? else { return Ok(Occupant::Nobody) };
         let tree = self.owner.tree();
-        Ok(match (tree.is_something_at(place), tree.backed_at(place)) {
-            _ if own.is_some_and(|own| own.ino == found) => Occupant::Tree,
-            // What it was is not known any more.
-            (true, None) => Occupant::Tree,
-            (_, Some(there)) if there.ino == found => Occupant::Tree,
-            _ => Occupant::Stranger,
-        })
+        let own = own.filter(|own| tree.backed(*own).is_some());
+        let is_as_left = |file| tree.recognise(file, &found) == Recognised::AsLeft;
+        let is_tree = own.into_iter().chain(tree.file_at(place)).any(is_as_left);
+        Ok(if is_tree { Occupant::Tree } else { Occupant::Stranger })
+    }
+
+    /// A file that is there is about to be changed there: it has become theirs where others have changed it, and gone where it is
+    /// another now. Whether it was.
+    ///
+    /// # Errors
+    /// As `make_way`.
+    pub fn make_way_to_update(&self, file: FileId, place: &Place) -> Result<bool, Errno> {
+        let Some(found) = self.at(place)? else { return self.gone(place).map(|()| true) };
+        let (recognised, base) = {
+            let tree = self.owner.tree();
+            (tree.recognise(file, &found), tree.base_of(file))
+        };
+        // What they have cut off is nowhere.
+        let is_whole = base.iter().all(|(offset, len)| offset + len <= found.generation.size_bytes);
+        match recognised {
+            Recognised::AsLeft => Ok(false),
+            Recognised::Changed if is_whole => self.fork(file, place, &base).map(|()| true),
+            Recognised::Changed | Recognised::Another => self.gone(place).map(|()| true),
+        }
+    }
+
+    fn make_way_to_remove(&self, place: &Place) -> Result<bool, Errno> {
+        let (Some(found), Some(file)) = (self.at(place)?, self.owner.tree().file_at(place)) else { return Ok(false) };
+        let recognised = self.owner.tree().recognise(file, &found);
+        if recognised == Recognised::AsLeft {
+            return Ok(false);
+        }
+        let unlinked = self.owner.tree().unlinked_at(place);
+        if let Some(open) = unlinked.filter(|_| recognised == Recognised::Changed) {
+            self.owner.keep_open(open, &self.owner.path_of(place)?);
+        }
+        self.gone(place).map(|()| true)
+    }
+
+    /// Others have changed a file in place: it stays as it is. What only it has of the tree's file goes to a draft, so that all of that
+    /// lands beside it.
+    fn fork(&self, file: FileId, place: &Place, base: &[(u64, u64)]) -> Result<(), Errno> {
+        let path = self.owner.path_of(place)?;
+        let bytes = base.iter().map(|(_, len)| len).sum();
+        tracing::warn!(%path, bytes, "others have changed this file, which is left as it is; the job's file lands beside it, and \
+                                      has these bytes, which the job did not write, as they are now");
+        let draft = if base.is_empty() { None } else { Some(self.copy_base(file, place.directory, &path, base)?) };
+        self.owner.carry_out_own(Operation::Forked { file, draft, bytes }).map(drop)
+    }
+
+    fn copy_base(
+        &self,
+        file: FileId,
+        directory: FileId,
+        path: &ViewPath,
+        base: &[(u64, u64)],
+    ) -> Result<Backed, Errno> {
+        note_draft(self.owner, file, directory)?;
+        self.owner.make_durable()?;
+        let from = self.owner.local.place.open_to_read(path)?;
+        let (to, number) = {
+            let tree = self.owner.tree();
+            (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
+        };
+        let draft = self.owner.local.place.draft(&to, number)?;
+        for (offset, len) in base {
+            copy(&from, draft.file(), *offset, *len)?;
+        }
+        Draft::keep(draft)?;
+        self.owner.local.place.backed(&to)
     }
 
     /// Where `ours` is not at its place any more, the tree learns that.
-    fn note_if_gone(&self, place: &Place, ours: Option<Generation>) -> Result<bool, Errno> {
+    fn note_if_gone(&self, place: &Place, ours: Option<Backed>) -> Result<bool, Errno> {
         let Some(ours) = ours else { return Ok(false) };
-        if self.at(place)? == Some(ours.ino) {
+        if self.is_at(place, &ours)? {
             return Ok(false);
         }
         self.gone(place).map(|()| true)
@@ -214,6 +284,17 @@ impl Conflicts<'_> {
         }
         Err(Errno::EEXIST)
     }
+}
+
+/// Copies a range of a file to the same place of another.
+fn copy(from: &File, to: &File, offset: u64, len: u64) -> Result<(), Errno> {
+    let mut bytes = vec![0; len.min(COPY_BYTES) as usize];
+    for start in (offset..offset + len).step_by(COPY_BYTES as usize) {
+        let part = &mut bytes[..(offset + len - start).min(COPY_BYTES) as usize];
+        read_exactly(from, start, part)?;
+        to.write_all_at(part, start).map_err(|error| Errno::of(&error))?;
+    }
+    Ok(())
 }
 
 /// Nothing there is no error.

@@ -1,11 +1,11 @@
 //! Reading a file: pieces from logs, from the backing file system, and zeros.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use forebay_types::{Errno, FileId, Generation, NodeRank, ViewPath};
+use forebay_types::{Backed, Errno, FileId, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::{Piece, Source};
 use forebay_wire::write_message::{CONTENTS_BYTES_MAX, LogPart, WriteMessage};
 
@@ -108,16 +108,16 @@ impl Reader {
     fn read_backing(
         &self,
         file: FileId,
-        backing: Option<&(ViewPath, Generation)>,
+        backing: Option<&(ViewPath, Backed)>,
         offset: u64,
         into: &mut [u8],
     ) -> Result<(), Errno> {
         if let Some(owner) = self.tree.here() {
             return read_exactly(&*open_backing(owner, file)?, offset, into);
         }
-        let found = backing.and_then(|(path, generation)| {
+        let found = backing.and_then(|(path, backed)| {
             let open = self.local.place.open_to_read(path).ok()?;
-            is_it(&open, generation).then_some(open)
+            is_it(&open, backed).then_some(open)
         });
         match found {
             Some(open) => read_exactly(&open, offset, into),
@@ -130,8 +130,15 @@ impl Reader {
     }
 }
 
-fn is_it(open: &File, generation: &Generation) -> bool {
-    open.metadata().is_ok_and(|found| found.ino() == generation.ino)
+fn is_it(open: &File, backed: &Backed) -> bool {
+    let born = |found: &Metadata| found.created().ok()?.duration_since(UNIX_EPOCH).ok();
+    open.metadata().is_ok_and(|found| {
+        let born = born(&found).map_or_else(Timestamp::default, |born| Timestamp {
+            seconds: born.as_secs().cast_signed(),
+            nanos: born.subsec_nanos(),
+        });
+        backed.is_file(found.ino(), born)
+    })
 }
 
 /// Fills `into` from a file of the backing file system.

@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_types::{Attributes, Errno, FileId, Kind, ViewPath};
+use forebay_types::{Attributes, Backed, Errno, FileId, Kind, ViewPath};
 use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutcome};
-use forebay_write::{Action, Turn};
+use forebay_write::{Action, Recognised, Turn};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::{self, Parts};
 use super::commits::Commits;
 use super::conflicts::Conflicts;
 use super::contents::Reader;
-use super::draining::{self, Draining};
+use super::drafts;
+use super::draining::Draining;
 use super::owner::{Owner, draft_path};
 use super::publishing::{self, Publication, Publisher};
 use super::sending::{Meter, Snapshot};
@@ -219,7 +220,7 @@ impl Landings {
             if let Action::Publish { file, places, .. } = &turn.action {
                 let directory = places.first().map(|place| place.directory);
                 let directory = directory.filter(|directory| self.owner.tree().backing_place(*directory).is_some());
-                draining::note_draft(&self.owner, *file, directory.unwrap_or(BURST_ROOT)).map_err(told)?;
+                drafts::note_draft(&self.owner, *file, directory.unwrap_or(BURST_ROOT)).map_err(told)?;
             }
             self.keep_open(&turn.action);
             count += 1;
@@ -255,7 +256,7 @@ impl Landings {
     fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
         let place = &self.owner.local.place;
         self.keep_open(action);
-        draining::save_drafts(&self.owner, action)?;
+        drafts::save_drafts(&self.owner, action)?;
         match action {
             Action::Make { file, kind, place } => return self.make(*file, *kind, &self.path(place)?),
             Action::Publish { file, places, .. } => return self.publish_sent(*file, places).map(StepOutcome::Contents),
@@ -264,11 +265,11 @@ impl Landings {
             }
             Action::Link { from, to, .. } => place.link(&self.path(from)?, &self.path(to)?)?,
             Action::Rename { from, to, is_exchange } => {
-                let ino = self.owner.tree().backed_at(from).map(|backed| backed.ino);
+                let ino = self.owner.tree().backed_at(from).map(|backed| backed.generation.ino);
                 place.rename(&self.path(from)?, &self.path(to)?, *is_exchange, ino)?;
             }
             Action::Remove { place: at, is_directory } => place.remove(&self.path(at)?, *is_directory)?,
-            Action::SetAttributes { file, place: at } => self.set_attributes(*file, &self.path(at)?)?,
+            Action::SetAttributes { file, place: at } => return self.set_attributes(*file, &self.path(at)?),
             Action::Discard { file, .. } => {
                 if let Some(draft) = self.draft_path(*file) {
                     place.remove(&draft, false)?;
@@ -339,11 +340,26 @@ impl Landings {
         if let Some(attributes) = attributes {
             made.set_attributes(&attributes)?;
         }
-        Ok(StepOutcome::Made(made.attributes().generation()))
+        Ok(StepOutcome::Made(place.backed(path)?))
     }
 
-    fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<(), Errno> {
-        self.attributes(file).map_or(Ok(()), |attributes| self.owner.hold(file, path)?.set_attributes(&attributes))
+    fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<StepOutcome, Errno> {
+        let Some(attributes) = self.attributes(file) else { return Ok(StepOutcome::Done) };
+        let held = self.owner.hold(file, path)?;
+        let found = held.backed();
+        if self.owner.tree().recognise(file, &found) == Recognised::Changed {
+            tracing::warn!(%path, "others have changed this file; its mode, owner and times are left as they are");
+            return Ok(StepOutcome::Done);
+        }
+        // The time of change tells others' changes from ours.
+        if found.kind != Kind::File || found.generation.mtime == attributes.mtime {
+            return held.set_attributes(&attributes).map(|()| StepOutcome::Done);
+        }
+        self.owner.carry_out_own(Operation::Changing { file })?;
+        self.owner.make_durable()?;
+        held.set_attributes(&attributes)?;
+        held.sync()?;
+        Ok(StepOutcome::Made(self.owner.local.place.backed(path)?))
     }
 
     /// Publishes a file of which a part was sent ahead.
@@ -351,6 +367,8 @@ impl Landings {
         let paths: Vec<ViewPath> = places.iter().map(|place| self.path(place)).collect::<Result<_, _>>()?;
         let Some((first, others)) = paths.split_first() else { return Err(Errno::ENOENT) };
         let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
+        // It may get its name without this being noted.
+        self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
         let place = &self.owner.local.place;
         let draft = self.draft_path(file).ok_or(Errno::ESTALE)?;
@@ -361,8 +379,10 @@ impl Landings {
 
     fn update(&self, file: FileId, path: &ViewPath) -> Result<LandedContents, Errno> {
         let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
+        self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
-        self.write_at(file, &snapshot, path)?;
+        let written = self.write_at(file, &snapshot, path);
+        written.inspect_err(|_| drafts::note_as_left(&self.owner, file, path))?;
         self.contents(path, &snapshot)
     }
 
@@ -370,13 +390,13 @@ impl Landings {
         let place = &self.owner.local.place;
         let backed = self.owner.tree().backed(file);
         // A daemon that died after the renaming has not said so.
-        let is_renamed = |at: &Attributes| backed.is_some_and(|backed| backed.ino == at.ino);
-        let at = match place.attributes(draft) {
-            Err(Errno::ENOENT) if place.attributes(to).is_ok_and(|found| is_renamed(&found)) => to,
+        let is_renamed = |at: &Backed| backed.is_some_and(|backed| backed.is_same_file(at));
+        let at = match place.backed(draft) {
+            Err(Errno::ENOENT) if place.backed(to).is_ok_and(|found| is_renamed(&found)) => to,
             found => found.map(|_| draft)?,
         };
         self.write_at(file, snapshot, at)?;
-        if at == to { Ok(()) } else { place.rename(draft, to, false, backed.map(|backed| backed.ino)) }
+        if at == to { Ok(()) } else { place.rename(draft, to, false, backed.map(|backed| backed.generation.ino)) }
     }
 
     /// Writes to a file that is there.
@@ -392,7 +412,7 @@ impl Landings {
     }
 
     fn contents(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
-        let generation = self.owner.local.place.attributes(path)?.generation();
-        Ok(LandedContents { version: snapshot.version, generation })
+        let backed = self.owner.local.place.backed(path)?;
+        Ok(LandedContents { version: snapshot.version, backed })
     }
 }

@@ -24,6 +24,7 @@ mod contents;
 mod copying;
 mod council;
 mod directories;
+mod drafts;
 mod draining;
 mod files;
 mod giving_back;

@@ -341,8 +341,8 @@ impl Owner {
     }
 
     fn adopted(&self, entry: &LandedEntry) -> AdoptedEntry {
-        let LandedEntry { name, attributes, target } = entry.clone();
-        AdoptedEntry { name, file: self.local.new_file(), attributes, target }
+        let LandedEntry { name, attributes, born, target } = entry.clone();
+        AdoptedEntry { name, file: self.local.new_file(), attributes, born, target }
     }
 
     /// Where a file lies on the backing file system by now, below the place of the tree; `None` when it is not there.
@@ -374,7 +374,7 @@ impl Owner {
     pub fn hold(&self, file: FileId, path: &ViewPath) -> Result<Held, Errno> {
         let held = self.local.place.hold(path)?;
         let backed = self.tree().backed(file);
-        match backed.is_none_or(|backed| backed.ino == held.attributes().ino) {
+        match backed.is_none_or(|backed| backed.is_same_file(&held.backed())) {
             true => Ok(held),
             false => Err(Errno::ESTALE),
         }

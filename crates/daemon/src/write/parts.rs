@@ -332,7 +332,8 @@ impl WriteParts {
             others => format!("; {others} other files likewise"),
         };
         Some(format!(
-            "others have put something at {} on the backing file system: the job's file is at {} there{others}",
+            "others have put something at {} on the backing file system, or changed what was there: the job's file is at \
+             {} there{others}",
             path(&place.name)?,
             path(name)?
         ))
@@ -353,7 +354,7 @@ impl WriteParts {
         if nodes.is_empty() {
             return Some(format!(
                 "{}{others} cannot land: {bytes} bytes were only in the file on the backing file system, which others \
-                 have removed or replaced; it lands when a program writes it whole again",
+                 have removed or replaced, or cut short; it lands when a program writes it whole again",
                 path.display()
             ));
         }

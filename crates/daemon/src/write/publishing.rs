@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use forebay_store::Draft;
-use forebay_types::{Errno, FileId, Generation, ViewPath};
+use forebay_types::{Backed, Errno, FileId, ViewPath};
 use forebay_wire::write::{LandedContents, Operation, Place};
 use forebay_write::{Action, Turn};
 
@@ -33,7 +33,7 @@ pub struct Publisher {
 /// A file whose draft is whole.
 struct WholeDraft {
     file: FileId,
-    generation: Generation,
+    backed: Backed,
     snapshot: Snapshot,
     draft: Draft,
     paths: Vec<ViewPath>,
@@ -70,8 +70,8 @@ impl Publisher {
         });
         let drafted: Vec<WholeDraft> = drafted.collect();
         // A daemon after this one knows them again, after a loss of power too.
-        for WholeDraft { file, generation, .. } in &drafted {
-            self.owner.carry_out_own(Operation::Publishing { file: *file, generation: *generation })?;
+        for WholeDraft { file, backed, .. } in &drafted {
+            self.owner.carry_out_own(Operation::Publishing { file: *file, backed: *backed })?;
         }
         self.owner.make_durable()?;
         let place = &self.owner.local.place;
@@ -88,8 +88,7 @@ impl Publisher {
         for (snapshot, paths) in &published {
             let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
             others.iter().try_for_each(|other| place.link(first, other))?;
-            landed
-                .push(LandedContents { version: snapshot.version, generation: place.attributes(first)?.generation() });
+            landed.push(LandedContents { version: snapshot.version, backed: place.backed(first)? });
         }
         self.meter.note_rate(bytes, began.elapsed());
         Ok(Publication { landed, failed })
@@ -106,8 +105,7 @@ impl Publisher {
         };
         let place = &self.owner.local.place;
         // Nobody's place is taken by whoever comes while this is written.
-        let own = self.owner.tree().backed(file);
-        let replaces = match (Conflicts { owner: &self.owner }).occupant(first, own)? {
+        let replaces = match (Conflicts { owner: &self.owner }).occupant(first, Some(file))? {
             Occupant::Nobody => false,
             Occupant::Tree => true,
             Occupant::Stranger => return Ok(None),
@@ -116,8 +114,8 @@ impl Publisher {
         snapshot.write(&self.reader, &self.meter, file, draft.file())?;
         draft.set_attributes(&snapshot.attributes)?;
         draft.make_durable()?;
-        let generation = place.attributes(&path)?.generation();
-        Ok(Some(WholeDraft { file, generation, snapshot, draft, paths, replaces }))
+        let backed = place.backed(&path)?;
+        Ok(Some(WholeDraft { file, backed, snapshot, draft, paths, replaces }))
     }
 }
 

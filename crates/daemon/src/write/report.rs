@@ -159,6 +159,7 @@ impl WriteParts {
         let (mut missing, lost) = (tree.written_ranges(file), tree.lost_of(file));
         let aside = tree.backing_place(file).filter(|place| tree.backing_name(place) != &place.name);
         let second = aside.and_then(|_| backing_path(&tree, file));
+        let of_others = tree.bytes_of_others(file);
         drop(tree);
         let end = pending.iter().map(|(offset, len)| offset + len).max().unwrap_or(0);
         let bytes = state.attributes.size_bytes.max(end);
@@ -175,9 +176,7 @@ impl WriteParts {
         }
         let missing_bytes: u64 = missing.iter().map(|(_, len)| len).sum();
         let why = match state {
-            "landed" => {
-                second.map(|second| format!("it is at {second}, because others have put something at its name there"))
-            }
+            "landed" => second.map(|second| aside_in_words(&second.to_string(), of_others)),
             "lost" => Some(lost_in_words(&lost)),
             _ => self.progress().why,
         };
@@ -197,12 +196,23 @@ impl WriteParts {
     }
 }
 
+fn aside_in_words(second: &str, of_others: u64) -> String {
+    let why = "because others have put something at its name there, or changed what was there";
+    match of_others {
+        0 => format!("it is at {second}, {why}"),
+        bytes => {
+            format!("it is at {second}, {why}; {bytes} bytes that the job had not written are as others left them")
+        }
+    }
+}
+
 fn lost_in_words(lost: &LostFile) -> String {
     let nodes: Vec<String> = lost.nodes.iter().map(ToString::to_string).collect();
     let bytes: u64 = lost.ranges.iter().map(|(_, len)| len).sum();
     if nodes.is_empty() {
         return format!(
-            "{bytes} bytes were only in its file on the backing file system, which others have removed or replaced"
+            "{bytes} bytes were only in its file on the backing file system, which others have removed or replaced, \
+             or cut short"
         );
     }
     format!("{bytes} bytes are only in the stores of nodes that do not answer ({})", nodes.join(", "))

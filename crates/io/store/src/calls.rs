@@ -29,6 +29,8 @@ const BASE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
+const BASIC_AND_BIRTH: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
 impl Calls {
     /// Finds out whether `openat2` works here.
     pub(crate) fn new(permissions: Permissions) -> Self {
@@ -68,8 +70,17 @@ impl Calls {
 
     /// Attributes of entry `name` of directory `base`, as they are shown, of a link itself, without triggering an automounter.
     pub(crate) fn stat_entry(&self, base: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
+        self.stat_fields(base, name, StatxFlags::BASIC_STATS)
+    }
+
+    /// The same with the time of birth.
+    pub(crate) fn stat_entry_and_birth(&self, base: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
+        self.stat_fields(base, name, BASIC_AND_BIRTH)
+    }
+
+    fn stat_fields(&self, base: BorrowedFd<'_>, name: &[u8], fields: StatxFlags) -> Result<Stat, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let mut stat = self.statx(base, name, flags, StatxFlags::BASIC_STATS)?;
+        let mut stat = self.statx(base, name, flags, fields)?;
         stat.attributes.mode = self.permissions.shown_mode(&stat.attributes, base, name);
         Ok(stat)
     }
@@ -84,6 +95,14 @@ impl Calls {
     /// Attributes of what is open, as they are shown.
     pub(crate) fn stat_open(&self, open: BorrowedFd<'_>) -> Result<Stat, Errno> {
         let mut stat = self.statx(open, b"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+        stat.attributes.mode = self.permissions.shown_mode(&stat.attributes, open, b"");
+        Ok(stat)
+    }
+
+    /// The same with the time of birth, as the file system's server has them now: a client may keep older ones.
+    pub(crate) fn stat_now(&self, open: BorrowedFd<'_>) -> Result<Stat, Errno> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let mut stat = self.statx(open, b"", flags, BASIC_AND_BIRTH)?;
         stat.attributes.mode = self.permissions.shown_mode(&stat.attributes, open, b"");
         Ok(stat)
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use forebay_types::{Attributes, Errno, Kind};
+use forebay_types::{Attributes, Backed, Errno, Kind, Timestamp};
 use rustix::fs::{self, AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use rustix::process::geteuid;
 
@@ -15,17 +15,24 @@ use crate::given::{lent_mode, times};
 pub struct Held {
     place: OwnedFd,
     attributes: Attributes,
+    born: Timestamp,
 }
 
 impl Held {
-    pub(crate) fn new(place: OwnedFd, attributes: Attributes) -> Self {
-        Self { place, attributes }
+    pub(crate) fn new(place: OwnedFd, attributes: Attributes, born: Timestamp) -> Self {
+        Self { place, attributes, born }
     }
 
     /// What it was when it was taken hold of.
     #[must_use]
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
+    }
+
+    /// The same, as far as it tells it from other files and versions.
+    #[must_use]
+    pub fn backed(&self) -> Backed {
+        Backed { generation: self.attributes.generation(), born: self.born, kind: self.attributes.kind() }
     }
 
     /// The file, for reading and writing. Where this user owns it and has made it read-only, it is writable from then on.
@@ -65,6 +72,18 @@ impl Held {
             fs::chmod(self.path(), lent_mode(attributes)).map_err(errno)?;
         }
         fs::utimensat(CWD, self.path(), &times(attributes), AtFlags::empty()).map_err(errno)
+    }
+
+    /// Makes its attributes durable. Where nobody may open it, that is left to the file system.
+    ///
+    /// # Errors
+    /// As the backing file system gave it.
+    pub fn sync(&self) -> Result<(), Errno> {
+        let open = |access: OFlags| fs::open(self.path(), access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+        match open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY)).map_err(errno) {
+            Err(Errno::EACCES) => Ok(()),
+            opened => fs::fsync(opened?).map_err(errno),
+        }
     }
 
     /// A name of the descriptor: leads to what it holds, wherever that is.

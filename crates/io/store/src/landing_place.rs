@@ -8,13 +8,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use forebay_types::{Attributes, Errno, FileSystem, Kind, Name, ViewPath, limits};
+use forebay_types::{Attributes, Backed, Errno, FileSystem, Kind, Name, Timestamp, ViewPath, limits};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags};
 
 use crate::calls::{Calls, errno};
 use crate::draft::{Draft, sync_directories};
 use crate::held::Held;
 use crate::permissions::Permissions;
+use crate::stat::Stat;
 
 /// Bytes of one `getdents`.
 const BATCH_BYTES: usize = 64 << 10;
@@ -32,6 +33,8 @@ pub struct LandedEntry {
     pub name: Name,
     /// What `lstat` says.
     pub attributes: Attributes,
+    /// When it was made; the epoch where the file system does not say.
+    pub born: Timestamp,
     /// Of a symbolic link, else empty.
     pub target: Vec<u8>,
 }
@@ -55,6 +58,16 @@ impl LandingPlace {
         let (base, rest) = self.near(path.as_bytes())?;
         let place = self.calls.place(base.as_ref().unwrap_or(&self.root).as_fd(), rest)?;
         Ok(self.calls.stat_open(place.as_fd())?.attributes)
+    }
+
+    /// What is at `path` now.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn backed(&self, path: &ViewPath) -> Result<Backed, Errno> {
+        let (base, rest) = self.near(path.as_bytes())?;
+        let place = self.calls.place(base.as_ref().unwrap_or(&self.root).as_fd(), rest)?;
+        Ok(self.calls.stat_now(place.as_fd())?.backed())
     }
 
     /// All entries of a directory, but for drafts.
@@ -86,10 +99,10 @@ impl LandingPlace {
     }
 
     fn entry(&self, base: BorrowedFd<'_>, name: Name) -> Result<LandedEntry, Errno> {
-        let attributes = self.calls.stat_entry(base, name.as_bytes())?.attributes;
+        let Stat { attributes, born, .. } = self.calls.stat_entry_and_birth(base, name.as_bytes())?;
         let is_link = attributes.kind() == Kind::Symlink;
         let target = if is_link { self.calls.read_link(base, name.as_bytes())? } else { vec![] };
-        Ok(LandedEntry { name, attributes, target })
+        Ok(LandedEntry { name, attributes, born, target })
     }
 
     /// The file at `path`, for reading.
@@ -108,8 +121,8 @@ impl LandingPlace {
     pub fn hold(&self, path: &ViewPath) -> Result<Held, Errno> {
         let (base, name) = self.split(path)?;
         let place = self.calls.place(base.as_fd(), name)?;
-        let attributes = self.calls.stat_open(place.as_fd())?.attributes;
-        Ok(Held::new(place, attributes))
+        let stat = self.calls.stat_now(place.as_fd())?;
+        Ok(Held::new(place, stat.attributes, stat.born))
     }
 
     /// Makes a directory; one that is there is as good.

@@ -1,6 +1,6 @@
 //! From `struct statx` to attributes. The inode number is still the raw one; `inode_numbers` makes it the view's.
 
-use forebay_types::{Attributes, Timestamp};
+use forebay_types::{Attributes, Backed, Timestamp};
 use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
 
 /// A device number: what tells file systems apart within one kernel, and nothing beyond it.
@@ -16,12 +16,21 @@ pub(crate) struct Stat {
     /// With the raw inode number.
     pub(crate) attributes: Attributes,
     pub(crate) device: Device,
+    /// When it was made, where that was requested and is known; else the epoch.
+    pub(crate) born: Timestamp,
 }
 
 /// What a generation is made of, and no more: a request for the access time makes FUSE file systems ask their server
 /// again after every read.
 pub(crate) const GENERATION_FIELDS: StatxFlags =
     StatxFlags::TYPE.union(StatxFlags::INO).union(StatxFlags::SIZE).union(StatxFlags::MTIME).union(StatxFlags::CTIME);
+
+impl Stat {
+    /// What tells it from other files and versions.
+    pub(crate) fn backed(&self) -> Backed {
+        Backed { generation: self.attributes.generation(), born: self.born, kind: self.attributes.kind() }
+    }
+}
 
 impl From<&Statx> for Stat {
     fn from(statx: &Statx) -> Self {
@@ -40,7 +49,9 @@ impl From<&Statx> for Stat {
             blksize: statx.stx_blksize,
         };
         let device = Device { major: statx.stx_dev_major, minor: statx.stx_dev_minor };
-        Self { attributes, device }
+        let has_birth = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born = if has_birth { timestamp(statx.stx_btime) } else { Timestamp::default() };
+        Self { attributes, device, born }
     }
 }
 

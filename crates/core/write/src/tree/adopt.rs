@@ -1,6 +1,6 @@
 //! What is there on the backing file system already.
 
-use forebay_types::{Attributes, Errno, FileId, Kind};
+use forebay_types::{Attributes, Backed, Errno, FileId, Kind};
 use forebay_wire::write::{AdoptedEntry, Done, Place};
 
 use super::nodes::{Contents, Directory, Node, inode_number};
@@ -41,7 +41,8 @@ impl Tree {
         let nlink = if kind == Kind::Directory { 2 } else { 1 };
         let attributes = Attributes { ino: inode_number(entry.file), nlink, ..entry.attributes };
         let place = Place { directory, name: entry.name.clone() };
-        self.landing.adopt(entry.file, kind, &place, entry.attributes.generation());
+        let backed = Backed { generation: entry.attributes.generation(), born: entry.born, kind };
+        self.landing.adopt(entry.file, kind, &place, backed);
         self.nodes.insert(entry.file, Node::new(attributes, contents));
         self.directory_mut(directory)?.insert(&entry.name, entry.file);
         self.node_mut(directory)?.attributes.nlink += u32::from(kind == Kind::Directory);

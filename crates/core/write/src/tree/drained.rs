@@ -91,7 +91,7 @@ impl Tree {
     pub(super) fn drained(&mut self, file: FileId, drained: &Drained, released: &mut Released) -> Done {
         // It may have gone meanwhile.
         if let Some(node) = self.nodes.get_mut(&file) {
-            self.landing.set_backed(file, drained.generation);
+            self.landing.set_backed(file, drained.backed);
             // What is there behind a cut are not zeros.
             if let Contents::File(extents) = &mut node.contents
                 && node.cut_at <= drained.version

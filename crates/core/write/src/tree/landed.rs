@@ -1,12 +1,12 @@
 //! How far the backing file system has followed.
 
-use forebay_types::{FileId, Generation, Kind, Name};
+use forebay_types::{Backed, FileId, Kind, Name};
 use forebay_wire::write::{Done, LandedContents, Place, StepOutcome};
 
 use super::nodes::Contents;
 use super::state::{Refusal, Released, Tree};
 use crate::extents::Extents;
-use crate::landing::Action;
+use crate::landing::{Action, Recognised};
 
 /// What is to be done next on the backing file system. When it is, `Operation::Landed` says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,14 +73,38 @@ impl Tree {
 
     /// The same of what is at a place there by now.
     #[must_use]
-    pub fn backed_at(&self, place: &Place) -> Option<Generation> {
+    pub fn backed_at(&self, place: &Place) -> Option<Backed> {
         self.backed(self.landing.file_at(place)?)
+    }
+
+    /// The file of the tree that is at a place there by now.
+    #[must_use]
+    pub fn file_at(&self, place: &Place) -> Option<FileId> {
+        self.landing.file_at(place)
+    }
+
+    /// What became of a file that is there, by what is found at its place.
+    #[must_use]
+    pub fn recognise(&self, file: FileId, found: &Backed) -> Recognised {
+        self.landing.recognise(file, found)
+    }
+
+    /// What of a file only the backing file system has: offset and length.
+    #[must_use]
+    pub fn base_of(&self, file: FileId) -> Vec<(u64, u64)> {
+        self.extents(file).map_or_else(|_| vec![], Extents::of_base)
+    }
+
+    /// How much of a file is as others have left it, since they had changed it when it was to be updated: bytes.
+    #[must_use]
+    pub fn bytes_of_others(&self, file: FileId) -> u64 {
+        self.nodes.get(&file).map_or(0, |node| node.bytes_of_others)
     }
 
     /// What a file was on the backing file system when it was met or made there, or when its contents landed last. Of a file that
     /// is gone from the tree too, as long as it is there.
     #[must_use]
-    pub fn backed(&self, file: FileId) -> Option<Generation> {
+    pub fn backed(&self, file: FileId) -> Option<Backed> {
         self.landing.backed(file)
     }
 
@@ -119,8 +143,21 @@ impl Tree {
         self.landing.aside().map(|(place, name)| (place.clone(), name.clone())).collect()
     }
 
-    pub(super) fn publishing(&mut self, file: FileId, generation: Generation) -> Done {
-        self.landing.set_backed(file, generation);
+    pub(super) fn publishing(&mut self, file: FileId, backed: Backed) -> Done {
+        self.landing.set_backed(file, backed);
+        Done::Nothing
+    }
+
+    pub(super) fn changing(&mut self, file: FileId) -> Done {
+        self.landing.change(file);
+        Done::Nothing
+    }
+
+    pub(super) fn forked(&mut self, file: FileId, draft: Option<Backed>, bytes: u64) -> Done {
+        self.landing.fork(file, draft);
+        if let Some(node) = self.nodes.get_mut(&file) {
+            node.bytes_of_others = bytes;
+        }
         Done::Nothing
     }
 
@@ -133,7 +170,10 @@ impl Tree {
         if let Some(file) = self.landing.gone(place)
             && let Some(node) = self.nodes.get_mut(&file)
         {
-            node.is_base_gone = matches!(&node.contents, Contents::File(extents) if !extents.of_base().is_empty());
+            // Without a name it is not to land.
+            let is_to_land = node.attributes.nlink > 0;
+            node.is_base_gone =
+                is_to_land && matches!(&node.contents, Contents::File(extents) if !extents.of_base().is_empty());
         }
         Done::Nothing
     }
@@ -174,10 +214,10 @@ impl Tree {
                     self.hold_back(file);
                 }
             }
-            StepOutcome::Made(generation) => {
+            StepOutcome::Made(backed) => {
                 self.landing.finish(step);
-                if let Action::Make { file, .. } = action {
-                    self.landing.set_backed(file, generation);
+                if let Action::Make { file, .. } | Action::SetAttributes { file, .. } = action {
+                    self.landing.set_backed(file, backed);
                 }
             }
             StepOutcome::Contents(contents) => {
@@ -192,12 +232,15 @@ impl Tree {
 
     /// What the logs have of these contents is not needed any more, unless there are newer ones already.
     fn contents_landed(&mut self, file: FileId, landed: LandedContents, released: &mut Released) {
-        self.landing.set_backed(file, landed.generation);
+        self.landing.set_backed(file, landed.backed);
         let Some(node) = self.nodes.get_mut(&file) else { return };
         node.is_base_gone = false;
         if node.version == landed.version
             && let Contents::File(extents) = &mut node.contents
         {
+            if extents.of_base().is_empty() {
+                node.bytes_of_others = 0;
+            }
             released.extents.extend(extents.written());
             *extents = Extents::over(node.attributes.size_bytes);
         }

@@ -28,6 +28,8 @@ pub struct Node {
     pub is_dirty: bool,
     /// Whether somebody else has taken away the file of the backing file system that has what was never written here.
     pub is_base_gone: bool,
+    /// How much of it is as somebody else has left it there, bytes.
+    pub bytes_of_others: u64,
 }
 
 /// What is in a node.
@@ -63,6 +65,7 @@ impl Node {
             open_on: BTreeMap::new(),
             is_dirty: false,
             is_base_gone: false,
+            bytes_of_others: 0,
         }
     }
 

@@ -27,6 +27,8 @@ impl Tree {
             | Operation::Moved { .. }
             | Operation::Drafting { .. }
             | Operation::Publishing { .. }
+            | Operation::Changing { .. }
+            | Operation::Forked { .. }
             | Operation::SetAside { .. }
             | Operation::Gone { .. }
             | Operation::Landed { .. }

@@ -210,6 +210,7 @@ fn a_directory_of_the_backing_file_system_is_adopted_before_anything_is_decided_
         name: in_root(name).name,
         file: id(serial),
         attributes,
+        born: Timestamp::default(),
         target: vec![],
     };
     let first = vec![entry("data", 2, attributes)];

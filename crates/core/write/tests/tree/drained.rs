@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use forebay_types::{FileId, Generation, LogPosition, NodeRank};
+use forebay_types::{FileId, LogPosition, NodeRank};
 use forebay_wire::write::{AttributeChanges, CommitAt, Drained, Operation, Source, StepOutcome, WrittenExtent};
 use forebay_write::{Drain, Tree, Turn};
 use proptest::prelude::*;
 
-use crate::support::{Asked, ROOT, id, in_root};
+use crate::support::{Asked, ROOT, backed, id, in_root};
 
 const FILE: FileId = id(1);
 
@@ -106,8 +106,7 @@ proptest! {
                 Event::Send { .. } => {}
                 Event::Note => {
                     if let Some(Drain { file, version, size_bytes, extents, .. }) = sent.take() {
-                        let generation = Generation::default();
-                        let drained = Drained { version, size_bytes, generation, extents };
+                        let drained = Drained { version, size_bytes, backed: backed(0), extents };
                         asked.ask(&ROOT, Operation::Drained { file, drained }).unwrap();
                     }
                 }

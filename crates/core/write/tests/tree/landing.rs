@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{FileId, Generation, Kind, NodeRank, OperationId, Timestamp};
+use forebay_types::{FileId, Kind, NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{BURST_ROOT, Change, Drained, LandedContents, Operation, Place, RenameRule, StepOutcome};
 use forebay_write::{Action, Drain, Released, Tree, Turn};
 use proptest::prelude::*;
 
 use crate::replay::operation;
-use crate::support::{Asked, ROOT, create, id, in_root};
+use crate::support::{Asked, ROOT, backed, create, id, in_root};
 
 /// A backing file system: what is at which place, with which contents. It refuses what a real one refuses.
 #[derive(Default)]
@@ -96,9 +96,9 @@ fn follow(asked: &mut Asked, backing: &mut Backing, under_way: &mut UnderWay, co
         let outcome = match &action {
             _ if is_over => StepOutcome::LeftOut,
             Action::Publish { version, .. } | Action::Update { version, .. } => {
-                StepOutcome::Contents(LandedContents { version: *version, generation: Generation::default() })
+                StepOutcome::Contents(LandedContents { version: *version, backed: backed(0) })
             }
-            Action::Make { .. } => StepOutcome::Made(Generation::default()),
+            Action::Make { .. } => StepOutcome::Made(backed(0)),
             _ => StepOutcome::Done,
         };
         if let Action::Publish { file, .. } = &action
@@ -136,6 +136,21 @@ fn draft_and_die(asked: &mut Asked, backing: &mut Backing) {
     }
 }
 
+/// Others have changed in place what is to be updated next: it is theirs from now on.
+fn fork(asked: &mut Asked, backing: &mut Backing) {
+    let Some(Turn { action: Action::Update { file, .. }, is_over: false, .. }) = asked.tree.next_landing() else {
+        return;
+    };
+    let base = asked.tree.base_of(file);
+    if !base.is_empty() {
+        draft(asked, backing, file);
+    }
+    let forked = (!base.is_empty()).then(|| backed(1));
+    asked.ask(&ROOT, Operation::Forked { file, draft: forked, bytes: 1 }).unwrap();
+    backing.places.retain(|_, (there, _)| *there != file);
+    assert_eq!((asked.tree.backing_place(file), asked.tree.backed(file)), (None, forked));
+}
+
 /// Sends ahead what open files have.
 fn drain(asked: &mut Asked, backing: &mut Backing) {
     let Some(drain) = asked.tree.next_drain(&BTreeSet::from([NodeRank(0)]), 20) else { return };
@@ -143,7 +158,7 @@ fn drain(asked: &mut Asked, backing: &mut Backing) {
         draft(asked, backing, drain.file);
     }
     let Drain { file, version, size_bytes, extents, .. } = drain;
-    let drained = Drained { version, size_bytes, generation: Generation::default(), extents };
+    let drained = Drained { version, size_bytes, backed: backed(0), extents };
     asked.ask(&ROOT, Operation::Drained { file, drained }).unwrap();
 }
 
@@ -165,7 +180,7 @@ fn names(tree: &Tree) -> BTreeMap<Place, (FileId, u64)> {
 proptest! {
     #[test]
     fn what_has_landed_is_the_tree(
-        operations in prop::collection::vec((operation(), 0..5_usize), 1..120),
+        operations in prop::collection::vec((operation(), 0..6_usize), 1..120),
     ) {
         let (mut asked, mut backing, mut under_way) = (Asked::new(), Backing::default(), None);
         let mut made = BTreeSet::new();
@@ -180,7 +195,7 @@ proptest! {
             }
             // What was done is noted before anything else is begun.
             note(&mut asked, &mut under_way);
-            let begin = if steps == 3 { drain } else { draft_and_die };
+            let begin = [drain, draft_and_die, fork][steps - 3];
             begin(&mut asked, &mut backing);
         }
         for node in 0..8 {
@@ -239,8 +254,7 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
     asked.ask(&ROOT, Operation::Close { file: id(1) }).unwrap();
     let Turn { step, action, is_over } = asked.tree.next_landing().unwrap();
     assert!(matches!(action, Action::Publish { .. }) && !is_over);
-    let contents =
-        LandedContents { version: asked.tree.state(id(1)).unwrap().version, generation: Generation::default() };
+    let contents = LandedContents { version: asked.tree.state(id(1)).unwrap().version, backed: backed(0) };
     asked.ask(&ROOT, Operation::Landed { step, outcome: StepOutcome::Contents(contents) }).unwrap();
     assert_eq!(asked.released.extents, [extent], "what has landed may go");
 }
@@ -250,17 +264,17 @@ fn contents_that_change_while_they_land_stay_in_the_logs() {
 fn what_appeared_and_was_not_noted_goes_with_its_name() {
     let mut asked = Asked::new();
     asked.make(&ROOT, in_root("a"), 1, 0o100_644).unwrap();
-    let generation = Generation { ino: 77, ..Generation::default() };
-    asked.ask(&ROOT, Operation::Publishing { file: id(1), generation }).unwrap();
+    let there = backed(77);
+    asked.ask(&ROOT, Operation::Publishing { file: id(1), backed: there }).unwrap();
     asked.ask(&ROOT, Operation::Unlink { place: in_root("a") }).unwrap();
     let turn = asked.tree.next_landing().unwrap();
     assert!(matches!(turn.action, Action::Publish { .. }) && turn.is_over);
     let mut left_out = asked.tree.clone();
-    assert_eq!(asked.tree.backed(id(1)), Some(generation));
+    assert_eq!(asked.tree.backed(id(1)), Some(there));
     asked.ask(&ROOT, Operation::Landed { step: turn.step, outcome: StepOutcome::Done }).unwrap();
     let Turn { action, is_over, .. } = asked.tree.next_landing().unwrap();
     assert_eq!((action, is_over), (Action::Remove { place: in_root("a"), is_directory: false }, false));
-    assert_eq!(asked.tree.backed_at(&in_root("a")), Some(generation), "only this is removed");
+    assert_eq!(asked.tree.backed_at(&in_root("a")), Some(there), "only this is removed");
     left_out.apply(&landed(turn.step), &mut Released::default()).unwrap();
     assert_eq!((left_out.next_landing(), left_out.backed(id(1))), (None, None), "what did not appear is not removed");
 }
@@ -280,8 +294,8 @@ fn what_appeared_and_was_not_noted_lands_again_when_its_node_is_back() {
     let at = forebay_wire::write::CommitAt::Start;
     asked.ask_of(NodeRank(3), &ROOT, Operation::Commit { file, extents: vec![extent], at }).unwrap();
     asked.ask_of(NodeRank(3), &ROOT, Operation::Close { file }).unwrap();
-    let generation = Generation { ino: 77, ..Generation::default() };
-    asked.ask(&ROOT, Operation::Publishing { file: id(1), generation }).unwrap();
+    let there = backed(77);
+    asked.ask(&ROOT, Operation::Publishing { file: id(1), backed: there }).unwrap();
     asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(3)] }).unwrap();
     let Turn { step, is_over, .. } = asked.tree.next_landing().unwrap();
     assert!(is_over);

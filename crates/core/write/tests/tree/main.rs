@@ -5,5 +5,6 @@
 mod by_hand;
 mod drained;
 mod landing;
+mod others;
 mod replay;
 mod support;

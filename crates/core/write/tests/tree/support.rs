@@ -1,10 +1,15 @@
 //! A tree and how tests ask it for changes.
 
-use forebay_types::{Attributes, Errno, FileId, Generation, Name, NodeRank, OperationId, Timestamp};
+use forebay_types::{Attributes, Backed, Errno, FileId, Generation, Kind, Name, NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{BURST_ROOT, Caller, Change, Done, FileState, LandedContents, Operation, Place, StepOutcome};
 use forebay_write::{Action, Refusal, Released, Tree, Turn};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0, groups: vec![] };
+
+/// A file of the backing file system with an inode number.
+pub fn backed(ino: u64) -> Backed {
+    Backed { generation: Generation { ino, ..Generation::default() }, born: Timestamp::default(), kind: Kind::File }
+}
 
 /// A tree, with everything that was asked of it.
 pub struct Asked {
@@ -45,7 +50,7 @@ impl Asked {
                 _ if is_over => StepOutcome::LeftOut,
                 Action::Publish { file, version, .. } | Action::Update { file, version, .. } => {
                     landed.push(file);
-                    StepOutcome::Contents(LandedContents { version, generation: Generation::default() })
+                    StepOutcome::Contents(LandedContents { version, backed: backed(0) })
                 }
                 _ => StepOutcome::Done,
             };

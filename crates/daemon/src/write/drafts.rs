@@ -1,0 +1,59 @@
+//! What is written down of drafts, and of files that are changed where they are, so that the next daemon knows them.
+
+use forebay_store::Draft;
+use forebay_types::{Errno, FileId, ViewPath};
+use forebay_wire::write::Operation;
+use forebay_write::Action;
+
+use super::owner::{Owner, draft_path};
+
+/// A file is about to have a draft, which goes with it whatever happens to this daemon.
+///
+/// # Errors
+/// What keeps that from being written down.
+pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
+    let has_draft = owner.tree().draft(file).is_some();
+    if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
+}
+
+/// A file that was being changed where it is could not be changed whole, and is as it is now.
+pub fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
+    let is_there = owner.tree().backing_place(file).is_some();
+    if is_there
+        && let Ok(held) = owner.hold(file, path)
+        && let Err(errno) = owner.carry_out_own(Operation::Publishing { file, backed: held.backed() })
+    {
+        tracing::warn!(%path, %errno, "what others change in this file is not noticed until it has landed");
+    }
+}
+
+/// Drafts that are in a directory which an action takes away go to the root's.
+///
+/// # Errors
+/// What the backing file system says.
+pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
+    let (Action::Remove { place: at, is_directory: true } | Action::Rename { to: at, is_exchange: false, .. }) = action
+    else {
+        return Ok(());
+    };
+    let tree = owner.tree();
+    let moves = tree.drafts_at(at).into_iter().map(|file| {
+        let from = draft_path(&tree, file).ok_or(Errno::ENOENT)?;
+        let to = Draft::path(&ViewPath::root(), tree.draft_number(file))?;
+        // Before it is forked, what a file has is where the file is.
+        let is_needed = tree.has_base(file) && tree.backing_place(file).is_none();
+        Ok((from, to, tree.backed(file).map(|backed| backed.generation.ino), is_needed))
+    });
+    let moves = moves.collect::<Result<Vec<_>, Errno>>()?;
+    drop(tree);
+    let place = &owner.local.place;
+    // A daemon that died before it could say so has moved it, and perhaps removed the directory.
+    let is_moved = |to: &ViewPath, ino| place.attributes(to).is_ok_and(|found| Some(found.ino) == ino);
+    moves.into_iter().filter(|(_, to, ino, _)| !is_moved(to, *ino)).try_for_each(|(from, to, ino, is_needed)| {
+        match place.rename(&from, &to, false, ino) {
+            // It was noted, and never made.
+            Err(Errno::ENOENT) if !is_needed => Ok(()),
+            renamed => renamed,
+        }
+    })
+}

@@ -1,0 +1,223 @@
+//! Others change files of the backing file system in place while the tier changes them too.
+
+use std::fs::{self, File, FileTimes};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use forebay_tests::program::wait_until;
+use forebay_tests::require;
+
+use crate::bed::Bed;
+use crate::conflicts::{drain, second, there};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often somebody tries to get an inode number again.
+const TRIES: u32 = 100;
+
+fn append(path: &Path, text: &str) {
+    File::options().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+/// Of the same length.
+fn overwrite(path: &Path, text: &str) {
+    File::options().write(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+/// Names on the backing file system that the tier has given because of others.
+fn second_names(bed: &Bed) -> Vec<String> {
+    let names = fs::read_dir(bed.backing()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.contains(".forebay-")).collect()
+}
+
+#[test]
+fn what_others_change_in_place_is_left_alone() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let backing = bed.backing();
+    for name in ["grown", "mixed"] {
+        fs::write(backing.join(name), "base\n").unwrap();
+    }
+    let _ = bed.shell("ls; for f in whole replaced removed; do echo landed > $f; done; ln grown again").good();
+    drain(&bed);
+    let script = "echo ours >> grown; echo ours >> mixed; echo whole > whole; echo new > new; mv new replaced; rm removed; \
+                  echo behind > behind";
+    let _ = bed.shell(script).good();
+    for name in ["grown", "whole", "replaced", "removed"] {
+        append(&backing.join(name), "theirs\n");
+    }
+    overwrite(&backing.join("mixed"), "BASE\n");
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    assert!(said.text().contains("others have put something at"), "{}", said.text());
+    for (name, theirs) in [("grown", "base\n"), ("again", "base\n"), ("whole", "landed\n"), ("replaced", "landed\n")] {
+        assert_eq!(there(&bed, name).unwrap(), format!("{theirs}theirs\n"), "{name}");
+    }
+    assert_eq!(there(&bed, "removed").as_deref(), Some("landed\ntheirs\n"), "what they have changed is not removed");
+    assert_eq!(there(&bed, "mixed").as_deref(), Some("BASE\n"));
+    let ours = |name| there(&bed, &second(&bed, name));
+    assert_eq!((ours("grown").as_deref(), ours("again").as_deref()), (Some("base\nours\n"), Some("base\nours\n")));
+    assert_eq!(ours("mixed").as_deref(), Some("BASE\nours\n"), "what was never written here is as they left it");
+    assert_eq!((ours("whole").as_deref(), ours("replaced").as_deref()), (Some("whole\n"), Some("new\n")));
+    assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"), "what comes after does not wait");
+    let (mixed, whole) = (bed.landed("mixed"), bed.landed("whole"));
+    assert_eq!((&mixed["state"], &whole["state"]), (&"landed".into(), &"landed".into()), "{mixed} {whole}");
+    let why = mixed["why"].as_str().unwrap();
+    assert!(why.contains(&second(&bed, "mixed")) && why.contains("5 bytes"), "{mixed}");
+    let why = whole["why"].as_str().unwrap();
+    assert!(why.contains(&second(&bed, "whole")) && !why.contains("bytes"), "{whole}");
+
+    // It is the job's own file now.
+    let _ = bed.shell("echo more >> mixed; echo more >> grown; cat mixed").good();
+    assert_eq!(bed.shell("cat mixed").good().text(), "BASE\nours\nmore\n");
+    drain(&bed);
+    assert_eq!(there(&bed, &second(&bed, "mixed")).as_deref(), Some("BASE\nours\nmore\n"));
+    assert_eq!(there(&bed, &second(&bed, "again")).as_deref(), Some("base\nours\nmore\n"));
+    let _ = bed.shell("rm mixed grown again whole replaced").good();
+    let said = drain(&bed);
+    assert!(said.status.success(), "nothing is aside any more: {} {}", said.text(), said.stderr);
+    assert_eq!(second_names(&bed), [""; 0]);
+    bed.job.down();
+}
+
+/// The second name is no safer from others than the first.
+#[test]
+fn what_others_change_under_its_second_name_is_left_alone_too() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let _ = bed.shell("echo ours > file").good();
+    drain(&bed);
+    let _ = bed.shell("echo more >> file").good();
+    append(&bed.backing().join("file"), "theirs\n");
+    drain(&bed);
+    let first = second(&bed, "file");
+    append(&bed.backing().join(&first), "theirs too\n");
+    let _ = bed.shell("echo again >> file").good();
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    assert_eq!(there(&bed, &first).as_deref(), Some("ours\nmore\ntheirs too\n"));
+    assert_eq!(there(&bed, &format!("{first}-2")).as_deref(), Some("ours\nmore\nagain\n"));
+    let _ = bed.shell("rm file").good();
+    bed.job.down();
+}
+
+#[test]
+fn what_others_cut_off_is_lost_and_said() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    fs::write(bed.backing().join("file"), "base\n").unwrap();
+    let _ = bed.shell("echo ours >> file; echo behind > behind").good();
+    // As `echo > file` does.
+    File::create(bed.backing().join("file")).unwrap().write_all(b"t\n").unwrap();
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    assert_eq!(there(&bed, "file").as_deref(), Some("t\n"));
+    assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"), "what comes after does not wait");
+    let landed = bed.landed("file");
+    assert_eq!((&landed["state"], &landed["missing"]), (&"lost".into(), &serde_json::json!([[0, 5]])), "{landed}");
+    let _ = bed.shell("echo whole > file").good();
+    drain(&bed);
+    assert_eq!(there(&bed, &second(&bed, "file")).as_deref(), Some("whole\n"), "written whole again, it lands");
+    let _ = bed.shell("rm file").good();
+    bed.job.down();
+}
+
+/// Times and modes of a file that others have changed stay, and so does the evidence that they have.
+#[test]
+fn attributes_of_what_others_have_changed_stay() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let _ = bed.shell("echo ours > file").good();
+    drain(&bed);
+    append(&bed.backing().join("file"), "theirs\n");
+    let theirs = fs::metadata(bed.backing().join("file")).unwrap();
+    let _ = bed.shell("touch -d 2001-01-01 file; chmod 600 file").good();
+    drain(&bed);
+    let now = fs::metadata(bed.backing().join("file")).unwrap();
+    assert_eq!((now.mtime(), now.mode()), (theirs.mtime(), theirs.mode()));
+    let _ = bed.shell("echo more >> file").good();
+    drain(&bed);
+    assert_eq!(there(&bed, "file").as_deref(), Some("ours\ntheirs\n"));
+    assert_eq!(there(&bed, &second(&bed, "file")).as_deref(), Some("ours\nmore\n"));
+    let _ = bed.shell("rm file").good();
+    bed.job.down();
+}
+
+/// Somebody's file of the same length, time and inode number is somebody's: it was made at another time.
+#[test]
+fn an_inode_number_that_others_have_got_again_is_theirs() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let _ = bed.shell("echo ours > file").good();
+    drain(&bed);
+    let path = bed.backing().join("file");
+    let landed = fs::metadata(&path).unwrap();
+    let has_got = (0..TRIES).any(|_| {
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "them\n").unwrap();
+        fs::metadata(&path).unwrap().ino() == landed.ino()
+    });
+    let times = FileTimes::new().set_modified(landed.modified().unwrap());
+    File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+    println!("the inode number was given again: {has_got}");
+    let _ = bed.shell("echo more > file").good();
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    assert_eq!(there(&bed, "file").as_deref(), Some("them\n"));
+    assert_eq!(there(&bed, &second(&bed, "file")).as_deref(), Some("more\n"));
+    let _ = bed.shell("rm file").good();
+    drain(&bed);
+    assert_eq!(there(&bed, "file").as_deref(), Some("them\n"));
+    bed.job.down();
+}
+
+/// Whatever the tier itself does to a file, by whatever name, it does not take for others' doing.
+#[test]
+fn what_the_tier_itself_changes_is_not_taken_for_others() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    fs::write(bed.backing().join("one"), "base\n").unwrap();
+    fs::hard_link(bed.backing().join("one"), bed.backing().join("other")).unwrap();
+    let scripts = [
+        "echo first >> one",
+        "echo second >> other",
+        "chmod 600 one; touch -d 2001-01-01 one",
+        "echo third >> one; ln one linked; mv one moved",
+        "echo fourth >> linked; touch moved",
+        "truncate -s 3 moved; rm linked",
+        "echo fifth >> moved; echo new > new; mv new moved",
+        "rm moved; echo again > moved",
+    ];
+    for script in scripts {
+        let _ = bed.shell(script).good();
+        let said = drain(&bed);
+        assert!(said.status.success(), "{script}: {} {}", said.text(), said.stderr);
+    }
+    assert_eq!((second_names(&bed), there(&bed, "moved").as_deref()), (vec![], Some("again\n")));
+    bed.job.down();
+}
+
+/// A daemon that dies while it changes a file in place has changed it itself.
+#[test]
+fn what_a_dead_daemon_has_changed_is_not_taken_for_others() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end", "--drain-rate", "4MiB/s"]);
+    let base = vec![b'b'; 16 << 20];
+    fs::write(bed.backing().join("file"), &base).unwrap();
+    let _ = bed.shell("head -c 12582912 /dev/zero | tr '\\0' o | dd of=file conv=notrunc bs=1M status=none").good();
+    let before = fs::metadata(bed.backing().join("file")).unwrap().modified().unwrap();
+    let _ = bed.command(&["drain"]);
+    let is_changed = || fs::metadata(bed.backing().join("file")).unwrap().modified().unwrap() != before;
+    wait_until("it is being changed", PATIENCE, is_changed);
+    let killed = bed.job.kill_daemon(0);
+    let ours = 12 << 20;
+    assert_ne!(fs::read(bed.backing().join("file")).unwrap()[ours - 1], b'o', "the daemon has died meanwhile");
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|pid| pid != killed));
+    bed.drain();
+    let landed = fs::read(bed.backing().join("file")).unwrap();
+    assert!(landed[..ours].iter().all(|byte| *byte == b'o') && landed[ours..] == base[ours..]);
+    assert_eq!(second_names(&bed), [""; 0]);
+    bed.job.down();
+}
