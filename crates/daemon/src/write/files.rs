@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Change, Operation, Piece, Source, WrittenExtent};
@@ -28,6 +28,8 @@ pub struct OpenFile {
     state: Mutex<State>,
     /// Held while a commit is made.
     commit: Mutex<()>,
+    /// Whether the partner copies what is written to it, once somebody wanted to know.
+    is_copied: OnceLock<bool>,
 }
 
 #[derive(Default)]
@@ -68,11 +70,8 @@ impl Files {
     /// What is known of `file`.
     pub fn entry(&self, file: FileId) -> Arc<OpenFile> {
         let mut files = self.lock();
-        Arc::clone(
-            files
-                .entry(file)
-                .or_insert_with(|| Arc::new(OpenFile { file, state: Mutex::default(), commit: Mutex::default() })),
-        )
+        let new = || OpenFile { file, state: Mutex::default(), commit: Mutex::default(), is_copied: OnceLock::new() };
+        Arc::clone(files.entry(file).or_insert_with(|| Arc::new(new())))
     }
 
     /// `file`, if it is known.
@@ -182,6 +181,11 @@ impl OpenFile {
     /// Its mode was changed.
     pub fn set_mode(&self, mode: u32) {
         self.state().lends_rights = mode & LENT_RIGHTS != 0;
+    }
+
+    /// Whether the partner copies what is written to it: as it was when somebody first wanted to know, until it is forgotten.
+    pub fn is_copied(&self, ask: impl FnOnce() -> bool) -> bool {
+        *self.is_copied.get_or_init(ask)
     }
 
     /// Whether anything is pending.

@@ -23,6 +23,7 @@ use super::local::Local;
 use super::notes::Note;
 use super::remote::Nodes;
 use super::safe::Safe;
+use crate::options::Copied;
 
 /// Mode bits without which this daemon could not go on in a directory of the backing file system.
 const OWN_DIRECTORY: u32 = 0o700;
@@ -177,8 +178,17 @@ impl Owner {
                 Told::Needed(needed)
             }
             Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
+            Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
             Question::FileSystem | Question::Durable => Told::Nothing,
         })
+    }
+
+    /// Whether partners copy what is written to a file.
+    fn is_copied(&self, tree: &Tree, file: FileId) -> bool {
+        match self.local.copying.as_ref().map(|copying| &copying.rule) {
+            Some(Copied::Below(paths)) => tree.is_below(file, paths),
+            rule => rule == Some(&Copied::All),
+        }
     }
 
     /// What a node that has sent a change is answered. May block.

@@ -32,7 +32,7 @@ impl Tree {
     fn adopt_one(&mut self, directory: FileId, entry: &AdoptedEntry) -> Result<(), Errno> {
         let kind = entry.attributes.kind();
         let contents = match kind {
-            Kind::Directory => Contents::Directory(Directory::new(directory, true)),
+            Kind::Directory => Contents::Directory(Directory::new(true)),
             Kind::File => Contents::File(Extents::over(entry.attributes.size_bytes)),
             Kind::Symlink => Contents::Symlink(entry.target.clone()),
             _ => Contents::Special,
@@ -42,7 +42,7 @@ impl Tree {
         let attributes = Attributes { ino: inode_number(entry.file), nlink, ..entry.attributes };
         let place = Place { directory, name: entry.name.clone() };
         self.landing.adopt(entry.file, kind, &place, entry.attributes.generation());
-        self.nodes.insert(entry.file, Node::new(attributes, contents));
+        self.nodes.insert(entry.file, Node::new(attributes, contents, directory));
         self.directory_mut(directory)?.insert(&entry.name, entry.file);
         self.node_mut(directory)?.attributes.nlink += u32::from(kind == Kind::Directory);
         Ok(())

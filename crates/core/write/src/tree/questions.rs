@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank};
-use forebay_wire::write::{Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
+use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank, ViewPath};
+use forebay_wire::write::{BURST_ROOT, Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
 
 use super::lost::joined;
 use super::nodes::{Contents, Node};
@@ -71,6 +71,20 @@ impl Tree {
         let listed =
             entries.take(count).map(|(name, file)| Ok(Listed { name: name.clone(), state: self.state(*file)? }));
         listed.collect()
+    }
+
+    /// Whether a file is below one of these paths, or at one, by its newest name. A file that was in a directory which has gone is not.
+    #[must_use]
+    pub fn is_below(&self, file: FileId, paths: &[ViewPath]) -> bool {
+        paths.iter().filter_map(|path| self.file_at(path)).any(|at| self.is_within(file, at) == Ok(true))
+    }
+
+    /// What is at a path. What was not looked up yet is not there: nothing below it has been either.
+    fn file_at(&self, path: &ViewPath) -> Option<FileId> {
+        path.components().try_fold(BURST_ROOT, |directory, name| match &self.nodes.get(&directory)?.contents {
+            Contents::Directory(entries) => entries.get(&Name::new(name).ok()?),
+            _ => None,
+        })
     }
 
     /// Where the bytes of a file's `range` are, as far as the file goes.
