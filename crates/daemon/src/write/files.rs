@@ -48,6 +48,8 @@ struct State {
     appending: Vec<WrittenExtent>,
     /// When the last of it was written.
     written_at: Option<Timestamp>,
+    /// When the first of it was, or the last that was pending with it and is not any more.
+    pending_since: Option<Timestamp>,
 }
 
 /// What of a file is pending in a range, at a moment.
@@ -150,6 +152,7 @@ impl OpenFile {
         state.pending.insert(extent, &mut vec![]);
         state.written.push_back(extent);
         state.written_at = Some(now);
+        state.pending_since.get_or_insert(now);
         state.written.len() >= COMMIT_EXTENTS_MAX
     }
 
@@ -186,6 +189,11 @@ impl OpenFile {
     /// Whether the partner copies what is written to it: as it was when somebody first wanted to know, until it is forgotten.
     pub fn is_copied(&self, ask: impl FnOnce() -> bool) -> bool {
         *self.is_copied.get_or_init(ask)
+    }
+
+    /// Since when something is pending, if anything is.
+    pub fn pending_since(&self) -> Option<Timestamp> {
+        self.state().pending_since
     }
 
     /// Whether anything is pending.
@@ -265,6 +273,7 @@ impl State {
         if self.written.is_empty() {
             self.written_at = None;
         }
+        self.pending_since = self.written_at;
     }
 }
 

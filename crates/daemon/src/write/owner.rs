@@ -28,7 +28,8 @@ use crate::options::Copied;
 /// Mode bits without which this daemon could not go on in a directory of the backing file system.
 const OWN_DIRECTORY: u32 = 0o700;
 
-/// How long it counts that a node has said that its store fills.
+/// How long it counts that a node has said that its store fills, or anything: with what takes room in its store it asks twice a second
+/// (`giving_back`).
 const FILLING_COUNTS: Duration = Duration::from_secs(5);
 
 /// The tree with what it stands on.
@@ -42,6 +43,8 @@ pub struct Owner {
     unlinked: Mutex<Map<FileId, Arc<File>>>,
     /// Nodes whose stores fill, and when they said so.
     filling: Mutex<BTreeMap<NodeRank, Instant>>,
+    /// Nodes that have asked what of their stores is needed, and when.
+    asked: Mutex<BTreeMap<NodeRank, Instant>>,
     pub(super) nodes: Arc<Nodes>,
     /// Those who let this node own the tree.
     pub council: Arc<Council>,
@@ -80,6 +83,7 @@ impl Owner {
             has_failed: AtomicBool::new(false),
             unlinked: Mutex::default(),
             filling: Mutex::default(),
+            asked: Mutex::default(),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
@@ -95,7 +99,15 @@ impl Owner {
         filling.keys().copied().chain(own).collect()
     }
 
+    /// The nodes that answer, of those whose stores have anything.
+    pub fn answering(&self) -> BTreeSet<NodeRank> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_late = asked.iter().filter(|(_, at)| at.elapsed() < FILLING_COUNTS).map(|(node, _)| *node);
+        of_late.chain([self.local.rank]).collect()
+    }
+
     fn note_filling(&self, node: NodeRank, is_filling: bool) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
         let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
         if is_filling {
             filling.insert(node, Instant::now());

@@ -10,6 +10,7 @@ use super::lost::joined;
 use super::nodes::{Contents, Node};
 use super::permissions;
 use super::state::{Refusal, Tree};
+use crate::extents::Extents;
 
 /// How far a file is on its way to the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +107,15 @@ impl Tree {
         self.nodes.values().flat_map(of)
     }
 
+    /// The same of files that programs have open and have changed.
+    pub fn written_to_open(&self) -> impl Iterator<Item = WrittenExtent> {
+        let open = self.nodes.values().filter(|node| node.is_dirty && !node.open_on.is_empty());
+        open.flat_map(|node| match &node.contents {
+            Contents::File(extents) => extents.written().copied().collect(),
+            _ => vec![],
+        })
+    }
+
     /// What is in the way of a lock that somebody on `node` would ask for.
     #[must_use]
     pub fn lock_in_the_way(&self, node: NodeRank, file: FileId, request: &LockRequest) -> Option<HeldLock> {
@@ -164,11 +174,15 @@ impl Tree {
         self.nodes.values().filter(|of| of.open_on.contains_key(&node)).count()
     }
 
-    /// What of a file lies in logs: offset and length.
+    /// What of a file only logs have: offset and length.
     #[must_use]
     pub fn written_ranges(&self, file: FileId) -> Vec<(u64, u64)> {
         let extents = self.extents(file).ok();
-        joined(extents.into_iter().flat_map(|extents| extents.written().map(|extent| (extent.offset, extent.len))))
+        let unsent = |extents: &Extents| {
+            let unsent = extents.written().filter(|extent| !extents.is_sent(extent));
+            unsent.map(|extent| (extent.offset, extent.len)).collect::<Vec<_>>()
+        };
+        joined(extents.into_iter().flat_map(unsent))
     }
 
     /// How far a file is on its way to the backing file system.
