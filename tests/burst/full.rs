@@ -175,3 +175,57 @@ fn small_store(capacity: &str, nodes: u32) -> Bed {
     words.extend(["--deadline", "120s"].map(str::to_owned));
     Bed::up_with(sandbox, &words)
 }
+
+/// What programs leave as it is in open files is on its way before they close them, and is not seen there; with `--drain close` it is not.
+#[test]
+fn what_is_old_is_sent_before_its_file_is_closed() {
+    require!(Fuse, Root);
+    let drafts = |bed: &Bed| -> Vec<u64> {
+        let entries = fs::read_dir(bed.backing()).unwrap().map(|entry| entry.unwrap());
+        let mut drafts: Vec<u64> = entries
+            .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".forebay-draft-"))
+            .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+            .collect();
+        drafts.sort_unstable();
+        drafts
+    };
+    let writer = |bed: &Bed, node: u32, script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", script]).current_dir(bed.mount_of(node)).stdin(Stdio::piped()).spawn().unwrap()
+    };
+    let (bed, close) = (Bed::of(2), Bed::with(1, &["--drain", "close"]));
+    fs::write(bed.backing().join("there"), "there").unwrap();
+    // Committed by fsync, by nobody, and of a file that others see.
+    let scripts = [
+        (0, "head -c 1000000 /dev/urandom > copy0; exec 7> f0; cat copy0 >&7; sync f0; read go || true; echo more >&7"),
+        (1, "head -c 2000000 /dev/urandom > copy1; exec 7> f1; cat copy1 >&7; read go || true; echo more >&7"),
+        (1, "exec 7>> there; echo changed >&7; sync there; read go || true"),
+    ];
+    let mut writers: Vec<_> = scripts.iter().map(|(node, script)| writer(&bed, *node, script)).collect();
+    let mut other = writer(&close, 0, "exec 7> f; echo written >&7; sync f; read go || true");
+    let are_there = || ["f0", "f1"].iter().all(|name| bed.mount().join(name).exists());
+    wait_until("both are there", Duration::from_secs(60), are_there);
+    let sent = |name: &str| bed.landed(name)["landed_bytes"].as_u64();
+    wait_until("both are sent", Duration::from_secs(180), || {
+        sent("f0") == Some(1_000_000) && sent("f1") == Some(2_000_000)
+    });
+    assert_eq!(drafts(&bed), [1_000_000, 2_000_000]);
+    assert!(!bed.backing().join("f0").exists() && !bed.backing().join("f1").exists(), "they are open");
+    assert_eq!(bed.landed("f1")["state"], "dirty");
+    assert_eq!(fs::read(bed.backing().join("there")).unwrap(), b"there", "others see it");
+    assert!(drafts(&close).is_empty(), "--drain close");
+    // What is there only is read there.
+    let _ = bed.shell_on(0, "cmp f0 copy0; cmp f1 copy1; cp f1 copied").good();
+    for writer in &mut writers {
+        drop(writer.stdin.take());
+        assert!(writer.wait().unwrap().success());
+    }
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+    bed.drain();
+    assert!(drafts(&bed).is_empty());
+    assert_eq!(Bed::listing(&bed.mount_of(1)), Bed::listing(&bed.backing()));
+    assert_eq!(fs::metadata(bed.backing().join("f1")).unwrap().len(), 2_000_005);
+    bed.job.down();
+    close.job.down();
+}

@@ -1,12 +1,13 @@
 //! What a node's partner copies outlives the node.
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use forebay_tests::program::wait_until;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::require;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, DIR};
 use crate::salvage::{salvage, wait_for_second_home};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -84,5 +85,60 @@ fn fsync_waits_for_the_partner() {
         began.elapsed()
     });
     assert!(took > Duration::from_secs(2), "fsync returned after {took:?}");
+    bed.job.down();
+}
+
+/// Only what is below the named directories is copied, and waited for; its copies outlive the node, the rest is named.
+#[test]
+fn only_named_directories_are_copied() {
+    require!(Fuse, Root);
+    let named = format!("{DIR}/kept");
+    let mut bed = Bed::with(3, &["--partner", &named, "--partner", "/burst/ckpt/x/y", "--drain", "manual"]);
+    let burst = |bed: &Bed, node: usize, key: &str| bed.job.status()["nodes"][node]["burst"][key].as_u64();
+    wait_until("the partner asks", PATIENCE, || burst(&bed, 1, "uncopied_bytes") == Some(0));
+    assert_eq!(burst(&bed, 1, "partner"), Some(2));
+    let _ = bed.shell_on(1, "mkdir -p kept/d x/y; head -c 3000000 /dev/urandom > large; sync large").good();
+    assert_eq!(burst(&bed, 2, "committed_bytes"), Some(0), "nothing of it is copied");
+    let _ = bed.shell_on(1, "head -c 200000 /dev/urandom > kept/d/a; echo y > x/y/b; sync kept/d/a x/y/b").good();
+    assert_eq!(burst(&bed, 2, "committed_bytes"), Some(200_002));
+    // What was written elsewhere and came is copied as far as it is written there.
+    let _ = bed
+        .shell_on(1, "head -c 100000 /dev/zero > c; mv c kept/c; sync kept/c; echo more >> kept/c; sync kept/c")
+        .good();
+    assert_eq!(burst(&bed, 2, "committed_bytes"), Some(200_007));
+    // A daemon that begins again knows what is to be copied.
+    bed.while_it_stands_still(2, || {
+        let _ = bed.shell_on(1, "head -c 50000 /dev/urandom > kept/e; head -c 70000 /dev/urandom > other").good();
+        bed.job.kill_daemon(1);
+    });
+    let _ = bed.shell_on(1, "sync kept/e other; mv kept/c c").good();
+    assert_eq!(burst(&bed, 2, "committed_bytes"), Some(250_007));
+    let listing = Bed::listing(&bed.mount_of(0).join("kept"));
+    wait_for_second_home(&bed);
+    bed.job.kill_all();
+    let sandbox = &bed.job.sandbox;
+    fs::remove_dir_all(sandbox.base().join("store/1")).unwrap();
+    let (status, told) = salvage(sandbox, "store");
+    assert_eq!(status, Some(3), "{told}");
+    let told = told.to_string();
+    assert!(told.contains("large") && !told.contains("kept"), "{told}");
+    assert_eq!(Bed::listing(&bed.backing().join("kept")), listing);
+    assert_eq!(fs::read(bed.backing().join("x/y/b")).unwrap(), b"y\n");
+}
+
+/// Files elsewhere do not wait for the partner.
+#[test]
+fn fsync_of_other_files_does_not_wait_for_the_partner() {
+    require!(Fuse, Root);
+    let named = format!("{DIR}/kept");
+    let bed = Bed::with(4, &["--partner", &named]);
+    let _ = bed.shell_on(2, "mkdir kept; echo x > kept/before").good();
+    wait_until("the partner asks", PATIENCE, || bed.job.status()["nodes"][2]["burst"]["uncopied_bytes"] == 0);
+    bed.while_it_stands_still(3, || {
+        let _ = bed.shell_on(2, "echo promised > kept/a; echo here > b; sync b .").good();
+        let waits = run(Command::new("timeout").args(["1", "sync", "kept/a"]).current_dir(bed.mount_of(2)));
+        assert_eq!(waits.status.code(), Some(124), "it is below a directory that was named");
+    });
+    let _ = bed.shell_on(2, "sync kept/a").good();
     bed.job.down();
 }

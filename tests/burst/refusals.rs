@@ -45,9 +45,11 @@ fn what_is_wrong_is_said_before_anything_is_written() {
     let said = with(&["--time-limit", "auto"]);
     assert!(said.contains("SLURM_JOB_END_TIME does not say when the job ends; give a time"), "{said}");
     let said = with(&["--partner", "all"]);
-    assert!(said.contains("--partner all: this job has one node"), "{said}");
-    let said = with(&["--partner", "some"]);
-    assert!(said.contains("'some' is neither none nor all"), "{said}");
+    assert!(said.contains("--partner: this job has one node"), "{said}");
+    let said = with(&["--partner", "/elsewhere/some"]);
+    assert!(said.contains("--partner: /elsewhere/some is not below /burst/ckpt"), "{said}");
+    let said = with(&["--partner", "all", "--partner", "/burst/ckpt/d"]);
+    assert!(said.contains("--partner: give none, all, or directories, and only one of these"), "{said}");
     let said = with(&["--drain-rate", "0"]);
     assert!(said.contains("'0' is not a rate; write for example 500MB/s"), "{said}");
     let said = refused(&sandbox, |words| set(words, "--burst", DIR));

@@ -24,7 +24,7 @@ pub use driver::Driver;
 pub use job::AskedPart;
 pub use machine::memory_bytes;
 pub use options::{
-    BurstOptions, DaemonOptions, DrainPolicy, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks,
+    BurstOptions, Copied, DaemonOptions, DrainPolicy, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks,
 };
 pub use read::{ReadCore, Refreshed};
 pub use run::run;

@@ -124,9 +124,25 @@ pub struct BurstOptions {
     /// When all has to have landed, milliseconds since 1970.
     #[serde(default)]
     pub ends_at_ms: Option<u64>,
-    /// Whether each node has a partner that copies what it writes.
+    /// What of that which a node writes its partner copies.
     #[serde(default)]
-    pub is_copied: bool,
+    pub copied: Copied,
+    /// The switches that the job's nodes are on, by numbers; empty where that is not known.
+    #[serde(default)]
+    pub switches: Vec<u32>,
+}
+
+/// What of that which a node writes its partner copies.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Copied {
+    /// Nothing: it has none.
+    #[default]
+    Nothing,
+    /// All.
+    All,
+    /// What is written to files below these directories of the burst tier.
+    Below(Vec<ViewPath>),
 }
 
 /// When what programs write to the burst tier lands.

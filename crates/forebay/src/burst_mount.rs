@@ -2,15 +2,16 @@
 
 use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use forebay_daemon::{BurstOptions, DrainPolicy};
+use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
 use forebay_keeper::BurstPaths;
 use forebay_launch::{JobDirectory, NodeAddress, ViewLayout};
-use forebay_types::NodeRank;
+use forebay_types::{NodeRank, ViewPath};
 
 use crate::node_local;
 use crate::settings::Settings;
@@ -58,17 +59,7 @@ pub fn prepare(
     nodes: &[NodeAddress],
     rank: NodeRank,
 ) -> anyhow::Result<Option<BurstMount>> {
-    let BurstPair { dir, backing } = match &settings.burst[..] {
-        [] => {
-            ensure!(
-                settings.burst_store.is_none(),
-                "--burst-store needs --burst DIR=BACKING, which says what is stored"
-            );
-            return Ok(None);
-        }
-        [pair] => pair.clone(),
-        _ => bail!("--burst: this version has one burst tier for a job; give one DIR=BACKING"),
-    };
+    let Some(BurstPair { dir, backing }) = pair(settings)? else { return Ok(None) };
     let Some(store) = &settings.burst_store else {
         bail!("--burst needs --burst-store DIR: a directory on the node's own disk (NVMe), or auto to find it");
     };
@@ -76,10 +67,11 @@ pub fn prepare(
         BurstStore::At(path) => path.clone(),
         BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
     };
+    let copied = copied(&settings.partner, &dir, &backing)?;
     ensure!(
-        settings.partner == Partnering::None || nodes.len() > 1,
-        "--partner all: this job has one node, so no other node can copy what it writes; leave the option out, or use \
-         more nodes"
+        copied == Copied::Nothing || nodes.len() > 1,
+        "--partner: this job has one node, so no other node can copy what it writes; leave the option out, or use more \
+         nodes"
     );
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
@@ -98,14 +90,60 @@ pub fn prepare(
     match prepared {
         Ok((capacity_bytes, ends_at_ms)) => {
             let (drain, drain_bytes_per_s) = (settings.drain, settings.drain_rate);
-            let is_copied = settings.partner == Partnering::All;
-            let options =
-                BurstOptions { dir, backing, store, capacity_bytes, drain, drain_bytes_per_s, ends_at_ms, is_copied };
+            let switches = vec![];
+            let options = BurstOptions {
+                dir,
+                backing,
+                store,
+                capacity_bytes,
+                drain,
+                drain_bytes_per_s,
+                ends_at_ms,
+                copied,
+                switches,
+            };
             Ok(Some(BurstMount { mount, created, options }))
         }
         Err(error) => {
             remove(&created);
             Err(error.context("the burst mount"))
+        }
+    }
+}
+
+/// Where programs see the burst tier and where it lands, if there is one.
+fn pair(settings: &Settings) -> anyhow::Result<Option<BurstPair>> {
+    match &settings.burst[..] {
+        [] => {
+            ensure!(
+                settings.burst_store.is_none(),
+                "--burst-store needs --burst DIR=BACKING, which says what is stored"
+            );
+            Ok(None)
+        }
+        [pair] => Ok(Some(pair.clone())),
+        _ => bail!("--burst: this version has one burst tier for a job; give one DIR=BACKING"),
+    }
+}
+
+/// Which files are copied of a burst tier that programs see at `dir` and at `backing`.
+fn copied(partner: &[Partnering], dir: &Path, backing: &Path) -> anyhow::Result<Copied> {
+    let below = |path: &PathBuf| {
+        let below = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
+        let below = below.with_context(|| {
+            format!("--partner: {} is not below {}; name directories of the burst tier", path.display(), dir.display())
+        })?;
+        ViewPath::new(below.as_os_str().as_bytes()).with_context(|| format!("--partner: {}", path.display()))
+    };
+    match partner {
+        [] | [Partnering::None] => Ok(Copied::Nothing),
+        [Partnering::All] => Ok(Copied::All),
+        several => {
+            let paths = several.iter().map(|partnering| match partnering {
+                Partnering::Below(path) => below(path),
+                _ => bail!("--partner: give none, all, or directories, and only one of these"),
+            });
+            Ok(Copied::Below(paths.collect::<anyhow::Result<_>>()?))
         }
     }
 }

@@ -36,6 +36,9 @@ pub struct JobSpec {
     pub ports: Ports,
     /// Where their views are, below the directory that the settings name.
     pub view_layout: ViewLayout,
+    /// The switches that the nodes are on, by numbers; empty where that is not known.
+    #[serde(default)]
+    pub switches: Vec<u32>,
     /// The settings that are not at their defaults, as text.
     pub settings: BTreeMap<String, Vec<String>>,
 }
@@ -50,7 +53,7 @@ impl JobSpec {
         view_layout: ViewLayout,
         settings: BTreeMap<String, Vec<String>>,
     ) -> Self {
-        Self { version: VERSION.to_owned(), job, job_directory, nodes, ports, view_layout, settings }
+        Self { version: VERSION.to_owned(), job, job_directory, nodes, ports, view_layout, switches: vec![], settings }
     }
 
     /// Writes it to a file.

@@ -267,8 +267,10 @@ pub struct Drained {
     pub size_bytes: u64,
     /// What has them.
     pub backed: Backed,
-    /// What logs need not have any more, `COMMIT_EXTENTS_MAX` at most.
+    /// What of it logs had, `COMMIT_EXTENTS_MAX` at most.
     pub extents: Vec<WrittenExtent>,
+    /// Whether logs keep that.
+    pub is_kept: bool,
 }
 
 /// From where the offsets of a commit count.

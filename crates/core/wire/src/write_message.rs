@@ -286,6 +286,11 @@ pub enum Question {
     NextSerial,
     /// All that has happened until now is to survive the loss of power and of the owner. Told: `Nothing`.
     Durable,
+    /// Whether a partner copies what is written to a file. Told: `Copied`.
+    Copied {
+        /// The file.
+        file: FileId,
+    },
 }
 
 /// What the owner says.
@@ -303,6 +308,7 @@ pub enum Told {
     Needed(BTreeMap<u64, u64>),
     /// Above all that are known.
     NextSerial(u64),
+    Copied(bool),
 }
 
 /// A directory.

@@ -30,30 +30,6 @@ pub fn second_home(council: &[NodeRank], owner: NodeRank) -> Option<NodeRank> {
     council.get((own + 1) % council.len()).copied().filter(|second| *second != owner)
 }
 
-/// The node that has copies of what a node writes: one on the next host, of all its nodes another for each of this one's where
-/// there are enough; in a job of one host the next node.
-#[must_use]
-pub fn partner(hosts: &[&str], node: NodeRank) -> Option<NodeRank> {
-    let own = hosts.get(node.0 as usize)?;
-    let mut names: Vec<&str> = vec![];
-    let mut of: BTreeMap<&str, Vec<NodeRank>> = BTreeMap::new();
-    for (rank, host) in (0..).map(NodeRank).zip(hosts) {
-        let ranks = of.entry(host).or_default();
-        if ranks.is_empty() {
-            names.push(host);
-        }
-        ranks.push(rank);
-    }
-    let after = |index: usize, len: usize| (index + 1) % len;
-    let index = of.get(own)?.iter().position(|rank| *rank == node)?;
-    if let [_] = names[..] {
-        return Some(NodeRank(after(index, hosts.len()) as u32)).filter(|partner| *partner != node);
-    }
-    let host = names.iter().position(|name| name == own)?;
-    let next = of.get(names[after(host, names.len())])?;
-    next.get(index % next.len()).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,18 +45,6 @@ mod tests {
         let hosts: Vec<String> = (0..5000).map(|node| format!("n{}", node / 2)).collect();
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         assert_eq!(ranks(&council(&hosts)), [0, 2, 4, 6, 8]);
-    }
-
-    #[test]
-    fn partners_are_on_other_hosts_and_spread() {
-        let of = |hosts: &[&str]| -> Vec<Option<u32>> {
-            (0..hosts.len() as u32).map(|node| partner(hosts, NodeRank(node)).map(|partner| partner.0)).collect()
-        };
-        assert_eq!(of(&["a", "b", "c"]), [Some(1), Some(2), Some(0)]);
-        assert_eq!(of(&["a", "a", "b", "b"]), [Some(2), Some(3), Some(0), Some(1)]);
-        assert_eq!(of(&["a", "a", "b"]), [Some(2), Some(2), Some(0)]);
-        assert_eq!(of(&["a", "a"]), [Some(1), Some(0)]);
-        assert_eq!(of(&["a"]), [None]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! ranges that do not overlap, each with its place in a log. What is in neither reads as zeros. Who writes later has the range;
 //! what nobody can see any more is given to the caller, since it takes room in somebody's log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use forebay_types::{LogPosition, NodeRank};
@@ -18,13 +18,15 @@ pub struct Extents {
     written: BTreeMap<u64, WrittenExtent>,
     /// Bytes of the backing file that still count where nothing is written.
     base_len: u64,
+    /// Those of `written` that the file's draft has, too.
+    sent: BTreeSet<u64>,
 }
 
 impl Extents {
     /// Those of a file of `base_len` bytes that nobody has written to.
     #[must_use]
     pub fn over(base_len: u64) -> Self {
-        Self { written: BTreeMap::new(), base_len }
+        Self { base_len, ..Self::default() }
     }
 
     /// Ranges that are written.
@@ -73,16 +75,36 @@ impl Extents {
 
     /// The base has what `extent` has: as much of it as nobody has written over goes to `freed`.
     pub fn forget(&mut self, extent: &WrittenExtent, freed: &mut Vec<WrittenExtent>) {
-        let is_of_it = |found: &&WrittenExtent| {
-            let ahead = i128::from(found.offset) - i128::from(extent.offset);
-            (found.node, found.position) == (extent.node, extent.position)
-                && i128::from(found.skip) - i128::from(extent.skip) == ahead
-        };
         let range = extent.offset..end(extent);
-        let parts: Vec<WrittenExtent> = self.overlapping(&range).into_iter().filter(is_of_it).copied().collect();
+        let parts: Vec<WrittenExtent> = self.parts_of(extent).copied().collect();
         for part in parts {
             self.clear(part.offset.max(range.start)..end(&part).min(range.end), freed);
         }
+    }
+
+    /// The file's draft has what `extent` has: as much of it as nobody has written over.
+    pub fn note_sent(&mut self, extent: &WrittenExtent) {
+        let range = extent.offset..end(extent);
+        let is_whole = |part: &&WrittenExtent| part.offset >= range.start && end(part) <= range.end;
+        let parts: Vec<u64> = self.parts_of(extent).filter(is_whole).map(|part| part.offset).collect();
+        self.sent.extend(parts);
+    }
+
+    /// The file has no draft that counts.
+    pub fn forget_sent(&mut self) {
+        self.sent.clear();
+    }
+
+    /// Whether the draft has anything that logs have.
+    #[must_use]
+    pub fn has_sent(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// Whether the draft has what a range has that is written.
+    #[must_use]
+    pub fn is_sent(&self, extent: &WrittenExtent) -> bool {
+        self.sent.contains(&extent.offset)
     }
 
     /// Bytes of records of `node` are where `place` says, if it says anything.
@@ -121,6 +143,16 @@ impl Extents {
         push(border..range.end, Source::Hole);
     }
 
+    /// What is left of `extent`, and what of its record goes on beyond it.
+    fn parts_of(&self, extent: &WrittenExtent) -> impl Iterator<Item = &WrittenExtent> {
+        let extent = *extent;
+        self.overlapping(&(extent.offset..end(&extent))).into_iter().filter(move |found| {
+            let ahead = i128::from(found.offset) - i128::from(extent.offset);
+            (found.node, found.position) == (extent.node, extent.position)
+                && i128::from(found.skip) - i128::from(extent.skip) == ahead
+        })
+    }
+
     /// Written ranges that have bytes of `range`, in order.
     fn overlapping(&self, range: &Range<u64>) -> Vec<&WrittenExtent> {
         if range.is_empty() {
@@ -137,8 +169,12 @@ impl Extents {
         let covered: Vec<WrittenExtent> = self.overlapping(&range).into_iter().copied().collect();
         for extent in covered {
             self.written.remove(&extent.offset);
+            let is_sent = self.sent.remove(&extent.offset);
             for rest in [extent.offset..range.start, range.end..end(&extent)] {
                 if rest.start < rest.end {
+                    if is_sent {
+                        self.sent.insert(rest.start);
+                    }
                     self.written.insert(rest.start, cut(&extent, rest));
                 }
             }

@@ -9,6 +9,7 @@
 //! Nothing here does I/O, has a clock or waits. What a caller may do is decided here too (`permissions`), by the
 //! attributes that the tree has; the kernel's own checks see attributes that may be old.
 
+mod ages;
 mod council;
 pub mod extents;
 mod history;
@@ -18,20 +19,23 @@ mod leases;
 pub mod limits;
 mod locks;
 mod partner;
+mod partners;
 mod results;
 mod tenure;
 pub mod tree;
 mod unconfirmed;
 
-pub use council::{council, partner, second_home};
+pub use ages::Ages;
+pub use council::{council, second_home};
 pub use extents::Extents;
 pub use history::{Follower, History, Sent};
 pub use known::{Asked, Changing, Found, Known};
 pub use landing::{Action, Landing, Recognised, Step};
 pub use leases::{Leases, Told};
 pub use partner::{Copies, Uncopied};
+pub use partners::partners;
 pub use results::Results;
 pub use tenure::{Member, TENURE, Tenure, is_majority};
 pub use tree::permissions::check as check_access;
-pub use tree::{Drain, Listed, LostFile, Refusal, Released, Tree, Turn, Way};
+pub use tree::{Ahead, Drain, Listed, LostFile, Refusal, Released, Tree, Turn, Way};
 pub use unconfirmed::Unconfirmed;

@@ -17,6 +17,9 @@ use super::tree_link::TreeLink;
 /// Numbers that one daemon may give: not all are written down, so that the next one begins with others.
 const DAEMON_BITS: u32 = 40;
 
+/// How long what programs write may be pending where what is old is sent ahead, seconds.
+const PENDING_SECONDS_MAX: i64 = 10;
+
 /// See the module.
 pub struct Commits {
     local: Arc<Local>,
@@ -86,6 +89,21 @@ impl Commits {
     /// The first that could not be committed; the others are.
     pub fn commit_all(&self) -> Result<(), Errno> {
         let outcomes: Vec<_> = self.files.all().iter().map(|open| self.commit(open, &Caller::default())).collect();
+        outcomes.into_iter().collect()
+    }
+
+    /// The same with files of which something has been pending for a while, so that it can be sent ahead.
+    ///
+    /// # Errors
+    /// As `commit_all`.
+    pub fn commit_old(&self) -> Result<(), Errno> {
+        let now = self.local.now();
+        let all = self.files.all();
+        let old = all.iter().filter(|open| {
+            let since = open.pending_since();
+            since.is_some_and(|since| now.seconds.saturating_sub(since.seconds) >= PENDING_SECONDS_MAX)
+        });
+        let outcomes: Vec<_> = old.map(|open| self.commit(open, &Caller::default())).collect();
         outcomes.into_iter().collect()
     }
 

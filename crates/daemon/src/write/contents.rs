@@ -12,7 +12,7 @@ use forebay_wire::write_message::{CONTENTS_BYTES_MAX, LogPart, WriteMessage};
 use super::files::Files;
 use super::local::Local;
 use super::owner::{Owner, backing_path};
-use super::remote::Nodes;
+use super::remote::{Nodes, PATIENCE};
 use super::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
@@ -88,7 +88,7 @@ impl Reader {
                     let part_of = LogPart { position: extent.position, skip, len };
                     self.nodes
                         .read_log(extent.node, part_of, part)
-                        .or_else(|errno| self.go_on_without(extent.node, errno))?;
+                        .or_else(|errno| self.go_on_without(extent.node, part_of, part, errno))?;
                     skip += len;
                 }
                 Ok(())
@@ -97,10 +97,14 @@ impl Reader {
     }
 
     /// A node does not give its bytes.
-    fn go_on_without(&self, node: NodeRank, errno: Errno) -> Result<(), Errno> {
+    fn go_on_without(&self, node: NodeRank, part: LogPart, into: &mut [u8], errno: Errno) -> Result<(), Errno> {
         match errno {
             // They have another place now, which is to be asked for.
             Errno::EIO if self.nodes.has_partners() && self.tree.rescue(node)? => Err(Errno::ESTALE),
+            // Nobody else has them: they are there when the node is.
+            Errno::EIO if self.nodes.has_partners() => {
+                self.nodes.read_within(node, &WriteMessage::Contents { parts: vec![part] }, into, PATIENCE)
+            }
             errno => Err(errno),
         }
     }

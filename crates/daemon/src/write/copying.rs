@@ -8,6 +8,8 @@ use forebay_types::{Errno, LogPosition, Time};
 use forebay_wire::write_message::ToCopy;
 use forebay_write::Uncopied;
 
+use crate::options::Copied;
+
 /// How long the partner's question waits for something to be written.
 const ASKING_WAIT: Duration = Duration::from_secs(1);
 
@@ -20,6 +22,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// See the module.
 pub struct Copying {
     began: Instant,
+    /// What the partner copies.
+    pub rule: Copied,
     /// How long nothing may be copied before who waits for it is told that there is no room.
     patience: Duration,
     uncopied: Mutex<Uncopied>,
@@ -30,15 +34,25 @@ pub struct Copying {
 }
 
 impl Copying {
-    pub fn new(uncopied: Uncopied, patience: Duration) -> Self {
+    pub fn new(uncopied: Uncopied, rule: Copied, patience: Duration) -> Self {
         Self {
             began: Instant::now(),
+            rule,
             patience,
             uncopied: Mutex::new(uncopied),
             written: Condvar::new(),
             wanted: Condvar::new(),
             copied: Condvar::new(),
             is_ending: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether what is written to a file is copied; the owner is asked if it is below the right directory. Where it cannot say, it is.
+    pub fn copies(&self, ask: impl FnOnce() -> Result<bool, Errno>) -> bool {
+        match self.rule {
+            Copied::Below(_) => ask().unwrap_or(true),
+            Copied::All => true,
+            Copied::Nothing => false,
         }
     }
 

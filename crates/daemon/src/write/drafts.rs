@@ -16,6 +16,24 @@ pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), 
     if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
 }
 
+/// Somebody has removed a draft. Where logs have all that was in it, it is made again, by whoever looks next.
+///
+/// # Errors
+/// EAGAIN then; else what was the matter.
+pub fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Errno> {
+    let draft = {
+        let tree = owner.tree();
+        tree.draft(file).filter(|_| !tree.has_base(file))
+    };
+    match (errno, draft) {
+        (Errno::ENOENT | Errno::ESTALE, Some((directory, _))) => {
+            owner.carry_out_own(Operation::Drafting { file, directory })?;
+            Err(Errno::EAGAIN)
+        }
+        _ => Err(errno),
+    }
+}
+
 /// A file that was being changed where it is could not be changed whole, and is as it is now.
 pub fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
     let is_there = owner.tree().backing_place(file).is_some();

@@ -1,22 +1,25 @@
-//! Sending ahead what open files have in stores that fill (`forebay_write::Drain`).
+//! Sending ahead what open files have in stores that fill, and what of them is old (`forebay_write::Drain`).
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use forebay_types::{Errno, NodeRank};
+use forebay_types::Errno;
 use forebay_wire::write::{Drained, Operation, Source};
-use forebay_write::Drain;
+use forebay_write::{Ages, Ahead, Drain};
 
 use super::commits::Commits;
 use super::conflicts::Conflicts;
 use super::contents::Reader;
-use super::drafts::{note_as_left, note_draft};
+use super::drafts::{begin_anew, note_as_left, note_draft};
 use super::owner::Owner;
 use super::sending::{Meter, Snapshot};
 
 /// How much is sent before the landing goes on.
 const PART_BYTES: u64 = 64 << 20;
+
+/// What programs have written so long ago, and not overwritten since, is sent. Shorter, more would be sent that is overwritten or
+/// removed soon; longer, more of a checkpoint that is written slowly would be left for its close.
+const OLD: Duration = Duration::from_secs(20);
 
 /// See the module.
 pub struct Draining {
@@ -24,26 +27,21 @@ pub struct Draining {
     reader: Arc<Reader>,
     commits: Arc<Commits>,
     meter: Arc<Meter>,
+    ages: Mutex<Ages>,
 }
 
 impl Draining {
     pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, meter: &Arc<Meter>) -> Self {
         let (owner, reader) = (Arc::clone(owner), Arc::clone(reader));
-        Self { owner, reader, commits: Arc::clone(commits), meter: Arc::clone(meter) }
+        let (commits, meter) = (Arc::clone(commits), Arc::clone(meter));
+        Self { owner, reader, commits, meter, ages: Mutex::new(Ages::new(OLD)) }
     }
 
-    /// Sends a part, if there is need and anything to be sent. Whether there was.
-    pub fn send_ahead(&self) -> Result<bool, String> {
-        let filling = self.owner.filling();
-        if filling.is_empty() {
-            return Ok(false);
-        }
-        if filling.contains(&self.owner.local.rank) {
-            // Only what is committed can be sent.
-            self.commits.commit_all().map_err(|errno| format!("committing what open files have: {errno}"))?;
-        }
-        let Some(drain) = self.next_drain(&filling) else { return Ok(false) };
-        let sent = self.prepare(&drain).and_then(|is_ready| if is_ready { self.drain(&drain) } else { Ok(()) });
+    /// Sends a part, if there is need and anything to be sent: where nothing else `is_to_land`, also of what is old. Whether there was.
+    pub fn send_ahead(&self, is_to_land: bool) -> Result<bool, String> {
+        let Some((drain, is_kept)) = self.next_drain(is_to_land)? else { return Ok(false) };
+        let prepared = self.prepare(&drain);
+        let sent = prepared.and_then(|is_ready| if is_ready { self.drain(&drain, is_kept) } else { Ok(()) });
         let sent = sent.map_err(|errno| {
             let path =
                 self.owner.backing_path(drain.file).map_or_else(|| "an open file".to_owned(), |path| path.to_string());
@@ -52,8 +50,37 @@ impl Draining {
         sent.map(|()| true)
     }
 
-    fn next_drain(&self, filling: &BTreeSet<NodeRank>) -> Option<Drain> {
-        self.owner.tree().next_drain(filling, PART_BYTES)
+    /// What is to be sent, and whether logs keep it.
+    fn next_drain(&self, is_to_land: bool) -> Result<Option<(Drain, bool)>, String> {
+        let filling = self.owner.filling();
+        // Only what is committed can be sent.
+        let committed = match filling.contains(&self.owner.local.rank) {
+            true => self.commits.commit_all(),
+            false => self.commits.commit_old(),
+        };
+        committed.map_err(|errno| format!("committing what open files have: {errno}"))?;
+        if !filling.is_empty()
+            && let Some(drain) = self.owner.tree().next_drain(Ahead::OfNodes(&filling), PART_BYTES)
+        {
+            return Ok(Some((drain, false)));
+        }
+        let now = self.owner.nodes.now();
+        let mut ages = self.ages.lock().unwrap_or_else(PoisonError::into_inner);
+        if ages.is_due(now) {
+            ages.mark(now, self.owner.tree().written_to_open());
+        }
+        let mut old = ages.old(now);
+        // Who waits for a node that is gone keeps what could land.
+        let answering = self.owner.answering();
+        old.retain(|node, _| answering.contains(node));
+        if is_to_land || old.is_empty() {
+            return Ok(None);
+        }
+        let drain = self.owner.tree().next_drain(Ahead::Old(&old), PART_BYTES);
+        if drain.is_none() {
+            ages.all_sent();
+        }
+        Ok(drain.map(|drain| (drain, true)))
     }
 
     /// Whether it can be sent: where others have changed the file, the next look sees what it is now.
@@ -72,25 +99,30 @@ impl Draining {
         self.owner.make_durable().map(|()| true)
     }
 
-    fn drain(&self, drain: &Drain) -> Result<(), Errno> {
+    fn drain(&self, drain: &Drain, is_kept: bool) -> Result<(), Errno> {
         let Drain { file, version, size_bytes, is_there, extents } = drain;
         let mut snapshot = Snapshot::of(&self.owner, *file)?;
         if snapshot.version != *version {
             // The next look sees what it is now.
             return Ok(());
         }
-        let is_sent = |source| matches!(source, Source::Log(extent) if extents.contains(&extent));
-        snapshot.pieces.retain(|piece| piece.source == Source::Hole || is_sent(piece.source));
+        {
+            let tree = self.owner.tree();
+            let is_to_send = |extent| extents.contains(&extent) && !tree.is_sent(*file, &extent);
+            let is_to_send = |source| matches!(source, Source::Log(extent) if is_to_send(extent));
+            snapshot.pieces.retain(|piece| piece.source == Source::Hole || is_to_send(piece.source));
+        }
         let place = &self.owner.local.place;
         let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
         let began = Instant::now();
-        if !is_there && !self.owner.tree().has_base(*file) {
+        if !is_there && !self.owner.tree().has_part(*file) {
             let number = self.owner.tree().draft_number(*file);
             let draft = place.draft(&path, number)?;
             snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
             draft.keep()?;
         } else {
-            let open = self.owner.hold(*file, &path)?.open_to_write()?;
+            let held = self.owner.hold(*file, &path).or_else(|errno| begin_anew(&self.owner, *file, errno))?;
+            let open = held.open_to_write()?;
             let written = snapshot.write(&self.reader, &self.meter, *file, &open);
             // Its times too: they tell others' changes from ours.
             let synced = written.and_then(|()| open.sync_all().map_err(|error| Errno::of(&error)));
@@ -98,7 +130,8 @@ impl Draining {
         }
         self.meter.note_rate(snapshot.bytes(), began.elapsed());
         let backed = place.backed(&path)?;
-        let drained = Drained { version: *version, size_bytes: *size_bytes, backed, extents: extents.clone() };
+        let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
+        let drained = Drained { version, size_bytes, backed, extents, is_kept };
         self.owner.carry_out_own(Operation::Drained { file: *file, drained }).map(drop)
     }
 }

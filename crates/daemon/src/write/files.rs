@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Change, Operation, Piece, Source, WrittenExtent};
@@ -28,6 +28,8 @@ pub struct OpenFile {
     state: Mutex<State>,
     /// Held while a commit is made.
     commit: Mutex<()>,
+    /// Whether the partner copies what is written to it, once somebody wanted to know.
+    is_copied: OnceLock<bool>,
 }
 
 #[derive(Default)]
@@ -46,6 +48,8 @@ struct State {
     appending: Vec<WrittenExtent>,
     /// When the last of it was written.
     written_at: Option<Timestamp>,
+    /// When the first of it was, or the last that was pending with it and is not any more.
+    pending_since: Option<Timestamp>,
 }
 
 /// What of a file is pending in a range, at a moment.
@@ -68,11 +72,8 @@ impl Files {
     /// What is known of `file`.
     pub fn entry(&self, file: FileId) -> Arc<OpenFile> {
         let mut files = self.lock();
-        Arc::clone(
-            files
-                .entry(file)
-                .or_insert_with(|| Arc::new(OpenFile { file, state: Mutex::default(), commit: Mutex::default() })),
-        )
+        let new = || OpenFile { file, state: Mutex::default(), commit: Mutex::default(), is_copied: OnceLock::new() };
+        Arc::clone(files.entry(file).or_insert_with(|| Arc::new(new())))
     }
 
     /// `file`, if it is known.
@@ -151,6 +152,7 @@ impl OpenFile {
         state.pending.insert(extent, &mut vec![]);
         state.written.push_back(extent);
         state.written_at = Some(now);
+        state.pending_since.get_or_insert(now);
         state.written.len() >= COMMIT_EXTENTS_MAX
     }
 
@@ -182,6 +184,16 @@ impl OpenFile {
     /// Its mode was changed.
     pub fn set_mode(&self, mode: u32) {
         self.state().lends_rights = mode & LENT_RIGHTS != 0;
+    }
+
+    /// Whether the partner copies what is written to it: as it was when somebody first wanted to know, until it is forgotten.
+    pub fn is_copied(&self, ask: impl FnOnce() -> bool) -> bool {
+        *self.is_copied.get_or_init(ask)
+    }
+
+    /// Since when something is pending, if anything is.
+    pub fn pending_since(&self) -> Option<Timestamp> {
+        self.state().pending_since
     }
 
     /// Whether anything is pending.
@@ -261,6 +273,7 @@ impl State {
         if self.written.is_empty() {
             self.written_at = None;
         }
+        self.pending_since = self.written_at;
     }
 }
 

@@ -26,6 +26,8 @@ pub struct GivingBack {
     commits: Arc<Commits>,
     second: Option<Arc<SecondHome>>,
     partner: Option<Arc<Partner>>,
+    /// Whether the owner sends ahead what is old.
+    sends_old: bool,
     is_ending: Mutex<bool>,
     ended: Condvar,
 }
@@ -37,6 +39,7 @@ impl GivingBack {
         commits: &Arc<Commits>,
         second: Option<&Arc<SecondHome>>,
         partner: Option<&Arc<Partner>>,
+        sends_old: bool,
     ) -> Arc<Self> {
         let (reader, files, commits) = (Arc::clone(reader), Arc::clone(files), Arc::clone(commits));
         Arc::new(Self {
@@ -45,6 +48,7 @@ impl GivingBack {
             commits,
             second: second.map(Arc::clone),
             partner: partner.map(Arc::clone),
+            sends_old,
             is_ending: Mutex::default(),
             ended: Condvar::new(),
         })
@@ -62,9 +66,12 @@ impl GivingBack {
             drop(is_ending);
             checkpoint::write_if_due(&self.reader.local, self.parts(), &self.files);
             // Only what is committed can be sent ahead.
-            if self.reader.local.is_filling()
-                && let Err(errno) = self.commits.commit_all()
-            {
+            let committed = match self.reader.local.is_filling() {
+                true => self.commits.commit_all(),
+                false if self.sends_old => self.commits.commit_old(),
+                false => Ok(()),
+            };
+            if let Err(errno) = committed {
                 tracing::warn!(%errno, "space of open files cannot be released yet");
             }
             if self.reader.local.log.space().live_bytes > 0

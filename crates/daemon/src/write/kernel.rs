@@ -16,7 +16,6 @@ use forebay_wire::write_message::Entries;
 
 use super::commits::Commits;
 use super::contents::Reader;
-use super::copying::Copying;
 use super::directories::Readings;
 use super::files::{Files, OpenFile};
 use super::kernel_words::{
@@ -67,8 +66,9 @@ impl Handler for Kernel {
                 let committed = self.commit(&request, file);
                 answer(committed.and(self.locking.release(file, *lock_owner, false)), reply);
             }
-            Op::Fsync { .. } => answer(self.commit(&request, file).and_then(|()| self.make_durable()), reply),
-            Op::Fsyncdir { .. } | Op::Syncfs => answer(self.make_durable(), reply),
+            Op::Fsync { .. } => answer(self.commit(&request, file).and_then(|()| self.make_durable(Some(file))), reply),
+            Op::Fsyncdir { .. } => answer(self.make_durable(Some(file)), reply),
+            Op::Syncfs => answer(self.make_durable(None), reply),
             Op::Opendir { .. } => reply.open(self.readings.open(), 0),
             Op::Releasedir { handle } => {
                 self.readings.close(*handle);
@@ -305,9 +305,10 @@ impl Kernel {
         if flags & O_APPEND != 0 {
             return self.append(request, &open, data);
         }
+        let is_copied = open.is_copied(|| self.is_copied(file));
         let is_much = self.room.wait_for(|| {
             let _noting = self.files.noting();
-            let extent = self.reader.local.append(file, offset, offset, data)?;
+            let extent = self.reader.local.append((file, is_copied), offset, offset, data)?;
             Ok(open.note(extent, self.reader.local.now()))
         })?;
         // The commit ends the rights that the file lends.
@@ -344,9 +345,10 @@ impl Kernel {
     /// Where the end is, the owner says when the write is committed.
     fn append(&self, request: &Request<'_>, open: &OpenFile, data: &[u8]) -> Result<(), Errno> {
         self.commit(request, open.file)?;
+        let is_copied = open.is_copied(|| self.is_copied(open.file));
         let extent = self.room.wait_for(|| {
             let _noting = self.files.noting();
-            let extent = self.reader.local.append(open.file, APPENDED, 0, data)?;
+            let extent = self.reader.local.append((open.file, is_copied), APPENDED, 0, data)?;
             open.note_appending(extent);
             Ok(extent)
         })?;
@@ -360,11 +362,23 @@ impl Kernel {
         self.commits.commit(&open, &Caller { uid: request.uid, gid: request.gid, groups: vec![] })
     }
 
-    /// What was committed until now survives the loss of power, and of the node that owns the tree.
-    fn make_durable(&self) -> Result<(), Errno> {
+    /// What was committed until now, of one file or all, survives the loss of power, and of the node that owns the tree.
+    fn make_durable(&self, file: Option<FileId>) -> Result<(), Errno> {
         self.reader.local.make_durable()?;
-        self.reader.local.copying.as_ref().map_or(Ok(()), Copying::wait)?;
+        let is_copied = file.is_none_or(|file| match self.files.find(file) {
+            Some(open) => open.is_copied(|| self.is_copied(file)),
+            None => self.is_copied(file),
+        });
+        if let Some(copying) = self.reader.local.copying.as_ref().filter(|_| is_copied) {
+            copying.wait()?;
+        }
         self.reader.tree.make_durable()
+    }
+
+    /// Whether this node's partner copies what is written to a file.
+    fn is_copied(&self, file: FileId) -> bool {
+        let copying = self.reader.local.copying.as_ref();
+        copying.is_some_and(|copying| copying.copies(|| self.reader.tree.is_copied(file)))
     }
 
     fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {

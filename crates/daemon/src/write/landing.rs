@@ -137,7 +137,7 @@ impl Landings {
             // What fails is found by itself.
             count = if taken.is_ok() { publishing::FILES_MAX } else { 1 };
             let sent = taken.and_then(|()| match self.policy {
-                DrainPolicy::Auto => self.draining.send_ahead(),
+                DrainPolicy::Auto => self.draining.send_ahead(!turns.is_empty()),
                 _ => Ok(false),
             });
             match sent {
@@ -166,7 +166,7 @@ impl Landings {
         let [first, ..] = turns else { return Ok(()) };
         tracing::debug!(?first, turns = turns.len(), "landing");
         let taken = match &first.action {
-            Action::Publish { file, .. } if !first.is_over && !self.owner.tree().has_base(*file) => self.publish(turns),
+            Action::Publish { file, .. } if !first.is_over && !self.owner.tree().has_part(*file) => self.publish(turns),
             _ => self.take_one(first),
         };
         if taken.is_ok() {
@@ -366,13 +366,15 @@ impl Landings {
     fn publish_sent(&self, file: FileId, places: &[Place]) -> Result<LandedContents, Errno> {
         let paths: Vec<ViewPath> = places.iter().map(|place| self.path(place)).collect::<Result<_, _>>()?;
         let Some((first, others)) = paths.split_first() else { return Err(Errno::ENOENT) };
-        let snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
+        let mut snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
+        snapshot.leave_out_sent(&self.owner, file);
         // It may get its name without this being noted.
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
         let place = &self.owner.local.place;
         let draft = self.draft_path(file).ok_or(Errno::ESTALE)?;
-        self.write_draft(file, &snapshot, &draft, first)?;
+        let written = self.write_draft(file, &snapshot, &draft, first);
+        written.or_else(|errno| drafts::begin_anew(&self.owner, file, errno))?;
         others.iter().try_for_each(|other| place.link(first, other))?;
         self.contents(first, &snapshot)
     }

@@ -21,6 +21,14 @@ use crate::environment::Environment;
 /// committed before its daemon died is written again, by the request that is sent again.
 pub const APPENDED: u64 = 1 << 63;
 
+/// Of a record's file, in its serial: that the partner is to copy it.
+const TO_COPY: u64 = 1 << 62;
+
+/// The file of a record that is no copy, and whether the partner is to copy it.
+pub fn without_mark(file: FileId) -> (FileId, bool) {
+    (FileId { serial: file.serial & !TO_COPY, ..file }, file.serial & TO_COPY != 0)
+}
+
 /// See the module.
 pub struct Local {
     pub rank: NodeRank,
@@ -106,13 +114,22 @@ impl Local {
         self.next_serial.fetch_max(next, Ordering::Relaxed);
     }
 
-    /// Appends what was written to a file.
+    /// Appends what was written to a file, which the partner copies or not: what is at `offset`, or where the owner says if the
+    /// record's `record_offset` is `APPENDED`.
     ///
     /// # Errors
     /// ENOSPC, EIO.
-    pub fn append(&self, file: FileId, record_offset: u64, offset: u64, data: &[u8]) -> Result<WrittenExtent, Errno> {
-        let appended = self.log.append_data(file, record_offset, data).map_err(forebay_log::LogError::errno)?;
-        if let Some(copying) = self.copying.as_ref().filter(|_| !data.is_empty()) {
+    pub fn append(
+        &self,
+        (file, is_copied): (FileId, bool),
+        record_offset: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<WrittenExtent, Errno> {
+        let serial = if is_copied { file.serial | TO_COPY } else { file.serial };
+        let of = FileId { serial, ..file };
+        let appended = self.log.append_data(of, record_offset, data).map_err(forebay_log::LogError::errno)?;
+        if let Some(copying) = self.copying.as_ref().filter(|_| is_copied && !data.is_empty()) {
             copying.note(appended.position, data.len() as u32);
         }
         Ok(WrittenExtent { offset, len: data.len() as u64, node: self.rank, position: appended.position, skip: 0 })

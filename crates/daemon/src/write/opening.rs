@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_log::{Owner as StoreOwner, boot_identity};
-use forebay_types::NodeRank;
-use forebay_write::{council, partner, second_home};
+use forebay_write::{council, partners, second_home};
 
 use super::network::Network;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::open_store;
 use super::remote::{Nodes, Partners};
-use crate::options::BurstOptions;
+use crate::options::{BurstOptions, Copied};
 use crate::shared::node::Node;
 
 /// Opens the store of a node and goes on where the daemon before stopped, or begins. `made_at_ms` tells the mount from those
@@ -30,8 +29,8 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         landing: fs::canonicalize(&options.backing).with_context(|| options.backing.display().to_string())?,
         boot: boot_identity().context("this boot has no identity")?,
     };
-    let patience = options.is_copied.then_some(node.options.deadline);
-    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, &node.environment, patience)?;
+    let copied = (options.copied.clone(), node.options.deadline);
+    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, &node.environment, copied)?;
     let hosts: Vec<&str> = node.options.nodes.iter().map(|node| node.host.as_str()).collect();
     let (council, kept) = (council(&hosts), &node.options.kept);
     let beginning = Beginning {
@@ -45,10 +44,9 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         deadline: node.options.deadline,
         second_home: second_home(&council, opened.owns.node),
     };
-    let ranks = (0..hosts.len() as u32).map(NodeRank);
-    let partners = match options.is_copied {
-        true => Partners::Of(ranks.map(|node| partner(&hosts, node)).collect()),
-        false => Partners::None,
+    let partners = match options.copied {
+        Copied::Nothing => Partners::None,
+        Copied::All | Copied::Below(_) => Partners::Of(partners(&hosts, &options.switches)),
     };
     let nodes = Nodes::new(Network::new(node), opened.owns, council, partners);
     let begin_next = {

@@ -23,11 +23,13 @@ use super::local::Local;
 use super::notes::Note;
 use super::remote::Nodes;
 use super::safe::Safe;
+use crate::options::Copied;
 
 /// Mode bits without which this daemon could not go on in a directory of the backing file system.
 const OWN_DIRECTORY: u32 = 0o700;
 
-/// How long it counts that a node has said that its store fills.
+/// How long it counts that a node has said that its store fills, or anything: with what takes room in its store it asks twice a second
+/// (`giving_back`).
 const FILLING_COUNTS: Duration = Duration::from_secs(5);
 
 /// The tree with what it stands on.
@@ -41,6 +43,8 @@ pub struct Owner {
     unlinked: Mutex<Map<FileId, Arc<File>>>,
     /// Nodes whose stores fill, and when they said so.
     filling: Mutex<BTreeMap<NodeRank, Instant>>,
+    /// Nodes that have asked what of their stores is needed, and when.
+    asked: Mutex<BTreeMap<NodeRank, Instant>>,
     pub(super) nodes: Arc<Nodes>,
     /// Those who let this node own the tree.
     pub council: Arc<Council>,
@@ -79,6 +83,7 @@ impl Owner {
             has_failed: AtomicBool::new(false),
             unlinked: Mutex::default(),
             filling: Mutex::default(),
+            asked: Mutex::default(),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
@@ -94,7 +99,15 @@ impl Owner {
         filling.keys().copied().chain(own).collect()
     }
 
+    /// The nodes that answer, of those whose stores have anything.
+    pub fn answering(&self) -> BTreeSet<NodeRank> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_late = asked.iter().filter(|(_, at)| at.elapsed() < FILLING_COUNTS).map(|(node, _)| *node);
+        of_late.chain([self.local.rank]).collect()
+    }
+
     fn note_filling(&self, node: NodeRank, is_filling: bool) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
         let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
         if is_filling {
             filling.insert(node, Instant::now());
@@ -177,8 +190,17 @@ impl Owner {
                 Told::Needed(needed)
             }
             Question::NextSerial => Told::NextSerial(tree.next_serial_of(asker.node)),
+            Question::Copied { file } => Told::Copied(self.is_copied(&tree, *file)),
             Question::FileSystem | Question::Durable => Told::Nothing,
         })
+    }
+
+    /// Whether partners copy what is written to a file.
+    fn is_copied(&self, tree: &Tree, file: FileId) -> bool {
+        match self.local.copying.as_ref().map(|copying| &copying.rule) {
+            Some(Copied::Below(paths)) => tree.is_below(file, paths),
+            rule => rule == Some(&Copied::All),
+        }
     }
 
     /// What a node that has sent a change is answered. May block.

@@ -21,11 +21,12 @@ use forebay_write::{Copies, Released, Tree, Uncopied};
 use super::checkpoint::Checkpoint;
 use super::copying::Copying;
 use super::files::Files;
-use super::local::{APPENDED, Local, landing_place};
+use super::local::{APPENDED, Local, landing_place, without_mark};
 use super::notes::Note;
 use super::partner::copied_from;
 use super::second_home::Mirror;
 use crate::environment::Environment;
+use crate::options::Copied;
 
 /// Batches that a daemon may hand to its partner in a millisecond of its life, bits.
 const BATCH_BITS: u32 = 20;
@@ -45,8 +46,8 @@ pub struct OpenedStore {
     pub unanswered: Vec<OperationId>,
 }
 
-/// Opens the store at `path` and reads it. With `copied_within` a partner copies what is written to it: what it does not get on with for
-/// so long, has no room there.
+/// Opens the store at `path` and reads it. A partner copies of what is written to it what `copied` says; what it does not get on with
+/// for so long, has no room there.
 ///
 /// # Errors
 /// As `open`.
@@ -55,7 +56,7 @@ pub fn open_store(
     store_owner: &StoreOwner,
     capacity_bytes: u64,
     environment: &Arc<dyn Environment>,
-    copied_within: Option<Duration>,
+    (copied, copied_within): (Copied, Duration),
 ) -> anyhow::Result<OpenedStore> {
     let place = landing_place(&store_owner.landing)?;
     // One that is only read to its end may lie anywhere.
@@ -74,7 +75,8 @@ pub fn open_store(
     let log = recovery.finish(live)?;
     let batch = environment.unix_time().as_millis() as u64;
     let uncopied = std::mem::take(&mut found.uncopied);
-    let copying = copied_within.map(|within| Copying::new(Uncopied::new(batch << BATCH_BITS, uncopied), within));
+    let uncopied = Uncopied::new(batch << BATCH_BITS, uncopied);
+    let copying = (copied != Copied::Nothing).then(|| Copying::new(uncopied, copied, copied_within));
     let node = (store_owner.node, store_owner.job.clone(), found.owns);
     let local = Arc::new(Local::new(
         node,
@@ -153,8 +155,11 @@ impl Found {
                     self.copies.insert(of, Copy { from, to: position, len: bytes });
                     return Ok(());
                 }
+                let (file, is_to_copy) = without_mark(file);
                 self.given(file);
-                self.uncopied.insert(position, bytes);
+                if is_to_copy {
+                    self.uncopied.insert(position, bytes);
+                }
                 if file_offset < APPENDED {
                     let extent =
                         WrittenExtent { offset: file_offset, len: bytes.into(), node: self.rank, position, skip: 0 };

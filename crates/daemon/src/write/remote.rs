@@ -400,6 +400,20 @@ impl Nodes {
     /// What the other node says; EIO when it says nothing.
     pub fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
         let patience = if self.has_partners() { COPIED_PATIENCE } else { PATIENCE };
+        self.read_within(from, message, into, patience)
+    }
+
+    /// The same, asked for `patience` at most.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn read_within(
+        &self,
+        from: NodeRank,
+        message: &WriteMessage,
+        into: &mut [u8],
+        patience: Duration,
+    ) -> Result<(), Errno> {
         let (_, answered) = self.call(To::Node(from), message, patience)?;
         match answered {
             (Outcome::Body, body) if body.len() == into.len() => {

@@ -28,6 +28,8 @@ pub struct BurstStatus {
     dirty_bytes: u64,
     /// Committed, and not on the backing file system.
     committed_bytes: u64,
+    /// The node that copies what this one writes; `null` without one.
+    partner: Option<u32>,
     /// What this node's partner does not have; `null` without one, or while it does not answer.
     uncopied_bytes: Option<u64>,
     /// The whole job's, on the node that owns the tree.
@@ -82,6 +84,7 @@ impl WriteParts {
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
+            partner: self.nodes.partners_of(self.local.rank).first().map(|partner| partner.0),
             uncopied_bytes: self.local.copying.as_ref().and_then(Copying::behind_bytes),
             landing: self.landing_status(),
             steps_to_land: progress.steps,

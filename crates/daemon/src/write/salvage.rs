@@ -23,7 +23,7 @@ use super::recovery::{OpenedStore, open_store};
 use super::remote::{Answered, Calls, Nodes, Partners, Unanswered};
 use crate::environment::Environment;
 use crate::machine::Machine;
-use crate::options::DrainPolicy;
+use crate::options::{Copied, DrainPolicy};
 
 /// How long what reads waits: nothing is written here.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -92,7 +92,7 @@ impl Salvage {
         let boot = boot_identity().context("this boot has no identity")?;
         let open = |node: NodeRank, path: &Path| {
             let owner = StoreOwner { job: job.clone(), node, nodes, landing: landing.clone(), boot };
-            open_store(path, &owner, AS_FOUND, &environment, None)
+            open_store(path, &owner, AS_FOUND, &environment, (Copied::Nothing, DEADLINE))
         };
         let mut opened = BTreeMap::new();
         for (node, path) in &stores {

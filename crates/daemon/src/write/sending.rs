@@ -110,6 +110,12 @@ impl Snapshot {
         written
     }
 
+    /// What its draft has already is not sent.
+    pub fn leave_out_sent(&mut self, owner: &Owner, file: FileId) {
+        let tree = owner.tree();
+        self.pieces.retain(|piece| !matches!(piece.source, Source::Log(extent) if tree.is_sent(file, &extent)));
+    }
+
     /// What logs have of it, bytes.
     pub fn bytes(&self) -> u64 {
         self.stripes().map(|stripe| stripe.len).sum()

@@ -140,6 +140,14 @@ impl TreeLink {
         }
     }
 
+    /// Whether partners copy what is written to a file.
+    pub fn is_copied(&self, file: FileId) -> Result<bool, Errno> {
+        match self.ask_own(Question::Copied { file })? {
+            Told::Copied(is_copied) => Ok(is_copied),
+            _ => Err(SENSELESS),
+        }
+    }
+
     /// How much of another node's log the tree needs: bytes, by segment.
     pub fn needed_of(&self, of: NodeRank) -> Result<BTreeMap<u64, u64>, Errno> {
         self.ask_needed(Question::Needed { of: Some(of), is_filling: false })

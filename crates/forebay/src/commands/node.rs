@@ -88,6 +88,8 @@ struct Plan {
     nodes: Vec<NodeAddress>,
     ports: Ports,
     view_layout: ViewLayout,
+    /// Of the nodes, where they are known.
+    switches: Vec<u32>,
     settings: Settings,
     handed: Handed,
     directory: PathBuf,
@@ -128,9 +130,21 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
         let carried = || carried.map(|carried| carried.open(&settings.munge)).transpose();
         let key = key.map_or_else(carried, |key| Ok(Some(key)))?;
         let handed = with_key(settings.security, handed, key)?;
-        let JobSpec { job, job_directory: directory, nodes, ports, view_layout, .. } = spec;
+        let JobSpec { job, job_directory: directory, nodes, ports, view_layout, switches, .. } = spec;
         let log_file = Some(directory.join("logs").join(format!("node-{rank}.log")));
-        return Ok(Plan { job, rank, nodes, ports, view_layout, settings, handed, directory, log_file, waited_for });
+        return Ok(Plan {
+            job,
+            rank,
+            nodes,
+            ports,
+            view_layout,
+            switches,
+            settings,
+            handed,
+            directory,
+            log_file,
+            waited_for,
+        });
     }
     let effective = Effective::merge(given, arguments.file.config)?;
     let settings = effective.settings()?;
@@ -144,8 +158,8 @@ fn plan(arguments: NodeArguments) -> anyhow::Result<Plan> {
     let rank = own_rank(wanted, &nodes)?;
     let handed = with_key(settings.security, handed, key)?;
     let directory = jobs::base_for_new(settings.directory.as_deref(), false)?.join(&job);
-    let view_layout = ViewLayout::ByHost;
-    Ok(Plan { job, rank, nodes, ports, view_layout, settings, handed, directory, log_file, waited_for })
+    let (view_layout, switches) = (ViewLayout::ByHost, vec![]);
+    Ok(Plan { job, rank, nodes, ports, view_layout, switches, settings, handed, directory, log_file, waited_for })
 }
 
 /// The same, and the key that the node has read itself, if the level takes one.
@@ -218,7 +232,10 @@ impl Plan {
         check_exports(&self.settings.export, self.rank)?;
         let view = self.prepare_view(directory)?;
         let process = Process::this();
-        let burst = burst_mount::prepare(&self.settings, directory, self.view_layout, &self.nodes, self.rank)?;
+        let mut burst = burst_mount::prepare(&self.settings, directory, self.view_layout, &self.nodes, self.rank)?;
+        if let Some(burst) = &mut burst {
+            burst.options.switches = std::mem::take(&mut self.switches);
+        }
         let burst_created = burst.as_ref().map_or_else(Vec::new, |burst| burst.created.clone());
         let (rank, view_path, view_created) = (self.rank, view.path.clone(), view.created);
         let record = NodeRecord { rank, process, daemon: None, view: view_path, view_created, burst_created };

@@ -5,7 +5,8 @@ use std::net::TcpListener;
 
 use anyhow::Context;
 use forebay_launch::{
-    Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, in_order, parse_hostfile, topology_file,
+    Allocation, NodeAddress, TopologySource, ViewLayout, bind_listeners, in_order, parse_hostfile, switches_of,
+    topology_file,
 };
 
 use crate::job_spec::read_input;
@@ -41,11 +42,7 @@ impl Selection {
         allocated: Option<Allocated>,
     ) -> anyhow::Result<Self> {
         let mut selection = Self::listed(effective, settings, port, allocated)?;
-        let source = match &settings.topology {
-            Topology::Auto => TopologySource::Auto,
-            Topology::Off => TopologySource::Off,
-            Topology::File(path) => topology_file(path).context("cannot use --topology")?,
-        };
+        let source = source_of(settings)?;
         let note = match &mut selection {
             Self::Local(..) => passed_over(settings),
             Self::Hosts(nodes) => in_order(nodes, &source, false).context("cannot use --topology")?,
@@ -106,6 +103,19 @@ impl Selection {
         }
     }
 
+    /// The switches that they are on, by numbers; empty where that is not known.
+    ///
+    /// # Errors
+    /// When the file of the topology cannot be read.
+    pub fn switches(&self, settings: &Settings) -> anyhow::Result<Vec<u32>> {
+        let source = source_of(settings)?;
+        Ok(match self {
+            Self::Local(..) => vec![],
+            Self::Hosts(nodes) => switches_of(nodes, &source, false),
+            Self::Slurm(_, nodes) => switches_of(nodes, &source, true),
+        })
+    }
+
     /// Where their views are, below the directory that was asked for.
     pub fn view_layout(&self) -> ViewLayout {
         match self {
@@ -113,6 +123,15 @@ impl Selection {
             Self::Hosts(_) | Self::Slurm(..) => ViewLayout::ByHost,
         }
     }
+}
+
+/// Where the settings have the order of the nodes from.
+fn source_of(settings: &Settings) -> anyhow::Result<TopologySource> {
+    Ok(match &settings.topology {
+        Topology::Auto => TopologySource::Auto,
+        Topology::Off => TopologySource::Off,
+        Topology::File(path) => topology_file(path).context("cannot use --topology")?,
+    })
 }
 
 /// What was given for nodes on several machines, and all are on this one.

@@ -90,6 +90,8 @@ struct Up {
     ports: Ports,
     /// Where the views are, for the job spec.
     layout: ViewLayout,
+    /// On which switches the nodes are, for the job spec.
+    switches: Vec<u32>,
     given: BTreeMap<String, Vec<String>>,
     /// Hosts of nodes that failed to start, for which the reason has been told.
     failed_hosts: BTreeSet<String>,
@@ -127,6 +129,8 @@ impl Up {
             settings: json!(given),
         };
         let key = key_for(settings.security)?;
+        // Only partners are chosen by them.
+        let switches = if settings.partner.is_empty() { vec![] } else { selection.switches(&settings)? };
         let up = Self {
             directory,
             record,
@@ -134,6 +138,7 @@ impl Up {
             key,
             ports,
             layout: selection.view_layout(),
+            switches,
             given,
             failed_hosts: BTreeSet::new(),
         };
@@ -148,9 +153,11 @@ impl Up {
     }
 
     fn job_spec(&self) -> JobSpec {
-        let Self { record, directory, ports, layout, given, .. } = self;
+        let Self { record, directory, ports, layout, switches, given, .. } = self;
         let (job, directory) = (record.job.clone(), directory.path().to_owned());
-        JobSpec::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone())
+        let mut spec = JobSpec::new(job, directory, record.nodes.clone(), ports.clone(), *layout, given.clone());
+        spec.switches.clone_from(switches);
+        spec
     }
 
     /// Starts the job; also how long it took until that could begin.

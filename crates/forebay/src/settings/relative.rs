@@ -14,7 +14,7 @@ enum Form {
 const PLAIN: Form = Form::Path(&[]);
 
 /// Settings with paths.
-const WITH_PATHS: [(&str, Form); 16] = [
+const WITH_PATHS: [(&str, Form); 17] = [
     ("directory", PLAIN),
     ("hostfile", Form::Path(&["-"])),
     ("munge", Form::Path(&["auto", "off"])),
@@ -23,6 +23,7 @@ const WITH_PATHS: [(&str, Form); 16] = [
     ("burst", Form::Pair),
     ("burst-store", Form::Path(&["auto"])),
     ("burst-mount", PLAIN),
+    ("partner", Form::Path(&["none", "all"])),
     ("stage-in", Form::Pair),
     ("stage-out", Form::Pair),
     ("directives", Form::Path(&["auto", "off"])),

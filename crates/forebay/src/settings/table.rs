@@ -201,8 +201,9 @@ settings! {
         /// When files land: auto when they are closed, and parts of open files earlier if a store fills; close when they are
         /// closed; end at forebay down or forebay drain; manual only at forebay drain
         Node One(drain) drain: DrainPolicy = "drain" "auto|close|end|manual", "auto";
-        /// Files that a second node copies before fsync returns, so that they survive the loss of a node
-        Node One(partner) partner: Partnering = "partner" "none|all", "none";
+        /// Files that a second node copies before fsync returns, so that they survive the loss of a node: all, or those below
+        /// DIR; repeatable [default: none]
+        Node Many(partner) partner: Vec<Partnering> = "partner" "none|all|DIR";
         /// Limit the rate of writes to the backing file system [default: no limit]
         Node Optional(rate) drain_rate: Option<u64> = "drain-rate" "SIZE/s";
         /// Land everything within this time, open files as last committed; auto: before Slurm ends the job

@@ -329,18 +329,21 @@ pub fn drain(text: &str) -> Result<DrainPolicy, String> {
 }
 
 /// Which files a node's partner copies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Partnering {
     None,
     All,
+    /// Those below this directory.
+    Below(PathBuf),
 }
 
-/// `none` or `all`.
+/// `none`, `all` or a directory.
 pub fn partner(text: &str) -> Result<Partnering, String> {
     match text {
         "none" => Ok(Partnering::None),
         "all" => Ok(Partnering::All),
-        _ => Err(format!("'{text}' is neither none nor all")),
+        _ if text.starts_with('/') => Ok(Partnering::Below(text.into())),
+        _ => Err(format!("'{text}' is not none, all or the absolute path of a directory")),
     }
 }
 

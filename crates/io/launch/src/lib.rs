@@ -45,4 +45,4 @@ pub use secret::{MemoryFile, handed_key, read_key};
 pub use shared_place::SharedPlace;
 pub use slurm::{Allocation, batch_script, slurm_starter};
 pub use start::{Interrupt, StartFailure, Started, Starter, WhenMissing, start};
-pub use topology::{TopologySource, in_order, topology_file};
+pub use topology::{TopologySource, in_order, switches_of, topology_file};

@@ -5,7 +5,7 @@
 //! network comes from Slurm, from a file of the same form as Slurm's `topology.conf`, or from names of hosts that say where
 //! they are.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use forebay_types::{Switches, SwitchesError};
@@ -58,6 +58,29 @@ pub fn in_order(
         }
         TopologySource::Auto | TopologySource::Off => Ok(None),
     }
+}
+
+/// The switches that nodes are on, by numbers; from names of hosts, their chassis. Empty where nothing tells.
+#[must_use]
+pub fn switches_of(nodes: &[NodeAddress], source: &TopologySource, is_in_slurm: bool) -> Vec<u32> {
+    let text = match source {
+        TopologySource::File { text, .. } => Some(text.clone()),
+        TopologySource::Auto if is_in_slurm => told_by_slurm(),
+        TopologySource::Auto | TopologySource::Off => None,
+    };
+    let named = text.and_then(|text| Switches::parse(&text).ok()).and_then(|switches| {
+        let placed = switches.hosts();
+        let of: HashMap<&str, usize> = placed.iter().rev().map(|placed| (placed.host, placed.switch)).collect();
+        nodes.iter().map(|node| names_of(node).into_iter().find_map(|name| of.get(name)).map(|of| *of as u32)).collect()
+    });
+    let chassis = || {
+        let places =
+            nodes.iter().map(|node| place_in_cabinets(&node.host).map(|[cabinet, chassis, ..]| (cabinet, chassis)));
+        let places: Vec<(u32, u32)> = places.collect::<Option<_>>()?;
+        let known: BTreeSet<(u32, u32)> = places.iter().copied().collect();
+        Some(places.iter().map(|place| known.range(..place).count() as u32).collect())
+    };
+    named.or_else(|| if *source == TopologySource::Auto { chassis() } else { None }).unwrap_or_default()
 }
 
 /// What is wrong with a line of the file.
@@ -162,6 +185,23 @@ mod tests {
         let (order, note) = ordered(TREE, &["n1.site", "n2.site", "n3.site"]).unwrap();
         assert_eq!(order, ["n2.site", "n1.site", "n3.site"]);
         assert!(note.unwrap().contains("line 4: n4 is not a node of this job"));
+    }
+
+    #[test]
+    fn nodes_are_on_the_switches_that_something_tells_of() {
+        let of = |source: &TopologySource, hosts: &[&str]| {
+            let nodes: Vec<NodeAddress> =
+                hosts.iter().map(|host| NodeAddress { host: (*host).into(), port: 1 }).collect();
+            switches_of(&nodes, source, false)
+        };
+        let file = TopologySource::File { name: "file".into(), text: TREE.into() };
+        let switches = of(&file, &["n2", "n4.site", "n1"]);
+        assert!(switches[0] == switches[1] && switches[1] != switches[2], "{switches:?}");
+        assert!(of(&file, &["n2", "elsewhere"]).is_empty(), "not all are named");
+        let chassis = ["x3000c0s1b0n0", "x3000c0s7b0n1", "x3000c1s1b0n0", "x3001c0s1b0n0"];
+        assert_eq!(of(&TopologySource::Auto, &chassis), [0, 0, 1, 2]);
+        assert!(of(&TopologySource::Auto, &["n1", "n2"]).is_empty());
+        assert!(of(&TopologySource::Off, &chassis).is_empty());
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Tree {
     fn adopt_one(&mut self, directory: FileId, entry: &AdoptedEntry) -> Result<(), Errno> {
         let kind = entry.attributes.kind();
         let contents = match kind {
-            Kind::Directory => Contents::Directory(Directory::new(directory, true)),
+            Kind::Directory => Contents::Directory(Directory::new(true)),
             Kind::File => Contents::File(Extents::over(entry.attributes.size_bytes)),
             Kind::Symlink => Contents::Symlink(entry.target.clone()),
             _ => Contents::Special,
@@ -43,7 +43,7 @@ impl Tree {
         let place = Place { directory, name: entry.name.clone() };
         let backed = Backed { generation: entry.attributes.generation(), born: entry.born, kind };
         self.landing.adopt(entry.file, kind, &place, backed);
-        self.nodes.insert(entry.file, Node::new(attributes, contents));
+        self.nodes.insert(entry.file, Node::new(attributes, contents, directory));
         self.directory_mut(directory)?.insert(&entry.name, entry.file);
         self.node_mut(directory)?.attributes.nlink += u32::from(kind == Kind::Directory);
         Ok(())

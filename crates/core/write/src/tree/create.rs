@@ -28,12 +28,12 @@ impl Tree {
         (attributes.ino, attributes.rdev, attributes.size_bytes) = (inode_number(*file), *rdev, target.len() as u64);
         (attributes.atime, attributes.mtime, attributes.ctime) = (change.now, change.now, change.now);
         let contents = match kind {
-            Kind::Directory => Contents::Directory(Directory::new(place.directory, false)),
+            Kind::Directory => Contents::Directory(Directory::new(false)),
             Kind::File => Contents::File(Extents::default()),
             Kind::Symlink => Contents::Symlink(target.clone()),
             _ => Contents::Special,
         };
-        let mut node = Node::new(attributes, contents);
+        let mut node = Node::new(attributes, contents, place.directory);
         node.is_dirty = kind == Kind::File;
         if *is_opened {
             node.open(change.id.node);
@@ -76,10 +76,9 @@ impl Tree {
 
     /// Adds an entry, and counts what is a directory.
     pub(super) fn enter(&mut self, change: &Change, place: &Place, file: FileId) -> Result<(), Errno> {
-        let is_directory = self.node(file)?.attributes.kind() == Kind::Directory;
-        if is_directory {
-            self.directory_mut(file)?.parent = place.directory;
-        }
+        let node = self.node_mut(file)?;
+        node.directory = place.directory;
+        let is_directory = node.attributes.kind() == Kind::Directory;
         self.directory_mut(place.directory)?.insert(&place.name, file);
         let parent = self.node_mut(place.directory)?;
         parent.attributes.nlink += u32::from(is_directory);

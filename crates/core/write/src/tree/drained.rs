@@ -1,17 +1,29 @@
-//! What leaves the stores before its file is published, since they fill.
+//! What leaves the stores before its file is published, since they fill or it is old.
 //!
 //! A file that programs have open cannot be published yet. What was committed of it goes to its draft on the backing file system,
 //! or to the file itself where that is there already, and is read there from then on: a store takes files that are larger than
-//! it is. A draft stays in the directory that it was made in, wherever the file goes, until that directory goes.
+//! it is. What is only old goes there too, and stays in the logs, where it is read faster, until they fill. A draft stays in the
+//! directory that it was made in, wherever the file goes, until that directory goes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{FileId, NodeRank};
+use forebay_types::{FileId, LogPosition, NodeRank};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Done, Drained, WrittenExtent};
 
-use super::nodes::{Contents, inode_number};
+use super::nodes::{Contents, Node, inode_number};
 use super::state::{Released, Tree};
+use crate::extents::Extents;
 use crate::landing::Step;
+
+/// Which contents of open files are sent ahead.
+#[derive(Clone, Copy, Debug)]
+pub enum Ahead<'a> {
+    /// Those that take room in the stores of these nodes.
+    OfNodes(&'a BTreeSet<NodeRank>),
+    /// Those that lie at or below these positions of nodes' logs, of files that are not on the backing file system: there is no need to
+    /// have others see a mixture.
+    Old(&'a BTreeMap<NodeRank, LogPosition>),
+}
 
 /// What is to be sent ahead.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,22 +41,34 @@ pub struct Drain {
 }
 
 impl Tree {
-    /// What gives the stores of `nodes` most room again, of files that are open, up to `bytes_max`.
+    /// The most that `ahead` says of any open file, up to `bytes_max`.
     #[must_use]
-    pub fn next_drain(&self, nodes: &BTreeSet<NodeRank>, bytes_max: u64) -> Option<Drain> {
-        let of_them = |extent: &&WrittenExtent| nodes.contains(&extent.node);
+    pub fn next_drain(&self, ahead: Ahead<'_>, bytes_max: u64) -> Option<Drain> {
+        let of_them = |extents: &Extents, extent: &WrittenExtent| match ahead {
+            Ahead::OfNodes(nodes) => nodes.contains(&extent.node),
+            Ahead::Old(last) => {
+                last.get(&extent.node).is_some_and(|last| extent.position <= *last) && !extents.is_sent(extent)
+            }
+        };
+        let is_meant = |file, node: &Node| match ahead {
+            Ahead::OfNodes(_) => true,
+            Ahead::Old(_) => node.attributes.nlink > 0 && self.landing.place(file).is_none(),
+        };
         let open = self.nodes.iter().filter(|(_, node)| node.is_dirty && !node.open_on.is_empty());
+        let open = open.filter(|(file, node)| is_meant(**file, node));
         let sizes = open.filter_map(|(file, node)| match &node.contents {
             Contents::File(extents) => {
-                let bytes: u64 = extents.written().filter(of_them).map(|extent| extent.len).sum();
+                let of_them = extents.written().filter(|extent| of_them(extents, extent));
+                let bytes: u64 = of_them.map(|extent| extent.len).sum();
                 (bytes > 0).then_some((bytes, *file))
             }
             _ => None,
         });
         let (_, file) = sizes.max()?;
-        let (node, written) = (self.nodes.get(&file)?, self.extents(file).ok()?.written());
+        let (node, of_file) = (self.nodes.get(&file)?, self.extents(file).ok()?);
         let mut room = bytes_max;
-        let extents = written.filter(of_them).take(COMMIT_EXTENTS_MAX).take_while(|extent| {
+        let written = of_file.written().filter(|extent| of_them(of_file, extent));
+        let extents = written.take(COMMIT_EXTENTS_MAX).take_while(|extent| {
             let is_first = room == bytes_max;
             let fits = is_first || extent.len <= room;
             room = room.saturating_sub(extent.len);
@@ -67,6 +91,18 @@ impl Tree {
         self.extents(file).is_ok_and(|extents| !extents.of_base().is_empty())
     }
 
+    /// Whether its draft, or the file itself there, has anything of it.
+    #[must_use]
+    pub fn has_part(&self, file: FileId) -> bool {
+        self.extents(file).is_ok_and(|extents| extents.has_sent() || !extents.of_base().is_empty())
+    }
+
+    /// Whether a file's draft has what a range has that is written.
+    #[must_use]
+    pub fn is_sent(&self, file: FileId, extent: &WrittenExtent) -> bool {
+        self.extents(file).is_ok_and(|extents| extents.is_sent(extent))
+    }
+
     /// Where a file's draft is: its directory, and a number for its name.
     #[must_use]
     pub fn draft(&self, file: FileId) -> Option<(FileId, u128)> {
@@ -81,9 +117,11 @@ impl Tree {
 
     pub(super) fn drafting(&mut self, file: FileId, directory: FileId) -> Done {
         self.landing.drafted(file, directory);
-        if !self.nodes.contains_key(&file) {
+        match self.nodes.get_mut(&file).map(|node| &mut node.contents) {
+            Some(Contents::File(extents)) => extents.forget_sent(),
+            Some(_) => {}
             // It has gone meanwhile.
-            self.landing.push(Step::Discard { file });
+            None => self.landing.push(Step::Discard { file }),
         }
         Done::Nothing
     }
@@ -96,8 +134,12 @@ impl Tree {
             if let Contents::File(extents) = &mut node.contents
                 && node.cut_at <= drained.version
             {
-                extents.raise_base(drained.size_bytes);
-                drained.extents.iter().for_each(|extent| extents.forget(extent, &mut released.extents));
+                if drained.is_kept {
+                    drained.extents.iter().for_each(|extent| extents.note_sent(extent));
+                } else {
+                    extents.raise_base(drained.size_bytes);
+                    drained.extents.iter().for_each(|extent| extents.forget(extent, &mut released.extents));
+                }
             }
         }
         Done::Nothing

@@ -31,7 +31,7 @@ impl Tree {
     /// of `bytes_max` together.
     pub fn next_landings(&mut self, count: usize, bytes_max: u64) -> Vec<Turn> {
         let Some(first) = self.next_landing() else { return vec![] };
-        let appears = |action: &Action| matches!(action, Action::Publish { file, .. } if !self.has_base(*file));
+        let appears = |action: &Action| matches!(action, Action::Publish { file, .. } if !self.has_part(*file));
         let is_alone = first.is_over || !appears(&first.action);
         let mut turns = vec![first];
         if is_alone {
@@ -235,14 +235,15 @@ impl Tree {
         self.landing.set_backed(file, landed.backed);
         let Some(node) = self.nodes.get_mut(&file) else { return };
         node.is_base_gone = false;
-        if node.version == landed.version
-            && let Contents::File(extents) = &mut node.contents
-        {
-            if extents.of_base().is_empty() {
-                node.bytes_of_others = 0;
+        if let Contents::File(extents) = &mut node.contents {
+            extents.forget_sent();
+            if node.version == landed.version {
+                if extents.of_base().is_empty() {
+                    node.bytes_of_others = 0;
+                }
+                released.extents.extend(extents.written());
+                *extents = Extents::over(node.attributes.size_bytes);
             }
-            released.extents.extend(extents.written());
-            *extents = Extents::over(node.attributes.size_bytes);
         }
     }
 }

@@ -23,7 +23,7 @@ mod rename;
 mod state;
 mod touched;
 
-pub use drained::Drain;
+pub use drained::{Ahead, Drain};
 pub use landed::Turn;
 pub use lost::LostFile;
 pub use questions::{Listed, Way};

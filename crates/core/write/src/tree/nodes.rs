@@ -18,6 +18,8 @@ pub struct Node {
     pub attributes: Attributes,
     /// What is in it.
     pub contents: Contents,
+    /// The directory where it got its newest name; the root's is itself.
+    pub directory: FileId,
     /// Counts what changes its contents.
     pub version: u64,
     /// The version that made it shorter last.
@@ -48,18 +50,17 @@ pub enum Contents {
 /// The entries of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Directory {
-    /// The directory that holds it.
-    pub parent: FileId,
     entries: BTreeMap<Name, FileId>,
     /// Whether entries of the backing file system are still to be adopted.
     is_partial: bool,
 }
 
 impl Node {
-    pub fn new(attributes: Attributes, contents: Contents) -> Self {
+    pub fn new(attributes: Attributes, contents: Contents, directory: FileId) -> Self {
         Self {
             attributes,
             contents,
+            directory,
             version: 1,
             cut_at: 0,
             open_on: BTreeMap::new(),
@@ -94,8 +95,8 @@ impl Node {
 }
 
 impl Directory {
-    pub fn new(parent: FileId, is_backed: bool) -> Self {
-        Self { parent, entries: BTreeMap::new(), is_partial: is_backed }
+    pub fn new(is_backed: bool) -> Self {
+        Self { entries: BTreeMap::new(), is_partial: is_backed }
     }
 
     /// Whether all its entries are known.

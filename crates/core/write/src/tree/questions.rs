@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank};
-use forebay_wire::write::{Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
+use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank, ViewPath};
+use forebay_wire::write::{BURST_ROOT, Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
 
 use super::lost::joined;
 use super::nodes::{Contents, Node};
 use super::permissions;
 use super::state::{Refusal, Tree};
+use crate::extents::Extents;
 
 /// How far a file is on its way to the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,20 @@ impl Tree {
         listed.collect()
     }
 
+    /// Whether a file is below one of these paths, or at one, by its newest name. A file that was in a directory which has gone is not.
+    #[must_use]
+    pub fn is_below(&self, file: FileId, paths: &[ViewPath]) -> bool {
+        paths.iter().filter_map(|path| self.file_at(path)).any(|at| self.is_within(file, at) == Ok(true))
+    }
+
+    /// What is at a path. What was not looked up yet is not there: nothing below it has been either.
+    fn file_at(&self, path: &ViewPath) -> Option<FileId> {
+        path.components().try_fold(BURST_ROOT, |directory, name| match &self.nodes.get(&directory)?.contents {
+            Contents::Directory(entries) => entries.get(&Name::new(name).ok()?),
+            _ => None,
+        })
+    }
+
     /// Where the bytes of a file's `range` are, as far as the file goes.
     ///
     /// # Errors
@@ -90,6 +105,15 @@ impl Tree {
             _ => vec![],
         };
         self.nodes.values().flat_map(of)
+    }
+
+    /// The same of files that programs have open and have changed.
+    pub fn written_to_open(&self) -> impl Iterator<Item = WrittenExtent> {
+        let open = self.nodes.values().filter(|node| node.is_dirty && !node.open_on.is_empty());
+        open.flat_map(|node| match &node.contents {
+            Contents::File(extents) => extents.written().copied().collect(),
+            _ => vec![],
+        })
     }
 
     /// What is in the way of a lock that somebody on `node` would ask for.
@@ -150,11 +174,15 @@ impl Tree {
         self.nodes.values().filter(|of| of.open_on.contains_key(&node)).count()
     }
 
-    /// What of a file lies in logs: offset and length.
+    /// What of a file only logs have: offset and length.
     #[must_use]
     pub fn written_ranges(&self, file: FileId) -> Vec<(u64, u64)> {
         let extents = self.extents(file).ok();
-        joined(extents.into_iter().flat_map(|extents| extents.written().map(|extent| (extent.offset, extent.len))))
+        let unsent = |extents: &Extents| {
+            let unsent = extents.written().filter(|extent| !extents.is_sent(extent));
+            unsent.map(|extent| (extent.offset, extent.len)).collect::<Vec<_>>()
+        };
+        joined(extents.into_iter().flat_map(unsent))
     }
 
     /// How far a file is on its way to the backing file system.

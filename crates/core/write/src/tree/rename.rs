@@ -1,7 +1,7 @@
 //! Names that move.
 
 use forebay_types::{Errno, FileId, Kind};
-use forebay_wire::write::{BURST_ROOT, Change, Done, Place, RenameRule};
+use forebay_wire::write::{Change, Done, Place, RenameRule};
 
 use super::permissions::{self, WRITE};
 use super::state::{Refusal, Released, Tree};
@@ -93,16 +93,5 @@ impl Tree {
             true if !self.directory(found)?.is_empty() => Err(Errno::ENOTEMPTY.into()),
             _ => Ok(()),
         }
-    }
-
-    /// Whether `directory` is `ancestor` or below it.
-    fn is_within(&self, mut directory: FileId, ancestor: FileId) -> Result<bool, Errno> {
-        while directory != ancestor {
-            if directory == BURST_ROOT {
-                return Ok(false);
-            }
-            directory = self.parent(directory)?;
-        }
-        Ok(true)
     }
 }

@@ -55,9 +55,9 @@ impl Tree {
     /// backing file system, whose entries are to be adopted. `number` is random.
     #[must_use]
     pub fn new(root: Attributes, is_backed: bool, number: u64) -> Self {
-        let directory = Directory::new(BURST_ROOT, is_backed);
+        let directory = Directory::new(is_backed);
         let attributes = Attributes { ino: nodes::inode_number(BURST_ROOT), nlink: 2, ..root };
-        let node = Node::new(attributes, Contents::Directory(directory));
+        let node = Node::new(attributes, Contents::Directory(directory), BURST_ROOT);
         Self {
             nodes: Map::from_iter([(BURST_ROOT, node)]),
             results: Results::default(),
@@ -82,10 +82,19 @@ impl Tree {
     /// # Errors
     /// ENOTDIR, ESTALE.
     pub fn parent(&self, directory: FileId) -> Result<FileId, Errno> {
-        match &self.node(directory)?.contents {
-            Contents::Directory(directory) => Ok(directory.parent),
-            _ => Err(Errno::ENOTDIR),
+        let node = self.node(directory)?;
+        if matches!(node.contents, Contents::Directory(_)) { Ok(node.directory) } else { Err(Errno::ENOTDIR) }
+    }
+
+    /// Whether `file` is `ancestor` or below it, by its newest name.
+    pub(super) fn is_within(&self, mut file: FileId, ancestor: FileId) -> Result<bool, Errno> {
+        while file != ancestor {
+            if file == BURST_ROOT {
+                return Ok(false);
+            }
+            file = self.node(file)?.directory;
         }
+        Ok(true)
     }
 
     pub(super) fn extents(&self, file: FileId) -> Result<&Extents, Errno> {

@@ -1,7 +1,7 @@
 //! The tree by hand: what each operation does, and to whom it is refused.
 
 use crate::support::{Asked, ROOT, create, file, id, in_root, refused, within};
-use forebay_types::{Attributes, Errno, LogPosition, NodeRank, Timestamp};
+use forebay_types::{Attributes, Errno, LogPosition, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::Source;
 use forebay_wire::write::{
     AdoptedEntry, AttributeChanges, BURST_ROOT, Caller, CommitAt, Operation, RenameRule, TimeChange, WrittenExtent,
@@ -256,4 +256,26 @@ fn mode_bits_decide_who_may_what() {
     let cut = AttributeChanges { size_bytes: Some(0), ..AttributeChanges::default() };
     assert_eq!(refused(asked.ask(&alice, set(3, cut))), Errno::EACCES);
     asked.ask(&alice, set(3, AttributeChanges { is_through_descriptor: true, ..cut })).unwrap();
+}
+
+#[test]
+fn a_file_is_below_what_its_newest_name_is_below() {
+    let path = |text: &str| ViewPath::new(text.as_bytes()).unwrap();
+    let mut asked = Asked::new();
+    asked.make(&ROOT, in_root("d"), 1, DIRECTORY).unwrap();
+    asked.make(&ROOT, within(id(1), "e"), 2, DIRECTORY).unwrap();
+    asked.make(&ROOT, within(id(2), "f"), 3, FILE).unwrap();
+    asked.make(&ROOT, in_root("g"), 4, FILE).unwrap();
+    let below = |asked: &Asked, serial, paths: &[&str]| {
+        asked.tree.is_below(id(serial), &paths.iter().map(|text| path(text)).collect::<Vec<_>>())
+    };
+    assert!(below(&asked, 3, &["d"]) && below(&asked, 3, &["d/e"]) && below(&asked, 3, &["x", "d/e/f"]));
+    assert!(below(&asked, 1, &["d"]) && below(&asked, 4, &[""]));
+    assert!(!below(&asked, 4, &["d"]) && !below(&asked, 1, &["d/e"]) && !below(&asked, 3, &[]));
+    // A directory on the way goes elsewhere, and another comes in its place.
+    asked.ask(&ROOT, rename("d", "away", RenameRule::Replace)).unwrap();
+    asked.make(&ROOT, in_root("d"), 5, DIRECTORY).unwrap();
+    assert!(!below(&asked, 3, &["d"]) && below(&asked, 3, &["away"]));
+    asked.ask(&ROOT, Operation::Link { file: id(4), place: within(id(5), "again") }).unwrap();
+    assert!(below(&asked, 4, &["d"]));
 }

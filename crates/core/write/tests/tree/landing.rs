@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::{FileId, Kind, NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{BURST_ROOT, Change, Drained, LandedContents, Operation, Place, RenameRule, StepOutcome};
-use forebay_write::{Action, Drain, Released, Tree, Turn};
+use forebay_write::{Action, Ahead, Drain, Released, Tree, Turn};
 use proptest::prelude::*;
 
 use crate::replay::operation;
@@ -153,12 +153,12 @@ fn fork(asked: &mut Asked, backing: &mut Backing) {
 
 /// Sends ahead what open files have.
 fn drain(asked: &mut Asked, backing: &mut Backing) {
-    let Some(drain) = asked.tree.next_drain(&BTreeSet::from([NodeRank(0)]), 20) else { return };
+    let Some(drain) = asked.tree.next_drain(Ahead::OfNodes(&BTreeSet::from([NodeRank(0)])), 20) else { return };
     if !drain.is_there {
         draft(asked, backing, drain.file);
     }
     let Drain { file, version, size_bytes, extents, .. } = drain;
-    let drained = Drained { version, size_bytes, backed: backed(0), extents };
+    let drained = Drained { version, size_bytes, backed: backed(0), extents, is_kept: false };
     asked.ask(&ROOT, Operation::Drained { file, drained }).unwrap();
 }
 

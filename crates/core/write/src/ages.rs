@@ -1,0 +1,100 @@
+//! What of a tree's contents has been the same for some time.
+//!
+//! Positions in a log only grow. So what is older than a time is what lies at or below the last position that the tree knew then, by
+//! node: nothing has to be remembered of single files. Time is the caller's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use forebay_types::{LogPosition, NodeRank, Time};
+use forebay_wire::write::WrittenExtent;
+
+/// How often a mark is made, as a part of the age: an extent may be so much older before it counts as old.
+const MARKS: u32 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ages {
+    age: Duration,
+    /// The last positions of nodes' logs, and when they were the last; the first of them are old.
+    marks: VecDeque<(Time, BTreeMap<NodeRank, LogPosition>)>,
+}
+
+impl Ages {
+    /// For what is `age` old.
+    #[must_use]
+    pub fn new(age: Duration) -> Self {
+        Self { age, marks: VecDeque::new() }
+    }
+
+    /// Whether it is time to look what there is.
+    #[must_use]
+    pub fn is_due(&self, now: Time) -> bool {
+        self.marks.back().is_none_or(|(at, _)| now.since(*at) >= self.age / MARKS)
+    }
+
+    /// This is what there is now.
+    pub fn mark(&mut self, now: Time, written: impl Iterator<Item = WrittenExtent>) {
+        let mut last: BTreeMap<NodeRank, LogPosition> = BTreeMap::new();
+        for extent in written {
+            let of_node = last.entry(extent.node).or_insert(extent.position);
+            *of_node = extent.position.max(*of_node);
+        }
+        self.marks.push_back((now, last));
+        // Of those that are old only the newest counts.
+        while self.marks.get(1).is_some_and(|(at, _)| now.since(*at) >= self.age) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// Of what is old now nothing is left.
+    pub fn all_sent(&mut self) {
+        if let Some((_, last)) = self.marks.front_mut() {
+            last.clear();
+        }
+    }
+
+    /// The last old positions, by node.
+    #[must_use]
+    pub fn old(&self, now: Time) -> BTreeMap<NodeRank, LogPosition> {
+        let (at, last) = match self.marks.front() {
+            Some(first) => first,
+            None => return BTreeMap::new(),
+        };
+        if now.since(*at) >= self.age { last.clone() } else { BTreeMap::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(node: u32, segment: u64) -> WrittenExtent {
+        let position = LogPosition { segment, offset: 0 };
+        WrittenExtent { offset: 0, len: 1, node: NodeRank(node), position, skip: 0 }
+    }
+
+    #[test]
+    fn what_was_there_an_age_ago_is_old_and_nothing_else() {
+        let at = |seconds: u64| Time::default().after(Duration::from_secs(seconds));
+        let old = |ages: &Ages, seconds| -> Vec<(u32, u64)> {
+            ages.old(at(seconds)).into_iter().map(|(node, position)| (node.0, position.segment)).collect()
+        };
+        let mut ages = Ages::new(Duration::from_secs(20));
+        assert!(ages.is_due(at(0)) && old(&ages, 100).is_empty());
+        ages.mark(at(0), [extent(1, 4), extent(2, 9), extent(1, 3)].into_iter());
+        assert!(!ages.is_due(at(4)) && ages.is_due(at(5)));
+        ages.mark(at(10), [extent(1, 7)].into_iter());
+        assert_eq!(old(&ages, 19), []);
+        assert_eq!(old(&ages, 20), [(1, 4), (2, 9)]);
+        ages.mark(at(25), [extent(1, 8)].into_iter());
+        assert_eq!(old(&ages, 25), [(1, 4), (2, 9)], "the second is 15 s old");
+        ages.mark(at(32), [].into_iter());
+        assert_eq!(old(&ages, 32), [(1, 7)]);
+        assert_eq!(old(&ages, 45), [(1, 7)], "until it is looked again");
+        ages.all_sent();
+        assert_eq!(old(&ages, 46), []);
+        ages.mark(at(90), [].into_iter());
+        assert_eq!(old(&ages, 90), [], "nothing was there at 32");
+    }
+}
