@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_types::{FileId, Kind, Name};
@@ -30,6 +31,8 @@ pub struct BurstStatus {
     committed_bytes: u64,
     /// What this node's partner does not have; `null` without one, or while it does not answer.
     uncopied_bytes: Option<u64>,
+    /// Stripes of large files that this node has written to the backing file system since its daemon began.
+    stripes_written: u64,
     /// The whole job's, on the node that owns the tree.
     #[serde(flatten)]
     landing: Option<LandingStatus>,
@@ -83,6 +86,7 @@ impl WriteParts {
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
             uncopied_bytes: self.local.copying.as_ref().and_then(Copying::behind_bytes),
+            stripes_written: self.local.stripes_written.load(Ordering::Relaxed),
             landing: self.landing_status(),
             steps_to_land: progress.steps,
             why: progress.why,
@@ -168,6 +172,8 @@ impl WriteParts {
             _ if !pending.is_empty() => "dirty",
             Way::Open => "dirty",
             Way::Queued => "committed",
+            Way::Draining => "draining",
+            Way::Verified => "verified",
             Way::Landed => "landed",
         };
         missing.extend(pending);

@@ -235,6 +235,7 @@ impl Tree {
         self.landing.set_backed(file, landed.backed);
         let Some(node) = self.nodes.get_mut(&file) else { return };
         node.is_base_gone = false;
+        node.sent = None;
         if node.version == landed.version
             && let Contents::File(extents) = &mut node.contents
         {
