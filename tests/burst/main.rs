@@ -20,5 +20,6 @@ mod random;
 mod refusals;
 mod salvage;
 mod stage;
+mod stripes;
 mod takeover;
 mod whole;

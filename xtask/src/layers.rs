@@ -54,7 +54,7 @@ const PLACES: [Place; 29] = [
     core("prefetch", &["types", "wire", "cache"]),
     core("job", &["types", "wire", "overlay"]),
     core("read", &["types", "wire", "overlay", "cache", "dispatch", "prefetch"]),
-    core("write", &["types", "wire"]),
+    core("write", &["types", "wire", "aggregate"]),
     core("node", &["read"]),
     harness(
         "sim",

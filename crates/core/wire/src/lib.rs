@@ -6,6 +6,7 @@
 pub mod frame;
 pub mod job;
 pub mod listing;
+mod lock;
 pub mod log_record;
 pub mod message;
 pub mod parcel;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use forebay_types::{Attributes, Backed, FileId, LogPosition, Name, NodeRank, OperationId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
+pub use crate::lock::{HeldLock, LockKind, LockRequest};
 use crate::message::Checked;
 
 /// The root of a burst tree.
@@ -25,6 +26,9 @@ pub const COMMIT_EXTENTS_MAX: usize = 1 << 11;
 
 /// Records that get another place in one operation.
 pub const MOVED_MAX: usize = 1 << 12;
+
+/// Stripes that one operation says of that they are verified.
+pub const VERIFIED_MAX: usize = 1 << 10;
 
 /// Entries of one adoption; a larger directory is adopted in several.
 pub const ADOPTED_ENTRIES_MAX: usize = 1 << 10;
@@ -234,6 +238,19 @@ pub enum Operation {
         /// How much that is, bytes.
         bytes: u64,
     },
+    /// Stripes of a file are in its draft on the backing file system, durable and verified, before it is published.
+    Verified {
+        /// The file.
+        file: FileId,
+        /// Which contents.
+        version: u64,
+        /// The draft.
+        draft: Backed,
+        /// How long its stripes are, bytes.
+        stripe_bytes: u64,
+        /// Which, from the file's beginning, `VERIFIED_MAX` at most; none when its sending begins.
+        stripes: Vec<u64>,
+    },
 }
 
 /// What was done for a step on the backing file system.
@@ -353,49 +370,6 @@ pub struct AttributeChanges {
     pub is_through_descriptor: bool,
 }
 
-/// A lock that is asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct LockRequest {
-    /// Who, as the asking node's kernel names it: a process for `fcntl`, an open file for `flock`.
-    pub owner: u64,
-    /// First byte.
-    pub start: u64,
-    /// Last byte.
-    pub end: u64,
-    /// Which; `None` gives back.
-    pub kind: Option<LockKind>,
-    /// The process, to be told to others.
-    pub pid: u32,
-    /// Whether by `flock`.
-    pub is_flock: bool,
-}
-
-/// Kinds of locks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum LockKind {
-    /// Others may have it too.
-    Shared,
-    /// Nobody else has any.
-    Exclusive,
-}
-
-/// A lock that somebody has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HeldLock {
-    /// On which node.
-    pub node: NodeRank,
-    /// Who.
-    pub owner: u64,
-    /// First byte.
-    pub start: u64,
-    /// Last byte.
-    pub end: u64,
-    /// Which.
-    pub kind: LockKind,
-    /// The process.
-    pub pid: u32,
-}
-
 /// What a time is set to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum TimeChange {
@@ -477,6 +451,7 @@ impl Operation {
             Self::Lost { nodes } => nodes.len() <= limits::NODES_MAX,
             Self::Moved { copies, .. } => copies.len() <= MOVED_MAX,
             Self::Drained { drained, .. } => drained.extents.len() <= COMMIT_EXTENTS_MAX,
+            Self::Verified { stripes, stripe_bytes, .. } => *stripe_bytes > 0 && stripes.len() <= VERIFIED_MAX,
             Self::Adopt { entries, .. } => {
                 entries.len() <= ADOPTED_ENTRIES_MAX
                     && entries.iter().all(|entry| entry.target.len() <= limits::TARGET_BYTES_MAX)

@@ -10,13 +10,18 @@ use forebay_types::{Backed, Errno, FileId, FileSystem, LogPosition, Name, NodeRa
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
-use crate::write::{Caller, Change, Copy, Done, FileState, GROUPS_MAX, HeldLock, LockRequest, Piece, Place};
+use crate::write::{
+    Caller, Change, Copy, Done, FileState, GROUPS_MAX, HeldLock, LockRequest, Piece, Place, WrittenExtent,
+};
 
 /// Parts of one request for contents.
 pub const CONTENTS_PARTS_MAX: usize = 1 << 10;
 
 /// Bytes of one request for contents: a stripe of the drain.
 pub const CONTENTS_BYTES_MAX: u64 = 4 << 20;
+
+/// Extents of one request to write a stripe; a stripe of more is written by several.
+pub const STRIPE_EXTENTS_MAX: usize = 1 << 10;
 
 /// Copies that one answer tells of.
 pub const COPIES_MAX: usize = 1 << 15;
@@ -123,6 +128,22 @@ pub enum WriteMessage {
         /// What it has.
         after: Have,
     },
+    /// The owner has the asked node write a stripe of a file to its draft on the backing file system, make it durable, read it back and
+    /// compare it. Body: `Result<(), Errno>`.
+    Stripe(Stripe),
+}
+
+/// What of a file a node is to write to its draft.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Stripe {
+    /// Who asks: one that does not own the tree any more is refused.
+    pub owns: Owns,
+    /// Where the draft lies.
+    pub path: ViewPath,
+    /// What it is: nothing else is written to.
+    pub draft: Backed,
+    /// What is to be written, in the file's order, `STRIPE_EXTENTS_MAX` at most.
+    pub extents: Vec<WrittenExtent>,
 }
 
 /// Who owns a tree.
@@ -349,6 +370,7 @@ impl WriteMessage {
             Self::Vote(_) => "vote",
             Self::WhoOwns => "who-owns",
             Self::HandOver { .. } => "hand-over",
+            Self::Stripe(_) => "stripe",
             Self::Copy { .. } => "copy",
             Self::Pending => "pending",
             Self::Copies { .. } => "copies",
@@ -376,6 +398,7 @@ impl WriteMessage {
             Self::Question { caller, .. } => caller.groups.len() <= GROUPS_MAX,
             Self::Forget { files } => files.len() <= FORGOTTEN_MAX,
             Self::Contents { parts } => parts.len() <= CONTENTS_PARTS_MAX,
+            Self::Stripe(stripe) => stripe.extents.len() <= STRIPE_EXTENTS_MAX,
             Self::Landed { path } => path.len() <= PATH_BYTES_MAX,
             _ => true,
         };

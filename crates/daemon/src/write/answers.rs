@@ -10,13 +10,14 @@ use forebay_types::{Errno, NodeRank};
 use forebay_wire::Outcome;
 use forebay_wire::message::encode;
 use forebay_wire::write::Change;
-use forebay_wire::write_message::{Changed, LogPart, WriteMessage};
+use forebay_wire::write_message::{Changed, LogPart, Stripe, WriteMessage};
 use serde::Serialize;
 
 use super::contents::{open_backing, read_exactly};
 use super::owner::{Asker, Owner};
 use super::parts::WriteParts;
 use super::remote::Answered;
+use super::stripe_writer::write_extents;
 
 /// What only the owner can be asked, which may be this node soon, or another: it is to be asked again.
 const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
@@ -64,6 +65,7 @@ impl WriteParts {
             }
             WriteMessage::GiveBack => told(&self.give_back()),
             WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
+            WriteMessage::Stripe(stripe) => told(&self.write_stripe(&stripe)),
             WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
         }
     }
@@ -73,6 +75,18 @@ impl WriteParts {
         let Some(owner) = self.owner().filter(|_| self.council.is_held()) else { return NOT_THE_OWNER };
         let answered = answer(owner);
         if self.council.is_held() { answered } else { NOT_THE_OWNER }
+    }
+
+    /// Writes what the owner wants in a file's draft. One that is none any more changes nothing there.
+    fn write_stripe(&self, stripe: &Stripe) -> Result<(), Errno> {
+        if self.nodes.owns() > stripe.owns {
+            return Err(Errno::EPERM);
+        }
+        let held = self.local.place.hold(&stripe.path)?;
+        if !held.backed().is_same_file(&stripe.draft) {
+            return Err(Errno::ESTALE);
+        }
+        write_extents(&self.reader, &held.open_to_write()?, &stripe.extents)
     }
 
     fn read_parts(&self, parts: &[LogPart]) -> Result<Vec<u8>, Errno> {

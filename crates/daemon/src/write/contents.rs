@@ -1,13 +1,14 @@
 //! Reading a file: pieces from logs, from the backing file system, and zeros.
 
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use forebay_types::{Backed, Errno, FileId, NodeRank, Timestamp, ViewPath};
-use forebay_wire::write::{Piece, Source};
-use forebay_wire::write_message::{CONTENTS_BYTES_MAX, LogPart, WriteMessage};
+use forebay_wire::write::{Piece, Source, WrittenExtent};
+use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 
 use super::files::Files;
 use super::local::Local;
@@ -94,6 +95,40 @@ impl Reader {
                 Ok(())
             }
         }
+    }
+
+    /// Reads what logs have of `extents`, `CONTENTS_BYTES_MAX` at most, one after the other: from each other node at once.
+    ///
+    /// # Errors
+    /// As `fill`.
+    pub fn gather(&self, extents: &[WrittenExtent], into: &mut [u8]) -> Result<(), Errno> {
+        let mut elsewhere: BTreeMap<NodeRank, Vec<(usize, LogPart)>> = BTreeMap::new();
+        let mut start = 0;
+        for extent in extents {
+            let len = extent.len as usize;
+            if extent.node == self.local.rank {
+                self.local.read(extent.position, extent.skip, &mut into[start..start + len])?;
+            } else {
+                let part = LogPart { position: extent.position, skip: extent.skip, len: len as u32 };
+                elsewhere.entry(extent.node).or_default().push((start, part));
+            }
+            start += len;
+        }
+        for (node, found) in elsewhere {
+            for batch in found.chunks(CONTENTS_PARTS_MAX) {
+                let parts: Vec<LogPart> = batch.iter().map(|(_, part)| *part).collect();
+                let mut bytes = vec![0; parts.iter().map(|part| part.len as usize).sum()];
+                let read = self.nodes.read(node, &WriteMessage::Contents { parts }, &mut bytes);
+                read.or_else(|errno| self.go_on_without(node, errno))?;
+                let mut rest = &bytes[..];
+                for (start, part) in batch {
+                    let (of_part, after) = rest.split_at(part.len as usize);
+                    into[*start..start + of_part.len()].copy_from_slice(of_part);
+                    rest = after;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A node does not give its bytes.

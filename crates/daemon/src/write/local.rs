@@ -48,6 +48,8 @@ pub struct Local {
     next_serial: AtomicU64,
     /// Programs that wait for room in the log.
     pub waiting: AtomicUsize,
+    /// Stripes that this node has written to the backing file system since its daemon began.
+    pub stripes_written: AtomicU64,
 }
 
 /// Of a store's capacity, from which part on what open files have in it is sent ahead, percent.
@@ -74,6 +76,7 @@ impl Local {
             environment,
             next_serial: AtomicU64::new(next_serial),
             waiting: AtomicUsize::new(0),
+            stripes_written: AtomicU64::new(0),
         }
     }
 

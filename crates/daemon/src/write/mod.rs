@@ -4,10 +4,10 @@
 //! node's until it is committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
-//! system, in the background (`publishing`, `sending`, at a `pace`), in time before the job's end (`time_limit`). Bytes are read where they
-//! lie (`contents`): in this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room
-//! in the log of what
-//! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
+//! system, in the background (`publishing`, `sending`, at a `pace`; large files by all nodes that have them, `striping`), in time before
+//! the job's end (`time_limit`). Bytes are read where they lie (`contents`): in this node's log, in another's (`remote` asks, `answers`
+//! answers), or in the backing file system. Room in the log of what has landed is given back (`giving_back`); where it fills, open files
+//! are sent ahead (`draining`), and who writes waits (`room`).
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
@@ -52,6 +52,8 @@ mod safe;
 mod salvage;
 mod second_home;
 mod sending;
+mod stripe_writer;
+mod striping;
 mod time_limit;
 mod tree_link;
 

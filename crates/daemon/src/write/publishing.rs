@@ -15,6 +15,7 @@ use super::conflicts::{Conflicts, Occupant};
 use super::contents::Reader;
 use super::owner::{Owner, draft_path};
 use super::sending::{Meter, Snapshot};
+use super::striping::Striping;
 
 /// Files that are published at once, and how many bytes more than one of them may have together.
 pub const FILES_MAX: usize = 64;
@@ -110,8 +111,14 @@ impl Publisher {
             Occupant::Tree => true,
             Occupant::Stranger => return Ok(None),
         };
-        let draft = place.draft(&path, number)?;
-        snapshot.write(&self.reader, &self.meter, file, draft.file())?;
+        let draft = if Striping::is_for(&snapshot) {
+            let striping = Striping { owner: &self.owner, reader: &self.reader, meter: &self.meter };
+            striping.draft(file, &snapshot, &path, number)?
+        } else {
+            let draft = place.draft(&path, number)?;
+            snapshot.write(&self.reader, &self.meter, file, draft.file())?;
+            draft
+        };
         draft.set_attributes(&snapshot.attributes)?;
         draft.make_durable()?;
         let backed = place.backed(&path)?;

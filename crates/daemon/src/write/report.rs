@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_types::{FileId, Kind, Name};
@@ -32,6 +33,8 @@ pub struct BurstStatus {
     partner: Option<u32>,
     /// What this node's partner does not have; `null` without one, or while it does not answer.
     uncopied_bytes: Option<u64>,
+    /// Stripes of large files that this node has written to the backing file system since its daemon began.
+    stripes_written: u64,
     /// The whole job's, on the node that owns the tree.
     #[serde(flatten)]
     landing: Option<LandingStatus>,
@@ -86,6 +89,7 @@ impl WriteParts {
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),
             partner: self.nodes.partners_of(self.local.rank).first().map(|partner| partner.0),
             uncopied_bytes: self.local.copying.as_ref().and_then(Copying::behind_bytes),
+            stripes_written: self.local.stripes_written.load(Ordering::Relaxed),
             landing: self.landing_status(),
             steps_to_land: progress.steps,
             why: progress.why,
@@ -171,6 +175,8 @@ impl WriteParts {
             _ if !pending.is_empty() => "dirty",
             Way::Open => "dirty",
             Way::Queued => "committed",
+            Way::Draining => "draining",
+            Way::Verified => "verified",
             Way::Landed => "landed",
         };
         missing.extend(pending);

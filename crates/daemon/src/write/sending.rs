@@ -45,16 +45,18 @@ impl Meter {
         self.bytes_per_s.load(Ordering::Relaxed)
     }
 
-    fn begin(&self, bytes: u64) {
+    /// So much is to be sent.
+    pub fn begin(&self, bytes: u64) {
         self.under_way_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// So much of what was begun is given up.
-    fn give_up(&self, bytes: u64) {
+    pub fn give_up(&self, bytes: u64) {
         self.under_way_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn verified(&self, bytes: u64) {
+    /// So much of it is there.
+    pub fn verified(&self, bytes: u64) {
         self.under_way_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -22,7 +22,8 @@ pub struct Draft {
     directory: OwnedFd,
     name: String,
     file: File,
-    is_published: bool,
+    /// Whether it is not removed when it is dropped.
+    stays: bool,
 }
 
 impl Draft {
@@ -45,7 +46,15 @@ impl Draft {
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR).map_err(errno)?.into();
-        Ok(Self { directory, name, file, is_published: false })
+        Ok(Self { directory, name, file, stays: false })
+    }
+
+    /// The draft of this `number` that was left in `directory`; it stays there.
+    pub(crate) fn reopen(directory: OwnedFd, number: u128) -> Result<Self, Errno> {
+        let name = name_of(number);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(&directory, &name, flags, Mode::empty()).map_err(errno)?.into();
+        Ok(Self { directory, name, file, stays: true })
     }
 
     /// The path of the draft of this `number` in `directory`.
@@ -61,9 +70,17 @@ impl Draft {
     /// # Errors
     /// As the backing file system gave it; it goes then.
     pub fn keep(mut self) -> Result<(), Errno> {
+        self.stay()
+    }
+
+    /// The same for one that is written to from now on, by others too.
+    ///
+    /// # Errors
+    /// As `keep`.
+    pub fn stay(&mut self) -> Result<(), Errno> {
         fs::fsync(&self.file).map_err(errno)?;
         sync_directory(self.directory.as_fd())?;
-        self.is_published = true;
+        self.stays = true;
         Ok(())
     }
 
@@ -103,7 +120,7 @@ impl Draft {
             Err(Errno::EINVAL | Errno::ENOSYS) if !replaces => rename()?,
             renamed => renamed?,
         }
-        self.is_published = true;
+        self.stays = true;
         let from = self.directory.try_clone().map_err(|error| Errno::of(&error))?;
         Ok([from, to])
     }
@@ -135,7 +152,7 @@ fn sync_directory(directory: BorrowedFd<'_>) -> Result<(), Errno> {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if !self.is_published && fs::unlinkat(&self.directory, &self.name, AtFlags::empty()).is_err() {
+        if !self.stays && fs::unlinkat(&self.directory, &self.name, AtFlags::empty()).is_err() {
             tracing::debug!(name = self.name, "a draft stays on the backing file system");
         }
     }

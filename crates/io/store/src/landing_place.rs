@@ -241,6 +241,15 @@ impl LandingPlace {
         Draft::create(self.calls.listable(base.as_fd())?, number)
     }
 
+    /// The draft of a `number` that was left in the directory of `path`.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn draft_again(&self, path: &ViewPath, number: u128) -> Result<Draft, Errno> {
+        let (base, _) = self.split(path)?;
+        Draft::reopen(self.calls.listable(base.as_fd())?, number)
+    }
+
     /// Lets drafts that are durable take the places of what is at paths, or of nothing where they do not replace anything: each at
     /// once, one after the other; then all durably.
     ///

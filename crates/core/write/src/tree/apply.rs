@@ -2,6 +2,7 @@
 
 use forebay_wire::write::{Change, Done, Operation};
 
+use super::nodes::SentStripes;
 use super::state::{Refusal, Released, Tree};
 
 impl Tree {
@@ -42,6 +43,9 @@ impl Tree {
             Operation::Drafting { file, directory } => Ok(self.drafting(*file, *directory)),
             Operation::Publishing { file, backed } => Ok(self.publishing(*file, *backed)),
             Operation::Changing { file } => Ok(self.changing(*file)),
+            Operation::Verified { file, version, draft, stripe_bytes, stripes } => {
+                Ok(self.verified(*file, SentStripes::new(*version, *draft, *stripe_bytes), stripes))
+            }
             Operation::Forked { file, draft, bytes } => Ok(self.forked(*file, *draft, *bytes)),
             Operation::SetAside { place, name } => Ok(self.set_aside(place, name)),
             Operation::Gone { place } => Ok(self.gone(place)),

@@ -235,6 +235,7 @@ impl Tree {
         self.landing.set_backed(file, landed.backed);
         let Some(node) = self.nodes.get_mut(&file) else { return };
         node.is_base_gone = false;
+        node.sent = None;
         if let Contents::File(extents) = &mut node.contents {
             extents.forget_sent();
             if node.version == landed.version {

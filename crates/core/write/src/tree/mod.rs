@@ -20,11 +20,13 @@ pub(crate) mod permissions;
 mod questions;
 mod remove;
 mod rename;
+mod sent;
 mod state;
 mod touched;
 
 pub use drained::{Ahead, Drain};
 pub use landed::Turn;
 pub use lost::LostFile;
+pub use nodes::SentStripes;
 pub use questions::{Listed, Way};
 pub use state::{Refusal, Released, Tree};

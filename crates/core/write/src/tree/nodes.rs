@@ -1,9 +1,9 @@
 //! What a tree is made of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use forebay_types::{Attributes, FileId, Name, NodeRank, Timestamp};
+use forebay_types::{Attributes, Backed, FileId, Name, NodeRank, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::extents::Extents;
@@ -32,6 +32,35 @@ pub struct Node {
     pub is_base_gone: bool,
     /// How much of it is as somebody else has left it there, bytes.
     pub bytes_of_others: u64,
+    /// What of it is in its draft before it is published.
+    pub sent: Option<SentStripes>,
+}
+
+/// What of a file is in its draft on the backing file system before it is published, by stripes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SentStripes {
+    /// Which contents.
+    pub version: u64,
+    /// The draft.
+    pub draft: Backed,
+    /// How long stripes are, bytes; not 0.
+    pub stripe_bytes: u64,
+    /// Those that are there, durable and verified.
+    pub verified: BTreeSet<u64>,
+}
+
+impl SentStripes {
+    /// Nothing yet of these contents.
+    #[must_use]
+    pub fn new(version: u64, draft: Backed, stripe_bytes: u64) -> Self {
+        Self { version, draft, stripe_bytes: stripe_bytes.max(1), verified: BTreeSet::new() }
+    }
+
+    /// Whether both are of the same contents in the same draft.
+    pub(super) fn is_same_sending(&self, other: &Self) -> bool {
+        (self.version, self.stripe_bytes) == (other.version, other.stripe_bytes)
+            && self.draft.is_same_file(&other.draft)
+    }
 }
 
 /// What is in a node.
@@ -67,6 +96,7 @@ impl Node {
             is_dirty: false,
             is_base_gone: false,
             bytes_of_others: 0,
+            sent: None,
         }
     }
 

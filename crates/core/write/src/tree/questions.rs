@@ -21,6 +21,10 @@ pub enum Way {
     Lost,
     /// It is to be followed there.
     Queued,
+    /// Its stripes are on their way there.
+    Draining,
+    /// They are all there, and verified; it is to be published.
+    Verified,
     /// It is there as it is here.
     Landed,
 }
@@ -194,7 +198,7 @@ impl Tree {
         Ok(match () {
             () if self.is_lost(file) => Way::Lost,
             () if node.is_dirty => Way::Open,
-            () if self.landing.has_steps_of(file) => Way::Queued,
+            () if self.landing.has_steps_of(file) => node.sent_way().unwrap_or(Way::Queued),
             () => Way::Landed,
         })
     }

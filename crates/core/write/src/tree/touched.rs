@@ -29,6 +29,7 @@ impl Tree {
             | Operation::Publishing { .. }
             | Operation::Changing { .. }
             | Operation::Forked { .. }
+            | Operation::Verified { .. }
             | Operation::SetAside { .. }
             | Operation::Gone { .. }
             | Operation::Landed { .. }

@@ -1,0 +1,47 @@
+//! Locks of ranges of files, as nodes ask for them.
+
+use forebay_types::NodeRank;
+use serde::{Deserialize, Serialize};
+
+/// A lock that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct LockRequest {
+    /// Who, as the asking node's kernel names it: a process for `fcntl`, an open file for `flock`.
+    pub owner: u64,
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+    /// Which; `None` gives back.
+    pub kind: Option<LockKind>,
+    /// The process, to be told to others.
+    pub pid: u32,
+    /// Whether by `flock`.
+    pub is_flock: bool,
+}
+
+/// Kinds of locks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum LockKind {
+    /// Others may have it too.
+    Shared,
+    /// Nobody else has any.
+    Exclusive,
+}
+
+/// A lock that somebody has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldLock {
+    /// On which node.
+    pub node: NodeRank,
+    /// Who.
+    pub owner: u64,
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+    /// Which.
+    pub kind: LockKind,
+    /// The process.
+    pub pid: u32,
+}

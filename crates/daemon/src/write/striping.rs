@@ -1,0 +1,205 @@
+//! Large files on their way to their drafts: stripe by stripe, by the nodes that have them (`forebay_write::Stripes`).
+//!
+//! The owner has nodes write, and notes what is verified; it writes the stripes of a node that fails itself. A draft stays where it
+//! is when the daemon ends, so that the next one goes on with it.
+
+use std::collections::BTreeSet;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forebay_store::Draft;
+use forebay_types::{Backed, Errno, FileId, NodeRank, ViewPath, limits};
+use forebay_wire::write::{Operation, Source, WrittenExtent};
+use forebay_wire::write_message::{STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
+use forebay_write::stripes::{LARGE_BYTES, of_stripe, stripe_bytes, weights};
+use forebay_write::{NextStripe, Stripes};
+
+use super::contents::Reader;
+use super::owner::Owner;
+use super::sending::{Meter, Snapshot};
+use super::stripe_writer::write_extents;
+
+/// How long a node may take over a stripe; the owner writes it then.
+const NODE_PATIENCE: Duration = Duration::from_secs(25);
+
+/// Stripes that are under way at once, of all nodes: each has a thread that waits.
+const AT_ONCE_MAX: usize = 64;
+
+/// What it works with.
+pub struct Striping<'a> {
+    pub owner: &'a Owner,
+    pub reader: &'a Reader,
+    pub meter: &'a Meter,
+}
+
+/// A file that is being sent.
+struct Sending<'a> {
+    with: &'a Striping<'a>,
+    file: FileId,
+    version: u64,
+    path: &'a ViewPath,
+    draft: &'a Draft,
+    backed: Backed,
+    extents: Vec<WrittenExtent>,
+    stripe_bytes: u64,
+    stripes: Mutex<Progress>,
+    /// A stripe has ended.
+    changed: Condvar,
+}
+
+struct Progress {
+    stripes: Stripes,
+    /// Bytes that are not verified.
+    left_bytes: u64,
+    /// Why the owner cannot go on.
+    failed: Option<Errno>,
+}
+
+impl Striping<'_> {
+    /// Whether a file is sent by stripes.
+    pub fn is_for(snapshot: &Snapshot) -> bool {
+        snapshot.bytes() >= LARGE_BYTES
+    }
+
+    /// The draft of a file at `path`, with all that logs have of it. It is noted that it has a draft, durably.
+    ///
+    /// # Errors
+    /// What the backing file system says, or the logs; EINTR when the daemon ends. What is verified is not sent again.
+    pub fn draft(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath, number: u128) -> Result<Draft, Errno> {
+        let (draft, backed, stripe_bytes, verified) = self.begin(file, snapshot, path, number)?;
+        let extents = of_logs(snapshot);
+        let weights = weights(&extents, stripe_bytes);
+        let stripes = Stripes::new(&weights, stripe_bytes, &verified, self.owner.local.rank);
+        let left = weights.iter().filter(|(stripe, _)| !verified.contains(stripe));
+        let bytes: u64 = left.flat_map(|(_, nodes)| nodes.values()).sum();
+        tracing::info!(%file, bytes, stripe_bytes, nodes = stripes.nodes(), verified = verified.len(), "sending a file by stripes");
+        let writers = stripes.at_once().min(AT_ONCE_MAX);
+        let sending = Sending {
+            with: self,
+            file,
+            version: snapshot.version,
+            path,
+            draft: &draft,
+            backed,
+            extents,
+            stripe_bytes,
+            stripes: Mutex::new(Progress { stripes, left_bytes: bytes, failed: None }),
+            changed: Condvar::new(),
+        };
+        self.meter.begin(bytes);
+        std::thread::scope(|scope| {
+            for _ in 0..writers {
+                scope.spawn(|| sending.work());
+            }
+        });
+        let Progress { failed, left_bytes, .. } = sending.stripes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.meter.give_up(left_bytes);
+        failed.map_or(Ok(draft), Err)
+    }
+
+    /// The draft that an owner before this one began, with what is verified of it; otherwise a new one.
+    fn begin(
+        &self,
+        file: FileId,
+        snapshot: &Snapshot,
+        path: &ViewPath,
+        number: u128,
+    ) -> Result<(Draft, Backed, u64, BTreeSet<u64>), Errno> {
+        let place = &self.owner.local.place;
+        let sent = self.owner.tree().sent(file).filter(|sent| sent.version == snapshot.version).cloned();
+        if let Some(sent) = sent
+            && place.backed(path).is_ok_and(|found| found.is_same_file(&sent.draft))
+            && let Ok(draft) = place.draft_again(path, number)
+        {
+            return Ok((draft, sent.draft, sent.stripe_bytes, sent.verified));
+        }
+        let mut draft = place.draft(path, number)?;
+        draft.file().set_len(snapshot.attributes.size_bytes).map_err(|error| Errno::of(&error))?;
+        draft.stay()?;
+        let (backed, block_bytes) = (place.backed(path)?, place.attributes(path)?.blksize);
+        let stripe_bytes = stripe_bytes(&of_logs(snapshot), block_bytes);
+        let (version, stripes) = (snapshot.version, vec![]);
+        let begun = Operation::Verified { file, version, draft: backed, stripe_bytes, stripes };
+        self.owner.carry_out_own(begun)?;
+        Ok((draft, backed, stripe_bytes, BTreeSet::new()))
+    }
+}
+
+impl Sending<'_> {
+    /// Has stripes written until there are no more.
+    fn work(&self) {
+        while let Some((stripe, node)) = self.next_stripe() {
+            let extents = of_stripe(&self.extents, stripe, self.stripe_bytes);
+            let bytes = extents.iter().map(|extent| extent.len).sum();
+            let written = self.with.meter.pace.wait_for(bytes).and_then(|()| self.write(node, &extents));
+            let noted = written.and_then(|()| self.note(stripe));
+            let mut progress = self.progress();
+            match noted {
+                Ok(()) => {
+                    progress.stripes.verified(stripe);
+                    progress.left_bytes -= bytes;
+                    self.with.meter.verified(bytes);
+                }
+                Err(errno) => {
+                    if progress.stripes.failed(stripe) {
+                        tracing::warn!(%node, %errno, stripe, "a node cannot write its stripes of a file; they are written here");
+                    } else {
+                        progress.failed = progress.failed.or(Some(errno));
+                    }
+                }
+            }
+            drop(progress);
+            self.changed.notify_all();
+        }
+    }
+
+    fn next_stripe(&self) -> Option<(u64, NodeRank)> {
+        let mut progress = self.progress();
+        loop {
+            if progress.failed.is_some() {
+                return None;
+            }
+            match progress.stripes.next_stripe() {
+                NextStripe::Write { stripe, node } => return Some((stripe, node)),
+                NextStripe::Over => return None,
+                NextStripe::Wait => {
+                    progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    fn write(&self, node: NodeRank, extents: &[WrittenExtent]) -> Result<(), Errno> {
+        if node == self.with.owner.local.rank {
+            return write_extents(self.with.reader, self.draft.file(), extents);
+        }
+        if self.path.as_bytes().len() > limits::PATH_BYTES_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let nodes = &self.with.reader.nodes;
+        for extents in extents.chunks(STRIPE_EXTENTS_MAX) {
+            let stripe =
+                Stripe { owns: nodes.owns(), path: self.path.clone(), draft: self.backed, extents: extents.to_vec() };
+            nodes.ask::<Result<(), Errno>>(node, &WriteMessage::Stripe(stripe), NODE_PATIENCE)??;
+        }
+        Ok(())
+    }
+
+    fn note(&self, stripe: u64) -> Result<(), Errno> {
+        let (file, version, draft, stripe_bytes) = (self.file, self.version, self.backed, self.stripe_bytes);
+        let verified = Operation::Verified { file, version, draft, stripe_bytes, stripes: vec![stripe] };
+        self.with.owner.carry_out_own(verified).map(drop)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.stripes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn of_logs(snapshot: &Snapshot) -> Vec<WrittenExtent> {
+    let of_log = |source| match source {
+        Source::Log(extent) => Some(extent),
+        Source::Backing | Source::Hole => None,
+    };
+    snapshot.pieces.iter().filter_map(|piece| of_log(piece.source)).collect()
+}
