@@ -1,9 +1,10 @@
 """Queries on emulated devices: who should answer, who does, and how eight devices compare with one. Called by bench-query.sh, as root:
-query-devices.py FOREBAY DIRECTORY [--json FILE]
+query-devices.py FOREBAY DIRECTORY [--quick] [--json FILE]
 
 A device is a network and mount namespace of the test bed with 15 % of a core (control group, version 1) and the files on its own
 disk; the host sees the same files over GlusterFS, whose server's link has the rate that is measured. A cell is operator, size, link,
-number of devices, and programs that keep the host's processors busy.
+number of devices, and programs that keep the host's processors busy. Each cell is the median of three runs, with --quick one run; in
+each run the choice comes first, so that it profits from no run of the same cell but the one before.
 """
 
 import importlib.util
@@ -32,6 +33,9 @@ BUSY = [0, 2]
 # Sides that differ by less are as good as each other.
 DIFFERENCE = 0.15
 RIGHT, REGRET, SPEEDUP = 0.95, 0.25, 6
+RUNS = 3
+# Programs that keep processors busy end by themselves if this one is killed.
+BUSY_S = 900
 
 
 def said(argv, **options):
@@ -122,25 +126,33 @@ class Bed:
         return {"where": answer["where"], **answer["predicted"]}
 
 
-def cell(bed, operator, megabytes):
-    host, data = (bed.query(operator, megabytes, place)["took"] for place in ["host", "data"])
-    auto = bed.query(operator, megabytes, "auto")
-    best, chosen = min(host, data), auto["where"]
-    is_right = auto["took"] <= best if chosen == "split" else chosen == ("host" if host < data else "data")
-    return {"host_s": host, "data_s": data, "chosen": chosen, "took_s": auto["took"], "differs": max(host, data) > best * (1 + DIFFERENCE),
-            "right": is_right, "regret": auto["took"] / best - 1}
+def cell(bed, operator, megabytes, runs):
+    took, chosen = {"auto": [], "host": [], "data": []}, []
+    for place in ["auto", "host", "data"] * runs:
+        answer = bed.query(operator, megabytes, place)
+        took[place].append(answer["took"])
+        if place == "auto":
+            chosen.append((answer["where"], answer["took"], answer["host"], answer["data"], answer["split"]))
+    host, data, auto = (statistics.median(took[place]) for place in ["host", "data", "auto"])
+    best, (where, _, *predicted) = min(host, data), sorted(chosen, key=lambda one: one[1])[runs // 2]
+    is_right = auto <= best if where == "split" else where == ("host" if host < data else "data")
+    return {"host_s": host, "data_s": data, "chosen": where, "took_s": auto, "differs": max(host, data) > best * (1 + DIFFERENCE),
+            "right": is_right, "regret": auto / best - 1, "predicted_s": predicted, "all_s": took, "all_chosen": [one[0] for one in chosen]}
 
 
-def cells(bed, devices):
+def cells(bed, devices, runs):
     for link, busy in itertools.product(LINKS, BUSY):
         bed.testbed("rate", link)
-        load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
+        hog = f"import time\nend = time.monotonic() + {BUSY_S}\nwhile time.monotonic() < end: pass"
+        load = [subprocess.Popen([sys.executable, "-c", hog]) for _ in range(busy)]
         try:
             for operator, megabytes in itertools.product(OPERATORS, SIZES_MB):
                 row = {"link": link, "busy": busy, "devices": devices, "operator": operator, "megabytes": megabytes}
-                row.update(cell(bed, operator, megabytes))
+                row.update(cell(bed, operator, megabytes, runs))
+                said = "" if row["right"] or not row["differs"] else ", wrong"
+                said += f", {row['regret']:.0%} over the better side" if row["regret"] > REGRET else ""
                 print(f"  {link:8} {busy} busy {devices} devices {operator:12} {megabytes:4} MB: host {row['host_s']:7.3f} s, data "
-                      f"{row['data_s']:7.3f} s, chosen {row['chosen']:5} {row['took_s']:7.3f} s", flush=True)
+                      f"{row['data_s']:7.3f} s, chosen {row['chosen']:5} {row['took_s']:7.3f} s{said}", flush=True)
                 yield row
         finally:
             for program in load:
@@ -148,7 +160,7 @@ def cells(bed, devices):
                 program.wait()
 
 
-def main(forebay, directory, report):
+def main(forebay, directory, report, runs):
     work = Path(directory).resolve() / f"devices-{os.getpid()}"
     work.mkdir(mode=0o700)
     rows, took = [], {}
@@ -158,12 +170,13 @@ def main(forebay, directory, report):
             bed.testbed("rate", "1gbit")
             took[devices] = statistics.median(bed.query(ALL, LARGE_MB, "data")["took"] for _ in range(3))
             print(f"{ALL} over {LARGE_MB} MB by {devices} devices: {took[devices]:.2f} s", flush=True)
-            rows.extend(cells(bed, devices))
+            rows.extend(cells(bed, devices, runs))
             bed.down()
     telling = [row for row in rows if row["differs"]]
     right = sum(row["right"] for row in telling) / max(len(telling), 1)
     worst = max(rows, key=lambda row: row["regret"])
     many = took[1] / took[DEVICES]
+    print(f"{len(rows)} cells, medians of {runs} runs; load of the machine at the end: {os.getloadavg()[0]:.1f}")
     said_of = [
         (f"decided for the faster side in {right:.1%} of {len(telling)} cells, at least {RIGHT:.0%}", right >= RIGHT),
         (f"at worst {worst['regret']:.0%} over the better side, at most {REGRET:.0%}", worst["regret"] <= REGRET),
@@ -177,4 +190,6 @@ def main(forebay, directory, report):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[4] if len(sys.argv) > 4 else None)
+    given = sys.argv[1:]
+    report = given.pop(given.index("--json") + 1) if "--json" in given else None
+    main(given[0], given[1], report, 1 if "--quick" in given else RUNS)

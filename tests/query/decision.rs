@@ -1,17 +1,22 @@
 //! Who answers when nobody says who should.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use forebay_tests::job::send;
+use forebay_tests::program::wait_until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::bed::{ALL, Bed, plain_table};
+use crate::bed::{ALL, Bed, parted, plain_table};
 
-fn said(bed: &Bed, file: &std::path::Path, more: &[&str]) -> Value {
+fn said(bed: &Bed, file: &Path, more: &[&str]) -> Value {
     let done = bed.query(ALL, file, &[&["--json"], more].concat()).good();
     serde_json::from_slice(&done.stdout).unwrap()
 }
@@ -27,7 +32,7 @@ fn each_choice_has_a_prediction_and_the_answer_says_what_it_took() {
         for key in ["host", "data", "split", "took"] {
             assert!(seconds(key) > 0.0 && seconds(key) < 60.0, "{answer}");
         }
-        assert!(seconds("split") < seconds("host") + 0.01 && seconds("split") < seconds("data") + 0.01, "{answer}");
+        assert!(seconds("split") < seconds("host") + seconds("data"), "{answer}");
         assert!(answer["where"] == place || place == "auto", "{answer}");
     }
     let shown = bed.query("stats", &file, &["--explain", "--where", "data"]).good().text();
@@ -83,5 +88,62 @@ fn what_was_seen_corrects_what_is_predicted() {
     let slow = slow.unwrap_or_else(|| panic!("a node that became slow is expected to be: {before} s before"));
     let fast = (0..TRIALS).map(|_| predicted()).find(|seconds| *seconds < slow / CLEARLY);
     assert!(fast.is_some(), "a node that is fast again is expected to be: {slow} s while it was slow");
+    bed.job.down();
+}
+
+/// The control socket of node 0, somewhere below a directory.
+fn socket_below(directory: &Path) -> Option<PathBuf> {
+    let entries: Vec<_> = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path()).collect();
+    let own = entries.iter().find(|path| path.ends_with("node-0.sock")).cloned();
+    own.or_else(|| entries.iter().filter(|path| path.is_dir()).find_map(|path| socket_below(path)))
+}
+
+/// Has the host's daemon believe that the host parses so much more slowly than its sample says.
+fn teach(bed: &Bed, factor: f64) {
+    let wants = json!({"counts_bytes": true, "rows": true, "gramian": true});
+    let question = json!({"command": "querysaw", "wants": wants, "factor": factor, "waited_for_bytes": false});
+    let mut stream = UnixStream::connect(socket_below(&bed.job.sandbox.runtime()).expect("a socket")).unwrap();
+    writeln!(stream, "{question}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    assert_eq!(answer, "{\"ok\":null}\n");
+}
+
+/// Bytes that a process has read so far.
+fn read_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_device_that_was_chosen_and_falls_behind_is_helped() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let bed = Bed::of_devices();
+    let file = bed.file(2, "large.csv");
+    fs::write(&file, plain_table(1_000_000).repeat(16)).unwrap();
+    let (here, _) = bed.answer(&file, "host", &[]);
+    let device = bed.job.daemon(2).unwrap();
+    // The device stands still from its first part on. A busy machine may be over with the query before, or take it for lost.
+    let is_helped = || {
+        teach(&bed, 4.0);
+        let before = read_bytes(device);
+        let (out, err) = (Stdio::piped(), Stdio::piped());
+        let mut child = bed.command(ALL, &file, &["--json"]).stdout(out).stderr(err).spawn().unwrap();
+        wait_until("the device reads, or the query is over", PATIENCE, || {
+            read_bytes(device) > before + (1 << 20) || child.try_wait().unwrap().is_some()
+        });
+        send(device, Signal::STOP);
+        let done = child.wait_with_output().unwrap();
+        send(device, Signal::CONT);
+        let noted = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{noted}");
+        let place = serde_json::from_slice::<Value>(&done.stdout).unwrap()["where"].clone();
+        let (there, by) = parted(&done.stdout);
+        assert_eq!(there, here);
+        let host_helped = by.as_array().is_some_and(|by| by.iter().any(|by| by["node"].is_null()));
+        place == "data" && host_helped && noted.is_empty()
+    };
+    assert!((0..TRIALS).any(|_| is_helped()), "the host makes what the device does not, before that is taken for lost");
     bed.job.down();
 }

@@ -37,9 +37,23 @@ pub fn ask_if_there(socket: &Path, question: &Value, timeout: Duration) -> anyho
 /// # Errors
 /// When nobody listens there, nothing comes back in time, or the daemon says why it cannot answer.
 pub fn ask(socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
-    let stream =
-        UnixStream::connect(socket).with_context(|| format!("no daemon listens on {} any more", socket.display()))?;
-    let line = exchange(&stream, question, timeout)
+    ask_over(&connected(socket)?, socket, question, timeout)
+}
+
+/// A connection to the daemon behind `socket`.
+///
+/// # Errors
+/// When nobody listens there.
+pub fn connected(socket: &Path) -> anyhow::Result<UnixStream> {
+    UnixStream::connect(socket).with_context(|| format!("no daemon listens on {} any more", socket.display()))
+}
+
+/// Sends `request` over a connection of its own; whoever shuts that down gives the request up.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn ask_over(stream: &UnixStream, socket: &Path, question: &Value, timeout: Duration) -> anyhow::Result<Value> {
+    let line = exchange(stream, question, timeout)
         .with_context(|| format!("the daemon behind {} does not answer within {timeout:?}", socket.display()))?;
     match serde_json::from_slice(&line) {
         Ok(Answer::Ok(value)) => Ok(value),

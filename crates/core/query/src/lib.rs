@@ -15,7 +15,8 @@
 //! state's parts say what was asked.
 //!
 //! Over several nodes: `Parts` says who makes which part of the file next. A part is some blocks, and whoever makes one that
-//! does not know what comes before it parses it for both cases (`PartState`). `Prediction` says who should.
+//! does not know what comes before it parses it for both cases (`PartState`). `Prediction` says who should, and `Pace` when that
+//! has turned out wrong.
 
 mod batch;
 mod byte_counts;
@@ -30,6 +31,7 @@ mod lanes;
 pub mod limits;
 mod number;
 mod operator;
+mod pace;
 mod part;
 mod partials;
 mod parts;
@@ -42,13 +44,14 @@ mod state;
 pub use batch::BatchSink;
 pub use byte_counts::ByteCounts;
 pub use column::{Column, ColumnSummary};
-pub use cost::{Choice, End, Prediction, calibrate, share};
+pub use cost::{Burst, Choice, End, Prediction, calibrate, learned, share};
 pub use error::{MergeError, QueryError};
 pub use gramian::Gramian;
 pub use operator::{Collected, Operator, UnknownOperator};
+pub use pace::Pace;
 pub use part::{PartState, Quotes};
 pub use partials::Partials;
-pub use parts::{Part, Parts};
+pub use parts::{Part, Parts, Side};
 pub use pass::{Block, Pass};
 pub use record::{Dialect, end as record_end, turns_quoting};
 pub use schema::{Header, Probe, Schema};

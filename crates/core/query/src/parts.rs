@@ -1,7 +1,8 @@
 //! Who is to make which part of a file, and what is known so far: what a query over several nodes keeps.
 //!
 //! Parts are aligned runs of blocks, taken in their order, each answered once or more often; the first answer that fits
-//! counts. A part that is lost is open again. Nothing here knows who makes a part, or when.
+//! counts. A part that is lost is open again. One that is under way at one end may be made by the other one too, which then
+//! waits for nobody. Nothing here knows which node makes a part, or when.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,15 @@ const PART_BLOCKS_MAX: u64 = 8;
 /// Parts for each worker, where the file has as many blocks: what the slowest still does when the others are done is a
 /// small share of all.
 const PARTS_EACH: u64 = 8;
+
+/// Who makes parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The host.
+    Host,
+    /// The nodes that hold the bytes.
+    Nodes,
+}
 
 /// A part to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +61,24 @@ pub struct Parts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Open,
-    UnderWay,
+    UnderWay(Makers),
     Answered,
+}
+
+/// Which sides make a part; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Makers {
+    host: bool,
+    nodes: bool,
+}
+
+impl Makers {
+    fn of(&mut self, side: Side) -> &mut bool {
+        match side {
+            Side::Host => &mut self.host,
+            Side::Nodes => &mut self.nodes,
+        }
+    }
 }
 
 impl Parts {
@@ -70,39 +96,63 @@ impl Parts {
     }
 
     /// The first part that nobody makes; it is under way from now on.
-    pub fn take(&mut self) -> Option<Part> {
+    pub fn take(&mut self, side: Side) -> Option<Part> {
         let at = self.progress[self.merged..].iter().position(|progress| *progress == Progress::Open)?;
-        let index = self.merged + at;
-        self.progress[index] = Progress::UnderWay;
-        let (first, end) = self.blocks_of(index);
-        let begins_quoted = (at == 0).then_some(self.is_quoted);
-        Some(Part { index, first, blocks: (end - first) as u32, begins_quoted })
+        Some(self.begin(self.merged + at, side, Makers::default()))
     }
 
-    /// Whoever made the part is lost: it is open again.
-    pub fn give_back(&mut self, index: usize) {
-        if let Some(progress @ Progress::UnderWay) = self.progress.get_mut(index) {
-            *progress = Progress::Open;
+    /// The first part that only the other side makes, for those who would wait for it: whoever is faster counts.
+    pub fn take_again(&mut self, side: Side) -> Option<Part> {
+        let index = (self.merged..self.progress.len()).find(|index| match self.progress[*index] {
+            Progress::UnderWay(mut makers) => !*makers.of(side),
+            _ => false,
+        })?;
+        let Progress::UnderWay(makers) = self.progress[index] else { return None };
+        Some(self.begin(index, side, makers))
+    }
+
+    fn begin(&mut self, index: usize, side: Side, mut makers: Makers) -> Part {
+        *makers.of(side) = true;
+        self.progress[index] = Progress::UnderWay(makers);
+        let (first, end) = self.blocks_of(index);
+        let begins_quoted = (index == self.merged).then_some(self.is_quoted);
+        Part { index, first, blocks: (end - first) as u32, begins_quoted }
+    }
+
+    /// Whoever made the part on this side is lost: it is open again, unless the other side makes it.
+    pub fn give_back(&mut self, index: usize, side: Side) {
+        if let Some(progress @ Progress::UnderWay(_)) = self.progress.get_mut(index)
+            && let Progress::UnderWay(makers) = progress
+        {
+            *makers.of(side) = false;
+            if *makers == Makers::default() {
+                *progress = Progress::Open;
+            }
         }
     }
 
-    /// Takes an answer; the bytes that it is about.
+    /// Bytes of the parts that somebody makes.
+    pub fn under_way_bytes(&self) -> u64 {
+        let is_made = |index: &usize| matches!(self.progress[*index], Progress::UnderWay(_));
+        (self.merged..self.progress.len()).filter(is_made).map(|index| self.bytes_of(index)).sum()
+    }
+
+    /// Takes an answer; the bytes that it is about, 0 if there was one before.
     ///
     /// # Errors
-    /// It is no answer to this part, which is open again.
+    /// It is no answer to this part, which is to be given back.
     pub fn answered(&mut self, index: usize, state: PartState) -> Result<u64, MergeError> {
-        let (first, end) = self.blocks_of(index);
-        let bytes = (end * BLOCK_BYTES).min(self.file_bytes).saturating_sub(first * BLOCK_BYTES);
+        let ((first, end), bytes) = (self.blocks_of(index), self.bytes_of(index));
         let fits = |partials: &Partials| partials.are_whole(first, end, bytes, &self.like);
         if state.partials().next().is_none() || !state.partials().all(fits) {
-            self.give_back(index);
             return Err(MergeError::OtherQuery);
         }
-        if self.progress.get(index).is_some_and(|progress| *progress != Progress::Answered) {
-            self.progress[index] = Progress::Answered;
-            self.early.insert(index, state);
-            self.merge()?;
+        if self.progress.get(index).is_none_or(|progress| *progress == Progress::Answered) {
+            return Ok(0);
         }
+        self.progress[index] = Progress::Answered;
+        self.early.insert(index, state);
+        self.merge()?;
         Ok(bytes)
     }
 
@@ -136,6 +186,11 @@ impl Parts {
             self.merged += 1;
         }
         Ok(())
+    }
+
+    fn bytes_of(&self, index: usize) -> u64 {
+        let (first, end) = self.blocks_of(index);
+        (end * BLOCK_BYTES).min(self.file_bytes).saturating_sub(first * BLOCK_BYTES)
     }
 
     fn blocks_of(&self, index: usize) -> (u64, u64) {
@@ -180,7 +235,7 @@ mod tests {
     }
 
     fn taken(parts: &mut Parts) -> Vec<Part> {
-        std::iter::from_fn(|| parts.take()).collect()
+        std::iter::from_fn(|| parts.take(Side::Nodes)).collect()
     }
 
     #[test]
@@ -202,14 +257,38 @@ mod tests {
     fn a_lost_part_is_made_by_another_and_counts_once() {
         let mut parts = parts();
         let all = taken(&mut parts);
-        parts.give_back(3);
-        let again = parts.take().unwrap();
-        assert_eq!((again.index, parts.take()), (3, None));
+        parts.give_back(3, Side::Nodes);
+        let again = parts.take(Side::Nodes).unwrap();
+        assert_eq!((again.index, parts.take(Side::Nodes)), (3, None));
         for part in all.iter().chain([&again]) {
             parts.answered(part.index, answer(*part, Quotes::None)).unwrap();
-            parts.give_back(part.index);
+            parts.give_back(part.index, Side::Nodes);
         }
         assert!(parts.is_done());
+        assert_eq!(parts.finish().unwrap().rows.unwrap().good, 21);
+    }
+
+    #[test]
+    fn a_part_under_way_is_made_by_the_other_side_too_and_counts_once() {
+        let mut parts = parts();
+        assert_eq!(parts.take_again(Side::Host), None, "nothing is under way");
+        let all = taken(&mut parts);
+        assert_eq!(parts.under_way_bytes(), FILE_BYTES);
+        assert_eq!(parts.take_again(Side::Nodes), None, "the nodes make all of them");
+        let again = parts.take_again(Side::Host).unwrap();
+        assert_eq!(again.index, 0);
+        // Whichever side is lost, the other one still makes it.
+        parts.give_back(0, Side::Nodes);
+        assert_eq!(parts.take(Side::Nodes), None);
+        assert_eq!(parts.take_again(Side::Nodes).map(|part| part.index), Some(0));
+        assert_eq!(parts.answered(0, answer(all[0], Quotes::None)), Ok(2 * BLOCK_BYTES));
+        assert_eq!(parts.answered(0, answer(again, Quotes::None)), Ok(0));
+        parts.give_back(1, Side::Nodes);
+        assert_eq!(parts.take(Side::Host).map(|part| part.index), Some(1));
+        for part in &all[1..] {
+            parts.answered(part.index, answer(*part, Quotes::None)).unwrap();
+        }
+        assert_eq!((parts.under_way_bytes(), parts.is_done()), (0, true));
         assert_eq!(parts.finish().unwrap().rows.unwrap().good, 21);
     }
 
@@ -225,7 +304,8 @@ mod tests {
         ];
         for state in wrong {
             assert!(parts.answered(0, state).is_err());
-            assert_eq!(parts.take().map(|part| part.index), Some(0));
+            parts.give_back(0, Side::Nodes);
+            assert_eq!(parts.take(Side::Nodes).map(|part| part.index), Some(0));
         }
         let mut short = Partials::default();
         short.add(0, block(0, 1)).unwrap();
@@ -242,14 +322,14 @@ mod tests {
         parts.answered(0, answer(all[0], Quotes::Odd)).unwrap();
         let half = PartState { quoted: None, ..answer(all[1], Quotes::Even) };
         parts.answered(1, half).unwrap();
-        let again = parts.take().unwrap();
+        let again = parts.take(Side::Nodes).unwrap();
         assert_eq!((again.index, again.begins_quoted), (1, Some(true)));
     }
 
     #[test]
     fn an_empty_file_has_no_parts() {
         let mut parts = Parts::new(0, 3, like());
-        assert!(parts.is_done() && parts.take().is_none());
+        assert!(parts.is_done() && parts.take(Side::Nodes).is_none());
         assert_eq!(parts.finish(), Ok(like()));
     }
 }

@@ -67,6 +67,7 @@ enum Command {
     QuerySaw {
         wants: QueryWants,
         factor: f64,
+        waited_for_bytes: bool,
     },
     /// A part of a query's file, made by a node.
     QueryPart(AskedPart),
@@ -146,11 +147,11 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
         }
         Command::Holders { path, wants } => {
             let holders = job.holders(path_in_view(&path, &job.node)?, wants).await;
-            let host_factor = job.queries.parts.speeds.host_factor(collected(wants));
-            Ok(json!({"holders": holders, "host_factor": host_factor}))
+            let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
+            Ok(json!({"holders": holders, "host_factor": host_factor, "host_read_factor": host_read_factor}))
         }
-        Command::QuerySaw { wants, factor } => {
-            job.queries.parts.speeds.saw_host(collected(wants), factor);
+        Command::QuerySaw { wants, factor, waited_for_bytes } => {
+            job.queries.parts.speeds.saw_host(collected(wants), factor, waited_for_bytes);
             Ok(Value::Null)
         }
         Command::QueryPart(asked) => {

@@ -17,6 +17,9 @@ use super::contents::Contents;
 /// What is read at once behind a block, to the end of its last row.
 const TAIL_BYTES: usize = 64 << 10;
 
+/// What of a block is read at once: whoever gives up waits for no more, however slowly it comes.
+const PIECE_BYTES: usize = 512 << 10;
+
 /// Which blocks are read, and how.
 #[derive(Clone, Copy)]
 pub struct BlockOptions<'a> {
@@ -38,6 +41,13 @@ pub struct BlockOptions<'a> {
     pub is_given_up: &'a AtomicBool,
 }
 
+impl BlockOptions<'_> {
+    fn ensure_wanted(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.is_given_up.load(Ordering::Relaxed), "it was cancelled");
+        Ok(())
+    }
+}
+
 /// Does `work` for each block, by a worker that `begin` makes for each thread, and delivers what comes of it, one at a time.
 /// Says which quotes there were, if rows are wanted.
 pub fn each_block<W, T>(
@@ -54,7 +64,7 @@ pub fn each_block<W, T>(
         let mut worker = begin();
         let mut buffer = Vec::new();
         while let Some(index) = turns.take(blocks) {
-            anyhow::ensure!(!options.is_given_up.load(Ordering::Relaxed), "it was cancelled");
+            options.ensure_wanted()?;
             let Some((block, result)) =
                 one_block(source, options, &turns, index, &mut buffer, |block| work(&mut worker, block))?
             else {
@@ -103,7 +113,12 @@ fn one_block<T>(
     // The byte before says whether a row begins with the block.
     let lead = usize::from(offset > 0);
     buffer.resize(lead + len, 0);
-    source.read(buffer, offset - lead as u64)?;
+    let mut at = offset - lead as u64;
+    for piece in buffer.chunks_mut(PIECE_BYTES) {
+        options.ensure_wanted()?;
+        source.read(piece, at)?;
+        at += piece.len() as u64;
+    }
     let mut is_quoted = false;
     let mut is_end = offset + len as u64 == source.bytes();
     if options.rows {

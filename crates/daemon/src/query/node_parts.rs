@@ -22,7 +22,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::collect::{PassOptions, collect_part};
 use super::fragments::Fragments;
 use super::held::{HeldFile, Way};
-use super::speeds::Speeds;
+use super::speeds::{Speed, Speeds};
 use crate::environment::Exports;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
@@ -73,6 +73,9 @@ pub struct Holder {
     pub threads: usize,
     /// Bytes that it parses in a second, with all of them.
     pub bytes_per_s: f64,
+    /// What it parses faster at the beginning: bytes, and bytes a second.
+    #[serde(default)]
+    pub burst: (f64, f64),
 }
 
 /// Why a node counts as one that holds a file.
@@ -200,12 +203,13 @@ impl QueryParts {
         let this = Arc::clone(self);
         let found = move || {
             let (holds, generation) = this.holds(&file)?;
-            Some((holds, generation, this.speeds.bytes_per_s(collected(wants), this.threads)))
+            Some((holds, generation, this.speeds.speed(collected(wants), this.threads)))
         };
-        let (holds, generation, bytes_per_s) = self.node.block(found).await??;
+        let (holds, generation, Speed { bytes_per_s, burst }) = self.node.block(found).await??;
         let (rank, threads) = (self.node.rank(), self.threads);
         let host = self.node.host(rank).to_owned();
-        Some(Holder { rank: rank.0, host, holds, generation, threads, bytes_per_s })
+        let burst = (burst.bytes, burst.bytes_per_s);
+        Some(Holder { rank: rank.0, host, holds, generation, threads, bytes_per_s, burst })
     }
 
     fn holds(&self, file: &ViewPath) -> Option<(Holds, Generation)> {

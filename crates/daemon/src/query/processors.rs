@@ -5,25 +5,58 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use forebay_query::share;
+use forebay_query::{Burst, share};
 
 /// How often it is counted who runs, and how long apart.
-const COUNTS: u32 = 4;
-const APART: Duration = Duration::from_millis(3);
+const COUNTS: u32 = 3;
+const APART: Duration = Duration::from_millis(1);
 
-/// Cores' worth of time that so many threads of this process get: what others leave of the machine, or less where a control
-/// group (version 1 or 2) gives less, whatever others do. Takes some milliseconds.
+/// What threads of this process get.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cores {
+    /// Cores' worth of time: what others leave of the machine, or less where a control group gives less.
+    pub cores: f64,
+    /// What the strictest control group gives, if that is less than the threads would take.
+    pub quota: Option<Quota>,
+}
+
+/// What a control group (version 1 or 2) gives, whatever others do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quota {
+    /// Cores' worth of time.
+    pub cores: f64,
+    /// How often it is given, seconds.
+    pub period_s: f64,
+}
+
+impl Cores {
+    /// What they parse at once at the beginning, where a byte takes so many seconds of one.
+    #[must_use]
+    pub fn burst(&self, threads: usize, seconds_per_byte: f64) -> Burst {
+        self.quota.map_or_else(Burst::default, |quota| {
+            Burst::of(threads as f64 / seconds_per_byte, threads, quota.cores, quota.period_s)
+        })
+    }
+}
+
+/// What so many threads of this process get. Takes some milliseconds.
 #[must_use]
-pub fn cores_for(threads: usize) -> f64 {
+pub fn cores_for(threads: usize) -> Cores {
     let all = thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    quotas(&own, Path::new("/sys/fs/cgroup")).into_iter().fold(share(threads, all, load()), f64::min)
+    let quotas = quotas(&own, Path::new("/sys/fs/cgroup")).into_iter();
+    let strictest = quotas.min_by(|left, right| left.cores.total_cmp(&right.cores));
+    let cores = share(threads, all, load());
+    Cores {
+        cores: strictest.map_or(cores, |quota| quota.cores.min(cores)),
+        quota: strictest.filter(|quota| quota.cores < all.min(threads as f64)),
+    }
 }
 
 /// Threads of this machine, beside the one that asks, that run or want to: the mean of a few looks.
 fn load() -> f64 {
-    let counts = (0..COUNTS).map(|_| {
-        thread::sleep(APART);
+    let counts = (0..COUNTS).map(|count| {
+        thread::sleep(APART * count.min(1));
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         running(&text).unwrap_or(1.0)
     });
@@ -34,8 +67,8 @@ fn running(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("procs_running "))?.trim().parse().ok()
 }
 
-/// Cores' worth of time that the groups of `own` (the text of `/proc/self/cgroup`) and those around them give.
-fn quotas(own: &str, mounted: &Path) -> Vec<f64> {
+/// What the groups of `own` (the text of `/proc/self/cgroup`) and those around them give.
+fn quotas(own: &str, mounted: &Path) -> Vec<Quota> {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number > 0.0);
     let mut quotas = vec![];
@@ -54,7 +87,7 @@ fn quotas(own: &str, mounted: &Path) -> Vec<f64> {
             } else {
                 None
             };
-            quotas.extend(quota.map(|(quota, period)| quota / period));
+            quotas.extend(quota.map(|(quota, period)| Quota { cores: quota / period, period_s: period / 1e6 }));
         }
     }
     quotas
@@ -78,11 +111,16 @@ mod tests {
         write("cpu/cpu.cfs_period_us", "100000\n");
         write("job/cpu.max", "150000 100000\n");
         write("job/step/cpu.max", "max 100000\n");
-        let of = |own| quotas(own, directory.path());
+        let of = |own| quotas(own, directory.path()).iter().map(|quota| quota.cores).collect::<Vec<_>>();
         assert_eq!(of("3:cpu,cpuacct:/device/inner\n2:memory:/job\n"), [0.15]);
         assert_eq!(of("0::/job/step\n"), [1.5]);
         assert!(of("0::/\n").is_empty());
         assert_eq!(running("cpu 1 2\nprocs_running 7\nprocs_blocked 1\n"), Some(7.0));
-        assert!(cores_for(1) > 0.0 && cores_for(1) <= 1.0);
+        assert_eq!(quotas("0::/job\n", directory.path()), [Quota { cores: 1.5, period_s: 0.1 }]);
+        assert!(cores_for(1).cores > 0.0 && cores_for(1).cores <= 1.0);
+        let quota = Some(Quota { cores: 0.15, period_s: 0.1 });
+        let burst = Cores { cores: 0.15, quota }.burst(2, 1e-9);
+        assert!((burst.bytes - 7.5e6).abs() < 1.0 && (burst.bytes_per_s - 2e9).abs() < 1.0, "{burst:?}");
+        assert_eq!(Cores { cores: 1.0, quota: None }.burst(2, 1e-9), Burst::default());
     }
 }

@@ -1,18 +1,19 @@
-//! How fast this node makes parts: measured once by a sample for each kind of pass, then seen while parts are made.
+//! How fast this node makes parts: measured once by a sample for each kind of pass, then seen while parts are made. What a
+//! run teaches is the core's to say (`forebay_query::learned`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_query::{Collected, calibrate};
+use forebay_query::{Burst, Collected, calibrate, learned};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::processors::cores_for;
+use super::processors::{Cores, cores_for};
 
 /// Busy times shorter than that tell little.
 const TELLING: Duration = Duration::from_millis(10);
 
-/// How much what was seen last counts beside what was seen before.
+/// How much the host's last run counts beside those before.
 const WEIGHT: f64 = 0.5;
 
 /// What decides how long a pass takes.
@@ -20,6 +21,15 @@ type Kind = (bool, bool, bool);
 
 fn kind(collected: Collected) -> Kind {
     (collected.bytes, collected.columns, collected.gramian)
+}
+
+/// How fast a node parses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// Bytes in a second.
+    pub bytes_per_s: f64,
+    /// What it parses faster, at the beginning.
+    pub burst: Burst,
 }
 
 /// Those of a node.
@@ -30,10 +40,14 @@ pub struct Speeds(Mutex<State>);
 struct State {
     /// Seconds of one core for a byte.
     calibrated: BTreeMap<Kind, f64>,
-    /// Bytes a second of the whole node.
-    seen: BTreeMap<Kind, f64>,
-    /// By how much this host takes longer than it should.
+    /// What the sample and the load last said, bytes a second of the whole node, and the period of its quota.
+    expected: BTreeMap<Kind, (f64, Option<f64>)>,
+    /// By how much the node is faster than that.
+    factors: BTreeMap<Kind, f64>,
+    /// By how much this host parses more slowly than it should.
     host_factors: BTreeMap<Kind, f64>,
+    /// By how much bytes come to it more slowly than a sample of them says.
+    host_reads: Option<f64>,
     busy: Option<Busy>,
 }
 
@@ -56,17 +70,22 @@ pub fn seconds_per_byte(collected: Collected) -> f64 {
 }
 
 impl Speeds {
-    /// Bytes that the node parses in a second with so many threads: as was seen, else as a sample and the load say.
-    /// May take some milliseconds.
-    pub fn bytes_per_s(&self, collected: Collected, threads: usize) -> f64 {
+    /// How fast the node parses with so many threads: as a sample and the load say, corrected by what was seen. May take
+    /// some milliseconds.
+    pub fn speed(&self, collected: Collected, threads: usize) -> Speed {
         let kind = kind(collected);
-        if let Some(seen) = self.lock().seen.get(&kind) {
-            return *seen;
-        }
         let known = self.lock().calibrated.get(&kind).copied();
         let per_byte = known.unwrap_or_else(|| seconds_per_byte(collected));
-        self.lock().calibrated.insert(kind, per_byte);
-        cores_for(threads) / per_byte
+        self.of_cores(kind, per_byte, cores_for(threads), threads)
+    }
+
+    fn of_cores(&self, kind: Kind, per_byte: f64, cores: Cores, threads: usize) -> Speed {
+        let expected = cores.cores / per_byte;
+        let mut state = self.lock();
+        state.calibrated.insert(kind, per_byte);
+        state.expected.insert(kind, (expected, cores.quota.map(|quota| quota.period_s)));
+        let factor = state.factors.get(&kind).copied().unwrap_or(1.0);
+        Speed { bytes_per_s: expected * factor, burst: cores.burst(threads, per_byte / factor) }
     }
 
     /// A part is begun.
@@ -92,23 +111,28 @@ impl Speeds {
         let Some(Busy { since, bytes, kind: Some(kind), .. }) = state.busy.take() else { return };
         let elapsed = since.elapsed();
         if elapsed >= TELLING && bytes > 0 {
-            let now = bytes as f64 / elapsed.as_secs_f64();
-            let seen = state.seen.entry(kind).or_insert(now);
-            *seen += WEIGHT * (now - *seen);
+            let elapsed = elapsed.as_secs_f64();
+            let Some((expected, period_s)) = state.expected.get(&kind).copied() else { return };
+            let factor = state.factors.entry(kind).or_insert(1.0);
+            *factor = learned(*factor, bytes as f64 / elapsed / expected, elapsed, period_s);
         }
     }
 
-    /// By how much this host takes longer than its sample says.
-    pub fn host_factor(&self, collected: Collected) -> f64 {
-        self.lock().host_factors.get(&kind(collected)).copied().unwrap_or(1.0)
+    /// By how much this host parses more slowly than its sample says, and reads more slowly.
+    pub fn host_factors(&self, collected: Collected) -> (f64, f64) {
+        let state = self.lock();
+        (state.host_factors.get(&kind(collected)).copied().unwrap_or(1.0), state.host_reads.unwrap_or(1.0))
     }
 
-    /// This host took so much longer than its sample said.
-    pub fn saw_host(&self, collected: Collected, factor: f64) {
+    /// This host took so much longer than its sample said, in what it waited for: parsing, or its bytes.
+    pub fn saw_host(&self, collected: Collected, factor: f64, waited_for_bytes: bool) {
         if factor.is_finite() && factor > 0.0 {
             let now = factor.clamp(0.1, 10.0);
             let mut state = self.lock();
-            let seen = state.host_factors.entry(kind(collected)).or_insert(now);
+            let seen = match waited_for_bytes {
+                true => state.host_reads.get_or_insert(now),
+                false => state.host_factors.entry(kind(collected)).or_insert(now),
+            };
             *seen += WEIGHT * (now - *seen);
         }
     }
@@ -120,39 +144,59 @@ impl Speeds {
 
 #[cfg(test)]
 mod tests {
+    use super::super::processors::Quota;
     use super::*;
 
     #[test]
-    fn what_was_seen_takes_the_place_of_what_was_measured() {
+    fn what_was_seen_corrects_what_was_measured() {
         let speeds = Speeds::default();
         let lines = Collected::default();
-        assert!(speeds.bytes_per_s(lines, 1) > 1e6);
+        let speed =
+            |collected| speeds.of_cores(kind(collected), 1e-9, Cores { cores: 1.0, quota: None }, 1).bytes_per_s;
+        assert!(speeds.speed(lines, 1).bytes_per_s > 1e6);
+        assert_eq!(speed(lines), 1e9);
+        let other = Collected { bytes: true, ..lines };
+        assert_eq!(speed(other), 1e9);
         speeds.begin(lines);
         speeds.begin(lines);
         std::thread::sleep(TELLING);
         speeds.end(1000);
         speeds.end(1000);
-        let seen = speeds.bytes_per_s(lines, 1);
-        assert!(seen > 0.0 && seen <= 2000.0 / TELLING.as_secs_f64(), "{seen}");
+        let seen = speed(lines);
+        assert!(seen > 0.0 && seen < 0.7e9, "{seen}");
         // Parts of two kinds at once tell of neither.
-        let other = Collected { bytes: true, ..lines };
         speeds.begin(lines);
         speeds.begin(other);
         std::thread::sleep(TELLING);
         speeds.end(1);
         speeds.end(1);
-        assert_eq!(speeds.bytes_per_s(lines, 1), seen);
-        assert!(speeds.bytes_per_s(other, 1) > 1e6);
+        assert_eq!((speed(lines), speed(other)), (seen, 1e9));
+    }
+
+    #[test]
+    fn a_burst_is_not_taken_for_the_speed_of_a_node() {
+        let speeds = Speeds::default();
+        let lines = Collected::default();
+        let quota = Some(Quota { cores: 0.15, period_s: 0.1 });
+        let speed = || speeds.of_cores(kind(lines), 1e-9, Cores { cores: 0.15, quota }, 2);
+        assert!((speed().burst.bytes - 7.5e6).abs() < 1.0 && (speed().bytes_per_s - 0.15e9).abs() < 1.0);
+        speeds.begin(lines);
+        std::thread::sleep(TELLING);
+        // A core's worth, for some milliseconds.
+        speeds.end(10_000_000);
+        let after = speed().bytes_per_s;
+        assert!(after < 1.5 * 0.15e9, "{after}");
     }
 
     #[test]
     fn the_host_is_seen_too() {
         let speeds = Speeds::default();
         let lines = Collected::default();
-        assert_eq!(speeds.host_factor(lines), 1.0);
-        speeds.saw_host(lines, 2.0);
-        speeds.saw_host(lines, 4.0);
-        speeds.saw_host(lines, f64::NAN);
-        assert_eq!(speeds.host_factor(lines), 3.0);
+        assert_eq!(speeds.host_factors(lines), (1.0, 1.0));
+        speeds.saw_host(lines, 2.0, false);
+        speeds.saw_host(lines, 4.0, false);
+        speeds.saw_host(lines, f64::NAN, false);
+        speeds.saw_host(lines, 0.5, true);
+        assert_eq!(speeds.host_factors(lines), (3.0, 0.5));
     }
 }
