@@ -96,7 +96,8 @@ bench-log: ## a node's log against the file system below it, to target/bench/ (B
 
 bench-write: ## the burst mount against the file system of its store, to target/bench/ (needs root; BENCH_DIR: where; 10 GiB there)
 	@$(CARGO) build --release --quiet --package forebay --package forebay-bench
-	@$(CARGO) run --release --quiet --package forebay-bench --bin forebay-bench-write -- --dir $(BENCH_DIR)
+	@$(CARGO) run --release --quiet --package forebay-bench --bin forebay-bench-write -- --dir $(BENCH_DIR); measured=$$?; \
+		benches/bench-btio.sh --dir $(BENCH_DIR) && exit $$measured
 
 soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failing one prints how to look at it
 	@$(CARGO) run --release --quiet --package forebay-sim -- --seeds 0..$(SEEDS)

@@ -250,3 +250,18 @@ fn who_meets_without_the_first_node_loses_nothing() {
     assert_eq!(Bed::listing(&bed.backing()), listing);
     assert!(!place.exists());
 }
+
+/// The place where it would have met others is not left, either.
+#[test]
+fn who_meets_nobody_leaves_only_what_has_landed() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(1, &["--drain", "manual"]);
+    let _ = bed.shell("echo x > a; sync a").good();
+    bed.job.kill_all();
+    let store = bed.job.sandbox.base().join("store/0");
+    let told = run(bed.job.sandbox.command().args(["salvage", "--meet", "60s", "--burst-store"]).arg(&store));
+    assert_eq!(told.status.code(), Some(0), "{}", told.stderr);
+    let left: Vec<_> = fs::read_dir(bed.backing()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["a"]);
+    assert!(!store.exists());
+}

@@ -49,7 +49,7 @@ impl Slurm {
         Batch { slurm: self, id, output }
     }
 
-    fn scontrol(&self, arguments: &[&str]) -> Finished {
+    pub fn scontrol(&self, arguments: &[&str]) -> Finished {
         run(self.program("scontrol").args(arguments))
     }
 
@@ -64,13 +64,13 @@ impl Slurm {
 }
 
 impl Batch<'_> {
-    fn state(&self) -> String {
+    pub fn state(&self) -> String {
         let shown = self.slurm.scontrol(&["--oneliner", "show", "job", &self.id]).good().text();
         let state = shown.split_whitespace().find_map(|word| word.strip_prefix("JobState="));
         state.unwrap_or_default().to_owned()
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.output.with_extension("log")).unwrap()
     }
 
@@ -85,8 +85,22 @@ impl Batch<'_> {
         assert!(self.log().contains(line), "{}: {}", self.state(), self.said());
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         !matches!(self.state().as_str(), "PENDING" | "RUNNING" | "COMPLETING" | "REQUEUED" | "CONFIGURING")
+    }
+
+    /// Slurm has ended its processes, and runs its epilogue.
+    pub fn is_completing(&self) -> bool {
+        let shown = run(self.slurm.program("squeue").args(["--noheader", "--format=%T", "--jobs", &self.id]));
+        shown.text().trim() == "COMPLETING"
+    }
+
+    /// Waits until its log ends with this line.
+    #[track_caller]
+    pub fn wait_for_log_end(&self, line: &str) {
+        let has_come = || self.log().trim_end().ends_with(line);
+        wait_until(&format!("job {} comes to '{line}'", self.id), JOB, || has_come() || self.is_over());
+        assert!(has_come(), "{}: {}", self.state(), self.said());
     }
 
     #[track_caller]

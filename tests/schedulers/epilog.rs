@@ -1,71 +1,177 @@
-//! What a job leaves in its burst stores lands when Slurm ends it.
+//! What a job leaves in its burst stores lands when Slurm ends it, whatever ends it and whenever.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command as Program;
-use std::time::Duration;
 
-use forebay_tests::program::{file_of_tests, run, wait_until};
-use forebay_tests::{Sandbox, require};
+use forebay_tests::program::{run, wait_until};
+use forebay_tests::require;
 
-use crate::Slurm;
+use crate::batch::Batch;
+use crate::stores::{JOB, NAMES, Stores};
 
-/// How long a job may take to start, to do what it does here and to end.
-const JOB: Duration = Duration::from_secs(120);
+/// Every node writes a file of its own and a line of a common one, says so, and computes for ever.
+const WRITE: &str = r#"bring_up
+srun sh -c 'hostname >"$mount/$(hostname)"; hostname >>"$mount/all"; echo written >>"$log"; exec sleep 600'
+"#;
 
-/// Every node writes, nothing lands, and the job is cancelled while it computes: what lies in `local` is another directory on each node.
+/// What `WRITE` has landed.
+#[track_caller]
+fn assert_landed(stores: &Stores, name: &str) {
+    assert_eq!(stores.landed(name), ["all", "n1", "n2", "n3", "n4"], "{}", stores.said());
+    let read = |file: &str| fs::read_to_string(stores.backing(name).join(file)).unwrap();
+    for node in NAMES {
+        assert_eq!(read(node), format!("{node}\n"), "{}", stores.said());
+    }
+    let all = read("all");
+    let mut all: Vec<&str> = all.lines().collect();
+    all.sort_unstable();
+    assert_eq!(all, NAMES, "{}", stores.said());
+}
+
+impl Stores {
+    fn cancel(&self, batch: &Batch<'_>) {
+        let mut scancel = Program::new("scancel");
+        self.slurm.surround(&mut scancel);
+        let _ = run(scancel.arg(&batch.id)).good();
+    }
+
+    #[track_caller]
+    fn wait_until_written(&self, batch: &Batch<'_>, lines: usize) {
+        wait_until("all nodes have written", JOB, || {
+            batch.log().matches("written").count() == lines || batch.is_over()
+        });
+        assert_eq!(batch.log().matches("written").count(), lines, "{}: {}", batch.state(), batch.said());
+    }
+}
+
+/// Every node writes, nothing lands, and the job is cancelled while it computes.
 #[test]
 fn a_cancelled_job_lands_in_the_epilogue() {
     require_slurm!();
-    let (scripts, epilog) = (Sandbox::new(), file_of_tests("../packaging/slurm/epilog.sh"));
-    let wrapper = scripts.base().join("epilog");
-    let slurm = Slurm::with(&[("FB_SLURM_EPILOG", wrapper.clone())]);
-    let (base, local) = (slurm.sandbox.base(), slurm.state().join("local"));
-    let said = scripts.base().join("said");
-    let script = format!(
-        "#!/bin/sh\nexport FOREBAY='{}' FOREBAY_EPILOG_STORES='{}/stores/forebay-%j' FOREBAY_EPILOG_MEET=60s\n\
-         exec sh '{}' >>'{}' 2>&1\n",
-        slurm.command.display(),
-        local.display(),
-        fs::canonicalize(&epilog).unwrap().display(),
-        said.display()
-    );
-    fs::write(&wrapper, script).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::create_dir(base.join("backing")).unwrap();
-    let script = format!(
-        r#"#!/bin/sh -e
-#SBATCH --nodes=4 --ntasks-per-node=1
-srun mkdir -p "{local}/stores"
-"$forebay" up --export "$source" --view "$view" --burst /ckpt={base}/backing --drain end \
-    --burst-store "{local}/stores/forebay-$SLURM_JOB_ID" --burst-capacity 256MiB
-mount=$("$forebay" status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["nodes"][0]["burst"]["mount"])')
-srun sh -c 'hostname >"$1/ckpt/$(hostname)"; hostname >>"$1/ckpt/all"; echo written >>"$log"; exec sleep 600' sh "$mount"
-"#,
-        local = local.display(),
-        base = base.display(),
-    );
-    let batch = slurm.submit("epilogue", &[], &script);
-    let log = base.join("epilogue.log");
-    wait_until("all nodes have written", JOB, || fs::read_to_string(&log).is_ok_and(|log| log.lines().count() == 4));
-    assert_eq!(fs::read_dir(base.join("backing")).unwrap().count(), 0, "nothing has landed");
-    let mut scancel = Program::new("scancel");
-    slurm.surround(&mut scancel);
-    let _ = run(scancel.arg(&batch.id)).good();
+    let stores = Stores::with_epilogue("FOREBAY_EPILOG_MEET=60s");
+    let batch = stores.submit("cancelled", "", "--drain end", WRITE);
+    stores.wait_until_written(&batch, 4);
+    assert_eq!(stores.landed("cancelled"), [""; 0], "nothing has landed");
+    stores.cancel(&batch);
     batch.wait_for_end("CANCELLED", JOB);
-    let told = || fs::read_to_string(&said).unwrap_or_default();
-    wait_until("the epilogue of each node has ended", JOB, || told().matches("(status 0)").count() == 4);
-    for node in ["n1", "n2", "n3", "n4"] {
-        assert_eq!(fs::read_to_string(base.join("backing").join(node)).unwrap(), format!("{node}\n"), "{}", told());
+    stores.wait_for_epilogues(&batch.id, 4, 0);
+    assert_landed(&stores, "cancelled");
+    assert_eq!(stores.left(&batch.id), [""; 0]);
+    stores.assert_nothing_runs(&batch.id);
+}
+
+/// One that has not begun; one whose `up` waits for a node; one whose `down` waits for what lands; one whose epilogue runs already.
+#[test]
+fn a_job_may_be_cancelled_in_every_state() {
+    require_slurm!();
+    let stores = Stores::with_epilogue("FOREBAY_EPILOG_MEET=60s");
+    let pending = stores.submit("pending", "--begin=now+1hour", "", WRITE);
+    stores.cancel(&pending);
+    pending.wait_for_end("CANCELLED", JOB);
+    assert_eq!((stores.left(&pending.id), stores.landed("pending")), (vec![], vec![]));
+    cancel_in_down(&stores);
+    cancel_while_it_completes(&stores);
+    // The last, since the nodes do not recover from it.
+    cancel_in_up(&stores);
+}
+
+fn cancel_in_down(stores: &Stores) {
+    let batch = stores.submit(
+        "draining",
+        "",
+        "--drain end --drain-rate 1MiB/s",
+        r#"bring_up
+        srun sh -c 'head -c 8388608 /dev/urandom >"$mount/$(hostname)"'
+        srun -N1 -n1 sh -c 'cd "$mount"; sha256sum n*' >"$log"
+        "$forebay" down
+        "#,
+    );
+    let draft = || stores.landed("draining").iter().any(|name| name.starts_with(".forebay-draft-"));
+    wait_until("down has begun to drain", JOB, || draft() || batch.is_over());
+    stores.cancel(&batch);
+    batch.wait_for_end("CANCELLED", JOB);
+    wait_until("the epilogue has landed the rest", JOB, || stores.left(&batch.id).is_empty());
+    assert_eq!(stores.landed("draining"), NAMES, "{}", stores.said());
+    let sums = stores.slurm.sandbox.base().join("draining.log");
+    assert_eq!(fs::read_to_string(&sums).unwrap().lines().count(), 4);
+    let _ = run(Program::new("sha256sum").arg("--check").arg(sums).current_dir(stores.backing("draining"))).good();
+}
+
+fn cancel_while_it_completes(stores: &Stores) {
+    stores.hold_epilogues(true);
+    let batch = stores.submit("completing", "", "--drain end", WRITE);
+    stores.wait_until_written(&batch, 4);
+    stores.cancel(&batch);
+    wait_until("the epilogue runs", JOB, || batch.is_completing());
+    stores.cancel(&batch);
+    stores.hold_epilogues(false);
+    stores.wait_for_epilogues(&batch.id, 4, 0);
+    assert_landed(stores, "completing");
+    assert_eq!(stores.left(&batch.id), [""; 0]);
+}
+
+/// On the third node the command is another, which never answers.
+fn cancel_in_up(stores: &Stores) {
+    let slow = stores.slurm.sandbox.source().join("slow");
+    fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+    let batch = stores.submit(
+        "starting",
+        "",
+        "--wait-timeout 10min",
+        r#"srun sh -c '[ "$(hostname)" != n3 ] || mount --bind "$source/slow" "$forebay"'
+        echo starting >>"$log"
+        bring_up
+        echo is up >>"$log"
+        "#,
+    );
+    let record = Path::new("/tmp/forebay-0").join(&batch.id).join("node-1.json");
+    wait_until("a node is there", JOB, || record.exists() || batch.is_over());
+    stores.cancel(&batch);
+    batch.wait_for_end("CANCELLED", JOB);
+    assert_eq!(batch.log(), "starting\n", "{}", batch.said());
+    stores.assert_nothing_runs(&batch.id);
+    wait_until("no store is left on any node", JOB, || stores.left(&batch.id).is_empty());
+    assert_eq!(stores.landed("starting"), [""; 0]);
+}
+
+/// With `--time-limit auto` everything has landed when Slurm ends the job, also of a file that is open; without, the epilogue lands it.
+/// Slurm 22.05 has no variable for the end: it is asked.
+#[test]
+fn a_job_that_reaches_its_time_limit_lands_before_or_in_the_epilogue() {
+    require_slurm!();
+    let stores = Stores::with_epilogue("FOREBAY_EPILOG_MEET=60s");
+    let open = r#"bring_up
+    srun sh -c 'exec 7>"$mount/$(hostname)"; hostname >&7; hostname >>"$mount/all"; echo written >>"$log"; exec sleep 600'
+    "#;
+    let in_time = stores.submit("in-time", "--time=2", "--drain end --time-limit auto", open);
+    let late = stores.submit("late", "--time=1", "--drain end", WRITE);
+    for batch in [&in_time, &late] {
+        stores.wait_until_written(batch, 4);
     }
-    let mut all: Vec<String> =
-        fs::read_to_string(base.join("backing/all")).unwrap().lines().map(str::to_owned).collect();
-    all.sort();
-    assert_eq!(all, ["n1", "n2", "n3", "n4"], "{}", told());
-    let left: Vec<_> = fs::read_dir(base.join("backing")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 5, "{left:?}");
-    let listed = slurm.batch(&format!("srun --ntasks-per-node=1 ls '{}/stores'", local.display())).good().text();
-    assert_eq!(listed, "", "no store is left on any node");
-    assert!(!Path::new("/tmp/forebay-0").join(&batch.id).exists());
+    // All nodes are told: whichever owns the tree when the end comes.
+    let record = fs::read_to_string(Path::new("/tmp/forebay-0").join(&in_time.id).join("job.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let told = &record["settings"]["time-limit"][0];
+    assert!(told.as_str().is_some_and(|told| told.starts_with('@')), "{told}");
+    let has_landed = || {
+        let read = |file: &str| fs::read_to_string(stores.backing("in-time").join(file)).unwrap_or_default();
+        let is_whole = NAMES.iter().all(|node| !read(node).is_empty()) && read("all").lines().count() == 4;
+        is_whole && stores.landed("in-time").iter().all(|name| !name.starts_with('.'))
+    };
+    wait_until("it has landed in time", 2 * JOB, || has_landed() || in_time.state() != "RUNNING");
+    assert_eq!(in_time.state(), "RUNNING", "{}", in_time.said());
+    assert_landed(&stores, "in-time");
+    late.wait_for_end("TIMEOUT", 2 * JOB);
+    stores.wait_for_epilogues(&late.id, 4, 0);
+    assert_landed(&stores, "late");
+    in_time.wait_for_end("TIMEOUT", 2 * JOB);
+    assert_eq!(stores.left(&late.id), [""; 0]);
+    // A node that ends before it has heard that all its bytes have landed leaves its store, and the first node, which has none any more, does
+    // not meet it (docs/burst.md, "When the job is gone").
+    let names: Vec<String> = stores.landed("in-time").into_iter().filter(|name| !name.starts_with('.')).collect();
+    assert_eq!(names, ["all", "n1", "n2", "n3", "n4"]);
+    stores.assert_nothing_runs(&late.id);
 }

@@ -132,9 +132,13 @@ macro_rules! require_slurm {
 mod batch;
 mod directives;
 mod epilog;
+mod failures;
+mod lsf;
 mod own_paths;
+mod requeue;
 mod sealed_key;
 mod stage;
+mod stores;
 mod topology;
 
 #[test]

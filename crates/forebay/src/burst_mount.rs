@@ -10,9 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
 use forebay_keeper::BurstPaths;
-use forebay_launch::{JobDirectory, NodeAddress, ViewLayout};
+use forebay_launch::{JobDirectory, NodeAddress, ViewLayout, job_end};
 use forebay_types::{NodeRank, ViewPath};
 
+use crate::jobs::variable;
 use crate::node_local;
 use crate::settings::Settings;
 use crate::settings::values::{BurstPair, BurstStore, Partnering, TimeLimit};
@@ -20,9 +21,6 @@ use crate::view_directory;
 
 /// The variable that tells programs of `run` where the burst mount is.
 pub const BURST: &str = "FOREBAY_BURST";
-
-/// Slurm's variable with the job's end, seconds since 1970.
-const SLURM_END: &str = "SLURM_JOB_END_TIME";
 
 /// What of the free room a store takes where nobody says how much.
 const STORE_SHARE: f64 = 0.9;
@@ -86,7 +84,7 @@ pub fn prepare(
         }
     }
     let prepared = view_directory::prepare(&mount).and_then(|_| capacity_bytes(settings, &store));
-    let prepared = prepared.and_then(|capacity_bytes| Ok((capacity_bytes, ends_at_ms(settings, rank)?)));
+    let prepared = prepared.and_then(|capacity_bytes| Ok((capacity_bytes, ends_at_ms(settings)?)));
     match prepared {
         Ok((capacity_bytes, ends_at_ms)) => {
             let (drain, drain_bytes_per_s) = (settings.drain, settings.drain_rate);
@@ -200,8 +198,24 @@ fn make_all(path: &Path, base: &Path, mode: u32) -> anyhow::Result<Vec<PathBuf>>
     Ok(created)
 }
 
+/// `--time-limit auto` as all nodes are told it: whichever of them owns the tree when the end comes knows it, and one asks the scheduler.
+///
+/// # Errors
+/// When the scheduler does not say.
+pub fn decided(settings: &Settings) -> anyhow::Result<Option<(&'static str, String)>> {
+    if settings.time_limit != Some(TimeLimit::OfScheduler) || settings.burst.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(("time-limit", format!("@{}", end_of_scheduler()?.as_secs()))))
+}
+
+fn end_of_scheduler() -> anyhow::Result<Duration> {
+    let end = job_end(&variable).context("--time-limit auto; give a time, for example 90min")?;
+    end.duration_since(UNIX_EPOCH).context("the job's end is before 1970")
+}
+
 /// When the job's time is over, milliseconds since 1970.
-fn ends_at_ms(settings: &Settings, rank: NodeRank) -> anyhow::Result<Option<u64>> {
+fn ends_at_ms(settings: &Settings) -> anyhow::Result<Option<u64>> {
     let Some(limit) = settings.time_limit else { return Ok(None) };
     ensure!(
         settings.drain != DrainPolicy::Manual,
@@ -209,14 +223,9 @@ fn ends_at_ms(settings: &Settings, rank: NodeRank) -> anyhow::Result<Option<u64>
     );
     let ends_at = match limit {
         TimeLimit::In(time) => SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")? + time,
-        // Another host need not have the variable: what lands is for the first node to see to.
-        TimeLimit::OfScheduler if rank != NodeRank(0) => return Ok(None),
-        TimeLimit::OfScheduler => {
-            let told = std::env::var(SLURM_END).ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-            told.with_context(|| {
-                format!("--time-limit auto: {SLURM_END} does not say when the job ends; give a time, for example 90min")
-            })?
-        }
+        TimeLimit::At(time) => time,
+        // A node that no `up` has started.
+        TimeLimit::OfScheduler => end_of_scheduler()?,
     };
     Ok(Some(u64::try_from(ends_at.as_millis()).unwrap_or(u64::MAX)))
 }

@@ -101,9 +101,9 @@ pub fn told(progress: &Progress) -> String {
     if let (0, Some(why)) = (progress.steps, &progress.why) {
         return why.clone();
     }
-    let plural = if progress.steps == 1 { "" } else { "s" };
+    let have = if progress.steps == 1 { " of the burst tier has" } else { "s of the burst tier have" };
     let why = progress.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-    format!("{} change{plural} of the burst tier have not landed{why}", progress.steps)
+    format!("{} change{have} not landed{why}", progress.steps)
 }
 
 fn ask(directory: &JobDirectory, wait: Duration) -> anyhow::Result<Progress> {

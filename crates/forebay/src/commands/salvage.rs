@@ -26,7 +26,7 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     }
     let landing = arguments.burst.as_ref().map(|pair| pair.backing.as_path());
     if let Some(wait) = arguments.meet {
-        match meet(&paths, landing, wait)? {
+        match meet(&paths, landing, wait, arguments.timeout.unwrap_or(wait))? {
             Met::Here(met) => paths = met,
             Met::Landed => return Ok(carried(arguments, None)),
             Met::Waiting(place) => return Ok(carried(arguments, Some(&place))),
@@ -53,7 +53,7 @@ pub fn run(arguments: &SalvageArguments) -> anyhow::Result<ExitCode> {
     let landed_bytes = bytes.saturating_sub(salvage.bytes_left());
     salvage.end();
     paths.iter().filter(|path| !path.exists()).for_each(|path| burst_mount::remove_above(path));
-    leave(&paths);
+    leave(&paths, &landing, &job);
     let stores: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
     if arguments.json {
         say!(

@@ -20,6 +20,7 @@ use forebay_types::NodeRank;
 use forebay_wire::Level;
 use serde_json::json;
 
+use crate::burst_mount;
 use crate::carried_key::CarriedKey;
 use crate::cli::UpArguments;
 use crate::commands::replace;
@@ -113,8 +114,10 @@ impl Up {
             Selection::Slurm(allocation, _) => Launcher::Slurm { job_id: allocation.job_id.clone(), srun: None },
         };
         let mut given = effective.given();
+        let ends_at = burst_mount::decided(&settings)?;
         let directory = make_directory(&settings, &job, selection)?;
-        given.extend(profiles::decided(&settings).into_iter().map(|(key, text)| (key.to_owned(), vec![text])));
+        let decided = profiles::decided(&settings).into_iter().chain(ends_at);
+        given.extend(decided.map(|(key, text)| (key.to_owned(), vec![text])));
         let record = JobRecord {
             job,
             progress: Progress::Starting,

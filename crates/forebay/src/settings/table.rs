@@ -206,8 +206,8 @@ settings! {
         Node Many(partner) partner: Vec<Partnering> = "partner" "none|all|DIR";
         /// Limit the rate of writes to the backing file system [default: no limit]
         Node Optional(rate) drain_rate: Option<u64> = "drain-rate" "SIZE/s";
-        /// Land everything within this time, open files as last committed; auto: before Slurm ends the job
-        /// (SLURM_JOB_END_TIME)
+        /// Land everything within this time, or before @SECONDS (since 1970), open files as last committed; auto: before Slurm
+        /// or LSF ends the job
         Node Optional(time_limit) time_limit: Option<TimeLimit> = "time-limit" "TIME|auto";
         /// Mount the burst tier below this directory, so that DIR is at MOUNT/DIR; with --local, and where nodes share a
         /// host, at MOUNT/I/DIR for node I [default: below the job's directory]

@@ -359,18 +359,20 @@ pub fn rate(text: &str) -> Result<u64, String> {
 pub enum TimeLimit {
     /// From its start on.
     In(Duration),
+    /// Until then, since 1970.
+    At(Duration),
     /// As its scheduler says.
     OfScheduler,
 }
 
-/// `90min` or `auto`.
+/// `90min`, `@1767225600` or `auto`.
 pub fn time_limit(text: &str) -> Result<TimeLimit, String> {
-    match text {
-        "auto" => Ok(TimeLimit::OfScheduler),
-        _ => duration(text)
-            .map(TimeLimit::In)
-            .map_err(|_| format!("'{text}' is not a time; write for example 90min, 2h or auto")),
-    }
+    let limit = match (text, text.strip_prefix('@')) {
+        ("auto", _) => Some(TimeLimit::OfScheduler),
+        (_, Some(seconds)) => seconds.parse().ok().map(Duration::from_secs).map(TimeLimit::At),
+        (_, None) => duration(text).ok().map(TimeLimit::In),
+    };
+    limit.ok_or_else(|| format!("'{text}' is not a time; write for example 90min, 2h, @SECONDS (since 1970) or auto"))
 }
 
 /// How symbolic links are shown.

@@ -21,7 +21,12 @@ pub enum Need {
     MemoryGroups,
     /// A command in `PATH`.
     Command(&'static str),
+    /// A module that the system's Python can import, which need not be the first in `PATH`.
+    PythonModule(&'static str),
 }
+
+/// The Python that the system's packages of modules are for.
+pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 impl Need {
     /// Why this machine does not offer it.
@@ -46,6 +51,11 @@ impl Need {
                 .err()
                 .map(|error| format!("needs control groups for memory: {error}")),
             Self::Command(name) => (!in_path(name)).then(|| format!("needs the command {name}")),
+            Self::PythonModule(name) => {
+                let import = std::process::Command::new(SYSTEM_PYTHON).args(["-c", &format!("import {name}")]).output();
+                let is_there = import.is_ok_and(|done| done.status.success());
+                (!is_there).then(|| format!("needs Python's module {name}"))
+            }
         }
     }
 }
@@ -71,7 +81,7 @@ pub fn skip(reason: &str) {
 macro_rules! require {
     ($($need:expr),+ $(,)?) => {{
         #[allow(unused_imports)]
-        use $crate::need::Need::{Command, Fuse, FuseForUsers, LoopDevices, MemoryGroups, Root};
+        use $crate::need::Need::{Command, Fuse, FuseForUsers, LoopDevices, MemoryGroups, PythonModule, Root};
         if let Some(reason) = [$($need),+].into_iter().find_map($crate::need::Need::missing) {
             $crate::need::skip(&reason);
             return;

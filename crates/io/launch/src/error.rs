@@ -45,6 +45,9 @@ pub enum LaunchError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// The end of a job.
+    #[error("cannot determine when the scheduler ends this job: {0}")]
+    JobEnd(String),
     /// There are no hosts.
     #[error("{0} names no hosts")]
     NoHosts(String),

@@ -7,17 +7,13 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::process::Command;
 
 use forebay_types::NodeRank;
 
+use crate::job_end::said_by;
 use crate::local::append_to;
-use crate::{JobDirectory, LaunchError, MemoryFile, Process, Starter, end_all, expand_hostlist};
-
-/// How long Slurm may take to tell what it knows.
-const SLURM_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::{JobDirectory, LaunchError, MemoryFile, Starter, expand_hostlist};
 
 /// An allocation that this process runs in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,22 +90,7 @@ pub fn batch_script(job_id: &str) -> Option<String> {
 
 /// What `scontrol` prints; `None` when it fails, or takes too long.
 pub(crate) fn scontrol(arguments: &[&str]) -> Option<String> {
-    let mut command = Command::new("scontrol");
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let child = command.spawn().ok()?;
-    let process = Process::of(child.id());
-    let (sender, ended) = channel();
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match ended.recv_timeout(SLURM_TIMEOUT) {
-        Ok(output) => {
-            let output = output.ok().filter(|output| output.status.success())?;
-            Some(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-        Err(_) => {
-            end_all(process.as_slice(), Duration::ZERO);
-            None
-        }
-    }
+    said_by("scontrol", arguments)
 }
 
 #[cfg(test)]

@@ -32,9 +32,12 @@ pub fn carry(from: &Path, to: &Path) -> Result<(), StoreError> {
             }
             _ => {}
         }
-        let there = Directory::open(&part, true)?;
-        copy(&here, &there)?;
-        drop(there);
+        let copied = Directory::open(&part, true).and_then(|there| copy(&here, &there));
+        if let Err(error) = copied {
+            // What fills a disk that is full already is of no use there.
+            let _ = fs::remove_dir_all(&part);
+            return Err(error);
+        }
         let parent = to.parent().unwrap_or(to);
         let named = fs::rename(&part, to).and_then(|()| File::open(parent)?.sync_all());
         named.map_err(|error| StoreError::io("name", to, error))?;
