@@ -11,6 +11,7 @@ mod full;
 mod known;
 mod limits;
 mod mpi;
+mod order;
 mod own_paths;
 mod partner;
 mod power_cuts;
