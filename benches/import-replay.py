@@ -11,8 +11,8 @@ put in. With 3.11: 5,147 stats and 153 listings, 691 names absent, 1,502 files r
 
 Prints one JSON line: seconds and processor seconds of the operations, operations, absent, bytes and, with --sum,
 a checksum of all that was read. --touched replays nothing: it prints how many distinct files the list reads,
-the bytes it reads of them (each once), the same rounded up to whole chunks of 1 MiB (or the file's end), and the
-sizes of these files together.
+the bytes it reads of them (each once), the same rounded up to whole chunks of 1 MiB (or the file's end), the
+sizes of these files together, and the distinct directories in which they lie.
 """
 import argparse
 import json
@@ -100,6 +100,7 @@ def touched(operations):
         "bytes": sum(read_bytes.values()),
         "chunk_bytes": sum(chunk_bytes.values()),
         "file_bytes": sum(file_bytes.values()),
+        "directories": len({os.path.dirname(os.path.normpath(path)) for path in file_bytes}),
     }
 
 

@@ -42,6 +42,8 @@ pub struct Touched {
     pub chunk_bytes: u64,
     /// The sizes of these files.
     pub file_bytes: u64,
+    /// The distinct directories in which they lie.
+    pub directories: u64,
 }
 
 /// The interpreter and the replay program.

@@ -13,6 +13,7 @@ mod in_place;
 mod known;
 mod limits;
 mod mpi;
+mod order;
 mod own_paths;
 mod partner;
 mod power_cuts;

@@ -109,3 +109,50 @@ fn large_directories_leaf() {
     require!(Fuse, Root);
     large(7);
 }
+
+/// Positions are given to other nodes, and lead there to the same entries.
+#[test]
+fn order_and_positions_are_the_same_on_every_node() {
+    require!(Fuse);
+    let site = Site::new(3, |source| {
+        fs::create_dir(source.join("many")).unwrap();
+        tree::fill(&source.join("many"), "entry-", 5_000);
+    });
+    for name in ["names", "many"] {
+        let open = |node| File::open(site.job().path(node, &site.source(name))).unwrap();
+        let all = positions(&open(0), 0);
+        let own = |all: &Positions| -> Vec<Vec<u8>> {
+            all.iter().map(|(name, _)| name.clone()).filter(|name| name != b"." && name != b"..").collect()
+        };
+        assert!(own(&all).is_sorted(), "by their bytes");
+        for node in 1..3 {
+            let (directory, (index, (_, middle))) = (open(node), (all.len() / 2, &all[all.len() / 2]));
+            assert_eq!(positions(&directory, *middle), all[index + 1..], "{name}, node {node}, from the middle on");
+            assert_eq!(positions(&directory, 0), all, "{name}, node {node}");
+        }
+    }
+}
+
+/// Whoever looks at one name of a large directory gets its neighbours' attributes with it, 256 in all.
+#[test]
+fn attributes_of_a_large_directory_follow_in_pages_of_256_names() {
+    require!(Fuse);
+    const PAGE: usize = 256;
+    let site = Site::new(2, |source| {
+        fs::create_dir(source.join("many")).unwrap();
+        tree::fill(&source.join("many"), "entry-", MANY);
+    });
+    let view = site.job().path(1, &site.source("many"));
+    let mut names: Vec<_> = compare::names(&view).into_iter().collect();
+    names.sort();
+    let served = || site.job().status()["nodes"][0]["overlay"]["requests_served"].as_u64().unwrap();
+    let asked = |range: std::ops::Range<usize>| {
+        let before = served();
+        range.for_each(|index| drop(fs::symlink_metadata(view.join(&names[index])).unwrap()));
+        served() - before
+    };
+    let first = asked(PAGE..PAGE + 1);
+    assert!(first >= 1, "a page is asked of the node above");
+    assert_eq!(asked(PAGE + 1..2 * PAGE), 0, "the others of a page come with the first");
+    assert!(asked(2 * PAGE..2 * PAGE + 1) >= 1, "the next page is another request");
+}

@@ -355,3 +355,26 @@ fn a_daemon_that_dies_while_it_fills_is_followed_by_another() {
         job.down();
     }
 }
+
+/// Files that hold `bytes`, below a directory.
+fn holding(place: &Path, bytes: &[u8]) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+    let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let holds = |path: &PathBuf| fs::read(path).unwrap().windows(bytes.len()).any(|window| window == bytes);
+    let below = directories.iter().flat_map(|directory| holding(directory, bytes));
+    files.into_iter().filter(holds).chain(below).collect()
+}
+
+/// Others may read what is beside a profile; contents of files are in packs alone.
+#[test]
+fn without_a_pack_no_contents_are_beside_the_profile() {
+    require!(Fuse, Root);
+    let environment = Environment::new();
+    // It does not compress, so a pack holds it as it is.
+    let (file, contents) = (&environment.files()[3], noise(3, 4096));
+    tree::write(file, &contents);
+    environment.record(&["--pack", "off"]);
+    assert_eq!(holding(environment.place.path(), &contents), [file.clone()], "only the file itself");
+    environment.record(&[]);
+    assert!(holding(environment.place.path(), &contents).contains(&environment.pack()), "the test would see a pack");
+}

@@ -2,7 +2,8 @@
 //!
 //! The kernel can only answer from what it still holds. Where memory is short, or something reclaims idle pages ahead
 //! of need, it evicts pages between two imports and must read them again. So each run is counted together with the
-//! pages that came back after an eviction, and the bar looks at the run with the fewest of these.
+//! pages that came back after an eviction. The bar is over the median of all runs; the run with the fewest of these pages,
+//! which shows what Forebay itself causes, has a bar of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +51,8 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Measurement> {
         calmest.0
     ));
     measurement
-        .bar(Bar::new("second import, messages other than ioctl", calmest.1, Side::AtMost, 0.0, ""))
+        .bar(Bar::new("second import, messages other than ioctl, median", others.median(), Side::AtMost, 0.0, ""))
+        .bar(Bar::new("the same in the calmest run", calmest.1, Side::AtMost, 0.0, ""))
         .bar(Bar::new("second import, CPU against the local file system", ratios.median(), Side::AtMost, 1.03, "x"))
         .figure("messages_other_than_ioctl", others)
         .figure("pages_evicted_and_read_again_on_this_machine", refaults)

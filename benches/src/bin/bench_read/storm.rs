@@ -1,7 +1,7 @@
 //! The storm: the replay on 1, 4 and on 16 nodes at once over a busy file system, cold, in every way there is.
 
 use std::collections::BTreeMap;
-use std::thread;
+use std::time::{Duration, Instant};
 
 use forebay_bench::cpu;
 use forebay_bench::python::{Touched, slowest};
@@ -17,7 +17,8 @@ use crate::ways::{Forms, WAYS, Way, set_up, up_on};
 /// What is measured of one way.
 #[derive(Default, Serialize)]
 struct Figures {
-    /// From the start signal to the end of the slowest node, mounting or unpacking included.
+    /// From the start signal to the end of the slowest node, mounting or unpacking included; with a profile from the call of
+    /// `up`, because prefill works during it.
     cold_seconds: Samples,
     /// The slowest node's replay alone.
     cold_replay_seconds: Samples,
@@ -52,10 +53,9 @@ pub fn measure_one(bench: &Bench) -> anyhow::Result<Measurement> {
     let plan = WAYS.map(|way| (1, way));
     let ways = in_turn(bench, &testbed, &forms, bench.runs(5), &plan)?.remove(&1).unwrap_or_default();
     let mut measurement = described(1, &ways, &forms);
-    let (image, profile) = (&ways[&Way::Squashfs].cold_seconds, &ways[&Way::Profile].cold_seconds);
-    let share = profile.median() / image.median();
+    let share = ways[&Way::Profile].cold_seconds.median() / fastest_image(&ways);
     measurement
-        .bar(Bar::new("one node, profile and pack, against the SquashFS image", share, Side::AtMost, 1.25, "x"))
+        .bar(Bar::new("one node, profile and pack, against the faster SquashFS image", share, Side::AtMost, 1.25, "x"))
         .figure("by_way", &ways);
     Ok(measurement)
 }
@@ -93,7 +93,8 @@ fn described(nodes: usize, ways: &ByWay, forms: &Forms) -> Measurement {
     Measurement::under(format!(
         "{nodes} node(s) replay the import at once over GlusterFS: link {}, {} us a metadata request, {} at once; fresh \
          mounts on every node before each run; {runs} runs of each way in turn, medians. Times include mounting the \
-         image ({}), unpacking the archive, and starting Python, but not `forebay up`, which a job does once.",
+         image ({}), unpacking the archive, and starting Python, and with a profile also `forebay up`, during which prefill \
+         begins; without one `up` is not counted.",
         BUSY.link,
         BUSY.metadata_us,
         BUSY.at_once,
@@ -102,7 +103,8 @@ fn described(nodes: usize, ways: &ByWay, forms: &Forms) -> Measurement {
 }
 
 fn add_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures, touched: &Touched) {
-    let (direct, squashfs, forebay) = (&ways[&Way::Direct], &ways[&Way::Squashfs], &ways[&Way::Forebay]);
+    let (direct, forebay) = (&ways[&Way::Direct], &ways[&Way::Forebay]);
+    let image = fastest_image(ways);
     let seconds = forebay.cold_seconds.median();
     let share = seconds / direct.cold_seconds.median();
     let requests = forebay.requests.median() / single.requests.median();
@@ -110,13 +112,7 @@ fn add_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures, touch
     measurement
         .bar(Bar::new("storm of 16, cold, against direct", share, Side::AtMost, 1.0 / 12.0, "x"))
         .bar(Bar::new("the same, against the later bar", share, Side::AtMost, 1.0 / 16.0, "x"))
-        .bar(Bar::new(
-            "storm of 16, cold, against the SquashFS image",
-            seconds,
-            Side::Below,
-            squashfs.cold_seconds.median(),
-            "s",
-        ))
+        .bar(Bar::new("storm of 16, cold, against the faster SquashFS image", seconds, Side::Below, image, "s"))
         .bar(Bar::new("requests at the file system, against one direct client's", requests, Side::AtMost, 1.1, "x"))
         .bar(Bar::new(
             "bytes read at the file system, against the unique bytes",
@@ -135,28 +131,33 @@ fn add_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures, touch
         .figure("sent_bytes_against_one_direct_client", forebay.sent_bytes.median() / single.sent_bytes.median());
 }
 
-/// From 4 to 16 nodes the time may grow by what the processors need for more nodes.
+/// By how much the time may grow from 4 to 16 nodes, which share the machine's processors.
+const GROWTH_AT_MOST: f64 = 1.5;
+
+/// The growth of the time from 4 to 16 nodes. It is not set off against the processor time that Forebay takes: a build that
+/// takes more must not pass for that.
 fn growth(way: Way, few: &Figures, many: &Figures) -> Bar {
-    let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
-    let more_cpu = many.machine_cpu_seconds.median() - few.machine_cpu_seconds.median();
-    let more_time = many.cold_seconds.median() - few.cold_seconds.median();
-    let what = format!(
-        "{way:?} from {FEW} to 16 nodes: {more_time:.1} s more, over the {more_cpu:.1} CPU s more on {processors} processors"
-    );
-    Bar::new(what, more_time / (more_cpu / processors), Side::AtMost, 1.0, "x")
+    let growth = many.cold_seconds.median() / few.cold_seconds.median();
+    Bar::new(format!("{way:?}: 16 nodes against {FEW}"), growth, Side::AtMost, GROWTH_AT_MOST, "x")
 }
 
 /// With a profile and its pack, and with the image through Forebay.
 fn add_profile_bars(measurement: &mut Measurement, ways: &ByWay, single: &Figures) {
     let seconds = |way: Way| ways[&way].cold_seconds.median();
-    let (direct, image, profile) = (seconds(Way::Direct), seconds(Way::Squashfs), seconds(Way::Profile));
+    let (direct, image, profile) = (seconds(Way::Direct), fastest_image(ways), seconds(Way::Profile));
+    let own_image = seconds(Way::Image) / seconds(Way::Squashfs);
     let requests = ways[&Way::Profile].requests.median() / single.requests.median();
     let at_most = |what: &str, figure: f64, bar: f64| Bar::new(what, figure, Side::AtMost, bar, "x");
     measurement
         .bar(at_most("storm of 16 with profile and pack, against direct", profile / direct, 1.0 / 25.0))
-        .bar(at_most("the same, against the SquashFS image", profile / image, 1.0 / 3.0))
-        .bar(at_most("the image through Forebay, against it mounted directly", seconds(Way::Image) / image, 0.25))
+        .bar(at_most("the same, against the faster SquashFS image", profile / image, 1.0 / 3.0))
+        .bar(at_most("the image through Forebay, against it mounted directly", own_image, 0.25))
         .bar(at_most("requests with profile and pack, against one direct client's", requests, 1.1));
+}
+
+/// The time of the image that is faster: compressed with zstd or with LZ4.
+fn fastest_image(ways: &ByWay) -> f64 {
+    ways[&Way::Squashfs].cold_seconds.median().min(ways[&Way::SquashfsLz4].cold_seconds.median())
 }
 
 /// Runs each way on its number of nodes, in turn; by that number.
@@ -202,12 +203,14 @@ fn one_run(one: &Run<'_>, figures: &mut Figures) -> anyhow::Result<()> {
     let options: &[&str] = if way == Way::Profile { &["--profile", &profile] } else { &[] };
     // What comes ahead begins with the job: the programs stand ready before, so that it gains nothing by their start.
     let gate = Gate::start(commands(&forms.prepare(way)))?;
+    let up_began = Instant::now();
     let job = way.needs_job().then(|| up_on(bench, testbed, nodes, options)).transpose()?;
+    let up_took = if way == Way::Profile { up_began.elapsed() } else { Duration::ZERO };
     let machine_before = cpu::of_machine()?;
     let cold = gate.open()?;
     figures.machine_cpu_seconds.add(cpu::of_machine()?.saturating_sub(machine_before).as_secs_f64());
     let traffic = testbed.traffic()?.since(&before);
-    figures.add_cold(&cold, traffic)?;
+    figures.add_cold(up_took, &cold, traffic)?;
     if let Some(job) = &job {
         let status = job.status()?;
         figures.up_seconds.add(job.ready().as_secs_f64());
@@ -225,8 +228,8 @@ fn one_run(one: &Run<'_>, figures: &mut Figures) -> anyhow::Result<()> {
 }
 
 impl Figures {
-    fn add_cold(&mut self, cold: &storm::Storm, traffic: Traffic) -> anyhow::Result<()> {
-        self.cold_seconds.add(cold.wall.as_secs_f64());
+    fn add_cold(&mut self, up_took: Duration, cold: &storm::Storm, traffic: Traffic) -> anyhow::Result<()> {
+        self.cold_seconds.add((up_took + cold.wall).as_secs_f64());
         self.cold_replay_seconds.add(slowest(&cold.outputs)?.seconds);
         self.cold_cpu_seconds.add(cold.cpu.as_secs_f64());
         self.requests.add(traffic.total() as f64);

@@ -22,6 +22,8 @@ pub enum Way {
     Direct,
     /// One zstd-compressed SquashFS image on the file system, mounted by every node.
     Squashfs,
+    /// The same, compressed with LZ4, which is larger and faster to unpack.
+    SquashfsLz4,
     /// One tar.zst on the file system, unpacked by every node into memory.
     Tar,
     /// Forebay's view.
@@ -43,13 +45,15 @@ impl Way {
 const RECORD_DEADLINE: Duration = Duration::from_secs(120);
 
 /// All of them.
-pub const WAYS: [Way; 6] = [Way::Direct, Way::Squashfs, Way::Tar, Way::Forebay, Way::Profile, Way::Image];
+pub const WAYS: [Way; 7] =
+    [Way::Direct, Way::Squashfs, Way::SquashfsLz4, Way::Tar, Way::Forebay, Way::Profile, Way::Image];
 
 /// The tree on the test bed in every form that is needed.
 pub struct Forms {
     /// The tree itself.
     pub tree: PathBuf,
     image: PathBuf,
+    image_lz4: PathBuf,
     archive: PathBuf,
     /// What a start-up used, recorded by a job of one node, with its pack beside it.
     pub profile: PathBuf,
@@ -57,8 +61,8 @@ pub struct Forms {
     local: PathBuf,
     /// Where a node's view is.
     view: PathBuf,
-    /// Whether the kernel mounts images here; else squashfuse does.
-    loop_mounts: bool,
+    /// The images that the kernel does not mount here; squashfuse does.
+    by_squashfuse: Vec<PathBuf>,
 }
 
 impl Forms {
@@ -67,14 +71,18 @@ impl Forms {
         let mut forms = Self {
             tree: testbed.copy_in(&bench.tree, "tree")?,
             image: testbed.files().join("tree.squashfs"),
+            image_lz4: testbed.files().join("tree-lz4.squashfs"),
             archive: testbed.files().join("tree.tar.zst"),
             profile: testbed.files().join("start.profile"),
             local: bench.scratch.dir("local")?,
             view: bench.scratch.dir("view")?,
-            loop_mounts: true,
+            by_squashfuse: Vec::new(),
         };
         if ways.iter().any(|way| matches!(way, Way::Squashfs | Way::Image)) {
-            forms.pack_image(bench, testbed)?;
+            forms.pack_image(bench, testbed, Way::Squashfs, &["-comp", "zstd"])?;
+        }
+        if ways.contains(&Way::SquashfsLz4) {
+            forms.pack_image(bench, testbed, Way::SquashfsLz4, &["-comp", "lz4", "-Xhc"])?;
         }
         if ways.contains(&Way::Tar) {
             forms.pack_archive(bench, testbed)?;
@@ -85,14 +93,19 @@ impl Forms {
         Ok(forms)
     }
 
-    fn pack_image(&mut self, bench: &Bench, testbed: &Testbed) -> anyhow::Result<()> {
-        let image = pack(bench, "tree.squashfs", &|image| {
-            let options = ["-comp", "zstd", "-no-progress", "-quiet", "-noappend"].map(OsString::from);
-            [vec!["mksquashfs".into(), bench.tree.clone().into(), image.into()], options.to_vec()].concat()
+    fn pack_image(&mut self, bench: &Bench, testbed: &Testbed, way: Way, compression: &[&str]) -> anyhow::Result<()> {
+        let there = if way == Way::SquashfsLz4 { &self.image_lz4 } else { &self.image };
+        let name = there.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let image = pack(bench, &name, &|image| {
+            let options = ["-no-progress", "-quiet", "-noappend"];
+            let options = compression.iter().copied().chain(options).map(OsString::from).collect();
+            [vec!["mksquashfs".into(), bench.tree.clone().into(), image.into()], options].concat()
         })?;
-        testbed.copy_in(&image, "tree.squashfs")?;
-        let script = format!("{} && {}", self.prepare(Way::Squashfs), self.finish(Way::Squashfs));
-        self.loop_mounts = run::output(&mut testbed.place(0).command(&["sh", "-c", &script])).is_ok();
+        let there = testbed.copy_in(&image, &name)?;
+        let script = format!("{} && {}", self.prepare(way), self.finish(way));
+        if run::output(&mut testbed.place(0).command(&["sh", "-c", &script])).is_err() {
+            self.by_squashfuse.push(there);
+        }
         Ok(())
     }
 
@@ -128,7 +141,11 @@ impl Forms {
 
     /// How images are mounted.
     pub fn mounted_by(&self) -> &'static str {
-        if self.loop_mounts { "the kernel, through a loop device" } else { "squashfuse" }
+        match self.by_squashfuse.len() {
+            0 => "the kernel, through a loop device",
+            _ if self.by_squashfuse.contains(&self.image) => "squashfuse",
+            _ => "the kernel, through a loop device; with LZ4 squashfuse",
+        }
     }
 
     /// The shell line that brings the tree to a node before the work; part of the time.
@@ -138,6 +155,7 @@ impl Forms {
             Way::Direct | Way::Forebay | Way::Profile => String::new(),
             Way::Image => self.mount(&shown(&self.view, &self.image)),
             Way::Squashfs => self.mount(&self.image),
+            Way::SquashfsLz4 => self.mount(&self.image_lz4),
             Way::Tar => {
                 format!("mount -t tmpfs tmpfs '{local}' && zstd -dcq '{archive}' | tar -x -C '{local}'")
             }
@@ -145,8 +163,9 @@ impl Forms {
     }
 
     fn mount(&self, image: &Path) -> String {
+        let by_kernel = !self.by_squashfuse.iter().any(|other| image.ends_with(other.file_name().unwrap_or_default()));
         let (image, local) = (image.display(), self.local.display());
-        match self.loop_mounts {
+        match by_kernel {
             true => format!("mount -t squashfs -o loop,ro '{image}' '{local}'"),
             false => format!("squashfuse '{image}' '{local}'"),
         }
@@ -156,7 +175,7 @@ impl Forms {
     pub fn finish(&self, way: Way) -> String {
         match way {
             Way::Direct | Way::Forebay | Way::Profile => ":".to_owned(),
-            Way::Squashfs | Way::Tar | Way::Image => format!("umount '{}'", self.local.display()),
+            Way::Squashfs | Way::SquashfsLz4 | Way::Tar | Way::Image => format!("umount '{}'", self.local.display()),
         }
     }
 
@@ -164,7 +183,7 @@ impl Forms {
     pub fn seen(&self, way: Way) -> PathBuf {
         match way {
             Way::Direct => self.tree.clone(),
-            Way::Squashfs | Way::Tar | Way::Image => self.local.clone(),
+            Way::Squashfs | Way::SquashfsLz4 | Way::Tar | Way::Image => self.local.clone(),
             Way::Forebay | Way::Profile => shown(&self.view, &self.tree),
         }
     }

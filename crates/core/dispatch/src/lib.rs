@@ -1,9 +1,9 @@
-//! Dispatch: who is asked for what somebody wants, and whom instead.
+//! Dispatch: at which source each request is made, and where it is made next when that source does not answer.
 //!
-//! A **request** is what somebody wants: a key, the message that asks for it, and those who wait, each until a time of his
-//! own. An **attempt** is one asking of it at one source. A request has one attempt, or two while it is hedged; the first
-//! answer counts and the other attempt is cancelled. An attempt at a node that is lost is made again at the next in the
-//! failover order, in the end at the backing file system itself (`Routing`).
+//! A **request** is a key, the message that asks for it, and its waiters, each with a deadline of its own. An **attempt** is
+//! one try of a request at one source. A request has one attempt, or two while it is hedged; the first answer counts and
+//! the other attempt is cancelled. An attempt at a node that is lost is repeated at the next node of the failover order, and
+//! finally at the backing file system itself (`Routing`).
 //!
 //! A request is in one of these states, and `Dispatch` alone moves it:
 //!

@@ -125,3 +125,29 @@ fn a_node_that_was_absent_once_is_noticed_when_it_is_silent() {
     let is_ping = |event| matches!(event, Event::Ping { peer, .. } if peer == ORDER[0]);
     assert!(std::iter::from_fn(|| dispatch.poll_event()).any(is_ping));
 }
+
+/// When everything is slow, asking everything twice would make it slower: 16 second requests are saved up after a quiet time,
+/// and one is earned with every 50 requests.
+#[test]
+fn second_requests_have_a_budget() {
+    let mut dispatch = Requests::new(Line);
+    let mut second_count = 0;
+    for round in 0..2 {
+        let begins = u64::from(round) * 2_000;
+        for key in 10..110 {
+            dispatch.request(at(begins), 100 * round + key, || key, want(u32::from(key), at(30_000)));
+        }
+        for ms in (begins..begins + 2_000).step_by(100) {
+            dispatch.run_timers(at(ms));
+            while let Some(event) = dispatch.poll_event() {
+                match event {
+                    Event::Ping { peer, .. } => dispatch.pinged(at(ms), peer, true),
+                    Event::Ask { source, .. } => second_count += usize::from(source == Source::Peer(ORDER[1])),
+                    _ => {}
+                }
+            }
+        }
+        // The first hundred come while nothing more can be saved up.
+        assert_eq!(second_count, if round == 0 { 16 } else { 18 }, "round {round}");
+    }
+}

@@ -1,12 +1,12 @@
-//! Who goes first at the backing file system: at most so many operations at once, and what a program waits for first.
+//! The order of operations at the backing file system: a bounded number at once, those that a program waits for first.
 //!
 //! A parallel file system serves a bounded number of requests per client well; more of them only queue in its servers
 //! and take every other job's turn. An operation is one unit of this bound for all its system calls and never asks for a
 //! second one, so waiting cannot deadlock.
 //!
-//! A prefetch begins only when nothing waits that a program wants, but for one in so many, so that a program which never
-//! stops asking does not hold it up for ever. And prefetches have only a part of the operations at once: what a program
-//! wants finds room, however slow the backing file system is, and never much before it in the servers' own queues.
+//! A prefetch begins only when no demand operation waits, except for one in a fixed number of operations, so that a program
+//! which never stops asking does not starve prefetches. Prefetches may fill only a part of the bound: a demand operation
+//! finds room, however slow the backing file system is, and little before it in the servers' own queues.
 //!
 //! # What to call when
 //! No threads and no time. `submit` an operation; while `begin` gives one, carry it out and `end` it. After `submit`,
