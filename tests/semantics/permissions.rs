@@ -174,3 +174,65 @@ fn only_the_jobs_user_may_clear_and_pin() {
     let _ = other(&["metrics"]).good();
     job.down();
 }
+
+/// The kernel lets in who has the user and the group of the mount, so `newgrp` keeps a program of the same user out.
+#[test]
+fn a_program_of_another_group_does_not_enter() {
+    require!(Fuse, FuseForUsers, Root, Command("setpriv"), Command("fusermount3"));
+    let sandbox = Sandbox::of_nobody();
+    let source = sandbox.source();
+    file(&source.join("public"), 0o644, "public");
+    let job = Job::up_local(sandbox, 1, &source, &[]);
+    let shown = job.path(0, &source.join("public"));
+    let of_group = |group: u32| {
+        let mut command = Program::new("setpriv");
+        command.args([format!("--reuid={NOBODY}"), format!("--regid={group}"), "--clear-groups".to_owned()]);
+        run(command.arg("cat").arg(&shown))
+    };
+    assert_eq!(of_group(NOBODY).good().text(), "public");
+    let refused = of_group(GROUP);
+    assert_eq!(refused.text(), "");
+    assert!(refused.stderr.contains("ermission denied"), "{}", refused.stderr);
+    job.down();
+}
+
+/// Debian's, which every user may run.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Asks a keeper at its entrance, and prints what it gets: nothing where it is not answered.
+const ASKS: &str = r#"
+import socket, sys
+here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+entrance = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+entrance.connect(sys.argv[1])
+socket.send_fds(entrance, [b'"node"'], [there.fileno()])
+there.close()
+here.settimeout(60)
+print(here.recv(65536).decode())
+"#;
+
+/// Beyond the directory, which only the job's user may enter: who gets there all the same is refused by the keeper itself.
+#[test]
+fn keepers_answer_their_own_user_and_root_alone() {
+    require!(Fuse, FuseForUsers, Root, Command("setpriv"), Command("fusermount3"), Command("python3"));
+    let sandbox = Sandbox::of_nobody();
+    let source = sandbox.source();
+    let directory = sandbox.runtime().join("forebay").join(&sandbox.name);
+    let job = Job::up_local(sandbox, 1, &source, &[]);
+    let entrance = directory.join("enter-0.sock");
+    let ways: Vec<PathBuf> = directory.ancestors().take(3).map(Path::to_owned).chain([job.sandbox.base()]).collect();
+    let modes: Vec<_> = ways.iter().map(|path| fs::metadata(path).unwrap().permissions()).collect();
+    open_to_all(&ways.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    fs::set_permissions(&entrance, Permissions::from_mode(0o666)).unwrap();
+    let asks = |mut command: Program| run(command.args(["-c", ASKS]).arg(&entrance)).good().text();
+    for (mine, answered) in
+        [(Program::new(PYTHON), true), (as_nobody(PYTHON.as_ref()), true), (as_user(STRANGER, PYTHON.as_ref()), false)]
+    {
+        let (who, told) = (format!("{mine:?}"), asks(mine));
+        assert_eq!(told.contains("node"), answered, "{who} was told {told:?}");
+    }
+    for (path, mode) in ways.iter().zip(modes) {
+        fs::set_permissions(path, mode).unwrap();
+    }
+    job.down();
+}
