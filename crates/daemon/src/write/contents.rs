@@ -89,7 +89,7 @@ impl Reader {
                     let part_of = LogPart { position: extent.position, skip, len };
                     self.nodes
                         .read_log(extent.node, part_of, part)
-                        .or_else(|errno| self.go_on_without(extent.node, part_of, part, errno))?;
+                        .or_else(|errno| self.go_on_without(extent.node, vec![part_of], part, errno))?;
                     skip += len;
                 }
                 Ok(())
@@ -118,8 +118,8 @@ impl Reader {
             for batch in found.chunks(CONTENTS_PARTS_MAX) {
                 let parts: Vec<LogPart> = batch.iter().map(|(_, part)| *part).collect();
                 let mut bytes = vec![0; parts.iter().map(|part| part.len as usize).sum()];
-                let read = self.nodes.read(node, &WriteMessage::Contents { parts }, &mut bytes);
-                read.or_else(|errno| self.go_on_without(node, errno))?;
+                let read = self.nodes.read(node, &WriteMessage::Contents { parts: parts.clone() }, &mut bytes);
+                read.or_else(|errno| self.go_on_without(node, parts, &mut bytes, errno))?;
                 let mut rest = &bytes[..];
                 for (start, part) in batch {
                     let (of_part, after) = rest.split_at(part.len as usize);
@@ -132,13 +132,13 @@ impl Reader {
     }
 
     /// A node does not give its bytes.
-    fn go_on_without(&self, node: NodeRank, part: LogPart, into: &mut [u8], errno: Errno) -> Result<(), Errno> {
+    fn go_on_without(&self, node: NodeRank, parts: Vec<LogPart>, into: &mut [u8], errno: Errno) -> Result<(), Errno> {
         match errno {
             // They have another place now, which is to be asked for.
             Errno::EIO if self.nodes.has_partners() && self.tree.rescue(node)? => Err(Errno::ESTALE),
             // Nobody else has them: they are there when the node is.
             Errno::EIO if self.nodes.has_partners() => {
-                self.nodes.read_within(node, &WriteMessage::Contents { parts: vec![part] }, into, PATIENCE)
+                self.nodes.read_within(node, &WriteMessage::Contents { parts }, into, PATIENCE)
             }
             errno => Err(errno),
         }
