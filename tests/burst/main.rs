@@ -12,6 +12,7 @@ mod known;
 mod limits;
 mod mpi;
 mod own_paths;
+mod pages;
 mod partner;
 mod power_cuts;
 mod promise;

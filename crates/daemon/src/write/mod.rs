@@ -5,7 +5,7 @@
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
 //! system, in the background (`publishing`, `sending`, at a `pace`), in time before the job's end (`time_limit`). Bytes are read where they
-//! lie (`contents`): in this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room
+//! lie (`contents`), and stay in the kernel's page cache as long as they are those of the file (`page_cache`): in this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room
 //! in the log of what
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
@@ -37,6 +37,7 @@ mod notes;
 mod opening;
 mod owner;
 mod pace;
+mod page_cache;
 mod partner;
 mod parts;
 mod publishing;
