@@ -94,7 +94,7 @@ bench-deaths: ## how long programs wait when their node's daemon is killed, 50 t
 bench-log: ## a node's log against the file system below it, to target/bench/ (BENCH_DIR: where it lies; needs 12 GiB there)
 	@$(CARGO) run --release --quiet --package forebay-bench --bin forebay-bench-log -- --dir $(BENCH_DIR)
 
-bench-write: ## the burst mount against the file system of its store, to target/bench/ (needs root; BENCH_DIR: where; 10 GiB there)
+bench-write: ## the burst mount against the file system of its store, to target/bench/ (needs root; BENCH_DIR: where; 15 GiB there)
 	@$(CARGO) build --release --quiet --package forebay --package forebay-bench
 	@$(CARGO) run --release --quiet --package forebay-bench --bin forebay-bench-write -- --dir $(BENCH_DIR); measured=$$?; \
 		benches/bench-btio.sh --dir $(BENCH_DIR) && exit $$measured

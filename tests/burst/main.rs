@@ -15,6 +15,7 @@ mod limits;
 mod mpi;
 mod order;
 mod own_paths;
+mod pages;
 mod partner;
 mod power_cuts;
 mod promise;

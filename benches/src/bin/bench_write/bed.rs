@@ -45,7 +45,7 @@ impl Bed {
             "--burst-mount",
             &at("mount"),
             "--burst-capacity",
-            "8GiB",
+            "12GiB",
         ];
         bed.forebay(&[&words[..], &burst[..]].concat())?;
         Ok(bed)
@@ -68,6 +68,25 @@ impl Bed {
 
     pub fn runs(&self, full: usize) -> usize {
         if self.is_quick { 3 } else { full }
+    }
+
+    /// Whether figures may be rough.
+    pub fn is_quick(&self) -> bool {
+        self.is_quick
+    }
+
+    /// A node's daemon, if it answers.
+    pub fn pid(&self, node: usize) -> Option<u64> {
+        let status: Value = serde_json::from_str(&self.forebay(&["status", "--job", JOB, "--json"]).ok()?).ok()?;
+        status["nodes"].get(node)?["pid"].as_u64()
+    }
+
+    /// Kills a node's daemon; which it was.
+    pub fn kill_daemon(&self, node: usize) -> anyhow::Result<u64> {
+        let pid = self.pid(node).context("the daemon does not answer")?;
+        let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status()?;
+        ensure!(killed.success(), "process {pid} cannot be killed");
+        Ok(pid)
     }
 
     /// All has landed, and the disk is quiet.

@@ -7,6 +7,7 @@
 mod bed;
 mod metadata;
 mod read_back;
+mod restart;
 mod small;
 mod stream;
 
@@ -45,11 +46,12 @@ struct Options {
 
 type Measure = fn(&Bed) -> anyhow::Result<Measurement>;
 
-const MEASUREMENTS: [(&str, Measure); 4] = [
+const MEASUREMENTS: [(&str, Measure); 5] = [
     ("stream", stream::measure),
     ("small", small::measure),
     ("metadata", metadata::measure),
     ("read-back", read_back::measure),
+    ("restart", restart::measure),
 ];
 
 /// Everything was measured, but not every bar is met.

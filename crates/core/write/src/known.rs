@@ -5,14 +5,15 @@
 //! own makes old what it is about when it begins and when it is over, so that no answer in between is kept longer; what it came
 //! to is kept only if nothing else happened meanwhile.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use forebay_types::{Attributes, Errno, FileId, Kind, Map, Name, Time};
 use forebay_wire::write::{Caller, Done, FileState, Operation, Place};
-use forebay_wire::write_message::Entries;
+use forebay_wire::write_message::{Contents, Entries};
 
 use crate::leases::BELIEVED;
-use crate::limits::{KNOWN_MAX, LISTED_MAX};
+use crate::limits::{KNOWN_MAX, LISTED_MAX, PIECES_KNOWN_MAX};
 use crate::tree::permissions::{self, EXECUTE};
 
 /// Numbers are kept by so many groups of files: a file may be taken for another of its group.
@@ -26,6 +27,9 @@ pub struct Known {
     states: Map<FileId, State>,
     directories: Map<FileId, Directory>,
     names: usize,
+    /// Where bytes of files are.
+    places: Map<FileId, Places>,
+    pieces: usize,
     /// Of what happened last.
     last: u64,
     /// The same by groups of files.
@@ -38,6 +42,13 @@ pub struct Known {
 
 struct State {
     state: FileState,
+    until: Time,
+}
+
+/// Where bytes of a file are.
+struct Places {
+    contents: Contents,
+    range: Range<u64>,
     until: Time,
 }
 
@@ -102,7 +113,8 @@ impl Default for Known {
     fn default() -> Self {
         let (states, directories) = (Map::default(), Map::default());
         let (numbers, told_at) = (vec![0; GROUPS], vec![Time::default(); GROUPS]);
-        Self { states, directories, names: 0, last: 0, numbers, told_at, has_stopped: false }
+        let (places, pieces) = (Map::default(), 0);
+        Self { states, directories, names: 0, places, pieces, last: 0, numbers, told_at, has_stopped: false }
     }
 }
 
@@ -135,6 +147,43 @@ impl Known {
     #[must_use]
     pub fn rights(&self, now: Time, directory: FileId) -> Option<Attributes> {
         self.directories.get(&directory).filter(|known| known.until > now)?.rights
+    }
+
+    /// Where the bytes of a range are, if that is known.
+    #[must_use]
+    pub fn contents(&self, now: Time, file: FileId, range: &Range<u64>) -> Option<Contents> {
+        let known = self.places.get(&file).filter(|known| known.until > now)?;
+        let end = range.end.min(known.contents.state.attributes.size_bytes);
+        if range.start < known.range.start || end > known.range.end {
+            return None;
+        }
+        let Contents { state, pieces, backing } = &known.contents;
+        let first = pieces.partition_point(|piece| piece.offset + piece.len <= range.start);
+        let within = pieces[first..].iter().take_while(|piece| piece.offset < end);
+        let pieces = within.filter_map(|piece| piece.part(range.start..end)).collect();
+        Some(Contents { state: *state, pieces, backing: backing.clone() })
+    }
+
+    /// The owner has told where the bytes of a range are.
+    pub fn told_contents(&mut self, now: Time, asked: Asked, range: Range<u64>, told: &Contents) {
+        let file = told.state.file;
+        if !self.is_news(now, asked, file) || told.pieces.len() > PIECES_KNOWN_MAX / 4 {
+            return;
+        }
+        self.drop_places(file);
+        if self.pieces + told.pieces.len() >= PIECES_KNOWN_MAX {
+            self.places.clear();
+            self.pieces = 0;
+        }
+        self.pieces += told.pieces.len() + 1;
+        self.places.insert(file, Places { contents: told.clone(), range, until: asked.at.after(BELIEVED) });
+    }
+
+    /// Bytes of a file are not where they were, though it is what it was: it has landed.
+    pub fn drop_places(&mut self, file: FileId) {
+        if let Some(places) = self.places.remove(&file) {
+            self.pieces -= places.contents.pieces.len() + 1;
+        }
     }
 
     /// The owner is about to be asked about a file, or about a name in a directory. What others change all the time is not kept:
@@ -353,6 +402,7 @@ impl Known {
     fn make_old(&mut self, file: FileId) {
         self.numbers[group(file)] = self.last;
         self.states.remove(&file);
+        self.drop_places(file);
     }
 
     fn number(&self, file: FileId) -> u64 {
@@ -375,6 +425,8 @@ impl Known {
         self.states.clear();
         self.directories.clear();
         self.names = 0;
+        self.places.clear();
+        self.pieces = 0;
     }
 }
 

@@ -21,3 +21,10 @@ pub const KNOWN_MAX: usize = 1 << 17;
 
 /// Entries of a directory that a node remembers when it has listed it.
 pub const LISTED_MAX: usize = 1 << 12;
+
+/// Files of which a node knows what its kernel's page cache has, some 80 bytes each; where there are more, it drops all pages of a file
+/// before the file's next use.
+pub const PAGED_MAX: usize = 1 << 16;
+
+/// Pieces of files of which a node knows where they are, some 70 bytes each.
+pub const PIECES_KNOWN_MAX: usize = 1 << 16;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use forebay_types::{Attributes, Errno, FileId, Name, NodeRank, OperationId, Time, Timestamp};
 use forebay_wire::write::{
-    AttributeChanges, BURST_ROOT, Caller, Change, Done, FileState, Operation, Place, RenameRule,
+    AttributeChanges, BURST_ROOT, Caller, Change, CommitAt, Done, FileState, Operation, Piece, Place, RenameRule,
+    Source,
 };
-use forebay_wire::write_message::Entries;
+use forebay_wire::write_message::{Contents, Entries};
 use forebay_write::{Asked, Changing, Found, Known, Leases, Refusal, Released, Told, Tree};
 use proptest::prelude::*;
 
@@ -367,4 +368,46 @@ fn many_leases_are_of_everything() {
     }
     assert_eq!(tell(&mut leases, 2, &[file(7)]), [(1, 0)]);
     assert_eq!(tell(&mut leases, 2, &[file(7)]), []);
+}
+
+#[test]
+fn where_bytes_are_is_known_until_the_file_changes_or_they_move() {
+    let (now, file) = (Time::default().after(Duration::from_secs(100)), FileId { creator: NodeRank(1), serial: 1 });
+    let attributes = Attributes { mode: 0o100_644, size_bytes: 250, ..Attributes::default() };
+    let piece = |offset, len| Piece { offset, len, source: Source::Hole };
+    let contents = Contents {
+        state: FileState { file, attributes, version: 3 },
+        pieces: vec![piece(0, 100), piece(100, 100), piece(200, 50)],
+        backing: None,
+    };
+    let told = || {
+        let mut known = Known::default();
+        let asked = known.ask(now, file);
+        known.told_contents(now, asked, 0..1000, &contents);
+        known
+    };
+    let pieces = |known: &Known, range| known.contents(now, file, &range).map(|contents| contents.pieces);
+    assert_eq!(pieces(&told(), 50..120), Some(vec![piece(50, 50), piece(100, 20)]));
+    assert_eq!(pieces(&told(), 240..5000), Some(vec![piece(240, 10)]), "there is nothing behind the end");
+    assert_eq!(pieces(&told(), 300..5000), Some(vec![]));
+    assert_eq!(told().contents(now.after(Duration::from_secs(5)), file, &(0..10)), None, "the lease is over");
+
+    let mut known = told();
+    known.forget(now, &[file]);
+    assert_eq!(pieces(&known, 0..10), None, "another node has changed it");
+    let mut known = told();
+    let _ = known.begin(now, &Operation::Commit { file, extents: vec![], at: CommitAt::Start });
+    assert_eq!(pieces(&known, 0..10), None, "this node changes it");
+    let mut known = told();
+    known.drop_places(file);
+    assert_eq!(pieces(&known, 0..10), None, "they have moved");
+
+    let mut known = Known::default();
+    let asked = known.ask(now, file);
+    known.told_contents(now, asked, 0..100, &contents);
+    assert_eq!(pieces(&known, 50..150), None, "nothing was told of what follows");
+    let asked = known.ask(now, file);
+    known.forget(now, &[file]);
+    known.told_contents(now, asked, 0..1000, &contents);
+    assert_eq!(pieces(&known, 0..10), None, "the answer may be older");
 }

@@ -41,7 +41,10 @@ impl WriteParts {
             },
             WriteMessage::Forget { files } => {
                 self.reader.tree.forget(&files);
-                told(&Ok::<(), Errno>(()))
+                match self.cache.forget(&files) {
+                    Ok(()) => told(&Ok::<(), Errno>(())),
+                    Err(errno) => (Outcome::Failed(errno), vec![]),
+                }
             }
             WriteMessage::Contents { parts } => contents(self.read_parts(&parts)),
             WriteMessage::Unlinked { file, offset, len } => {

@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use bytes::Bytes;
 use forebay_types::{Backed, Errno, FileId, NodeRank, Timestamp, ViewPath};
-use forebay_wire::write::{Piece, Source, WrittenExtent};
+use forebay_wire::write::{FileState, Piece, Source, WrittenExtent};
 use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 
 use super::files::Files;
@@ -23,6 +24,9 @@ const MOVING_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked for meanwhile.
 const MOVING_LOOK: Duration = Duration::from_millis(2);
 
+/// Bytes of a piece of another node's log that are handed to the kernel as they came, at least.
+const UNCOPIED_BYTES_MIN: u64 = 64 << 10;
+
 /// Where a node finds bytes.
 pub struct Reader {
     pub local: Arc<Local>,
@@ -31,16 +35,18 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The bytes of a file as programs of this node see them: fewer than `len` only at its end.
+    /// The bytes of a file as programs of this node see them, fewer than `len` only at its end, and the file without what is
+    /// pending.
     ///
     /// # Errors
     /// EIO where bytes cannot be had, else what the tree says.
-    pub fn read(&self, files: &Files, file: FileId, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+    pub fn read(&self, files: &Files, file: FileId, offset: u64, len: usize) -> Result<(Vec<Bytes>, FileState), Errno> {
         let deadline = Instant::now() + MOVING_MAX;
         loop {
             match self.try_to_read(files, file, offset, len) {
                 // It has landed since its place was told, or is being renamed there.
                 Err(Errno::ESTALE) if Instant::now() < deadline => {
+                    self.tree.drop_places(file);
                     self.tree.state(file)?;
                     std::thread::sleep(MOVING_LOOK);
                 }
@@ -54,22 +60,48 @@ impl Reader {
         }
     }
 
-    fn try_to_read(&self, files: &Files, file: FileId, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+    fn try_to_read(
+        &self,
+        files: &Files,
+        file: FileId,
+        offset: u64,
+        len: usize,
+    ) -> Result<(Vec<Bytes>, FileState), Errno> {
         let range = offset..offset.saturating_add(len as u64);
         let pending = files.pending(file, range.clone());
         let committed = self.tree.contents(file, range.clone())?;
         let end = pending.attributes(&committed.state.attributes).size_bytes.clamp(range.start, range.end);
         let pieces = pending.over(&committed.pieces, range.start..end);
-        let mut bytes = vec![0; (end - offset) as usize];
+        let (mut gathered, mut at) = (Gathered::default(), offset);
         for piece in pieces {
-            let start = (piece.offset - offset) as usize;
-            let into = &mut bytes[start..start + piece.len as usize];
+            // Behind what is committed, between what is pending, there is nothing.
+            let _ = gathered.room(piece.offset - at);
+            at = piece.offset + piece.len;
             match piece.source {
-                Source::Backing => self.read_backing(file, committed.backing.as_ref(), piece.offset, into)?,
-                _ => self.fill(&piece, into)?,
+                Source::Log(extent) if extent.node != self.local.rank && piece.len >= UNCOPIED_BYTES_MIN => {
+                    gathered.add(self.remote_parts(&extent)?);
+                }
+                Source::Backing => {
+                    let into = gathered.room(piece.len);
+                    self.read_backing(file, committed.backing.as_ref(), piece.offset, into)?;
+                }
+                _ => self.fill(&piece, gathered.room(piece.len))?,
             }
         }
-        Ok(bytes)
+        let _ = gathered.room(end - at);
+        Ok((gathered.end(), committed.state))
+    }
+
+    /// What another node's log has, as it came.
+    fn remote_parts(&self, extent: &WrittenExtent) -> Result<Vec<Bytes>, Errno> {
+        let len = u32::try_from(extent.len).map_err(|_| Errno::EFBIG)?;
+        let part = LogPart { position: extent.position, skip: extent.skip, len };
+        let read = self.nodes.read_parts(extent.node, &WriteMessage::Contents { parts: vec![part] }, len as usize);
+        read.or_else(|errno| {
+            let mut bytes = vec![0; len as usize];
+            self.go_on_without(extent.node, vec![part], &mut bytes, errno)?;
+            Ok(vec![bytes.into()])
+        })
     }
 
     /// Reads one piece that is not on the backing file system. `into` is zero.
@@ -166,6 +198,34 @@ impl Reader {
                 self.nodes.read(self.nodes.owns().node, &WriteMessage::Unlinked { file, offset, len }, into)
             }
         }
+    }
+}
+
+/// Bytes in order.
+#[derive(Default)]
+struct Gathered {
+    parts: Vec<Bytes>,
+    last: Vec<u8>,
+}
+
+impl Gathered {
+    fn add(&mut self, parts: Vec<Bytes>) {
+        if !self.last.is_empty() {
+            self.parts.push(std::mem::take(&mut self.last).into());
+        }
+        self.parts.extend(parts);
+    }
+
+    /// Zeros, to be filled.
+    fn room(&mut self, len: u64) -> &mut [u8] {
+        let start = self.last.len();
+        self.last.resize(start + len as usize, 0);
+        &mut self.last[start..]
+    }
+
+    fn end(mut self) -> Vec<Bytes> {
+        self.add(vec![]);
+        self.parts
     }
 }
 

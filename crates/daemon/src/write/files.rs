@@ -278,6 +278,11 @@ impl State {
 }
 
 impl Pending {
+    /// Whether nothing of the file was written since it was committed.
+    pub fn is_empty(&self) -> bool {
+        self.written_at.is_none()
+    }
+
     /// The attributes with what is pending.
     pub fn attributes(&self, committed: &Attributes) -> Attributes {
         let Some(written_at) = self.written_at else { return *committed };

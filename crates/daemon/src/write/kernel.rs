@@ -2,7 +2,7 @@
 //!
 //! A node's number is made of the file's identity, so that the next daemon knows what the kernel means. Handles hold nothing but
 //! the flags of the open, for the same reason. Writes bypass the page cache: what is written is in the log when the program
-//! goes on, and what others committed is seen by the next open.
+//! goes on. Readings fill it (`page_cache`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,10 +23,11 @@ use super::kernel_words::{
 };
 use super::local::APPENDED;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
+use super::page_cache::{PageCache, ToTell};
 use super::requests::{Number, UnderWay, caller};
 use super::room::Room;
 
-/// How long the kernel may believe names and attributes: not at all, since other nodes change them.
+/// How long the kernel may believe names, and attributes that come with them: not at all, since other nodes change them.
 const TTL: Duration = Duration::ZERO;
 
 /// `FALLOC_FL_KEEP_SIZE`.
@@ -35,6 +36,7 @@ const KEEP_SIZE: u32 = 1;
 /// Takes the requests of the burst mount's session.
 pub struct Kernel {
     pub reader: Arc<Reader>,
+    pub cache: Arc<PageCache>,
     pub files: Arc<Files>,
     pub commits: Arc<Commits>,
     pub locking: Arc<Locking>,
@@ -51,7 +53,7 @@ impl Handler for Kernel {
         let file = file_of(request.node);
         match &request.operation {
             Op::Lookup { name } => self.answer_entry(self.lookup(&request, name), reply),
-            Op::Getattr { .. } => self.answer_attributes(self.state(file), reply),
+            Op::Getattr { .. } => self.get_attributes(file, reply),
             Op::Readlink => match self.reader.tree.target(file) {
                 Ok(target) => reply.bytes(&target),
                 Err(errno) => reply.error(errno),
@@ -59,7 +61,10 @@ impl Handler for Kernel {
             Op::Open { flags } => self.open(&request, *flags, reply),
             Op::Release { flock_owner, .. } => answer(self.close(&request, *flock_owner), reply),
             Op::Read { offset, size, .. } => match self.reader.read(&self.files, file, *offset, *size as usize) {
-                Ok(bytes) => reply.bytes(&bytes),
+                Ok((parts, state)) => {
+                    self.cache.fill(&state);
+                    reply.gather(&parts);
+                }
                 Err(errno) => reply.error(errno),
             },
             Op::Flush { lock_owner, .. } => {
@@ -210,6 +215,20 @@ impl Kernel {
         FileState { attributes: pending.attributes(&state.attributes), ..state }
     }
 
+    /// For as long as the owner tells of changes, the kernel need not ask again.
+    fn get_attributes(&self, file: FileId, reply: Reply) {
+        let forgotten = self.cache.forgotten();
+        let pending = self.files.pending(file, 0..0);
+        match self.reader.tree.leased_state(file) {
+            Ok((state, lease)) => {
+                let attributes = pending.attributes(&state.attributes);
+                let lease = if pending.is_empty() { lease } else { TTL };
+                self.cache.tell(&ToTell { forgotten, state, attributes, lease }, reply);
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
     fn answer_entry(&self, state: Result<FileState, Errno>, reply: Reply) {
         match state {
             Ok(state) => reply.entry(&entry(&state)),
@@ -230,7 +249,8 @@ impl Kernel {
         match allowed.and_then(|()| self.carry_out(request, Operation::Open { file })) {
             Ok(done) => {
                 self.files.open(file, mode_of(&done));
-                reply.open(handle(flags), open_flags(flags));
+                let is_current = matches!(done, Done::File(state) if self.cache.is_current(&state));
+                reply.open(handle(flags), open_flags(flags, is_current));
             }
             Err(errno) => reply.error(errno),
         }
@@ -240,7 +260,8 @@ impl Kernel {
         match self.try_to_create(request, name, mode, flags) {
             Ok(state) => {
                 self.files.open(state.file, state.attributes.mode);
-                reply.created(&entry(&state), handle(flags), open_flags(flags));
+                let is_current = self.cache.is_current(&state);
+                reply.created(&entry(&state), handle(flags), open_flags(flags, is_current));
             }
             Err(errno) => reply.error(errno),
         }

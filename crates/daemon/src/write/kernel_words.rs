@@ -65,7 +65,11 @@ pub fn handle(flags: u32) -> u64 {
     u64::from(flags)
 }
 
-/// Who writes goes past the page cache; who only reads fills it anew with each open.
-pub fn open_flags(flags: u32) -> u32 {
-    if flags & O_ACCMODE == O_RDONLY { 0 } else { open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES }
+/// Who writes goes past the page cache; who only reads goes on with the pages that are there, if those are the file's.
+pub fn open_flags(flags: u32, is_current: bool) -> u32 {
+    match flags & O_ACCMODE {
+        O_RDONLY if is_current => open_flag::KEEP_CACHE,
+        O_RDONLY => 0,
+        _ => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
+    }
 }

@@ -6,8 +6,9 @@
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
 //! system, in the background (`publishing`, `sending`, at a `pace`; large files by all nodes that have them, `striping`), in time before
 //! the job's end (`time_limit`). Bytes are read where they lie (`contents`): in this node's log, in another's (`remote` asks, `answers`
-//! answers), or in the backing file system. Room in the log of what has landed is given back (`giving_back`); where it fills, open files
-//! are sent ahead (`draining`), and who writes waits (`room`).
+//! answers), or in the backing file system; they stay in the kernel's page cache as long as they are those of the file (`page_cache`).
+//! Room in the log of what has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who
+//! writes waits (`room`).
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
@@ -38,6 +39,7 @@ mod notes;
 mod opening;
 mod owner;
 mod pace;
+mod page_cache;
 mod partner;
 mod parts;
 mod publishing;

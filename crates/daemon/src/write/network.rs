@@ -9,7 +9,7 @@ use forebay_wire::Request;
 use forebay_wire::write_message::WriteMessage;
 use tokio::sync::watch;
 
-use super::remote::{Answered, Calls, Unanswered};
+use super::remote::{Called, Calls, Unanswered};
 use crate::shared::gather::chain;
 use crate::shared::node::Node;
 
@@ -25,7 +25,7 @@ impl Network {
         Self { node: Arc::clone(node), forsaken: watch::Sender::new(None) }
     }
 
-    fn try_to_call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, String> {
+    fn try_to_call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, String> {
         let endpoint = self.node.endpoint().ok_or("the daemon is starting")?.clone();
         let request = Request::from(message.clone());
         let mut forsaken = self.forsaken.subscribe();
@@ -39,7 +39,7 @@ impl Network {
             };
             let Some(body) = reply.body else { return Ok((reply.outcome, vec![])) };
             body.whole_bytes().await.map_err(|errno| errno.to_string())?;
-            Ok((reply.outcome, body.slices(0, body.expected_bytes()).concat()))
+            Ok((reply.outcome, body.slices(0, body.expected_bytes()).into_iter().collect()))
         })
     }
 }
@@ -54,7 +54,7 @@ impl Calls for Network {
         (0..self.node.options.nodes.len() as u32).map(NodeRank).filter(|rank| *rank != own).collect()
     }
 
-    fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, Unanswered> {
+    fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, Unanswered> {
         self.try_to_call(to, message, within).map_err(Unanswered::Yet)
     }
 

@@ -21,12 +21,19 @@ use forebay_write::{Leases, Refusal, Released, Tree};
 use super::council::Council;
 use super::local::Local;
 use super::notes::Note;
+use super::page_cache::PageCache;
 use super::remote::Nodes;
 use super::safe::Safe;
 use crate::options::Copied;
 
 /// Mode bits without which this daemon could not go on in a directory of the backing file system.
 const OWN_DIRECTORY: u32 = 0o700;
+
+/// What has happened for so long lands together.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How often is looked whether the kernel can be told, when the daemon begins.
+const KERNEL_LOOK: Duration = Duration::from_millis(5);
 
 /// How long it counts that a node has said that its store fills, or anything: with what takes room in its store it asks twice a second
 /// (`giving_back`).
@@ -52,6 +59,8 @@ pub struct Owner {
     pub safe: Safe,
     /// What other nodes were told.
     leases: Mutex<Leases>,
+    /// What this node's kernel was told.
+    cache: Arc<PageCache>,
 }
 
 /// Which node asks.
@@ -70,6 +79,8 @@ pub struct Life {
     pub line: u64,
     /// Whether the tree has a second home.
     pub has_second: bool,
+    /// Of the node's kernel.
+    pub cache: Arc<PageCache>,
 }
 
 impl Owner {
@@ -88,6 +99,7 @@ impl Owner {
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
             safe: Safe::new(local, nodes, council, life.line, life.has_second),
+            cache: life.cache,
         }
     }
 
@@ -172,6 +184,7 @@ impl Owner {
                 Told::Entries(Entries { own: tree.state(*directory)?, parent: tree.parent(*directory)?, entries })
             }
             Question::Contents { file, range } => {
+                self.grant(asker, &[*file]);
                 let (state, pieces) = (tree.state(*file)?, tree.pieces(*file, range.clone())?);
                 // The owner itself reads what lies deeper than a path that is sent.
                 let path = backing_path(&tree, *file).filter(|path| path.as_bytes().len() <= limits::PATH_BYTES_MAX);
@@ -256,7 +269,7 @@ impl Owner {
 
     fn try_to_carry_out(&self, change: &Change) -> Result<(Done, Option<Have>), Refusal> {
         let mut released = Released::default();
-        let (done, have, to_tell) = {
+        let (done, have, to_tell, touched) = {
             let mut tree = self.tree();
             if self.has_failed() {
                 return Err(Errno::EIO.into());
@@ -271,17 +284,31 @@ impl Owner {
             let have = self.safe.note(change);
             let (mut leases, now) = (self.leases(), self.nodes.now());
             leases.note(now, change.id.node, &change.operation, &done);
-            (done, have, leases.to_tell(now, change.id.node, &touched))
+            (done, have, leases.to_tell(now, change.id.node, &touched), touched)
         };
         self.release(&released, have);
         self.changed.notify_all();
         self.safe.wake();
+        if change.id.node != self.local.rank && !touched.is_empty() {
+            self.forget(&touched)?;
+        }
         if !to_tell.is_empty() {
             self.nodes.have_forget(&to_tell, &|told| self.leases().ends(told));
             let mut leases = self.leases();
             to_tell.iter().for_each(|told| leases.forgotten(told));
         }
         Ok((done, have))
+    }
+
+    /// This node's kernel is told.
+    fn forget(&self, files: &[FileId]) -> Result<(), Errno> {
+        while let Err(errno) = self.cache.forget(files) {
+            if self.nodes.is_ending() {
+                return Err(errno);
+            }
+            std::thread::sleep(KERNEL_LOOK);
+        }
+        Ok(())
     }
 
     /// What has happened until now survives the loss of power, and of this node where the second home follows. May block.
@@ -407,11 +434,16 @@ impl Owner {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until there may be something to be done on the backing file system, or for a time.
+    /// Waits until there may be something to be done on the backing file system, or for a time. What happens soon after is done with
+    /// it: otherwise each change would wake who lands it.
     pub fn wait_for_change(&self, time: Duration) {
         self.safe.release_safe();
         let tree = self.tree();
-        drop(self.changed.wait_timeout(tree, time).unwrap_or_else(PoisonError::into_inner));
+        let (tree, waited) = self.changed.wait_timeout(tree, time).unwrap_or_else(PoisonError::into_inner);
+        drop(tree);
+        if !waited.timed_out() {
+            std::thread::sleep(GATHER);
+        }
     }
 }
 

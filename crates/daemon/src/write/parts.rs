@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use forebay_fuse::Handler;
+use forebay_fuse::{Handler, Notifier};
 use forebay_types::{Errno, Name, NodeRank};
 use forebay_wire::write::{Caller, Operation};
 use forebay_wire::write_message::WriteMessage;
@@ -24,6 +24,7 @@ use super::landing::{Landings, Progress};
 use super::local::Local;
 use super::locks::Locking;
 use super::owner::{Life, Owner, backing_path};
+use super::page_cache::PageCache;
 use super::partner::Partner;
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
@@ -57,6 +58,7 @@ pub struct WriteParts {
     pub(super) reader: Arc<Reader>,
     pub(super) files: Arc<Files>,
     pub(super) commits: Arc<Commits>,
+    pub(super) cache: Arc<PageCache>,
     pub(super) council: Arc<Council>,
     made_at_ms: u64,
     /// Programs are served from then on.
@@ -108,10 +110,12 @@ impl WriteParts {
         let Beginning { dir, mount, drain, drain_bytes_per_s, ends_at, made_at_ms, daemon, deadline, second_home } =
             beginning;
         let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
+        let cache = PageCache::new(daemon == 0);
         let life = Life {
             is_first: daemon == 0,
             line: (made_at_ms << DAEMONS_BITS) + daemon,
             has_second: second_home.is_some(),
+            cache: Arc::clone(&cache),
         };
         let council = Council::new(&local, &nodes, begin_next);
         let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, &council, tree, life)));
@@ -149,6 +153,7 @@ impl WriteParts {
             second,
             partner,
             commits,
+            cache,
             council,
             nodes,
             reader,
@@ -160,6 +165,7 @@ impl WriteParts {
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
         Arc::new(Kernel {
             reader: Arc::clone(&self.reader),
+            cache: Arc::clone(&self.cache),
             files: Arc::clone(&self.files),
             commits: Arc::clone(&self.commits),
             locking: Locking::new(&self.commits, !self.is_first_daemon()),
@@ -168,6 +174,11 @@ impl WriteParts {
             under_way: UnderWay::new(self.made_at_ms * 2),
             joined: Arc::clone(&self.joined),
         })
+    }
+
+    /// The kernel's session serves: what the kernel has cached can be taken back.
+    pub fn set_notifier(&self, notifier: Notifier) {
+        self.cache.set_notifier(notifier);
     }
 
     fn is_first_daemon(&self) -> bool {

@@ -6,11 +6,13 @@
 //! The owner may be another node by then. What the old one answers does not count once this node knows the new one: it was not in
 //! what this node has handed over (`hand_over`).
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode, encode};
@@ -71,7 +73,7 @@ pub trait Calls: Send + Sync {
     ///
     /// # Errors
     /// Why it does not.
-    fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Answered, Unanswered>;
+    fn call(&self, to: NodeRank, message: &WriteMessage, within: Duration) -> Result<Called, Unanswered>;
 
     /// What a node was asked and has not answered is not waited for any more.
     fn forsake(&self, _: NodeRank) {}
@@ -79,6 +81,9 @@ pub trait Calls: Send + Sync {
 
 /// An answer with its body.
 pub type Answered = (Outcome, Vec<u8>);
+
+/// The same as it comes from another node: the body in parts.
+pub type Called = (Outcome, Vec<Bytes>);
 
 /// Why a node does not answer.
 pub enum Unanswered {
@@ -303,7 +308,7 @@ impl Nodes {
         let own = self.calls.own();
         for member in self.council.iter().filter(|member| **member != own) {
             if let Ok((_, body)) = self.calls.call(*member, &WriteMessage::WhoOwns, LOOK_PATIENCE)
-                && let Ok(owns) = decode::<Owns>(&body)
+                && let Ok(owns) = decode::<Owns>(&whole(&body))
                 && self.adopt(owns)
             {
                 return;
@@ -390,15 +395,29 @@ impl Nodes {
     pub fn ask_owner_for_text<T: DeserializeOwned>(&self, message: &WriteMessage) -> Result<T, String> {
         let failed = |errno| format!("node {}, which owns the burst tree, does not answer: {errno}", self.owns().node);
         let (_, (_, body)) = self.call(To::Owner, message, TEXT_PATIENCE).map_err(failed)?;
-        let answers: Vec<T> = serde_json::from_slice(&body).map_err(|error| format!("invalid answer: {error}"))?;
+        let answers: Vec<T> =
+            serde_json::from_slice(&whole(&body)).map_err(|error| format!("invalid answer: {error}"))?;
         answers.into_iter().next().ok_or_else(|| "an empty answer".to_owned())
     }
 
     /// Fills `into` with what `message` asks for.
     ///
     /// # Errors
+    /// As `read_parts`.
+    pub fn read(&self, from: NodeRank, message: &WriteMessage, mut into: &mut [u8]) -> Result<(), Errno> {
+        for part in self.read_parts(from, message, into.len())? {
+            let (here, after) = into.split_at_mut(part.len());
+            here.copy_from_slice(&part);
+            into = after;
+        }
+        Ok(())
+    }
+
+    /// The `len` bytes that `message` asks for.
+    ///
+    /// # Errors
     /// What the other node says; EIO when it says nothing.
-    pub fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
+    pub fn read_parts(&self, from: NodeRank, message: &WriteMessage, len: usize) -> Result<Vec<Bytes>, Errno> {
         let patience = if self.has_partners() { COPIED_PATIENCE } else { PATIENCE };
         self.read_within(from, message, into, patience)
     }
@@ -416,10 +435,7 @@ impl Nodes {
     ) -> Result<(), Errno> {
         let (_, answered) = self.call(To::Node(from), message, patience)?;
         match answered {
-            (Outcome::Body, body) if body.len() == into.len() => {
-                into.copy_from_slice(&body);
-                Ok(())
-            }
+            (Outcome::Body, parts) if parts.iter().map(Bytes::len).sum::<usize>() == len => Ok(parts),
             (Outcome::Bundle(errors), _) => Err(errors.into_iter().flatten().next().unwrap_or(Errno::EIO)),
             _ => Err(Errno::EPROTO),
         }
@@ -434,7 +450,7 @@ impl Nodes {
     }
 
     /// What is answered, and who owned the tree then.
-    fn call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Answered), Errno> {
+    fn call(&self, to: To, message: &WriteMessage, patience: Duration) -> Result<(Owns, Called), Errno> {
         let began = Instant::now();
         let (mut has_told, mut looked_at) = (false, began);
         while !self.is_ending.load(Ordering::Relaxed) {
@@ -470,9 +486,17 @@ impl Nodes {
     }
 }
 
-fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[u8]) -> Result<T, Errno> {
+/// A body that is not a file's contents.
+fn whole(body: &[Bytes]) -> Cow<'_, [u8]> {
+    match body {
+        [body] => Cow::Borrowed(body),
+        parts => Cow::Owned(parts.concat()),
+    }
+}
+
+fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[Bytes]) -> Result<T, Errno> {
     match outcome {
-        Outcome::Body => decode(body).map_err(|_| Errno::EPROTO),
+        Outcome::Body => decode(&whole(body)).map_err(|_| Errno::EPROTO),
         _ => Err(Errno::EPROTO),
     }
 }

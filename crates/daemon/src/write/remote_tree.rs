@@ -1,14 +1,19 @@
 //! The tree on a node that does not own it: the owner is asked, unless it has told the same lately (`forebay_write::Known`).
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use forebay_types::{Errno, FileId, NodeRank, Time};
 use forebay_wire::write::{Caller, Change, Done, FileState, Place};
-use forebay_wire::write_message::{Entries, Question, Told, WriteMessage};
+use forebay_wire::write_message::{Contents, Entries, Question, Told, WriteMessage};
 use forebay_write::{Found, Known};
 
 use super::remote::{Nodes, SENSELESS};
+
+/// So far on is asked where the bytes of a file are.
+const CONTENTS_AHEAD_BYTES: u64 = 8 << 20;
 
 /// See the module.
 pub struct RemoteTree {
@@ -84,6 +89,14 @@ impl RemoteTree {
     }
 
     /// See `TreeLink`.
+    pub fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
+        let state = self.state(file)?;
+        // It may have been forgotten since.
+        let known = self.known().state(self.now(), file);
+        Ok(known.map_or((state, Duration::ZERO), |(state, until)| (state, until.since(self.now()))))
+    }
+
+    /// See `TreeLink`.
     pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
         let rights = self.known().rights(self.now(), file);
         let attributes = match rights {
@@ -102,6 +115,30 @@ impl RemoteTree {
             }
             _ => Err(SENSELESS),
         }
+    }
+
+    /// See `TreeLink`.
+    pub fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
+        let known = self.known().contents(self.now(), file, &range);
+        if let Some(contents) = known {
+            return Ok(contents);
+        }
+        // Who reads in order reads on.
+        let wider = range.start..range.start.saturating_add(CONTENTS_AHEAD_BYTES).max(range.end);
+        let asked = self.known().ask(self.now(), file);
+        let asked_for = if asked.is_leased { wider } else { range.clone() };
+        let question = Question::Contents { file, range: asked_for.clone() };
+        let Told::Contents(mut contents) = self.ask(&Caller::default(), question, asked.is_leased)? else {
+            return Err(SENSELESS);
+        };
+        self.known().told_contents(self.now(), asked, asked_for, &contents);
+        contents.pieces = contents.pieces.iter().filter_map(|piece| piece.part(range.clone())).collect();
+        Ok(contents)
+    }
+
+    /// Bytes of a file are not where the owner has told.
+    pub fn drop_places(&self, file: FileId) {
+        self.known().drop_places(file);
     }
 
     /// See `TreeLink`.

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::landing::Progress;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::{OpenedStore, open_store};
-use super::remote::{Answered, Calls, Nodes, Partners, Unanswered};
+use super::remote::{Called, Calls, Nodes, Partners, Unanswered};
 use crate::environment::Environment;
 use crate::machine::Machine;
 use crate::options::{Copied, DrainPolicy};
@@ -235,9 +235,10 @@ impl Calls for Together {
         (0..self.nodes).map(NodeRank).filter(|node| *node != self.own).collect()
     }
 
-    fn call(&self, to: NodeRank, message: &WriteMessage, _: Duration) -> Result<Answered, Unanswered> {
+    fn call(&self, to: NodeRank, message: &WriteMessage, _: Duration) -> Result<Called, Unanswered> {
         let parts = self.here.get().and_then(|here| here.get(&to)?.upgrade());
         let parts = parts.ok_or_else(|| Unanswered::Ever("its store was not given".to_owned()))?;
-        Ok(parts.answer(self.own, message.clone()))
+        let (outcome, body) = parts.answer(self.own, message.clone());
+        Ok((outcome, vec![body.into()]))
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_types::{Errno, FileId, FileSystem, NodeRank};
 use forebay_wire::write::{Caller, Change, Done, FileState, HeldLock, LockRequest, Place};
 use forebay_wire::write_message::{Contents, Entries, Question, Told};
+use forebay_write::BELIEVED;
 
 use super::owner::{Asker, Owner};
 use super::remote::SENSELESS;
@@ -76,6 +78,14 @@ impl TreeLink {
         }
     }
 
+    /// A file as it is, and for how long: where it changes before, `PageCache::forget` is told.
+    pub fn leased_state(&self, file: FileId) -> Result<(FileState, Duration), Errno> {
+        match self {
+            Self::Here(_) => Ok((self.state(file)?, BELIEVED)),
+            Self::There(remote) => remote.leased_state(file),
+        }
+    }
+
     /// Whether `caller` may do what `wanted` says: the bits of `access(2)`.
     pub fn check_access(&self, caller: &Caller, file: FileId, wanted: u32) -> Result<(), Errno> {
         if let Self::There(remote) = self {
@@ -102,9 +112,19 @@ impl TreeLink {
     }
 
     pub fn contents(&self, file: FileId, range: Range<u64>) -> Result<Contents, Errno> {
+        if let Self::There(remote) = self {
+            return remote.contents(file, range);
+        }
         match self.ask_own(Question::Contents { file, range })? {
             Told::Contents(contents) => Ok(contents),
             _ => Err(SENSELESS),
+        }
+    }
+
+    /// Bytes of a file are not where they were said to be: it is asked again.
+    pub fn drop_places(&self, file: FileId) {
+        if let Self::There(remote) = self {
+            remote.drop_places(file);
         }
     }
 

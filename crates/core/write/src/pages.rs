@@ -1,0 +1,211 @@
+//! What a node's kernel has of files in its page cache, and believes of their attributes.
+//!
+//! Pages come from readings, and each reading is of some version of its file. As long as all were of the same one, and that is the
+//! file's, the kernel may go on with its pages, and believe attributes that are leased. When it is told another size or another
+//! time of change, it drops a file's pages by itself. What it is told while pages are dropped by a notification it does not take: a
+//! file that has grown would seem as short as before. So a notification comes before a change has returned, or when nothing else helps.
+
+use forebay_types::{FileId, Map, Time, Timestamp};
+use forebay_wire::write::FileState;
+
+use crate::leases::BELIEVED;
+use crate::limits::PAGED_MAX;
+
+/// All files of one node's kernel.
+#[derive(Default)]
+pub struct Pages {
+    files: Map<FileId, Entry>,
+    /// Until when attributes may be believed of files that are not in `files`; such files may have pages.
+    others_believed_until: Option<Time>,
+    /// How often something was forgotten.
+    forgotten: u64,
+    /// Numbers of droppings.
+    dropped: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    pages: Cached,
+    /// Whether the kernel may go on with the attributes that it has.
+    is_believed: bool,
+}
+
+/// What the kernel has of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cached {
+    Nothing,
+    /// Pages of this version.
+    Of(Version),
+    /// Pages of this version; earlier ones are dropped when the kernel takes its attributes, which it was told once.
+    Replaced(Version),
+    /// Nothing, as soon as what is there has been dropped.
+    Dropping(u64),
+    /// Of several versions, or of one that is over.
+    Old,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version {
+    /// After a takeover a number may mean other contents.
+    number: u64,
+    modified: Timestamp,
+    size_bytes: u64,
+}
+
+/// How the kernel is told what a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Telling {
+    /// It may believe that for as long as it is leased.
+    Leased,
+    /// It asks again the next time.
+    Once,
+    /// The same, when its pages have been dropped: it sees nothing by which it would drop them itself.
+    Dropped(Dropping),
+    /// The same, and its pages are dropped afterwards.
+    ThenDrop(Dropping),
+}
+
+/// A dropping of pages by a notification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dropping {
+    /// Of this file.
+    pub file: FileId,
+    number: u64,
+}
+
+impl From<&FileState> for Version {
+    fn from(state: &FileState) -> Self {
+        let attributes = &state.attributes;
+        Self { number: state.version, modified: attributes.mtime, size_bytes: attributes.size_bytes }
+    }
+}
+
+impl Version {
+    /// Whether the kernel sees a difference.
+    fn looks_like(self, other: Self) -> bool {
+        (self.modified, self.size_bytes) == (other.modified, other.size_bytes)
+    }
+}
+
+impl Pages {
+    /// Those of a kernel that had a daemon before this one.
+    #[must_use]
+    pub fn unknown(now: Time) -> Self {
+        Self { others_believed_until: Some(now.after(BELIEVED)), ..Self::default() }
+    }
+
+    /// The kernel is about to be given pages of a file, which are those of `state`. `state` is without what is pending.
+    pub fn fill(&mut self, now: Time, state: &FileState) {
+        let version = Version::from(state);
+        if !self.files.contains_key(&state.file) {
+            self.make_room(now);
+            let pages = if self.are_others_known() { Cached::Nothing } else { Cached::Old };
+            self.files.insert(state.file, Entry { pages, is_believed: false });
+        }
+        if let Some(Entry { pages, .. }) = self.files.get_mut(&state.file) {
+            *pages = match *pages {
+                Cached::Nothing => Cached::Of(version),
+                Cached::Of(of) if of == version => Cached::Of(of),
+                Cached::Replaced(by) if by == version => Cached::Replaced(by),
+                _ => Cached::Old,
+            };
+        }
+    }
+
+    /// Whether the kernel has no pages of a file but those of `state`.
+    #[must_use]
+    pub fn are_current(&self, state: &FileState) -> bool {
+        match self.files.get(&state.file).map(|entry| entry.pages) {
+            Some(Cached::Nothing) => true,
+            Some(Cached::Of(version)) => version == state.into(),
+            Some(_) => false,
+            None => self.are_others_known(),
+        }
+    }
+
+    /// The kernel is about to be told that a file is as `state` says.
+    pub fn tell(&mut self, now: Time, state: &FileState) -> Telling {
+        let version = Version::from(state);
+        if !self.files.contains_key(&state.file) {
+            if self.are_others_known() {
+                return Telling::Once;
+            }
+            self.make_room(now);
+            self.files.insert(state.file, Entry { pages: Cached::Old, is_believed: false });
+        }
+        let Some(entry) = self.files.get_mut(&state.file) else { return Telling::Once };
+        let dropping = Dropping { file: state.file, number: self.dropped + 1 };
+        let (pages, telling) = match entry.pages {
+            Cached::Nothing => (Cached::Nothing, Telling::Leased),
+            Cached::Of(of) if of == version => (Cached::Of(of), Telling::Leased),
+            Cached::Of(of) if of.looks_like(version) => (Cached::Dropping(dropping.number), Telling::Dropped(dropping)),
+            Cached::Of(_) => (Cached::Replaced(version), Telling::Once),
+            // It may not have taken what it was told first.
+            Cached::Replaced(by) if by == version => (Cached::Of(by), Telling::Once),
+            Cached::Dropping(number) => (Cached::Dropping(number), Telling::Once),
+            Cached::Replaced(_) | Cached::Old => (Cached::Dropping(dropping.number), Telling::ThenDrop(dropping)),
+        };
+        entry.pages = pages;
+        self.dropped += u64::from(matches!(telling, Telling::Dropped(_) | Telling::ThenDrop(_)));
+        telling
+    }
+
+    /// The kernel has been told, and believes it.
+    pub fn believe(&mut self, file: FileId) {
+        if let Some(entry) = self.files.get_mut(&file) {
+            entry.is_believed = true;
+        }
+    }
+
+    /// Pages were dropped.
+    pub fn have_dropped(&mut self, dropping: Dropping) {
+        if let Some(entry) =
+            self.files.get_mut(&dropping.file).filter(|it| it.pages == Cached::Dropping(dropping.number))
+        {
+            entry.pages = Cached::Nothing;
+        }
+    }
+
+    /// Files are not what they were; none means all. Of which ones the kernel is to drop what it has.
+    pub fn forget(&mut self, now: Time, files: &[FileId]) -> Vec<Dropping> {
+        self.forgotten += 1;
+        let are_others_believed = self.others_believed_until() > now;
+        let all: Vec<FileId> = if files.is_empty() { self.files.keys().copied().collect() } else { files.to_vec() };
+        let mut droppings = vec![];
+        for file in all {
+            let dropping = Dropping { file, number: self.dropped + 1 };
+            match self.files.get_mut(&file) {
+                Some(Entry { pages: Cached::Nothing, is_believed: false }) => continue,
+                Some(entry) => *entry = Entry { pages: Cached::Dropping(dropping.number), is_believed: false },
+                None if are_others_believed => {}
+                None => continue,
+            }
+            self.dropped += 1;
+            droppings.push(dropping);
+        }
+        droppings
+    }
+
+    /// How often something was forgotten: what was asked for before is not believed afterwards.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Until when the kernel may believe attributes of files that are not known here.
+    #[must_use]
+    pub fn others_believed_until(&self) -> Time {
+        self.others_believed_until.unwrap_or_default()
+    }
+
+    fn are_others_known(&self) -> bool {
+        self.others_believed_until.is_none()
+    }
+
+    fn make_room(&mut self, now: Time) {
+        if self.files.len() >= PAGED_MAX {
+            self.files.clear();
+            self.others_believed_until = Some(now.after(BELIEVED));
+        }
+    }
+}

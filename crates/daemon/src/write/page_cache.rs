@@ -1,0 +1,150 @@
+//! What this node's kernel believes of files: their attributes for a time, and the pages that it has read.
+//!
+//! A program that reads looks at the file's attributes first, which the kernel believes until it is told better or their time is
+//! over. So another node's change is seen when the kernel has been told, which is before the change is answered, or when the
+//! attributes are asked for again. What is dropped when, `forebay_write::Pages` decides.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use forebay_fuse::{Notifier, Reply};
+use forebay_types::{Attributes, Errno, FileId, Kind, Time};
+use forebay_wire::write::FileState;
+use forebay_write::{BELIEVED, Dropping, Pages, Telling};
+
+use super::kernel_words::node_of;
+
+/// How much earlier than its lease a belief of the kernel ends, which counts from when it reads the answer.
+const EARLIER: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub struct PageCache {
+    pages: Mutex<Pages>,
+    began: Instant,
+    notifier: OnceLock<Notifier>,
+    /// Whether the kernel may believe what a daemon before this one has told.
+    has_earlier: bool,
+}
+
+/// What is told of a file.
+pub struct ToTell {
+    /// How often something had been forgotten before it was asked for.
+    pub forgotten: u64,
+    /// The file without what is pending.
+    pub state: FileState,
+    /// The file as programs see it.
+    pub attributes: Attributes,
+    /// How long that holds unless this node is told otherwise.
+    pub lease: Duration,
+}
+
+impl PageCache {
+    pub fn new(is_first_daemon: bool) -> Arc<Self> {
+        let pages = if is_first_daemon { Pages::default() } else { Pages::unknown(Time::default()) };
+        let (began, notifier) = (Instant::now(), OnceLock::new());
+        Arc::new(Self { pages: Mutex::new(pages), began, notifier, has_earlier: !is_first_daemon })
+    }
+
+    /// The kernel can be told from now on.
+    pub fn set_notifier(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// To be asked before a file is asked about.
+    pub fn forgotten(&self) -> u64 {
+        self.pages().forgotten()
+    }
+
+    /// The kernel is about to be given bytes of a file, which is as `state` says.
+    pub fn fill(&self, state: &FileState) {
+        self.pages().fill(self.now(), state);
+    }
+
+    /// Whether who opens a file may go on with the pages that the kernel has.
+    pub fn is_current(&self, state: &FileState) -> bool {
+        self.pages().are_current(state)
+    }
+
+    /// Tells the kernel a file's attributes. Nothing can be forgotten at that moment.
+    pub fn tell(self: &Arc<Self>, told: &ToTell, reply: Reply) {
+        let mut pages = self.pages();
+        let telling = match (told.state.attributes.kind(), self.notifier.get()) {
+            (Kind::File, Some(_)) => pages.tell(self.now(), &told.state),
+            _ => Telling::Once,
+        };
+        match telling {
+            Telling::Leased if pages.forgotten() == told.forgotten && told.lease > EARLIER => {
+                pages.believe(told.state.file);
+                reply.attributes(&told.attributes, told.lease - EARLIER);
+            }
+            Telling::Leased | Telling::Once => reply.attributes(&told.attributes, Duration::ZERO),
+            Telling::Dropped(dropping) => {
+                let attributes = told.attributes;
+                drop(self.drop_all(vec![dropping], move || reply.attributes(&attributes, Duration::ZERO)));
+            }
+            Telling::ThenDrop(dropping) => {
+                reply.attributes(&told.attributes, Duration::ZERO);
+                drop(self.drop_all(vec![dropping], || ()));
+            }
+        }
+    }
+
+    /// Files are not what they were; none means all. The kernel has nothing of them afterwards, unless some of it is being read for
+    /// longer than a lease: then it asks before it goes on with that.
+    ///
+    /// # Errors
+    /// EAGAIN while the kernel cannot be told.
+    pub fn forget(self: &Arc<Self>, files: &[FileId]) -> Result<(), Errno> {
+        if self.notifier.get().is_none() {
+            return if self.has_earlier { Err(Errno::EAGAIN) } else { Ok(()) };
+        }
+        let (droppings, others_until) = {
+            let mut pages = self.pages();
+            (pages.forget(self.now(), files), pages.others_believed_until())
+        };
+        if files.is_empty() {
+            std::thread::sleep(others_until.since(self.now()));
+        }
+        if !droppings.is_empty() {
+            let _ = self.drop_all(droppings, || ())?.recv_timeout(BELIEVED);
+        }
+        Ok(())
+    }
+
+    /// Has the kernel drop what it has, and does something when it has. The kernel waits for what is being read, so this goes on by
+    /// itself; who waits for the end is woken.
+    fn drop_all(
+        self: &Arc<Self>,
+        droppings: Vec<Dropping>,
+        then: impl FnOnce() + Send + 'static,
+    ) -> Result<mpsc::Receiver<()>, Errno> {
+        let (over, ended) = mpsc::channel();
+        let cache = Arc::clone(self);
+        let drop_all = move || {
+            for dropping in droppings {
+                if let Some(notifier) = cache.notifier.get() {
+                    let _ = notifier.inval_inode(node_of(dropping.file), 0, 0);
+                }
+                cache.pages().have_dropped(dropping);
+            }
+            then();
+            // Nobody may wait.
+            let _ = over.send(());
+        };
+        match std::thread::Builder::new().name("pages".to_owned()).spawn(drop_all) {
+            Ok(_) => Ok(ended),
+            Err(error) => {
+                tracing::error!(%error, "the page cache cannot be brought up to date");
+                Err(Errno::EAGAIN)
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::default().after(self.began.elapsed())
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

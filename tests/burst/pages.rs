@@ -1,0 +1,108 @@
+//! What nodes read again comes from their kernels' page caches, and nobody finds a page that is over.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use forebay_tests::program::{file_of_tests, run};
+use forebay_tests::require;
+
+use crate::bed::Bed;
+
+const BYTES: usize = 1 << 20;
+
+/// For what takes some seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Pages of a file that are in the page cache when it has been opened.
+fn resident(file: &Path) -> usize {
+    let said = run(Command::new("python3").arg(file_of_tests("burst/resident.py")).arg(file)).good().text();
+    said.trim().parse().unwrap()
+}
+
+#[test]
+fn no_node_finds_a_page_that_another_one_has_replaced() {
+    require!(Fuse, Root);
+    let bed = Bed::of(3);
+    for seed in ["one", "two"] {
+        let mut command = Command::new("python3");
+        command.arg(file_of_tests("burst/pages.py")).args([seed, "60"]);
+        command.args((0..3).map(|node| bed.mount_of(node)));
+        assert_eq!(run(&mut command).good().text(), "good\n");
+    }
+    bed.job.down();
+}
+
+#[test]
+fn pages_stay_from_one_open_to_the_next_until_the_file_changes() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    for (reader, writer) in [(0, 1), (1, 0), (1, 1)] {
+        let path = bed.mount_of(reader).join("file");
+        fs::write(bed.mount_of(writer).join("file"), vec![1; BYTES]).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), vec![1; BYTES]);
+        let is_all = BYTES / rustix::param::page_size();
+        assert_eq!(resident(&path), is_all, "read on node {reader}, written on node {writer}");
+        fs::write(bed.mount_of(writer).join("file"), vec![2; BYTES]).unwrap();
+        assert_eq!(resident(&path), 0, "read on node {reader}, written on node {writer}");
+        assert_eq!(fs::read(&path).unwrap(), vec![2; BYTES]);
+    }
+    bed.job.down();
+}
+
+#[test]
+fn a_node_that_cannot_be_told_believes_its_pages_no_longer_than_its_lease() {
+    require!(Fuse, Root);
+    let bed = Bed::of(3);
+    for (reader, daemon) in [(1, 1), (2, 2)] {
+        let writer = 3 - reader;
+        fs::write(bed.mount_of(writer).join("file"), vec![1; BYTES]).unwrap();
+        let open = File::open(bed.mount_of(reader).join("file")).unwrap();
+        let read = move || {
+            let mut bytes = vec![0; BYTES];
+            open.read_exact_at(&mut bytes, 0).unwrap();
+            (bytes, open)
+        };
+        let (bytes, open) = read();
+        assert_eq!(bytes, vec![1; BYTES]);
+        let mut again = vec![0; BYTES];
+        open.read_exact_at(&mut again, 0).unwrap();
+        let (sender, found) = mpsc::channel();
+        bed.while_it_stands_still(daemon, || {
+            let out = File::options().write(true).open(bed.mount_of(writer).join("file")).unwrap();
+            out.write_all_at(&vec![2; BYTES], 0).unwrap();
+            out.sync_all().unwrap();
+            // It must wait for its daemon.
+            std::thread::spawn(move || {
+                let mut bytes = vec![0; BYTES];
+                open.read_exact_at(&mut bytes, 0).unwrap();
+                sender.send(bytes).unwrap();
+            });
+            assert!(found.recv_timeout(Duration::from_millis(300)).is_err(), "an answer without a lease");
+        });
+        assert_eq!(found.recv_timeout(PATIENCE).unwrap(), vec![2; BYTES]);
+    }
+    bed.job.down();
+}
+
+#[test]
+fn the_next_daemon_does_not_believe_the_pages_of_the_one_before() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    for (reader, writer) in [(1, 0), (0, 1)] {
+        fs::write(bed.mount_of(writer).join("file"), vec![1; BYTES]).unwrap();
+        let open = File::open(bed.mount_of(reader).join("file")).unwrap();
+        let mut bytes = vec![0; BYTES];
+        open.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, vec![1; BYTES]);
+        bed.job.kill_daemon(reader as usize);
+        fs::write(bed.mount_of(writer).join("file"), vec![2; BYTES]).unwrap();
+        open.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, vec![2; BYTES]);
+        assert_eq!(fs::read(bed.mount_of(reader).join("file")).unwrap(), vec![2; BYTES]);
+    }
+    bed.job.down();
+}
