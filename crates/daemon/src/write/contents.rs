@@ -14,7 +14,7 @@ use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, LogPar
 use super::files::Files;
 use super::local::Local;
 use super::owner::{Owner, backing_path};
-use super::remote::{Nodes, PATIENCE};
+use super::remote::{Nodes, PATIENCE, copy};
 use super::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
@@ -96,12 +96,20 @@ impl Reader {
     fn remote_parts(&self, extent: &WrittenExtent) -> Result<Vec<Bytes>, Errno> {
         let len = u32::try_from(extent.len).map_err(|_| Errno::EFBIG)?;
         let part = LogPart { position: extent.position, skip: extent.skip, len };
-        let read = self.nodes.read_parts(extent.node, &WriteMessage::Contents { parts: vec![part] }, len as usize);
-        read.or_else(|errno| {
-            let mut bytes = vec![0; len as usize];
-            self.go_on_without(extent.node, vec![part], &mut bytes, errno)?;
-            Ok(vec![bytes.into()])
-        })
+        self.log_parts(extent.node, vec![part])
+    }
+
+    /// Parts of another node's log, one after the other, as they came.
+    fn log_parts(&self, node: NodeRank, parts: Vec<LogPart>) -> Result<Vec<Bytes>, Errno> {
+        let len = parts.iter().map(|part| part.len as usize).sum();
+        let asked = WriteMessage::Contents { parts };
+        match self.nodes.read_parts(node, &asked, len) {
+            // They have another place now, which is to be asked for.
+            Err(Errno::EIO) if self.nodes.has_partners() && self.tree.rescue(node)? => Err(Errno::ESTALE),
+            // Nobody else has them: they are there when the node is.
+            Err(Errno::EIO) if self.nodes.has_partners() => self.nodes.read_within(node, &asked, len, PATIENCE),
+            read => read,
+        }
     }
 
     /// Reads one piece that is not on the backing file system. `into` is zero.
@@ -118,10 +126,8 @@ impl Reader {
                 let mut skip = extent.skip;
                 for part in into.chunks_mut(CONTENTS_BYTES_MAX as usize) {
                     let len = part.len() as u32;
-                    let part_of = LogPart { position: extent.position, skip, len };
-                    self.nodes
-                        .read_log(extent.node, part_of, part)
-                        .or_else(|errno| self.go_on_without(extent.node, vec![part_of], part, errno))?;
+                    let of = LogPart { position: extent.position, skip, len };
+                    copy(&self.log_parts(extent.node, vec![of])?, part);
                     skip += len;
                 }
                 Ok(())
@@ -150,8 +156,7 @@ impl Reader {
             for batch in found.chunks(CONTENTS_PARTS_MAX) {
                 let parts: Vec<LogPart> = batch.iter().map(|(_, part)| *part).collect();
                 let mut bytes = vec![0; parts.iter().map(|part| part.len as usize).sum()];
-                let read = self.nodes.read(node, &WriteMessage::Contents { parts: parts.clone() }, &mut bytes);
-                read.or_else(|errno| self.go_on_without(node, parts, &mut bytes, errno))?;
+                copy(&self.log_parts(node, parts)?, &mut bytes);
                 let mut rest = &bytes[..];
                 for (start, part) in batch {
                     let (of_part, after) = rest.split_at(part.len as usize);
@@ -161,19 +166,6 @@ impl Reader {
             }
         }
         Ok(())
-    }
-
-    /// A node does not give its bytes.
-    fn go_on_without(&self, node: NodeRank, parts: Vec<LogPart>, into: &mut [u8], errno: Errno) -> Result<(), Errno> {
-        match errno {
-            // They have another place now, which is to be asked for.
-            Errno::EIO if self.nodes.has_partners() && self.tree.rescue(node)? => Err(Errno::ESTALE),
-            // Nobody else has them: they are there when the node is.
-            Errno::EIO if self.nodes.has_partners() => {
-                self.nodes.read_within(node, &WriteMessage::Contents { parts }, into, PATIENCE)
-            }
-            errno => Err(errno),
-        }
     }
 
     fn read_backing(

@@ -81,9 +81,7 @@ impl Partner {
             return Ok(batch);
         }
         let mut bytes = vec![0; records.iter().map(|(_, len)| *len as usize).sum()];
-        let part = |(position, len): &(LogPosition, u32)| LogPart { position: *position, skip: 0, len: *len };
-        let parts = records.iter().map(part).collect();
-        match self.nodes.read(of, &WriteMessage::Contents { parts }, &mut bytes) {
+        match self.nodes.read(of, &contents_of(&records), &mut bytes) {
             Ok(()) => self.append_all(of, &records, &bytes)?,
             // Some of them are not needed any more.
             Err(Errno::ESTALE) => records.iter().try_for_each(|record| self.copy_one(of, *record))?,
@@ -94,7 +92,7 @@ impl Partner {
 
     fn copy_one(&self, of: NodeRank, record: (LogPosition, u32)) -> Result<(), Errno> {
         let mut bytes = vec![0; record.1 as usize];
-        match self.nodes.read_log(of, LogPart { position: record.0, skip: 0, len: record.1 }, &mut bytes) {
+        match self.nodes.read(of, &contents_of(&[record]), &mut bytes) {
             Ok(()) => self.append_all(of, &[record], &bytes),
             Err(Errno::ESTALE) => Ok(()),
             Err(errno) => Err(errno),
@@ -140,4 +138,9 @@ impl Partner {
         }
         Ok(())
     }
+}
+
+fn contents_of(records: &[(LogPosition, u32)]) -> WriteMessage {
+    let part = |(position, len): &(LogPosition, u32)| LogPart { position: *position, skip: 0, len: *len };
+    WriteMessage::Contents { parts: records.iter().map(part).collect() }
 }

@@ -17,9 +17,7 @@ use forebay_types::{Errno, NodeRank, Time};
 use forebay_wire::Outcome;
 use forebay_wire::message::{Checked, decode, encode};
 use forebay_wire::write::{Caller, Change, Done};
-use forebay_wire::write_message::{
-    self as wire, Changed, Handed, Have, LogPart, Owns, Question, UNCONFIRMED_MAX, WriteMessage,
-};
+use forebay_wire::write_message::{self as wire, Changed, Handed, Have, Owns, Question, UNCONFIRMED_MAX, WriteMessage};
 use forebay_write::{Told, Unconfirmed};
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
@@ -404,13 +402,8 @@ impl Nodes {
     ///
     /// # Errors
     /// As `read_parts`.
-    pub fn read(&self, from: NodeRank, message: &WriteMessage, mut into: &mut [u8]) -> Result<(), Errno> {
-        for part in self.read_parts(from, message, into.len())? {
-            let (here, after) = into.split_at_mut(part.len());
-            here.copy_from_slice(&part);
-            into = after;
-        }
-        Ok(())
+    pub fn read(&self, from: NodeRank, message: &WriteMessage, into: &mut [u8]) -> Result<(), Errno> {
+        self.read_parts(from, message, into.len()).map(|parts| copy(&parts, into))
     }
 
     /// The `len` bytes that `message` asks for.
@@ -418,35 +411,26 @@ impl Nodes {
     /// # Errors
     /// What the other node says; EIO when it says nothing.
     pub fn read_parts(&self, from: NodeRank, message: &WriteMessage, len: usize) -> Result<Vec<Bytes>, Errno> {
-        let patience = if self.has_partners() { COPIED_PATIENCE } else { PATIENCE };
-        self.read_within(from, message, into, patience)
+        self.read_within(from, message, len, if self.has_partners() { COPIED_PATIENCE } else { PATIENCE })
     }
 
     /// The same, asked for `patience` at most.
     ///
     /// # Errors
-    /// As `read`.
+    /// As `read_parts`.
     pub fn read_within(
         &self,
         from: NodeRank,
         message: &WriteMessage,
-        into: &mut [u8],
+        len: usize,
         patience: Duration,
-    ) -> Result<(), Errno> {
+    ) -> Result<Vec<Bytes>, Errno> {
         let (_, answered) = self.call(To::Node(from), message, patience)?;
         match answered {
             (Outcome::Body, parts) if parts.iter().map(Bytes::len).sum::<usize>() == len => Ok(parts),
             (Outcome::Bundle(errors), _) => Err(errors.into_iter().flatten().next().unwrap_or(Errno::EIO)),
             _ => Err(Errno::EPROTO),
         }
-    }
-
-    /// Contents of another node's log.
-    ///
-    /// # Errors
-    /// As `read`.
-    pub fn read_log(&self, from: NodeRank, part: LogPart, into: &mut [u8]) -> Result<(), Errno> {
-        self.read(from, &WriteMessage::Contents { parts: vec![part] }, into)
     }
 
     /// What is answered, and who owned the tree then.
@@ -483,6 +467,15 @@ impl Nodes {
             std::thread::sleep(AGAIN_AFTER);
         }
         Err(Errno::EIO)
+    }
+}
+
+/// Fills `into` with `parts`, which are as long together.
+pub fn copy(parts: &[Bytes], mut into: &mut [u8]) {
+    for part in parts {
+        let (here, after) = into.split_at_mut(part.len());
+        here.copy_from_slice(part);
+        into = after;
     }
 }
 
