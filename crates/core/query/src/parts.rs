@@ -45,6 +45,8 @@ pub struct Parts {
     merged: usize,
     /// Whether the first part that is not merged begins within quotes.
     is_quoted: bool,
+    /// The same of those that are merged.
+    quoted_starts: Vec<bool>,
     partials: Partials,
 }
 
@@ -64,18 +66,33 @@ impl Parts {
             0 => 1,
             wanted => (1 << wanted.ilog2()).min(PART_BLOCKS_MAX),
         };
+        Self::cut(file_bytes, part_blocks, like)
+    }
+
+    /// The same, where every part is to be one block: each may have a node of its own, or is to be read again by itself.
+    pub fn by_block(file_bytes: u64, like: State) -> Self {
+        Self::cut(file_bytes, 1, like)
+    }
+
+    fn cut(file_bytes: u64, part_blocks: u64, like: State) -> Self {
+        let blocks = file_bytes.div_ceil(BLOCK_BYTES);
         let progress = vec![Progress::Open; blocks.div_ceil(part_blocks) as usize];
-        let (early, partials) = (BTreeMap::new(), Partials::default());
-        Self { file_bytes, part_blocks, like, progress, early, merged: 0, is_quoted: false, partials }
+        let (early, partials, quoted_starts) = (BTreeMap::new(), Partials::default(), vec![]);
+        Self { file_bytes, part_blocks, like, progress, early, merged: 0, is_quoted: false, quoted_starts, partials }
     }
 
     /// The first part that nobody makes; it is under way from now on.
     pub fn take(&mut self) -> Option<Part> {
-        let at = self.progress[self.merged..].iter().position(|progress| *progress == Progress::Open)?;
-        let index = self.merged + at;
+        self.take_if(|_| true)
+    }
+
+    /// The first of those that `may` be taken, by their first block.
+    pub fn take_if(&mut self, may: impl Fn(u64) -> bool) -> Option<Part> {
+        let is_open = |index: &usize| self.progress[*index] == Progress::Open && may(self.blocks_of(*index).0);
+        let index = (self.merged..self.progress.len()).find(is_open)?;
         self.progress[index] = Progress::UnderWay;
         let (first, end) = self.blocks_of(index);
-        let begins_quoted = (at == 0).then_some(self.is_quoted);
+        let begins_quoted = (index == self.merged).then_some(self.is_quoted);
         Some(Part { index, first, blocks: (end - first) as u32, begins_quoted })
     }
 
@@ -111,6 +128,11 @@ impl Parts {
         self.merged == self.progress.len()
     }
 
+    /// Of each part that is merged, whether it begins within quotes.
+    pub fn quoted_starts(&self) -> &[bool] {
+        &self.quoted_starts
+    }
+
     /// The file's state.
     ///
     /// # Errors
@@ -132,6 +154,7 @@ impl Parts {
                 return Ok(());
             };
             self.partials.merge(partials)?;
+            self.quoted_starts.push(self.is_quoted);
             self.is_quoted ^= turns;
             self.merged += 1;
         }
@@ -193,6 +216,7 @@ mod tests {
             let quotes = [Quotes::Even, Quotes::Odd, Quotes::None, Quotes::None, Quotes::Odd, Quotes::Even];
             parts.answered(part.index, answer(*part, quotes[part.index.min(5)])).unwrap();
         }
+        assert_eq!(parts.quoted_starts()[..7], [false, false, true, true, true, false, false]);
         let state = parts.finish().unwrap();
         assert_eq!((state.bytes, state.lines), (FILE_BYTES, 21));
         assert_eq!(state.rows.unwrap().good, 2 + 2 + 200 + 11);
@@ -244,6 +268,15 @@ mod tests {
         parts.answered(1, half).unwrap();
         let again = parts.take().unwrap();
         assert_eq!((again.index, again.begins_quoted), (1, Some(true)));
+    }
+
+    #[test]
+    fn parts_of_one_block_go_to_those_who_may_take_them() {
+        let mut parts = Parts::by_block(FILE_BYTES, like());
+        let even = |first: u64| first % 2 == 0;
+        let taken: Vec<_> = std::iter::from_fn(|| parts.take_if(even)).map(|part| (part.first, part.blocks)).collect();
+        assert_eq!(taken, (0..=20).step_by(2).map(|first| (first, 1)).collect::<Vec<_>>());
+        assert_eq!(parts.take().map(|part| part.first), Some(1), "what nobody could take is open");
     }
 
     #[test]

@@ -17,10 +17,10 @@ use super::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
 /// there, and its note.
-const MOVING_MAX: Duration = Duration::from_secs(10);
+pub(super) const MOVING_MAX: Duration = Duration::from_secs(10);
 
 /// How often it is looked for meanwhile.
-const MOVING_LOOK: Duration = Duration::from_millis(2);
+pub(super) const MOVING_LOOK: Duration = Duration::from_millis(2);
 
 /// Where a node finds bytes.
 pub struct Reader {
@@ -60,15 +60,52 @@ impl Reader {
         let end = pending.attributes(&committed.state.attributes).size_bytes.clamp(range.start, range.end);
         let pieces = pending.over(&committed.pieces, range.start..end);
         let mut bytes = vec![0; (end - offset) as usize];
+        self.fill_all(file, committed.backing.as_ref(), &pieces, offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// `len` bytes of a file as it was committed last, if that is this `version` before and after they were read.
+    ///
+    /// # Errors
+    /// As `read`; ESTALE where they have another place by now.
+    pub fn read_at_version(
+        &self,
+        file: FileId,
+        version: u64,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, Errno> {
+        let range = offset..offset.saturating_add(len as u64);
+        let committed = self.tree.contents(file, range)?;
+        if committed.state.version != version {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len];
+        self.fill_all(file, committed.backing.as_ref(), &committed.pieces, offset, &mut bytes)?;
+        // A log's bytes stay what they are; those of the backing file system may have been replaced meanwhile.
+        let has_backing = committed.pieces.iter().any(|piece| piece.source == Source::Backing);
+        let is_same = !has_backing || self.tree.contents(file, 0..0)?.state.version == version;
+        Ok(is_same.then_some(bytes))
+    }
+
+    /// Fills `bytes`, which begin at `offset` of the file and are zero, with these pieces of it.
+    fn fill_all(
+        &self,
+        file: FileId,
+        backing: Option<&(ViewPath, Generation)>,
+        pieces: &[Piece],
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), Errno> {
         for piece in pieces {
             let start = (piece.offset - offset) as usize;
             let into = &mut bytes[start..start + piece.len as usize];
             match piece.source {
-                Source::Backing => self.read_backing(file, committed.backing.as_ref(), piece.offset, into)?,
-                _ => self.fill(&piece, into)?,
+                Source::Backing => self.read_backing(file, backing, piece.offset, into)?,
+                _ => self.fill(piece, into)?,
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Reads one piece that is not on the backing file system. `into` is zero.

@@ -5,7 +5,7 @@
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
 //! system, in the background (`publishing`, `sending`, at a `pace`), in time before the job's end (`time_limit`). Bytes are read where they
-//! lie (`contents`): in this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room
+//! lie (`contents`; for queries at one commit, `committed`): in this node's log, in another's (`remote` asks, `answers` answers), or in the backing file system. Room
 //! in the log of what
 //! has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
@@ -19,6 +19,7 @@
 pub mod answers;
 mod checkpoint;
 mod commits;
+mod committed;
 mod conflicts;
 mod contents;
 mod copying;
@@ -54,6 +55,7 @@ mod sending;
 mod time_limit;
 mod tree_link;
 
+pub use committed::{CommittedFile, Home};
 pub use landing::Progress;
 pub use opening::open;
 pub use parts::WriteParts;

@@ -1,19 +1,15 @@
 //! Queries near the data: the nodes of a job that hold a file, and parts of it asked of them.
 //!
-//! The daemon of this host carries questions and answers; what is asked of whom is decided here and in the core
-//! (`forebay_query::Parts`). Whoever fails once is asked no more: its parts are made by others, in the end by this host.
+//! The daemon of this host carries questions and answers; what is asked of whom is decided here, in `query_dealing` and in the core
+//! (`forebay_query::Parts`).
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use forebay_daemon::AskedPart;
 use forebay_daemon::query::{
-    Contents, FileSource, Holder, PassOptions, Table, collect_part, decode_part, state_of_nothing,
+    Contents, FileSource, Holder, Holds, PassOptions, Table, collect_part, decode_part, state_of_nothing,
 };
 use forebay_launch::JobDirectory;
 use forebay_query::{Collected, End, Part, PartState, Parts, Schema, State};
@@ -23,22 +19,14 @@ use serde_json::json;
 
 use crate::commands::ask::ask_any;
 use crate::commands::paths::{resolved, views, within_view};
+use crate::commands::query_dealing::{Dealing, Homes, Made, QUESTIONS_MAX};
 use crate::control;
 
 /// How long it may take to hear who holds a file: a silent node costs a second on each level of the tree.
 const HOLDERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a part may take; a node that takes longer is lost. The slowest device that is of any use makes one in a second.
-const PART_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Parts that are asked of a node at once beyond those that it makes: the next is there when one is done.
-const AHEAD: usize = 1;
-
-/// Questions under way at once, over all nodes; nodes beyond are not asked.
-const QUESTIONS_MAX: usize = 64;
-
-/// Questions under way at once to one node.
-const QUESTIONS_EACH_MAX: usize = 16;
+pub const PART_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The job that this host takes part in.
 pub struct Near {
@@ -48,9 +36,14 @@ pub struct Near {
 
 /// Those who make a file's parts beside the host.
 pub struct Makers {
-    holders: Vec<Holder>,
-    path: String,
-    socket: PathBuf,
+    /// They.
+    pub holders: Vec<Holder>,
+    /// The file's absolute path.
+    pub path: String,
+    /// That of this host's daemon.
+    pub socket: PathBuf,
+    /// Which of them is to make which block, if the file is in the burst tier.
+    pub homes: Homes,
     wants: QueryWants,
     /// By how much this host takes longer than its samples say, as far as was seen.
     pub host_factor: f64,
@@ -60,16 +53,9 @@ pub struct Makers {
 #[derive(Deserialize)]
 struct Said {
     holders: Vec<Holder>,
+    in_logs: Vec<Holder>,
+    homes: Vec<(u64, Option<u32>)>,
     host_factor: f64,
-}
-
-/// What became of a query over several nodes.
-#[derive(Default)]
-pub struct Made {
-    /// Bytes of the parts that each node made; None is this host.
-    pub bytes: BTreeMap<Option<u32>, u64>,
-    /// Nodes that were lost, and why.
-    pub lost: Vec<String>,
 }
 
 impl Near {
@@ -79,8 +65,8 @@ impl Near {
         Self { directory, wants: QueryWants { counts_bytes, rows, gramian } }
     }
 
-    /// The nodes that hold a file as this host sees it: devices, or where there are none nodes that keep it, or else those
-    /// that read the backing file system. None if nobody does.
+    /// The nodes that hold a file as this host sees it: devices, or where there are none nodes whose logs have it, or nodes that keep
+    /// it, or else those that read the backing file system. None if nobody does.
     pub fn makers(&self, source: &FileSource) -> anyhow::Result<Option<Makers>> {
         let path = std::path::absolute(source.path()).context("a path cannot be made absolute")?;
         // Nodes know files by their places.
@@ -88,8 +74,9 @@ impl Near {
         let Some(path) = resolved(&path).to_str().map(str::to_owned) else { return Ok(None) };
         let question = json!({"command": "holders", "path": path, "wants": self.wants});
         let said = ask_any(&self.directory, None, &question, HOLDERS_TIMEOUT)?;
-        let Said { holders: all, host_factor } =
+        let Said { holders: mut all, in_logs, homes, host_factor } =
             serde_json::from_value(said).context("the answer cannot be decoded")?;
+        all.extend(in_logs);
         let is_same = |holder: &Holder| source.is_version(&holder.generation);
         let best = all.iter().filter(|holder| is_same(holder)).map(|holder| holder.holds).min();
         let holders: Vec<Holder> = all
@@ -98,7 +85,8 @@ impl Near {
             .take(QUESTIONS_MAX)
             .collect();
         let socket = answering_socket(&self.directory)?;
-        Ok((!holders.is_empty()).then_some(Makers { holders, path, socket, wants: self.wants, host_factor }))
+        let homes = Homes(if best == Some(Holds::Burst) { homes } else { vec![] });
+        Ok((!holders.is_empty()).then_some(Makers { holders, path, socket, homes, wants: self.wants, host_factor }))
     }
 }
 
@@ -125,51 +113,32 @@ impl Makers {
     }
 
     /// The state of a file: parts made by the nodes, and as far as `host_threads` say by this host; by it too where nobody
-    /// else is left.
+    /// else is left. Of each block whether it begins within quotes, if `is_reread`.
     pub fn collect(
         &self,
         source: &FileSource,
         table: Table<'_>,
         options: PassOptions<'_>,
         host_threads: usize,
-    ) -> anyhow::Result<(State, Made)> {
+        is_reread: bool,
+    ) -> anyhow::Result<(State, Vec<bool>, Made)> {
         let PassOptions { collected, threads, .. } = options;
-        let parts = Parts::new(source.bytes(), self.threads() + host_threads, state_of_nothing(table, collected));
-        let work = Work { state: Mutex::new((parts, Made::default())), changed: Condvar::new(), options };
-        let made_here = |part| {
+        let like = state_of_nothing(table, collected);
+        let parts = match is_reread || self.homes.are_known() {
+            true => Parts::by_block(source.bytes(), like),
+            false => Parts::new(source.bytes(), self.threads() + host_threads, like),
+        };
+        let here = |part| {
             let options = PassOptions { threads: 1, done_bytes: &Default::default(), ..options };
             collect_part(source, table, options, part)
         };
         let asked = question(table, collected);
-        let lost: Vec<AtomicBool> = self.holders.iter().map(|_| AtomicBool::new(false)).collect();
-        let host = AtomicBool::new(false);
-        let here = || work.make(None, made_here, &host);
-        thread::scope(|scope| {
-            for turn in 0..QUESTIONS_EACH_MAX.min(QUESTIONS_MAX / self.holders.len()).max(1) {
-                // Each has one before any has two.
-                for (holder, is_lost) in
-                    self.holders.iter().zip(&lost).filter(|(holder, _)| turn < holder.threads + AHEAD)
-                {
-                    let (work, asked) = (&work, &asked);
-                    scope.spawn(move || {
-                        let made = |part: Part| self.ask(holder, asked, part);
-                        if let Err(error) = work.make(Some(holder.rank), made, is_lost) {
-                            work.lose(holder, &error, is_lost);
-                        }
-                    });
-                }
-            }
-            let own: Vec<_> = (0..host_threads).map(|_| scope.spawn(here)).collect();
-            joined(own)
-        })?;
-        // What nobody else has made.
-        thread::scope(|scope| {
-            let rest = (0..threads).map(|_| scope.spawn(here)).collect();
-            joined(rest)
-        })?;
+        let dealing = Dealing::new(parts, &self.holders, &self.homes, options.done_bytes);
+        dealing.run(&self.holders, (host_threads, threads), |holder, part| self.ask(holder, &asked, part), here)?;
         source.check()?;
-        let (parts, made) = work.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok((parts.finish()?, made))
+        let (parts, made) = dealing.finish();
+        let quoted = if is_reread { parts.quoted_starts().to_vec() } else { vec![] };
+        Ok((parts.finish()?, quoted, made))
     }
 
     /// A part, made by a node.
@@ -201,85 +170,20 @@ pub fn answering_socket(directory: &JobDirectory) -> anyhow::Result<PathBuf> {
     sockets.find(is_there).context("no daemon of the job answers on this host")
 }
 
-/// The first failure of some threads.
-fn joined(threads: Vec<ScopedJoinHandle<'_, anyhow::Result<()>>>) -> anyhow::Result<()> {
-    let ends = threads
-        .into_iter()
-        .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of the query panicked"))));
-    ends.fold(Ok(()), anyhow::Result::and)
-}
-
 /// What is asked of every node.
 fn question(table: Table<'_>, collected: Collected) -> (bool, Option<QueryTable>) {
-    let of = |(schema, columns): (&Schema, &[usize])| QueryTable {
+    let of = |(schema, columns): (&Schema, &[usize])| rows_of(schema, columns, collected.gramian);
+    (collected.bytes, table.map(of))
+}
+
+/// A schema and columns of it, as they travel.
+pub fn rows_of(schema: &Schema, columns: &[usize], gramian: bool) -> QueryTable {
+    QueryTable {
         delimiter: schema.dialect.delimiter(),
         numeric: schema.numeric.clone(),
         rows_from: schema.rows_from,
         // A schema has `FIELDS_MAX` fields at most.
         columns: columns.iter().map(|column| *column as u16).collect(),
-        gramian: collected.gramian,
-    };
-    (collected.bytes, table.map(of))
-}
-
-/// The parts while they are made.
-struct Work<'a> {
-    state: Mutex<(Parts, Made)>,
-    changed: Condvar,
-    options: PassOptions<'a>,
-}
-
-impl Work<'_> {
-    /// Takes parts and has them made by `make`, in the name of `who`, until there are none, `is_lost`, or one fails.
-    fn make(
-        &self,
-        who: Option<u32>,
-        make: impl Fn(Part) -> anyhow::Result<PartState>,
-        is_lost: &AtomicBool,
-    ) -> anyhow::Result<()> {
-        while let Some(part) = self.take(is_lost) {
-            let made = make(part);
-            let mut state = self.lock();
-            let outcome = made.and_then(|made| Ok(state.0.answered(part.index, made)?));
-            match outcome {
-                Ok(bytes) => {
-                    *state.1.bytes.entry(who).or_default() += bytes;
-                    self.options.done_bytes.fetch_add(bytes, Ordering::Relaxed);
-                    self.changed.notify_all();
-                }
-                Err(error) => {
-                    state.0.give_back(part.index);
-                    self.changed.notify_all();
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The next part; waits while others make the last ones, one of which may come back.
-    fn take(&self, is_lost: &AtomicBool) -> Option<Part> {
-        let mut state = self.lock();
-        loop {
-            if state.0.is_done() || is_lost.load(Ordering::Relaxed) {
-                return None;
-            }
-            if let Some(part) = state.0.take() {
-                return Some(part);
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn lose(&self, holder: &Holder, error: &anyhow::Error, is_lost: &AtomicBool) {
-        let mut state = self.lock();
-        if !is_lost.swap(true, Ordering::Relaxed) {
-            state.1.lost.push(format!("node {} on {}: {error:#}", holder.rank, holder.host));
-        }
-        self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (Parts, Made)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        gramian,
     }
 }

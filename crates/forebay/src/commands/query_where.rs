@@ -11,6 +11,7 @@ use forebay_daemon::query::{
 use forebay_query::{Choice, End, Prediction, State};
 
 use crate::cli::WherePlace;
+use crate::commands::query_column::{Answered, Reread};
 use crate::commands::query_near::{Makers, Near};
 use crate::jobs;
 use crate::settings::Effective;
@@ -34,6 +35,8 @@ pub struct Makings {
     pub predicted: Option<Prediction>,
     /// What those took.
     pub took_s: f64,
+    /// Whether nodes read the logs of the burst tier.
+    pub is_in_logs: bool,
 }
 
 /// Makes the states of files.
@@ -42,6 +45,8 @@ pub struct Collector<'a> {
     pub asked: WherePlace,
     /// Whether it is to be predicted what is not chosen.
     pub explains: bool,
+    /// Whether files are to be read again, for a column.
+    pub rereads: bool,
     pub near: Option<Near>,
     pub makings: Makings,
 }
@@ -55,6 +60,7 @@ impl<'a> Collector<'a> {
         options: PassOptions<'a>,
         asked: WherePlace,
         explains: bool,
+        rereads: bool,
         effective: &Effective,
     ) -> anyhow::Result<Self> {
         let near = match (asked, jobs::find(effective)) {
@@ -64,18 +70,18 @@ impl<'a> Collector<'a> {
             (WherePlace::Auto, Err(_)) if effective.job()?.is_none() => None,
             (_, Err(error)) => return Err(error.context("a query is answered near the data by the nodes of a job")),
         };
-        let makings = Makings { place: None, bytes: BTreeMap::new(), predicted: None, took_s: 0.0 };
-        Ok(Self { options, asked, explains, near, makings })
+        let makings = Makings { place: None, bytes: BTreeMap::new(), predicted: None, took_s: 0.0, is_in_logs: false };
+        Ok(Self { options, asked, explains, rereads, near, makings })
     }
 
     /// The state of a file, made by whoever is chosen.
     ///
     /// # Errors
     /// It cannot be read, changes, or nobody holds it who was asked for.
-    pub fn state(&mut self, source: &FileSource, table: Table<'_>) -> anyhow::Result<State> {
+    pub fn state(&mut self, source: &FileSource, table: Table<'_>) -> anyhow::Result<Answered> {
         let Some(makers) = self.makers(source)? else {
             self.choose(Choice::Host);
-            return collect(source, table, self.options);
+            return Ok(Answered { state: collect(source, table, self.options)?, reread: None });
         };
         let weighs = self.explains || (self.asked == WherePlace::Auto && source.bytes() >= WEIGHED_BYTES_MIN);
         let host_end = weighs.then(|| host_end(source, self.options, makers.host_factor)).transpose()?;
@@ -87,10 +93,10 @@ impl<'a> Collector<'a> {
             (WherePlace::Host | WherePlace::Auto, _) => Choice::Host,
         };
         let began = Instant::now();
-        let state = match choice {
-            Choice::Host => collect(source, table, self.options)?,
-            Choice::Data => self.far(source, table, &makers, 0)?,
-            Choice::Split => self.far(source, table, &makers, self.options.threads)?,
+        let host_threads = if choice == Choice::Split { self.options.threads } else { 0 };
+        let (state, quoted) = match choice {
+            Choice::Host => (collect(source, table, self.options)?, vec![]),
+            Choice::Data | Choice::Split => self.far(source, table, &makers, host_threads)?,
         };
         let took_s = began.elapsed().as_secs_f64();
         if let (Some(prediction), Some(host)) = (prediction, host_end) {
@@ -101,7 +107,8 @@ impl<'a> Collector<'a> {
             }
         }
         self.choose(choice);
-        Ok(state)
+        let reread = (choice != Choice::Host).then_some(Reread { makers, quoted, host_threads });
+        Ok(Answered { state, reread })
     }
 
     /// Those who may be asked about a file; None if this host is to read it.
@@ -124,15 +131,14 @@ impl<'a> Collector<'a> {
         table: Table<'_>,
         makers: &Makers,
         host_threads: usize,
-    ) -> anyhow::Result<State> {
-        let (state, made) = makers.collect(source, table, self.options, host_threads)?;
-        for lost in &made.lost {
-            eprintln!("forebay: note: {lost}; other nodes computed its parts");
-        }
+    ) -> anyhow::Result<(State, Vec<bool>)> {
+        let (state, quoted, made) = makers.collect(source, table, self.options, host_threads, self.rereads)?;
+        made.note_lost();
+        self.makings.is_in_logs |= makers.homes.are_known();
         for (node, bytes) in made.bytes {
             *self.makings.bytes.entry(node).or_default() += bytes;
         }
-        Ok(state)
+        Ok((state, quoted))
     }
 
     fn note(&mut self, more: Prediction, took_s: f64) {
