@@ -19,10 +19,10 @@ use crate::commands::query_answer::Answer;
 use crate::commands::query_bad_rows::named;
 use crate::commands::query_column::Answered;
 use crate::commands::query_normalise::{normalise, outputs};
+use crate::commands::query_plot::plot;
 use crate::commands::query_progress::Progress;
 use crate::commands::query_shown::{in_json, print};
 use crate::commands::query_sql::{become_sql, is_sql};
-use crate::commands::query_svg::svg;
 use crate::commands::query_table::Table;
 use crate::commands::query_where::{Collector, Makings};
 use crate::output::say;
@@ -44,9 +44,9 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         true => outputs(arguments)?,
         false => vec![],
     };
-    let plot = arguments.plot.as_ref().map(|path| (path, fs::File::create(path)));
-    let plot = plot.map(|(path, file)| Ok::<_, anyhow::Error>((path, file.with_context(|| not_plotted(path))?)));
-    let plot = plot.transpose()?;
+    let plotted = arguments.plot.as_ref().map(|path| (path, fs::File::create(path)));
+    let plotted = plotted.map(|(path, file)| Ok::<_, anyhow::Error>((path, file.with_context(|| not_plotted(path))?)));
+    let plotted = plotted.transpose()?;
     let passes = if outputs.is_empty() { 1 } else { 2 };
     let all_bytes: u64 = sources.iter().map(FileSource::bytes).sum::<u64>() * passes;
     let progress = Progress::begin(all_bytes);
@@ -78,8 +78,8 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     } else {
         print(&answer);
     }
-    if let Some((path, mut file)) = plot {
-        std::io::Write::write_all(&mut file, svg(&answer).as_bytes()).with_context(|| not_plotted(path))?;
+    if let Some((path, mut file)) = plotted {
+        std::io::Write::write_all(&mut file, &plot(&answer, path)).with_context(|| not_plotted(path))?;
     }
     Ok(ExitCode::SUCCESS)
 }
