@@ -18,6 +18,7 @@ mod own_paths;
 mod partner;
 mod power_cuts;
 mod promise;
+mod query;
 mod random;
 mod refusals;
 mod salvage;

@@ -18,10 +18,10 @@ use super::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
 /// there, and its note.
-const MOVING_MAX: Duration = Duration::from_secs(10);
+pub(super) const MOVING_MAX: Duration = Duration::from_secs(10);
 
 /// How often it is looked for meanwhile.
-const MOVING_LOOK: Duration = Duration::from_millis(2);
+pub(super) const MOVING_LOOK: Duration = Duration::from_millis(2);
 
 /// Where a node finds bytes.
 pub struct Reader {
@@ -61,15 +61,52 @@ impl Reader {
         let end = pending.attributes(&committed.state.attributes).size_bytes.clamp(range.start, range.end);
         let pieces = pending.over(&committed.pieces, range.start..end);
         let mut bytes = vec![0; (end - offset) as usize];
+        self.fill_all(file, committed.backing.as_ref(), &pieces, offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// `len` bytes of a file as it was committed last, if that is this `version` before and after they were read.
+    ///
+    /// # Errors
+    /// As `read`; ESTALE where they have another place by now.
+    pub fn read_at_version(
+        &self,
+        file: FileId,
+        version: u64,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, Errno> {
+        let range = offset..offset.saturating_add(len as u64);
+        let committed = self.tree.contents(file, range)?;
+        if committed.state.version != version {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len];
+        self.fill_all(file, committed.backing.as_ref(), &committed.pieces, offset, &mut bytes)?;
+        // A log's bytes stay what they are; those of the backing file system may have been replaced meanwhile.
+        let has_backing = committed.pieces.iter().any(|piece| piece.source == Source::Backing);
+        let is_same = !has_backing || self.tree.contents(file, 0..0)?.state.version == version;
+        Ok(is_same.then_some(bytes))
+    }
+
+    /// Fills `bytes`, which begin at `offset` of the file and are zero, with these pieces of it.
+    fn fill_all(
+        &self,
+        file: FileId,
+        backing: Option<&(ViewPath, Backed)>,
+        pieces: &[Piece],
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), Errno> {
         for piece in pieces {
             let start = (piece.offset - offset) as usize;
             let into = &mut bytes[start..start + piece.len as usize];
             match piece.source {
-                Source::Backing => self.read_backing(file, committed.backing.as_ref(), piece.offset, into)?,
-                _ => self.fill(&piece, into)?,
+                Source::Backing => self.read_backing(file, backing, piece.offset, into)?,
+                _ => self.fill(piece, into)?,
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Reads one piece that is not on the backing file system. `into` is zero.
@@ -89,7 +126,7 @@ impl Reader {
                     let part_of = LogPart { position: extent.position, skip, len };
                     self.nodes
                         .read_log(extent.node, part_of, part)
-                        .or_else(|errno| self.go_on_without(extent.node, part_of, part, errno))?;
+                        .or_else(|errno| self.go_on_without(extent.node, vec![part_of], part, errno))?;
                     skip += len;
                 }
                 Ok(())
@@ -118,8 +155,8 @@ impl Reader {
             for batch in found.chunks(CONTENTS_PARTS_MAX) {
                 let parts: Vec<LogPart> = batch.iter().map(|(_, part)| *part).collect();
                 let mut bytes = vec![0; parts.iter().map(|part| part.len as usize).sum()];
-                let read = self.nodes.read(node, &WriteMessage::Contents { parts }, &mut bytes);
-                read.or_else(|errno| self.go_on_without(node, errno))?;
+                let read = self.nodes.read(node, &WriteMessage::Contents { parts: parts.clone() }, &mut bytes);
+                read.or_else(|errno| self.go_on_without(node, parts, &mut bytes, errno))?;
                 let mut rest = &bytes[..];
                 for (start, part) in batch {
                     let (of_part, after) = rest.split_at(part.len as usize);
@@ -132,13 +169,13 @@ impl Reader {
     }
 
     /// A node does not give its bytes.
-    fn go_on_without(&self, node: NodeRank, part: LogPart, into: &mut [u8], errno: Errno) -> Result<(), Errno> {
+    fn go_on_without(&self, node: NodeRank, parts: Vec<LogPart>, into: &mut [u8], errno: Errno) -> Result<(), Errno> {
         match errno {
             // They have another place now, which is to be asked for.
             Errno::EIO if self.nodes.has_partners() && self.tree.rescue(node)? => Err(Errno::ESTALE),
             // Nobody else has them: they are there when the node is.
             Errno::EIO if self.nodes.has_partners() => {
-                self.nodes.read_within(node, &WriteMessage::Contents { parts: vec![part] }, into, PATIENCE)
+                self.nodes.read_within(node, &WriteMessage::Contents { parts }, into, PATIENCE)
             }
             errno => Err(errno),
         }

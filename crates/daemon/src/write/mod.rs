@@ -5,9 +5,9 @@
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
 //! system, in the background (`publishing`, `sending`, at a `pace`; large files by all nodes that have them, `striping`), in time before
-//! the job's end (`time_limit`). Bytes are read where they lie (`contents`): in this node's log, in another's (`remote` asks, `answers`
-//! answers), or in the backing file system. Room in the log of what has landed is given back (`giving_back`); where it fills, open files
-//! are sent ahead (`draining`), and who writes waits (`room`).
+//! the job's end (`time_limit`). Bytes are read where they lie (`contents`; for queries at one commit, `committed`): in this node's log, in
+//! another's (`remote` asks, `answers` answers), or in the backing file system. Room in the log of what has landed is given back
+//! (`giving_back`); where it fills, open files are sent ahead (`draining`), and who writes waits (`room`).
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
@@ -19,6 +19,7 @@
 pub mod answers;
 mod checkpoint;
 mod commits;
+mod committed;
 mod conflicts;
 mod contents;
 mod copying;
@@ -57,6 +58,7 @@ mod striping;
 mod time_limit;
 mod tree_link;
 
+pub use committed::{CommittedFile, Home};
 pub use landing::Progress;
 pub use opening::open;
 pub use parts::WriteParts;
