@@ -19,6 +19,7 @@ mod pages;
 mod partner;
 mod power_cuts;
 mod promise;
+mod query;
 mod random;
 mod refusals;
 mod salvage;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 mod bed;
+mod column;
 mod decision;
 mod lost;
 mod near;

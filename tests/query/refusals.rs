@@ -1,9 +1,11 @@
 //! What cannot be asked of a job, or be one.
 
 use std::fs;
+use std::process::Command;
 
-use forebay_tests::Sandbox;
 use forebay_tests::program::run;
+use forebay_tests::{Sandbox, require};
+use serde_json::{Value, json};
 
 use crate::bed::Bed;
 
@@ -19,6 +21,32 @@ fn a_file_that_nobody_holds() {
         assert!(said.contains("no node of the job holds") && said.contains("--where host"), "{said}");
     }
     let _ = bed.query("stats", &file, &["--where", "auto"]).good();
+    bed.job.down();
+}
+
+/// The device and this host see files of one name that differ in size, as after a lie.
+#[test]
+fn a_device_that_tells_of_another_size_is_not_asked() {
+    require!(Root);
+    let bed = Bed::of_devices();
+    let (file, other) = (bed.file(0, "t.csv"), bed.job.sandbox.base().join("other.csv"));
+    fs::write(&file, "a\n1\n2\n").unwrap();
+    fs::write(&other, "a\n1\n2\n3\n").unwrap();
+    let seen = |place: &str| {
+        let query = bed.command("stats", &file, &["--where", place, "--json"]);
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-euc", "mount --bind \"$0\" \"$1\"; shift; exec \"$@\""]);
+        command.arg(&other).arg(&file).arg(query.get_program()).args(query.get_args());
+        for (name, value) in query.get_envs() {
+            value.map(|value| command.env(name, value));
+        }
+        run(&mut command)
+    };
+    let refused = seen("data");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(refused.stderr.contains("no node of the job holds"), "{}", refused.stderr);
+    let said: Value = serde_json::from_slice(&seen("auto").good().stdout).unwrap();
+    assert_eq!((&said["rows"], &said["where"]), (&json!(3), &json!("host")));
     bed.job.down();
 }
 

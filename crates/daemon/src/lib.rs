@@ -21,7 +21,7 @@ mod walk;
 mod write;
 
 pub use driver::Driver;
-pub use job::AskedPart;
+pub use job::{AskedColumn, AskedDraft, AskedPart};
 pub use machine::memory_bytes;
 pub use options::{
     BurstOptions, Copied, DaemonOptions, DrainPolicy, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks,

@@ -16,7 +16,7 @@
 //!
 //! Over several nodes: `Parts` says who makes which part of the file next. A part is some blocks, and whoever makes one that
 //! does not know what comes before it parses it for both cases (`PartState`). `Prediction` says who should, and `Pace` when that
-//! has turned out wrong.
+//! has turned out wrong. What is needed in the order of the blocks, as a column is that is written, `InOrder` brings into it.
 
 mod batch;
 mod byte_counts;
@@ -27,6 +27,7 @@ mod error;
 #[doc(hidden)]
 pub mod exercise;
 mod gramian;
+mod in_order;
 mod lanes;
 pub mod limits;
 mod number;
@@ -47,6 +48,7 @@ pub use column::{Column, ColumnSummary};
 pub use cost::{Burst, Choice, End, Prediction, calibrate, learned, share};
 pub use error::{MergeError, QueryError};
 pub use gramian::Gramian;
+pub use in_order::InOrder;
 pub use operator::{Collected, Operator, UnknownOperator};
 pub use pace::Pace;
 pub use part::{PartState, Quotes};

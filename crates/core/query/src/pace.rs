@@ -118,7 +118,8 @@ mod tests {
             for (end, side) in [Side::Host, Side::Nodes].into_iter().enumerate() {
                 while works[end] && hands[end].len() < WORKERS[end] {
                     let again = works == [true, true];
-                    let Some(part) = parts.take(side).or_else(|| if again { parts.take_again(side) } else { None })
+                    let Some(part) =
+                        parts.take(side).or_else(|| if again { parts.take_again(side, |_| true) } else { None })
                     else {
                         break;
                     };

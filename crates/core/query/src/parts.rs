@@ -55,6 +55,8 @@ pub struct Parts {
     merged: usize,
     /// Whether the first part that is not merged begins within quotes.
     is_quoted: bool,
+    /// The same of those that are merged.
+    quoted_starts: Vec<bool>,
     partials: Partials,
 }
 
@@ -90,21 +92,38 @@ impl Parts {
             0 => 1,
             wanted => (1 << wanted.ilog2()).min(PART_BLOCKS_MAX),
         };
+        Self::cut(file_bytes, part_blocks, like)
+    }
+
+    /// The same, where every part is to be one block: each may have a node of its own, or is to be read again by itself.
+    pub fn by_block(file_bytes: u64, like: State) -> Self {
+        Self::cut(file_bytes, 1, like)
+    }
+
+    fn cut(file_bytes: u64, part_blocks: u64, like: State) -> Self {
+        let blocks = file_bytes.div_ceil(BLOCK_BYTES);
         let progress = vec![Progress::Open; blocks.div_ceil(part_blocks) as usize];
-        let (early, partials) = (BTreeMap::new(), Partials::default());
-        Self { file_bytes, part_blocks, like, progress, early, merged: 0, is_quoted: false, partials }
+        let (early, partials, quoted_starts) = (BTreeMap::new(), Partials::default(), vec![]);
+        Self { file_bytes, part_blocks, like, progress, early, merged: 0, is_quoted: false, quoted_starts, partials }
     }
 
     /// The first part that nobody makes; it is under way from now on.
     pub fn take(&mut self, side: Side) -> Option<Part> {
-        let at = self.progress[self.merged..].iter().position(|progress| *progress == Progress::Open)?;
-        Some(self.begin(self.merged + at, side, Makers::default()))
+        self.take_if(side, |_| true)
     }
 
-    /// The first part that only the other side makes, for those who would wait for it: whoever is faster counts.
-    pub fn take_again(&mut self, side: Side) -> Option<Part> {
+    /// The first of those that `may` be taken, by their first block.
+    pub fn take_if(&mut self, side: Side, may: impl Fn(u64) -> bool) -> Option<Part> {
+        let is_open = |index: &usize| self.progress[*index] == Progress::Open && may(self.blocks_of(*index).0);
+        let index = (self.merged..self.progress.len()).find(is_open)?;
+        Some(self.begin(index, side, Makers::default()))
+    }
+
+    /// The first part that only the other side makes and that `may` be taken, for those who would wait for it: whoever is
+    /// faster counts.
+    pub fn take_again(&mut self, side: Side, may: impl Fn(u64) -> bool) -> Option<Part> {
         let index = (self.merged..self.progress.len()).find(|index| match self.progress[*index] {
-            Progress::UnderWay(mut makers) => !*makers.of(side),
+            Progress::UnderWay(mut makers) => !*makers.of(side) && may(self.blocks_of(*index).0),
             _ => false,
         })?;
         let Progress::UnderWay(makers) = self.progress[index] else { return None };
@@ -161,6 +180,11 @@ impl Parts {
         self.merged == self.progress.len()
     }
 
+    /// Of each part that is merged, whether it begins within quotes.
+    pub fn quoted_starts(&self) -> &[bool] {
+        &self.quoted_starts
+    }
+
     /// The file's state.
     ///
     /// # Errors
@@ -182,6 +206,7 @@ impl Parts {
                 return Ok(());
             };
             self.partials.merge(partials)?;
+            self.quoted_starts.push(self.is_quoted);
             self.is_quoted ^= turns;
             self.merged += 1;
         }
@@ -248,6 +273,7 @@ mod tests {
             let quotes = [Quotes::Even, Quotes::Odd, Quotes::None, Quotes::None, Quotes::Odd, Quotes::Even];
             parts.answered(part.index, answer(*part, quotes[part.index.min(5)])).unwrap();
         }
+        assert_eq!(parts.quoted_starts()[..7], [false, false, true, true, true, false, false]);
         let state = parts.finish().unwrap();
         assert_eq!((state.bytes, state.lines), (FILE_BYTES, 21));
         assert_eq!(state.rows.unwrap().good, 2 + 2 + 200 + 11);
@@ -271,16 +297,16 @@ mod tests {
     #[test]
     fn a_part_under_way_is_made_by_the_other_side_too_and_counts_once() {
         let mut parts = parts();
-        assert_eq!(parts.take_again(Side::Host), None, "nothing is under way");
+        assert_eq!(parts.take_again(Side::Host, |_| true), None, "nothing is under way");
         let all = taken(&mut parts);
         assert_eq!(parts.under_way_bytes(), FILE_BYTES);
-        assert_eq!(parts.take_again(Side::Nodes), None, "the nodes make all of them");
-        let again = parts.take_again(Side::Host).unwrap();
+        assert_eq!(parts.take_again(Side::Nodes, |_| true), None, "the nodes make all of them");
+        let again = parts.take_again(Side::Host, |_| true).unwrap();
         assert_eq!(again.index, 0);
         // Whichever side is lost, the other one still makes it.
         parts.give_back(0, Side::Nodes);
         assert_eq!(parts.take(Side::Nodes), None);
-        assert_eq!(parts.take_again(Side::Nodes).map(|part| part.index), Some(0));
+        assert_eq!(parts.take_again(Side::Nodes, |_| true).map(|part| part.index), Some(0));
         assert_eq!(parts.answered(0, answer(all[0], Quotes::None)), Ok(2 * BLOCK_BYTES));
         assert_eq!(parts.answered(0, answer(again, Quotes::None)), Ok(0));
         parts.give_back(1, Side::Nodes);
@@ -324,6 +350,18 @@ mod tests {
         parts.answered(1, half).unwrap();
         let again = parts.take(Side::Nodes).unwrap();
         assert_eq!((again.index, again.begins_quoted), (1, Some(true)));
+    }
+
+    #[test]
+    fn parts_of_one_block_go_to_those_who_may_take_them() {
+        let mut parts = Parts::by_block(FILE_BYTES, like());
+        let even = |first: u64| first % 2 == 0;
+        let taken: Vec<_> =
+            std::iter::from_fn(|| parts.take_if(Side::Nodes, even)).map(|part| (part.first, part.blocks)).collect();
+        assert_eq!(taken, (0..=20).step_by(2).map(|first| (first, 1)).collect::<Vec<_>>());
+        let again = [parts.take_again(Side::Host, |first| first > 3), parts.take_again(Side::Host, |first| first == 1)];
+        assert_eq!(again.map(|part| part.map(|part| part.first)), [Some(4), None], "of what is under way");
+        assert_eq!(parts.take(Side::Nodes).map(|part| part.first), Some(1), "what nobody could take is open");
     }
 
     #[test]

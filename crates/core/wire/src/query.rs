@@ -2,7 +2,8 @@
 //!
 //! A part is complete in itself and changes nothing, so it may be asked of several nodes, and again. What comes back is
 //! encoded by the core of queries; here it is bytes. A fragment of SQL is like a part, but its plan is bytes, too: only the program
-//! that has the engine knows what they say.
+//! that has the engine knows what they say. A column is normalised by parts, too; a device may write them to a file that nobody sees
+//! before it is whole.
 
 use forebay_types::{Generation, ViewPath};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ pub const QUERY_PLAN_BYTES_MAX: usize = 56 << 10;
 /// Files of a fragment.
 pub const QUERY_FILES_MAX: usize = 16;
 
+/// Bytes of what stands above a column that a device writes: the name of any column that a person gave.
+pub const QUERY_HEAD_BYTES_MAX: usize = 4096;
+
 /// What a query asks a node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum QueryMessage {
@@ -28,6 +32,17 @@ pub enum QueryMessage {
     /// A fragment of a plan of SQL, over files that the node holds. Answer: `Body`; body: an Arrow IPC stream. `ESTALE` where the
     /// node has other versions of the files, `EBUSY` where it has as much to do as it may, `ENOSYS` where it has no engine.
     Fragment(QueryFragment),
+    /// The values of a column, normalised. Answer: `Body`; body: a little-endian double for each good row of the blocks; where they
+    /// go to a draft, how many rows it has now, as 8 bytes. `ESTALE` where the node has another version of the file, or not the draft,
+    /// `EXDEV` where the draft would not lie in its own directory, `EBUSY` where it has as much to do as it may.
+    Column(QueryColumn),
+    /// A draft is whole, or not wanted any more. Answer as of `Column`.
+    EndDraft {
+        /// Which.
+        number: u64,
+        /// Whether it takes its place, durably; else it goes.
+        publishes: bool,
+    },
 }
 
 /// What a query collects: how long its pass takes follows from that.
@@ -75,6 +90,40 @@ pub struct QueryTable {
     pub gramian: bool,
 }
 
+/// Some blocks of a column, and what it is normalised by.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct QueryColumn {
+    /// The file.
+    pub file: ViewPath,
+    /// The version, as the asked node has it.
+    pub generation: Generation,
+    /// Its rows, with one column to keep.
+    pub table: QueryTable,
+    /// The first block.
+    pub first: u64,
+    /// Blocks, `QUERY_PART_BLOCKS_MAX` at most.
+    pub blocks: u32,
+    /// Whether the first begins within quotes.
+    pub begins_quoted: bool,
+    /// The bits of the mean.
+    pub mean_bits: u64,
+    /// Those of the deviation.
+    pub deviation_bits: u64,
+    /// Where the values go, if they do not travel.
+    pub draft: Option<QueryDraft>,
+}
+
+/// A file of a device that nobody sees before it is whole. It gets the blocks of a column in their order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct QueryDraft {
+    /// What it is to be.
+    pub output: ViewPath,
+    /// Tells it from others.
+    pub number: u64,
+    /// What stands above the column, `QUERY_HEAD_BYTES_MAX` at most.
+    pub head: Vec<u8>,
+}
+
 /// A fragment of a plan of SQL.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct QueryFragment {
@@ -91,22 +140,38 @@ impl QueryMessage {
         match self {
             Self::Part(_) => "query-part",
             Self::Fragment(_) => "query-fragment",
+            Self::Column(_) => "query-column",
+            Self::EndDraft { .. } => "query-end-draft",
         }
     }
 
     pub(crate) fn is_within_limits(&self) -> bool {
-        let part = match self {
-            Self::Part(part) => part,
-            Self::Fragment(QueryFragment { files, plan }) => {
-                return (1..=QUERY_FILES_MAX).contains(&files.len()) && plan.len() <= QUERY_PLAN_BYTES_MAX;
+        let are_blocks =
+            |first: u64, blocks: u32| (1..=QUERY_PART_BLOCKS_MAX).contains(&blocks) && first <= u64::from(u32::MAX);
+        match self {
+            Self::Part(part) => {
+                are_blocks(part.first, part.blocks) && part.table.as_ref().is_none_or(QueryTable::is_within_limits)
             }
-        };
-        let is_table_within = part.table.as_ref().is_none_or(|table| {
-            let fields = table.numeric.len();
-            let is_column = |column: &u16| usize::from(*column) < fields;
-            fields <= QUERY_FIELDS_MAX && table.columns.len() <= fields && table.columns.iter().all(is_column)
-        });
-        (1..=QUERY_PART_BLOCKS_MAX).contains(&part.blocks) && part.first <= u64::from(u32::MAX) && is_table_within
+            Self::Fragment(QueryFragment { files, plan }) => {
+                (1..=QUERY_FILES_MAX).contains(&files.len()) && plan.len() <= QUERY_PLAN_BYTES_MAX
+            }
+            Self::Column(column) => {
+                let is_head_within = |draft: &QueryDraft| draft.head.len() <= QUERY_HEAD_BYTES_MAX;
+                are_blocks(column.first, column.blocks)
+                    && column.table.is_within_limits()
+                    && column.table.columns.len() == 1
+                    && column.draft.as_ref().is_none_or(is_head_within)
+            }
+            Self::EndDraft { .. } => true,
+        }
+    }
+}
+
+impl QueryTable {
+    fn is_within_limits(&self) -> bool {
+        let fields = self.numeric.len();
+        let is_column = |column: &u16| usize::from(*column) < fields;
+        fields <= QUERY_FIELDS_MAX && self.columns.len() <= fields && self.columns.iter().all(is_column)
     }
 }
 
@@ -164,6 +229,23 @@ mod tests {
         assert!(of(QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX + 1).is_none());
         assert!(of(QUERY_FILES_MAX + 1, 0).is_none());
         assert!(of(0, 1).is_none(), "a fragment that reads nothing");
+    }
+
+    #[test]
+    fn a_column_is_one_and_its_head_has_a_limit() {
+        let of = |columns, head| {
+            let QueryPart { file, generation, table, first, blocks, .. } = part();
+            let table = QueryTable { columns, ..table.unwrap() };
+            let draft = Some(QueryDraft { output: file.clone(), number: u64::MAX, head: vec![0xff; head] });
+            let (mean_bits, deviation_bits, begins_quoted) = (u64::MAX, u64::MAX, true);
+            let column =
+                QueryColumn { file, generation, table, first, blocks, begins_quoted, mean_bits, deviation_bits, draft };
+            asked(QueryMessage::Column(column))
+        };
+        assert!(of(vec![4095], QUERY_HEAD_BYTES_MAX).is_some());
+        assert!(of(vec![4095], QUERY_HEAD_BYTES_MAX + 1).is_none());
+        assert!(of(vec![], 0).is_none());
+        assert!(of(vec![1, 2], 0).is_none());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::query::{AskedFragment, AskedPart};
+use super::query::{AskedColumn, AskedFragment, AskedPart, FileHolders};
 use super::requests::Job;
 use crate::query::{collected, text_of};
 use crate::shared::node::Node;
@@ -71,6 +71,15 @@ enum Command {
     },
     /// A part of a query's file, made by a node.
     QueryPart(AskedPart),
+    /// Some blocks of a column, normalised by a node.
+    QueryColumn(AskedColumn),
+    /// The end of a file that a device writes.
+    QueryEndDraft {
+        rank: u32,
+        number: u64,
+        publishes: bool,
+        timeout_ms: u64,
+    },
     /// A fragment of SQL, carried out by a node.
     QueryFragment(AskedFragment),
     /// How far a file is on its way to the backing file system.
@@ -114,7 +123,7 @@ async fn serve_client(stream: UnixStream, job: Arc<Job>) {
     let mut reader = BufReader::new(read.take(LINE_BYTES_MAX));
     let answer = match tokio::time::timeout(CLIENT_DEADLINE, reader.read_line(&mut line)).await {
         Ok(Ok(_)) => match serde_json::from_str(&line) {
-            Ok(command @ (Command::QueryPart(_) | Command::QueryFragment(_))) => {
+            Ok(command @ (Command::QueryPart(_) | Command::QueryColumn(_) | Command::QueryFragment(_))) => {
                 let mut nothing = [0];
                 tokio::select! {
                     answer = carry_out(command, &job) => answer,
@@ -146,17 +155,28 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             Ok(json!(job.explain_path(path).await))
         }
         Command::Holders { path, wants } => {
-            let holders = job.holders(path_in_view(&path, &job.node)?, wants).await;
+            let FileHolders { holders, in_logs, homes } = job.holders(file_of(&path, job)?, wants).await;
             let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
-            Ok(json!({"holders": holders, "host_factor": host_factor, "host_read_factor": host_read_factor}))
+            Ok(json!({
+                "holders": holders,
+                "in_logs": in_logs,
+                "homes": homes,
+                "host_factor": host_factor,
+                "host_read_factor": host_read_factor,
+            }))
         }
         Command::QuerySaw { wants, factor, waited_for_bytes } => {
             job.queries.parts.speeds.saw_host(collected(wants), factor, waited_for_bytes);
             Ok(Value::Null)
         }
         Command::QueryPart(asked) => {
-            let file = path_in_view(&asked.path, &job.node)?;
+            let file = file_of(&asked.path, job)?;
             job.queries.part(asked, file).await.map(|bytes| json!(text_of(&bytes)))
+        }
+        Command::QueryColumn(asked) => column(asked, job).await,
+        Command::QueryEndDraft { rank, number, publishes, timeout_ms } => {
+            let timeout = Duration::from_millis(timeout_ms);
+            job.queries.end_draft(rank, number, publishes, timeout).await.map(|bytes| json!(text_of(&bytes)))
         }
         Command::QueryFragment(asked) => {
             let files = asked.files.iter().map(|(path, _)| path_in_view(path, &job.node)).collect::<Result<_, _>>()?;
@@ -188,6 +208,18 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             Err(format!("a probe has {PROBE_BYTES_MAX} bytes and {PROBES_MAX} round trips at most"))
         }
     }
+}
+
+/// Some blocks of a column, as text.
+async fn column(asked: AskedColumn, job: &Job) -> Result<Value, String> {
+    let file = file_of(&asked.path, job)?;
+    let output = asked.draft.as_ref().map(|draft| path_in_view(&draft.output, &job.node)).transpose()?;
+    job.queries.column(asked, file, output).await.map(|bytes| json!(text_of(&bytes)))
+}
+
+/// A file that a query is about, as all nodes know it.
+fn file_of(path: &str, job: &Job) -> Result<ViewPath, String> {
+    Ok(job.queries.known_path(path_in_view(path, &job.node)?))
 }
 
 /// The path that is meant by a path in the view or by one of the backing file system.

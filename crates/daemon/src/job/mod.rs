@@ -8,4 +8,4 @@ mod query;
 pub mod requests;
 pub mod status;
 
-pub use query::AskedPart;
+pub use query::{AskedColumn, AskedDraft, AskedPart};

@@ -5,15 +5,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_query::limits::BLOCK_BYTES;
 use forebay_types::{Epoch, Generation, NodeRank, ViewPath};
 use forebay_wire::query::{QUERY_FILES_MAX, QUERY_PLAN_BYTES_MAX};
-use forebay_wire::{JobMessage, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
+use forebay_wire::{
+    JobMessage, QueryColumn, QueryDraft, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::query::{Holder, QueryParts, bytes_of};
+use crate::query::{Holder, Holds, QueryParts, bytes_of};
 use crate::read::ReadParts;
 use crate::shared::gather::{Gathered, ask_children, ask_from, call};
 use crate::shared::node::Node;
+use crate::write::{Home, WriteParts};
 
 /// A part as the command asks for it.
 #[derive(Serialize, Deserialize, Debug)]
@@ -38,6 +42,58 @@ pub struct AskedPart {
     pub timeout_ms: u64,
 }
 
+/// Some blocks of a column as the command asks for them.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct AskedColumn {
+    /// Of which node.
+    pub rank: u32,
+    /// The file, by its absolute path.
+    pub path: String,
+    /// The version, as that node has it.
+    pub generation: Generation,
+    /// Its rows.
+    pub table: QueryTable,
+    /// The first block.
+    pub first: u64,
+    /// Blocks.
+    pub blocks: u32,
+    /// Whether the first begins within quotes.
+    pub begins_quoted: bool,
+    /// The bits of the mean.
+    pub mean_bits: u64,
+    /// Those of the deviation.
+    pub deviation_bits: u64,
+    /// The file that they go to, if they do not travel.
+    pub draft: Option<AskedDraft>,
+    /// How long it may take.
+    pub timeout_ms: u64,
+}
+
+/// A file that a device writes.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct AskedDraft {
+    /// Its absolute path.
+    pub output: String,
+    /// Tells it from others.
+    pub number: u64,
+    /// What stands above the column.
+    pub head: String,
+}
+
+/// The nodes that hold a file.
+#[derive(Default)]
+pub struct FileHolders {
+    /// By rank.
+    pub holders: Vec<Holder>,
+    /// Nodes whose logs have bytes of it, if it is in the burst tier.
+    pub in_logs: Vec<Holder>,
+    /// The node whose log has most of each block, as runs: the first block of each run, and the node.
+    pub homes: Vec<(u64, Home)>,
+}
+
+/// Runs of blocks that `homes` is told in at most; the nodes of a file that is more scattered are not told apart.
+const HOME_RUNS_MAX: usize = 1 << 16;
+
 /// A fragment of SQL as `forebay-sql` asks for it.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct AskedFragment {
@@ -55,18 +111,38 @@ pub struct AskedFragment {
 pub struct JobQueries {
     node: Arc<Node>,
     read: Arc<ReadParts>,
+    write: Option<Arc<WriteParts>>,
     /// What this node makes itself.
     pub(crate) parts: Arc<QueryParts>,
 }
 
 impl JobQueries {
-    pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>) -> Self {
-        let parts = QueryParts::new(node, read);
-        Self { node: Arc::clone(node), read: Arc::clone(read), parts }
+    pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>, write: Option<&Arc<WriteParts>>) -> Self {
+        let parts = QueryParts::new(node, read, write);
+        Self { node: Arc::clone(node), read: Arc::clone(read), write: write.cloned(), parts }
     }
 
-    /// The nodes of the job that hold a file, by rank.
-    pub async fn holders(&self, file: ViewPath, wants: QueryWants, left: Duration) -> Vec<Holder> {
+    /// A file by the path by which all nodes know it.
+    pub fn known_path(&self, path: ViewPath) -> ViewPath {
+        self.write.as_ref().and_then(|write| write.path_of(&path)).unwrap_or(path)
+    }
+
+    /// The nodes of the job that hold a file.
+    pub async fn holders(&self, file: ViewPath, wants: QueryWants, left: Duration) -> FileHolders {
+        let holders = self.all_holders(file.clone(), wants, left).await;
+        let (in_logs, holders): (Vec<_>, Vec<_>) = holders.into_iter().partition(|holder| holder.holds == Holds::Burst);
+        let Some(write) = self.write.clone().filter(|write| write.holds_path(&file)) else {
+            return FileHolders { holders, ..FileHolders::default() };
+        };
+        let homes = self.node.block(move || write.homes(&file, BLOCK_BYTES)).await;
+        let Some(Ok((generation, homes))) = homes else { return FileHolders { holders, ..FileHolders::default() } };
+        let is_home = |holder: &Holder| homes.contains(&Some(holder.rank));
+        let in_logs = in_logs.into_iter().filter(is_home).map(|holder| Holder { generation, ..holder }).collect();
+        FileHolders { holders, in_logs, homes: runs(&homes) }
+    }
+
+    /// Those that say so, by rank.
+    async fn all_holders(&self, file: ViewPath, wants: QueryWants, left: Duration) -> Vec<Holder> {
         let (root, own) = (self.node.forest.first().root(), self.node.rank());
         let mut holders = match root == own {
             true => self.holders_below(file.clone(), wants, left).await,
@@ -104,24 +180,45 @@ impl JobQueries {
         let AskedPart { rank, generation, counts_bytes, table, first, blocks, begins_quoted, timeout_ms, path: _ } =
             asked;
         let timeout = Duration::from_millis(timeout_ms);
-        if rank as usize >= self.node.options.nodes.len() {
-            return Err(format!("the job has no node {rank}"));
-        }
         let part = QueryPart { file, generation, counts_bytes, table, first, blocks, begins_quoted };
-        if NodeRank(rank) == self.node.rank() {
-            let is_given_up = Arc::new(AtomicBool::new(false));
-            return self.parts.part(part, timeout, is_given_up).await.map_err(|errno| errno.to_string());
+        self.answer(NodeRank(rank), QueryMessage::Part(part), timeout).await
+    }
+
+    /// Some blocks of a column, made by the node that is asked.
+    pub async fn column(&self, asked: AskedColumn, file: ViewPath, output: Option<ViewPath>) -> Result<Bytes, String> {
+        let AskedColumn { rank, generation, table, first, blocks, begins_quoted, mean_bits, deviation_bits, .. } =
+            asked;
+        let draft = asked.draft.zip(output).map(|(draft, output)| {
+            let AskedDraft { number, head, output: _ } = draft;
+            QueryDraft { output, number, head: head.into_bytes() }
+        });
+        let column =
+            QueryColumn { file, generation, table, first, blocks, begins_quoted, mean_bits, deviation_bits, draft };
+        self.answer(NodeRank(rank), QueryMessage::Column(column), Duration::from_millis(asked.timeout_ms)).await
+    }
+
+    /// Has a node end a draft.
+    pub async fn end_draft(&self, rank: u32, number: u64, publishes: bool, timeout: Duration) -> Result<Bytes, String> {
+        self.answer(NodeRank(rank), QueryMessage::EndDraft { number, publishes }, timeout).await
+    }
+
+    /// What a node answers, which may be this one.
+    async fn answer(&self, from: NodeRank, message: QueryMessage, timeout: Duration) -> Result<Bytes, String> {
+        if from.0 as usize >= self.node.options.nodes.len() {
+            return Err(format!("the job has no node {from}"));
         }
-        self.ask(NodeRank(rank), QueryMessage::Part(part), timeout).await
+        if from == self.node.rank() {
+            // Whoever waits no longer drops this, which gives it up.
+            let is_given_up = Arc::new(AtomicBool::new(false));
+            return self.parts.answer(message, timeout, is_given_up).await.map_err(|errno| errno.to_string());
+        }
+        self.ask(from, message, timeout).await
     }
 
     /// A fragment, carried out by the node that is asked.
     pub async fn fragment(&self, asked: AskedFragment, files: Vec<ViewPath>) -> Result<Bytes, String> {
         let AskedFragment { rank, files: asked_files, plan, timeout_ms } = asked;
         let timeout = Duration::from_millis(timeout_ms);
-        if rank as usize >= self.node.options.nodes.len() {
-            return Err(format!("the job has no node {rank}"));
-        }
         let plan = bytes_of(&plan).ok_or("the plan is not encoded as bytes")?;
         if files.is_empty() || files.len() > QUERY_FILES_MAX || plan.len() > QUERY_PLAN_BYTES_MAX {
             return Err(format!(
@@ -130,10 +227,7 @@ impl JobQueries {
         }
         let files = files.into_iter().zip(asked_files).map(|(file, (_, generation))| (file, generation)).collect();
         let fragment = QueryFragment { files, plan };
-        if NodeRank(rank) == self.node.rank() {
-            return self.parts.fragment(fragment, timeout).await.map_err(|errno| errno.to_string());
-        }
-        self.ask(NodeRank(rank), QueryMessage::Fragment(fragment), timeout).await
+        self.answer(NodeRank(rank), QueryMessage::Fragment(fragment), timeout).await
     }
 
     /// The whole body of another node's answer.
@@ -144,4 +238,15 @@ impl JobQueries {
         whole.map_err(|_| "the answer did not arrive in time")?.map_err(|errno| errno.to_string())?;
         body.contiguous().ok_or_else(|| "the answer is incomplete".to_owned())
     }
+}
+
+/// The first of each run of equal homes, while they are not too many.
+fn runs(homes: &[Home]) -> Vec<(u64, Home)> {
+    let mut runs: Vec<(u64, Home)> = vec![];
+    for (block, home) in homes.iter().enumerate() {
+        if runs.len() < HOME_RUNS_MAX && runs.last().is_none_or(|(_, last)| last != home) {
+            runs.push((block as u64, *home));
+        }
+    }
+    runs
 }

@@ -14,9 +14,8 @@ use forebay_wire::{JobMessage, Outcome, QueryWants};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::query::JobQueries;
+use super::query::{FileHolders, JobQueries};
 use super::status::{JobStatus, NodeStatus, Status, Totals, UnreachableNode};
-use crate::query::Holder;
 use crate::read::ReadParts;
 use crate::shared::gather::{Answer, Gathered, answer_all, ask_children, ask_from, ask_if_there, call};
 use crate::shared::node::Node;
@@ -59,7 +58,7 @@ impl Job {
         write: Option<Arc<WriteParts>>,
     ) -> Arc<Self> {
         let (node, read) = (Arc::clone(node), Arc::clone(read));
-        let queries = JobQueries::new(&node, &read);
+        let queries = JobQueries::new(&node, &read, write.as_ref());
         Arc::new(Self { node, read, write, queries, starting, is_ended_here: AtomicBool::new(false) })
     }
 
@@ -114,8 +113,8 @@ impl Job {
         json!({"ended": ended})
     }
 
-    /// The nodes of the job that hold a file, by rank.
-    pub async fn holders(&self, file: ViewPath, wants: QueryWants) -> Vec<Holder> {
+    /// The nodes of the job that hold a file.
+    pub async fn holders(&self, file: ViewPath, wants: QueryWants) -> FileHolders {
         self.queries.holders(file, wants, JOB_DEADLINE).await
     }
 

@@ -1,4 +1,4 @@
-//! A file that this node holds, read chunk by chunk: a device's own, the backing file system's, or what is kept.
+//! A file that this node holds, read chunk by chunk: a device's own, the backing file system's, what is kept, or one of the burst tier.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,7 @@ use forebay_wire::ReadMessage;
 use super::contents::Contents;
 use crate::environment::Exports;
 use crate::read::ReadParts;
+use crate::write::CommittedFile;
 
 /// Chunks that are held while blocks are read one after the other: the end of a block is where the next begins.
 const HELD_CHUNKS: usize = 6;
@@ -28,6 +29,8 @@ pub enum Way {
     Exports(Arc<dyn Exports>),
     /// As programs get them: from what is kept, else over the trees.
     View(Arc<ReadParts>),
+    /// From the logs of nodes, this one's first of all.
+    Burst(CommittedFile),
 }
 
 /// A file in one generation.
@@ -58,6 +61,10 @@ impl HeldFile {
                 found.ok_or_else(|| failed(Errno::EIO))?
             }
             Way::View(read) => self.chunk_of_view(read, index)?,
+            Way::Burst(file) => {
+                let len = (self.generation.size_bytes - index.start_bytes()).min(CHUNK_BYTES);
+                Body::whole(Bytes::from(file.read(index.start_bytes(), len as usize).map_err(failed)?))
+            }
         };
         let mut held = held();
         held.truncate(HELD_CHUNKS - 1);

@@ -14,18 +14,21 @@ use forebay_body::Body;
 use forebay_query::{Collected, Dialect, Part, PartState, Schema};
 use forebay_store::StoreOptions;
 use forebay_transport::Replier;
-use forebay_types::{CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
-use forebay_wire::{Outcome, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
+use forebay_types::{Attributes, CHUNK_BYTES, Errno, Generation, Kind, Name, ViewPath};
+use forebay_wire::{Outcome, QueryColumn, QueryFragment, QueryMessage, QueryPart, QueryTable, QueryWants};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore};
 
 use super::collect::{PassOptions, collect_part};
+use super::drafts::{DraftPlace, Drafts, IDLE_MAX};
 use super::fragments::Fragments;
 use super::held::{HeldFile, Way};
+use super::normalised::{NormalisedColumn, Run, encoded_values};
 use super::speeds::{Speed, Speeds};
 use crate::environment::Exports;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
+use crate::write::WriteParts;
 
 /// Parts that are made at once at most, on a machine with as many processors.
 const THREADS_MAX: usize = 16;
@@ -76,6 +79,9 @@ pub struct Holder {
     /// What it parses faster at the beginning: bytes, and bytes a second.
     #[serde(default)]
     pub burst: (f64, f64),
+    /// A device's directory, in which it may write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<PathBuf>,
 }
 
 /// Why a node counts as one that holds a file.
@@ -84,6 +90,8 @@ pub struct Holder {
 pub enum Holds {
     /// It is a device, and the file is its own.
     Device,
+    /// The file is in the burst tier, and this node's log may have bytes of it.
+    Burst,
     /// It keeps (nearly) all of it in its cache.
     Cache,
     /// It reads the backing file system for others.
@@ -94,6 +102,7 @@ pub enum Holds {
 pub(crate) struct QueryParts {
     node: Arc<Node>,
     read: Arc<ReadParts>,
+    write: Option<Arc<WriteParts>>,
     /// A device's own directory, opened at its first use.
     data: Mutex<Option<Arc<dyn Exports>>>,
     threads: usize,
@@ -102,42 +111,74 @@ pub(crate) struct QueryParts {
     pub speeds: Speeds,
     waiting: AtomicUsize,
     fragments: Fragments,
+    drafts: Drafts,
 }
 
 impl QueryParts {
     /// That of a node.
-    pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>) -> Arc<Self> {
+    pub fn new(node: &Arc<Node>, read: &Arc<ReadParts>, write: Option<&Arc<WriteParts>>) -> Arc<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-        let (node, read, data) = (Arc::clone(node), Arc::clone(read), Mutex::default());
+        let (node, read, write, data) = (Arc::clone(node), Arc::clone(read), write.cloned(), Mutex::default());
         let (turns, speeds, waiting) = (Semaphore::new(threads), Speeds::default(), AtomicUsize::new(0));
-        let fragments = Fragments::default();
-        Arc::new(Self { node, read, data, threads, turns, speeds, waiting, fragments })
+        let (fragments, drafts) = (Fragments::default(), Drafts::default());
+        Arc::new(Self { node, read, write, data, threads, turns, speeds, waiting, fragments, drafts })
     }
 
     /// Takes a request of another node.
     pub fn take(self: &Arc<Self>, message: QueryMessage, remaining: Duration, reply: Replier) {
-        let part = match message {
-            QueryMessage::Part(part) => part,
-            QueryMessage::Fragment(fragment) => return self.take_fragment(fragment, remaining, reply),
-        };
+        if let QueryMessage::Fragment(fragment) = message {
+            return self.take_fragment(fragment, remaining, reply);
+        }
         let is_given_up = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&is_given_up);
         reply.on_cancel(move || given_up.store(true, Ordering::Relaxed));
         let this = Arc::clone(self);
         drop(self.node.spawn(async move {
-            match this.part(part, remaining, is_given_up).await {
+            match this.answer(message, remaining, is_given_up).await {
                 Ok(bytes) => reply.answer(Outcome::Body, Some(Body::whole(bytes))),
                 Err(errno) => reply.answer(Outcome::Failed(errno), None),
             }
         }));
     }
 
-    /// Makes a part: its state, encoded.
-    pub async fn part(
+    /// Answers a request.
+    pub async fn answer(
         self: &Arc<Self>,
-        part: QueryPart,
+        message: QueryMessage,
         remaining: Duration,
         is_given_up: Arc<AtomicBool>,
+    ) -> Result<Bytes, Errno> {
+        match message {
+            QueryMessage::Part(part) => {
+                let make = move |this: &Arc<Self>, given_up| this.make(part, given_up);
+                self.in_turn(remaining, is_given_up, make).await
+            }
+            QueryMessage::Column(column) => {
+                let number = column.draft.as_ref().map(|draft| draft.number);
+                let make = move |this: &Arc<Self>, given_up| this.make_column(column, given_up);
+                let made = self.in_turn(remaining, is_given_up, make).await;
+                if let Some(number) = number {
+                    self.drop_when_idle(number);
+                }
+                made
+            }
+            QueryMessage::EndDraft { number, publishes } => {
+                let end = move |this: &Arc<Self>, _| {
+                    let directory = this.node.options.data.as_ref().ok_or(Errno::EXDEV)?;
+                    this.drafts.end(directory, number, publishes).map(|rows| encoded(rows))
+                };
+                self.in_turn(remaining, is_given_up, end).await
+            }
+            QueryMessage::Fragment(fragment) => self.fragment(fragment, remaining).await,
+        }
+    }
+
+    /// Has something made on a thread when it is its turn.
+    async fn in_turn(
+        self: &Arc<Self>,
+        remaining: Duration,
+        is_given_up: Arc<AtomicBool>,
+        make: impl FnOnce(&Arc<Self>, Arc<AtomicBool>) -> Result<Bytes, Errno> + Send + 'static,
     ) -> Result<Bytes, Errno> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.threads * (1 + WAITING_EACH) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -148,11 +189,22 @@ impl QueryParts {
         let turn = tokio::time::timeout(remaining, self.turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else { return Err(Errno::ETIMEDOUT) };
         let (this, given_up) = (Arc::clone(self), Arc::clone(&is_given_up));
-        let made = self.node.block(move || this.make(part, given_up));
+        let made = self.node.block(move || make(&this, given_up));
         match tokio::time::timeout(remaining, made).await {
             Ok(made) => made.unwrap_or(Err(Errno::EIO)),
             Err(_) => Err(Errno::ETIMEDOUT),
         }
+    }
+
+    /// Drops a draft that nobody goes on with from now on.
+    fn drop_when_idle(self: &Arc<Self>, number: u64) {
+        let Some(next) = self.drafts.next(number) else { return };
+        let this = Arc::clone(self);
+        drop(self.node.spawn(async move {
+            tokio::time::sleep(IDLE_MAX).await;
+            let parts = Arc::clone(&this);
+            let _ = this.node.block(move || parts.drafts.drop_idle(number, next)).await;
+        }));
     }
 
     /// Takes a fragment of another node.
@@ -194,7 +246,12 @@ impl QueryParts {
             return Err(Errno::ESTALE);
         }
         // What is kept is read as programs read it; everything else where it lies.
-        let above = if holds == Holds::Cache { self.node.options.view.as_path() } else { Path::new("/") };
+        let above = match holds {
+            Holds::Cache => self.node.options.view.as_path(),
+            // SQL is not told of them.
+            Holds::Burst => return Err(Errno::EXDEV),
+            Holds::Device | Holds::Root => Path::new("/"),
+        };
         Ok(above.join(OsStr::from_bytes(file.as_bytes())))
     }
 
@@ -209,19 +266,29 @@ impl QueryParts {
         let (rank, threads) = (self.node.rank(), self.threads);
         let host = self.node.host(rank).to_owned();
         let burst = (burst.bytes, burst.bytes_per_s);
-        Some(Holder { rank: rank.0, host, holds, generation, threads, bytes_per_s, burst })
+        let data = self.node.options.data.clone().filter(|_| holds == Holds::Device);
+        Some(Holder { rank: rank.0, host, holds, generation, threads, bytes_per_s, burst, data })
     }
 
     fn holds(&self, file: &ViewPath) -> Option<(Holds, Generation)> {
         if let Some(data) = self.own_exports(file) {
-            return Some((Holds::Device, generation(&*data, file)?));
+            return Some((Holds::Device, attributes(&*data, file)?.generation()));
+        }
+        if self.in_burst(file).is_some() {
+            // Which logs have its bytes, and of which version, the node knows that asks the tree.
+            return Some((Holds::Burst, Generation::default()));
         }
         if let Some(generation) = self.kept(file) {
             return Some((Holds::Cache, generation));
         }
         let is_root = self.node.forest.is_root(self.node.rank());
         let exports = if is_root { self.read.backing.shared_store() } else { None };
-        Some((Holds::Root, generation(&*exports?, file)?))
+        Some((Holds::Root, attributes(&*exports?, file)?.generation()))
+    }
+
+    /// The burst tier, if the file lies in it.
+    fn in_burst(&self, file: &ViewPath) -> Option<&Arc<WriteParts>> {
+        self.write.as_ref().filter(|write| write.holds_path(file))
     }
 
     /// The version of a file of which this node keeps enough.
@@ -262,18 +329,24 @@ impl QueryParts {
         })
     }
 
-    /// Makes a part on this thread.
-    fn make(self: &Arc<Self>, part: QueryPart, is_given_up: Arc<AtomicBool>) -> Result<Bytes, Errno> {
-        let QueryPart { file, generation, counts_bytes, table, first, blocks, begins_quoted } = part;
-        let way = match self.own_exports(&file) {
-            Some(data) => Way::Exports(data),
-            None if self.kept(&file) == Some(generation) => Way::View(Arc::clone(&self.read)),
-            None => match self.read.backing.shared_store().filter(|_| self.node.forest.is_root(self.node.rank())) {
+    /// A file, by the way that this node has to it.
+    fn held(&self, file: &ViewPath, generation: Generation, is_given_up: &Arc<AtomicBool>) -> Result<HeldFile, Errno> {
+        let way = match (self.own_exports(file), self.in_burst(file)) {
+            (Some(data), _) => Way::Exports(data),
+            (None, Some(write)) => Way::Burst(write.committed(file, generation)?),
+            (None, None) if self.kept(file) == Some(generation) => Way::View(Arc::clone(&self.read)),
+            _ => match self.read.backing.shared_store().filter(|_| self.node.forest.is_root(self.node.rank())) {
                 Some(exports) => Way::Exports(exports),
                 None => Way::View(Arc::clone(&self.read)),
             },
         };
-        let held = HeldFile::new(way, file, generation, Arc::clone(&is_given_up));
+        Ok(HeldFile::new(way, file.clone(), generation, Arc::clone(is_given_up)))
+    }
+
+    /// Makes a part on this thread.
+    fn make(&self, part: QueryPart, is_given_up: Arc<AtomicBool>) -> Result<Bytes, Errno> {
+        let QueryPart { file, generation, counts_bytes, table, first, blocks, begins_quoted } = part;
+        let held = self.held(&file, generation, &is_given_up)?;
         let gramian = table.as_ref().is_some_and(|table| table.gramian);
         let collected = Collected { bytes: counts_bytes, columns: table.is_some(), gramian };
         let table = table.map(schema).transpose()?;
@@ -284,14 +357,52 @@ impl QueryParts {
         let made = collect_part(&held, table, options, part);
         let bytes = u64::from(blocks) * forebay_query::limits::BLOCK_BYTES;
         self.speeds.end(if made.is_ok() { bytes.min(generation.size_bytes) } else { 0 });
-        match made {
-            Ok(state) => Ok(Bytes::from(state.encode())),
-            Err(error) => {
-                tracing::debug!("a part of a query: {error:#}");
-                Err(error.downcast_ref::<Errno>().copied().unwrap_or(Errno::EIO))
-            }
-        }
+        made.map(|state| Bytes::from(state.encode())).map_err(|error| failed(&error))
     }
+
+    /// Makes some blocks of a column on this thread; those of a draft on as many as the node has.
+    fn make_column(&self, asked: QueryColumn, is_given_up: Arc<AtomicBool>) -> Result<Bytes, Errno> {
+        let QueryColumn { file, generation, table, first, blocks, begins_quoted, mean_bits, deviation_bits, draft } =
+            asked;
+        let held = self.held(&file, generation, &is_given_up)?;
+        let (schema, columns) = schema(table)?;
+        let (mean, deviation) = (f64::from_bits(mean_bits), f64::from_bits(deviation_bits));
+        let column = columns.first().copied().ok_or(Errno::EINVAL)?;
+        let column = NormalisedColumn { schema: &schema, column, mean, deviation };
+        let run = Run { first, end: first + u64::from(blocks), begins_quoted };
+        let collected = Collected { bytes: false, columns: true, gramian: false };
+        let options = PassOptions { collected, threads: 1, done_bytes: &AtomicU64::new(0), is_given_up: &is_given_up };
+        let Some(draft) = draft else {
+            return encoded_values(&held, &column, run, options).map(Bytes::from).map_err(|error| failed(&error));
+        };
+        let options = PassOptions { threads: self.threads, ..options };
+        let place = self.draft_place(&file, &draft.output)?;
+        let rows = self.drafts.append(place, &draft, (&held, generation), &column, run, options);
+        rows.map(encoded).map_err(|error| failed(&error))
+    }
+
+    /// Where a device writes what it makes of a file of its own: in its own directory.
+    fn draft_place(&self, file: &ViewPath, output: &ViewPath) -> Result<DraftPlace<'_>, Errno> {
+        use std::os::unix::ffi::OsStrExt;
+        let data = self.own_exports(file).ok_or(Errno::EXDEV)?;
+        let directory = self.node.options.data.as_deref().ok_or(Errno::EXDEV)?;
+        let own = ViewPath::from_absolute(directory.as_os_str().as_bytes()).map_err(|_| Errno::EXDEV)?;
+        let below = output.as_bytes().strip_prefix(own.as_bytes()).filter(|_| output.is_within(&own));
+        let below = below.and_then(|below| ViewPath::from_absolute(below).ok()).ok_or(Errno::EXDEV)?;
+        let mode = attributes(&*data, file).ok_or(Errno::ESTALE)?.mode;
+        Ok(DraftPlace { directory, output: below, mode })
+    }
+}
+
+/// Why a part was not made, as it travels.
+fn failed(error: &anyhow::Error) -> Errno {
+    tracing::debug!("a part of a query: {error:#}");
+    error.downcast_ref::<Errno>().copied().unwrap_or(Errno::EIO)
+}
+
+/// A number as it travels.
+fn encoded(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_le_bytes())
 }
 
 /// A part that is under way; whoever makes it is told when it is not any more.
@@ -309,11 +420,11 @@ pub(crate) fn collected(wants: QueryWants) -> Collected {
     Collected { bytes: wants.counts_bytes, columns: wants.rows, gramian: wants.gramian }
 }
 
-/// The version of a regular file.
-fn generation(exports: &dyn Exports, file: &ViewPath) -> Option<Generation> {
+/// The attributes of a regular file.
+fn attributes(exports: &dyn Exports, file: &ViewPath) -> Option<Attributes> {
     let (dir, name) = file.split()?;
     let record = exports.lookup(&dir, &Name::new(name).ok()?).ok()??;
-    (record.attributes.kind() == Kind::File).then(|| record.attributes.generation())
+    (record.attributes.kind() == Kind::File).then_some(record.attributes)
 }
 
 /// As much of a schema as a pass needs, and the columns.

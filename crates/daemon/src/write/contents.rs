@@ -19,10 +19,10 @@ use super::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
 /// there, and its note.
-const MOVING_MAX: Duration = Duration::from_secs(10);
+pub(super) const MOVING_MAX: Duration = Duration::from_secs(10);
 
 /// How often it is looked for meanwhile.
-const MOVING_LOOK: Duration = Duration::from_millis(2);
+pub(super) const MOVING_LOOK: Duration = Duration::from_millis(2);
 
 /// Bytes of a piece of another node's log that are handed to the kernel as they came, at least.
 const UNCOPIED_BYTES_MIN: u64 = 64 << 10;
@@ -90,6 +90,37 @@ impl Reader {
         }
         let _ = gathered.room(end - at);
         Ok((gathered.end(), committed.state))
+    }
+
+    /// `len` bytes of a file as it was committed last, if that is this `version` before and after they were read.
+    ///
+    /// # Errors
+    /// As `read`; ESTALE where they have another place by now.
+    pub fn read_at_version(
+        &self,
+        file: FileId,
+        version: u64,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, Errno> {
+        let range = offset..offset.saturating_add(len as u64);
+        let committed = self.tree.contents(file, range)?;
+        if committed.state.version != version {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len];
+        for piece in &committed.pieces {
+            let start = (piece.offset - offset) as usize;
+            let into = &mut bytes[start..start + piece.len as usize];
+            match piece.source {
+                Source::Backing => self.read_backing(file, committed.backing.as_ref(), piece.offset, into)?,
+                _ => self.fill(piece, into)?,
+            }
+        }
+        // A log's bytes stay what they are; those of the backing file system may have been replaced meanwhile.
+        let has_backing = committed.pieces.iter().any(|piece| piece.source == Source::Backing);
+        let is_same = !has_backing || self.tree.contents(file, 0..0)?.state.version == version;
+        Ok(is_same.then_some(bytes))
     }
 
     /// What another node's log has, as it came.

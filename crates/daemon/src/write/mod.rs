@@ -5,10 +5,10 @@
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
 //! system, in the background (`publishing`, `sending`, at a `pace`; large files by all nodes that have them, `striping`), in time before
-//! the job's end (`time_limit`). Bytes are read where they lie (`contents`): in this node's log, in another's (`remote` asks, `answers`
-//! answers), or in the backing file system; they stay in the kernel's page cache as long as they are those of the file (`page_cache`).
-//! Room in the log of what has landed is given back (`giving_back`); where it fills, open files are sent ahead (`draining`), and who
-//! writes waits (`room`).
+//! the job's end (`time_limit`). Bytes are read where they lie (`contents`; for queries at one commit, `committed`): in this node's log, in
+//! another's (`remote` asks, `answers` answers), or in the backing file system; they stay in the kernel's page cache as long as they are
+//! those of the file (`page_cache`). Room in the log of what has landed is given back (`giving_back`); where it fills, open files are sent
+//! ahead (`draining`), and who writes waits (`room`).
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
@@ -20,6 +20,7 @@
 pub mod answers;
 mod checkpoint;
 mod commits;
+mod committed;
 mod conflicts;
 mod contents;
 mod copying;
@@ -59,6 +60,7 @@ mod striping;
 mod time_limit;
 mod tree_link;
 
+pub use committed::{CommittedFile, Home};
 pub use landing::Progress;
 pub use opening::open;
 pub use parts::WriteParts;

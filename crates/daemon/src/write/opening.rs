@@ -35,6 +35,7 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
     let (council, kept) = (council(&hosts), &node.options.kept);
     let beginning = Beginning {
         dir: options.dir.clone(),
+        backing: store_owner.landing.clone(),
         mount: mount.to_owned(),
         drain: options.drain,
         drain_bytes_per_s: options.drain_bytes_per_s,

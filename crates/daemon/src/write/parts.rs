@@ -53,6 +53,8 @@ const SERIALS_SKIPPED: u64 = 1 << 16;
 pub struct WriteParts {
     pub(super) mount: PathBuf,
     pub(super) dir: PathBuf,
+    /// Where it lands.
+    pub(super) backing: PathBuf,
     pub(super) local: Arc<Local>,
     pub(super) nodes: Arc<Nodes>,
     pub(super) reader: Arc<Reader>,
@@ -82,6 +84,7 @@ pub struct WriteParts {
 /// What a node begins with.
 pub struct Beginning {
     pub dir: PathBuf,
+    pub backing: PathBuf,
     pub mount: PathBuf,
     /// When what is written lands.
     pub drain: DrainPolicy,
@@ -107,8 +110,18 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning { dir, mount, drain, drain_bytes_per_s, ends_at, made_at_ms, daemon, deadline, second_home } =
-            beginning;
+        let Beginning {
+            dir,
+            backing,
+            mount,
+            drain,
+            drain_bytes_per_s,
+            ends_at,
+            made_at_ms,
+            daemon,
+            deadline,
+            second_home,
+        } = beginning;
         let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
         let cache = PageCache::new(daemon == 0);
         let life = Life {
@@ -132,6 +145,7 @@ impl WriteParts {
         let commits = Arc::new(Commits::new(&local, &files, link(), made_at_ms * 2 + 1, daemon, unanswered));
         Self {
             dir,
+            backing,
             mount,
             local,
             made_at_ms,

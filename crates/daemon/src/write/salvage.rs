@@ -201,6 +201,7 @@ fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Ar
     let now = opened.local.now();
     let beginning = Beginning {
         dir: landing.to_owned(),
+        backing: landing.to_owned(),
         mount: landing.to_owned(),
         drain: DrainPolicy::Auto,
         drain_bytes_per_s: None,

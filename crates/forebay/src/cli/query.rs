@@ -53,7 +53,7 @@ pub struct QueryArguments {
     /// Print a JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Write a histogram of the bytes and a map of the correlations to this file, as SVG
+    /// Write a histogram of the bytes and a map of the correlations to this file: PNG if its name ends in .png, else SVG
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// SQL: format of the result: table, csv, json, parquet or arrow [default: table]

@@ -4,23 +4,26 @@
 //! what bad rows mean, and what is shown.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, anyhow, bail};
-use forebay_daemon::query::{Contents, FileSource, NormalisedColumn, PassOptions, write_normalised};
-use forebay_query::{Collected, ColumnSummary, Operator, QueryError, Schema, State, columns_of, same_columns};
+use anyhow::{Context, anyhow};
+use forebay_daemon::query::{Contents, FileSource, PassOptions};
+use forebay_query::{Collected, Operator, State};
 
 use crate::cli::{OnError, QueryArguments};
 use crate::commands::query_answer::Answer;
 use crate::commands::query_bad_rows::named;
+use crate::commands::query_column::Answered;
+use crate::commands::query_normalise::{normalise, outputs};
+use crate::commands::query_plot::plot;
 use crate::commands::query_progress::Progress;
 use crate::commands::query_shown::{in_json, print};
 use crate::commands::query_sql::{become_sql, is_sql};
-use crate::commands::query_svg::svg;
+use crate::commands::query_table::Table;
 use crate::commands::query_where::{Collector, Makings};
 use crate::output::say;
 use crate::settings::{Effective, UsageError};
@@ -41,9 +44,9 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         true => outputs(arguments)?,
         false => vec![],
     };
-    let plot = arguments.plot.as_ref().map(|path| (path, fs::File::create(path)));
-    let plot = plot.map(|(path, file)| Ok::<_, anyhow::Error>((path, file.with_context(|| not_plotted(path))?)));
-    let plot = plot.transpose()?;
+    let plotted = arguments.plot.as_ref().map(|path| (path, fs::File::create(path)));
+    let plotted = plotted.map(|(path, file)| Ok::<_, anyhow::Error>((path, file.with_context(|| not_plotted(path))?)));
+    let plotted = plotted.transpose()?;
     let passes = if outputs.is_empty() { 1 } else { 2 };
     let all_bytes: u64 = sources.iter().map(FileSource::bytes).sum::<u64>() * passes;
     let progress = Progress::begin(all_bytes);
@@ -51,12 +54,13 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     // Whoever gives it up ends the process.
     let is_given_up = &AtomicBool::new(false);
     let options = PassOptions { collected, threads, done_bytes: progress.done_bytes(), is_given_up };
-    let collector = Collector::new(options, arguments.place, arguments.explain, &effective)?;
-    let (states, makings) = states(&sources, table.as_ref(), collector)?;
-    let state = merged(&sources, &states, table.as_ref(), arguments.on_error)?;
-    if let (Some(table), false) = (&table, outputs.is_empty()) {
-        normalise(&sources, table, &state, &outputs, options)?;
-    }
+    let collector = Collector::new(options, arguments.place, arguments.explain, !outputs.is_empty(), &effective)?;
+    let (answered, makings) = states(&sources, table.as_ref(), collector)?;
+    let state = merged(&sources, &answered, table.as_ref(), arguments.on_error)?;
+    let written = match &table {
+        Some(table) if !outputs.is_empty() => normalise(&sources, table, (&state, &answered), &outputs, options)?,
+        _ => vec![],
+    };
     drop(progress);
     let names = table.map_or_else(Vec::new, |table| table.names());
     let answer = Answer {
@@ -64,7 +68,7 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
         files: sources.len(),
         state,
         names,
-        normalised: outputs,
+        normalised: outputs.into_iter().zip(written).collect(),
         makings,
         explains: arguments.explain,
         took: began.elapsed(),
@@ -74,8 +78,8 @@ pub fn run(mut arguments: QueryArguments) -> anyhow::Result<ExitCode> {
     } else {
         print(&answer);
     }
-    if let Some((path, mut file)) = plot {
-        std::io::Write::write_all(&mut file, svg(&answer).as_bytes()).with_context(|| not_plotted(path))?;
+    if let Some((path, mut file)) = plotted {
+        std::io::Write::write_all(&mut file, &plot(&answer, path)).with_context(|| not_plotted(path))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -107,40 +111,12 @@ fn parse(arguments: &QueryArguments) -> anyhow::Result<Vec<Operator>> {
     Ok(operators)
 }
 
-/// The columns of all files.
-struct Table {
-    /// Of each file.
-    schemas: Vec<Schema>,
-    columns: Vec<usize>,
-}
-
-impl Table {
-    fn of(sources: &[FileSource], arguments: &QueryArguments, collected: Collected) -> anyhow::Result<Self> {
-        let schema = |source: &FileSource| source.schema(arguments.delimiter, arguments.header.into());
-        let mut schemas = sources.iter().map(schema).collect::<anyhow::Result<Vec<_>>>()?;
-        let name = |index: usize| arguments.files[index].display().to_string();
-        for (index, here) in schemas.iter().enumerate() {
-            same_columns(&schemas[0], here).with_context(|| name(index))?;
-        }
-        // A column is what it first is in any of the files.
-        let kind = |column: usize| schemas.iter().find_map(|schema| schema.numeric[column]);
-        let numeric: Vec<Option<bool>> = (0..schemas[0].numeric.len()).map(kind).collect();
-        schemas.iter_mut().for_each(|schema| schema.numeric.clone_from(&numeric));
-        let columns = columns_of(&schemas[0], &arguments.columns, collected).with_context(|| name(0))?;
-        Ok(Self { schemas, columns })
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.columns.iter().map(|column| self.schemas[0].names[*column].clone()).collect()
-    }
-}
-
 /// The state of each file, and who read.
 fn states(
     sources: &[FileSource],
     table: Option<&Table>,
     mut collector: Collector<'_>,
-) -> anyhow::Result<(Vec<State>, Makings)> {
+) -> anyhow::Result<(Vec<Answered>, Makings)> {
     let of = |(index, source)| {
         let table = table.map(|table| (&table.schemas[index], &table.columns[..]));
         collector.state(source, table)
@@ -150,73 +126,19 @@ fn states(
 }
 
 /// One state of all files, in their order; an error if there are bad rows that count.
-fn merged(sources: &[FileSource], states: &[State], table: Option<&Table>, on_error: OnError) -> anyhow::Result<State> {
+fn merged(
+    sources: &[FileSource],
+    answered: &[Answered],
+    table: Option<&Table>,
+    on_error: OnError,
+) -> anyhow::Result<State> {
+    let states: Vec<&State> = answered.iter().map(|answered| &answered.state).collect();
     if let (Some(table), OnError::Fail) = (table, on_error)
-        && let Some(message) = named(sources, states, &table.schemas[0].names)
+        && let Some(message) = named(sources, &states, &table.schemas[0].names)
     {
         return Err(anyhow!(message));
     }
-    let mut states = states.iter();
+    let mut states = states.into_iter();
     let first = states.next().cloned().unwrap_or_default();
     Ok(states.fold(first, State::merge))
-}
-
-/// Where the normalised column of each file goes.
-fn outputs(arguments: &QueryArguments) -> anyhow::Result<Vec<PathBuf>> {
-    let named = |file: &PathBuf| {
-        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        file.with_file_name(format!("{stem}.normalised.csv"))
-    };
-    let files = &arguments.files;
-    let outputs: Vec<PathBuf> = match &arguments.output {
-        None => files.iter().map(named).collect(),
-        Some(directory) if directory.is_dir() => {
-            files.iter().map(|file| directory.join(named(file).file_name().unwrap_or_default())).collect()
-        }
-        Some(file) if files.len() == 1 => vec![file.clone()],
-        Some(file) => bail!("{} is not a directory; the columns of several files need one", file.display()),
-    };
-    for (index, output) in outputs.iter().enumerate() {
-        let place = fs::canonicalize(output).ok();
-        if place.is_some() && files.iter().any(|file| fs::canonicalize(file).ok() == place) {
-            bail!("{} is read by this query; choose another name with --output", output.display());
-        }
-        if outputs[..index].contains(output) {
-            bail!("{} would be written twice; normalise the files one by one", output.display());
-        }
-    }
-    Ok(outputs)
-}
-
-/// Why nothing can be divided by a column's deviation.
-fn no_deviation(summary: &ColumnSummary) -> Option<&'static str> {
-    match summary.deviation {
-        _ if summary.count == 0 => Some("it has no values"),
-        deviation if deviation.is_nan() => Some("it has infinite values, so no deviation"),
-        deviation if deviation.is_infinite() => Some("its deviation is larger than any double"),
-        0.0 => Some("all its values are the same, its deviation is 0"),
-        _ => None,
-    }
-}
-
-/// Writes the first of the chosen columns.
-fn normalise(
-    sources: &[FileSource],
-    table: &Table,
-    state: &State,
-    outputs: &[PathBuf],
-    options: PassOptions<'_>,
-) -> anyhow::Result<()> {
-    let column = table.columns[0];
-    let name = &table.schemas[0].names[column];
-    let summary = state.rows.as_ref().and_then(|rows| rows.columns.first()).map(|column| column.summary());
-    let Some(summary) = summary else { return Err(QueryError::NoNumericColumn.into()) };
-    if let Some(why) = no_deviation(&summary) {
-        bail!("column {name:?} cannot be normalised: {why}");
-    }
-    for ((source, output), schema) in sources.iter().zip(outputs).zip(&table.schemas) {
-        let column = NormalisedColumn { schema, column, mean: summary.mean, deviation: summary.deviation };
-        write_normalised(source, &column, output, options)?;
-    }
-    Ok(())
 }

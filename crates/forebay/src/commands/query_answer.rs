@@ -1,10 +1,12 @@
 //! The answer to a query, before anybody has seen it: neither text nor JSON nor a plot.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_query::{Operator, State};
 
+use crate::commands::query_column::Written;
 use crate::commands::query_where::Makings;
 
 /// What a query comes to.
@@ -15,8 +17,8 @@ pub struct Answer {
     pub state: State,
     /// Of the columns that were asked for.
     pub names: Vec<String>,
-    /// Outputs, if a column was normalised.
-    pub normalised: Vec<PathBuf>,
+    /// Outputs, if a column was normalised, and who wrote them.
+    pub normalised: Vec<(PathBuf, Written)>,
     pub makings: Makings,
     /// Whether it is to be shown who read, and why.
     pub explains: bool,
@@ -24,6 +26,15 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Bytes of the files whose values each node made; None is this host.
+    pub fn values_made_by(&self) -> BTreeMap<Option<u32>, u64> {
+        let mut all = BTreeMap::new();
+        for (node, bytes) in self.normalised.iter().flat_map(|(_, written)| &written.made.bytes) {
+            *all.entry(*node).or_default() += bytes;
+        }
+        all
+    }
+
     /// Whether it was asked for.
     pub fn has(&self, operator: Operator) -> bool {
         self.operators.contains(&operator)

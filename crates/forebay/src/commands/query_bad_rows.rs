@@ -7,12 +7,12 @@ use forebay_query::{BadRow, Fault, State};
 const NAMED_MAX: usize = 4;
 
 /// What is wrong with the rows of some files; None if nothing is.
-pub fn named(sources: &[FileSource], states: &[State], columns: &[String]) -> Option<String> {
+pub fn named(sources: &[FileSource], states: &[&State], columns: &[String]) -> Option<String> {
     let bad: u64 = states.iter().filter_map(|state| state.rows.as_ref()).map(|rows| rows.bad).sum();
     if bad == 0 {
         return None;
     }
-    let of_file = |(source, state): (&FileSource, &State)| {
+    let of_file = |(source, state): (&FileSource, &&State)| {
         let file = source.path().display().to_string();
         let rows = state.rows.iter().flat_map(|rows| rows.named.clone()).collect::<Vec<_>>();
         rows.into_iter().map(move |row| format!("{file} line {}: {}", row.lines_before + 1, fault(&row, columns)))

@@ -1,5 +1,7 @@
 //! What a query comes to, for people and as JSON. Only what was asked is there.
 
+use std::collections::BTreeMap;
+
 use forebay_query::{Choice, ColumnSummary, Operator, Prediction};
 use serde_json::{Map, Value, json};
 
@@ -31,21 +33,8 @@ pub fn in_json(answer: &Answer) -> Value {
             say("gramian_columns", json!(answer.names));
             say("gramian_rows", json!(gramian.rows()));
         }
-        if let (Some((name, summary)), Some(column)) = (columns().next(), rows.columns.first())
-            && answer.has(Operator::Normalise)
-        {
-            let (mean, deviation) = column.normalised();
-            let outputs: Vec<_> = answer.normalised.iter().map(|output| output.display().to_string()).collect();
-            let output = if let [one] = &outputs[..] { json!(one) } else { json!(outputs) };
-            let normalise = json!({
-                "column": name,
-                "output": output,
-                "mean": number(summary.mean),
-                "deviation": number(summary.deviation),
-                "normalised_mean": number(mean),
-                "normalised_deviation": number(deviation),
-            });
-            say("normalise", normalise);
+        if let (Some(column), true) = (rows.columns.first(), answer.has(Operator::Normalise)) {
+            say("normalise", normalised(answer, column));
         }
     }
     if let Some(counts) = &state.byte_counts {
@@ -62,11 +51,38 @@ pub fn in_json(answer: &Answer) -> Value {
         say("predicted", json!({"host": host, "data": data, "split": split, "took": answer.makings.took_s}));
     }
     if !answer.makings.bytes.is_empty() {
-        let by = |(node, bytes): (&Option<u32>, &u64)| json!({"node": node, "bytes": bytes});
-        say("made_by", answer.makings.bytes.iter().map(by).collect());
+        say("made_by", made_by(&answer.makings.bytes));
     }
     say("seconds", json!(answer.took.as_secs_f64()));
     Value::Object(said)
+}
+
+/// The column that was written.
+fn normalised(answer: &Answer, column: &forebay_query::Column) -> Value {
+    let ((mean, deviation), summary) = (column.normalised(), column.summary());
+    let outputs = answer.normalised.iter().map(|(output, _)| json!(output.display().to_string())).collect();
+    let mut said = json!({
+        "column": answer.names[0],
+        "output": one_or_all(outputs),
+        "mean": number(summary.mean),
+        "deviation": number(summary.deviation),
+        "normalised_mean": number(mean),
+        "normalised_deviation": number(deviation),
+    });
+    if !answer.makings.bytes.is_empty() {
+        said["written_by"] = one_or_all(answer.normalised.iter().map(|(_, written)| json!(written.by)).collect());
+        said["made_by"] = made_by(&answer.values_made_by());
+    }
+    said
+}
+
+/// The only one, or all of them.
+fn one_or_all(mut values: Vec<Value>) -> Value {
+    if values.len() == 1 { values.remove(0) } else { Value::Array(values) }
+}
+
+fn made_by(bytes: &BTreeMap<Option<u32>, u64>) -> Value {
+    bytes.iter().map(|(node, bytes)| json!({"node": node, "bytes": bytes})).collect()
 }
 
 /// Who read, in a word.
@@ -140,8 +156,9 @@ pub fn print(answer: &Answer) {
     if answer.explains {
         explain(&answer.makings);
     }
-    for output in &answer.normalised {
-        say!("\nnormalised column {}: {}", answer.names[0], output.display());
+    for (output, written) in &answer.normalised {
+        let by = written.by.map_or_else(String::new, |node| format!(" (written by node {node})"));
+        say!("\nnormalised column {}: {}{by}", answer.names[0], output.display());
     }
 }
 
@@ -162,6 +179,9 @@ fn explain(makings: &Makings) {
         let node = node.map_or_else(|| "this host".to_owned(), |node| format!("node {node}"));
         vec![node, columns::count(*bytes)]
     };
+    if makings.is_in_logs {
+        say!("\nfrom the logs of the burst tier, each block by the node that has most of it");
+    }
     if !makings.bytes.is_empty() {
         table(["made by", "bytes"].map(str::to_owned).to_vec(), makings.bytes.iter().map(maker).collect());
     }

@@ -15,7 +15,9 @@ use forebay_query::limits::BLOCK_BYTES;
 use forebay_query::{Choice, End, Pace, Prediction, State};
 
 use crate::cli::WherePlace;
-use crate::commands::query_near::{HostPart, Makers, Near};
+use crate::commands::query_column::{Answered, Reread};
+use crate::commands::query_dealing::HostPart;
+use crate::commands::query_near::{Makers, Near};
 use crate::jobs;
 use crate::settings::Effective;
 
@@ -52,6 +54,15 @@ pub struct Makings {
     pub predicted: Option<Prediction>,
     /// What those took.
     pub took_s: f64,
+    /// Whether nodes read the logs of the burst tier.
+    pub is_in_logs: bool,
+}
+
+/// The first pass over a file: its state, and for the second one, if nodes are to make that too, which blocks begin within
+/// quotes and what this host does.
+struct Passed {
+    state: State,
+    rest: Option<(Vec<bool>, HostPart)>,
 }
 
 /// Makes the states of files.
@@ -60,6 +71,8 @@ pub struct Collector<'a> {
     pub asked: WherePlace,
     /// Whether it is to be predicted what is not chosen.
     pub explains: bool,
+    /// Whether files are to be read again, for a column.
+    pub rereads: bool,
     pub near: Option<Near>,
     pub makings: Makings,
 }
@@ -73,6 +86,7 @@ impl<'a> Collector<'a> {
         options: PassOptions<'a>,
         asked: WherePlace,
         explains: bool,
+        rereads: bool,
         effective: &Effective,
     ) -> anyhow::Result<Self> {
         let near = match (asked, jobs::find(effective)) {
@@ -82,18 +96,18 @@ impl<'a> Collector<'a> {
             (WherePlace::Auto, Err(_)) if effective.job()?.is_none() => None,
             (_, Err(error)) => return Err(error.context("a query is answered near the data by the nodes of a job")),
         };
-        let makings = Makings { place: None, bytes: BTreeMap::new(), predicted: None, took_s: 0.0 };
-        Ok(Self { options, asked, explains, near, makings })
+        let makings = Makings { place: None, bytes: BTreeMap::new(), predicted: None, took_s: 0.0, is_in_logs: false };
+        Ok(Self { options, asked, explains, rereads, near, makings })
     }
 
     /// The state of a file, made by whoever is chosen.
     ///
     /// # Errors
     /// It cannot be read, changes, or nobody holds it who was asked for.
-    pub fn state(&mut self, source: &FileSource, table: Table<'_>) -> anyhow::Result<State> {
+    pub fn state(&mut self, source: &FileSource, table: Table<'_>) -> anyhow::Result<Answered> {
         let Some(makers) = self.makers(source)? else {
             self.choose(Choice::Host);
-            return collect(source, table, self.options);
+            return Ok(Answered { state: collect(source, table, self.options)?, reread: None });
         };
         let weighs = self.explains || (self.asked == WherePlace::Auto && source.bytes() >= WEIGHED_BYTES_MIN);
         let weighed = weighs.then(|| Weighed::new(source, self.options, &makers)).transpose()?;
@@ -104,7 +118,7 @@ impl<'a> Collector<'a> {
             (WherePlace::Host | WherePlace::Auto, _) => Choice::Host,
         };
         let began = Instant::now();
-        let (choice, state) = match &weighed {
+        let (choice, Passed { state, rest }) = match &weighed {
             Some(weighed) if self.asked == WherePlace::Auto => {
                 self.corrected(source, table, &makers, (choice, weighed))?
             }
@@ -118,7 +132,8 @@ impl<'a> Collector<'a> {
             }
         }
         self.choose(choice);
-        Ok(state)
+        let reread = rest.map(|(quoted, host_part)| Reread { makers, quoted, host_part });
+        Ok(Answered { state, reread })
     }
 
     /// The state of a file, made by those who were asked for.
@@ -128,9 +143,9 @@ impl<'a> Collector<'a> {
         table: Table<'_>,
         makers: &Makers,
         choice: Choice,
-    ) -> anyhow::Result<State> {
+    ) -> anyhow::Result<Passed> {
         match choice {
-            Choice::Host => collect(source, table, self.options),
+            Choice::Host => Ok(Passed { state: collect(source, table, self.options)?, rest: None }),
             Choice::Data => self.far(source, table, makers, HostPart::Rest),
             Choice::Split => self.far(source, table, makers, HostPart::Half),
         }
@@ -143,12 +158,12 @@ impl<'a> Collector<'a> {
         table: Table<'_>,
         makers: &Makers,
         (choice, weighed): (Choice, &Weighed),
-    ) -> anyhow::Result<(Choice, State)> {
+    ) -> anyhow::Result<(Choice, Passed)> {
         match choice {
             Choice::Host => {
                 let pace = Pace::new(source.bytes(), weighed.prediction.data);
                 match here_unless_lost(source, table, self.options, pace)? {
-                    Ok(state) => Ok((choice, state)),
+                    Ok(state) => Ok((choice, Passed { state, rest: None })),
                     Err(would_take_s) => {
                         makers.saw_host(would_take_s / weighed.prediction.host, weighed.waits_for_bytes());
                         Ok((Choice::Split, self.far(source, table, makers, HostPart::Half)?))
@@ -161,13 +176,13 @@ impl<'a> Collector<'a> {
             }
             Choice::Split => {
                 let (before, began) = (self.host_bytes(), Instant::now());
-                let state = self.as_asked(source, table, makers, choice)?;
+                let passed = self.as_asked(source, table, makers, choice)?;
                 let made = (self.host_bytes() - before) as f64;
                 if made > 0.0 {
                     let alone_s = began.elapsed().as_secs_f64() * source.bytes() as f64 / made;
                     makers.saw_host(alone_s / weighed.prediction.host, weighed.waits_for_bytes());
                 }
-                Ok((choice, state))
+                Ok((choice, passed))
             }
         }
     }
@@ -197,15 +212,20 @@ impl<'a> Collector<'a> {
         table: Table<'_>,
         makers: &Makers,
         host_part: HostPart,
-    ) -> anyhow::Result<State> {
-        let (state, made) = makers.collect(source, table, self.options, host_part)?;
-        for lost in &made.lost {
-            eprintln!("forebay: note: {lost}; other nodes computed its parts");
-        }
+    ) -> anyhow::Result<Passed> {
+        let (state, quoted, made) = makers.collect(source, table, self.options, host_part, self.rereads)?;
+        made.note_lost();
+        self.makings.is_in_logs |= makers.homes.are_known();
+        // The second pass has no prediction of its own: a host that had to help makes its share of it from the beginning.
+        let host_part = match host_part {
+            HostPart::Help(_) if made.bytes.contains_key(&None) => HostPart::Half,
+            HostPart::Help(_) | HostPart::Rest => HostPart::Rest,
+            HostPart::Half => HostPart::Half,
+        };
         for (node, bytes) in made.bytes {
             *self.makings.bytes.entry(node).or_default() += bytes;
         }
-        Ok(state)
+        Ok(Passed { state, rest: Some((quoted, host_part)) })
     }
 
     fn note(&mut self, more: Prediction, took_s: f64) {

@@ -127,3 +127,32 @@ fn a_plot_has_what_was_asked() {
     place.succeeds(&["query", "digits", text(&file), "--plot", text(&plot)]);
     assert!(!fs::read_to_string(&plot).unwrap().contains("Correlations"));
 }
+
+/// The pixels as Python's zlib finds them.
+#[test]
+fn a_plot_is_png_where_its_name_says_so() {
+    let place = Place::new();
+    let (file, plot) = (place.path("t.csv"), place.path("p.PNG"));
+    fs::write(&file, "up,down,flat\n1,9,5\n2,8,5\n3,7,5\n").unwrap();
+    place.succeeds(&["query", "gramian,entropy", text(&file), "--plot", text(&plot)]);
+    let script = "import struct, sys, zlib\n\
+        b = open(sys.argv[1], 'rb').read()\n\
+        assert b[:8] == b'\\x89PNG\\r\\n\\x1a\\n'\n\
+        at, chunks = 8, {}\n\
+        while at < len(b):\n\
+        \x20   n, kind = struct.unpack('>I4s', b[at:at+8])\n\
+        \x20   assert zlib.crc32(b[at+4:at+8+n]) == struct.unpack('>I', b[at+8+n:at+12+n])[0]\n\
+        \x20   chunks[kind] = b[at+8:at+8+n]\n\
+        \x20   at += 12 + n\n\
+        w, h, depth, colours = struct.unpack('>IIBB', chunks[b'IHDR'][:10])\n\
+        raw = zlib.decompress(chunks[b'IDAT'])\n\
+        assert (depth, colours, len(raw)) == (8, 2, h * (1 + 3 * w))\n\
+        row = lambda y: raw[y * (1 + 3 * w) + 1:(y + 1) * (1 + 3 * w)]\n\
+        seen = {row(y)[3 * x:3 * x + 3].hex() for y in range(h) for x in range(w)}\n\
+        print(w, h, len(b), *[c in seen for c in ('ffffff', '3b75af', '2166ac', 'b2182b', 'bbbbbb', '000000')])";
+    let done = std::process::Command::new("python3").args(["-c", script]).arg(&plot).output().unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert!(words.len() == 9 && words[3..].iter().all(|word| *word == "True"), "{said}{:?}", done.stderr);
+    assert!(words[2].parse::<usize>().unwrap() < 20_000, "{said} bytes: runs and rows that repeat are not said again");
+}

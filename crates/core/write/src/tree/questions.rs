@@ -81,11 +81,11 @@ impl Tree {
     /// Whether a file is below one of these paths, or at one, by its newest name. A file that was in a directory which has gone is not.
     #[must_use]
     pub fn is_below(&self, file: FileId, paths: &[ViewPath]) -> bool {
-        paths.iter().filter_map(|path| self.found_at(path)).any(|at| self.is_within(file, at) == Ok(true))
+        paths.iter().filter_map(|path| self.at_path(path)).any(|at| self.is_within(file, at) == Ok(true))
     }
 
     /// What is at a path. What was not looked up yet is not there: nothing below it has been either.
-    fn found_at(&self, path: &ViewPath) -> Option<FileId> {
+    fn at_path(&self, path: &ViewPath) -> Option<FileId> {
         path.components().try_fold(BURST_ROOT, |directory, name| match &self.nodes.get(&directory)?.contents {
             Contents::Directory(entries) => entries.get(&Name::new(name).ok()?),
             _ => None,

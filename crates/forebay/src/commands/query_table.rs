@@ -1,0 +1,41 @@
+//! The files of a query as one table.
+
+use anyhow::Context;
+use forebay_daemon::query::FileSource;
+use forebay_query::{Collected, Schema, columns_of, same_columns};
+
+use crate::cli::QueryArguments;
+
+/// The columns of all files.
+pub struct Table {
+    /// Of each file.
+    pub schemas: Vec<Schema>,
+    /// Those that were asked for, by index.
+    pub columns: Vec<usize>,
+}
+
+impl Table {
+    /// Of files that have the same columns.
+    ///
+    /// # Errors
+    /// They have not, a file is no table, or the columns that were asked for are not there.
+    pub fn of(sources: &[FileSource], arguments: &QueryArguments, collected: Collected) -> anyhow::Result<Self> {
+        let schema = |source: &FileSource| source.schema(arguments.delimiter, arguments.header.into());
+        let mut schemas = sources.iter().map(schema).collect::<anyhow::Result<Vec<_>>>()?;
+        let name = |index: usize| arguments.files[index].display().to_string();
+        for (index, here) in schemas.iter().enumerate() {
+            same_columns(&schemas[0], here).with_context(|| name(index))?;
+        }
+        // A column is what it first is in any of the files.
+        let kind = |column: usize| schemas.iter().find_map(|schema| schema.numeric[column]);
+        let numeric: Vec<Option<bool>> = (0..schemas[0].numeric.len()).map(kind).collect();
+        schemas.iter_mut().for_each(|schema| schema.numeric.clone_from(&numeric));
+        let columns = columns_of(&schemas[0], &arguments.columns, collected).with_context(|| name(0))?;
+        Ok(Self { schemas, columns })
+    }
+
+    /// The names of the columns that were asked for.
+    pub fn names(&self) -> Vec<String> {
+        self.columns.iter().map(|column| self.schemas[0].names[*column].clone()).collect()
+    }
+}
