@@ -4,8 +4,8 @@ use crate::finding::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// Crates that may hold `unsafe`: they pass raw memory to the kernel or across the C ABI.
-const ALLOWED: [&str; 4] = ["fuse", "transport", "store", "mpiio"];
+/// Crates that may hold `unsafe`: they pass raw memory to the kernel or across the C ABI, or stand in the kernel's place.
+const ALLOWED: [&str; 5] = ["fuse", "transport", "store", "mpiio", "burst"];
 
 /// Lines of one statement that may stand between the safety comment and the word `unsafe`.
 const STATEMENT_LINES_MAX: usize = 6;

@@ -1,8 +1,10 @@
 //! The driver of a node: its paths' cores, with all that carries their decisions out over an `Environment`, the overlay's
 //! endpoint and the kernel's session. Daemons run it on their machines, and simulated jobs in virtual time.
 
+use std::path::Path;
 use std::sync::{Arc, MutexGuard, OnceLock};
 
+use anyhow::Context;
 use forebay_fuse::{Handler, Session};
 use forebay_overlay::{Forest, Shape};
 use forebay_transport::{Endpoint, Service};
@@ -16,7 +18,7 @@ use crate::options::DaemonOptions;
 use crate::read::{ReadCore, ReadParts, Refreshed};
 use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
-use crate::write::WriteParts;
+use crate::write::{self, WriteParts};
 
 /// One node's. What it needs of the outside comes in this order: `new`, `take_part`, `service` for an endpoint that is
 /// handed to `set_endpoint`, `handler` for a session that is handed to `set_session`, `start`.
@@ -44,6 +46,24 @@ impl Driver {
         let node = Node::new(options, forest, environment);
         let read = ReadParts::new(&node)?;
         Ok(Self { node, read, write: OnceLock::new() })
+    }
+
+    /// Opens its store, where it has a part of the burst tier: after the daemon before has let go of it, and before it takes requests
+    /// of others. `made_at_ms` tells its burst mount from those before it.
+    ///
+    /// # Errors
+    /// What is wrong with the store or the directory of the backing file system.
+    pub fn open_burst(&self, mount: &Path, made_at_ms: u64) -> anyhow::Result<()> {
+        if let Some(options) = &self.node.options.burst {
+            let opened = write::open(&self.node, options, mount, made_at_ms).context("the burst tier")?;
+            let _ = self.write.set(Arc::new(opened));
+        }
+        Ok(())
+    }
+
+    /// Its part of the burst tier, once that is open.
+    pub fn burst(&self) -> Option<&Arc<WriteParts>> {
+        self.write.get()
     }
 
     /// Its part in the job, and, if it has one, in the job's start.

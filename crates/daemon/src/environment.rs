@@ -14,6 +14,7 @@ use forebay_store::{Counters, StoreOptions};
 use forebay_transport::life::Life;
 use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, Priority, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
+use rustix::time::{ClockId, clock_gettime};
 
 pub use forebay_node::AttemptId;
 
@@ -53,6 +54,17 @@ pub trait Environment: Send + Sync {
 
     /// The time of day, since 1970.
     fn unix_time(&self) -> Duration;
+
+    /// The time since the machine was started, which goes on while it sleeps.
+    fn since_boot(&self) -> Duration {
+        since_boot()
+    }
+}
+
+/// That of this machine.
+pub(crate) fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
 /// The memory under the tightest limit.

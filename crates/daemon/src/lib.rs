@@ -29,4 +29,4 @@ pub use options::{
 pub use read::{ReadCore, Refreshed};
 pub use run::run;
 pub use walk::walk;
-pub use write::{NotLanded, Progress, Salvage};
+pub use write::{NotLanded, Progress, Salvage, WriteParts};

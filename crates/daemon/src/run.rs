@@ -17,7 +17,7 @@ use crate::options::DaemonOptions;
 use crate::read::ReadParts;
 use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
-use crate::write::{self, WriteParts};
+use crate::write::WriteParts;
 
 /// How long a daemon that is replaced may go on answering what it has taken. What is left then is answered by the next.
 const HAND_OVER_DRAIN: Duration = Duration::from_secs(1);
@@ -110,12 +110,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
 
 /// Opens the store of a node that has a burst mount. Not before the mount is handed over: the daemon before had the store.
 fn open_store(driver: &Driver, burst: Option<&HandedMount>) -> anyhow::Result<()> {
-    if let (Some(burst), Some(options)) = (burst, &driver.node.options.burst) {
-        let opened =
-            write::open(&driver.node, options, burst.mount.dir(), burst.made_at_ms).context("the burst tier")?;
-        let _ = driver.write.set(Arc::new(opened));
-    }
-    Ok(())
+    burst.map_or(Ok(()), |burst| driver.open_burst(burst.mount.dir(), burst.made_at_ms))
 }
 
 /// The burst mount while it is served.

@@ -61,4 +61,8 @@ impl Calls for Network {
     fn forsake(&self, node: NodeRank) {
         let _ = self.forsaken.send(Some(node));
     }
+
+    fn since_boot(&self) -> Duration {
+        self.node.environment.since_boot()
+    }
 }

@@ -19,8 +19,9 @@ use forebay_wire::message::{Checked, decode, encode};
 use forebay_wire::write::{Caller, Change, Done};
 use forebay_wire::write_message::{self as wire, Changed, Handed, Have, Owns, Question, UNCONFIRMED_MAX, WriteMessage};
 use forebay_write::{Told, Unconfirmed};
-use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
+
+use crate::environment::since_boot;
 
 /// What an owner of another build might say.
 pub const SENSELESS: Errno = Errno::EPROTO;
@@ -75,6 +76,11 @@ pub trait Calls: Send + Sync {
 
     /// What a node was asked and has not answered is not waited for any more.
     fn forsake(&self, _: NodeRank) {}
+
+    /// The time since the machine was started.
+    fn since_boot(&self) -> Duration {
+        since_boot()
+    }
 }
 
 /// An answer with its body.
@@ -130,7 +136,7 @@ enum To {
 
 impl Nodes {
     pub fn new(calls: impl Calls + 'static, owns: Owns, council: Vec<NodeRank>, partners: Partners) -> Arc<Self> {
-        let is_alone = calls.others().is_empty();
+        let (is_alone, began) = (calls.others().is_empty(), calls.since_boot());
         Arc::new(Self {
             calls: Box::new(calls),
             owner: Mutex::new(KnownOwner { owns, unconfirmed: Unconfirmed::default(), left_over: VecDeque::new() }),
@@ -138,7 +144,7 @@ impl Nodes {
             settling: Mutex::default(),
             partners,
             is_alone,
-            began: since_boot(),
+            began,
             is_ending: AtomicBool::new(false),
         })
     }
@@ -326,7 +332,7 @@ impl Nodes {
 
     /// The time of this node's leases, which goes on while the machine sleeps.
     pub fn now(&self) -> Time {
-        Time::default().after(since_boot().saturating_sub(self.began))
+        Time::default().after(self.calls.since_boot().saturating_sub(self.began))
     }
 
     /// Has nodes forget what they were told, and waits until they have, or have done so by themselves when `ends` says.
@@ -492,9 +498,4 @@ fn decoded<T: DeserializeOwned + Checked>(outcome: &Outcome, body: &[Bytes]) -> 
         Outcome::Body => decode(&whole(body)).map_err(|_| Errno::EPROTO),
         _ => Err(Errno::EPROTO),
     }
-}
-
-fn since_boot() -> Duration {
-    let now = clock_gettime(ClockId::Boottime);
-    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }

@@ -1,0 +1,59 @@
+//! Whole jobs of the burst tier, as it ships, in virtual time: writers, the owner of the tree, its second home, partners, and what
+//! lands, with faults, by seed.
+//!
+//! Every node runs the driver that daemons run (`forebay_daemon::Driver`), on its real log and with real files, and no line of it is
+//! another than on a machine. Its threads take `turns`, one at a time, as the seed says: this process answers the system `calls` that
+//! wait, and defines the `symbols` of the C library that read clocks and begin threads. `files` are the nodes' disks and the
+//! backing file system: directories whose calls take time, fail and hang; a `disk` forgets at a cut of the power what was not
+//! synced. A `node` has a `mount`, whose kernel is played here, and daemons on a `machine`, which die, stand still and follow each
+//! other. A `program` writes `contents` that say what they are; the `oracle` knows what must be found, `reached` counts what a history
+//! has met, and `scenario` makes it from a seed.
+//!
+//! One process runs one seed: what is left of daemons that have died ends with it.
+
+// The harness trusts its own tables; what it finds wrong goes into the report.
+#![allow(clippy::missing_panics_doc, missing_docs)]
+
+mod calls;
+mod contents;
+mod disk;
+mod files;
+mod log;
+mod machine;
+mod mount;
+mod node;
+mod oracle;
+mod pass;
+mod program;
+mod random;
+mod reached;
+mod scenario;
+mod seeds;
+mod symbols;
+mod turns;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: forebay-burst-sim [--seeds FIRST..END] [--seed N [--log]]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["--seed", seed] | ["--seed", seed, "--log"] => match seed.parse() {
+            Ok(seed) => seeds::run_one(seed, words.len() == 3),
+            Err(_) => usage(),
+        },
+        ["--seeds", range] => match seeds::range(range) {
+            Some(range) => seeds::run_all(range),
+            None => usage(),
+        },
+        [] => seeds::run_all(0..200),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,28 @@
+//! Some histories of simulated jobs of the burst tier, each in a process of its own.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::Command;
+
+/// What they take together is bounded: a history takes a second of a processor at most.
+const SEEDS: &str = "20..60";
+
+fn run(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay-burst-sim")).args(arguments).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn whatever_fails_what_was_promised_is_there_and_lands_whole() {
+    let (is_right, said) = run(&["--seeds", SEEDS]);
+    assert!(is_right, "{said}");
+}
+
+#[test]
+fn a_seed_is_one_history() {
+    let history = |said: &str| said.lines().find(|line| line.starts_with("history")).unwrap().to_owned();
+    for seed in ["21", "22", "23"] {
+        let (first, second) = (run(&["--seed", seed]), run(&["--seed", seed]));
+        assert_eq!(history(&first.1), history(&second.1), "seed {seed}");
+    }
+}
