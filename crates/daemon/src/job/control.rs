@@ -154,17 +154,7 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             let path = path_in_view(&path, &job.node)?;
             Ok(json!(job.explain_path(path).await))
         }
-        Command::Holders { path, wants } => {
-            let FileHolders { holders, in_logs, homes } = job.holders(file_of(&path, job)?, wants).await;
-            let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
-            Ok(json!({
-                "holders": holders,
-                "in_logs": in_logs,
-                "homes": homes,
-                "host_factor": host_factor,
-                "host_read_factor": host_read_factor,
-            }))
-        }
+        Command::Holders { path, wants } => holders(&path, wants, job).await,
         Command::QuerySaw { wants, factor, waited_for_bytes } => {
             job.queries.parts.speeds.saw_host(collected(wants), factor, waited_for_bytes);
             Ok(Value::Null)
@@ -208,6 +198,19 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             Err(format!("a probe has {PROBE_BYTES_MAX} bytes and {PROBES_MAX} round trips at most"))
         }
     }
+}
+
+/// The nodes that hold a file, and what is known of this host's speed.
+async fn holders(path: &str, wants: QueryWants, job: &Job) -> Result<Value, String> {
+    let FileHolders { holders, in_logs, homes } = job.holders(file_of(&path, job)?, wants).await;
+    let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
+    Ok(json!({
+        "holders": holders,
+        "in_logs": in_logs,
+        "homes": homes,
+        "host_factor": host_factor,
+        "host_read_factor": host_read_factor,
+    }))
 }
 
 /// Some blocks of a column, as text.

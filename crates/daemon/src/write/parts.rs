@@ -110,18 +110,7 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning {
-            dir,
-            backing,
-            mount,
-            drain,
-            drain_bytes_per_s,
-            ends_at,
-            made_at_ms,
-            daemon,
-            deadline,
-            second_home,
-        } = beginning;
+        let Beginning { drain, drain_bytes_per_s, made_at_ms, daemon, second_home, .. } = beginning;
         let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
         let cache = PageCache::new(daemon == 0);
         let life = Life {
@@ -144,16 +133,16 @@ impl WriteParts {
         // Odd: the kernel's requests have the even one.
         let commits = Arc::new(Commits::new(&local, &files, link(), made_at_ms * 2 + 1, daemon, unanswered));
         Self {
-            dir,
-            backing,
-            mount,
+            dir: beginning.dir,
+            backing: beginning.backing,
+            mount: beginning.mount,
             local,
             made_at_ms,
             joined: Arc::default(),
             drain,
-            ends_at,
+            ends_at: beginning.ends_at,
             alarm: Alarm::default(),
-            deadline,
+            deadline: beginning.deadline,
             daemon,
             landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain, drain_bytes_per_s)),
             giving_back: GivingBack::new(
