@@ -4,7 +4,9 @@
 #
 #   Slurm          Epilog=/path/epilog.sh in slurm.conf
 #   LSF with CSM   a line in /opt/ibm/csm/prologs/privileged_epilog (docs/operations.md)
-#   LSF            HOST_POST_EXEC=/path/epilog.sh in lsb.queues or lsb.applications
+#
+# Both run it in an environment of their own. It must not be a post-execution command of LSF: those run in the job's environment, which would
+# tell root which command to run, and as whom.
 #
 # The stores of all nodes meet on the backing file system, and the job's first node lands them (forebay salvage --meet). What has not
 # landed within the limit stays, and the system's log says where and what lands it. Always ends with 0: a failing epilogue takes the node
@@ -22,7 +24,7 @@ forebay=${FOREBAY:-forebay}
 if [ -n "$SLURM_JOB_ID" ]; then
   job=$SLURM_JOB_ID user=${SLURM_JOB_USER:-$(id -un "$SLURM_JOB_UID")} index=
 else
-  job=${CSM_PRIMARY_JOB_ID:-$LSB_JOBID} user=${CSM_USER_NAME:-$LSFUSER} index=${CSM_SECONDARY_JOB_ID:-$LSB_JOBINDEX}
+  job=$CSM_PRIMARY_JOB_ID user=$CSM_USER_NAME index=$CSM_SECONDARY_JOB_ID
 fi
 [ "${index:-0}" = 0 ] || job=$job-$index
 

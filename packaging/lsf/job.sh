@@ -6,8 +6,8 @@
 # programs on the compute nodes, one alone on the first of them. BACKING, FOREBAY and PROGRAM are to be set here or by bsub -env.
 : "${FOREBAY:=forebay}"
 
-# The first line is the launch node's; a compute node has a line for each slot.
-nodes=$BACKING/.nodes-$LSB_JOBID
+# The first line is the launch node's; a compute node has a line for each slot. All nodes see the home directory.
+nodes=$(mktemp "$HOME/.forebay-nodes-XXXXXX")
 tail -n +2 "$LSB_DJOB_HOSTFILE" | uniq >"$nodes"
 first="jsrun --nrs 1 --rs_per_host 1"
 trap '$first "$FOREBAY" down; rm -f "$nodes"' EXIT

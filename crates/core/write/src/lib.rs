@@ -34,7 +34,7 @@ pub use history::{Follower, History, Sent};
 pub use known::{Asked, Changing, Found, Known};
 pub use landing::{Action, Landing, Recognised, Step};
 pub use leases::{BELIEVED, Leases, Told};
-pub use pages::{Dropping, Pages, Telling};
+pub use pages::{Dropping, Pages, Shown, Telling};
 pub use partner::{Copies, Uncopied};
 pub use partners::partners;
 pub use results::Results;

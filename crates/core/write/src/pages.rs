@@ -4,6 +4,8 @@
 //! file's, the kernel may go on with its pages, and believe attributes that are leased. When it is told another size or another
 //! time of change, it drops a file's pages by itself. What it is told while pages are dropped by a notification it does not take: a
 //! file that has grown would seem as short as before. So a notification comes before a change has returned, or when nothing else helps.
+//! It sees nothing where it has been told other attributes than those of its pages: with what this node's programs have written and not
+//! committed, or by the answer to a change of attributes, for which it drops nothing.
 
 use forebay_types::{FileId, Map, Time, Timestamp};
 use forebay_wire::write::FileState;
@@ -28,6 +30,25 @@ struct Entry {
     pages: Cached,
     /// Whether the kernel may go on with the attributes that it has.
     is_believed: bool,
+    /// Whether the kernel has been told other attributes than those of its pages.
+    is_masked: bool,
+    /// The size that it was told last.
+    told_bytes: Option<u64>,
+}
+
+impl Entry {
+    fn new(pages: Cached) -> Self {
+        Self { pages, is_believed: false, is_masked: false, told_bytes: None }
+    }
+}
+
+/// A file as the kernel is about to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// Its size, with what is pending.
+    pub size_bytes: u64,
+    /// Whether programs of this node have written what is not committed.
+    pub is_pending: bool,
 }
 
 /// What the kernel has of a file.
@@ -100,7 +121,7 @@ impl Pages {
         if !self.files.contains_key(&state.file) {
             self.make_room(now);
             let pages = if self.are_others_known() { Cached::Nothing } else { Cached::Old };
-            self.files.insert(state.file, Entry { pages, is_believed: false });
+            self.files.insert(state.file, Entry::new(pages));
         }
         if let Some(Entry { pages, .. }) = self.files.get_mut(&state.file) {
             *pages = match *pages {
@@ -123,29 +144,41 @@ impl Pages {
         }
     }
 
-    /// The kernel is about to be told that a file is as `state` says.
-    pub fn tell(&mut self, now: Time, state: &FileState) -> Telling {
+    /// The kernel is about to be told a file's attributes by the answer to a change of them.
+    pub fn mask(&mut self, file: FileId) {
+        if let Some(entry) = self.files.get_mut(&file) {
+            entry.is_masked = true;
+        }
+    }
+
+    /// The kernel is about to be told that a file is as `state` says, with what is pending.
+    pub fn tell(&mut self, now: Time, state: &FileState, shown: Shown) -> Telling {
         let version = Version::from(state);
         if !self.files.contains_key(&state.file) {
             if self.are_others_known() {
                 return Telling::Once;
             }
             self.make_room(now);
-            self.files.insert(state.file, Entry { pages: Cached::Old, is_believed: false });
+            self.files.insert(state.file, Entry::new(Cached::Old));
         }
         let Some(entry) = self.files.get_mut(&state.file) else { return Telling::Once };
         let dropping = Dropping { file: state.file, number: self.dropped + 1 };
+        let dropped = (Cached::Dropping(dropping.number), Telling::Dropped(dropping));
+        let is_masked = entry.is_masked || shown.is_pending;
         let (pages, telling) = match entry.pages {
             Cached::Nothing => (Cached::Nothing, Telling::Leased),
             Cached::Of(of) if of == version => (Cached::Of(of), Telling::Leased),
-            Cached::Of(of) if of.looks_like(version) => (Cached::Dropping(dropping.number), Telling::Dropped(dropping)),
+            Cached::Dropping(number) => (Cached::Dropping(number), Telling::Once),
+            _ if is_masked => dropped,
+            Cached::Of(of) if of.looks_like(version) => dropped,
             Cached::Of(_) => (Cached::Replaced(version), Telling::Once),
             // It may not have taken what it was told first.
             Cached::Replaced(by) if by == version => (Cached::Of(by), Telling::Once),
-            Cached::Dropping(number) => (Cached::Dropping(number), Telling::Once),
+            // As long as it was, it may stay so for it.
+            Cached::Replaced(_) | Cached::Old if entry.told_bytes == Some(shown.size_bytes) => dropped,
             Cached::Replaced(_) | Cached::Old => (Cached::Dropping(dropping.number), Telling::ThenDrop(dropping)),
         };
-        entry.pages = pages;
+        (entry.pages, entry.is_masked, entry.told_bytes) = (pages, is_masked, Some(shown.size_bytes));
         self.dropped += u64::from(matches!(telling, Telling::Dropped(_) | Telling::ThenDrop(_)));
         telling
     }
@@ -175,8 +208,8 @@ impl Pages {
         for file in all {
             let dropping = Dropping { file, number: self.dropped + 1 };
             match self.files.get_mut(&file) {
-                Some(Entry { pages: Cached::Nothing, is_believed: false }) => continue,
-                Some(entry) => *entry = Entry { pages: Cached::Dropping(dropping.number), is_believed: false },
+                Some(Entry { pages: Cached::Nothing, is_believed: false, .. }) => continue,
+                Some(entry) => (entry.pages, entry.is_believed) = (Cached::Dropping(dropping.number), false),
                 None if are_others_believed => {}
                 None => continue,
             }

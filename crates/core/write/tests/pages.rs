@@ -5,7 +5,7 @@
 use forebay_types::{Attributes, FileId, NodeRank, Time, Timestamp};
 use forebay_wire::write::FileState;
 use forebay_write::limits::PAGED_MAX;
-use forebay_write::{BELIEVED, Pages, Telling};
+use forebay_write::{BELIEVED, Pages, Shown, Telling};
 
 const NOW: Time = Time(0);
 
@@ -20,7 +20,7 @@ fn file(serial: u64, version: u64) -> FileState {
 }
 
 fn tell(pages: &mut Pages, state: &FileState) -> Telling {
-    pages.tell(NOW, state)
+    pages.tell(NOW, state, Shown { size_bytes: state.attributes.size_bytes, is_pending: false })
 }
 
 /// Pages of one version.
@@ -40,7 +40,7 @@ fn pages_stay_while_all_are_of_the_files_version() {
     assert_eq!(tell(&mut pages, &file(1, 1)), Telling::Leased);
     pages.fill(NOW, &file(1, 2));
     assert!([1, 2].iter().all(|version| !pages.are_current(&file(1, *version))), "they are of two");
-    assert!(matches!(tell(&mut pages, &file(1, 2)), Telling::ThenDrop(_)));
+    assert!(matches!(tell(&mut pages, &file(1, 2)), Telling::Dropped(_)), "it is as long as it was told");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_kernel_that_sees_a_change_drops_pages_by_itself_and_is_told_twice() {
 
     let mut pages = filled();
     let _ = tell(&mut pages, &file(1, 2));
-    assert!(matches!(tell(&mut pages, &file(1, 1)), Telling::ThenDrop(_)), "its time is what it was");
+    assert!(matches!(tell(&mut pages, &file(1, 1)), Telling::Dropped(_)), "its time is what it was");
 }
 
 #[test]
@@ -109,4 +109,27 @@ fn what_is_not_known_may_have_pages_after_another_daemon_and_when_there_were_too
     let mut pages = Pages::default();
     (0..=PAGED_MAX as u64).for_each(|serial| pages.fill(NOW, &file(serial, 1)));
     assert!(!pages.are_current(&file(0, 1)) && !pages.are_current(&file(PAGED_MAX as u64 + 1, 1)));
+}
+
+#[test]
+fn pages_are_dropped_first_where_the_kernel_was_told_other_attributes() {
+    // By the answer to a change of attributes, for which it drops nothing.
+    let mut pages = filled();
+    pages.mask(id(1));
+    assert_eq!(tell(&mut pages, &file(1, 1)), Telling::Leased, "they are those of the file");
+    assert!(matches!(tell(&mut pages, &file(1, 2)), Telling::Dropped(_)));
+
+    // With what this node's programs have written: another node's change looks like nothing.
+    let mut pages = filled();
+    let shown = Shown { size_bytes: 0, is_pending: true };
+    assert_eq!(pages.tell(NOW, &file(1, 1), shown), Telling::Leased);
+    assert!(matches!(pages.tell(NOW, &file(1, 2), shown), Telling::Dropped(_)));
+}
+
+#[test]
+fn pages_of_several_versions_are_dropped_first_where_the_size_is_what_it_was() {
+    let mut pages = filled();
+    let _ = tell(&mut pages, &file(1, 1));
+    pages.fill(NOW, &file(1, 2));
+    assert!(matches!(tell(&mut pages, &file(1, 2)), Telling::Dropped(_)));
 }

@@ -15,6 +15,9 @@ use super::parts::WriteParts;
 /// Bytes of a file whose places are asked for at once: written 4 KiB at a time, they are 16,384 pieces.
 const ASKED_BYTES: u64 = 64 << 20;
 
+/// Blocks of a file whose homes are told: a file of 1 TiB has as many, at 4 MiB each.
+const HOMES_MAX: u64 = 1 << 18;
+
 /// A file at one commit, read by this node.
 pub struct CommittedFile {
     reader: Arc<Reader>,
@@ -65,6 +68,9 @@ impl WriteParts {
         let file = self.find(path)?.file;
         let state = self.reader.tree.contents(file, 0..0)?.state;
         let size = state.attributes.size_bytes;
+        if size.div_ceil(block_bytes) > HOMES_MAX {
+            return Err(Errno::EFBIG);
+        }
         let mut bytes = vec![BTreeMap::<NodeRank, u64>::new(); size.div_ceil(block_bytes) as usize];
         for start in (0..size).step_by(ASKED_BYTES as usize) {
             let contents = self.reader.tree.contents(file, start..size.min(start + ASKED_BYTES))?;

@@ -90,13 +90,11 @@ impl Draining {
             if (Conflicts { owner: &self.owner }).make_way_to_update(drain.file, &place)? {
                 return Ok(false);
             }
-            self.owner.carry_out_own(Operation::Changing { file: drain.file })?;
         } else {
             let directory = self.owner.tree().directory_for_draft(drain.file);
             note_draft(&self.owner, drain.file, directory)?;
         }
-        // No loss of power takes back what is sent, perhaps to a file that is there already.
-        self.owner.make_durable().map(|()| true)
+        Ok(true)
     }
 
     fn drain(&self, drain: &Drain, is_kept: bool) -> Result<(), Errno> {
@@ -114,6 +112,12 @@ impl Draining {
         }
         let place = &self.owner.local.place;
         let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
+        if *is_there {
+            self.owner.carry_out_own(Operation::Changing { file: *file })?;
+        }
+        // No loss of power takes back what is sent, perhaps to a file that is there already.
+        let is_durable = self.owner.make_durable();
+        is_durable.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
         let began = Instant::now();
         if !is_there && !self.owner.tree().has_part(*file) {
             let number = self.owner.tree().draft_number(*file);
@@ -121,12 +125,14 @@ impl Draining {
             snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
             draft.keep()?;
         } else {
-            let held = self.owner.hold(*file, &path).or_else(|errno| begin_anew(&self.owner, *file, errno))?;
-            let open = held.open_to_write()?;
-            let written = snapshot.write(&self.reader, &self.meter, *file, &open);
-            // Its times too: they tell others' changes from ours.
-            let synced = written.and_then(|()| open.sync_all().map_err(|error| Errno::of(&error)));
-            synced.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
+            let held = self.owner.hold(*file, &path).or_else(|errno| begin_anew(&self.owner, *file, errno));
+            let written = held.and_then(|held| {
+                let open = held.open_to_write()?;
+                snapshot.write(&self.reader, &self.meter, *file, &open)?;
+                // Its times too: they tell others' changes from ours.
+                open.sync_all().map_err(|error| Errno::of(&error))
+            });
+            written.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
         }
         self.meter.note_rate(snapshot.bytes(), began.elapsed());
         let backed = place.backed(&path)?;

@@ -223,7 +223,8 @@ impl Kernel {
             Ok((state, lease)) => {
                 let attributes = pending.attributes(&state.attributes);
                 let lease = if pending.is_empty() { lease } else { TTL };
-                self.cache.tell(&ToTell { forgotten, state, attributes, lease }, reply);
+                let is_pending = !pending.is_empty();
+                self.cache.tell(&ToTell { forgotten, state, attributes, is_pending, lease }, reply);
             }
             Err(errno) => reply.error(errno),
         }
@@ -238,7 +239,10 @@ impl Kernel {
 
     fn answer_attributes(&self, state: Result<FileState, Errno>, reply: Reply) {
         match state {
-            Ok(state) => reply.attributes(&state.attributes, TTL),
+            Ok(state) => {
+                self.cache.mask(state.file);
+                reply.attributes(&state.attributes, TTL);
+            }
             Err(errno) => reply.error(errno),
         }
     }

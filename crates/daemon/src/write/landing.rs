@@ -259,7 +259,9 @@ impl Landings {
         drafts::save_drafts(&self.owner, action)?;
         match action {
             Action::Make { file, kind, place } => return self.make(*file, *kind, &self.path(place)?),
-            Action::Publish { file, places, .. } => return self.publish_sent(*file, places).map(StepOutcome::Contents),
+            Action::Publish { file, places, .. } => {
+                return self.publish_sent(action, *file, places).map(StepOutcome::Contents);
+            }
             Action::Update { file, place, .. } => {
                 return self.update(*file, &self.path(place)?).map(StepOutcome::Contents);
             }
@@ -363,7 +365,7 @@ impl Landings {
     }
 
     /// Publishes a file of which a part was sent ahead.
-    fn publish_sent(&self, file: FileId, places: &[Place]) -> Result<LandedContents, Errno> {
+    fn publish_sent(&self, action: &Action, file: FileId, places: &[Place]) -> Result<LandedContents, Errno> {
         let paths: Vec<ViewPath> = places.iter().map(|place| self.path(place)).collect::<Result<_, _>>()?;
         let Some((first, others)) = paths.split_first() else { return Err(Errno::ENOENT) };
         let mut snapshot = Snapshot::of_settled(&self.owner, file).ok_or(CHANGED)?;
@@ -373,7 +375,14 @@ impl Landings {
         self.owner.make_durable()?;
         let place = &self.owner.local.place;
         let draft = self.draft_path(file).ok_or(Errno::ESTALE)?;
-        let written = self.write_draft(file, &snapshot, &draft, first);
+        let written = self.write_draft(file, &snapshot, &draft, first).and_then(|is_named| {
+            // Others may have put something there while it was written.
+            if !is_named && (Conflicts { owner: &self.owner }).make_way(action)? {
+                return Err(CHANGED);
+            }
+            let ino = self.owner.tree().backed(file).map(|backed| backed.generation.ino);
+            if is_named { Ok(()) } else { place.rename(&draft, first, false, ino) }
+        });
         written.or_else(|errno| drafts::begin_anew(&self.owner, file, errno))?;
         others.iter().try_for_each(|other| place.link(first, other))?;
         self.contents(first, &snapshot)
@@ -388,7 +397,8 @@ impl Landings {
         self.contents(path, &snapshot)
     }
 
-    fn write_draft(&self, file: FileId, snapshot: &Snapshot, draft: &ViewPath, to: &ViewPath) -> Result<(), Errno> {
+    /// Whether it has its name already.
+    fn write_draft(&self, file: FileId, snapshot: &Snapshot, draft: &ViewPath, to: &ViewPath) -> Result<bool, Errno> {
         let place = &self.owner.local.place;
         let backed = self.owner.tree().backed(file);
         // A daemon that died after the renaming has not said so.
@@ -398,7 +408,7 @@ impl Landings {
             found => found.map(|_| draft)?,
         };
         self.write_at(file, snapshot, at)?;
-        if at == to { Ok(()) } else { place.rename(draft, to, false, backed.map(|backed| backed.generation.ino)) }
+        Ok(at == to)
     }
 
     /// Writes to a file that is there.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use forebay_fuse::{Notifier, Reply};
 use forebay_types::{Attributes, Errno, FileId, Kind, Time};
 use forebay_wire::write::FileState;
-use forebay_write::{BELIEVED, Dropping, Pages, Telling};
+use forebay_write::{BELIEVED, Dropping, Pages, Shown, Telling};
 
 use super::kernel_words::node_of;
 
@@ -34,6 +34,8 @@ pub struct ToTell {
     pub state: FileState,
     /// The file as programs see it.
     pub attributes: Attributes,
+    /// Whether that is with what is not committed.
+    pub is_pending: bool,
     /// How long that holds unless this node is told otherwise.
     pub lease: Duration,
 }
@@ -65,11 +67,17 @@ impl PageCache {
         self.pages().are_current(state)
     }
 
+    /// The kernel is about to be told a file's attributes by the answer to a change of them.
+    pub fn mask(&self, file: FileId) {
+        self.pages().mask(file);
+    }
+
     /// Tells the kernel a file's attributes. Nothing can be forgotten at that moment.
     pub fn tell(self: &Arc<Self>, told: &ToTell, reply: Reply) {
         let mut pages = self.pages();
+        let shown = Shown { size_bytes: told.attributes.size_bytes, is_pending: told.is_pending };
         let telling = match (told.state.attributes.kind(), self.notifier.get()) {
-            (Kind::File, Some(_)) => pages.tell(self.now(), &told.state),
+            (Kind::File, Some(_)) => pages.tell(self.now(), &told.state, shown),
             _ => Telling::Once,
         };
         match telling {

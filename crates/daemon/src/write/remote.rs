@@ -1,9 +1,7 @@
 //! Asking other nodes, by threads that wait.
 //!
 //! A node whose daemon has died is asked again until its keeper has started the next one. What is asked may then have been carried out
-//! already: a change has a name, by which the owner knows it again.
-//!
-//! The owner may be another node by then. What the old one answers does not count once this node knows the new one: it was not in
+//! already: a change has a name, by which the owner knows it again. The owner may be another node by then. What the old one answers does not count once this node knows the new one: it was not in
 //! what this node has handed over (`hand_over`).
 
 use std::borrow::Cow;

@@ -1,12 +1,14 @@
 //! A file's contents on their way from logs to a file of the backing file system: written, made durable, read back and compared.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_types::{Attributes, Errno, FileId};
 use forebay_wire::write::{Piece, Source};
+use rustix::fs::SeekFrom;
 
 use super::contents::Reader;
 use super::owner::Owner;
@@ -14,6 +16,9 @@ use super::pace::Pace;
 
 /// Bytes that are written, and later compared, at a time.
 const STRIPE_BYTES: u64 = 4 << 20;
+
+/// Bytes of zeros that are written at once.
+const ZEROS_BYTES: usize = 1 << 20;
 
 /// How much is sent, for who asks, and how fast at most.
 pub struct Meter {
@@ -135,7 +140,7 @@ impl Snapshot {
         let old_len = into.metadata().map_err(failed)?.len();
         into.set_len(self.attributes.size_bytes).map_err(failed)?;
         for hole in self.holes(old_len) {
-            into.write_all_at(&vec![0; hole.len as usize], hole.offset).map_err(failed)?;
+            clear(into, hole.offset..hole.offset + hole.len)?;
         }
         let mut checksums = vec![];
         for stripe in self.stripes() {
@@ -179,4 +184,27 @@ impl Snapshot {
             starts.filter_map(move |start| piece.part(piece.offset + start..piece.offset + start + STRIPE_BYTES))
         })
     }
+}
+
+/// Writes zeros where a range of a file has anything: what is a hole there stays one.
+fn clear(file: &File, range: Range<u64>) -> Result<(), Errno> {
+    let of = |error: rustix::io::Errno| Errno::of(&error.into());
+    let mut at = range.start;
+    while at < range.end {
+        let (start, end) = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => (start, rustix::fs::seek(file, SeekFrom::Hole(start)).map_err(of)?.min(range.end)),
+            Err(rustix::io::Errno::NXIO) => return Ok(()),
+            // It cannot tell.
+            Err(rustix::io::Errno::INVAL) => (at, range.end),
+            Err(error) => return Err(of(error)),
+        };
+        let mut written = start;
+        while written < end {
+            let zeros = vec![0; ZEROS_BYTES.min((end - written) as usize)];
+            file.write_all_at(&zeros, written).map_err(|error| Errno::of(&error))?;
+            written += zeros.len() as u64;
+        }
+        at = end.max(start);
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_daemon::{BurstOptions, DaemonOptions, DrainPolicy, Driver, Progress, WriteParts};
+use forebay_daemon::{BurstOptions, Copied, DaemonOptions, DrainPolicy, Driver, Progress, WriteParts};
 use forebay_fuse::{Negotiated, ProcessKernel, Session, SessionOptions};
 use forebay_keeper::{Kept, burst_session_options};
 use forebay_transport::life::Life;
@@ -282,7 +282,8 @@ impl Node {
                 drain: self.setup.drain,
                 drain_bytes_per_s: None,
                 ends_at_ms: None,
-                is_copied: self.setup.is_copied,
+                copied: if self.setup.is_copied { Copied::All } else { Copied::Nothing },
+                switches: vec![],
             }),
             data: None,
             kept,

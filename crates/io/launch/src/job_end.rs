@@ -36,7 +36,8 @@ fn job_end_by(
     let set = |name: &str| variable(name).filter(|text| !text.is_empty());
     if let Some(text) = set(SLURM_END) {
         let seconds = text.parse().map_err(|_| LaunchError::JobEnd(format!("{SLURM_END} is '{text}'")))?;
-        return Ok(UNIX_EPOCH + Duration::from_secs(seconds));
+        let end = UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        return end.ok_or_else(|| LaunchError::JobEnd(format!("{SLURM_END} is '{text}'")));
     }
     let (command, words, parse): (_, _, fn(&str) -> Option<Duration>) =
         match (set("SLURM_JOB_ID"), set("LSB_JOBID"), set("LSB_JOBINDEX").filter(|index| index != "0")) {
@@ -53,7 +54,7 @@ fn job_end_by(
     let asked = format!("{command} {}", words.join(" "));
     let told = ask(command, &words).ok_or_else(|| LaunchError::JobEnd(format!("{asked} fails")))?;
     let left = parse(told.trim()).ok_or_else(|| LaunchError::JobEnd(format!("{asked} says '{}'", told.trim())))?;
-    Ok(now + left)
+    now.checked_add(left).ok_or_else(|| LaunchError::JobEnd(format!("{asked} says '{}'", told.trim())))
 }
 
 /// `[days-][[hours:]minutes:]seconds` of squeue(1); `None` for `UNLIMITED`, `NOT_SET` and `INVALID`.

@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::{FileId, NodeRank};
-use forebay_wire::write::BURST_ROOT;
+use forebay_wire::write::{BURST_ROOT, WrittenExtent};
 
 use super::nodes::{Contents, Node};
 use super::state::Tree;
+use crate::extents::Extents;
 
 /// What cannot land of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,9 +48,7 @@ impl Tree {
     /// What of a file only lost nodes have.
     #[must_use]
     pub fn lost_of(&self, file: FileId) -> LostFile {
-        let extents = self.extents(file).ok();
-        let lost =
-            extents.into_iter().flat_map(|extents| extents.written().filter(|extent| self.lost.contains(&extent.node)));
+        let lost = self.extents(file).into_iter().flat_map(|extents| self.lost_extents(extents));
         let (nodes, ranges): (_, Vec<_>) = lost.map(|extent| (extent.node, (extent.offset, extent.len))).unzip();
         let mut ranges = [ranges, self.base_gone_of(file)].concat();
         ranges.sort_unstable();
@@ -84,9 +83,13 @@ impl Tree {
         }
     }
 
+    /// What is in lost nodes' logs and not in the file's draft.
+    fn lost_extents<'a>(&'a self, extents: &'a Extents) -> impl Iterator<Item = &'a WrittenExtent> {
+        extents.written().filter(|extent| self.lost.contains(&extent.node) && !extents.is_sent(extent))
+    }
+
     pub(super) fn is_lost(&self, file: FileId) -> bool {
-        let has_lost =
-            |extents: &crate::extents::Extents| extents.written().any(|extent| self.lost.contains(&extent.node));
+        let has_lost = |extents| self.lost_extents(extents).next().is_some();
         !self.lost.is_empty() && self.extents(file).is_ok_and(has_lost) || !self.base_gone_of(file).is_empty()
     }
 
