@@ -36,6 +36,31 @@ fn no_node_finds_a_page_that_another_one_has_replaced() {
     bed.job.down();
 }
 
+/// Each node writes its own part of a file, which stays open, and looks at the others' parts. What the kernel is told of the file
+/// is with what is pending, so another node's change looks like nothing.
+#[test]
+fn no_node_finds_an_old_page_while_its_own_programs_are_writing() {
+    require!(Fuse, Root);
+    let bed = Bed::of(3);
+    for (reader, writer) in [(0, 1), (1, 0), (1, 2)] {
+        let name = format!("parts-{reader}-{writer}");
+        let [at_reader, at_writer] = [reader, writer].map(|node| bed.mount_of(node).join(&name));
+        fs::write(&at_writer, vec![0; BYTES]).unwrap();
+        let own = File::options().write(true).open(&at_reader).unwrap();
+        own.write_all_at(b"own", BYTES as u64 / 2).unwrap();
+        let read = File::open(&at_reader).unwrap();
+        for round in 1..20 {
+            let other = File::options().write(true).open(&at_writer).unwrap();
+            other.write_all_at(&[round; 8], 0).unwrap();
+            drop(other);
+            let mut found = [0; 8];
+            read.read_exact_at(&mut found, 0).unwrap();
+            assert_eq!(found, [round; 8], "read on node {reader}, written on node {writer}");
+        }
+    }
+    bed.job.down();
+}
+
 #[test]
 fn pages_stay_from_one_open_to_the_next_until_the_file_changes() {
     require!(Fuse, Root);

@@ -7,7 +7,7 @@
 //! It sees nothing where it has been told other attributes than those of its pages: with what this node's programs have written and not
 //! committed, or by the answer to a change of attributes, for which it drops nothing.
 
-use forebay_types::{FileId, Map, Time, Timestamp};
+use forebay_types::{Attributes, FileId, Map, Time, Timestamp};
 use forebay_wire::write::FileState;
 
 use crate::leases::BELIEVED;
@@ -30,25 +30,27 @@ struct Entry {
     pages: Cached,
     /// Whether the kernel may go on with the attributes that it has.
     is_believed: bool,
-    /// Whether the kernel has been told other attributes than those of its pages.
-    is_masked: bool,
-    /// The size that it was told last.
-    told_bytes: Option<u64>,
+    /// What it was told last, with what was pending.
+    told: Option<Shown>,
 }
 
 impl Entry {
     fn new(pages: Cached) -> Self {
-        Self { pages, is_believed: false, is_masked: false, told_bytes: None }
+        Self { pages, is_believed: false, told: None }
     }
 }
 
-/// A file as the kernel is about to be told.
+/// Of what the kernel is told, that by which it sees that a file has changed; with what is pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shown {
-    /// Its size, with what is pending.
-    pub size_bytes: u64,
-    /// Whether programs of this node have written what is not committed.
-    pub is_pending: bool,
+    modified: Timestamp,
+    size_bytes: u64,
+}
+
+impl From<&Attributes> for Shown {
+    fn from(attributes: &Attributes) -> Self {
+        Self { modified: attributes.mtime, size_bytes: attributes.size_bytes }
+    }
 }
 
 /// What the kernel has of a file.
@@ -115,15 +117,19 @@ impl Pages {
         Self { others_believed_until: Some(now.after(BELIEVED)), ..Self::default() }
     }
 
-    /// The kernel is about to be given pages of a file, which are those of `state`. `state` is without what is pending.
-    pub fn fill(&mut self, now: Time, state: &FileState) {
+    /// The kernel is about to be given pages of a file, which are those of `state`. `state` is without what is pending; it was told what is
+    /// `shown` before.
+    pub fn fill(&mut self, now: Time, state: &FileState, shown: Shown) {
         let version = Version::from(state);
         if !self.files.contains_key(&state.file) {
             self.make_room(now);
             let pages = if self.are_others_known() { Cached::Nothing } else { Cached::Old };
             self.files.insert(state.file, Entry::new(pages));
         }
-        if let Some(Entry { pages, .. }) = self.files.get_mut(&state.file) {
+        if let Some(Entry { pages, told, .. }) = self.files.get_mut(&state.file) {
+            if *pages == Cached::Nothing {
+                let _ = told.get_or_insert(shown);
+            }
             *pages = match *pages {
                 Cached::Nothing => Cached::Of(version),
                 Cached::Of(of) if of == version => Cached::Of(of),
@@ -145,9 +151,9 @@ impl Pages {
     }
 
     /// The kernel is about to be told a file's attributes by the answer to a change of them.
-    pub fn mask(&mut self, file: FileId) {
+    pub fn answer_change(&mut self, file: FileId, shown: Shown) {
         if let Some(entry) = self.files.get_mut(&file) {
-            entry.is_masked = true;
+            entry.told = Some(shown);
         }
     }
 
@@ -164,21 +170,20 @@ impl Pages {
         let Some(entry) = self.files.get_mut(&state.file) else { return Telling::Once };
         let dropping = Dropping { file: state.file, number: self.dropped + 1 };
         let dropped = (Cached::Dropping(dropping.number), Telling::Dropped(dropping));
-        let is_masked = entry.is_masked || shown.is_pending;
+        // The kernel sees no difference, and would go on with what it has.
+        let is_same = entry.told == Some(shown);
         let (pages, telling) = match entry.pages {
             Cached::Nothing => (Cached::Nothing, Telling::Leased),
             Cached::Of(of) if of == version => (Cached::Of(of), Telling::Leased),
             Cached::Dropping(number) => (Cached::Dropping(number), Telling::Once),
-            _ if is_masked => dropped,
-            Cached::Of(of) if of.looks_like(version) => dropped,
-            Cached::Of(_) => (Cached::Replaced(version), Telling::Once),
-            // It may not have taken what it was told first.
             Cached::Replaced(by) if by == version => (Cached::Of(by), Telling::Once),
-            // As long as it was, it may stay so for it.
-            Cached::Replaced(_) | Cached::Old if entry.told_bytes == Some(shown.size_bytes) => dropped,
+            _ if is_same => dropped,
+            Cached::Of(of) if of.looks_like(version) => dropped,
+            // It may not take what it is told, so it is told twice.
+            Cached::Of(_) => (Cached::Replaced(version), Telling::Once),
             Cached::Replaced(_) | Cached::Old => (Cached::Dropping(dropping.number), Telling::ThenDrop(dropping)),
         };
-        (entry.pages, entry.is_masked, entry.told_bytes) = (pages, is_masked, Some(shown.size_bytes));
+        (entry.pages, entry.told) = (pages, Some(shown));
         self.dropped += u64::from(matches!(telling, Telling::Dropped(_) | Telling::ThenDrop(_)));
         telling
     }

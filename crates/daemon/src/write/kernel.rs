@@ -62,7 +62,8 @@ impl Handler for Kernel {
             Op::Release { flock_owner, .. } => answer(self.close(&request, *flock_owner), reply),
             Op::Read { offset, size, .. } => match self.reader.read(&self.files, file, *offset, *size as usize) {
                 Ok((parts, state)) => {
-                    self.cache.fill(&state);
+                    let pending = self.files.pending(file, 0..0);
+                    self.cache.fill(&state, &pending.attributes(&state.attributes));
                     reply.gather(&parts);
                 }
                 Err(errno) => reply.error(errno),
@@ -223,8 +224,7 @@ impl Kernel {
             Ok((state, lease)) => {
                 let attributes = pending.attributes(&state.attributes);
                 let lease = if pending.is_empty() { lease } else { TTL };
-                let is_pending = !pending.is_empty();
-                self.cache.tell(&ToTell { forgotten, state, attributes, is_pending, lease }, reply);
+                self.cache.tell(&ToTell { forgotten, state, attributes, lease }, reply);
             }
             Err(errno) => reply.error(errno),
         }
@@ -240,7 +240,7 @@ impl Kernel {
     fn answer_attributes(&self, state: Result<FileState, Errno>, reply: Reply) {
         match state {
             Ok(state) => {
-                self.cache.mask(state.file);
+                self.cache.answer_change(&state);
                 reply.attributes(&state.attributes, TTL);
             }
             Err(errno) => reply.error(errno),

@@ -34,8 +34,6 @@ pub struct ToTell {
     pub state: FileState,
     /// The file as programs see it.
     pub attributes: Attributes,
-    /// Whether that is with what is not committed.
-    pub is_pending: bool,
     /// How long that holds unless this node is told otherwise.
     pub lease: Duration,
 }
@@ -57,9 +55,9 @@ impl PageCache {
         self.pages().forgotten()
     }
 
-    /// The kernel is about to be given bytes of a file, which is as `state` says.
-    pub fn fill(&self, state: &FileState) {
-        self.pages().fill(self.now(), state);
+    /// The kernel is about to be given bytes of a file, which is as `state` says, and as programs see it.
+    pub fn fill(&self, state: &FileState, attributes: &Attributes) {
+        self.pages().fill(self.now(), state, Shown::from(attributes));
     }
 
     /// Whether who opens a file may go on with the pages that the kernel has.
@@ -68,14 +66,14 @@ impl PageCache {
     }
 
     /// The kernel is about to be told a file's attributes by the answer to a change of them.
-    pub fn mask(&self, file: FileId) {
-        self.pages().mask(file);
+    pub fn answer_change(&self, state: &FileState) {
+        self.pages().answer_change(state.file, Shown::from(&state.attributes));
     }
 
     /// Tells the kernel a file's attributes. Nothing can be forgotten at that moment.
     pub fn tell(self: &Arc<Self>, told: &ToTell, reply: Reply) {
         let mut pages = self.pages();
-        let shown = Shown { size_bytes: told.attributes.size_bytes, is_pending: told.is_pending };
+        let shown = Shown::from(&told.attributes);
         let telling = match (told.state.attributes.kind(), self.notifier.get()) {
             (Kind::File, Some(_)) => pages.tell(self.now(), &told.state, shown),
             _ => Telling::Once,
