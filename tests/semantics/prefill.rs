@@ -374,7 +374,7 @@ fn without_a_pack_no_contents_are_beside_the_profile() {
     let (file, contents) = (&environment.files()[3], noise(3, 4096));
     tree::write(file, &contents);
     environment.record(&["--pack", "off"]);
-    assert_eq!(holding(environment.place.path(), &contents), [file.clone()], "only the file itself");
+    assert_eq!(holding(environment.place.path(), &contents), std::slice::from_ref(file), "only the file itself");
     environment.record(&[]);
     assert!(holding(environment.place.path(), &contents).contains(&environment.pack()), "the test would see a pack");
 }

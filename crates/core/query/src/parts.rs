@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn parts_of_one_block_go_to_those_who_may_take_them() {
         let mut parts = Parts::by_block(FILE_BYTES, like());
-        let even = |first: u64| first % 2 == 0;
+        let even = |first: u64| first.is_multiple_of(2);
         let taken: Vec<_> =
             std::iter::from_fn(|| parts.take_if(Side::Nodes, even)).map(|part| (part.first, part.blocks)).collect();
         assert_eq!(taken, (0..=20).step_by(2).map(|first| (first, 1)).collect::<Vec<_>>());

@@ -202,7 +202,7 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
 
 /// The nodes that hold a file, and what is known of this host's speed.
 async fn holders(path: &str, wants: QueryWants, job: &Job) -> Result<Value, String> {
-    let FileHolders { holders, in_logs, homes } = job.holders(file_of(&path, job)?, wants).await;
+    let FileHolders { holders, in_logs, homes } = job.holders(file_of(path, job)?, wants).await;
     let (host_factor, host_read_factor) = job.queries.parts.speeds.host_factors(collected(wants));
     Ok(json!({
         "holders": holders,

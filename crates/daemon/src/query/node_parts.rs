@@ -165,7 +165,7 @@ impl QueryParts {
             QueryMessage::EndDraft { number, publishes } => {
                 let end = move |this: &Arc<Self>, _| {
                     let directory = this.node.options.data.as_ref().ok_or(Errno::EXDEV)?;
-                    this.drafts.end(directory, number, publishes).map(|rows| encoded(rows))
+                    this.drafts.end(directory, number, publishes).map(encoded)
                 };
                 self.in_turn(remaining, is_given_up, end).await
             }

@@ -150,7 +150,7 @@ impl Reread {
             let writing = scope.spawn(|| write_in_order(&dealing, &mut file));
             let made = dealing.run(holders, self.host_part, options.threads, ask, here);
             if made.is_err() {
-                dealing.wait(|pieces| Some(pieces.is_given_up = true));
+                give_up(&dealing);
             }
             (made, writing.join().unwrap_or_else(|_| Err(anyhow!("a thread of the query panicked"))))
         });
@@ -195,6 +195,14 @@ impl Reread {
     }
 }
 
+/// The column is not wanted any more.
+fn give_up(dealing: &Dealing<'_, ColumnPieces>) {
+    dealing.wait(|pieces| {
+        pieces.is_given_up = true;
+        Some(())
+    });
+}
+
 /// Writes lines in the order of the blocks; how many there are.
 fn write_in_order(dealing: &Dealing<'_, ColumnPieces>, file: &mut Unfinished<'_>) -> anyhow::Result<u64> {
     let mut written = 0;
@@ -206,7 +214,7 @@ fn write_in_order(dealing: &Dealing<'_, ColumnPieces>, file: &mut Unfinished<'_>
         let Some(lines) = next else { return Ok(written) };
         written += lines.iter().filter(|byte| **byte == b'\n').count() as u64;
         if let Err(error) = file.write(&lines) {
-            dealing.wait(|pieces| Some(pieces.is_given_up = true));
+            give_up(dealing);
             return Err(error);
         }
     }
