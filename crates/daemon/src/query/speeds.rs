@@ -151,8 +151,8 @@ mod tests {
     fn what_was_seen_corrects_what_was_measured() {
         let speeds = Speeds::default();
         let lines = Collected::default();
-        let speed =
-            |collected| speeds.of_cores(kind(collected), 1e-9, Cores { cores: 1.0, quota: None }, 1).bytes_per_s;
+        let one = Cores { cores: 1.0, quota: None };
+        let speed = |collected| speeds.of_cores(kind(collected), 1e-9, one, 1).bytes_per_s.round();
         assert!(speeds.speed(lines, 1).bytes_per_s > 1e6);
         assert_eq!(speed(lines), 1e9);
         let other = Collected { bytes: true, ..lines };

@@ -147,7 +147,7 @@ mod tests {
             bytes[body..].copy_from_slice(&checksum);
             StoreHead::decode(&bytes)
         };
-        assert_eq!(changed(8, 4), Err(HeadError::Version(4)));
+        assert_eq!(changed(8, VERSION as u8 + 1), Err(HeadError::Version(VERSION + 1)));
         assert!(changed(10, 5).is_err() && changed(40, 1).is_err() && changed(42, 0).is_err());
         assert!(changed(56, 0xff).is_err() && changed(52, 5).is_err());
     }
