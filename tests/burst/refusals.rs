@@ -43,7 +43,8 @@ fn what_is_wrong_is_said_before_anything_is_written() {
         "{said}"
     );
     let said = with(&["--time-limit", "auto"]);
-    assert!(said.contains("SLURM_JOB_END_TIME does not say when the job ends; give a time"), "{said}");
+    assert!(said.contains("--time-limit auto; give a time"), "{said}");
+    assert!(said.contains("this is not a job of Slurm or LSF"), "{said}");
     let said = with(&["--partner", "all"]);
     assert!(said.contains("--partner: this job has one node"), "{said}");
     let said = with(&["--partner", "/elsewhere/some"]);
