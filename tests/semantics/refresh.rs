@@ -2,7 +2,7 @@
 //! is now.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -339,35 +339,4 @@ fn with_revalidate_changes_are_seen_by_themselves() {
         assert_eq!(&bytes, b"untouched");
     }
     compare::trees(&site.source("inputs"), &view(&site, NODES as usize - 1, "inputs"));
-}
-
-/// A kernel may drop pages at any time, so one of several refreshes without a read is enough; where each of them took the pages,
-/// each would be followed by one.
-#[test]
-fn what_did_not_change_keeps_its_inode_and_its_pages() {
-    require!(Fuse);
-    const REFRESHES: usize = 10;
-    let site = Site::new(NODES, |source| {
-        write(&source.join("env/same"), &[7; 20_000]);
-        write(&source.join("env/changes"), b"0");
-    });
-    let (node, reads) = (NODES as usize - 1, |site: &Site| {
-        site.job().status()["nodes"][NODES as usize - 1]["kernel"]["messages"]["read"].as_u64().unwrap()
-    });
-    let (same, changes) = (view(&site, node, "env/same"), view(&site, node, "env/changes"));
-    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
-    let (first, bytes) = (inode(&same), fs::read(&same).unwrap());
-    let mut without_a_read = 0;
-    for version in 1..=REFRESHES {
-        let text = version.to_string();
-        write(&site.source("env/changes"), text.as_bytes());
-        refresh(&site, "env");
-        let before = reads(&site);
-        assert_eq!(inode(&same), first, "refresh {version}");
-        assert_eq!(fs::read(&same).unwrap(), bytes);
-        without_a_read += usize::from(reads(&site) == before);
-        assert_eq!(fs::read_to_string(&changes).unwrap(), text);
-        assert!(reads(&site) > before, "what has changed is read again");
-    }
-    assert!(without_a_read > 0, "the pages were read again after each of {REFRESHES} refreshes");
 }

@@ -3,11 +3,8 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::Command as Program;
 
-use forebay_tests::program::run;
-use forebay_tests::{Job, Sandbox, compare, on_both, require};
+use forebay_tests::{compare, on_both};
 use rustix::fs::statvfs;
 
 on_both!(equals_its_source, |site| {
@@ -63,29 +60,3 @@ on_both!(the_way_to_the_export_is_shown, |site| {
     let neighbour = fs::metadata(above.join("run")).unwrap_err();
     assert_eq!(neighbour.raw_os_error(), Some(2), "what is not exported does not exist");
 });
-
-/// As other users of the file system fill it, programs of the job see that at once.
-#[test]
-fn file_system_figures_are_asked_afresh() {
-    require!(Fuse, Root);
-    let sandbox = Sandbox::new();
-    let export = sandbox.base().join("export");
-    fs::create_dir(&export).unwrap();
-    let _ = run(Program::new("mount").args(["-t", "tmpfs", "-o", "size=32m", "tmpfs"]).arg(&export)).good();
-    let job = Job::up_local(sandbox, 3, &export, &["--fanout", "2"]);
-    let free = |path: &Path| {
-        let figures = statvfs(path).unwrap();
-        figures.f_bfree * figures.f_frsize
-    };
-    let mut before = u64::MAX;
-    for number in 0..4 {
-        for node in 0..3 {
-            assert_eq!(free(&job.path(node, &export)), free(&export), "node {node} after {number} files");
-        }
-        assert!(free(&export) < before, "the test's own file takes room");
-        before = free(&export);
-        fs::write(export.join(number.to_string()), vec![0; 1 << 20]).unwrap();
-    }
-    job.down();
-    let _ = run(Program::new("umount").arg(&export)).good();
-}

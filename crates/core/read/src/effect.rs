@@ -142,8 +142,6 @@ pub struct StaleInode {
     pub inode: InodeId,
     /// Its directory and its name there; `None` for the view's root and where the directory is forgotten already.
     pub entry: Option<(InodeId, Vec<u8>)>,
-    /// Whether its pages stay right: a file that changes is another inode, so those of this one are of its only version.
-    pub keeps_pages: bool,
 }
 
 /// What the shell is to do.

@@ -145,11 +145,6 @@ impl Inode {
         KnownInode { id, path: self.path.clone(), generation, kind, lookups }
     }
 
-    /// Whether it never stands for another version than now: what is no directory becomes another inode when it changes.
-    pub fn is_one_version(&self) -> bool {
-        self.kind != Kind::Directory
-    }
-
     /// Whether it stands for what has these attributes: the same version of a file, or a directory in whatever version.
     pub fn may_become(&self, attributes: &Attributes) -> bool {
         let is_directory = self.kind == Kind::Directory;

@@ -71,10 +71,7 @@ fn the_listing_is_asked_for_again_and_the_kernel_told() {
     read_fails_as_stale(&mut node, old);
     match node.poll_effect() {
         Some(Effect::Stale(stale)) => {
-            assert_eq!(
-                stale,
-                [StaleInode { inode: old, entry: Some((ROOT_INODE, b"file".to_vec())), keeps_pages: false }]
-            );
+            assert_eq!(stale, [StaleInode { inode: old, entry: Some((ROOT_INODE, b"file".to_vec())) }]);
         }
         other => panic!("{other:?}"),
     }

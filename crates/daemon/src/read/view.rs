@@ -23,16 +23,12 @@ impl View {
     }
 }
 
-/// Where pages are invalidated from that stay (`Notifier::inval_inode`).
-const ATTRIBUTES_ONLY: i64 = -1;
-
 /// Lets the kernel ask again for inodes and their names. On a thread that no request waits for: the kernel may make a
 /// notification wait for a request that only a reader would take.
 pub fn invalidate(notifier: &Notifier, stale: &[StaleInode]) {
-    for StaleInode { inode, entry, keeps_pages } in stale {
-        let from = if *keeps_pages { ATTRIBUTES_ONLY } else { 0 };
+    for StaleInode { inode, entry, .. } in stale {
         // An inode that the kernel has forgotten meanwhile is no failure, and nothing can be done about any other.
-        let _ = notifier.inval_inode(inode.0, from, -1);
+        let _ = notifier.inval_inode(inode.0, 0, -1);
         if let Some((parent, name)) = entry {
             let _ = notifier.inval_entry(parent.0, name);
         }

@@ -13,7 +13,6 @@ use forebay_wire::{ReadMessage, Request};
 
 use super::state::ReadPath;
 use crate::effect::{Effect, PeerAnswer, PeerTicket, StaleInode};
-use crate::inodes::Inode;
 use crate::names::source_of_generation;
 use crate::rechecks::listed_in;
 use crate::refreshes::{MayHold, Met, concerns, is_name};
@@ -44,16 +43,13 @@ impl<B: Clone> ReadPath<B> {
     pub fn stale_within(&self, paths: &[ViewPath]) -> Vec<StaleInode> {
         let stale = self.inodes.within(|path| paths.iter().any(|refreshed| path.is_within(refreshed)));
         let mut stale = self.name_stale(stale);
-        for StaleInode { inode, keeps_pages, .. } in &mut stale {
-            *keeps_pages = self.inodes.get(*inode).is_some_and(Inode::is_one_version);
-        }
         // A name that was absent has no inode; the kernel may remember its absence.
         for path in paths {
             if let Some((dir, name)) = path.split()
                 && self.inodes.id_of(path).is_none()
                 && let Some(parent) = self.inodes.id_of(&dir)
             {
-                stale.push(StaleInode { inode: parent, entry: Some((parent, name.to_vec())), keeps_pages: false });
+                stale.push(StaleInode { inode: parent, entry: Some((parent, name.to_vec())) });
             }
         }
         stale
@@ -203,7 +199,7 @@ impl<B: Clone> ReadPath<B> {
         let inode = inode.filter(|id| self.inodes.get(*id).is_some_and(|known| known.generation == *generation));
         if let Some(inode) = inode {
             let entry = self.inodes.id_of(&dir).map(|dir| (dir, name.to_vec()));
-            self.effects.push_back(Effect::Stale(vec![StaleInode { inode, entry, keeps_pages: false }]));
+            self.effects.push_back(Effect::Stale(vec![StaleInode { inode, entry }]));
         }
         source.is_some() || inode.is_some()
     }

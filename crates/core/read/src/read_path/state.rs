@@ -170,15 +170,12 @@ impl<B: Clone> ReadPath<B> {
         self.dispatch.requests().filter(|(_, key)| is_one(key)).map(|(request, _)| request).collect()
     }
 
-    /// Inodes by the names that the kernel knows them by, with all that it holds of them.
+    /// Inodes by the names that the kernel knows them by.
     pub(super) fn name_stale(&self, stale: Vec<(InodeId, ViewPath)>) -> Vec<StaleInode> {
         let entry_of = |path: &ViewPath| {
             let (dir, name) = path.split()?;
             Some((self.inodes.id_of(&dir)?, name.to_vec()))
         };
-        stale
-            .iter()
-            .map(|(inode, path)| StaleInode { inode: *inode, entry: entry_of(path), keeps_pages: false })
-            .collect()
+        stale.iter().map(|(inode, path)| StaleInode { inode: *inode, entry: entry_of(path) }).collect()
     }
 }
