@@ -1,5 +1,5 @@
 """Writes checkpoints as programs do: checkpoints.py KIND NODE, into the working directory. The bytes depend on the two alone."""
-import os, pickle, random, sqlite3, struct, sys, zipfile
+import os, pickle, random, sqlite3, struct, sys, time, zipfile
 
 NODE = int(sys.argv[2])
 STEPS = 3
@@ -81,7 +81,14 @@ def hdf5():
 def sqlite(name, mode):
     """Adds rows, changes them and takes back every third transaction. All who do so at once wait for each other."""
     base = sqlite3.connect(name, timeout=240, isolation_level=None)
-    assert base.execute(f"PRAGMA journal_mode={mode}").fetchone()[0] == mode
+    # SQLite does not wait for the lock that a change of this mode takes.
+    while True:
+        try:
+            assert base.execute(f"PRAGMA journal_mode={mode}").fetchone()[0] == mode
+            break
+        except sqlite3.OperationalError as error:
+            assert "locked" in str(error), error
+            time.sleep(0.01)
     base.execute("CREATE TABLE IF NOT EXISTS rows (node INTEGER, step INTEGER, noise BLOB, seen INTEGER DEFAULT 0)")
     for step in range(30):
         base.execute("BEGIN IMMEDIATE")

@@ -143,7 +143,7 @@ fn a_second_start_asks_for_nothing(nodes: u32, options: &[&str]) {
         // some again.
         let left = chunks - stored;
         assert!(
-            reads <= 2 * left + chunks / 20,
+            reads <= 2 * left + chunks / 4,
             "node {node} was left {left} of {chunks} chunks and read {reads} times"
         );
     }
