@@ -88,7 +88,9 @@ fn every_node_sees_the_source_and_the_server_is_asked_once() {
     // Whatever a kernel may have dropped is still known in the job.
     look_everywhere(&cluster, &view).into_iter().for_each(|seen| drop(seen.good()));
     let again = cluster.testbed().traffic().since(&traffic);
-    assert_eq!(again, Traffic::default(), "the server is asked once a job");
+    // `find` looks at the sizes of the file system, which are asked for again after a second.
+    let is_asked_again = again.requests.keys().any(|kind| kind != "statfs");
+    assert!(!is_asked_again, "the server is asked once a job: {again:?}");
     cluster.down().hand_on();
 }
 

@@ -3,8 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command as Program;
+use std::time::Duration;
 
-use forebay_tests::{compare, on_both};
+use forebay_tests::program::{run, wait_until};
+use forebay_tests::{Job, Sandbox, compare, on_both, require};
 use rustix::fs::statvfs;
 
 on_both!(equals_its_source, |site| {
@@ -60,3 +64,30 @@ on_both!(the_way_to_the_export_is_shown, |site| {
     let neighbour = fs::metadata(above.join("run")).unwrap_err();
     assert_eq!(neighbour.raw_os_error(), Some(2), "what is not exported does not exist");
 });
+
+/// Of a file system that is not the host's root, and as other users of it fill it.
+#[test]
+fn file_system_figures_are_those_of_the_export() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let export = sandbox.base().join("export");
+    fs::create_dir(&export).unwrap();
+    let _ = run(Program::new("mount").args(["-t", "tmpfs", "-o", "size=32m", "tmpfs"]).arg(&export)).good();
+    let job = Job::up_local(sandbox, 3, &export, &["--fanout", "2"]);
+    let figures = |path: &Path| {
+        let figures = statvfs(path).unwrap();
+        (figures.f_blocks * figures.f_frsize, figures.f_bfree * figures.f_frsize)
+    };
+    let mut before = u64::MAX;
+    for number in 0..3 {
+        for node in 0..3 {
+            let view = job.path(node, &export);
+            wait_until("the view shows what is free", Duration::from_secs(60), || figures(&view) == figures(&export));
+        }
+        assert!(figures(&export).1 < before, "the test's own file takes room");
+        before = figures(&export).1;
+        fs::write(export.join(number.to_string()), vec![0; 1 << 20]).unwrap();
+    }
+    let _ = run(Program::new("umount").arg("--lazy").arg(&export)).good();
+    job.down();
+}

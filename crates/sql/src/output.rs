@@ -66,7 +66,7 @@ impl Drop for Output {
 pub enum Writer<'a> {
     /// All rows at once: widths depend on all of them.
     Table(&'a mut Output, SchemaRef, Vec<RecordBatch>),
-    Csv(csv::Writer<&'a mut Box<dyn Write + Send>>),
+    Csv(Box<csv::Writer<&'a mut Box<dyn Write + Send>>>),
     Json(json::ArrayWriter<&'a mut Box<dyn Write + Send>>),
     Parquet(Box<ArrowWriter<&'a mut Box<dyn Write + Send>>>),
     Arrow(StreamWriter<&'a mut Box<dyn Write + Send>>),
@@ -92,7 +92,7 @@ impl<'a> Writer<'a> {
                 let mut writer = csv::WriterBuilder::new().with_header(true).build(&mut output.to);
                 // The names stand there also where there are no rows.
                 writer.write(&RecordBatch::new_empty(SchemaRef::clone(schema)))?;
-                Self::Csv(writer)
+                Self::Csv(Box::new(writer))
             }
             Format::Json => {
                 let builder = json::WriterBuilder::new().with_explicit_nulls(true);

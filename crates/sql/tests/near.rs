@@ -2,6 +2,8 @@
 //!
 //! `make test-sql` names the command by `FOREBAY_BIN`; without it these tests are skipped, and fail with `CI=true`.
 
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

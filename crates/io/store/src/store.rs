@@ -129,13 +129,17 @@ impl Store {
         })
     }
 
-    /// The sizes of the file system that holds `path`.
+    /// The sizes of the file system that holds `path`; above the exports, which lie on any, those of the first export's.
     ///
     /// # Errors
     /// As the backing file system gave it.
     pub fn file_system(&self, path: &ViewPath) -> Result<FileSystem, Errno> {
         self.operation(|table| {
             match (self.backing.place(path, table)?, self.backing.namespace.fixed(path), path.split()) {
+                (Place::Above(_), _, _) => match self.backing.namespace.exports().first() {
+                    Some(first) => self.backing.calls.file_system(first.descriptor.as_fd()),
+                    None => Err(Errno::ENOENT),
+                },
                 (_, Some(fixed), _) => self.backing.calls.file_system(fixed.as_fd()),
                 (Place::Inside(export), None, Some((dir, name))) => self.backing.in_directory(export, &dir, |base| {
                     let place = self.backing.calls.place(base, name)?;

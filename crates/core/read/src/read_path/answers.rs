@@ -104,6 +104,7 @@ impl<B: Clone> ReadPath<B> {
 
     fn deliver_file_system(&mut self, attempt: AttemptId, sizes: FileSystem) {
         let Some(finished) = self.finish_by(attempt) else { return };
+        self.sizes = Some((self.now, sizes));
         self.on_end(finished.request);
         for Waiting { who, .. } in finished.waiters {
             match who {

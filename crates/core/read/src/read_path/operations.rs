@@ -3,6 +3,8 @@
 //! An operation is resumed from its beginning when something arrives, with that thing in hand (`Known`); so there is
 //! one text for the first attempt and for every later one, and a cache that keeps nothing still answers.
 
+use std::time::Duration;
+
 use forebay_cache::Key;
 use forebay_dispatch::Waiting;
 use forebay_types::{Attributes, Errno, Kind, Name, Priority, Time, ViewPath};
@@ -14,6 +16,9 @@ use crate::inode_id::InodeId;
 use crate::links::{shown_attributes, shown_target};
 use crate::names::{Finder, Known, Search};
 use crate::waiter::{Operation, ReadFinished, Waiter};
+
+/// How long the sizes of the file system are believed: `find` asks for them at each directory.
+const SIZES_HOLD: Duration = Duration::from_secs(1);
 
 /// What an operation came to.
 enum Step<B> {
@@ -117,10 +122,15 @@ impl<B: Clone> ReadPath<B> {
                 Err(wanted) => Step::Wants(wanted.0, wanted.1),
             },
             // The view's own sizes are those of its first export; the root of the tree knows which that is.
-            Operation::FileSystem => {
-                let path = ViewPath::root();
-                Step::Wants(Key::FileSystem { path: path.clone() }, ReadMessage::FileSystem { path })
-            }
+            Operation::FileSystem => match self.sizes {
+                Some((told, sizes)) if self.now.since(told) < SIZES_HOLD => {
+                    Step::Answer(KernelAnswer::FileSystem(sizes))
+                }
+                _ => {
+                    let path = ViewPath::root();
+                    Step::Wants(Key::FileSystem { path: path.clone() }, ReadMessage::FileSystem { path })
+                }
+            },
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_cache::Key;
 use forebay_dispatch::{Dispatch, HoldId, Joined, RequestId, Source, Wanted};
 use forebay_overlay::Forest;
-use forebay_types::{NodeRank, Priority, Time, ViewPath};
+use forebay_types::{FileSystem, NodeRank, Priority, Time, ViewPath};
 use forebay_wire::ReadMessage;
 
 use crate::bundles::Bundles;
@@ -87,6 +87,8 @@ pub struct ReadPath<B> {
     pub(super) prefetches: Prefetches,
     pub(super) parcels: Parcels,
     pub(super) recording: Recording,
+    /// The sizes of the file system as last told, and when.
+    pub(super) sizes: Option<(Time, FileSystem)>,
     pub(super) effects: VecDeque<Effect<B>>,
     pub(super) counters: Counters,
 }
@@ -110,6 +112,7 @@ impl<B: Clone> ReadPath<B> {
             prefetches: Prefetches::new(prefetch),
             parcels: Parcels::default(),
             recording: Recording::default(),
+            sizes: None,
             effects: VecDeque::new(),
             counters: Counters::default(),
         }
