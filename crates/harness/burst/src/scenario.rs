@@ -348,7 +348,7 @@ impl Scenario {
             for (name, file) in &names {
                 let Some(model) = files.get(file) else { continue };
                 let now = model.now();
-                let may_be_lost = model.may_be_lost && !(is_all && !model.is_lost);
+                let may_be_lost = model.may_be_lost && (!is_all || model.is_lost);
                 match found.remove(name) {
                     None if may_be_lost => {}
                     None => {
