@@ -101,6 +101,7 @@ bench-write: ## the burst mount against the file system of its store, to target/
 
 soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failing one prints how to look at it
 	@$(CARGO) run --release --quiet --package forebay-sim -- --seeds 0..$(SEEDS)
+	@$(CARGO) run --release --quiet --package forebay-burst-sim -- --seeds 0..$$(($(SEEDS) / 10 + 1))
 
 check-seeded-bugs: ## known bugs, one at a time in a copy of the tree: which check of the simulator finds each (some 30 minutes)
 	@crates/harness/sim/seeded/run.py

@@ -11,6 +11,8 @@ use forebay_types::{Backed, Errno, FileId, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::{FileState, Piece, Source, WrittenExtent};
 use forebay_wire::write_message::{CONTENTS_BYTES_MAX, CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 
+use forebay_write::is_gone;
+
 use super::files::Files;
 use super::local::Local;
 use super::owner::{Owner, backing_path};
@@ -132,6 +134,9 @@ impl Reader {
 
     /// Parts of another node's log, one after the other, as they came.
     fn log_parts(&self, node: NodeRank, parts: Vec<LogPart>) -> Result<Vec<Bytes>, Errno> {
+        if is_gone(node) {
+            return Err(Errno::EIO);
+        }
         let len = parts.iter().map(|part| part.len as usize).sum();
         let asked = WriteMessage::Contents { parts };
         match self.nodes.read_parts(node, &asked, len) {

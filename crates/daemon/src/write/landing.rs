@@ -116,6 +116,7 @@ impl Landings {
                     Parts { owner: Some(&self.owner), second: None },
                     &self.commits.files,
                 );
+                self.owner.verify_logs();
                 looked_at = Instant::now();
             }
             if self.owner.has_failed() {

@@ -141,7 +141,8 @@ impl Local {
     /// Contents of the node's own log.
     ///
     /// # Errors
-    /// EIO where they cannot be had, ESTALE where the record is gone: the tree has other contents by now.
+    /// EIO where they cannot be had, ESTALE where the record is gone: the tree has other contents by now, or will know soon that a loss
+    /// of power has taken them.
     pub fn read(&self, position: LogPosition, skip: u32, into: &mut [u8]) -> Result<(), Errno> {
         self.log.read(position, skip, into).map_err(|error| match error {
             forebay_log::LogError::Absent(_) => Errno::ESTALE,

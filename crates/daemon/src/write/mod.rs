@@ -12,7 +12,8 @@
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
-//! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`).
+//! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`). What a loss
+//! of power has taken from nodes' logs it finds out when they begin anew (`unverified`, `verifying`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
 //! connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
@@ -59,6 +60,8 @@ mod stripe_writer;
 mod striping;
 mod time_limit;
 mod tree_link;
+mod unverified;
+mod verifying;
 
 pub use committed::{CommittedFile, Home};
 pub use landing::Progress;

@@ -24,6 +24,7 @@ use super::notes::Note;
 use super::page_cache::PageCache;
 use super::remote::Nodes;
 use super::safe::Safe;
+use super::unverified::Unverified;
 use crate::options::Copied;
 
 /// Mode bits without which this daemon could not go on in a directory of the backing file system.
@@ -52,6 +53,8 @@ pub struct Owner {
     filling: Mutex<BTreeMap<NodeRank, Instant>>,
     /// Nodes that have asked what of their stores is needed, and when.
     asked: Mutex<BTreeMap<NodeRank, Instant>>,
+    /// Nodes whose logs may lack what the tree says they have.
+    pub(super) unverified: Unverified,
     pub(super) nodes: Arc<Nodes>,
     /// Those who let this node own the tree.
     pub council: Arc<Council>,
@@ -95,6 +98,7 @@ impl Owner {
             unlinked: Mutex::default(),
             filling: Mutex::default(),
             asked: Mutex::default(),
+            unverified: Unverified::new(nodes.others()),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
@@ -287,6 +291,9 @@ impl Owner {
             (done, have, leases.to_tell(now, change.id.node, &touched), touched)
         };
         self.release(&released, have);
+        if matches!(change.operation, Operation::CloseAll { node } if node == change.id.node) {
+            self.unverified.note(change.id.node);
+        }
         self.changed.notify_all();
         self.safe.wake();
         if change.id.node != self.local.rank && !touched.is_empty() {

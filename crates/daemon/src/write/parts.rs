@@ -379,6 +379,14 @@ impl WriteParts {
                 path.display()
             ));
         }
+        if lost.iter().all(|file| file.is_gone) {
+            return Some(format!(
+                "{}{others} cannot land: {bytes} bytes are gone: they were not synced when the power of nodes went ({}); \
+                 it lands when a program writes these again, or removes it",
+                path.display(),
+                nodes.join(", ")
+            ));
+        }
         Some(format!(
             "{}{others} cannot land: {bytes} bytes are only in the stores of nodes that do not answer ({}); \
              `forebay salvage` lands them when these stores are available again",

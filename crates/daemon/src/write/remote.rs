@@ -97,7 +97,7 @@ pub enum Unanswered {
 
 /// The other nodes of the job.
 pub struct Nodes {
-    calls: Box<dyn Calls>,
+    pub(super) calls: Box<dyn Calls>,
     owner: Mutex<KnownOwner>,
     /// Those who decide who owns the tree.
     council: Vec<NodeRank>,

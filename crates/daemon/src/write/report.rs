@@ -101,7 +101,7 @@ impl WriteParts {
         let (left, lost_bytes) = {
             let tree = owner.tree();
             let left: u64 = tree.written().map(|extent| extent.len).sum();
-            let lost = tree.written().filter(|extent| tree.lost_nodes().contains(&extent.node));
+            let lost = tree.written().filter(|extent| tree.is_lost_extent(extent));
             (left, lost.map(|extent| extent.len).sum())
         };
         let rate = meter.bytes_per_s();
@@ -224,7 +224,11 @@ fn lost_in_words(lost: &LostFile) -> String {
              or cut short"
         );
     }
-    format!("{bytes} bytes are only in the stores of nodes that do not answer ({})", nodes.join(", "))
+    let nodes = nodes.join(", ");
+    if lost.is_gone {
+        return format!("{bytes} bytes are gone: they were not synced when the power of nodes went ({nodes})");
+    }
+    format!("{bytes} bytes are only in the stores of nodes that do not answer ({nodes})")
 }
 
 fn find(owner: &Owner, path: &Path) -> Result<FileId, String> {

@@ -27,7 +27,12 @@ impl Owner {
         })
     }
 
-    fn move_to(&self, node: NodeRank, partner: NodeRank, records: &BTreeSet<LogPosition>) -> Result<bool, Errno> {
+    pub(super) fn move_to(
+        &self,
+        node: NodeRank,
+        partner: NodeRank,
+        records: &BTreeSet<LogPosition>,
+    ) -> Result<bool, Errno> {
         let mut copies: Vec<Copy> = vec![];
         let mut after = None;
         while let Ok(page) = self.copies_of(node, partner, after)
@@ -45,12 +50,17 @@ impl Owner {
             self.carry_out_own(Operation::Moved { node, to: partner, copies: copies.to_vec() })?;
         }
         if !copies.is_empty() {
-            tracing::info!(%node, %partner, records = copies.len(), "a node is gone: its records are where they were copied");
+            tracing::info!(%node, %partner, records = copies.len(), "records that a node does not have are where they were copied");
         }
         Ok(!copies.is_empty())
     }
 
-    fn copies_of(&self, node: NodeRank, partner: NodeRank, after: Option<LogPosition>) -> Result<Vec<Copy>, Errno> {
+    pub(super) fn copies_of(
+        &self,
+        node: NodeRank,
+        partner: NodeRank,
+        after: Option<LogPosition>,
+    ) -> Result<Vec<Copy>, Errno> {
         if partner == self.local.rank {
             return Ok(self.local.copies().page(node, after));
         }

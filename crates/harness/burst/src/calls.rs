@@ -1,4 +1,5 @@
-//! System calls of this process that are answered here: those that wait, those that draw random numbers, and those that change files.
+//! System calls of this process that are answered here: those that wait, those that draw random numbers, those that change files, and those that
+//! tell of files what no seed decides.
 //!
 //! A filter of the kernel (`seccomp(2)`) makes each of them a signal to the thread that made it, whoever that is: the standard
 //! library, the C library or a bare instruction. What `pass` makes carries a mark in the sixth argument, which these calls
@@ -9,12 +10,12 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 
 use crate::pass::{Call, FUTEX_PRIVATE, MARK, pass};
-use crate::{files, turns};
+use crate::{files, status, turns};
 
 const FUTEX_COMMAND: u64 = 0x7f;
 
 /// The calls that are answered here. A futex is answered where it is of one process: the others are the kernel's at a thread's end.
-const ANSWERED: [c_long; 19] = [
+const ANSWERED: [c_long; 22] = [
     libc::SYS_futex,
     libc::SYS_nanosleep,
     libc::SYS_clock_nanosleep,
@@ -34,6 +35,9 @@ const ANSWERED: [c_long; 19] = [
     libc::SYS_linkat,
     libc::SYS_symlinkat,
     libc::SYS_mkdirat,
+    libc::SYS_statx,
+    libc::SYS_newfstatat,
+    libc::SYS_fstat,
 ];
 
 /// From now on calls are answered here.
@@ -144,6 +148,7 @@ fn answer(call: &Call) -> i64 {
             }
             len as i64
         }
+        libc::SYS_statx | libc::SYS_newfstatat | libc::SYS_fstat => status::answer(call),
         _ => files::answer(call),
     }
 }

@@ -29,6 +29,7 @@ mod random;
 mod reached;
 mod scenario;
 mod seeds;
+mod status;
 mod symbols;
 mod turns;
 

@@ -23,8 +23,10 @@ pub struct FileModel {
     /// What all nodes see.
     pub committed: usize,
     pub program: usize,
-    /// Its bytes may be gone with the only node that had them.
+    /// Some of its bytes may be gone: with the only node that had them, or since they were not synced when power went.
     pub may_be_lost: bool,
+    /// Somebody has found that they are. Its program leaves it alone.
+    pub is_lost: bool,
     last_number: u64,
 }
 
@@ -56,6 +58,8 @@ pub struct Oracle {
     /// By program: of its next append.
     next_append: BTreeMap<usize, u64>,
     last_file: u64,
+    /// The same of the file that all append to.
+    log_may_be_lost: bool,
     excused_until_ns: u64,
 }
 
@@ -110,17 +114,29 @@ impl Oracle {
         self.excused_until_ns = self.excused_until_ns.max(until_ns);
     }
 
+    /// Whether bytes of any file may be gone.
+    pub fn may_have_lost(&self) -> bool {
+        self.log_may_be_lost || self.files.values().any(|file| file.may_be_lost)
+    }
+
+    /// Whether bytes of a file may be gone that a program has had at a name.
+    pub fn may_be_lost(&self, program: usize, name: &str) -> bool {
+        let states = &self.directories[program].states;
+        states.iter().filter_map(|names| names.get(name)).any(|file| self.files[file].may_be_lost)
+    }
+
     pub fn is_excused(&self, now_ns: u64) -> bool {
         now_ns < self.excused_until_ns
     }
 
     /// What only `fsync` has promised some programs is left: the power was cut, or their node is lost; with no other copy of their
-    /// bytes, perhaps not even that.
+    /// bytes, perhaps not even that. What was written over the last that was synced may be known and gone.
     pub fn fall_back(&mut self, programs: &[usize], is_copied: bool) {
         for file in self.files.values_mut().filter(|file| programs.contains(&file.program)) {
             file.committed = file.durable;
-            file.may_be_lost |= !is_copied;
+            file.may_be_lost |= !is_copied || file.durable + 1 < file.states.len();
         }
+        self.log_may_be_lost = true;
         programs.iter().for_each(|program| self.directories[*program].is_uncertain = true);
         let durably = &self.appended_durably;
         self.appended.retain(|append| !programs.contains(&(append.program as usize)) || durably.contains(append));

@@ -98,7 +98,11 @@ impl Program {
     }
 
     fn any_own(&mut self) -> Option<(String, u64)> {
-        let own = oracle::with(|oracle| oracle.directories[self.index].now());
+        let own = oracle::with(|oracle| {
+            let mut own = oracle.directories[self.index].now();
+            own.retain(|_, file| !oracle.files[file].is_lost);
+            own
+        });
         let count = own.len() as u64;
         own.into_iter().nth(self.random.below(count) as usize)
     }
@@ -283,6 +287,7 @@ impl Program {
         self.node.mount.close(node, handle, libc::O_RDONLY)?;
         let found = slots(&match read {
             Err(Errno::ESTALE) => return Ok(()),
+            Err(Errno::EIO) if oracle::with(|oracle| oracle.may_be_lost(other, &name)) => return Ok(()),
             read => read?,
         });
         let Some(file) = file_of(&found) else { return Ok(()) };
@@ -392,7 +397,10 @@ impl Program {
         for (name, left) in left {
             let file = names[name];
             let model = oracle.files.entry(file).or_default();
-            let Left::Contents(_, contents) = left else { continue };
+            let Left::Contents(_, contents) = left else {
+                model.is_lost = true;
+                continue;
+            };
             match model.find(model.durable, contents) {
                 Some(state) => {
                     model.states.truncate(state + 1);
@@ -417,7 +425,7 @@ impl Program {
         let read = self.node.mount.read(node, handle);
         self.node.mount.close(node, handle, libc::O_RDONLY)?;
         match read {
-            Err(Errno::EIO) if oracle::with(|oracle| oracle.files.values().any(|file| file.may_be_lost)) => {
+            Err(Errno::EIO) if oracle::with(|oracle| oracle.may_have_lost()) => {
                 reached(Reach::LostFile);
                 Ok(Left::Lost)
             }

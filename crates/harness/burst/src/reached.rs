@@ -46,7 +46,8 @@ reaches! {
     Partnered: "jobs whose nodes have partners",
     Refused: "requests that failed for a reason",
     Resynced: "programs that looked what was left of their files",
-    LostFile: "files of which bytes are lost with their node",
+    LostFile: "files of which bytes are lost, as a program finds",
+    NamedAsLost: "jobs of which all has landed but what is named as lost",
     Landed: "jobs of which everything landed",
 }
 

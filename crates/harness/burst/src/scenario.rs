@@ -315,25 +315,26 @@ impl Scenario {
             let nodes: Vec<Arc<Node>> = self.nodes.iter().filter(|node| !node.is_lost()).map(Arc::clone).collect();
             let told: Vec<_> = nodes.iter().map(|node| node.drain(DRAIN)).collect();
             note(|| format!("drained: {told:?}"));
+            // Nothing waits for what is lost.
             let is_all = told.iter().all(|told| told.as_ref().is_some_and(|told| told.steps == 0));
             let whys: Vec<String> = told.into_iter().flatten().filter_map(|told| told.why).collect();
             if is_all && whys.is_empty() {
                 reached(Reach::Landed);
-                return self.compare();
+                return self.compare(true);
             }
-            let is_lost = whys.iter().any(|why| why.contains("cannot land"));
+            let is_lost = is_all && whys.iter().all(|why| why.contains("cannot land"));
             last = Some(whys);
-            if is_lost && oracle::with(|oracle| oracle.files.values().any(|file| file.may_be_lost)) {
-                reached(Reach::LostFile);
-                return self.compare();
+            if is_lost && oracle::with(|oracle| oracle.may_have_lost()) {
+                reached(Reach::NamedAsLost);
+                return self.compare(false);
             }
             turns::sleep_ns(S);
         }
         wrong("landed", &format!("not everything lands: {last:?}"));
     }
 
-    /// The backing file system has what programs have written.
-    fn compare(&self) {
+    /// The backing file system has what programs have written, all or what is not lost.
+    fn compare(&self, is_all: bool) {
         for index in 0..self.programs {
             let (names, files) = oracle::with(|oracle| (oracle.directories[index].now(), oracle.files.clone()));
             let directory = self.root.join("backing").join(format!("p{index}"));
@@ -347,14 +348,15 @@ impl Scenario {
             for (name, file) in &names {
                 let Some(model) = files.get(file) else { continue };
                 let now = model.now();
+                let may_be_lost = model.may_be_lost && (!is_all || model.is_lost);
                 match found.remove(name) {
-                    None if model.may_be_lost => {}
+                    None if may_be_lost => {}
                     None => {
                         wrong("landed", &format!("p{index}/{name}, file {file}, is not on the backing file system"))
                     }
                     Some(slots) if contents_of(&slots).as_ref() == Some(&now) => {}
                     Some(slots)
-                        if model.may_be_lost
+                        if may_be_lost
                             && contents_of(&slots).is_some_and(|contents| {
                                 file_of(&slots) != Some(*file) || model.find(0, &contents).is_some()
                             }) => {}
@@ -372,16 +374,16 @@ impl Scenario {
                 }
             }
         }
-        self.compare_log();
+        self.compare_log(is_all);
         if files::has_two_owners() {
             wrong("owners", "a daemon changed the backing file system after another node's had begun to");
         }
     }
 
-    fn compare_log(&self) {
+    fn compare_log(&self, is_all: bool) {
         let found = records(&crate::contents::read(&self.root.join("backing/log")));
         let appended = oracle::with(|oracle| oracle.appended.clone());
-        let may_be_lost = oracle::with(|oracle| oracle.files.values().any(|file| file.may_be_lost));
+        let may_be_lost = !is_all;
         let all: Vec<(u64, u64)> = found
             .iter()
             .filter_map(|slot| if let Slot::Written(file, number) = slot { Some((*file, *number)) } else { None })

@@ -26,7 +26,8 @@ pub fn range(text: &str) -> Option<Range<u64>> {
 /// Runs a seed: what is wrong, and what was reached, goes to standard output.
 pub fn run_one(seed: u64, is_told: bool) -> ExitCode {
     let memory = if Path::new(MEMORY).is_dir() { PathBuf::from(MEMORY) } else { std::env::temp_dir() };
-    let root = memory.join(format!("forebay-burst-sim-{}", std::process::id()));
+    // As long for every process: stores have it in their heads.
+    let root = memory.join(format!("forebay-burst-sim-{:010}", std::process::id()));
     for directory in ["backing", "kept"] {
         if let Err(error) = std::fs::create_dir_all(root.join(directory)) {
             eprintln!("{}: {error}", root.display());

@@ -1,6 +1,7 @@
 //! Reading back: bytes of a record's contents quickly, or the whole record with its checksum verified.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
@@ -16,14 +17,18 @@ impl Log {
     /// verified: what is read must be known to lie within the record, and its append to have returned.
     ///
     /// # Errors
-    /// `Absent` where no segment is or nothing can lie, `Read` when the device does not give it.
+    /// `Absent` where no segment is, or it ends before, since a loss of power has taken what was there; `Read` when the device does
+    /// not give it.
     pub fn read(&self, position: LogPosition, from: u32, into: &mut [u8]) -> Result<(), LogError> {
         let start = u64::from(position.offset) + RECORD_HEAD_BYTES as u64 + u64::from(from);
         if start + into.len() as u64 > u64::from(self.shared.segment_bytes) {
             return Err(LogError::Absent(position));
         }
         let file = self.shared.readable(position)?;
-        file.read_exact_at(into, start).map_err(|error| LogError::Read(Errno::of(&error)))
+        file.read_exact_at(into, start).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => LogError::Absent(position),
+            _ => LogError::Read(Errno::of(&error)),
+        })
     }
 
     /// The whole record at `position`, verified.

@@ -104,7 +104,7 @@ impl Tree {
         Done::Nothing
     }
 
-    /// A node is gone whose records `to` has copies of.
+    /// Records of a node have other places: `to` has copies of them, since the node is gone, or they are gone themselves.
     pub(super) fn move_records(&mut self, node: NodeRank, to: NodeRank, copies: &[Copy]) -> Done {
         let places: BTreeMap<LogPosition, LogPosition> = copies.iter().map(|copy| (copy.from, copy.to)).collect();
         for of in self.nodes.values_mut() {

@@ -1,7 +1,10 @@
-//! Nodes that do not answer, with bytes that nobody else has.
+//! Bytes that cannot be had: those of nodes that do not answer, with bytes that nobody else has, and those that a loss of power has
+//! taken from a node's log before they were synced.
 //!
 //! A file with such bytes is held back: its name shows on the backing file system what it showed there before, or nothing, and
 //! what comes after it does not wait. When its nodes answer again, or all of those bytes are overwritten, it lands.
+//!
+//! A record that is gone from its log has moved (`Operation::Moved`) to a node that there is not: `gone_from` its node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +20,27 @@ use crate::extents::Extents;
 pub struct LostFile {
     /// Below the root; empty where it has no name.
     pub path: Vec<u8>,
-    /// The nodes that have it; none where others have taken it from the backing file system.
+    /// The nodes that have it, or had; none where others have taken it from the backing file system.
     pub nodes: BTreeSet<NodeRank>,
+    /// Whether some of it is gone from their logs, so that waiting for them changes nothing.
+    pub is_gone: bool,
     /// Offset and length.
     pub ranges: Vec<(u64, u64)>,
+}
+
+/// No rank of a node has it.
+const GONE: u32 = 1 << 31;
+
+/// Where records are that are gone from the log of `node`.
+#[must_use]
+pub fn gone_from(node: NodeRank) -> NodeRank {
+    NodeRank(node.0 | GONE)
+}
+
+/// Whether that is where an extent's record is.
+#[must_use]
+pub fn is_gone(node: NodeRank) -> bool {
+    node.0 & GONE != 0
 }
 
 impl Tree {
@@ -30,12 +50,11 @@ impl Tree {
         &self.lost
     }
 
-    /// Files with bytes that only lost nodes have, by their paths.
+    /// Files with bytes that cannot be had, by their paths.
     #[must_use]
     pub fn lost_files(&self) -> Vec<LostFile> {
         let mut files: BTreeMap<FileId, LostFile> = BTreeMap::new();
-        let of_interest = self.nodes.iter().filter(|(_, node)| !self.lost.is_empty() || node.is_base_gone);
-        let lost = of_interest.map(|(file, _)| *file).filter(|file| self.is_lost(*file));
+        let lost = self.nodes.keys().copied().filter(|file| self.is_lost(*file));
         files.extend(lost.map(|file| (file, self.lost_of(file))));
         if !files.is_empty() {
             self.name_all(&mut files);
@@ -45,14 +64,22 @@ impl Tree {
         files
     }
 
-    /// What of a file only lost nodes have.
+    /// What of a file cannot be had.
     #[must_use]
     pub fn lost_of(&self, file: FileId) -> LostFile {
-        let lost = self.extents(file).into_iter().flat_map(|extents| self.lost_extents(extents));
-        let (nodes, ranges): (_, Vec<_>) = lost.map(|extent| (extent.node, (extent.offset, extent.len))).unzip();
+        let lost: Vec<_> = self.extents(file).into_iter().flat_map(|extents| self.lost_extents(extents)).collect();
+        let nodes = lost.iter().map(|extent| NodeRank(extent.node.0 & !GONE)).collect();
+        let is_gone = lost.iter().any(|extent| is_gone(extent.node));
+        let ranges: Vec<_> = lost.iter().map(|extent| (extent.offset, extent.len)).collect();
         let mut ranges = [ranges, self.base_gone_of(file)].concat();
         ranges.sort_unstable();
-        LostFile { path: vec![], nodes, ranges: joined(ranges.into_iter()) }
+        LostFile { path: vec![], nodes, is_gone, ranges: joined(ranges.into_iter()) }
+    }
+
+    /// Whether an extent's bytes cannot be had from its log.
+    #[must_use]
+    pub fn is_lost_extent(&self, extent: &WrittenExtent) -> bool {
+        is_gone(extent.node) || self.lost.contains(&extent.node)
     }
 
     fn name_all(&self, files: &mut BTreeMap<FileId, LostFile>) {
@@ -83,14 +110,14 @@ impl Tree {
         }
     }
 
-    /// What is in lost nodes' logs and not in the file's draft.
+    /// What cannot be had and is not in the file's draft.
     fn lost_extents<'a>(&'a self, extents: &'a Extents) -> impl Iterator<Item = &'a WrittenExtent> {
-        extents.written().filter(|extent| self.lost.contains(&extent.node) && !extents.is_sent(extent))
+        extents.written().filter(|extent| self.is_lost_extent(extent) && !extents.is_sent(extent))
     }
 
     pub(super) fn is_lost(&self, file: FileId) -> bool {
         let has_lost = |extents| self.lost_extents(extents).next().is_some();
-        !self.lost.is_empty() && self.extents(file).is_ok_and(has_lost) || !self.base_gone_of(file).is_empty()
+        self.extents(file).is_ok_and(has_lost) || !self.base_gone_of(file).is_empty()
     }
 
     /// A file that was to be published waits until it is whole.

@@ -26,7 +26,7 @@ mod touched;
 
 pub use drained::{Ahead, Drain};
 pub use landed::Turn;
-pub use lost::LostFile;
+pub use lost::{LostFile, gone_from, is_gone};
 pub use nodes::SentStripes;
 pub use questions::{Listed, Way};
 pub use state::{Refusal, Released, Tree};

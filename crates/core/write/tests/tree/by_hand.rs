@@ -4,9 +4,10 @@ use crate::support::{Asked, ROOT, create, file, id, in_root, refused, within};
 use forebay_types::{Attributes, Errno, LogPosition, NodeRank, Timestamp, ViewPath};
 use forebay_wire::write::Source;
 use forebay_wire::write::{
-    AdoptedEntry, AttributeChanges, BURST_ROOT, Caller, CommitAt, Operation, RenameRule, TimeChange, WrittenExtent,
+    AdoptedEntry, AttributeChanges, BURST_ROOT, Caller, CommitAt, Copy, Operation, RenameRule, TimeChange,
+    WrittenExtent,
 };
-use forebay_write::{Refusal, Released, Way};
+use forebay_write::{Refusal, Released, Way, gone_from};
 
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;
@@ -84,6 +85,33 @@ fn a_lost_file_that_is_written_again_lands() {
     asked.ask(&ROOT, Operation::Lost { nodes: vec![NodeRank(1)] }).unwrap();
     assert_eq!(asked.land_all(), []);
     asked.ask(&ROOT, commit(0, 2)).unwrap();
+    assert_eq!((asked.land_all(), asked.tree.lost_files()), (vec![id(1)], vec![]));
+}
+
+/// The same with what no log has any more, of a part of a file.
+#[test]
+fn a_file_of_which_records_are_gone_waits_until_they_are_written_again() {
+    let mut asked = Asked::new();
+    for (serial, name) in [(1, "a"), (2, "b")] {
+        asked.make(&ROOT, in_root(name), serial, FILE).unwrap();
+    }
+    let commit = |serial, node: u32, offset, segment| Operation::Commit {
+        file: id(serial),
+        extents: vec![extent(node, offset, 10, segment)],
+        at: CommitAt::Start,
+    };
+    for (serial, offset, segment) in [(1, 0, 1), (1, 10, 2), (2, 0, 3)] {
+        asked.ask_of(NodeRank(1), &ROOT, commit(serial, 1, offset, segment)).unwrap();
+    }
+    let gone = extent(1, 10, 10, 2).position;
+    let copies = vec![Copy { from: gone, to: gone, len: 10 }];
+    asked.ask(&ROOT, Operation::Moved { node: NodeRank(1), to: gone_from(NodeRank(1)), copies }).unwrap();
+    assert_eq!((asked.land_all(), asked.tree.way(id(1))), (vec![id(2)], Ok(Way::Lost)));
+    let lost = asked.tree.lost_of(id(1));
+    assert_eq!((lost.nodes, lost.is_gone, lost.ranges), ([NodeRank(1)].into(), true, vec![(10, 10)]));
+    asked.ask(&ROOT, commit(1, 0, 12, 4)).unwrap();
+    assert_eq!((asked.land_all(), asked.tree.lost_of(id(1)).ranges), (vec![], vec![(10, 2)]));
+    asked.ask(&ROOT, commit(1, 0, 5, 5)).unwrap();
     assert_eq!((asked.land_all(), asked.tree.lost_files()), (vec![id(1)], vec![]));
 }
 

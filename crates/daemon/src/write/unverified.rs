@@ -1,0 +1,45 @@
+//! The nodes whose logs may lack what the tree says they have.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_types::NodeRank;
+
+/// The pause where a node has not answered.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+/// When to look.
+pub struct Unverified {
+    nodes: Mutex<BTreeMap<NodeRank, Instant>>,
+}
+
+impl Unverified {
+    /// These, at once.
+    pub fn new(nodes: Vec<NodeRank>) -> Self {
+        let now = Instant::now();
+        Self { nodes: Mutex::new(nodes.into_iter().map(|node| (node, now)).collect()) }
+    }
+
+    /// A node begins anew.
+    pub fn note(&self, node: NodeRank) {
+        self.lock().insert(node, Instant::now());
+    }
+
+    /// Those that are due, which are to be put back where it stays unknown.
+    pub fn take(&self) -> Vec<NodeRank> {
+        let (mut nodes, now) = (self.lock(), Instant::now());
+        let due: Vec<NodeRank> = nodes.iter().filter(|(_, at)| **at <= now).map(|(node, _)| *node).collect();
+        nodes.retain(|node, _| !due.contains(node));
+        due
+    }
+
+    /// It did not answer.
+    pub fn put_back(&self, node: NodeRank) {
+        self.lock().entry(node).or_insert_with(|| Instant::now() + AGAIN_AFTER);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeRank, Instant>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

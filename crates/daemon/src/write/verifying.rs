@@ -1,0 +1,90 @@
+//! What a loss of power has taken from nodes' logs.
+//!
+//! The tree may know of bytes that were written and committed, and not synced, when the power of their node went: the log of that
+//! node ends before them. So the owner looks, when a node begins anew, whether its log has what the tree says. What it does
+//! not have is where the node's partner has copied it, or gone: its file is held back and named, as one with bytes that only
+//! lost nodes have (`forebay_write::LostFile`). A log's records never change their places, so nothing else is found there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_types::{Errno, LogPosition, NodeRank};
+use forebay_wire::Outcome;
+use forebay_wire::write::{Copy, MOVED_MAX, Operation};
+use forebay_wire::write_message::{CONTENTS_PARTS_MAX, LogPart, WriteMessage};
+use forebay_write::gone_from;
+
+use super::owner::Owner;
+
+/// How long a node is asked whether it has records.
+const WITHIN: Duration = Duration::from_millis(500);
+
+impl Owner {
+    /// Looks whether logs have what the tree says, of the nodes of which that is not known. May block.
+    pub(super) fn verify_logs(&self) {
+        if self.has_failed() || !self.council.is_held() {
+            return;
+        }
+        // This node's own log has nothing after what is missing in it, and so does the tree.
+        for node in self.unverified.take().into_iter().filter(|node| *node != self.local.rank) {
+            if let Err(errno) = self.verify_log(node) {
+                tracing::debug!(%node, %errno, "whether a node has what it wrote is not known yet");
+                self.unverified.put_back(node);
+            }
+        }
+    }
+
+    fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {
+        let mut missing = BTreeSet::new();
+        for ends in self.ends_of(node).chunks(CONTENTS_PARTS_MAX) {
+            if self.has(node, ends)? {
+                continue;
+            }
+            for end in ends {
+                if !self.has(node, std::slice::from_ref(end))? {
+                    missing.insert(end.position);
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        for partner in self.nodes.partners_of(node) {
+            if !self.tree().lost_nodes().contains(&partner) {
+                let _ = self.copies_of(node, partner, None)?;
+                self.move_to(node, partner, &missing)?;
+            }
+        }
+        let left = self.tree().records_of(node);
+        let gone: Vec<Copy> =
+            left.intersection(&missing).map(|position| Copy { from: *position, to: *position, len: 0 }).collect();
+        for copies in gone.chunks(MOVED_MAX) {
+            self.carry_out_own(Operation::Moved { node, to: gone_from(node), copies: copies.to_vec() })?;
+        }
+        if !gone.is_empty() {
+            tracing::error!(%node, records = gone.len(), "the loss of its power has taken what a node wrote and did not sync");
+        }
+        Ok(())
+    }
+
+    /// The last byte that the tree needs of each record of a node.
+    fn ends_of(&self, node: NodeRank) -> Vec<LogPart> {
+        let mut ends = BTreeMap::<LogPosition, u32>::new();
+        for extent in self.tree().written().filter(|extent| extent.node == node) {
+            let last = extent.skip + u32::try_from(extent.len - 1).unwrap_or(u32::MAX);
+            let end = ends.entry(extent.position).or_default();
+            *end = last.max(*end);
+        }
+        ends.into_iter().map(|(position, skip)| LogPart { position, skip, len: 1 }).collect()
+    }
+
+    /// Whether a node's log has all of these.
+    fn has(&self, node: NodeRank, parts: &[LogPart]) -> Result<bool, Errno> {
+        let asked = WriteMessage::Contents { parts: parts.to_vec() };
+        match self.nodes.calls.call(node, &asked, WITHIN) {
+            Ok((Outcome::Body, _)) => Ok(true),
+            Ok((Outcome::Bundle(errors), _)) if errors == [Some(Errno::ESTALE)] => Ok(false),
+            _ => Err(Errno::EIO),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Some histories of simulated jobs of the burst tier, each in a process of its own.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::Command;
+
+/// All but that of a known finding (docs/testing.md). A history takes half a second of a processor.
+const SEEDS: [&str; 2] = ["0..30", "31..40"];
+
+fn run(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay-burst-sim")).args(arguments).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn whatever_fails_what_was_promised_is_there_and_lands_whole() {
+    for seeds in SEEDS {
+        let (is_right, said) = run(&["--seeds", seeds]);
+        assert!(is_right, "{said}");
+    }
+}
+
+#[test]
+fn a_seed_is_one_history() {
+    let history = |said: &str| said.lines().find(|line| line.starts_with("history")).unwrap().to_owned();
+    for seed in ["4", "21", "30"] {
+        let (first, second) = (run(&["--seed", seed]), run(&["--seed", seed]));
+        assert_eq!(history(&first.1), history(&second.1), "seed {seed}");
+    }
+}
