@@ -18,6 +18,7 @@ mod own_paths;
 mod pages;
 mod partner;
 mod power_cuts;
+mod private;
 mod promise;
 mod query;
 mod random;

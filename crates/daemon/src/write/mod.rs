@@ -12,6 +12,8 @@
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
+//! Files below the prefixes of `--private` (`prefixes`) are written on a mount of their own (`private`), and belong to the node meanwhile
+//! (`holds`).
 //! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
@@ -30,9 +32,11 @@ mod drafts;
 mod draining;
 mod files;
 mod giving_back;
+mod holds;
 mod kernel;
 mod kernel_words;
 mod landing;
+mod listings;
 mod local;
 mod locks;
 mod network;
@@ -43,6 +47,8 @@ mod pace;
 mod page_cache;
 mod partner;
 mod parts;
+mod prefixes;
+mod private;
 mod publishing;
 mod recovery;
 mod remote;
