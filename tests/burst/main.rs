@@ -19,6 +19,7 @@ mod pages;
 mod partner;
 mod power_cuts;
 mod power_of_a_writer;
+mod private;
 mod promise;
 mod query;
 mod random;

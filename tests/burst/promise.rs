@@ -13,14 +13,14 @@ use crate::bed::Bed;
 const OVER: &str = "--over--";
 
 /// A shell on a node.
-struct Shell {
+pub struct Shell {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Shell {
-    fn new(directory: &Path) -> Self {
+    pub fn new(directory: &Path) -> Self {
         let mut child =
             Command::new("sh").current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
@@ -28,7 +28,7 @@ impl Shell {
     }
 
     /// What a command says.
-    fn says(&mut self, command: &str) -> String {
+    pub fn says(&mut self, command: &str) -> String {
         writeln!(self.input, "{command}\necho {OVER}").unwrap();
         let mut said = String::new();
         while !said.ends_with(&format!("{OVER}\n")) {
@@ -37,7 +37,7 @@ impl Shell {
         said.trim_end_matches(&format!("{OVER}\n")).to_owned()
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         drop(self.input);
         assert!(self.child.wait().unwrap().success());
     }

@@ -46,6 +46,15 @@ pub trait Environment: Send + Sync {
     /// When there is none.
     fn start_walker(&self, view: &Path) -> std::io::Result<Arc<dyn Walker>>;
 
+    /// Has the kernel send what it has gathered of a mount, within a time. May block. By another process than the daemon: one that
+    /// waits for its own answers in the kernel cannot be ended.
+    ///
+    /// # Errors
+    /// When it did not.
+    fn flush(&self, _mount: &Path, _time: Duration) -> std::io::Result<()> {
+        Ok(())
+    }
+
     /// Whether a task has a signal pending that ends it. One that cannot be seen has none.
     fn is_being_killed(&self, tid: u32) -> bool;
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use forebay_fuse::{KeptRequests, Mount, Negotiated, Session};
-use forebay_keeper::{ExitReason, HandedMount, Handoff, Link, burst_session_options, hear_endings, session_options};
+use forebay_keeper::{
+    ExitReason, HandedMount, Handoff, Link, burst_session_options, hear_endings, private_session_options,
+    session_options,
+};
 use forebay_transport::{Address, Endpoint, EndpointOptions};
 use forebay_types::CHUNK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -56,7 +59,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     let Some(handoff) = link.stand_by()? else {
         return Ok(ExitReason::End);
     };
-    let Handoff { view, burst, peers, control, inodes } = handoff;
+    let Handoff { view, burst, private, peers, control, inodes } = handoff;
     let HandedMount { mount, how, negotiated, requests, .. } = view;
     read.keep_inodes(inodes)?;
     let control = control::adopt(control)?;
@@ -69,7 +72,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
     driver.set_endpoint(endpoint.clone());
     let session = resume_session(&driver, &mount, negotiated, requests)?;
     driver.set_session(Arc::clone(&session));
-    let burst = BurstSession::begin(&driver, burst)?;
+    let burst = BurstSession::begin(&driver, burst, private)?;
 
     let mut tasks = driver.start();
     tasks.extend([
@@ -117,13 +120,18 @@ fn open_store(driver: &Driver, burst: Option<&HandedMount>) -> anyhow::Result<()
 struct BurstSession {
     mount: Mount,
     session: Session,
+    private: Option<(Mount, Session)>,
     write: Arc<WriteParts>,
     landing: std::thread::JoinHandle<()>,
 }
 
 impl BurstSession {
     /// Of a node that has one.
-    fn begin(driver: &Driver, handed: Option<HandedMount>) -> anyhow::Result<Option<Self>> {
+    fn begin(
+        driver: &Driver,
+        handed: Option<HandedMount>,
+        private: Option<HandedMount>,
+    ) -> anyhow::Result<Option<Self>> {
         let (Some(handed), Some(write)) = (handed, driver.write.get()) else { return Ok(None) };
         let HandedMount { mount, negotiated, requests, .. } = handed;
         let failed = || format!("serving {}", mount.dir().display());
@@ -131,26 +139,35 @@ impl BurstSession {
         let session = Session::resume(mount.descriptor(), negotiated, &options, requests, write.handler());
         let session = session.with_context(failed)?;
         write.set_notifier(session.notifier());
+        let private = private.map(|private| serve_private(driver, private, write)).transpose()?;
         let landing = write.start().with_context(failed)?;
-        Ok(Some(Self { mount, session, write: Arc::clone(write), landing }))
+        Ok(Some(Self { mount, session, private, write: Arc::clone(write), landing }))
     }
 
     /// Ends it, so that another daemon can go on or nothing is left.
     async fn end(self, reason: ExitReason) {
-        let Self { mount, session, write, landing } = self;
+        let Self { mount, session, private, write, landing } = self;
+        let (private_mount, private) = private.unzip();
         let ended = tokio::task::spawn_blocking(move || match reason {
             ExitReason::HandOver => {
-                session.hand_over(HAND_OVER_DRAIN);
-                drop(session);
+                let sessions = || std::iter::once(&session).chain(&private);
+                std::thread::scope(|scope| {
+                    sessions().for_each(|session| drop(scope.spawn(|| session.hand_over(HAND_OVER_DRAIN))));
+                });
+                drop((session, private));
                 write.end(landing, false);
             }
             ExitReason::End | ExitReason::Orphaned => {
-                if let Err(error) = mount.unmount() {
-                    tracing::warn!(%error, "unmounting the burst mount");
+                write.flush_private();
+                for mount in private_mount.into_iter().chain([mount]) {
+                    if let Err(error) = mount.unmount() {
+                        tracing::warn!(%error, "unmounting the burst mount");
+                    }
                 }
-                session.stop();
-                session.disconnect();
-                drop(session);
+                for session in private.into_iter().chain([session]) {
+                    session.stop();
+                    session.disconnect();
+                }
                 write.end(landing, true);
             }
         });
@@ -158,6 +175,16 @@ impl BurstSession {
             tracing::warn!("the burst mount did not end in time");
         }
     }
+}
+
+/// Takes requests of the private mount.
+fn serve_private(driver: &Driver, handed: HandedMount, write: &WriteParts) -> anyhow::Result<(Mount, Session)> {
+    let HandedMount { mount, negotiated, requests, .. } = handed;
+    let options = private_session_options(driver.node.options.readers);
+    let session =
+        Session::resume(mount.descriptor(), negotiated, &options, requests, write.private_handler(mount.dir()));
+    let session = session.with_context(|| format!("serving {}", mount.dir().display()))?;
+    Ok((mount, session))
 }
 
 /// Tells the keeper regularly that the network thread runs and the core can be had: a daemon that hangs is killed.

@@ -1,6 +1,8 @@
 //! The process that looks at directories and names of a view for its daemon (`forebay walk`), so that the kernel knows them (see
 //! `machine::walker`). It holds nothing of the daemon's, and ends with its input.
 //!
+//! `FLUSH` has the kernel send what it has gathered in its page cache of a mount that gathers writes.
+//!
 //! Input: a letter, a path below the view, a NUL; the letter says what to do. Output: a byte for each `DONE`.
 
 use std::ffi::OsStr;
@@ -14,6 +16,8 @@ use anyhow::Context;
 pub const LIST: u8 = b'l';
 /// Look the name up.
 pub const LOOK: u8 = b'n';
+/// Have the kernel send what it has gathered of the mount.
+pub const FLUSH: u8 = b'f';
 /// Say that all before is done.
 pub const DONE: u8 = b'd';
 
@@ -31,6 +35,7 @@ pub fn walk(view: &Path) -> anyhow::Result<()> {
             Some((&LIST, path)) => list(&below(view, path)),
             // That it is not there is what the kernel is to learn, too.
             Some((&LOOK, path)) => drop(below(view, path).symlink_metadata()),
+            Some((&FLUSH, _)) => flush(view)?,
             Some((&DONE, _)) => {
                 output.write_all(&[DONE]).and_then(|()| output.flush()).context("answering on standard output")?;
             }
@@ -39,6 +44,12 @@ pub fn walk(view: &Path) -> anyhow::Result<()> {
         line.clear();
     }
     Ok(())
+}
+
+fn flush(mount: &Path) -> anyhow::Result<()> {
+    let failed = || format!("flushing {}", mount.display());
+    let root = std::fs::File::open(mount).with_context(failed)?;
+    rustix::fs::syncfs(&root).with_context(failed)
 }
 
 fn below(view: &Path, path: &[u8]) -> std::path::PathBuf {

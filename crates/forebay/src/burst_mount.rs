@@ -1,5 +1,7 @@
 //! Where a node's burst mount and store go: decided and made before the node starts.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
-use forebay_keeper::BurstPaths;
+use forebay_keeper::{BurstPaths, PrivatePaths};
 use forebay_launch::{JobDirectory, NodeAddress, ViewLayout, job_end};
 use forebay_types::{NodeRank, ViewPath};
 
@@ -34,6 +36,8 @@ pub struct BurstMount {
     pub mount: PathBuf,
     /// The directories that were made for it, innermost first.
     pub created: Vec<PathBuf>,
+    /// Where its private mount is, if it has one.
+    pub private: Option<PathBuf>,
     /// What its daemon is told.
     pub options: BurstOptions,
 }
@@ -42,7 +46,10 @@ impl BurstMount {
     /// What its keeper is told.
     pub fn paths(&self) -> BurstPaths {
         let BurstOptions { dir, backing, .. } = &self.options;
-        BurstPaths { mount: self.mount.clone(), dir: dir.clone(), backing: backing.clone() }
+        let prefix = |path: &ViewPath| PathBuf::from(OsStr::from_bytes(path.as_bytes()));
+        let prefixes = || self.options.private.iter().map(prefix).collect();
+        let private = self.private.clone().map(|mount| PrivatePaths { mount, prefixes: prefixes() });
+        BurstPaths { mount: self.mount.clone(), dir: dir.clone(), backing: backing.clone(), private }
     }
 }
 
@@ -65,12 +72,8 @@ pub fn prepare(
         BurstStore::At(path) => path.clone(),
         BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
     };
-    let copied = copied(&settings.partner, &dir, &backing)?;
-    ensure!(
-        copied == Copied::Nothing || nodes.len() > 1,
-        "--partner: this job has one node, so no other node can copy what it writes; leave the option out, or use more \
-         nodes"
-    );
+    let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
+    let private = private(&settings.private, &dir, &backing)?;
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
@@ -83,24 +86,26 @@ pub fn prepare(
             return Err(error.context("the burst store"));
         }
     }
-    let prepared = view_directory::prepare(&mount).and_then(|_| capacity_bytes(settings, &store));
-    let prepared = prepared.and_then(|capacity_bytes| Ok((capacity_bytes, ends_at_ms(settings)?)));
+    let private_mount = (!private.is_empty()).then(|| layout.view(&directory.private(), nodes, rank));
+    let prepared = view_directory::prepare(&mount).and_then(|_| {
+        private_mount.iter().try_for_each(|mount| make_private(mount, &directory.private(), &mut created))?;
+        Ok((capacity_bytes(settings, &store)?, ends_at_ms(settings)?))
+    });
     match prepared {
         Ok((capacity_bytes, ends_at_ms)) => {
-            let (drain, drain_bytes_per_s) = (settings.drain, settings.drain_rate);
-            let switches = vec![];
             let options = BurstOptions {
                 dir,
                 backing,
                 store,
                 capacity_bytes,
-                drain,
-                drain_bytes_per_s,
+                drain: settings.drain,
+                drain_bytes_per_s: settings.drain_rate,
                 ends_at_ms,
                 copied,
-                switches,
+                switches: vec![],
+                private,
             };
-            Ok(Some(BurstMount { mount, created, options }))
+            Ok(Some(BurstMount { mount, created, private: private_mount, options }))
         }
         Err(error) => {
             remove(&created);
@@ -113,6 +118,7 @@ pub fn prepare(
 fn pair(settings: &Settings) -> anyhow::Result<Option<BurstPair>> {
     match &settings.burst[..] {
         [] => {
+            ensure!(settings.private.is_empty(), "--private needs --burst DIR=BACKING: it names directories below DIR");
             ensure!(
                 settings.burst_store.is_none(),
                 "--burst-store needs --burst DIR=BACKING, which says what is stored"
@@ -125,25 +131,52 @@ fn pair(settings: &Settings) -> anyhow::Result<Option<BurstPair>> {
 }
 
 /// Which files are copied of a burst tier that programs see at `dir` and at `backing`.
-fn copied(partner: &[Partnering], dir: &Path, backing: &Path) -> anyhow::Result<Copied> {
-    let below = |path: &PathBuf| {
-        let below = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
-        let below = below.with_context(|| {
-            format!("--partner: {} is not below {}; name directories of the burst tier", path.display(), dir.display())
-        })?;
-        ViewPath::new(below.as_os_str().as_bytes()).with_context(|| format!("--partner: {}", path.display()))
-    };
-    match partner {
-        [] | [Partnering::None] => Ok(Copied::Nothing),
-        [Partnering::All] => Ok(Copied::All),
+fn copied(partner: &[Partnering], dir: &Path, backing: &Path, nodes: usize) -> anyhow::Result<Copied> {
+    let copied = match partner {
+        [] | [Partnering::None] => Copied::Nothing,
+        [Partnering::All] => Copied::All,
         several => {
             let paths = several.iter().map(|partnering| match partnering {
-                Partnering::Below(path) => below(path),
+                Partnering::Below(path) => below("--partner", path, dir, backing),
                 _ => bail!("--partner: give none, all, or directories, and only one of these"),
             });
-            Ok(Copied::Below(paths.collect::<anyhow::Result<_>>()?))
+            Copied::Below(paths.collect::<anyhow::Result<_>>()?)
         }
-    }
+    };
+    ensure!(
+        copied == Copied::Nothing || nodes > 1,
+        "--partner: this job has one node, so no other node can copy what it writes; leave the option out, or use more \
+         nodes"
+    );
+    Ok(copied)
+}
+
+/// Makes the private mount's directory, and notes which were made.
+fn make_private(mount: &Path, base: &Path, created: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    created.extend(make_all(mount, base, 0o700)?);
+    view_directory::prepare(mount).map(drop)
+}
+
+/// The directories whose files belong to one node until they are closed, none below another.
+fn private(paths: &[PathBuf], dir: &Path, backing: &Path) -> anyhow::Result<Vec<ViewPath>> {
+    let all = paths.iter().map(|path| below("--private", path, dir, backing));
+    let all: BTreeSet<ViewPath> = all.collect::<anyhow::Result<_>>()?;
+    ensure!(
+        !all.contains(&ViewPath::root()),
+        "--private: name directories below {}, not the burst tier as a whole",
+        dir.display()
+    );
+    let is_outer = |path: &&ViewPath| !all.iter().any(|other| other != *path && path.is_within(other));
+    Ok(all.iter().filter(is_outer).cloned().collect())
+}
+
+/// A directory of a burst tier that programs see at `dir` and at `backing`, below its root.
+fn below(option: &str, path: &Path, dir: &Path, backing: &Path) -> anyhow::Result<ViewPath> {
+    let below = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
+    let below = below.with_context(|| {
+        format!("{option}: {} is not below {}; name directories of the burst tier", path.display(), dir.display())
+    })?;
+    ViewPath::new(below.as_os_str().as_bytes()).with_context(|| format!("{option}: {}", path.display()))
 }
 
 /// Removes directories that were made for a burst mount and its store, as far as they are empty; those that nodes share with

@@ -8,12 +8,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use forebay_fuse::{MountOptions, create_shared_memory};
+use forebay_fuse::{MountOptions, SessionOptions, create_shared_memory};
 
 use crate::held_mount::HeldMount;
 use crate::messages::Begin;
-use crate::options::{KeeperOptions, burst_session_options, session_options};
-use crate::own_paths::BurstPlaces;
+use crate::options::{KeeperOptions, burst_session_options, private_session_options, session_options};
+use crate::own_paths::{BurstPlaces, PrivatePlaces};
 use crate::view_mount::{self, ViewMount};
 
 /// The memory of inodes at first, bytes. The daemon doubles it when it is full.
@@ -24,6 +24,7 @@ const INODES_BYTES: usize = 1 << 20;
 pub struct Held {
     view: HeldMount,
     burst: Option<HeldMount>,
+    private: Option<HeldMount>,
     peers: TcpListener,
     control: UnixListener,
     inodes: OwnedFd,
@@ -43,14 +44,14 @@ impl Held {
         let inodes = create_shared_memory("forebay-inodes", INODES_BYTES).context("no memory for inodes")?;
         let session = session_options(options.readers, options.read_ahead_bytes);
         let view = HeldMount::take(&options.view, &mount_options(options), &session, options.resend)?;
-        let burst = match options.burst.as_ref().map(|burst| take_burst(&burst.mount, options)).transpose() {
-            Ok(burst) => burst,
+        let mut held = Self { view, burst: None, private: None, peers, control, inodes };
+        match held.take_burst(options) {
+            Ok(()) => Ok(held),
             Err(error) => {
-                view.unmount();
-                return Err(error);
+                held.unmount();
+                Err(error)
             }
-        };
-        Ok(Self { view, burst, peers, control, inodes })
+        }
     }
 
     /// The port that peers connect to.
@@ -63,7 +64,8 @@ impl Held {
 
     /// What a daemon is told with the descriptors.
     pub fn begin(&self) -> Begin {
-        Begin { view: self.view.begin(), burst: self.burst.as_ref().map(HeldMount::begin) }
+        let begin = |mount: &Option<HeldMount>| mount.as_ref().map(HeldMount::begin);
+        Begin { view: self.view.begin(), burst: begin(&self.burst), private: begin(&self.private) }
     }
 
     /// What programs are told of it that use it.
@@ -76,31 +78,47 @@ impl Held {
     pub fn burst_places(&self, options: &KeeperOptions) -> Option<BurstPlaces> {
         let (held, paths) = (self.burst.as_ref()?, options.burst.as_ref()?);
         let source = mount_options(options).source;
-        let mount = ViewMount { path: held.dir().to_owned(), source, device: held.device() };
-        Some(BurstPlaces { mount, dir: paths.dir.clone(), backing: paths.backing.clone() })
+        let described =
+            |held: &HeldMount| ViewMount { path: held.dir().to_owned(), source: source.clone(), device: held.device() };
+        let private = self.private.as_ref().zip(paths.private.as_ref());
+        let private =
+            private.map(|(held, paths)| PrivatePlaces { mount: described(held), prefixes: paths.prefixes.clone() });
+        Some(BurstPlaces { mount: described(held), dir: paths.dir.clone(), backing: paths.backing.clone(), private })
     }
 
     /// The descriptors, in the order in which a daemon takes them.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let mounts = std::iter::once(&self.view).chain(&self.burst).flat_map(HeldMount::descriptors);
+        let mounts =
+            std::iter::once(&self.view).chain(&self.burst).chain(&self.private).flat_map(HeldMount::descriptors);
         [self.peers.as_fd(), self.control.as_fd(), self.inodes.as_fd()].into_iter().chain(mounts).collect()
     }
 
     /// Takes the mounts away, if nobody has.
     pub fn unmount(self) {
-        self.burst.into_iter().chain([self.view]).for_each(HeldMount::unmount);
+        self.private.into_iter().chain(self.burst).chain([self.view]).for_each(HeldMount::unmount);
+    }
+
+    /// The mounts of the burst tier, if there is one.
+    fn take_burst(&mut self, options: &KeeperOptions) -> anyhow::Result<()> {
+        let Some(burst) = &options.burst else { return Ok(()) };
+        let readers = options.readers;
+        self.burst = Some(take_written(&burst.mount, options, &burst_session_options(readers))?);
+        if let Some(private) = &burst.private {
+            self.private = Some(take_written(&private.mount, options, &private_session_options(readers))?);
+        }
+        Ok(())
     }
 }
 
-/// The burst mount, which programs write to.
-fn take_burst(dir: &Path, options: &KeeperOptions) -> anyhow::Result<HeldMount> {
+/// A mount that programs write to.
+fn take_written(dir: &Path, options: &KeeperOptions, session: &SessionOptions) -> anyhow::Result<HeldMount> {
     let mount = MountOptions {
         read_only: false,
         // Otherwise there is one user, for whom the daemon checks.
         default_permissions: options.allow_other,
         ..mount_options(options)
     };
-    HeldMount::take(dir, &mount, &burst_session_options(options.readers), options.resend)
+    HeldMount::take(dir, &mount, session, options.resend)
 }
 
 fn listen(options: &KeeperOptions) -> anyhow::Result<TcpListener> {

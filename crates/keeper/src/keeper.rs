@@ -331,7 +331,7 @@ impl Keeper {
         if let Some(daemon) = self.current.as_mut().filter(|_| !self.is_ending) {
             daemon.state = State::Begun;
             daemon.deadline = self.has_served.then(|| Instant::now() + limits::DAEMON_START_DEADLINE);
-            daemon.tell(&ToDaemon::Begin(self.held.begin()), &self.held.descriptors());
+            daemon.tell(&ToDaemon::Begin(Box::new(self.held.begin())), &self.held.descriptors());
         }
     }
 

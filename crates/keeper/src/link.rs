@@ -44,6 +44,8 @@ pub struct Handoff {
     pub view: HandedMount,
     /// The burst mount, if the node has one.
     pub burst: Option<HandedMount>,
+    /// The private mount, if the node has one.
+    pub private: Option<HandedMount>,
     /// The listener for peers.
     pub peers: TcpListener,
     /// The listener of the control socket.
@@ -135,7 +137,8 @@ impl Link {
         let (peers, control, inodes) = (next()?, next()?, next()?);
         let view = HandedMount::take(begin.view, &mut descriptors)?;
         let burst = begin.burst.map(|burst| HandedMount::take(burst, &mut descriptors)).transpose()?;
-        Ok(Some(Handoff { view, burst, peers: peers.into(), control: control.into(), inodes }))
+        let private = begin.private.map(|private| HandedMount::take(private, &mut descriptors)).transpose()?;
+        Ok(Some(Handoff { view, burst, private, peers: peers.into(), control: control.into(), inodes }))
     }
 
     /// Says that the view answers.

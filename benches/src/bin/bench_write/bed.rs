@@ -15,6 +15,9 @@ pub const MIB: usize = 1 << 20;
 const JOB: &str = "bench-write";
 const DIR: &str = "ckpt";
 
+/// Below `DIR`, for files that belong to one node until they are closed.
+const PRIVATE: &str = "private";
+
 /// The job, and directories that are removed at the end.
 pub struct Bed {
     /// On the file system that is measured.
@@ -35,6 +38,7 @@ impl Bed {
         }
         let at = |name: &str| base.join(name).display().to_string();
         let pair = format!("/{DIR}={}", at("backing"));
+        let private = format!("/{DIR}/{PRIVATE}");
         let words =
             ["up", "--job", JOB, "--local", "2", "--export", &at("export"), "--view", &at("view"), "--profile", "off"];
         let burst = [
@@ -46,6 +50,8 @@ impl Bed {
             &at("mount"),
             "--burst-capacity",
             "12GiB",
+            "--private",
+            &private,
         ];
         bed.forebay(&[&words[..], &burst[..]].concat())?;
         Ok(bed)
@@ -59,6 +65,13 @@ impl Bed {
     /// Where a node's programs write.
     pub fn mount(&self, node: u32) -> PathBuf {
         self.directory.path().join("mount").join(node.to_string()).join(DIR)
+    }
+
+    /// Where a node's programs write files that belong to it until they are closed.
+    pub fn private(&self, node: usize) -> anyhow::Result<PathBuf> {
+        let status: Value = serde_json::from_str(&self.forebay(&["status", "--job", JOB, "--json"])?)?;
+        let mount = status["nodes"][node]["burst"]["private"]["mount"].as_str().context("no private mount")?;
+        Ok(Path::new(mount).join(PRIVATE))
     }
 
     /// A directory of the file system that the stores lie on.

@@ -13,6 +13,7 @@ mod ages;
 mod council;
 pub mod extents;
 mod history;
+pub mod hold;
 mod known;
 mod landing;
 mod leases;

@@ -9,7 +9,7 @@ use forebay_types::{Errno, FileId, NodeRank};
 use forebay_wire::write::{HeldLock, LockKind, LockRequest};
 use serde::{Deserialize, Serialize};
 
-use crate::limits;
+use crate::{hold, limits};
 
 /// All of a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -69,6 +69,15 @@ impl Locks {
             held.retain(|lock| lock.node != node);
         }
         self.by_file.retain(|_, held| !held.is_empty());
+    }
+
+    /// A node has closed a file: it is not held there any more.
+    pub fn release_hold(&mut self, node: NodeRank, file: FileId) {
+        let Some(held) = self.by_file.get_mut(&(file, false)) else { return };
+        held.retain(|lock| lock.node != node || lock.start != hold::START);
+        if held.is_empty() {
+            self.by_file.remove(&(file, false));
+        }
     }
 
     /// A file is gone.

@@ -17,8 +17,11 @@ pub struct Results {
     of: BTreeMap<(NodeRank, Line), OfLine>,
 }
 
-/// A node's kernel asks, and its daemon commits, each counting for itself: sessions with even and with odd numbers.
+/// A node's kernel asks through two mounts, and its daemon commits, each counting for itself: the session's number says which.
 type Line = u64;
+
+/// How many lines there may be.
+const LINES: u64 = 4;
 
 /// Those of the newest session of one of a node's lines.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -37,7 +40,7 @@ impl Results {
         if id.session == NEVER_AGAIN {
             return None;
         }
-        let node = self.of.get(&(id.node, id.session % 2))?;
+        let node = self.of.get(&(id.node, id.session % LINES))?;
         match id.session.cmp(&node.session) {
             std::cmp::Ordering::Less => Some(Err(Errno::EALREADY)),
             std::cmp::Ordering::Greater => None,
@@ -51,7 +54,7 @@ impl Results {
         if change.id.session == NEVER_AGAIN {
             return;
         }
-        let node = self.of.entry((change.id.node, change.id.session % 2)).or_default();
+        let node = self.of.entry((change.id.node, change.id.session % LINES)).or_default();
         if change.id.session > node.session {
             *node = OfLine { session: change.id.session, ..OfLine::default() };
         }

@@ -52,6 +52,10 @@ impl Environment for Machine {
         Ok(Arc::new(WalkerProcess::start(view)?))
     }
 
+    fn flush(&self, mount: &Path, time: Duration) -> std::io::Result<()> {
+        walker::flush(mount, time)
+    }
+
     fn is_being_killed(&self, tid: u32) -> bool {
         signals::is_being_killed(tid)
     }

@@ -1,5 +1,5 @@
 //! The process beside a daemon that looks at its view (`forebay walk`), so that the kernel knows names before programs
-//! ask for them.
+//! ask for them; another one, for a moment, has the kernel flush a mount that gathers writes.
 //!
 //! The kernel learns the names of a mount only from a process that asks for them. The process that serves the mount must
 //! never be the one: if it died while it waits for its own answer, nothing could end it any more. Nobody waits for the
@@ -11,12 +11,15 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use forebay_types::ViewPath;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::environment::Walker;
-use crate::walk::{DONE, LIST, LOOK};
+use crate::walk::{DONE, FLUSH, LIST, LOOK};
 
 /// The process.
 pub struct WalkerProcess {
@@ -45,6 +48,25 @@ impl WalkerProcess {
         let pid = child.id();
         Ok(Self { process, pid, pipes: Mutex::new(Pipes { child, input, output }) })
     }
+}
+
+/// Has the kernel send what it has gathered of `mount`, within a time. The process may wait in the kernel, where nothing ends it but
+/// the kernel's answer: it is not waited for after that time.
+pub fn flush(mount: &Path, time: Duration) -> std::io::Result<()> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("walk").arg(mount).current_dir("/").process_group(0);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(&[FLUSH, 0])?;
+    }
+    let mut polled = [PollFd::new(&ended, PollFlags::IN)];
+    if retry_on_intr(|| poll(&mut polled, Timespec::try_from(time).ok().as_ref()))? == 0 {
+        child.kill()?;
+        return Err(std::io::ErrorKind::TimedOut.into());
+    }
+    let status = child.wait()?;
+    if status.success() { Ok(()) } else { Err(std::io::Error::other(format!("the process that flushes: {status}"))) }
 }
 
 impl Walker for WalkerProcess {

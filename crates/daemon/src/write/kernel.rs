@@ -7,28 +7,26 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forebay_fuse::{
-    Change as Asked, DirectoryBuffer, Entry, Handler, Lock, NewAttributes, Operation as Op, Reply, Request,
-};
-use forebay_types::{Attributes, Errno, FileId, Kind};
+use forebay_fuse::{Change as Asked, Handler, Lock, NewAttributes, Operation as Op, Reply, Request, open_flag};
+use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
-use forebay_wire::write_message::Entries;
 
 use super::commits::Commits;
 use super::contents::Reader;
 use super::directories::Readings;
 use super::files::{Files, OpenFile};
 use super::kernel_words::{
-    O_APPEND, O_EXCL, O_TRUNC, file_of, handle, mode_of, node_of, open_flags, place, time, wanted,
+    O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_write, mode_of, open_flags, place, time, wanted,
 };
 use super::local::APPENDED;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
 use super::page_cache::{PageCache, ToTell};
+use super::prefixes::{Prefixes, Ways, is_below};
 use super::requests::{Number, UnderWay, caller};
 use super::room::Room;
 
 /// How long the kernel may believe names, and attributes that come with them: not at all, since other nodes change them.
-const TTL: Duration = Duration::ZERO;
+pub const TTL: Duration = Duration::ZERO;
 
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
@@ -45,6 +43,7 @@ pub struct Kernel {
     pub under_way: UnderWay,
     /// Nobody is served before.
     pub joined: Arc<OnceLock<()>>,
+    pub prefixes: Arc<Prefixes>,
 }
 
 impl Handler for Kernel {
@@ -52,8 +51,8 @@ impl Handler for Kernel {
         self.joined.wait();
         let file = file_of(request.node);
         match &request.operation {
-            Op::Lookup { name } => self.answer_entry(self.lookup(&request, name), reply),
-            Op::Getattr { .. } => self.get_attributes(file, reply),
+            Op::Lookup { name } => self.look_up(&request, name, reply),
+            Op::Getattr { .. } => self.get_attributes(request.node, reply),
             Op::Readlink => match self.reader.tree.target(file) {
                 Ok(target) => reply.bytes(&target),
                 Err(errno) => reply.error(errno),
@@ -80,9 +79,11 @@ impl Handler for Kernel {
                 self.readings.close(*handle);
                 reply.ok();
             }
-            Op::Readdir { handle, offset, size } => self.read_directory(file, (*handle, *offset, *size), false, reply),
+            Op::Readdir { handle, offset, size } => {
+                self.read_directory(request.node, (*handle, *offset, *size), false, reply)
+            }
             Op::Readdirplus { handle, offset, size } => {
-                self.read_directory(file, (*handle, *offset, *size), true, reply)
+                self.read_directory(request.node, (*handle, *offset, *size), true, reply)
             }
             Op::Access { mask } => answer(self.reader.tree.check_access(&caller(&request), file, *mask), reply),
             Op::Statfs => match self.reader.tree.file_system() {
@@ -115,6 +116,10 @@ fn answer(outcome: Result<(), Errno>, reply: Reply) {
 
 impl Kernel {
     fn change(&self, request: &Request<'_>, asked: &Asked<'_>, reply: Reply) {
+        match self.ways().map(|ways| ways.refusal(request, asked)) {
+            Ok(None) => {}
+            Ok(Some(errno)) | Err(errno) => return reply.error(errno),
+        }
         match asked {
             Asked::Write { offset, data, flags, ends_lent_rights, .. } => {
                 match self.write(request, *offset, data, *flags, *ends_lent_rights) {
@@ -140,7 +145,7 @@ impl Kernel {
     }
 
     /// Changes that are about names; what `entry` is to tell of, for those that make one.
-    fn change_name(&self, request: &Request<'_>, asked: &Asked<'_>) -> Result<Option<FileState>, Errno> {
+    pub fn change_name(&self, request: &Request<'_>, asked: &Asked<'_>) -> Result<Option<FileState>, Errno> {
         let operation = match asked {
             Asked::Mknod { name, mode, rdev } => self.creation(request, name, *mode, *rdev, &[])?,
             Asked::Mkdir { name, mode } => self.creation(request, name, mode & 0o7777 | 0o040_000, 0, &[])?,
@@ -186,7 +191,7 @@ impl Kernel {
         })
     }
 
-    fn carry_out(&self, request: &Request<'_>, operation: Operation) -> Result<Done, Errno> {
+    pub fn carry_out(&self, request: &Request<'_>, operation: Operation) -> Result<Done, Errno> {
         let number = self.under_way.begin(request);
         self.carry_out_as(&number, caller(request), operation)
     }
@@ -198,26 +203,43 @@ impl Kernel {
         outcome.map_err(|errno| if errno == Errno::EALREADY { Errno::EIO } else { errno })
     }
 
-    fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
+    /// Where the prefixes of `--private` are.
+    pub fn ways(&self) -> Result<&Ways, Errno> {
+        self.prefixes.ways(&self.reader, &self.commits)
+    }
+
+    fn look_up(&self, request: &Request<'_>, name: &[u8], reply: Reply) {
+        let found = self.lookup(request, name).and_then(|state| Ok(self.ways()?.entry(request.node, &state, TTL)));
+        match found {
+            Ok(entry) => reply.entry(&entry),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    pub fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
         let state = self.reader.tree.lookup(&caller(request), place(request.node, name)?)?;
         // What was pending before the question may have been committed since; what is pending now was not.
         if self.files.find(state.file).is_some() { self.state(state.file) } else { Ok(state) }
     }
 
-    fn state(&self, file: FileId) -> Result<FileState, Errno> {
+    pub fn state(&self, file: FileId) -> Result<FileState, Errno> {
         let pending = self.files.pending(file, 0..0);
         let state = self.reader.tree.state(file)?;
         Ok(FileState { attributes: pending.attributes(&state.attributes), ..state })
     }
 
     /// A file as this node's programs see it.
-    fn seen(&self, state: FileState) -> FileState {
+    pub fn seen(&self, state: FileState) -> FileState {
         let pending = self.files.pending(state.file, 0..0);
         FileState { attributes: pending.attributes(&state.attributes), ..state }
     }
 
     /// For as long as the owner tells of changes, the kernel need not ask again.
-    fn get_attributes(&self, file: FileId, reply: Reply) {
+    fn get_attributes(&self, node: u64, reply: Reply) {
+        let file = file_of(node);
+        if is_below(node) {
+            return self.answer_unleased(file, reply);
+        }
         let forgotten = self.cache.forgotten();
         let pending = self.files.pending(file, 0..0);
         match self.reader.tree.leased_state(file) {
@@ -230,9 +252,17 @@ impl Kernel {
         }
     }
 
+    /// Below a prefix the kernel asks each time: `cache` knows it by another number there.
+    fn answer_unleased(&self, file: FileId, reply: Reply) {
+        match self.state(file) {
+            Ok(state) => reply.attributes(&state.attributes, TTL),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
     fn answer_entry(&self, state: Result<FileState, Errno>, reply: Reply) {
         match state {
-            Ok(state) => reply.entry(&entry(&state)),
+            Ok(state) => reply.entry(&Ways::default().entry(0, &state, TTL)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -248,13 +278,17 @@ impl Kernel {
     }
 
     fn open(&self, request: &Request<'_>, flags: u32, reply: Reply) {
-        let file = file_of(request.node);
+        let (file, is_below) = (file_of(request.node), is_below(request.node));
+        if is_below && may_write(flags) {
+            return reply.error(Errno::EROFS);
+        }
         let allowed = self.reader.tree.check_access(&caller(request), file, wanted(flags));
         match allowed.and_then(|()| self.carry_out(request, Operation::Open { file })) {
             Ok(done) => {
                 self.files.open(file, mode_of(&done));
                 let is_current = matches!(done, Done::File(state) if self.cache.is_current(&state));
-                reply.open(handle(flags), open_flags(flags, is_current));
+                let uncached = if is_below { open_flag::DIRECT_IO } else { 0 };
+                reply.open(handle(flags), open_flags(flags, is_current && !is_below) | uncached);
             }
             Err(errno) => reply.error(errno),
         }
@@ -265,7 +299,7 @@ impl Kernel {
             Ok(state) => {
                 self.files.open(state.file, state.attributes.mode);
                 let is_current = self.cache.is_current(&state);
-                reply.created(&entry(&state), handle(flags), open_flags(flags, is_current));
+                reply.created(&Ways::default().entry(0, &state, TTL), handle(flags), open_flags(flags, is_current));
             }
             Err(errno) => reply.error(errno),
         }
@@ -309,7 +343,7 @@ impl Kernel {
     }
 
     /// The last descriptor of an open is gone.
-    fn close(&self, request: &Request<'_>, flock_owner: Option<u64>) -> Result<(), Errno> {
+    pub fn close(&self, request: &Request<'_>, flock_owner: Option<u64>) -> Result<(), Errno> {
         let file = file_of(request.node);
         self.commit(request, file)?;
         flock_owner.map_or(Ok(()), |owner| self.locking.release(file, owner, true))?;
@@ -406,7 +440,7 @@ impl Kernel {
         copying.is_some_and(|copying| copying.copies(|| self.reader.tree.is_copied(file)))
     }
 
-    fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {
+    pub fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {
         let file = file_of(request.node);
         // A truncation comes after what was written before it.
         self.commit(request, file)?;
@@ -446,45 +480,4 @@ impl Kernel {
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
-
-    fn read_directory(&self, directory: FileId, (handle, offset, size): (u64, u64, u32), is_plus: bool, reply: Reply) {
-        match self.readings.at(handle, offset, || self.reader.tree.list(directory)) {
-            Ok(reading) => reply.directory(self.fill(&reading, offset, size, is_plus)),
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    /// Positions are indexes: 1 and 2 stand behind `.` and `..`, `i + 3` behind entry `i`.
-    fn fill(&self, reading: &Entries, offset: u64, size: u32, is_plus: bool) -> DirectoryBuffer {
-        let mut buffer = DirectoryBuffer::new(size);
-        let dots = [(&b"."[..], node_of(reading.own.file)), (b"..", node_of(reading.parent))];
-        for (index, (name, node)) in dots.into_iter().enumerate().skip(offset as usize) {
-            let at = index as u64 + 1;
-            let fits = match is_plus {
-                true => buffer.push_plus(None, node, at, Kind::Directory, name),
-                false => buffer.push(node, at, Kind::Directory, name),
-            };
-            if !fits {
-                return buffer;
-            }
-        }
-        let first = offset.saturating_sub(2) as usize;
-        for (index, (name, state)) in reading.entries.iter().enumerate().skip(first) {
-            let (state, at) = (self.seen(*state), index as u64 + 3);
-            let (kind, name) = (state.attributes.kind(), name.as_bytes());
-            let fits = match is_plus {
-                true => buffer.push_plus(Some(&entry(&state)), node_of(state.file), at, kind, name),
-                false => buffer.push(node_of(state.file), at, kind, name),
-            };
-            if !fits {
-                break;
-            }
-        }
-        buffer
-    }
-}
-
-fn entry(state: &FileState) -> Entry {
-    let attributes: Attributes = state.attributes;
-    Entry { node: node_of(state.file), generation: 0, attributes, entry_ttl: TTL, attribute_ttl: TTL }
 }

@@ -19,13 +19,17 @@ const EXECUTE: u32 = 1;
 /// The kernel opens a program that is to run.
 const FMODE_EXEC: u32 = 0x20;
 
+/// In the kernel's number of a file on the burst mount: that it is below a prefix of `--private`, as far as the way goes on which the
+/// kernel has come there. Files have numbers below it (`NODES_MAX` nodes with 2^40 files each).
+pub const BELOW_PREFIX: u64 = 1 << 63;
+
 /// The kernel's number of a file: also its inode number. 1 is the root's.
 pub fn node_of(file: FileId) -> u64 {
     (u64::from(file.creator.0) << 40) + file.serial + 1
 }
 
 pub fn file_of(node: u64) -> FileId {
-    let number = node.wrapping_sub(1);
+    let number = (node & !BELOW_PREFIX).wrapping_sub(1);
     FileId { creator: NodeRank((number >> 40) as u32), serial: number & ((1 << 40) - 1) }
 }
 
@@ -63,6 +67,11 @@ pub fn wanted(flags: u32) -> u32 {
 /// What the next daemon can know of an open file.
 pub fn handle(flags: u32) -> u64 {
     u64::from(flags)
+}
+
+/// Whether who opens a file with these flags may change it.
+pub fn may_write(flags: u32) -> bool {
+    flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0
 }
 
 /// Who writes goes past the page cache; who only reads goes on with the pages that are there, if those are the file's.

@@ -91,6 +91,14 @@ impl Local {
         self.waiting.load(Ordering::Relaxed) > 0 || space.live_bytes * 100 >= space.capacity_bytes * FILLING_PERCENT
     }
 
+    /// Has the kernel send what it has gathered of a mount, within a time.
+    ///
+    /// # Errors
+    /// When it did not.
+    pub fn flush(&self, mount: &Path, time: Duration) -> std::io::Result<()> {
+        self.environment.flush(mount, time)
+    }
+
     /// The time since 1970.
     pub fn unix_time(&self) -> Duration {
         self.environment.unix_time()

@@ -14,6 +14,8 @@
 //! node owns the tree, if most of those that decide agree (`council`).
 //! With `--partner` so are files' contents (`copying`, `partner`), with which the owner goes on when a node is gone (`rescue`). What a loss
 //! of power has taken from nodes' logs it finds out when they begin anew (`unverified`, `verifying`).
+//! Files below the prefixes of `--private` (`prefixes`) are written on a mount of their own (`private`), and belong to the node meanwhile
+//! (`holds`).
 //!
 //! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
 //! connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
@@ -31,9 +33,11 @@ mod drafts;
 mod draining;
 mod files;
 mod giving_back;
+mod holds;
 mod kernel;
 mod kernel_words;
 mod landing;
+mod listings;
 mod local;
 mod locks;
 mod network;
@@ -44,6 +48,8 @@ mod pace;
 mod page_cache;
 mod partner;
 mod parts;
+mod prefixes;
+mod private;
 mod publishing;
 mod recovery;
 mod remote;

@@ -44,6 +44,7 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         daemon: u64::from(kept.restarts) + u64::from(kept.replaced),
         deadline: node.options.deadline,
         second_home: second_home(&council, opened.owns.node),
+        private: options.private.clone(),
     };
     let partners = match options.copied {
         Copied::Nothing => Partners::None,

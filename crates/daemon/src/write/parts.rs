@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
-use forebay_types::{Errno, Name, NodeRank};
+use forebay_types::{Errno, Name, NodeRank, ViewPath};
 use forebay_wire::write::{Caller, Operation};
 use forebay_wire::write_message::WriteMessage;
 
@@ -19,6 +19,7 @@ use super::council::Council;
 use super::directories::Readings;
 use super::files::Files;
 use super::giving_back::GivingBack;
+use super::holds::Holds;
 use super::kernel::Kernel;
 use super::landing::{Landings, Progress};
 use super::local::Local;
@@ -26,10 +27,11 @@ use super::locks::Locking;
 use super::owner::{Life, Owner, backing_path};
 use super::page_cache::PageCache;
 use super::partner::Partner;
+use super::private::{PrivateKernel, PrivateMount};
 use super::recovery::OpenedStore;
 use super::remote::Nodes;
 use super::remote_tree::RemoteTree;
-use super::requests::UnderWay;
+use super::requests::{Line, UnderWay};
 use super::room::Room;
 use super::second_home::SecondHome;
 use super::sending::Meter;
@@ -42,6 +44,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a drain waits for a node that does not answer.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a kernel may take to send what it has gathered: less than `NODE_PATIENCE`. It gathers a hundredth of the memory at most.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Daemons that a mount may have, bits.
 const DAEMONS_BITS: u32 = 20;
@@ -72,6 +77,7 @@ pub struct WriteParts {
     deadline: Duration,
     /// How many there were before on this node.
     daemon: u64,
+    pub(super) private: PrivateMount,
     /// Of the owner.
     landings: Option<Arc<Landings>>,
     giving_back: Arc<GivingBack>,
@@ -100,6 +106,8 @@ pub struct Beginning {
     pub deadline: Duration,
     /// The node where the tree has its second home, if any.
     pub second_home: Option<NodeRank>,
+    /// Directories of files that belong to one node until they are closed.
+    pub private: Vec<ViewPath>,
 }
 
 impl WriteParts {
@@ -110,7 +118,7 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning { drain, drain_bytes_per_s, made_at_ms, daemon, second_home, .. } = beginning;
+        let Beginning { drain, drain_bytes_per_s, made_at_ms, daemon, second_home, private, .. } = beginning;
         let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
         let cache = PageCache::new(daemon == 0);
         let life = Life {
@@ -130,8 +138,8 @@ impl WriteParts {
         };
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
-        // Odd: the kernel's requests have the even one.
-        let commits = Arc::new(Commits::new(&local, &files, link(), made_at_ms * 2 + 1, daemon, unanswered));
+        let session = Line::Commits.session(made_at_ms);
+        let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
         Self {
             dir: beginning.dir,
             backing: beginning.backing,
@@ -144,6 +152,7 @@ impl WriteParts {
             alarm: Alarm::default(),
             deadline: beginning.deadline,
             daemon,
+            private: PrivateMount::of(private),
             landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain, drain_bytes_per_s)),
             giving_back: GivingBack::new(
                 &reader,
@@ -166,7 +175,27 @@ impl WriteParts {
 
     /// What takes the requests of the burst mount.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
-        Arc::new(Kernel {
+        Arc::new(self.kernel(Line::Burst))
+    }
+
+    /// What takes the requests of the private mount, which is at `mount`.
+    pub fn private_handler(&self, mount: &Path) -> Arc<impl Handler + use<>> {
+        let _ = self.private.mount.set(mount.to_owned());
+        let kernel = self.kernel(Line::Private);
+        let holds = Holds::new(&self.reader, &self.commits, !self.is_first_daemon());
+        Arc::new(PrivateKernel { kernel, holds, writes: Arc::clone(&self.private.writes) })
+    }
+
+    /// Has the kernel send what it has gathered on the private mount. Files that are open keep what does not come in time.
+    pub fn flush_private(&self) {
+        if let Some(Err(error)) = self.private.mount.get().map(|mount| self.local.flush(mount, FLUSH_PATIENCE)) {
+            tracing::warn!(%error, "what programs have written on the private mount and not closed may not all have come");
+        }
+    }
+
+    fn kernel(&self, line: Line) -> Kernel {
+        Kernel {
+            prefixes: Arc::clone(&self.private.prefixes),
             reader: Arc::clone(&self.reader),
             cache: Arc::clone(&self.cache),
             files: Arc::clone(&self.files),
@@ -174,9 +203,9 @@ impl WriteParts {
             locking: Locking::new(&self.commits, !self.is_first_daemon()),
             room: Room::new(&self.local, self.drain, self.deadline),
             readings: Readings::of(self.daemon),
-            under_way: UnderWay::new(self.made_at_ms * 2),
+            under_way: UnderWay::new(line.session(self.made_at_ms)),
             joined: Arc::clone(&self.joined),
-        })
+        }
     }
 
     /// The kernel's session serves: what the kernel has cached can be taken back.
@@ -400,6 +429,7 @@ impl WriteParts {
     /// # Errors
     /// Why not.
     pub fn commit_all(&self) -> Result<(), Errno> {
+        self.flush_private();
         self.commits.commit_all()?;
         self.local.make_durable()
     }

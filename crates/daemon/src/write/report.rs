@@ -1,7 +1,7 @@
 //! What the write path says of itself: how much is where, and how far a file is on its way.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ const NODE_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Serialize, Deserialize)]
 pub struct BurstStatus {
     mount: String,
+    /// The mount of files below `--private`, and how many writes its kernel has sent to this daemon; `null` without one.
+    #[serde(default)]
+    private: Option<PrivateStatus>,
     capacity_bytes: u64,
     /// Written, and not committed.
     dirty_bytes: u64,
@@ -42,6 +45,13 @@ pub struct BurstStatus {
     steps_to_land: usize,
     /// What keeps them, if anything.
     why: Option<String>,
+}
+
+/// The private mount of a node.
+#[derive(Serialize, Deserialize)]
+struct PrivateStatus {
+    mount: PathBuf,
+    writes: u64,
 }
 
 /// How a job's landing goes.
@@ -84,6 +94,10 @@ impl WriteParts {
         let progress = self.progress();
         BurstStatus {
             mount: forebay_keeper::own_paths::base(&self.mount, &self.dir).to_string_lossy().into_owned(),
+            private: self.private.mount.get().map(|mount| PrivateStatus {
+                mount: mount.clone(),
+                writes: self.private.writes.load(Ordering::Relaxed),
+            }),
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),

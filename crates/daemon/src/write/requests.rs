@@ -11,6 +11,24 @@ use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
 /// Numbers go up by two, so that the owner keeps no more results than it may (`forebay_write::limits::RESULTS_MAX`).
 const LATE_MAX: u64 = 1 << 15;
 
+/// Who counts changes of a node, each for itself (`forebay_write::Results`).
+#[derive(Clone, Copy)]
+pub enum Line {
+    /// The kernel, on the burst mount.
+    Burst,
+    /// The daemon.
+    Commits,
+    /// The kernel, on the private mount.
+    Private,
+}
+
+impl Line {
+    /// The number of its session on mounts that were made then.
+    pub fn session(self, made_at_ms: u64) -> u64 {
+        made_at_ms * 4 + self as u64
+    }
+}
+
 /// The requests that are being carried out.
 pub struct UnderWay {
     /// Of the mount, which outlives daemons.

@@ -210,6 +210,7 @@ fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Ar
         daemon: 0,
         deadline: DEADLINE,
         second_home: None,
+        private: vec![],
     };
     // Nobody else decides who owns the tree.
     let nodes = Nodes::new(calls, owns, vec![], Partners::Any);

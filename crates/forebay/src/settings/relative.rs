@@ -14,7 +14,7 @@ enum Form {
 const PLAIN: Form = Form::Path(&[]);
 
 /// Settings with paths.
-const WITH_PATHS: [(&str, Form); 17] = [
+const WITH_PATHS: [(&str, Form); 18] = [
     ("directory", PLAIN),
     ("hostfile", Form::Path(&["-"])),
     ("munge", Form::Path(&["auto", "off"])),
@@ -24,6 +24,7 @@ const WITH_PATHS: [(&str, Form); 17] = [
     ("burst-store", Form::Path(&["auto"])),
     ("burst-mount", PLAIN),
     ("partner", Form::Path(&["none", "all"])),
+    ("private", PLAIN),
     ("stage-in", Form::Pair),
     ("stage-out", Form::Pair),
     ("directives", Form::Path(&["auto", "off"])),

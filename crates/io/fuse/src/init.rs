@@ -3,8 +3,9 @@
 //! Only flags that the kernel offers and that this crate lives by are taken. A view takes no locks, so that `flock` and
 //! `fcntl` locks stay the kernel's own and are real, within the node; a mount that is written to takes them. `AUTO_INVAL_DATA` is taken for a mount that is written to, where other nodes
 //! change files: each read from the page cache looks at size and time first. The daemon of a view says itself when contents change.
-//! Never taken is the write-back cache, with which the kernel would not believe the daemon about size and times, and
-//! write whole pages of which a program changed a byte.
+//! The write-back cache, with which the kernel does not believe the daemon about size and times, and writes whole pages of which a
+//! program changed a byte, is taken only for a mount whose files nobody else writes meanwhile. Listings bring no attributes there: names
+//! are given node numbers one by one.
 
 use crate::abi::{self, init_flag};
 use crate::options::{Access, SessionOptions};
@@ -34,6 +35,12 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::AUTO_INVAL_DATA
     | init_flag::POSIX_LOCKS
     | init_flag::FLOCK_LOCKS;
+
+/// What a session that gathers writes does without.
+const UNWANTED_TO_GATHER: u64 = init_flag::AUTO_INVAL_DATA
+    | init_flag::DO_READDIRPLUS
+    | init_flag::READDIRPLUS_AUTO
+    | init_flag::DIRECT_IO_ALLOW_MMAP;
 
 /// What was agreed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +81,10 @@ impl Negotiated {
 pub(crate) fn negotiate(minor: u32, offered: u64, options: &SessionOptions) -> Negotiated {
     let opened = if options.no_open { WANTED_NO_OPEN } else { 0 };
     let by_access = if options.access == Access::ReadWrite { WANTED_TO_WRITE } else { init_flag::EXPLICIT_INVAL_DATA };
-    let wanted = WANTED | opened | by_access;
+    let wanted = match options.gathers_writes {
+        true => (WANTED | opened | by_access) & !UNWANTED_TO_GATHER | init_flag::WRITEBACK_CACHE,
+        false => WANTED | opened | by_access,
+    };
     let flags = wanted & offered;
     let page_bytes = rustix::param::page_size();
     let pages = if flags & init_flag::MAX_PAGES != 0 { pages_max(page_bytes) } else { PAGES_FIXED };
@@ -121,6 +131,15 @@ mod tests {
         let refused = init_flag::POSIX_LOCKS | init_flag::FLOCK_LOCKS | init_flag::AUTO_INVAL_DATA;
         assert_eq!(negotiated.flags & refused, 0);
         assert!(negotiated.no_open() && negotiated.no_opendir());
+    }
+
+    #[test]
+    fn only_a_session_that_gathers_writes_takes_the_writeback_cache() {
+        let options = SessionOptions { access: Access::ReadWrite, ..SessionOptions::default() };
+        assert_eq!(negotiate(45, u64::MAX, &options).flags & init_flag::WRITEBACK_CACHE, 0);
+        let gathering = SessionOptions { gathers_writes: true, ..options };
+        let flags = negotiate(45, u64::MAX, &gathering).flags;
+        assert_eq!(flags & (init_flag::WRITEBACK_CACHE | UNWANTED_TO_GATHER), init_flag::WRITEBACK_CACHE);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 
-use super::place::BurstPlaces;
+use super::place::{BurstPlaces, PrivatePlaces};
 use super::plan::{Cover, Plan, below_root};
 
 /// Where the view is seen while parts of it are taken.
@@ -63,6 +63,8 @@ pub struct Burst {
     root: OwnedFd,
     /// Where.
     dirs: Vec<PathBuf>,
+    /// What lies over parts of it, and which.
+    private: Option<(OwnedFd, Vec<PathBuf>)>,
 }
 
 impl Burst {
@@ -87,7 +89,33 @@ impl Burst {
             })?;
             dirs.push(found);
         }
-        Ok(Self { root, dirs })
+        let private = match &places.private {
+            Some(PrivatePlaces { mount, prefixes }) => {
+                let Some(root) = mount.open()? else {
+                    bail!("the private mount {} of node {rank} is not visible here", mount.path.display());
+                };
+                Some((root, prefixes.clone()))
+            }
+            None => None,
+        };
+        Ok(Self { root, dirs, private })
+    }
+
+    /// What is put where, in this order.
+    fn take(&self) -> anyhow::Result<Vec<(PathBuf, OwnedFd)>> {
+        let mut taken = vec![];
+        for dir in &self.dirs {
+            let tree = open(self.root.as_fd(), Path::new("."), OpenTreeFlags::empty());
+            taken.push((dir.clone(), tree.context("cannot take the burst mount")?));
+        }
+        if let Some((root, prefixes)) = &self.private {
+            for (prefix, dir) in prefixes.iter().flat_map(|prefix| self.dirs.iter().map(move |dir| (prefix, dir))) {
+                let tree = open(root.as_fd(), prefix, OpenTreeFlags::empty());
+                let tree = tree.with_context(|| format!("cannot take {} of the private mount", prefix.display()))?;
+                taken.push((dir.join(prefix), tree));
+            }
+        }
+        Ok(taken)
     }
 }
 
@@ -96,13 +124,7 @@ impl Burst {
 /// # Errors
 /// What cannot be taken or put.
 pub fn attach(plan: &Plan, trees: &Trees, burst: Option<&Burst>) -> anyhow::Result<()> {
-    let shown: Vec<(&PathBuf, OwnedFd)> = burst
-        .iter()
-        .flat_map(|burst| {
-            burst.dirs.iter().map(|dir| (dir, open(burst.root.as_fd(), Path::new("."), OpenTreeFlags::empty())))
-        })
-        .map(|(dir, tree)| Ok((dir, tree.context("cannot take the burst mount")?)))
-        .collect::<anyhow::Result<_>>()?;
+    let shown = burst.map_or(Ok(vec![]), Burst::take)?;
     let mut taken = Vec::new();
     for cover in &plan.covers {
         let kept: Vec<(&Path, OwnedFd)> =

@@ -23,7 +23,11 @@ impl Tree {
     }
 
     pub(super) fn close(&mut self, change: &Change, file: FileId, released: &mut Released) -> Result<Done, Refusal> {
-        self.node_mut(file)?.close(change.id.node);
+        let node = self.node_mut(file)?;
+        node.close(change.id.node);
+        if !node.open_on.contains_key(&change.id.node) {
+            self.locks.release_hold(change.id.node, file);
+        }
         self.publish_if_closed(file);
         self.release_if_unused(file, released);
         Ok(Done::Nothing)

@@ -4,6 +4,7 @@
 
 mod by_hand;
 mod drained;
+mod holds;
 mod landing;
 mod others;
 mod replay;

@@ -1,0 +1,145 @@
+//! The directories of `--private` in the tree, and what the burst mount does with them.
+//!
+//! Files below them are written on the private mount (`private`), which lies over them under `forebay run`. On the burst mount itself
+//! they can be read: what is changed there would pass by the kernel that gathers writes. So the kernel's numbers of what is below a
+//! prefix have a mark, which goes from a directory to what is looked up in it. Names that lead to a prefix stay: the kernel
+//! believes them for ever, since it takes a mount away whose place it finds changed.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use forebay_fuse::{Change, Entry, Request};
+use forebay_types::{Errno, FileId, Kind, Name, ViewPath};
+use forebay_wire::write::{BURST_ROOT, Caller, FileState, Operation, Place};
+
+use super::commits::Commits;
+use super::contents::Reader;
+use super::kernel_words::{BELOW_PREFIX, node_of, place};
+
+/// Permissions of a prefix that is made.
+const MODE: u32 = 0o040_755;
+
+/// The prefixes of a job, found in the tree when they are needed first.
+#[derive(Default)]
+pub struct Prefixes {
+    paths: Vec<ViewPath>,
+    ways: OnceLock<Ways>,
+}
+
+/// Where they are.
+#[derive(Default)]
+pub struct Ways {
+    prefixes: BTreeSet<FileId>,
+    /// Directories that they are in.
+    above: BTreeSet<FileId>,
+    /// Names that lead there.
+    names: BTreeSet<Place>,
+}
+
+impl Prefixes {
+    pub fn new(paths: Vec<ViewPath>) -> Self {
+        Self { paths, ways: OnceLock::new() }
+    }
+
+    /// Where they are; those that are missing are made.
+    ///
+    /// # Errors
+    /// What the owner of the tree says, ENOTDIR where something else has the name of one.
+    pub fn ways(&self, reader: &Reader, commits: &Commits) -> Result<&Ways, Errno> {
+        if let Some(ways) = self.ways.get() {
+            return Ok(ways);
+        }
+        let mut ways = Ways::default();
+        for path in &self.paths {
+            let mut directory = BURST_ROOT;
+            for name in path.components() {
+                ways.above.insert(directory);
+                let place = Place { directory, name: Name::new(name).map_err(|_| Errno::ENAMETOOLONG)? };
+                directory = find_or_make(&place, reader, commits)?;
+                ways.names.insert(place);
+            }
+            ways.prefixes.insert(directory);
+        }
+        Ok(self.ways.get_or_init(|| ways))
+    }
+}
+
+fn find_or_make(place: &Place, reader: &Reader, commits: &Commits) -> Result<FileId, Errno> {
+    let all_rights = Caller::default();
+    let found = match reader.tree.lookup(&all_rights, place.clone()) {
+        Err(Errno::ENOENT) => {
+            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            let operation = Operation::Create {
+                place: place.clone(),
+                file: reader.local.new_file(),
+                mode: MODE,
+                rdev: 0,
+                target: vec![],
+                is_opened: false,
+                is_exclusive: false,
+            };
+            match commits.carry_out_own(&Caller { uid, gid, groups: vec![] }, operation) {
+                // Another node was faster.
+                Ok(()) | Err(Errno::EEXIST) => reader.tree.lookup(&all_rights, place.clone())?,
+                Err(errno) => return Err(errno),
+            }
+        }
+        found => found?,
+    };
+    if found.attributes.kind() == Kind::Directory { Ok(found.file) } else { Err(Errno::ENOTDIR) }
+}
+
+impl Ways {
+    /// Whether `directory` leads to a prefix and is above all that are in it.
+    pub fn is_above(&self, directory: FileId) -> bool {
+        self.above.contains(&directory) && !self.prefixes.contains(&directory)
+    }
+
+    /// Whether a name leads to a prefix.
+    pub fn leads(&self, directory: u64, name: &[u8]) -> bool {
+        !self.names.is_empty() && place(directory, name).is_ok_and(|place| self.names.contains(&place))
+    }
+
+    /// How long the kernel may believe a name that leads to `file`, of which it may believe others for `ttl`.
+    pub fn ttl(&self, file: FileId, ttl: Duration) -> Duration {
+        let is_on_way = self.above.contains(&file) || self.prefixes.contains(&file);
+        if is_on_way { Duration::MAX } else { ttl }
+    }
+
+    /// What the kernel is told of a file that it has come to by the directory `parent`, on the burst mount.
+    pub fn entry(&self, parent: u64, state: &FileState, ttl: Duration) -> Entry {
+        let is_below = is_below(parent) || self.prefixes.contains(&state.file);
+        let node = node_of(state.file) | if is_below { BELOW_PREFIX } else { 0 };
+        let entry_ttl = self.ttl(state.file, ttl);
+        Entry { node, generation: 0, attributes: state.attributes, entry_ttl, attribute_ttl: ttl }
+    }
+
+    /// Why a change is not made on the burst mount, if it is not.
+    pub fn refusal(&self, request: &Request<'_>, asked: &Change<'_>) -> Option<Errno> {
+        let is_below_one = match asked {
+            Change::GetLock(_) | Change::SetLock(_) | Change::SetLockWaiting(_) => return None,
+            Change::Rename { to_directory, .. } => is_below(request.node) || is_below(*to_directory),
+            Change::Link { node, .. } => is_below(request.node) || is_below(*node),
+            _ => is_below(request.node),
+        };
+        if is_below_one { Some(Errno::EROFS) } else { self.move_refusal(request.node, asked) }
+    }
+
+    /// Why the names that lead to a prefix stay.
+    fn move_refusal(&self, directory: u64, asked: &Change<'_>) -> Option<Errno> {
+        let leads = match asked {
+            Change::Rmdir { name } => self.leads(directory, name),
+            Change::Rename { name, to_directory, to_name, .. } => {
+                self.leads(directory, name) || self.leads(*to_directory, to_name)
+            }
+            _ => false,
+        };
+        leads.then_some(Errno::EBUSY)
+    }
+}
+
+/// Whether the kernel has come to a file on the burst mount by way of a prefix.
+pub fn is_below(node: u64) -> bool {
+    node & BELOW_PREFIX != 0
+}
