@@ -53,6 +53,8 @@ fn what_is_wrong_is_said_before_anything_is_written() {
     assert!(said.contains("--partner: give none, all, or directories, and only one of these"), "{said}");
     let said = with(&["--drain-rate", "0"]);
     assert!(said.contains("'0' is not a rate; write for example 500MB/s"), "{said}");
+    let said = with(&["--drain-ops", "0/s"]);
+    assert!(said.contains("'0/s' is not a number of calls a second; write for example 2000/s"), "{said}");
     let said = refused(&sandbox, |words| set(words, "--burst", DIR));
     assert!(said.contains("is not DIR=BACKING"), "{said}");
     let said = refused(&sandbox, |words| {

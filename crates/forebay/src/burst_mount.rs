@@ -88,6 +88,7 @@ pub fn prepare(
     match prepared {
         Ok((capacity_bytes, ends_at_ms)) => {
             let (drain, drain_bytes_per_s) = (settings.drain, settings.drain_rate);
+            let drain_operations_per_s = settings.drain_ops;
             let switches = vec![];
             let options = BurstOptions {
                 dir,
@@ -96,6 +97,7 @@ pub fn prepare(
                 capacity_bytes,
                 drain,
                 drain_bytes_per_s,
+                drain_operations_per_s,
                 ends_at_ms,
                 copied,
                 switches,

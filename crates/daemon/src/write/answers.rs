@@ -1,5 +1,6 @@
 //! Other nodes' requests about the burst tree and the logs that hold its contents.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,8 @@ impl WriteParts {
             WriteMessage::Unlinked { file, offset, len } => {
                 let mut bytes = vec![0; len as usize];
                 self.as_owner(|owner| {
-                    let read = open_backing(owner, file).and_then(|open| read_exactly(&open, offset, &mut bytes));
+                    let mut read = |open: &File| self.local.calls.serve(|| read_exactly(open, offset, &mut bytes));
+                    let read = open_backing(owner, file).and_then(|open| read(&open));
                     contents(read.map(|()| bytes))
                 })
             }
@@ -85,11 +87,13 @@ impl WriteParts {
         if self.nodes.owns() > stripe.owns {
             return Err(Errno::EPERM);
         }
-        let held = self.local.place.hold(&stripe.path)?;
+        let calls = &self.local.calls;
+        let held = calls.land_paced(|| self.local.place.hold(&stripe.path))?;
         if !held.backed().is_same_file(&stripe.draft) {
             return Err(Errno::ESTALE);
         }
-        write_extents(&self.reader, &held.open_to_write()?, &stripe.extents)
+        let draft = calls.land_paced(|| held.open_to_write())?;
+        write_extents(&self.reader, &draft, &stripe.extents)
     }
 
     fn read_parts(&self, parts: &[LogPart]) -> Result<Vec<u8>, Errno> {

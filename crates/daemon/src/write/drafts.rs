@@ -64,11 +64,11 @@ pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
     });
     let moves = moves.collect::<Result<Vec<_>, Errno>>()?;
     drop(tree);
-    let place = &owner.local.place;
+    let (place, calls) = (&owner.local.place, &owner.local.calls);
     // A daemon that died before it could say so has moved it, and perhaps removed the directory.
-    let is_moved = |to: &ViewPath, ino| place.attributes(to).is_ok_and(|found| Some(found.ino) == ino);
+    let is_moved = |to: &ViewPath, ino| calls.land(|| place.attributes(to)).is_ok_and(|found| Some(found.ino) == ino);
     moves.into_iter().filter(|(_, to, ino, _)| !is_moved(to, *ino)).try_for_each(|(from, to, ino, is_needed)| {
-        match place.rename(&from, &to, false, ino) {
+        match calls.land(|| place.rename(&from, &to, false, ino)) {
             // It was noted, and never made.
             Err(Errno::ENOENT) if !is_needed => Ok(()),
             renamed => renamed,

@@ -13,6 +13,7 @@ use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::Owns;
 use forebay_write::Copies;
 
+use super::calls::BackingCalls;
 use super::copying::Copying;
 use super::notes::Note;
 use crate::environment::Environment;
@@ -44,6 +45,8 @@ pub struct Local {
     /// What it has of other nodes' records.
     copies: Mutex<Copies>,
     pub place: LandingPlace,
+    /// In whose turn that is used.
+    pub calls: BackingCalls,
     environment: Arc<dyn Environment>,
     next_serial: AtomicU64,
     /// Programs that wait for room in the log.
@@ -60,7 +63,7 @@ impl Local {
     pub fn new(
         (rank, job, owns): (NodeRank, String, Owns),
         (log, copying, copies): (Log, Option<Copying>, Copies),
-        place: LandingPlace,
+        (place, calls): (LandingPlace, BackingCalls),
         environment: Arc<dyn Environment>,
         next_serial: u64,
     ) -> Self {
@@ -73,6 +76,7 @@ impl Local {
             copying,
             copies: Mutex::new(copies),
             place,
+            calls,
             environment,
             next_serial: AtomicU64::new(next_serial),
             waiting: AtomicUsize::new(0),

@@ -88,8 +88,6 @@ pub struct Beginning {
     pub mount: PathBuf,
     /// When what is written lands.
     pub drain: DrainPolicy,
-    /// How much of it a second at most.
-    pub drain_bytes_per_s: Option<u64>,
     /// When the job's time is over, since 1970.
     pub ends_at: Option<Duration>,
     /// Tells the mount from those before it.
@@ -110,7 +108,7 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning { drain, drain_bytes_per_s, made_at_ms, daemon, second_home, .. } = beginning;
+        let Beginning { drain, made_at_ms, daemon, second_home, .. } = beginning;
         let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
         let cache = PageCache::new(daemon == 0);
         let life = Life {
@@ -144,7 +142,7 @@ impl WriteParts {
             alarm: Alarm::default(),
             deadline: beginning.deadline,
             daemon,
-            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain, drain_bytes_per_s)),
+            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain)),
             giving_back: GivingBack::new(
                 &reader,
                 &files,
@@ -421,6 +419,7 @@ impl WriteParts {
             copying.end();
         }
         self.alarm.end();
+        self.local.calls.end();
         if let Some(landings) = &self.landings {
             landings.end();
         }

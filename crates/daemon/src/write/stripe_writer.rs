@@ -14,12 +14,20 @@ use super::contents::Reader;
 /// Bytes that are in memory at a time.
 const PART_BYTES: u64 = 4 << 20;
 
-/// Writes what `extents` have, in the file's order.
+/// Calls on the backing file system that the writing of `extents` takes: the file is opened, each run is written and read, and all is made
+/// durable once.
+pub fn calls_of(extents: &[WrittenExtent]) -> u64 {
+    let runs: usize = parts(extents).iter().map(|part| runs(part).len()).sum();
+    2 * runs as u64 + 2
+}
+
+/// Writes what `extents` have, in the file's order. The node that owns the tree has waited until that may begin.
 ///
 /// # Errors
 /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
 pub fn write_extents(reader: &Reader, into: &File, extents: &[WrittenExtent]) -> Result<(), Errno> {
     let failed = |error: std::io::Error| Errno::of(&error);
+    let calls = &reader.local.calls;
     let mut checksums = vec![];
     for extents in parts(extents) {
         let mut bytes = vec![0; extents.iter().map(|extent| extent.len as usize).sum()];
@@ -27,18 +35,18 @@ pub fn write_extents(reader: &Reader, into: &File, extents: &[WrittenExtent]) ->
         let mut rest = &bytes[..];
         for (offset, len) in runs(&extents) {
             let (run, after) = rest.split_at(len);
-            into.write_all_at(run, offset).map_err(failed)?;
+            calls.land_paced(|| into.write_all_at(run, offset)).map_err(failed)?;
             rest = after;
         }
         checksums.push((extents, crc32c::crc32c(&bytes)));
     }
-    into.sync_data().map_err(failed)?;
+    calls.land_paced(|| into.sync_data()).map_err(failed)?;
     for (extents, checksum) in checksums {
         let mut bytes = vec![0; extents.iter().map(|extent| extent.len as usize).sum()];
         let mut rest = &mut bytes[..];
         for (offset, len) in runs(&extents) {
             let (run, after) = rest.split_at_mut(len);
-            into.read_exact_at(run, offset).map_err(failed)?;
+            calls.land_paced(|| into.read_exact_at(run, offset)).map_err(failed)?;
             rest = after;
         }
         if crc32c::crc32c(&bytes) != checksum {

@@ -17,7 +17,7 @@ use forebay_write::{NextStripe, Stripes};
 use super::contents::Reader;
 use super::owner::Owner;
 use super::sending::{Meter, Snapshot};
-use super::stripe_writer::write_extents;
+use super::stripe_writer::{calls_of, write_extents};
 
 /// How long a node may take over a stripe; the owner writes it then.
 const NODE_PATIENCE: Duration = Duration::from_secs(25);
@@ -105,18 +105,20 @@ impl Striping<'_> {
         path: &ViewPath,
         number: u128,
     ) -> Result<(Draft, Backed, u64, BTreeSet<u64>), Errno> {
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let sent = self.owner.tree().sent(file).filter(|sent| sent.version == snapshot.version).cloned();
         if let Some(sent) = sent
-            && place.backed(path).is_ok_and(|found| found.is_same_file(&sent.draft))
-            && let Ok(draft) = place.draft_again(path, number)
+            && calls.land(|| place.backed(path)).is_ok_and(|found| found.is_same_file(&sent.draft))
+            && let Ok(draft) = calls.land(|| place.draft_again(path, number))
         {
             return Ok((draft, sent.draft, sent.stripe_bytes, sent.verified));
         }
-        let mut draft = place.draft(path, number)?;
-        draft.file().set_len(snapshot.attributes.size_bytes).map_err(|error| Errno::of(&error))?;
-        draft.stay()?;
-        let (backed, block_bytes) = (place.backed(path)?, place.attributes(path)?.blksize);
+        let mut draft = calls.land(|| place.draft(path, number))?;
+        let size_bytes = snapshot.attributes.size_bytes;
+        calls.land(|| draft.file().set_len(size_bytes)).map_err(|error| Errno::of(&error))?;
+        calls.land(|| draft.stay())?;
+        let (backed, block_bytes) =
+            (calls.land(|| place.backed(path))?, calls.land(|| place.attributes(path))?.blksize);
         let stripe_bytes = stripe_bytes(&of_logs(snapshot), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
         let begun = Operation::Verified { file, version, draft: backed, stripe_bytes, stripes };
@@ -131,7 +133,8 @@ impl Sending<'_> {
         while let Some((stripe, node)) = self.next_stripe() {
             let extents = of_stripe(&self.extents, stripe, self.stripe_bytes);
             let bytes = extents.iter().map(|extent| extent.len).sum();
-            let written = self.with.meter.pace.wait_for(bytes).and_then(|()| self.write(node, &extents));
+            let may_begin = self.with.owner.local.calls.wait_for(bytes, calls_of(&extents));
+            let written = may_begin.and_then(|()| self.write(node, &extents));
             let noted = written.and_then(|()| self.note(stripe));
             let mut progress = self.progress();
             match noted {
