@@ -16,6 +16,7 @@ use forebay_write::Copies;
 use super::calls::BackingCalls;
 use super::copying::Copying;
 use super::notes::Note;
+use super::stripes_under_way::UnderWay;
 use crate::environment::Environment;
 
 /// File offset of a record whose place the owner decides when it is committed (`O_APPEND`): no file is so long. One that was not
@@ -53,6 +54,8 @@ pub struct Local {
     pub waiting: AtomicUsize,
     /// Stripes that this node has written to the backing file system since its daemon began.
     pub stripes_written: AtomicU64,
+    /// Those that it is writing for the owner.
+    pub stripes_under_way: UnderWay,
 }
 
 /// Of a store's capacity, from which part on what open files have in it is sent ahead, percent.
@@ -81,6 +84,7 @@ impl Local {
             next_serial: AtomicU64::new(next_serial),
             waiting: AtomicUsize::new(0),
             stripes_written: AtomicU64::new(0),
+            stripes_under_way: UnderWay::default(),
         }
     }
 

@@ -56,6 +56,7 @@ mod salvage;
 mod second_home;
 mod sending;
 mod stripe_writer;
+mod stripes_under_way;
 mod striping;
 mod time_limit;
 mod tree_link;
