@@ -67,6 +67,8 @@ impl Landings {
         let meter = Arc::new(Meter::default());
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         let draining = Draining::new(owner, reader, commits, &meter);
+        // There was none before the first of a tree that has just begun.
+        let has_taken = AtomicBool::new(owner.tree().steps_end() == 0);
         let (owner, reader, commits) = (Arc::clone(owner), Arc::clone(reader), Arc::clone(commits));
         let publisher = Publisher { owner: Arc::clone(&owner), reader: Arc::clone(&reader), meter: Arc::clone(&meter) };
         Arc::new(Self {
@@ -78,7 +80,7 @@ impl Landings {
             meter,
             policy,
             allowed,
-            has_taken: AtomicBool::new(false),
+            has_taken,
             is_ending: AtomicBool::new(false),
             trouble: Mutex::default(),
         })
@@ -329,14 +331,20 @@ impl Landings {
     fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let attributes = self.attributes(file);
-        match (kind, &attributes) {
-            (Kind::Directory, _) => calls.land(|| place.make_directory(path))?,
-            (Kind::Symlink, _) => {
-                let target = self.owner.tree().target(file)?.to_vec();
-                calls.land(|| place.make_symlink(path, &target))?;
-            }
-            (_, Some(attributes)) => calls.land(|| place.make_special(path, attributes))?,
+        let is_symlink = kind == Kind::Symlink;
+        let target = if is_symlink { self.owner.tree().target(file)?.to_vec() } else { vec![] };
+        let made = match (kind, &attributes) {
+            (Kind::Directory, _) => calls.land(|| place.make_directory(path)),
+            (Kind::Symlink, _) => calls.land(|| place.make_symlink(path, &target)),
+            (_, Some(attributes)) => calls.land(|| place.make_special(path, attributes)),
             (_, None) => return Ok(StepOutcome::Done),
+        };
+        // The daemon before this one may have made it, and not said so. What else is there is somebody else's.
+        let may_be_made = !self.has_taken.load(Ordering::Relaxed);
+        match (made, &attributes) {
+            (Err(Errno::EEXIST), Some(attributes))
+                if may_be_made && calls.land(|| place.is_as_made(path, attributes, &target))? => {}
+            (made, _) => made?,
         }
         let made = calls.land(|| place.hold(path))?;
         if let Some(attributes) = attributes {
