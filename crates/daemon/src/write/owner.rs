@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_store::{Draft, Held, LandedEntry};
-use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, ViewPath, limits};
+use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, Timestamp, ViewPath, limits};
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
 };
@@ -263,8 +263,16 @@ impl Owner {
     /// # Errors
     /// As `carry_out`.
     pub fn carry_out_own_for(&self, caller: &Caller, operation: Operation) -> Result<Done, Errno> {
+        self.carry_out_own_at(caller, operation, self.local.now())
+    }
+
+    /// The same as of a time.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub fn carry_out_own_at(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Result<Done, Errno> {
         let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
-        self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now: self.local.now(), operation })
+        self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now, operation })
     }
 
     fn try_to_carry_out(&self, change: &Change) -> Result<(Done, Option<Have>), Refusal> {
