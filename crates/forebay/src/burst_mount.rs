@@ -25,6 +25,9 @@ pub const BURST: &str = "FOREBAY_BURST";
 /// What of the free room a store takes where nobody says how much.
 const STORE_SHARE: f64 = 0.9;
 
+/// No job is longer.
+const LIMIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
 /// What marks a directory that was made for the nodes of a host.
 const SHARED_MARK: &str = ".made-by-forebay";
 
@@ -128,8 +131,14 @@ fn pair(settings: &Settings) -> anyhow::Result<Option<BurstPair>> {
 
 /// Which files are copied of a burst tier that programs see at `dir` and at `backing`.
 fn copied(partner: &[Partnering], dir: &Path, backing: &Path) -> anyhow::Result<Copied> {
+    // A directory that leads there by links is meant, too; one that is not there yet is as it is written.
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (real_dir, real_backing) = (real(dir), real(backing));
     let below = |path: &PathBuf| {
-        let below = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
+        let real_path = real(path);
+        let as_written = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
+        let as_led = || [&real_dir, &real_backing].into_iter().find_map(|base| real_path.strip_prefix(base).ok());
+        let below = as_written.or_else(as_led);
         let below = below.with_context(|| {
             format!("--partner: {} is not below {}; name directories of the burst tier", path.display(), dir.display())
         })?;
@@ -223,12 +232,20 @@ fn ends_at_ms(settings: &Settings) -> anyhow::Result<Option<u64>> {
         settings.drain != DrainPolicy::Manual,
         "--time-limit makes everything land in time, and --drain manual lets nothing land: give only one of them"
     );
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let ends_at = match limit {
-        TimeLimit::In(time) => SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")? + time,
+        TimeLimit::In(time) => now.saturating_add(time),
         TimeLimit::At(time) => time,
         // A node that no `up` has started.
         TimeLimit::OfScheduler => end_of_scheduler()?,
     };
+    let seconds = ends_at.as_secs();
+    ensure!(ends_at > now, "--time-limit @{seconds}: this time was {} s ago", now.as_secs() - seconds);
+    ensure!(
+        ends_at - now <= LIMIT_MAX,
+        "--time-limit: the job would end in more than ten years; give seconds since 1970 (now {}), or a time such as 2h",
+        now.as_secs()
+    );
     Ok(Some(u64::try_from(ends_at.as_millis()).unwrap_or(u64::MAX)))
 }
 
@@ -240,4 +257,23 @@ fn capacity_bytes(settings: &Settings, store: &Path) -> anyhow::Result<u64> {
     let sizes = rustix::fs::statvfs(place)
         .with_context(|| format!("cannot determine the free space of {}", place.display()))?;
     Ok((sizes.f_bavail as f64 * sizes.f_frsize as f64 * STORE_SHARE) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partners_directory_may_be_named_by_a_link() {
+        let base = tempfile::tempdir().unwrap();
+        let [real, backing, link] = ["real", "real/backing", "link"].map(|name| base.path().join(name));
+        std::fs::create_dir_all(backing.join("d")).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let of = |path: PathBuf| copied(&[Partnering::Below(path)], Path::new("/ckpt"), &link.join("backing"));
+        let wanted = Copied::Below(vec![ViewPath::new(b"d").unwrap()]);
+        for path in [link.join("backing/d"), backing.join("d"), "/ckpt/d".into()] {
+            assert_eq!(of(path).unwrap(), wanted);
+        }
+        assert!(of(base.path().join("elsewhere")).is_err());
+    }
 }
