@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
-use forebay_tests::program::Finished;
+use forebay_tests::program::{Finished, run};
 use forebay_tests::require;
 use rustix::fs::{CWD, RenameFlags};
 
@@ -63,6 +64,39 @@ fn what_others_put_at_a_name_is_left_alone() {
     let mut names: Vec<_> = fs::read_dir(&backing).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["behind", "d", "link", "new", "other", "p"]);
+    bed.job.down();
+}
+
+/// Even if it is of the kind that the tree brings: nothing is changed of it, and it is not used.
+#[test]
+fn what_others_put_at_a_name_keeps_its_mode_and_owner() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end"]);
+    let script = "ls; mkdir -m 700 d; echo ours > d/f; ln -s target link; mkfifo -m 600 p; echo ours > file; echo ours > other; \
+                  echo ours > third; echo behind > behind";
+    let _ = bed.shell(script).good();
+    let backing = bed.backing();
+    let theirs = "umask 022; mkdir d third; ln -s target link; ln -s /nowhere other; mkfifo p file; chown -h 1234 *; \
+                  stat -c '%n %F %u %a' * > ../theirs";
+    let at = |script: &str| run(Command::new("sh").args(["-euc", script]).current_dir(&backing)).good().text();
+    at(theirs);
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    assert_eq!(at("stat -c '%n %F %u %a' d third link other p file | sort"), at("sort ../theirs"));
+    assert_eq!(at("ls d third"), "d:\n\nthird:\n", "nothing of ours is in there");
+    for name in ["file", "other", "third"] {
+        assert_eq!(there(&bed, &second(&bed, name)).as_deref(), Some("ours\n"), "{name}");
+    }
+    assert_eq!(there(&bed, &format!("{}/f", second(&bed, "d"))).as_deref(), Some("ours\n"));
+    let mode =
+        |name: &str| fs::symlink_metadata(backing.join(second(&bed, name))).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("d"), mode("p")), (0o700, 0o600));
+    assert_eq!(fs::read_link(backing.join(second(&bed, "link"))).unwrap().to_str(), Some("target"));
+    assert_eq!(there(&bed, "behind").as_deref(), Some("behind\n"), "what comes after does not wait");
+    let _ = bed.shell("rm -r d third link other p file").good();
+    let said = drain(&bed);
+    assert!(said.status.success(), "nothing is aside any more: {} {}", said.text(), said.stderr);
+    assert_eq!(at("stat -c '%n %F %u %a' d third link other p file | sort"), at("sort ../theirs"));
     bed.job.down();
 }
 

@@ -44,6 +44,28 @@ fn what_does_not_fit_is_named_kept_and_lands_with_the_next_job() {
     bed.job.down();
 }
 
+/// A large file lands by stripes, to a draft that stays between attempts: not one that can never be whole.
+#[test]
+fn a_large_file_that_does_not_fit_leaves_the_room_to_others() {
+    require!(Fuse, Root);
+    let sandbox = Sandbox::new();
+    let backing = sandbox.base().join("backing");
+    fs::create_dir(&backing).unwrap();
+    mount("tmpfs", &backing, "tmpfs", MountFlags::empty(), Some(c"size=40m")).unwrap();
+    let bed = Bed::up(sandbox, 1);
+    let _ = bed.shell("dd if=/dev/urandom of=large bs=1M count=64 2>/dev/null").good();
+    let drained = bed.command(&["drain", "--wait", "--timeout", "5s"]);
+    assert!(drained.text().contains("publishing /large: No space left on device"), "{}", drained.text());
+    let used = || rustix::fs::statvfs(&backing).map(|sizes| (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize).unwrap();
+    wait_until("the draft is given up", Duration::from_secs(60), || used() < 1 << 20);
+    mount_remount(&backing, MountFlags::empty(), c"size=128m").unwrap();
+    bed.drain();
+    let [here, there] = [bed.mount(), backing.clone()].map(|directory| fs::read(directory.join("large")).unwrap());
+    assert!(here == there, "what lands is what was written");
+    unmount(&backing, UnmountFlags::DETACH).unwrap();
+    bed.job.down();
+}
+
 /// Ten times what the store holds is written, on the node that owns the tree and on another; then a daemon dies, which has only what
 /// is left to read.
 #[test]

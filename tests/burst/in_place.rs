@@ -4,7 +4,7 @@ use std::fs::{self, File, FileTimes};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_tests::program::wait_until;
 use forebay_tests::require;
@@ -219,5 +219,24 @@ fn what_a_dead_daemon_has_changed_is_not_taken_for_others() {
     let landed = fs::read(bed.backing().join("file")).unwrap();
     assert!(landed[..ours].iter().all(|byte| *byte == b'o') && landed[ours..] == base[ours..]);
     assert_eq!(second_names(&bed), [""; 0]);
+    bed.job.down();
+}
+
+/// What the job's file has only there is copied as everything that lands is written.
+#[test]
+fn a_copy_of_what_others_have_changed_keeps_to_the_rate() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end", "--drain-rate", "4MiB/s"]);
+    let path = bed.backing().join("file");
+    fs::write(&path, vec![b'b'; 12 << 20]).unwrap();
+    let _ = bed.shell("printf ours | dd of=file conv=notrunc bs=1 status=none").good();
+    append(&path, "theirs");
+    let began = Instant::now();
+    drain(&bed);
+    assert!(began.elapsed() >= Duration::from_secs(2), "it took {:?}", began.elapsed());
+    let landed = fs::read(bed.backing().join(second(&bed, "file"))).unwrap();
+    assert!(landed.len() == 12 << 20 && landed.starts_with(b"oursb") && landed[4..].iter().all(|byte| *byte == b'b'));
+    let _ = bed.shell("rm file").good();
+    drain(&bed);
     bed.job.down();
 }

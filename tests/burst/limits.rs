@@ -23,6 +23,19 @@ fn a_drain_keeps_to_its_rate() {
     bed.job.down();
 }
 
+/// A file takes more than five calls: it is made, written, made durable, read back and renamed.
+#[test]
+fn a_drain_keeps_to_its_number_of_calls() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end", "--drain-ops", "25/s"]);
+    let _ = bed.shell("for number in 1 2 3 4 5 6 7 8 9 10; do echo $number > $number; done").good();
+    let began = Instant::now();
+    bed.drain();
+    assert!(began.elapsed() >= Duration::from_secs(2), "it took {:?}", began.elapsed());
+    assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
 /// With what programs have open, and although nothing was to land before the end.
 #[test]
 fn everything_lands_before_the_time_is_over() {

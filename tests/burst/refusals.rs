@@ -45,6 +45,10 @@ fn what_is_wrong_is_said_before_anything_is_written() {
     let said = with(&["--time-limit", "auto"]);
     assert!(said.contains("--time-limit auto; give a time"), "{said}");
     assert!(said.contains("this is not a job of Slurm or LSF"), "{said}");
+    let said = with(&["--time-limit", "@1000000000"]);
+    assert!(said.contains("--time-limit @1000000000: this time was "), "{said}");
+    let said = with(&["--time-limit", "@1767225600000"]);
+    assert!(said.contains("in more than ten years; give seconds since 1970 (now "), "{said}");
     let said = with(&["--partner", "all"]);
     assert!(said.contains("--partner: this job has one node"), "{said}");
     let said = with(&["--partner", "/elsewhere/some"]);
@@ -53,6 +57,8 @@ fn what_is_wrong_is_said_before_anything_is_written() {
     assert!(said.contains("--partner: give none, all, or directories, and only one of these"), "{said}");
     let said = with(&["--drain-rate", "0"]);
     assert!(said.contains("'0' is not a rate; write for example 500MB/s"), "{said}");
+    let said = with(&["--drain-ops", "0/s"]);
+    assert!(said.contains("'0/s' is not a number of calls a second; write for example 2000/s"), "{said}");
     let said = refused(&sandbox, |words| set(words, "--burst", DIR));
     assert!(said.contains("is not DIR=BACKING"), "{said}");
     let said = refused(&sandbox, |words| {

@@ -3,8 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
+use forebay_tests::job::send;
 use forebay_tests::program::{Finished, wait_until};
 use forebay_tests::require;
+use rustix::process::Signal;
 
 use crate::bed::Bed;
 
@@ -112,4 +114,33 @@ fn an_owner_that_dies_is_followed_by_one_that_goes_on() {
     let share = STRIPES / 4 * 3;
     assert!((share..=share + 3 * UNDER_WAY).contains(&others), "{others} stripes for {share}");
     bed.job.down();
+}
+
+/// It may do so when the file has its name: so the draft that it writes to is given up.
+#[test]
+fn what_a_node_may_write_late_is_not_what_appears() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = slow();
+    write(&bed);
+    let _ = begin(&bed);
+    let draft = || {
+        let names = fs::read_dir(bed.backing()).unwrap().flatten();
+        let mut drafts = names.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".forebay-draft-"));
+        drafts.next().and_then(|entry| entry.metadata().ok()?.created().ok())
+    };
+    let first = draft().unwrap();
+    // Its keeper would start another daemon, which says that it has written nothing.
+    let pids = [parent(bed.job.daemon(2).unwrap()), bed.job.daemon(2).unwrap()];
+    pids.iter().for_each(|pid| send(*pid, Signal::STOP));
+    wait_until("the file has another draft", PATIENCE, || draft().is_some_and(|made| made != first));
+    pids.iter().for_each(|pid| send(*pid, Signal::CONT));
+    bed.drain();
+    check(&bed);
+    assert_ne!(fs::metadata(bed.backing().join("shared")).unwrap().created().unwrap(), first);
+    bed.job.down();
+}
+
+fn parent(pid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap()
 }

@@ -69,6 +69,34 @@ fn files_that_were_there_are_read_and_changed_in_place() {
     bed.job.down();
 }
 
+/// Not that of a commit, which may come later by itself.
+#[test]
+fn the_time_of_a_file_is_that_of_its_last_write() {
+    require!(Fuse, Root);
+    let bed = Bed::new();
+    let (here, there) = (bed.mount().join("file"), bed.backing().join("file"));
+    let time = |path: &std::path::Path| fs::metadata(path).unwrap().modified().unwrap();
+    let file = fs::File::create(&here).unwrap();
+    std::io::Write::write_all(&mut &file, b"written").unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    // Has it committed.
+    bed.drain();
+    assert_eq!((time(&here), time(&there)), (written, written));
+    std::io::Write::write_all(&mut &file, b" again").unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    drop(file);
+    bed.drain();
+    assert_eq!((time(&here), time(&there)), (written, written), "by closing it");
+    let set = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let file = fs::File::options().append(true).open(&here).unwrap();
+    std::io::Write::write_all(&mut &file, b" more").unwrap();
+    file.set_modified(set).unwrap();
+    drop(file);
+    bed.drain();
+    assert_eq!((time(&here), time(&there)), (set, set), "what a program has set stays");
+    bed.job.down();
+}
+
 /// A checkpoint that is written beside the last one and renamed over it is never seen in part.
 #[test]
 fn a_rename_over_the_last_checkpoint_shows_one_or_the_other() {

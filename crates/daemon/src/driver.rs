@@ -55,7 +55,8 @@ impl Driver {
     /// What is wrong with the store or the directory of the backing file system.
     pub fn open_burst(&self, mount: &Path, made_at_ms: u64) -> anyhow::Result<()> {
         if let Some(options) = &self.node.options.burst {
-            let opened = write::open(&self.node, options, mount, made_at_ms).context("the burst tier")?;
+            let opened = write::open(&self.node, &self.read.backing.threads, options, mount, made_at_ms);
+            let opened = opened.context("the burst tier")?;
             let _ = self.write.set(Arc::new(opened));
         }
         Ok(())

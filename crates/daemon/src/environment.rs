@@ -17,9 +17,13 @@ use forebay_wire::{EntryRecord, Listing};
 use rustix::time::{ClockId, clock_gettime};
 
 pub use forebay_node::AttemptId;
+pub use forebay_schedule::Class;
 
 /// What a thread carries out; may block.
 pub type Operation = Box<dyn FnOnce() + Send>;
+
+/// The turn of a call on the backing file system: over when it is dropped.
+pub type Turn = Box<dyn Any + Send>;
 
 /// What a daemon stands on.
 pub trait Environment: Send + Sync {
@@ -141,6 +145,10 @@ pub trait BackingThreads: Send + Sync {
 
     /// Nobody waits for it any more: if it has not begun, it never does.
     fn withdraw(&self, attempt: AttemptId);
+
+    /// Waits until a call may begin that the caller makes itself, as one of the operations at once. Who has a turn asks for no second
+    /// one. `None` once `is_over`. May block.
+    fn take_turn(&self, class: Class, is_over: &dyn Fn() -> bool) -> Option<Turn>;
 }
 
 /// What makes the kernel look at the view.

@@ -121,6 +121,9 @@ pub struct BurstOptions {
     /// How much of it a second at most, bytes.
     #[serde(default)]
     pub drain_bytes_per_s: Option<u64>,
+    /// How many calls of landing a second at most.
+    #[serde(default)]
+    pub drain_operations_per_s: Option<u64>,
     /// When all has to have landed, milliseconds since 1970.
     #[serde(default)]
     pub ends_at_ms: Option<u64>,

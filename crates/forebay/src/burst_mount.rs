@@ -27,6 +27,9 @@ pub const BURST: &str = "FOREBAY_BURST";
 /// What of the free room a store takes where nobody says how much.
 const STORE_SHARE: f64 = 0.9;
 
+/// No job is longer.
+const LIMIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
 /// What marks a directory that was made for the nodes of a host.
 const SHARED_MARK: &str = ".made-by-forebay";
 
@@ -100,6 +103,7 @@ pub fn prepare(
                 capacity_bytes,
                 drain: settings.drain,
                 drain_bytes_per_s: settings.drain_rate,
+                drain_operations_per_s: settings.drain_ops,
                 ends_at_ms,
                 copied,
                 switches: vec![],
@@ -170,10 +174,14 @@ fn private(paths: &[PathBuf], dir: &Path, backing: &Path) -> anyhow::Result<Vec<
     Ok(all.iter().filter(is_outer).cloned().collect())
 }
 
-/// A directory of a burst tier that programs see at `dir` and at `backing`, below its root.
+/// A directory of a burst tier that programs see at `dir` and at `backing`, below its root. One that leads there by links is meant, too.
 fn below(option: &str, path: &Path, dir: &Path, backing: &Path) -> anyhow::Result<ViewPath> {
-    let below = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
-    let below = below.with_context(|| {
+    let as_written = [dir, backing].into_iter().find_map(|base| path.strip_prefix(base).ok());
+    // What is not there yet is as it is written.
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let real_path = real(path);
+    let as_led = || [dir, backing].into_iter().find_map(|base| real_path.strip_prefix(real(base)).ok());
+    let below = as_written.or_else(as_led).with_context(|| {
         format!("{option}: {} is not below {}; name directories of the burst tier", path.display(), dir.display())
     })?;
     ViewPath::new(below.as_os_str().as_bytes()).with_context(|| format!("{option}: {}", path.display()))
@@ -254,12 +262,20 @@ fn ends_at_ms(settings: &Settings) -> anyhow::Result<Option<u64>> {
         settings.drain != DrainPolicy::Manual,
         "--time-limit makes everything land in time, and --drain manual lets nothing land: give only one of them"
     );
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let ends_at = match limit {
-        TimeLimit::In(time) => SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")? + time,
+        TimeLimit::In(time) => now.saturating_add(time),
         TimeLimit::At(time) => time,
         // A node that no `up` has started.
         TimeLimit::OfScheduler => end_of_scheduler()?,
     };
+    let seconds = ends_at.as_secs();
+    ensure!(ends_at > now, "--time-limit @{seconds}: this time was {} s ago", now.as_secs() - seconds);
+    ensure!(
+        ends_at - now <= LIMIT_MAX,
+        "--time-limit: the job would end in more than ten years; give seconds since 1970 (now {}), or a time such as 2h",
+        now.as_secs()
+    );
     Ok(Some(u64::try_from(ends_at.as_millis()).unwrap_or(u64::MAX)))
 }
 
@@ -271,4 +287,23 @@ fn capacity_bytes(settings: &Settings, store: &Path) -> anyhow::Result<u64> {
     let sizes = rustix::fs::statvfs(place)
         .with_context(|| format!("cannot determine the free space of {}", place.display()))?;
     Ok((sizes.f_bavail as f64 * sizes.f_frsize as f64 * STORE_SHARE) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partners_directory_may_be_named_by_a_link() {
+        let base = tempfile::tempdir().unwrap();
+        let [real, backing, link] = ["real", "real/backing", "link"].map(|name| base.path().join(name));
+        std::fs::create_dir_all(backing.join("d")).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let of = |path: PathBuf| copied(&[Partnering::Below(path)], Path::new("/ckpt"), &link.join("backing"), 2);
+        let wanted = Copied::Below(vec![ViewPath::new(b"d").unwrap()]);
+        for path in [link.join("backing/d"), backing.join("d"), "/ckpt/d".into()] {
+            assert_eq!(of(path).unwrap(), wanted);
+        }
+        assert!(of(base.path().join("elsewhere")).is_err());
+    }
 }

@@ -69,6 +69,7 @@ errnos! {
     EHOSTUNREACH = 113, "No route to host.";
     EALREADY = 114, "Already in progress.";
     ESTALE = 116, "Stale file handle: the file changed on the backing file system.";
+    EDQUOT = 122, "Disk quota exceeded.";
     ECANCELED = 125, "Cancelled.";
 }
 

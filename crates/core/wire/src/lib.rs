@@ -15,6 +15,7 @@ pub mod read;
 pub mod recording;
 pub mod report;
 pub mod request;
+mod stripe;
 pub mod write;
 pub mod write_message;
 

@@ -10,6 +10,8 @@ use forebay_types::{Backed, Errno, FileId, FileSystem, LogPosition, Name, NodeRa
 use serde::{Deserialize, Serialize};
 
 use crate::message::Checked;
+use crate::stripe::is_stripe;
+pub use crate::stripe::{STRIPE_BYTES_MAX, STRIPE_EXTENTS_MAX};
 use crate::write::{
     Caller, Change, Copy, Done, FileState, GROUPS_MAX, HeldLock, LockRequest, Piece, Place, WrittenExtent,
 };
@@ -19,9 +21,6 @@ pub const CONTENTS_PARTS_MAX: usize = 1 << 10;
 
 /// Bytes of one request for contents: a stripe of the drain.
 pub const CONTENTS_BYTES_MAX: u64 = 4 << 20;
-
-/// Extents of one request to write a stripe; a stripe of more is written by several.
-pub const STRIPE_EXTENTS_MAX: usize = 1 << 10;
 
 /// Copies that one answer tells of.
 pub const COPIES_MAX: usize = 1 << 15;
@@ -398,7 +397,7 @@ impl WriteMessage {
             Self::Question { caller, .. } => caller.groups.len() <= GROUPS_MAX,
             Self::Forget { files } => files.len() <= FORGOTTEN_MAX,
             Self::Contents { parts } => parts.len() <= CONTENTS_PARTS_MAX,
-            Self::Stripe(stripe) => stripe.extents.len() <= STRIPE_EXTENTS_MAX,
+            Self::Stripe(stripe) => is_stripe(&stripe.extents),
             Self::Landed { path } => path.len() <= PATH_BYTES_MAX,
             _ => true,
         };

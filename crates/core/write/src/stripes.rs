@@ -16,8 +16,7 @@ use forebay_wire::write::{Piece, Source, WrittenExtent};
 /// The smallest stripe, bytes: parallel file systems have stripes of 1 to 4 MiB.
 pub const STRIPE_BYTES_MIN: u64 = 4 << 20;
 
-/// The largest, bytes: so much is sent again at most for each that is under way.
-pub const STRIPE_BYTES_MAX: u64 = 64 << 20;
+pub use forebay_wire::write_message::STRIPE_BYTES_MAX;
 
 /// Bytes from which on a file is sent by stripes: below, one node is as fast.
 pub const LARGE_BYTES: u64 = 8 * STRIPE_BYTES_MIN;
@@ -75,6 +74,14 @@ impl Stripes {
         Self { own, to_write, under_way: BTreeMap::new() }
     }
 
+    /// A node is not to write any, where it is not the owner: that one does.
+    pub fn leave_out(&mut self, node: NodeRank) {
+        let of_node = self.to_write.remove(&node).unwrap_or_default();
+        if !of_node.is_empty() {
+            self.to_write.entry(self.own).or_default().extend(of_node);
+        }
+    }
+
     /// How many nodes have stripes to write.
     #[must_use]
     pub fn nodes(&self) -> usize {
@@ -115,10 +122,8 @@ impl Stripes {
     /// The node that was to write a stripe cannot. Whether the owner writes it and all others of that node; otherwise it was the owner.
     pub fn failed(&mut self, stripe: u64) -> bool {
         let Some(node) = self.under_way.remove(&stripe) else { return true };
-        let of_node = self.to_write.remove(&node).unwrap_or_default();
-        let own = self.to_write.entry(self.own).or_default();
-        own.push_front(stripe);
-        own.extend(of_node);
+        self.leave_out(node);
+        self.to_write.entry(self.own).or_default().push_front(stripe);
         node != self.own
     }
 }

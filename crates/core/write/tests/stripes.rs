@@ -123,3 +123,16 @@ fn the_owner_that_fails_is_told_so() {
     }
     assert!(failures.iter().all(|(node, goes_on)| *goes_on == (*node != OWN)) && failures.len() < 4, "{failures:?}");
 }
+
+#[test]
+fn a_node_that_is_left_out_writes_nothing_and_the_owner_does() {
+    let extents = strided(4, 64 << 10, 24 * STRIPE);
+    let mut stripes = Stripes::new(&weights(&extents, STRIPE), STRIPE, &BTreeSet::new(), OWN);
+    stripes.leave_out(NodeRank(2));
+    let mut shares: BTreeMap<NodeRank, usize> = BTreeMap::new();
+    while let NextStripe::Write { stripe, node } = stripes.next_stripe() {
+        *shares.entry(node).or_default() += 1;
+        stripes.verified(stripe);
+    }
+    assert_eq!(shares, BTreeMap::from([(NodeRank(0), 12), (NodeRank(1), 6), (NodeRank(3), 6)]));
+}

@@ -1,19 +1,27 @@
-//! Threads that read the backing file system, as the I/O scheduler lets operations begin (`forebay_schedule`).
+//! Threads that read the backing file system, as the I/O scheduler lets operations begin (`forebay_schedule`). Other threads take turns
+//! with them.
 //!
 //! They are as many as are needed, up to the scheduler's limit: a backing file system that hangs holds them and nothing
 //! else of the daemon. What waits for one is an entry in a queue.
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_node::AttemptId;
-use forebay_schedule::IoScheduler;
+use forebay_schedule::{Class, IoScheduler};
 use forebay_types::Priority;
 
-use crate::environment::{BackingThreads, Operation};
+use crate::environment::{BackingThreads, Operation, Turn};
 
 /// How long a thread stays that has nothing to do.
 const IDLE_MAX: Duration = Duration::from_secs(2);
+
+/// How often who waits for a turn looks whether all is over.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Numbers of turns that wait: above those of attempts.
+const TURNS_FIRST: u64 = 1 << 63;
 
 /// Threads of the machine.
 pub struct Threads(Arc<Shared>);
@@ -28,13 +36,20 @@ struct State {
     threads: usize,
     /// Threads that wait, also those that have been woken and do not run yet.
     idle: usize,
+    turns_waited: u64,
 }
 
 impl Threads {
     /// For `limit` operations at once.
     pub fn new(limit: usize) -> Self {
-        let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0 };
+        let state = State { scheduler: IoScheduler::new(limit), threads: 0, idle: 0, turns_waited: 0 };
         Self(Arc::new(Shared { state: Mutex::new(state), submitted: Condvar::new() }))
+    }
+
+    /// How many had to wait.
+    #[cfg(test)]
+    pub fn waits(&self) -> u64 {
+        self.0.lock().scheduler.counters().waits
     }
 }
 
@@ -56,6 +71,51 @@ impl BackingThreads for Threads {
         let withdrawn = self.0.lock().scheduler.withdraw(attempt.0);
         drop(withdrawn);
     }
+
+    fn take_turn(&self, class: Class, is_over: &dyn Fn() -> bool) -> Option<Turn> {
+        let mut state = self.0.lock();
+        if state.scheduler.begin_at_once(class) {
+            return Some(Box::new(OwnTurn { threads: Arc::clone(&self.0), class }));
+        }
+        // Until then a thread has it, which begins it as any operation, and holds it for the caller.
+        let ((begin, begun), (end, ended)) = (channel(), channel::<()>());
+        let hold = move || {
+            if begin.send(()).is_ok() {
+                let _ = ended.recv();
+            }
+        };
+        let number = TURNS_FIRST + state.turns_waited;
+        state.turns_waited += 1;
+        state.scheduler.submit(number, class, Box::new(hold));
+        self.0.call_a_thread(&mut state);
+        drop(state);
+        loop {
+            match begun.recv_timeout(LOOK_EVERY) {
+                Ok(()) => return Some(Box::new(end)),
+                Err(RecvTimeoutError::Timeout) if !is_over() => {}
+                Err(_) => {
+                    self.withdraw(AttemptId(number));
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// A turn that was free.
+struct OwnTurn {
+    threads: Arc<Shared>,
+    class: Class,
+}
+
+impl Drop for OwnTurn {
+    fn drop(&mut self) {
+        let mut state = self.threads.lock();
+        state.scheduler.end(self.class);
+        if state.scheduler.ready_count() > 0 {
+            self.threads.call_a_thread(&mut state);
+        }
+    }
 }
 
 impl Shared {
@@ -74,13 +134,17 @@ impl Shared {
     }
 
     /// The life of a thread.
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         let mut state = self.lock();
-        while let Some((operation, priority)) = state.scheduler.begin() {
+        while let Some((operation, class)) = state.scheduler.begin() {
+            // The end of one operation may have made room for several.
+            if state.scheduler.ready_count() > 0 {
+                self.call_a_thread(&mut state);
+            }
             drop(state);
             operation();
             state = self.lock();
-            state.scheduler.end(priority);
+            state.scheduler.end(class);
             state = self.stay(state);
         }
         state.threads -= 1;

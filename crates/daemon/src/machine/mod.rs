@@ -16,7 +16,7 @@ use forebay_types::{ChunkIndex, Errno, FileSystem, Generation, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing};
 use tokio::runtime::Handle;
 
-use self::backing_threads::Threads;
+pub use self::backing_threads::Threads;
 use self::memory::Limits;
 pub use self::memory::memory_bytes;
 use self::walker::WalkerProcess;

@@ -1,5 +1,6 @@
 //! Other nodes' requests about the burst tree and the logs that hold its contents.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::contents::{open_backing, read_exactly};
 use super::owner::{Asker, Owner};
 use super::parts::WriteParts;
 use super::remote::Answered;
-use super::stripe_writer::write_extents;
+use super::stripe_writer::{is_from_owner, write_extents};
 
 /// What only the owner can be asked, which may be this node soon, or another: it is to be asked again.
 const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);
@@ -50,7 +51,8 @@ impl WriteParts {
             WriteMessage::Unlinked { file, offset, len } => {
                 let mut bytes = vec![0; len as usize];
                 self.as_owner(|owner| {
-                    let read = open_backing(owner, file).and_then(|open| read_exactly(&open, offset, &mut bytes));
+                    let mut read = |open: &File| self.local.calls.serve(|| read_exactly(open, offset, &mut bytes));
+                    let read = open_backing(owner, file).and_then(|open| read(&open));
                     contents(read.map(|()| bytes))
                 })
             }
@@ -68,7 +70,7 @@ impl WriteParts {
             }
             WriteMessage::GiveBack => told(&self.give_back()),
             WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
-            WriteMessage::Stripe(stripe) => told(&self.write_stripe(&stripe)),
+            WriteMessage::Stripe(stripe) => told(&self.write_stripe(from, &stripe)),
             WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),
         }
     }
@@ -81,15 +83,18 @@ impl WriteParts {
     }
 
     /// Writes what the owner wants in a file's draft. One that is none any more changes nothing there.
-    fn write_stripe(&self, stripe: &Stripe) -> Result<(), Errno> {
-        if self.nodes.owns() > stripe.owns {
+    fn write_stripe(&self, from: NodeRank, stripe: &Stripe) -> Result<(), Errno> {
+        if !is_from_owner(from, stripe.owns, self.nodes.owns()) {
             return Err(Errno::EPERM);
         }
-        let held = self.local.place.hold(&stripe.path)?;
+        let _under_way = self.local.stripes_under_way.begin(&stripe.draft, &stripe.extents)?;
+        let calls = &self.local.calls;
+        let held = calls.land_paced(|| self.local.place.hold(&stripe.path))?;
         if !held.backed().is_same_file(&stripe.draft) {
             return Err(Errno::ESTALE);
         }
-        write_extents(&self.reader, &held.open_to_write()?, &stripe.extents)
+        let draft = calls.land_paced(|| held.open_to_write())?;
+        write_extents(&self.reader, &draft, &stripe.extents)
     }
 
     fn read_parts(&self, parts: &[LogPart]) -> Result<Vec<u8>, Errno> {

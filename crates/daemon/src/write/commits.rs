@@ -122,12 +122,14 @@ impl Commits {
 
     fn send(&self, open: &OpenFile, caller: &Caller, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
         let operation = Operation::Commit { file: open.file, extents, at: CommitAt::Start };
+        // The file's time is that of its last write, whoever has it committed and when.
+        let now = open.written_at().unwrap_or_else(|| self.local.now());
         if let Some(owner) = self.tree.here() {
-            return gone_is_done(owner.carry_out_own_for(caller, operation).map(drop));
+            return gone_is_done(owner.carry_out_own_at(caller, operation, now).map(drop));
         }
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
-        let change = Change { id, oldest, caller: caller.clone(), now: self.local.now(), operation };
+        let change = Change { id, oldest, caller: caller.clone(), now, operation };
         let noted = self.local.log.append_note(&Note::own(&change)).map_err(forebay_log::LogError::errno);
         let outcome = noted.and_then(|_| self.tree.carry_out(&change)).map(drop);
         self.end(serial);

@@ -12,6 +12,7 @@ use forebay_types::{Backed, Errno, FileId, Name, ViewPath, limits};
 use forebay_wire::write::{Operation, Place};
 use forebay_write::{Action, Recognised};
 
+use super::calls::BackingCalls;
 use super::contents::read_exactly;
 use super::drafts::note_draft;
 use super::owner::{Owner, draft_path};
@@ -142,14 +143,15 @@ impl Conflicts<'_> {
         let Some(above) = above else { return Ok(false) };
         let is_below_new = self.remake(above)?;
         let path: ViewPath = self.owner.backing_path(directory).ok_or(Errno::ENOENT)?;
-        if found(self.owner.local.place.attributes(&path))?.is_some() {
+        let (at, calls) = (&self.owner.local.place, &self.owner.local.calls);
+        if found(calls.land(|| at.attributes(&path)))?.is_some() {
             return Ok(is_below_new);
         }
         tracing::warn!(%path, "others have removed this directory; it is made again, because files land in it");
-        self.owner.local.place.make_directory(&path)?;
-        let made = self.owner.local.place.hold(&path)?;
+        calls.land(|| at.make_directory(&path))?;
+        let made = calls.land(|| at.hold(&path))?;
         if let Some(attributes) = self.owner.landed_attributes(directory) {
-            made.set_attributes(&attributes)?;
+            calls.land(|| made.set_attributes(&attributes))?;
         }
         self.owner.carry_out_own(Operation::Publishing { file: directory, backed: made.backed() })?;
         Ok(true)
@@ -157,7 +159,8 @@ impl Conflicts<'_> {
 
     /// What is at a place, if anything.
     fn at(&self, place: &Place) -> Result<Option<Backed>, Errno> {
-        found(self.owner.local.place.backed(&self.owner.path_of(place)?))
+        let path = self.owner.path_of(place)?;
+        found(self.owner.local.calls.land(|| self.owner.local.place.backed(&path)))
     }
 
     /// Whether this file is at a place, whatever is in it.
@@ -235,17 +238,18 @@ impl Conflicts<'_> {
     ) -> Result<Backed, Errno> {
         note_draft(self.owner, file, directory)?;
         self.owner.make_durable()?;
-        let from = self.owner.local.place.open_to_read(path)?;
+        let (at, calls) = (&self.owner.local.place, &self.owner.local.calls);
+        let from = calls.land(|| at.open_to_read(path))?;
         let (to, number) = {
             let tree = self.owner.tree();
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
         };
-        let draft = self.owner.local.place.draft(&to, number)?;
+        let draft = calls.land(|| at.draft(&to, number))?;
         for (offset, len) in base {
-            copy(&from, draft.file(), *offset, *len)?;
+            copy(calls, &from, draft.file(), *offset, *len)?;
         }
-        Draft::keep(draft)?;
-        self.owner.local.place.backed(&to)
+        calls.land(|| Draft::keep(draft))?;
+        calls.land(|| at.backed(&to))
     }
 
     /// Where `ours` is not at its place any more, the tree learns that.
@@ -277,7 +281,7 @@ impl Conflicts<'_> {
         for number in 1..=NAMES_MAX {
             let name = second_name(&place.name, &self.owner.local.job, number)?;
             let second = directory.join_deep(name.as_bytes()).map_err(|_| Errno::ENAMETOOLONG)?;
-            if found(self.owner.local.place.attributes(&second))?.is_none() {
+            if found(self.owner.local.calls.land(|| self.owner.local.place.attributes(&second)))?.is_none() {
                 tracing::warn!(%path, %second, "others have put something here; the job's file lands beside it");
                 return self.owner.carry_out_own(Operation::SetAside { place: place.clone(), name }).map(drop);
             }
@@ -286,13 +290,13 @@ impl Conflicts<'_> {
     }
 }
 
-/// Copies a range of a file to the same place of another.
-fn copy(from: &File, to: &File, offset: u64, len: u64) -> Result<(), Errno> {
+/// Copies a range of a file to the same place of another, as other landing: at its rate, and not beyond the end.
+fn copy(calls: &BackingCalls, from: &File, to: &File, offset: u64, len: u64) -> Result<(), Errno> {
     let mut bytes = vec![0; len.min(COPY_BYTES) as usize];
     for start in (offset..offset + len).step_by(COPY_BYTES as usize) {
         let part = &mut bytes[..(offset + len - start).min(COPY_BYTES) as usize];
-        read_exactly(from, start, part)?;
-        to.write_all_at(part, start).map_err(|error| Errno::of(&error))?;
+        calls.land(|| read_exactly(from, start, part))?;
+        calls.write(part.len() as u64, || to.write_all_at(part, start).map_err(|error| Errno::of(&error)))?;
     }
     Ok(())
 }

@@ -212,14 +212,15 @@ impl Reader {
         into: &mut [u8],
     ) -> Result<(), Errno> {
         if let Some(owner) = self.tree.here() {
-            return read_exactly(&*open_backing(owner, file)?, offset, into);
+            let open = open_backing(owner, file)?;
+            return self.local.calls.serve(|| read_exactly(&open, offset, into));
         }
         let found = backing.and_then(|(path, backed)| {
-            let open = self.local.place.open_to_read(path).ok()?;
+            let open = self.local.calls.serve(|| self.local.place.open_to_read(path)).ok()?;
             is_it(&open, backed).then_some(open)
         });
         match found {
-            Some(open) => read_exactly(&open, offset, into),
+            Some(open) => self.local.calls.serve(|| read_exactly(&open, offset, into)),
             // It has no name there any more, or is between two.
             None => {
                 let len = into.len() as u64;
@@ -293,7 +294,7 @@ pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
         (backing_path(&tree, file), tree.backed(file))
     };
     let (path, backed) = path.zip(backed).ok_or(Errno::ESTALE)?;
-    match owner.local.place.open_to_read(&path) {
+    match owner.local.calls.serve(|| owner.local.place.open_to_read(&path)) {
         Ok(open) if is_it(&open, &backed) => Ok(Arc::new(open)),
         Ok(_) | Err(Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR) => Err(Errno::ESTALE),
         Err(errno) => Err(errno),

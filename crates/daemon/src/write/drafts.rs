@@ -34,6 +34,19 @@ pub fn begin_anew<T>(owner: &Owner, file: FileId, errno: Errno) -> Result<T, Err
     }
 }
 
+/// A draft is not written to any more, and nothing of it counts: what comes to it late reaches nobody. The file's next draft is another
+/// file of the same name.
+///
+/// # Errors
+/// What keeps that from being written down.
+pub fn give_up(owner: &Owner, file: FileId, path: &ViewPath) -> Result<(), Errno> {
+    let directory = owner.tree().draft(file).map(|(directory, _)| directory);
+    if let Some(directory) = directory {
+        owner.carry_out_own(Operation::Drafting { file, directory })?;
+    }
+    owner.local.calls.land(|| owner.local.place.remove(path, false))
+}
+
 /// A file that was being changed where it is could not be changed whole, and is as it is now.
 pub fn note_as_left(owner: &Owner, file: FileId, path: &ViewPath) {
     let is_there = owner.tree().backing_place(file).is_some();
@@ -64,11 +77,11 @@ pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
     });
     let moves = moves.collect::<Result<Vec<_>, Errno>>()?;
     drop(tree);
-    let place = &owner.local.place;
+    let (place, calls) = (&owner.local.place, &owner.local.calls);
     // A daemon that died before it could say so has moved it, and perhaps removed the directory.
-    let is_moved = |to: &ViewPath, ino| place.attributes(to).is_ok_and(|found| Some(found.ino) == ino);
+    let is_moved = |to: &ViewPath, ino| calls.land(|| place.attributes(to)).is_ok_and(|found| Some(found.ino) == ino);
     moves.into_iter().filter(|(_, to, ino, _)| !is_moved(to, *ino)).try_for_each(|(from, to, ino, is_needed)| {
-        match place.rename(&from, &to, false, ino) {
+        match calls.land(|| place.rename(&from, &to, false, ino)) {
             // It was noted, and never made.
             Err(Errno::ENOENT) if !is_needed => Ok(()),
             renamed => renamed,

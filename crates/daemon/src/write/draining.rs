@@ -110,7 +110,7 @@ impl Draining {
             let is_to_send = |source| matches!(source, Source::Log(extent) if is_to_send(extent));
             snapshot.pieces.retain(|piece| piece.source == Source::Hole || is_to_send(piece.source));
         }
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let path = self.owner.backing_path(*file).ok_or(Errno::ENOENT)?;
         if *is_there {
             self.owner.carry_out_own(Operation::Changing { file: *file })?;
@@ -121,21 +121,21 @@ impl Draining {
         let began = Instant::now();
         if !is_there && !self.owner.tree().has_part(*file) {
             let number = self.owner.tree().draft_number(*file);
-            let draft = place.draft(&path, number)?;
+            let draft = calls.land(|| place.draft(&path, number))?;
             snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
-            draft.keep()?;
+            calls.land(|| draft.keep())?;
         } else {
             let held = self.owner.hold(*file, &path).or_else(|errno| begin_anew(&self.owner, *file, errno));
             let written = held.and_then(|held| {
-                let open = held.open_to_write()?;
+                let open = calls.land(|| held.open_to_write())?;
                 snapshot.write(&self.reader, &self.meter, *file, &open)?;
                 // Its times too: they tell others' changes from ours.
-                open.sync_all().map_err(|error| Errno::of(&error))
+                calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))
             });
             written.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
         }
         self.meter.note_rate(snapshot.bytes(), began.elapsed());
-        let backed = place.backed(&path)?;
+        let backed = calls.land(|| place.backed(&path))?;
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };
         self.owner.carry_out_own(Operation::Drained { file: *file, drained }).map(drop)

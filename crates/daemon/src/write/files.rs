@@ -206,6 +206,11 @@ impl OpenFile {
         self.state().pending.written().map(|extent| extent.len).sum()
     }
 
+    /// When the last of them were written, as far as this daemon knows.
+    pub fn written_at(&self) -> Option<Timestamp> {
+        self.state().written_at
+    }
+
     /// Where they are in the file: offset and length.
     pub fn pending_ranges(&self) -> Vec<(u64, u64)> {
         self.state().pending.written().map(|extent| (extent.offset, extent.len)).collect()

@@ -63,16 +63,12 @@ pub struct Progress {
 }
 
 impl Landings {
-    pub fn new(
-        owner: &Arc<Owner>,
-        reader: &Arc<Reader>,
-        commits: &Arc<Commits>,
-        policy: DrainPolicy,
-        bytes_per_s_max: Option<u64>,
-    ) -> Arc<Self> {
-        let meter = Arc::new(Meter::new(bytes_per_s_max));
+    pub fn new(owner: &Arc<Owner>, reader: &Arc<Reader>, commits: &Arc<Commits>, policy: DrainPolicy) -> Arc<Self> {
+        let meter = Arc::new(Meter::default());
         let allowed = AtomicU64::new(if policy.waits_for_drain() { 0 } else { u64::MAX });
         let draining = Draining::new(owner, reader, commits, &meter);
+        // There was none before the first of a tree that has just begun.
+        let has_taken = AtomicBool::new(owner.tree().steps_end() == 0);
         let (owner, reader, commits) = (Arc::clone(owner), Arc::clone(reader), Arc::clone(commits));
         let publisher = Publisher { owner: Arc::clone(&owner), reader: Arc::clone(&reader), meter: Arc::clone(&meter) };
         Arc::new(Self {
@@ -84,7 +80,7 @@ impl Landings {
             meter,
             policy,
             allowed,
-            has_taken: AtomicBool::new(false),
+            has_taken,
             is_ending: AtomicBool::new(false),
             trouble: Mutex::default(),
         })
@@ -103,7 +99,6 @@ impl Landings {
     /// No more is begun.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
-        self.meter.pace.end();
     }
 
     /// Follows until `end`. May block.
@@ -255,7 +250,7 @@ impl Landings {
     }
 
     fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         self.keep_open(action);
         drafts::save_drafts(&self.owner, action)?;
         match action {
@@ -266,16 +261,23 @@ impl Landings {
             Action::Update { file, place, .. } => {
                 return self.update(*file, &self.path(place)?).map(StepOutcome::Contents);
             }
-            Action::Link { from, to, .. } => place.link(&self.path(from)?, &self.path(to)?)?,
+            Action::Link { from, to, .. } => {
+                let (from, to) = (self.path(from)?, self.path(to)?);
+                calls.land(|| place.link(&from, &to))?;
+            }
             Action::Rename { from, to, is_exchange } => {
                 let ino = self.owner.tree().backed_at(from).map(|backed| backed.generation.ino);
-                place.rename(&self.path(from)?, &self.path(to)?, *is_exchange, ino)?;
+                let (from, to) = (self.path(from)?, self.path(to)?);
+                calls.land(|| place.rename(&from, &to, *is_exchange, ino))?;
             }
-            Action::Remove { place: at, is_directory } => place.remove(&self.path(at)?, *is_directory)?,
+            Action::Remove { place: at, is_directory } => {
+                let path = self.path(at)?;
+                calls.land(|| place.remove(&path, *is_directory))?;
+            }
             Action::SetAttributes { file, place: at } => return self.set_attributes(*file, &self.path(at)?),
             Action::Discard { file, .. } => {
                 if let Some(draft) = self.draft_path(*file) {
-                    place.remove(&draft, false)?;
+                    calls.land(|| place.remove(&draft, false))?;
                 }
             }
         }
@@ -328,26 +330,33 @@ impl Landings {
     }
 
     fn make(&self, file: FileId, kind: Kind, path: &ViewPath) -> Result<StepOutcome, Errno> {
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let attributes = self.attributes(file);
-        match (kind, &attributes) {
-            (Kind::Directory, _) => place.make_directory(path)?,
-            (Kind::Symlink, _) => {
-                let target = self.owner.tree().target(file)?.to_vec();
-                place.make_symlink(path, &target)?;
-            }
-            (_, Some(attributes)) => place.make_special(path, attributes)?,
+        let is_symlink = kind == Kind::Symlink;
+        let target = if is_symlink { self.owner.tree().target(file)?.to_vec() } else { vec![] };
+        let made = match (kind, &attributes) {
+            (Kind::Directory, _) => calls.land(|| place.make_directory(path)),
+            (Kind::Symlink, _) => calls.land(|| place.make_symlink(path, &target)),
+            (_, Some(attributes)) => calls.land(|| place.make_special(path, attributes)),
             (_, None) => return Ok(StepOutcome::Done),
+        };
+        // The daemon before this one may have made it, and not said so. What else is there is somebody else's.
+        let may_be_made = !self.has_taken.load(Ordering::Relaxed);
+        match (made, &attributes) {
+            (Err(Errno::EEXIST), Some(attributes))
+                if may_be_made && calls.land(|| place.is_as_made(path, attributes, &target))? => {}
+            (made, _) => made?,
         }
-        let made = place.hold(path)?;
+        let made = calls.land(|| place.hold(path))?;
         if let Some(attributes) = attributes {
-            made.set_attributes(&attributes)?;
+            calls.land(|| made.set_attributes(&attributes))?;
         }
-        Ok(StepOutcome::Made(place.backed(path)?))
+        Ok(StepOutcome::Made(calls.land(|| place.backed(path))?))
     }
 
     fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<StepOutcome, Errno> {
         let Some(attributes) = self.attributes(file) else { return Ok(StepOutcome::Done) };
+        let calls = &self.owner.local.calls;
         let held = self.owner.hold(file, path)?;
         let found = held.backed();
         if self.owner.tree().recognise(file, &found) == Recognised::Changed {
@@ -356,13 +365,13 @@ impl Landings {
         }
         // The time of change tells others' changes from ours.
         if found.kind != Kind::File || found.generation.mtime == attributes.mtime {
-            return held.set_attributes(&attributes).map(|()| StepOutcome::Done);
+            return calls.land(|| held.set_attributes(&attributes)).map(|()| StepOutcome::Done);
         }
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
-        held.set_attributes(&attributes)?;
-        held.sync()?;
-        Ok(StepOutcome::Made(self.owner.local.place.backed(path)?))
+        calls.land(|| held.set_attributes(&attributes))?;
+        calls.land(|| held.sync())?;
+        Ok(StepOutcome::Made(calls.land(|| self.owner.local.place.backed(path))?))
     }
 
     /// Publishes a file of which a part was sent ahead.
@@ -374,7 +383,7 @@ impl Landings {
         // It may get its name without this being noted.
         self.owner.carry_out_own(Operation::Changing { file })?;
         self.owner.make_durable()?;
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let draft = self.draft_path(file).ok_or(Errno::ESTALE)?;
         let written = self.write_draft(file, &snapshot, &draft, first).and_then(|is_named| {
             // Others may have put something there while it was written.
@@ -382,10 +391,10 @@ impl Landings {
                 return Err(CHANGED);
             }
             let ino = self.owner.tree().backed(file).map(|backed| backed.generation.ino);
-            if is_named { Ok(()) } else { place.rename(&draft, first, false, ino) }
+            if is_named { Ok(()) } else { calls.land(|| place.rename(&draft, first, false, ino)) }
         });
         written.or_else(|errno| drafts::begin_anew(&self.owner, file, errno))?;
-        others.iter().try_for_each(|other| place.link(first, other))?;
+        others.iter().try_for_each(|other| calls.land(|| place.link(first, other)))?;
         self.contents(first, &snapshot)
     }
 
@@ -400,12 +409,12 @@ impl Landings {
 
     /// Whether it has its name already.
     fn write_draft(&self, file: FileId, snapshot: &Snapshot, draft: &ViewPath, to: &ViewPath) -> Result<bool, Errno> {
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let backed = self.owner.tree().backed(file);
         // A daemon that died after the renaming has not said so.
         let is_renamed = |at: &Backed| backed.is_some_and(|backed| backed.is_same_file(at));
-        let at = match place.backed(draft) {
-            Err(Errno::ENOENT) if place.backed(to).is_ok_and(|found| is_renamed(&found)) => to,
+        let at = match calls.land(|| place.backed(draft)) {
+            Err(Errno::ENOENT) if calls.land(|| place.backed(to)).is_ok_and(|found| is_renamed(&found)) => to,
             found => found.map(|_| draft)?,
         };
         self.write_at(file, snapshot, at)?;
@@ -414,18 +423,18 @@ impl Landings {
 
     /// Writes to a file that is there.
     fn write_at(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath) -> Result<(), Errno> {
-        let held = self.owner.hold(file, path)?;
-        let open = held.open_to_write()?;
+        let (held, calls) = (self.owner.hold(file, path)?, &self.owner.local.calls);
+        let open = calls.land(|| held.open_to_write())?;
         let began = Instant::now();
         snapshot.write(&self.reader, &self.meter, file, &open)?;
-        held.set_attributes(&snapshot.attributes)?;
-        open.sync_all().map_err(|error| Errno::of(&error))?;
+        calls.land(|| held.set_attributes(&snapshot.attributes))?;
+        calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))?;
         self.meter.note_rate(snapshot.bytes(), began.elapsed());
         Ok(())
     }
 
     fn contents(&self, path: &ViewPath, snapshot: &Snapshot) -> Result<LandedContents, Errno> {
-        let backed = self.owner.local.place.backed(path)?;
+        let backed = self.owner.local.calls.land(|| self.owner.local.place.backed(path))?;
         Ok(LandedContents { version: snapshot.version, backed })
     }
 }

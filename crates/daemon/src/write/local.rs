@@ -13,8 +13,10 @@ use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::Owns;
 use forebay_write::Copies;
 
+use super::calls::BackingCalls;
 use super::copying::Copying;
 use super::notes::Note;
+use super::stripes_under_way::UnderWay;
 use crate::environment::Environment;
 
 /// File offset of a record whose place the owner decides when it is committed (`O_APPEND`): no file is so long. One that was not
@@ -44,12 +46,16 @@ pub struct Local {
     /// What it has of other nodes' records.
     copies: Mutex<Copies>,
     pub place: LandingPlace,
+    /// In whose turn that is used.
+    pub calls: BackingCalls,
     environment: Arc<dyn Environment>,
     next_serial: AtomicU64,
     /// Programs that wait for room in the log.
     pub waiting: AtomicUsize,
     /// Stripes that this node has written to the backing file system since its daemon began.
     pub stripes_written: AtomicU64,
+    /// Those that it is writing for the owner.
+    pub stripes_under_way: UnderWay,
 }
 
 /// Of a store's capacity, from which part on what open files have in it is sent ahead, percent.
@@ -60,7 +66,7 @@ impl Local {
     pub fn new(
         (rank, job, owns): (NodeRank, String, Owns),
         (log, copying, copies): (Log, Option<Copying>, Copies),
-        place: LandingPlace,
+        (place, calls): (LandingPlace, BackingCalls),
         environment: Arc<dyn Environment>,
         next_serial: u64,
     ) -> Self {
@@ -73,10 +79,12 @@ impl Local {
             copying,
             copies: Mutex::new(copies),
             place,
+            calls,
             environment,
             next_serial: AtomicU64::new(next_serial),
             waiting: AtomicUsize::new(0),
             stripes_written: AtomicU64::new(0),
+            stripes_under_way: UnderWay::default(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! node's until it is committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
 //! them out one after the other and writes them down before it answers, and `landing` follows the tree on the backing file
-//! system, in the background (`publishing`, `sending`, at a `pace`; large files by all nodes that have them, `striping`), in time before
+//! system, in the background (`publishing`, `sending`, in turn with the reads of programs, `calls`; large files by all nodes that have them, `striping`), in time before
 //! the job's end (`time_limit`). Bytes are read where they lie (`contents`; for queries at one commit, `committed`): in this node's log, in
 //! another's (`remote` asks, `answers` answers), or in the backing file system; they stay in the kernel's page cache as long as they are
 //! those of the file (`page_cache`). Room in the log of what has landed is given back (`giving_back`); where it fills, open files are sent
@@ -21,6 +21,7 @@
 //! connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
 
 pub mod answers;
+mod calls;
 mod checkpoint;
 mod commits;
 mod committed;
@@ -44,7 +45,6 @@ mod network;
 mod notes;
 mod opening;
 mod owner;
-mod pace;
 mod page_cache;
 mod partner;
 mod parts;
@@ -63,6 +63,7 @@ mod salvage;
 mod second_home;
 mod sending;
 mod stripe_writer;
+mod stripes_under_way;
 mod striping;
 mod time_limit;
 mod tree_link;

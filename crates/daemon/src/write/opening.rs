@@ -9,19 +9,27 @@ use anyhow::Context;
 use forebay_log::{Owner as StoreOwner, boot_identity};
 use forebay_write::{council, partners, second_home};
 
+use super::calls::{BackingCalls, DrainLimits};
 use super::network::Network;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::open_store;
 use super::remote::{Nodes, Partners};
+use crate::environment::BackingThreads;
 use crate::options::{BurstOptions, Copied};
 use crate::shared::node::Node;
 
 /// Opens the store of a node and goes on where the daemon before stopped, or begins. `made_at_ms` tells the mount from those
-/// before it.
+/// before it. It takes turns at the backing file system with `threads`.
 ///
 /// # Errors
 /// What is wrong with the store or the directory of the backing file system.
-pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: u64) -> anyhow::Result<WriteParts> {
+pub fn open(
+    node: &Arc<Node>,
+    threads: &Arc<dyn BackingThreads>,
+    options: &BurstOptions,
+    mount: &Path,
+    made_at_ms: u64,
+) -> anyhow::Result<WriteParts> {
     let store_owner = StoreOwner {
         job: node.options.job.clone(),
         node: node.rank(),
@@ -30,7 +38,10 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         boot: boot_identity().context("this boot has no identity")?,
     };
     let copied = (options.copied.clone(), node.options.deadline);
-    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, &node.environment, copied)?;
+    let limits =
+        DrainLimits { bytes_per_s: options.drain_bytes_per_s, operations_per_s: options.drain_operations_per_s };
+    let on = (&node.environment, BackingCalls::new(threads, limits));
+    let opened = open_store(&options.store, &store_owner, options.capacity_bytes, on, copied)?;
     let hosts: Vec<&str> = node.options.nodes.iter().map(|node| node.host.as_str()).collect();
     let (council, kept) = (council(&hosts), &node.options.kept);
     let beginning = Beginning {
@@ -38,7 +49,6 @@ pub fn open(node: &Arc<Node>, options: &BurstOptions, mount: &Path, made_at_ms: 
         backing: store_owner.landing.clone(),
         mount: mount.to_owned(),
         drain: options.drain,
-        drain_bytes_per_s: options.drain_bytes_per_s,
         ends_at: options.ends_at_ms.map(Duration::from_millis),
         made_at_ms,
         daemon: u64::from(kept.restarts) + u64::from(kept.replaced),

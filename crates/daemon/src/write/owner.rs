@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_store::{Draft, Held, LandedEntry};
-use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, ViewPath, limits};
+use forebay_types::{Attributes, Errno, FileId, Kind, Map, NodeRank, OperationId, Timestamp, ViewPath, limits};
 use forebay_wire::write::{
     ADOPTED_ENTRIES_MAX, AdoptedEntry, BURST_ROOT, Caller, Change, Done, NEVER_AGAIN, Operation, Place,
 };
@@ -156,7 +156,7 @@ impl Owner {
 
     fn try_to_tell(&self, asker: Asker, caller: &Caller, question: &Question) -> Result<Told, Refusal> {
         if matches!(question, Question::FileSystem) {
-            return Ok(Told::FileSystem(self.local.place.file_system()?));
+            return Ok(Told::FileSystem(self.local.calls.serve(|| self.local.place.file_system())?));
         }
         if matches!(question, Question::Durable) {
             self.make_durable_for(asker)?;
@@ -267,8 +267,16 @@ impl Owner {
     /// # Errors
     /// As `carry_out`.
     pub fn carry_out_own_for(&self, caller: &Caller, operation: Operation) -> Result<Done, Errno> {
+        self.carry_out_own_at(caller, operation, self.local.now())
+    }
+
+    /// The same as of a time.
+    ///
+    /// # Errors
+    /// As `carry_out`.
+    pub fn carry_out_own_at(&self, caller: &Caller, operation: Operation, now: Timestamp) -> Result<Done, Errno> {
         let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
-        self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now: self.local.now(), operation })
+        self.carry_out(&Change { id, oldest: 0, caller: caller.clone(), now, operation })
     }
 
     fn try_to_carry_out(&self, change: &Change) -> Result<(Done, Option<Have>), Refusal> {
@@ -353,7 +361,7 @@ impl Owner {
 
     /// Keeps the file at `path` open, which is about to lose its last name there.
     pub fn keep_open(&self, file: FileId, path: &ViewPath) {
-        match self.local.place.open_to_read(path) {
+        match self.local.calls.land(|| self.local.place.open_to_read(path)) {
             Ok(open) => drop(self.unlinked().insert(file, Arc::new(open))),
             Err(errno) => tracing::warn!(%file, %errno, "a file that programs have open is lost with its name"),
         }
@@ -382,7 +390,7 @@ impl Owner {
     /// What the backing file system says.
     pub fn adopt(&self, directory: FileId) -> Result<(), Errno> {
         let path = self.backing_path(directory).ok_or(Errno::ESTALE)?;
-        let entries = self.local.place.list(&path)?;
+        let entries = self.local.calls.serve(|| self.local.place.list(&path))?;
         let parts: Vec<&[LandedEntry]> = match entries.is_empty() {
             true => vec![&[]],
             false => entries.chunks(ADOPTED_ENTRIES_MAX).collect(),
@@ -428,7 +436,7 @@ impl Owner {
     /// # Errors
     /// ESTALE when another is there now: somebody else has put it there.
     pub fn hold(&self, file: FileId, path: &ViewPath) -> Result<Held, Errno> {
-        let held = self.local.place.hold(path)?;
+        let held = self.local.calls.land(|| self.local.place.hold(path))?;
         let backed = self.tree().backed(file);
         match backed.is_none_or(|backed| backed.is_same_file(&held.backed())) {
             true => Ok(held),

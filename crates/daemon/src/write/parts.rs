@@ -94,8 +94,6 @@ pub struct Beginning {
     pub mount: PathBuf,
     /// When what is written lands.
     pub drain: DrainPolicy,
-    /// How much of it a second at most.
-    pub drain_bytes_per_s: Option<u64>,
     /// When the job's time is over, since 1970.
     pub ends_at: Option<Duration>,
     /// Tells the mount from those before it.
@@ -118,7 +116,7 @@ impl WriteParts {
         beginning: Beginning,
         begin_next: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let Beginning { drain, drain_bytes_per_s, made_at_ms, daemon, second_home, private, .. } = beginning;
+        let Beginning { drain, made_at_ms, daemon, second_home, private, .. } = beginning;
         let OpenedStore { local, tree, mirror, files, unanswered, .. } = opened;
         let cache = PageCache::new(daemon == 0);
         let life = Life {
@@ -153,7 +151,7 @@ impl WriteParts {
             deadline: beginning.deadline,
             daemon,
             private: PrivateMount::of(private),
-            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain, drain_bytes_per_s)),
+            landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain)),
             giving_back: GivingBack::new(
                 &reader,
                 &files,
@@ -459,6 +457,7 @@ impl WriteParts {
             copying.end();
         }
         self.alarm.end();
+        self.local.calls.end();
         if let Some(landings) = &self.landings {
             landings.end();
         }

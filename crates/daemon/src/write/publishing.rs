@@ -75,21 +75,23 @@ impl Publisher {
             self.owner.carry_out_own(Operation::Publishing { file: *file, backed: *backed })?;
         }
         self.owner.make_durable()?;
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let bytes = drafted.iter().map(|drafted| drafted.snapshot.bytes()).sum();
         let (drafts, published): (Vec<_>, Vec<_>) = drafted
             .into_iter()
             .map(|WholeDraft { snapshot, draft, paths, replaces, .. }| ((draft, replaces), (snapshot, paths)))
             .unzip();
         let paths = published.iter().map(|(_, paths)| &paths[0]);
-        place.publish(
-            drafts.into_iter().zip(paths).map(|((draft, replaces), path)| (draft, path, replaces)).collect(),
-        )?;
+        let drafts: Vec<_> =
+            drafts.into_iter().zip(paths).map(|((draft, replaces), path)| (draft, path, replaces)).collect();
+        // One rename each, and one more for the directories.
+        let _ = calls.wait_for(0, drafts.len() as u64);
+        calls.land(|| place.publish(drafts))?;
         let mut landed = vec![];
         for (snapshot, paths) in &published {
             let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
-            others.iter().try_for_each(|other| place.link(first, other))?;
-            landed.push(LandedContents { version: snapshot.version, backed: place.backed(first)? });
+            others.iter().try_for_each(|other| calls.land(|| place.link(first, other)))?;
+            landed.push(LandedContents { version: snapshot.version, backed: calls.land(|| place.backed(first))? });
         }
         self.meter.note_rate(bytes, began.elapsed());
         Ok(Publication { landed, failed })
@@ -104,7 +106,7 @@ impl Publisher {
             let tree = self.owner.tree();
             (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
         };
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         // Nobody's place is taken by whoever comes while this is written.
         let replaces = match (Conflicts { owner: &self.owner }).occupant(first, Some(file))? {
             Occupant::Nobody => false,
@@ -115,13 +117,13 @@ impl Publisher {
             let striping = Striping { owner: &self.owner, reader: &self.reader, meter: &self.meter };
             striping.draft(file, &snapshot, &path, number)?
         } else {
-            let draft = place.draft(&path, number)?;
+            let draft = calls.land(|| place.draft(&path, number))?;
             snapshot.write(&self.reader, &self.meter, file, draft.file())?;
             draft
         };
-        draft.set_attributes(&snapshot.attributes)?;
-        draft.make_durable()?;
-        let backed = place.backed(&path)?;
+        calls.land(|| draft.set_attributes(&snapshot.attributes))?;
+        calls.land(|| draft.make_durable())?;
+        let backed = calls.land(|| place.backed(&path))?;
         Ok(Some(WholeDraft { file, backed, snapshot, draft, paths, replaces }))
     }
 }

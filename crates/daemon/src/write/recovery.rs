@@ -18,6 +18,7 @@ use forebay_wire::write::{Change, Copy, Operation, WrittenExtent};
 use forebay_wire::write_message::Owns;
 use forebay_write::{Copies, Released, Tree, Uncopied};
 
+use super::calls::BackingCalls;
 use super::checkpoint::Checkpoint;
 use super::copying::Copying;
 use super::files::Files;
@@ -55,7 +56,7 @@ pub fn open_store(
     path: &Path,
     store_owner: &StoreOwner,
     capacity_bytes: u64,
-    environment: &Arc<dyn Environment>,
+    (environment, calls): (&Arc<dyn Environment>, BackingCalls),
     (copied, copied_within): (Copied, Duration),
 ) -> anyhow::Result<OpenedStore> {
     let place = landing_place(&store_owner.landing)?;
@@ -81,7 +82,7 @@ pub fn open_store(
     let local = Arc::new(Local::new(
         node,
         (log, copying, std::mem::take(&mut found.copies)),
-        place,
+        (place, calls),
         Arc::clone(environment),
         found.next_serial,
     ));

@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use forebay_log::{AS_FOUND, Owner as StoreOwner, boot_identity, whose};
+use forebay_store::limits::BACKING_CONCURRENCY;
 use forebay_types::NodeRank;
 use forebay_wire::write_message::{Owns, WriteMessage};
 use serde::Serialize;
 
+use super::calls::{BackingCalls, DrainLimits};
 use super::landing::Progress;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::{OpenedStore, open_store};
@@ -85,14 +87,13 @@ impl Salvage {
         let stores: BTreeMap<_, _> = found.iter().map(|(path, owner)| (owner.node, (*path).clone())).collect();
         ensure!(stores.len() == found.len(), "two stores of one node of job {job}: name one run's");
         let runtime = tokio::runtime::Builder::new_current_thread().build().context("no threads")?;
-        let environment: Arc<dyn Environment> = {
-            let _in = runtime.enter();
-            Machine::here()
-        };
+        let environment = machine(&runtime);
+        let threads = environment.backing_threads(BACKING_CONCURRENCY);
         let boot = boot_identity().context("this boot has no identity")?;
         let open = |node: NodeRank, path: &Path| {
             let owner = StoreOwner { job: job.clone(), node, nodes, landing: landing.clone(), boot };
-            open_store(path, &owner, AS_FOUND, &environment, (Copied::Nothing, DEADLINE))
+            let calls = BackingCalls::new(&threads, DrainLimits::default());
+            open_store(path, &owner, AS_FOUND, (&environment, calls), (Copied::Nothing, DEADLINE))
         };
         let mut opened = BTreeMap::new();
         for (node, path) in &stores {
@@ -197,6 +198,12 @@ fn who_owns(job: &str, opened: &BTreeMap<NodeRank, OpenedStore>) -> anyhow::Resu
     Ok(Owns { epoch: newest.epoch + 1, node: *second })
 }
 
+/// This machine, without threads of its own.
+fn machine(runtime: &tokio::runtime::Runtime) -> Arc<dyn Environment> {
+    let _in = runtime.enter();
+    Machine::here()
+}
+
 fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Arc<WriteParts> {
     let now = opened.local.now();
     let beginning = Beginning {
@@ -204,7 +211,6 @@ fn begin(opened: OpenedStore, owns: Owns, landing: &Path, calls: Together) -> Ar
         backing: landing.to_owned(),
         mount: landing.to_owned(),
         drain: DrainPolicy::Auto,
-        drain_bytes_per_s: None,
         ends_at: None,
         made_at_ms: now.seconds.cast_unsigned() * 1000 + u64::from(now.nanos) / 1_000_000,
         daemon: 0,

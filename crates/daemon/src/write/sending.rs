@@ -12,7 +12,6 @@ use rustix::fs::SeekFrom;
 
 use super::contents::Reader;
 use super::owner::Owner;
-use super::pace::Pace;
 
 /// Bytes that are written, and later compared, at a time.
 const STRIPE_BYTES: u64 = 4 << 20;
@@ -20,21 +19,15 @@ const STRIPE_BYTES: u64 = 4 << 20;
 /// Bytes of zeros that are written at once.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// How much is sent, for who asks, and how fast at most.
+/// How much is sent, for who asks.
+#[derive(Default)]
 pub struct Meter {
-    pub pace: Pace,
     under_way_bytes: AtomicU64,
     sent_bytes: AtomicU64,
     bytes_per_s: AtomicU64,
 }
 
 impl Meter {
-    /// Nothing was sent, and at most so much a second will be.
-    pub fn new(bytes_per_s_max: Option<u64>) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self { pace: Pace::new(bytes_per_s_max), under_way_bytes: zero(), sent_bytes: zero(), bytes_per_s: zero() }
-    }
-
     /// Bytes of the file that is being sent that are not on the backing file system, verified.
     pub fn under_way_bytes(&self) -> u64 {
         self.under_way_bytes.load(Ordering::Relaxed)
@@ -137,23 +130,23 @@ impl Snapshot {
         left: &mut u64,
     ) -> Result<(), Errno> {
         let failed = |error: std::io::Error| Errno::of(&error);
-        let old_len = into.metadata().map_err(failed)?.len();
-        into.set_len(self.attributes.size_bytes).map_err(failed)?;
+        let calls = &reader.local.calls;
+        let old_len = calls.land(|| into.metadata()).map_err(failed)?.len();
+        calls.land(|| into.set_len(self.attributes.size_bytes)).map_err(failed)?;
         for hole in self.holes(old_len) {
-            clear(into, hole.offset..hole.offset + hole.len)?;
+            calls.write(0, || clear(into, hole.offset..hole.offset + hole.len))?;
         }
         let mut checksums = vec![];
         for stripe in self.stripes() {
             let mut bytes = vec![0; stripe.len as usize];
-            meter.pace.wait_for(stripe.len)?;
             reader.fill(&stripe, &mut bytes)?;
-            into.write_all_at(&bytes, stripe.offset).map_err(failed)?;
+            calls.write(stripe.len, || into.write_all_at(&bytes, stripe.offset).map_err(failed))?;
             checksums.push((stripe, crc32c::crc32c(&bytes)));
         }
-        into.sync_data().map_err(failed)?;
+        calls.land(|| into.sync_data()).map_err(failed)?;
         for (stripe, checksum) in checksums {
             let mut bytes = vec![0; stripe.len as usize];
-            into.read_exact_at(&mut bytes, stripe.offset).map_err(failed)?;
+            calls.land(|| into.read_exact_at(&mut bytes, stripe.offset)).map_err(failed)?;
             if crc32c::crc32c(&bytes) != checksum {
                 tracing::error!(%file, offset = stripe.offset, "the backing file system returns other bytes than were \
                                                                 written");

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use forebay_types::Errno;
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::write::WrittenExtent;
+use forebay_wire::write_message::Owns;
 use forebay_write::stripes::part;
 
 use super::contents::Reader;
@@ -14,12 +15,26 @@ use super::contents::Reader;
 /// Bytes that are in memory at a time.
 const PART_BYTES: u64 = 4 << 20;
 
-/// Writes what `extents` have, in the file's order.
+/// Whether a stripe is asked for by the node that owns the tree, as far as this node knows. One that has not heard of a new owner yet
+/// leaves the stripe to it.
+pub fn is_from_owner(from: NodeRank, asked: Owns, known: Owns) -> bool {
+    asked == known && asked.node == from
+}
+
+/// Calls on the backing file system that the writing of `extents` takes: the file is opened, each run is written and read, and all is made
+/// durable once.
+pub fn calls_of(extents: &[WrittenExtent]) -> u64 {
+    let runs: usize = parts(extents).iter().map(|part| runs(part).len()).sum();
+    2 * runs as u64 + 2
+}
+
+/// Writes what `extents` have, in the file's order. The node that owns the tree has waited until that may begin.
 ///
 /// # Errors
 /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
 pub fn write_extents(reader: &Reader, into: &File, extents: &[WrittenExtent]) -> Result<(), Errno> {
     let failed = |error: std::io::Error| Errno::of(&error);
+    let calls = &reader.local.calls;
     let mut checksums = vec![];
     for extents in parts(extents) {
         let mut bytes = vec![0; extents.iter().map(|extent| extent.len as usize).sum()];
@@ -27,18 +42,18 @@ pub fn write_extents(reader: &Reader, into: &File, extents: &[WrittenExtent]) ->
         let mut rest = &bytes[..];
         for (offset, len) in runs(&extents) {
             let (run, after) = rest.split_at(len);
-            into.write_all_at(run, offset).map_err(failed)?;
+            calls.land_paced(|| into.write_all_at(run, offset)).map_err(failed)?;
             rest = after;
         }
         checksums.push((extents, crc32c::crc32c(&bytes)));
     }
-    into.sync_data().map_err(failed)?;
+    calls.land_paced(|| into.sync_data()).map_err(failed)?;
     for (extents, checksum) in checksums {
         let mut bytes = vec![0; extents.iter().map(|extent| extent.len as usize).sum()];
         let mut rest = &mut bytes[..];
         for (offset, len) in runs(&extents) {
             let (run, after) = rest.split_at_mut(len);
-            into.read_exact_at(run, offset).map_err(failed)?;
+            calls.land_paced(|| into.read_exact_at(run, offset)).map_err(failed)?;
             rest = after;
         }
         if crc32c::crc32c(&bytes) != checksum {
@@ -85,12 +100,21 @@ fn runs(extents: &[WrittenExtent]) -> Vec<(u64, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_types::{LogPosition, NodeRank};
+    use forebay_types::LogPosition;
 
     use super::*;
 
     fn extent(offset: u64, len: u64) -> WrittenExtent {
         WrittenExtent { offset, len, node: NodeRank(0), position: LogPosition { segment: 1, offset: 0 }, skip: 0 }
+    }
+
+    #[test]
+    fn only_the_owner_has_stripes_written() {
+        let of = |epoch, node| Owns { epoch, node: NodeRank(node) };
+        assert!(is_from_owner(NodeRank(2), of(3, 2), of(3, 2)));
+        assert!(!is_from_owner(NodeRank(1), of(3, 2), of(3, 2)), "another node says what the owner might");
+        assert!(!is_from_owner(NodeRank(1), of(u64::MAX, 1), of(3, 2)), "another node says that it is the owner");
+        assert!(!is_from_owner(NodeRank(1), of(2, 1), of(3, 2)), "it was");
     }
 
     #[test]

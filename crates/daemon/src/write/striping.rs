@@ -1,7 +1,8 @@
 //! Large files on their way to their drafts: stripe by stripe, by the nodes that have them (`forebay_write::Stripes`).
 //!
 //! The owner has nodes write, and notes what is verified; it writes the stripes of a node that fails itself. A draft stays where it
-//! is when the daemon ends, so that the next one goes on with it.
+//! is when the daemon ends, so that the next one goes on with it. It is given up when it does not fit, and when a node may write to it
+//! late: one that was to write a stripe and has not said what came of that.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,9 +16,10 @@ use forebay_write::stripes::{LARGE_BYTES, of_stripe, stripe_bytes, weights};
 use forebay_write::{NextStripe, Stripes};
 
 use super::contents::Reader;
+use super::drafts::give_up;
 use super::owner::Owner;
 use super::sending::{Meter, Snapshot};
-use super::stripe_writer::write_extents;
+use super::stripe_writer::{calls_of, write_extents};
 
 /// How long a node may take over a stripe; the owner writes it then.
 const NODE_PATIENCE: Duration = Duration::from_secs(25);
@@ -53,6 +55,21 @@ struct Progress {
     left_bytes: u64,
     /// Why the owner cannot go on.
     failed: Option<Errno>,
+    /// Nodes that may still write to the draft.
+    late: BTreeSet<NodeRank>,
+}
+
+/// Why a stripe is not written.
+struct NotWritten {
+    errno: Errno,
+    /// Whether it may still be.
+    is_late: bool,
+}
+
+impl From<Errno> for NotWritten {
+    fn from(errno: Errno) -> Self {
+        Self { errno, is_late: false }
+    }
 }
 
 impl Striping<'_> {
@@ -66,10 +83,39 @@ impl Striping<'_> {
     /// # Errors
     /// What the backing file system says, or the logs; EINTR when the daemon ends. What is verified is not sent again.
     pub fn draft(&self, file: FileId, snapshot: &Snapshot, path: &ViewPath, number: u128) -> Result<Draft, Errno> {
+        let mut left_out = BTreeSet::new();
+        loop {
+            let (draft, Progress { failed, late, .. }) = self.write_draft(file, snapshot, path, number, &left_out)?;
+            let does_not_fit = matches!(failed, Some(Errno::ENOSPC | Errno::EDQUOT));
+            if does_not_fit || !late.is_empty() {
+                drop(draft);
+                give_up(self.owner, file, path)?;
+            } else if failed.is_none() {
+                return Ok(draft);
+            }
+            if let Some(errno) = failed {
+                return Err(errno);
+            }
+            tracing::warn!(%file, nodes = ?late, "nodes do not say whether they have written stripes of a file; the file gets \
+                                                  another draft, without them");
+            left_out.extend(late);
+        }
+    }
+
+    /// Writes stripes to a draft until all are there, or something is the matter; those of nodes that are `left_out` here.
+    fn write_draft(
+        &self,
+        file: FileId,
+        snapshot: &Snapshot,
+        path: &ViewPath,
+        number: u128,
+        left_out: &BTreeSet<NodeRank>,
+    ) -> Result<(Draft, Progress), Errno> {
         let (draft, backed, stripe_bytes, verified) = self.begin(file, snapshot, path, number)?;
         let extents = of_logs(snapshot);
         let weights = weights(&extents, stripe_bytes);
-        let stripes = Stripes::new(&weights, stripe_bytes, &verified, self.owner.local.rank);
+        let mut stripes = Stripes::new(&weights, stripe_bytes, &verified, self.owner.local.rank);
+        left_out.iter().for_each(|node| stripes.leave_out(*node));
         let left = weights.iter().filter(|(stripe, _)| !verified.contains(stripe));
         let bytes: u64 = left.flat_map(|(_, nodes)| nodes.values()).sum();
         tracing::info!(%file, bytes, stripe_bytes, nodes = stripes.nodes(), verified = verified.len(), "sending a file by stripes");
@@ -83,7 +129,7 @@ impl Striping<'_> {
             backed,
             extents,
             stripe_bytes,
-            stripes: Mutex::new(Progress { stripes, left_bytes: bytes, failed: None }),
+            stripes: Mutex::new(Progress { stripes, left_bytes: bytes, failed: None, late: BTreeSet::new() }),
             changed: Condvar::new(),
         };
         self.meter.begin(bytes);
@@ -92,9 +138,9 @@ impl Striping<'_> {
                 scope.spawn(|| sending.work());
             }
         });
-        let Progress { failed, left_bytes, .. } = sending.stripes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.meter.give_up(left_bytes);
-        failed.map_or(Ok(draft), Err)
+        let progress = sending.stripes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.meter.give_up(progress.left_bytes);
+        Ok((draft, progress))
     }
 
     /// The draft that an owner before this one began, with what is verified of it; otherwise a new one.
@@ -105,18 +151,20 @@ impl Striping<'_> {
         path: &ViewPath,
         number: u128,
     ) -> Result<(Draft, Backed, u64, BTreeSet<u64>), Errno> {
-        let place = &self.owner.local.place;
+        let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let sent = self.owner.tree().sent(file).filter(|sent| sent.version == snapshot.version).cloned();
         if let Some(sent) = sent
-            && place.backed(path).is_ok_and(|found| found.is_same_file(&sent.draft))
-            && let Ok(draft) = place.draft_again(path, number)
+            && calls.land(|| place.backed(path)).is_ok_and(|found| found.is_same_file(&sent.draft))
+            && let Ok(draft) = calls.land(|| place.draft_again(path, number))
         {
             return Ok((draft, sent.draft, sent.stripe_bytes, sent.verified));
         }
-        let mut draft = place.draft(path, number)?;
-        draft.file().set_len(snapshot.attributes.size_bytes).map_err(|error| Errno::of(&error))?;
-        draft.stay()?;
-        let (backed, block_bytes) = (place.backed(path)?, place.attributes(path)?.blksize);
+        let mut draft = calls.land(|| place.draft(path, number))?;
+        let size_bytes = snapshot.attributes.size_bytes;
+        calls.land(|| draft.file().set_len(size_bytes)).map_err(|error| Errno::of(&error))?;
+        calls.land(|| draft.stay())?;
+        let (backed, block_bytes) =
+            (calls.land(|| place.backed(path))?, calls.land(|| place.attributes(path))?.blksize);
         let stripe_bytes = stripe_bytes(&of_logs(snapshot), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
         let begun = Operation::Verified { file, version, draft: backed, stripe_bytes, stripes };
@@ -131,8 +179,9 @@ impl Sending<'_> {
         while let Some((stripe, node)) = self.next_stripe() {
             let extents = of_stripe(&self.extents, stripe, self.stripe_bytes);
             let bytes = extents.iter().map(|extent| extent.len).sum();
-            let written = self.with.meter.pace.wait_for(bytes).and_then(|()| self.write(node, &extents));
-            let noted = written.and_then(|()| self.note(stripe));
+            let may_begin = self.with.owner.local.calls.wait_for(bytes, calls_of(&extents));
+            let written = may_begin.map_err(NotWritten::from).and_then(|()| self.write(node, &extents));
+            let noted = written.and_then(|()| self.note(stripe).map_err(NotWritten::from));
             let mut progress = self.progress();
             match noted {
                 Ok(()) => {
@@ -140,7 +189,10 @@ impl Sending<'_> {
                     progress.left_bytes -= bytes;
                     self.with.meter.verified(bytes);
                 }
-                Err(errno) => {
+                Err(NotWritten { is_late: true, .. }) => {
+                    progress.late.insert(node);
+                }
+                Err(NotWritten { errno, .. }) => {
                     if progress.stripes.failed(stripe) {
                         tracing::warn!(%node, %errno, stripe, "a node cannot write its stripes of a file; they are written here");
                     } else {
@@ -156,7 +208,7 @@ impl Sending<'_> {
     fn next_stripe(&self) -> Option<(u64, NodeRank)> {
         let mut progress = self.progress();
         loop {
-            if progress.failed.is_some() {
+            if progress.failed.is_some() || !progress.late.is_empty() {
                 return None;
             }
             match progress.stripes.next_stripe() {
@@ -169,18 +221,23 @@ impl Sending<'_> {
         }
     }
 
-    fn write(&self, node: NodeRank, extents: &[WrittenExtent]) -> Result<(), Errno> {
+    fn write(&self, node: NodeRank, extents: &[WrittenExtent]) -> Result<(), NotWritten> {
         if node == self.with.owner.local.rank {
-            return write_extents(self.with.reader, self.draft.file(), extents);
+            return Ok(write_extents(self.with.reader, self.draft.file(), extents)?);
         }
         if self.path.as_bytes().len() > limits::PATH_BYTES_MAX {
-            return Err(Errno::ENAMETOOLONG);
+            return Err(Errno::ENAMETOOLONG.into());
         }
         let nodes = &self.with.reader.nodes;
         for extents in extents.chunks(STRIPE_EXTENTS_MAX) {
             let stripe =
                 Stripe { owns: nodes.owns(), path: self.path.clone(), draft: self.backed, extents: extents.to_vec() };
-            nodes.ask::<Result<(), Errno>>(node, &WriteMessage::Stripe(stripe), NODE_PATIENCE)??;
+            match nodes.ask::<Result<(), Errno>>(node, &WriteMessage::Stripe(stripe), NODE_PATIENCE) {
+                Ok(Ok(())) => {}
+                // It is still carrying out an earlier request.
+                Ok(Err(errno)) => return Err(NotWritten { errno, is_late: errno == Errno::EBUSY }),
+                Err(errno) => return Err(NotWritten { errno, is_late: true }),
+            }
         }
         Ok(())
     }

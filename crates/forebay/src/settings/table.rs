@@ -209,6 +209,8 @@ settings! {
         Node Many(absolute_path) private: Vec<PathBuf> = "private" "DIR";
         /// Limit the rate of writes to the backing file system [default: no limit]
         Node Optional(rate) drain_rate: Option<u64> = "drain-rate" "SIZE/s";
+        /// Limit the calls of landing on the backing file system [default: no limit]
+        Node Optional(call_rate) drain_ops: Option<u64> = "drain-ops" "N/s";
         /// Land everything within this time, or before @SECONDS (since 1970), open files as last committed; auto: before Slurm
         /// or LSF ends the job
         Node Optional(time_limit) time_limit: Option<TimeLimit> = "time-limit" "TIME|auto";

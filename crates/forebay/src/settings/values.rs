@@ -354,6 +354,12 @@ pub fn rate(text: &str) -> Result<u64, String> {
     if bytes == 0 { Err(wrong()) } else { Ok(bytes) }
 }
 
+/// `2000/s`; `/s` may be left out.
+pub fn call_rate(text: &str) -> Result<u64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text).parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("'{text}' is not a number of calls a second; write for example 2000/s"))
+}
+
 /// How long a job has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeLimit {

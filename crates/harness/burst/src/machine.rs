@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forebay_body::Body;
-use forebay_daemon::environment::{BackingThreads, Environment, Exports, Operation, Room, Walker};
+use forebay_daemon::environment::{BackingThreads, Class, Environment, Exports, Operation, Room, Turn, Walker};
 use forebay_node::AttemptId;
 use forebay_store::{Counters, StoreOptions};
 use forebay_transport::life::Life;
@@ -68,6 +68,11 @@ impl BackingThreads for Threads {
     fn promote(&self, _: AttemptId) {}
 
     fn withdraw(&self, _: AttemptId) {}
+
+    /// As many calls at once as there are threads that make them.
+    fn take_turn(&self, _: Class, _: &dyn Fn() -> bool) -> Option<Turn> {
+        Some(Box::new(()))
+    }
 }
 
 /// An empty view: nobody looks at it.

@@ -282,6 +282,7 @@ impl Node {
                 capacity_bytes: STORE_BYTES,
                 drain: self.setup.drain,
                 drain_bytes_per_s: None,
+                drain_operations_per_s: None,
                 ends_at_ms: None,
                 copied: if self.setup.is_copied { Copied::All } else { Copied::Nothing },
                 switches: vec![],

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_daemon::environment::{BackingThreads, Operation};
+use forebay_daemon::environment::{BackingThreads, Operation, Turn};
 use forebay_node::AttemptId;
-use forebay_schedule::IoScheduler;
+use forebay_schedule::{Class, IoScheduler};
 use forebay_transport::life::Life;
 use forebay_types::{Priority, ViewPath};
 
@@ -48,19 +48,25 @@ impl BackingThreads for VirtualThreads {
         let withdrawn = self.0.scheduler().withdraw(attempt.0);
         drop(withdrawn);
     }
+
+    /// Nothing lands here.
+    fn take_turn(&self, _: Class, _: &dyn Fn() -> bool) -> Option<Turn> {
+        Some(Box::new(()))
+    }
 }
 
 impl Shared {
     fn begin_all(self: &Arc<Self>) {
         loop {
             let begun = self.scheduler().begin();
-            let Some(((attempt, operation), priority)) = begun else { return };
+            let Some(((attempt, operation), class)) = begun else { return };
             let at = Arc::clone(self);
-            tokio::spawn(self.life.gate(async move { at.carry_out(attempt, operation, priority).await }));
+            tokio::spawn(self.life.gate(async move { at.carry_out(attempt, operation, class).await }));
         }
     }
 
-    async fn carry_out(self: Arc<Self>, attempt: AttemptId, operation: Operation, priority: Priority) {
+    async fn carry_out(self: Arc<Self>, attempt: AttemptId, operation: Operation, class: Class) {
+        let priority = if class == Class::Demand { Priority::Demand } else { Priority::Prefetch };
         let about = (self.begins)(attempt, priority).unwrap_or_else(ViewPath::root);
         tokio::time::sleep(self.world.latency()).await;
         loop {
@@ -71,7 +77,7 @@ impl Shared {
             tokio::time::sleep_until(self.world.instant(until)).await;
         }
         operation();
-        self.scheduler().end(priority);
+        self.scheduler().end(class);
         self.begin_all();
     }
 

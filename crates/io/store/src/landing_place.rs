@@ -125,44 +125,57 @@ impl LandingPlace {
         Ok(Held::new(place, stat.attributes, stat.born))
     }
 
-    /// Makes a directory; one that is there is as good.
+    /// Makes a directory.
     ///
     /// # Errors
-    /// See `attributes`.
+    /// See `attributes`; EEXIST whatever is there.
     pub fn make_directory(&self, path: &ViewPath) -> Result<(), Errno> {
         let (base, name) = self.split(path)?;
-        match fs::mkdirat(&base, name, Mode::RWXU).map_err(errno) {
-            Err(Errno::EEXIST) if self.calls.directory(base.as_fd(), name).is_ok() => {}
-            made => made?,
-        }
+        fs::mkdirat(&base, name, Mode::RWXU).map_err(errno)?;
         sync(&self.calls, base.as_fd())
     }
 
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// See `attributes`; EEXIST for anything but the same link.
+    /// See `attributes`; EEXIST whatever is there.
     pub fn make_symlink(&self, path: &ViewPath, target: &[u8]) -> Result<(), Errno> {
         let (base, name) = self.split(path)?;
-        match fs::symlinkat(target, &base, name).map_err(errno) {
-            Err(Errno::EEXIST) if self.calls.read_link(base.as_fd(), name).is_ok_and(|found| found == target) => {}
-            made => made?,
-        }
+        fs::symlinkat(target, &base, name).map_err(errno)?;
         sync(&self.calls, base.as_fd())
     }
 
     /// Makes a fifo, socket or device of these attributes.
     ///
     /// # Errors
-    /// See `attributes`.
+    /// See `attributes`; EEXIST whatever is there.
     pub fn make_special(&self, path: &ViewPath, attributes: &Attributes) -> Result<(), Errno> {
         let (base, name) = self.split(path)?;
         let (kind, mode) = (FileType::from_raw_mode(attributes.mode), Mode::from_raw_mode(attributes.mode));
-        match fs::mknodat(&base, name, kind, mode, attributes.rdev.into()).map_err(errno) {
-            Err(Errno::EEXIST) if self.attributes(path).is_ok_and(|found| found.kind() == attributes.kind()) => {}
-            made => made?,
-        }
+        fs::mknodat(&base, name, kind, mode, attributes.rdev.into()).map_err(errno)?;
         sync(&self.calls, base.as_fd())
+    }
+
+    /// Whether what is at `path` may have been made there by this user to be what has these attributes: it is of their kind, and a directory
+    /// is empty; a symbolic link leads to `target`. It is this user's still, or theirs in owner and mode.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn is_as_made(&self, path: &ViewPath, attributes: &Attributes, target: &[u8]) -> Result<bool, Errno> {
+        let found = self.attributes(path)?;
+        let is_own = found.uid == rustix::process::geteuid().as_raw();
+        let is_done = found.uid == attributes.uid && found.mode == attributes.mode;
+        if found.kind() != attributes.kind() || !(is_own || is_done) {
+            return Ok(false);
+        }
+        match found.kind() {
+            Kind::Directory => Ok(self.list(path)?.is_empty()),
+            Kind::Symlink => {
+                let (base, name) = self.split(path)?;
+                Ok(self.calls.read_link(base.as_fd(), name)? == target)
+            }
+            _ => Ok(found.rdev == attributes.rdev),
+        }
     }
 
     /// Gives what is at `from` the name `to` too; one that is there is replaced.

@@ -71,7 +71,10 @@ impl Tree {
             node.attributes.size_bytes = node.attributes.size_bytes.max(extent.offset + extent.len);
         }
         node.attributes.blocks = node.attributes.size_bytes.div_ceil(512);
+        // It was written then; the node itself may have been changed since.
+        let changed_at = node.attributes.ctime;
         node.contents_changed(change.now);
+        node.attributes.ctime = changed_at.max(change.now);
         if change.caller.uid != 0 {
             node.attributes.mode = permissions::without_lent_rights(&node.attributes);
         }
