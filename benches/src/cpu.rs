@@ -38,6 +38,19 @@ pub fn of_process(pid: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
+/// Of the running children of a process.
+#[must_use]
+pub fn of_children_of(pid: u32) -> Duration {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |child: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        // proc(5): the parent is the second field behind the name.
+        stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(1)?.parse().ok()) == Some(pid)
+    };
+    pids.filter(is_child).filter_map(of_process).sum()
+}
+
 /// Of the whole machine since it started, all processors together: what is not idle, waiting or stolen.
 ///
 /// # Errors
@@ -63,5 +76,6 @@ mod tests {
         }
         assert_eq!(of_process(u32::MAX), None);
         assert!(of_machine().unwrap() > Duration::ZERO);
+        assert!(of_children_of(std::os::unix::process::parent_id()) >= Duration::from_millis(10));
     }
 }

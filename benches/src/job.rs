@@ -62,6 +62,8 @@ pub struct PrefillStatus {
     pub state: String,
     /// Chunks that the kernel was given.
     pub chunks: u64,
+    /// Parcels that came.
+    pub parcels: u64,
 }
 
 impl Status {
@@ -97,6 +99,12 @@ impl Status {
     #[must_use]
     pub fn cpu_now(&self) -> Duration {
         self.nodes.iter().filter_map(|node| cpu::of_process(node.pid)).sum()
+    }
+
+    /// Processor time of the daemons' children, which look at names of the views.
+    #[must_use]
+    pub fn walkers_cpu_now(&self) -> Duration {
+        self.nodes.iter().map(|node| cpu::of_children_of(node.pid)).sum()
     }
 }
 

@@ -77,7 +77,7 @@ const PLACES: [Place; 30] = [
         ],
     ),
     harness("burst", &["types", "wire", "node", "body", "fuse", "transport", "store", "keeper", "launch", "daemon"]),
-    harness("scale", &["aggregate", "types", "wire", "overlay", "cache", "dispatch", "job", "node"]),
+    harness("scale", &["aggregate", "types", "wire", "overlay", "cache", "dispatch", "job", "node", "prefetch"]),
     // Works the product from outside; of its crates it knows what the modelled file system is made of.
     harness("testkit", &["types", "fuse"]),
     shell("fuse"),

@@ -12,6 +12,7 @@ mod memory;
 mod prefill;
 mod round_trip;
 mod run;
+mod scale_costs;
 mod scale_model;
 mod second_import;
 mod security;

@@ -140,7 +140,7 @@ impl Bytes {
     }
 }
 
-fn wait_until_filled(job: &Job) -> anyhow::Result<()> {
+pub fn wait_until_filled(job: &Job) -> anyhow::Result<()> {
     let deadline = Instant::now() + FILLED_DEADLINE;
     while !job.status()?.is_filled() {
         stop::check()?;

@@ -18,13 +18,15 @@ pub(super) struct Backing {
     pub opens: u64,
     /// Bytes of contents.
     pub bytes: u64,
+    /// Times that metadata workers were asked.
+    asked: u64,
 }
 
 impl Backing {
     pub fn new(parameters: FileSystemParameters) -> Self {
         let metadata = Pool::new(parameters.metadata_at_once.count());
         let objects = vec![Link::default(); parameters.object_servers.count().max(1)];
-        Self { parameters, metadata, objects, listings: 0, opens: 0, bytes: 0 }
+        Self { parameters, metadata, objects, listings: 0, opens: 0, bytes: 0, asked: 0 }
     }
 
     /// A directory of so many entries is listed: when the answer is there.
@@ -44,7 +46,11 @@ impl Backing {
     pub fn ask(&mut self, now: Nanos, requests: f64, in_turn: f64, weight: Weight) -> Nanos {
         let requests = requests * f64::from(weight.things);
         let round_trips = nanos(self.parameters.round_trip.value * in_turn * f64::from(weight.in_turn));
-        let work = nanos(self.parameters.metadata_request.value * requests);
+        self.asked += 1;
+        // Evenly spread over 1 - spread to 1 + spread.
+        let chance = scattered(1, self.asked) as f64 / u64::MAX as f64;
+        let varied = 1.0 + self.parameters.metadata_spread.value * (2.0 * chance - 1.0);
+        let work = nanos(self.parameters.metadata_request.value * varied * requests);
         self.metadata.serve(now + round_trips / 2, work) + round_trips.div_ceil(2)
     }
 

@@ -27,6 +27,10 @@ impl Weight {
     pub const ONE: Self = Self { things: 1, in_turn: 1 };
 }
 
+/// Messages of the kernel for a listing, whatever its size: the entries, and that there are no more. Measured on Linux 6.18; a
+/// kernel whose buffer for a listing is a page asks once more for each 20 entries.
+pub(super) const LISTING_MESSAGES: u32 = 2;
+
 /// The inode number of the first path.
 const FIRST_INO: u64 = 2;
 
@@ -38,7 +42,7 @@ pub(super) type PathIndex = u32;
 pub(super) struct Step {
     pub ask: Ask,
     /// Names, listings and chunks that this stands for.
-    things: u32,
+    pub things: u32,
     /// Messages between kernel and daemon that this takes.
     pub messages: u32,
     /// Computing that follows, seconds.
@@ -49,7 +53,7 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     /// A name in a directory that is known; the path of what is found, none for an absent name.
-    Lookup { parent: PathIndex, name: Vec<u8>, finds: Option<PathIndex> },
+    Lookup { parent: PathIndex, dir: ViewPath, name: Vec<u8>, finds: Option<PathIndex> },
     /// A directory's contents, whose entries the kernel then knows.
     Directory { dir: PathIndex, path: ViewPath, entries: Vec<PathIndex> },
     /// Bytes of one chunk of a file, each of which stands for so many.
@@ -71,6 +75,7 @@ pub(super) struct Files {
     listings: Map<ViewPath, Listing>,
     /// By inode number, which is a path's number after the first.
     weights: Vec<Weight>,
+    paths: Vec<ViewPath>,
 }
 
 impl Files {
@@ -95,6 +100,7 @@ impl Files {
         let attributes =
             Attributes { ino: u64::from(index) + FIRST_INO, size_bytes, mode, nlink: 1, ..Attributes::default() };
         self.weights.push(weight);
+        self.paths.push(path.clone());
         self.known.insert(path, Known { index, attributes, weight });
         index
     }
@@ -129,6 +135,10 @@ impl Files {
 
     pub fn index(&self, path: &ViewPath) -> Option<PathIndex> {
         self.known.get(path).map(|known| known.index)
+    }
+
+    pub fn path(&self, index: PathIndex) -> Option<&ViewPath> {
+        self.paths.get(index as usize)
     }
 
     pub fn generation(&self, path: &ViewPath) -> Option<Generation> {
@@ -213,7 +223,7 @@ impl<'a> Writer<'a> {
         // What a name that does not exist stands for is what its neighbours do.
         let weight = if finds.is_some() { self.files.weight_of(path) } else { self.files.weight_of(&dir) };
         let Some(parent) = self.files.index(&dir) else { return false };
-        self.push(Ask::Lookup { parent, name, finds }, weight.things, 1);
+        self.push(Ask::Lookup { parent, dir, name, finds }, weight.things, 1);
         self.is_known.insert(path.clone(), finds.is_some());
         finds.is_some()
     }
@@ -223,16 +233,13 @@ impl<'a> Writer<'a> {
         if !self.find(dir) || self.is_listed.insert(dir.clone(), ()).is_some() {
             return;
         }
-        let (Some(index), Some(listing)) = (self.files.index(dir), self.files.listing(dir)) else { return };
-        // The kernel's buffer for a listing is a page at first: some 20 entries with attributes, and one read that says
-        // that there is no more.
-        let messages = 2 + listing.len() as u32 / 20;
+        let Some(index) = self.files.index(dir).filter(|_| self.files.listing(dir).is_some()) else { return };
         let entries = self.files.entries(dir);
         for path in self.files.children(dir) {
             self.is_known.insert(path.clone(), true);
         }
         let ask = Ask::Directory { dir: index, path: dir.clone(), entries };
-        self.push(ask, self.files.weight_of(dir).things, messages);
+        self.push(ask, self.files.weight_of(dir).things, LISTING_MESSAGES);
     }
 
     /// A file is read to its end.

@@ -16,19 +16,17 @@ use forebay_wire::{ReadMessage, Request};
 
 use super::backing::Backing;
 use super::bodies::{self, Filling, Handle};
-use super::files::{Files, Script};
+use super::cpu::Taken;
+use super::files::{Files, PathIndex, Script};
+use super::making::{BUDGET_BYTES, Builder, FillingKernel};
 use super::network::{Network, NodeIndex};
 use super::pack::Pack;
-use super::parameters::MODEL;
 use super::program::Program;
-use super::servers::{Fifo, Nanos, Pool, Queue, SECOND, nanos, scattered};
+use super::servers::{Fifo, Nanos, Pool, Queue, SECOND, nanos};
 use super::stated::Machine;
 
 /// The time limit of a request, as the daemon has it.
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Memory for caches at each node: more than a start-up needs, and tables of the least size.
-const BUDGET_BYTES: u64 = 256 << 20;
 
 /// A core is told the time so much late at most: less than it looks for slow requests itself.
 const TIMER_GRAIN: Nanos = SECOND / 20;
@@ -57,6 +55,12 @@ pub(super) struct Setup<'a> {
 
 /// What happens.
 pub(super) enum Event {
+    /// A daemon is still being started: so much of that is left.
+    Launch { node: NodeIndex, left: Nanos },
+    /// A program is still starting: so much of it is left.
+    Start { node: NodeIndex, left: Nanos },
+    /// A program, which has its answer, computes.
+    Compute { node: NodeIndex, work: Nanos },
     /// A program goes on.
     Next(NodeIndex),
     /// Its read, whose bytes got lost, is asked for again.
@@ -85,9 +89,19 @@ pub(super) enum Event {
     Silent { to: NodeIndex, peer: NodeIndex, number: u32 },
     /// A core wants to be told the time.
     Timer(NodeIndex),
-    /// A parcel is unpacked.
+    /// A listing that a reader's own parcels need is there.
+    Listed { node: NodeIndex, dir: PathIndex },
+    /// A reader has read a parcel's part of the pack.
+    PackRead { node: NodeIndex, index: u32 },
+    /// A parcel is made.
+    Made(Piece),
+    /// A parcel is here.
+    ParcelHere { node: NodeIndex, index: u32 },
+    /// It is unpacked.
     Opened { node: NodeIndex, index: u32 },
-    /// A parcel is in a kernel's caches.
+    /// The kernel knows the names that it brings.
+    Walked { node: NodeIndex, index: u32 },
+    /// It is in the kernel's caches.
     Stored { node: NodeIndex, index: u32 },
     /// Nodes are lost.
     Lose(usize),
@@ -115,8 +129,10 @@ pub(super) struct Node {
     pub bundles: Vec<(AttemptId, bodies::Files)>,
     /// The daemon's processor.
     pub processor: Fifo,
-    /// Its threads that store into the kernel.
-    pub storing: Fifo,
+    /// What it does to make parcels, if it reads the file system for others.
+    pub builder: Option<Builder>,
+    /// What has come of them, and is taken apart one after the other.
+    pub filling_kernel: FillingKernel,
     /// When the core will be told the time next.
     pub timer: Nanos,
     /// Nodes that were asked whether they are there: the number of the request.
@@ -138,22 +154,25 @@ pub(super) struct Job<'a> {
     pub decided: VecDeque<(NodeIndex, Nanos, Effect<Handle>)>,
     /// The processors that all nodes share, if they do.
     pub processors: Option<Pool>,
+    /// What took processors so long.
+    pub cpu: Taken,
+    /// Messages of kernels.
+    pub kernel_messages: u64,
     pub next_body: u32,
     pub next_ping: u32,
     /// Files that readers of the backing file system have open.
     pub open: std::collections::BTreeSet<(NodeIndex, u64)>,
     pub losses: &'a [Loss],
     pub running: usize,
+    /// Daemons that are still being started.
+    pub starting: usize,
+    pub seed: u64,
 }
 
 impl<'a> Job<'a> {
     pub fn new(setup: Setup<'a>) -> Self {
         let Setup { machine, files, script, pack, forest, nodes, seed, losses } = setup;
-        let starts_within = nanos(MODEL.starts_within.value).max(1);
         let mut queue = Queue::new();
-        for node in 0..nodes as NodeIndex {
-            queue.at(scattered(seed, u64::from(node)) % starts_within, Event::Next(node));
-        }
         losses.iter().enumerate().for_each(|(index, loss)| queue.at(nanos(loss.at_seconds), Event::Lose(index)));
         let shared = machine.daemon.shared_processors.count();
         let mut job = Self {
@@ -167,16 +186,18 @@ impl<'a> Job<'a> {
             nodes: (0..nodes as u32).map(|rank| Node::new(rank, &forest, files.count())).collect(),
             decided: VecDeque::new(),
             processors: (shared > 0).then(|| Pool::new(shared)),
+            cpu: Taken::default(),
+            kernel_messages: 0,
             next_body: 0,
             next_ping: 0,
             open: Default::default(),
             losses,
             running: nodes,
+            starting: nodes,
+            seed,
         };
         (0..nodes as NodeIndex).for_each(|node| job.note_timer(node));
-        if pack.is_some() {
-            (0..nodes as NodeIndex).for_each(|node| job.decide(node, |core, now| core.start_prefill(now)));
-        }
+        job.launch();
         job
     }
 
@@ -201,8 +222,23 @@ impl<'a> Job<'a> {
         (outcome, done)
     }
 
-    /// Takes a processor of a node so long: when it is done.
+    /// Takes a processor of a node so long for its daemon: when it is done.
     pub fn work(&mut self, node: NodeIndex, work: Nanos) -> Nanos {
+        self.cpu.daemons += work;
+        self.take_processor(node, work)
+    }
+
+    /// Takes one of the processors that nodes share for what is not done by daemons' event loops, or one of its own: when it is
+    /// done.
+    pub fn work_beside(&mut self, work: Nanos) -> Nanos {
+        let now = self.queue.now();
+        match &mut self.processors {
+            Some(shared) => shared.serve(now, work),
+            None => now + work,
+        }
+    }
+
+    fn take_processor(&mut self, node: NodeIndex, work: Nanos) -> Nanos {
         let now = self.queue.now();
         if work == 0 {
             return now;
@@ -217,6 +253,18 @@ impl<'a> Job<'a> {
     pub fn cost_of_message(&self, messages: u32, bytes: u64) -> Nanos {
         let daemon = &self.machine.daemon;
         nanos(daemon.message.value * f64::from(messages) + daemon.gigabyte.value * bytes as f64 / 1e9)
+    }
+
+    /// Calls of the daemon for the backing file system, which its client makes so many requests of, with contents from it: they
+    /// take the daemon's time and then the client's. When both are done.
+    pub fn ask_client(&mut self, node: NodeIndex, calls: u32, requests: u32, bytes: u64) -> Nanos {
+        let daemon = &self.machine.daemon;
+        let own = nanos(daemon.backing_request.value * f64::from(calls));
+        let copying = daemon.client_gigabyte.value * bytes as f64 / 1e9;
+        let client = nanos(daemon.client_request.value * f64::from(requests) + copying);
+        self.cpu.file_system += client;
+        let asked = self.work(node, own);
+        self.take_processor(node, client).max(asked)
     }
 
     /// Notes when a core wants to be told the time.
@@ -272,7 +320,8 @@ impl Node {
             asked: Vec::new(),
             bundles: Vec::new(),
             processor: Fifo::default(),
-            storing: Fifo::default(),
+            builder: None,
+            filling_kernel: FillingKernel::default(),
             timer: Nanos::MAX,
             pinged: Vec::new(),
             is_lost: false,

@@ -9,7 +9,7 @@ use forebay_types::{NodeRank, Time};
 use forebay_wire::{Missing, Report};
 
 use super::network::NodeIndex;
-use super::servers::{Fifo, Nanos, Queue, SECOND, nanos, scattered, seconds};
+use super::servers::{Fifo, Link, Nanos, Queue, SECOND, nanos, scattered, seconds};
 use super::stated::{Machine, StartParameters};
 
 /// The grain of a daemon's timer.
@@ -63,9 +63,9 @@ struct Start<'a> {
 #[must_use]
 pub fn start(machine: &Machine, parameters: &StartParameters, forest: &Forest, nodes: usize, seed: u64) -> Started {
     let mut queue = Queue::new();
-    let spread = nanos(parameters.spread.value).max(1);
+    let listening = listening(machine, parameters, nodes, seed);
     let mut node = |rank: u32| {
-        let listens = scattered(seed, u64::from(rank)) % spread + nanos(parameters.daemon.value);
+        let listens = listening[rank as usize];
         queue.at(listens, Event::Ready(rank));
         let options = ReadinessOptions { rank: NodeRank(rank), forest: forest.clone(), settle_after: None };
         let core = Readiness::new(options);
@@ -87,6 +87,27 @@ pub fn start(machine: &Machine, parameters: &StartParameters, forest: &Forest, n
         messages_max: start.nodes.iter().map(|node| node.messages).max().unwrap_or(0),
         nodes: report.ready_count,
     }
+}
+
+/// When each daemon listens. The launcher starts them by a tree, in any order; the job spec, which names every node, goes to
+/// each over connections of its own, so that the launcher's host sends bytes of the square of the number of nodes.
+fn listening(machine: &Machine, parameters: &StartParameters, nodes: usize, seed: u64) -> Vec<Nanos> {
+    let levels = (nodes.max(2) as f64).log(parameters.fan_out.value).ceil();
+    let spread = nanos(parameters.level.value * levels).max(1);
+    let mut starts: Vec<(Nanos, usize)> =
+        (0..nodes).map(|rank| (scattered(seed, rank as u64) % spread, rank)).collect();
+    starts.sort_unstable();
+    let bytes = (parameters.spec.value + parameters.spec_node.value * nodes as f64) as u64;
+    let of_gigabyte = |cost: f64| nanos(cost * bytes as f64 / 1e9);
+    let (sending, reading) = (of_gigabyte(parameters.spec_send.value), of_gigabyte(parameters.spec_gigabyte.value));
+    let (mut processor, mut link) = (Fifo::default(), Link::default());
+    let mut listening = vec![0; nodes];
+    for (at, rank) in starts {
+        let sent = processor.serve(at, sending);
+        let got = link.pass(sent, bytes, machine.network.node_link.value) + nanos(machine.network.latency.value);
+        listening[rank] = got + reading + nanos(parameters.daemon.value);
+    }
+    listening
 }
 
 impl Start<'_> {
@@ -191,6 +212,21 @@ mod tests {
             assert!(started.known_seconds >= started.ready_seconds);
             assert!(started.messages_max <= 40, "{started:?}");
         }
+    }
+
+    /// Without its bytes a start would take as long at any number of nodes.
+    #[test]
+    fn job_specs_take_the_launcher_s_time() {
+        let ready = |nodes: u32, spec_node| {
+            let parameters = StartParameters { spec_node: START.spec_node.but(spec_node, "a test"), ..START };
+            let forest = Forest::single(nodes, 8).unwrap();
+            start(&AURORA, &parameters, &forest, nodes as usize, 1).ready_seconds
+        };
+        assert!((ready(4000, 0.0) - ready(2000, 0.0)).abs() < 0.02);
+        let sending = |nodes: f64| 38.0 * nodes * nodes * START.spec_send.value / 1e9;
+        let (few, many) = (ready(20_000, 38.0), ready(40_000, 38.0));
+        assert!(few > sending(20_000.0) && many > sending(40_000.0), "{few} and {many}");
+        assert!((3.0..4.1).contains(&(many / few)), "of the square of the nodes: {few} and {many}");
     }
 
     #[test]

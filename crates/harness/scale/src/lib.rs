@@ -2,8 +2,10 @@
 //!
 //! The cores are the daemon's (`forebay_node::ReadPath`, `forebay_job::Readiness`, `forebay_overlay::Forest`); what they
 //! run on is a model made of queues: links (`network`), the backing file system (`backing`), processors, programs that
-//! ask one thing after the other (`program`, with the script from `synthetic` or `replay`). `job` has the nodes; `steps`
-//! (of programs), `shell` (around cores) and `run` (what happens next) bring the two together. What Forebay is compared with (`baselines`, `copper`) runs on the same network and file system.
+//! ask one thing after the other (`program`, with the script from `synthetic` or `replay`). `job` has the nodes; `starting`
+//! and `steps` (of programs), `shell` (around cores), `builder` and `filling` (parcels made and taken apart) and `run` (what
+//! happens next) bring the two together. What Forebay is compared with (`baselines`, `copper`) runs on the same network and
+//! file system.
 //!
 //! Every number that goes in is in `parameters` and `published`, with its source; every number that comes out is called
 //! a model's. docs/scale.md says how far it was checked against real runs, and where it cannot be trusted.
@@ -15,11 +17,15 @@ mod aggregation;
 mod backing;
 pub mod baselines;
 mod bodies;
+mod builder;
 pub mod copper;
+mod cpu;
 mod curves;
 mod files;
+mod filling;
 mod job;
 mod launch;
+mod making;
 mod network;
 mod pack;
 pub mod parameters;
@@ -33,12 +39,15 @@ mod run;
 mod scenarios;
 mod servers;
 mod shell;
+mod starting;
 mod stated;
 mod steps;
 mod storm;
 mod synthetic;
 mod table;
+mod tickets;
 
+pub use cpu::Cpu;
 pub use curves::default_forest;
 pub use job::Loss;
 pub use plot::svg;

@@ -7,6 +7,8 @@ use super::stated::{
 
 const PAPER: &str = "Copper paper (PDSW 2024), section V";
 const ASSUMED: &str = "assumed";
+const OF_BENCH: &str = "measured on two nodes: forebay-bench-read --only scale-model";
+const FITTED: &str = "fitted to the processor time of 4 nodes: the same";
 
 /// What daemons were measured to cost on the test bed, on processors of their own.
 const DAEMON: DaemonParameters = DaemonParameters {
@@ -24,9 +26,17 @@ const DAEMON: DaemonParameters = DaemonParameters {
         "s",
         "measured: docs/performance.md, the first replay's processor time",
     ),
+    kernel_filled: stated("program, a step whose answer is prefilled", 0.0, "s", "is in the workload's computing"),
+    kernel_walker: stated("walker, a kernel message", 24e-6, "s", "assumed: as a program's"),
+    program_start: stated("program, its start", 0.0, "s", "is in the workload's computing"),
+    replay_operation: stated("program, an operation of a replay", 0.0, "s", "is in the workload's computing"),
     unpack_gigabyte: stated("daemon, unpacking a GB", 0.25, "s", "assumed: LZ4 and its checksums on one thread"),
     store_gigabyte: stated("daemon, storing a GB into the kernel", 0.44, "s", "measured: 1.28 GB in 0.56 s"),
+    fill_chunk: stated("daemon, unpacking and storing a chunk", 20e-6, "s", ASSUMED),
+    make_parcel: stated("daemon, making a parcel", 0.5e-3, "s", "assumed: half of the test bed's"),
     backing_request: stated("daemon, a request to the file system", 20e-6, "s", ASSUMED),
+    client_request: stated("file system's client, a request", 0.0, "s", "is in the daemon's part"),
+    client_gigabyte: stated("file system's client, a GB", 0.0, "s", "an object server's rate is all"),
     kernel_read: stated(
         "kernel, a read of a view",
         131_072.0,
@@ -34,6 +44,8 @@ const DAEMON: DaemonParameters = DaemonParameters {
         "the kernel's read-ahead where a view is mounted without root",
     ),
     shared_processors: stated("processors that nodes share", 0.0, "", "each node has its own"),
+    launch: stated("launcher, until a daemon starts", 0.0, "s", "the job is up when programs begin"),
+    launch_node: stated("launcher, each daemon", 0.0, "s", "the job is up when programs begin"),
 };
 
 /// Aurora, where the paper's figures were measured.
@@ -59,6 +71,7 @@ pub const AURORA: Machine = Machine {
         round_trip: stated("file system, round trip", 100e-6, "s", ASSUMED),
         metadata_at_once: stated("metadata requests at once", 16.0, "", "assumed: one tree lies on one of 40 servers"),
         metadata_request: stated("a metadata request", 160e-6, "s", "fitted: Fig. 5, direct, 2,048 nodes: 180 s"),
+        metadata_spread: stated("its spread", 0.0, "", "left out: docs/scale.md says what it is worth"),
         read_request: stated("a read request, of the same workers", 0.0, "s", "object servers do it"),
         object_servers: stated("object servers", 160.0, "", PAPER),
         object_server: stated("an object server", 650e9 / 160.0, "B/s", "650 GB/s in all; the paper, section V"),
@@ -86,19 +99,28 @@ pub const TEST_BED: Machine = Machine {
         ),
         metadata_at_once: stated("metadata requests at once", 2.0, "", "-t 2"),
         metadata_request: stated("a metadata request", 2.1e-3, "s", "-d 2000, and the sleep's own grain"),
+        metadata_spread: stated("its spread", 0.0, "", "an injected delay is always the same"),
         read_request: stated("a read request, of the same workers", 0.15e-3, "s", "assumed"),
         object_servers: stated("object servers", 1.0, "", "one brick"),
         object_server: stated("an object server", 118e6, "B/s", "1 Gbit/s less its framing"),
-        listing_requests: stated("requests of a listing", 3.0, "", "measured: OPENDIR and two READDIRP"),
+        listing_requests: stated("requests of a listing", 3.4, "", "measured: OPENDIR, two READDIRP and 0.4 LOOKUP"),
         entry_requests: stated("requests of an entry's attributes", 0.0, "", "READDIRP brings them"),
     },
     daemon: DaemonParameters {
-        message: DAEMON
-            .message
-            .but(10e-6, "measured: four ends and two wake-ups on shared processors, see docs/scale.md"),
-        backing_request: DAEMON
-            .backing_request
-            .but(0.5e-3, "measured: 2.7 CPU s for one node's GlusterFS client and server"),
+        message: DAEMON.message.but(91e-6, FITTED),
+        kernel_daemon: DAEMON.kernel_daemon.but(39e-6, OF_BENCH),
+        kernel_program: DAEMON.kernel_program.but(52e-6, FITTED),
+        backing_request: DAEMON.backing_request.but(107e-6, OF_BENCH),
+        client_request: DAEMON.client_request.but(0.33e-3, OF_BENCH),
+        kernel_filled: DAEMON.kernel_filled.but(6e-6, OF_BENCH),
+        make_parcel: DAEMON.make_parcel.but(1e-3, OF_BENCH),
+        kernel_walker: DAEMON.kernel_walker.but(29e-6, OF_BENCH),
+        fill_chunk: DAEMON.fill_chunk.but(30e-6, OF_BENCH),
+        launch: DAEMON.launch.but(60e-3, OF_BENCH),
+        launch_node: DAEMON.launch_node.but(25e-3, OF_BENCH),
+        client_gigabyte: DAEMON.client_gigabyte.but(2.0, "assumed: copied by client, server and kernel"),
+        program_start: DAEMON.program_start.but(63e-3, OF_BENCH),
+        replay_operation: DAEMON.replay_operation.but(7e-6, "measured: 47 ms for 6,802 on a local file system"),
         kernel_read: DAEMON.kernel_read.but(1_048_576.0, "mounted by root, which may raise it"),
         shared_processors: DAEMON.shared_processors.but(2.0, "the machine has two"),
         ..DAEMON
@@ -186,7 +208,17 @@ pub const MODEL: ModelParameters = ModelParameters {
 
 /// The start of daemons by mpiexec or srun.
 pub const START: StartParameters = StartParameters {
-    spread: stated("launcher, first to last daemon", 0.3, "s", "the paper, section V: mpiexec takes 0.1 to 0.3 s"),
+    level: stated("launcher, a level of its tree", 0.1, "s", "the paper, section V: mpiexec takes 0.1 to 0.3 s"),
+    fan_out: stated("launcher, children in its tree", 32.0, "", ASSUMED),
+    spec: stated("job spec without nodes", 1e3, "B", "measured: 0.4 to 1.2 kB"),
+    spec_node: stated("job spec, a node", 38.0, "B", "its JSON, for a host name of 16 letters"),
+    spec_send: stated(
+        "launcher, sending a GB of job specs",
+        0.17,
+        "s",
+        "measured: 380 kB at a time over TCP to the same host, the sender's processor time",
+    ),
+    spec_gigabyte: stated("job spec, reading a GB of JSON", 5.0, "s", ASSUMED),
     daemon: stated(
         "daemon, until its view answers",
         30e-3,

@@ -12,6 +12,7 @@ use forebay_types::{Kind, ViewPath};
 
 use super::files::{Files, Script, Weight, Writer};
 use super::job::Setup;
+use super::pack::{Pack, PackSize};
 use super::stated::Machine;
 use super::storm::{self, Figures};
 
@@ -26,11 +27,11 @@ pub struct Replay {
 
 impl Replay {
     /// The operations of `list` (`s PATH` stat, `d PATH` list, `r PATH` read, `m PATH` read what is mapped) over `tree`, in
-    /// which the programs compute so long, on machines like this one.
+    /// which the programs compute so long for each as the machine says.
     ///
     /// # Errors
     /// When the tree or the list cannot be read.
-    pub fn read(tree: &Path, list: &Path, machine: &Machine, think_seconds: f64) -> io::Result<Self> {
+    pub fn read(tree: &Path, list: &Path, machine: &Machine) -> io::Result<Self> {
         let text = std::fs::read_to_string(list)?;
         let operations: Vec<(char, ViewPath)> =
             text.lines().filter_map(|line| Some((line.chars().next()?, view_path(line.get(2..)?)?))).collect();
@@ -54,7 +55,7 @@ impl Replay {
                 _ => drop(writer.find(path)),
             }
         }
-        let script = writer.finish(think_seconds);
+        let script = writer.finish(machine.daemon.replay_operation.value * operations.len() as f64);
         Ok(Self { files, script })
     }
 
@@ -75,11 +76,19 @@ impl Replay {
         Self { files, script }
     }
 
-    /// Runs it on so many nodes at once.
+    /// Runs it on so many nodes at once; with a profile whose pack has so many bytes, if there is one.
     #[must_use]
-    pub fn run(&self, machine: &Machine, forest: Forest, nodes: usize, seed: u64) -> Figures {
+    pub fn run(
+        &self,
+        machine: &Machine,
+        forest: Forest,
+        nodes: usize,
+        seed: u64,
+        packed_bytes: Option<u64>,
+    ) -> Figures {
         let (files, script) = (&self.files, &self.script);
-        storm::run(Setup { machine, files, script, pack: None, forest, nodes, seed, losses: &[] })
+        let pack = packed_bytes.map(|packed_bytes| Pack::of(PackSize::Bytes(packed_bytes), files, script, 1));
+        storm::run(Setup { machine, files, script, pack: pack.as_ref(), forest, nodes, seed, losses: &[] })
     }
 }
 

@@ -24,6 +24,9 @@ impl Job<'_> {
             return;
         }
         match event {
+            Event::Launch { node, left } => self.launch_daemon(node, left),
+            Event::Start { node, left } => self.start_program(node, left),
+            Event::Compute { node, work } => self.compute(node, work),
             Event::Next(node) => self.go_on(node),
             Event::Again(node) => self.read_again(node),
             Event::Ask { to, from, call, request } => self.be_asked(to, from, call, request),
@@ -50,7 +53,12 @@ impl Job<'_> {
                     self.hear_of(to, peer, None);
                 }
             }
+            Event::Listed { node, dir } => self.parcel_dir_listed(node, dir),
+            Event::PackRead { node, index } => self.pack_read(node, index),
+            Event::Made(body) => self.fill_from_backing(body, self.queue.now(), 0),
+            Event::ParcelHere { node, index } => self.parcel_here(node, index),
             Event::Opened { node, index } => self.parcel_opened(node, index),
+            Event::Walked { node, index } => self.names_walked(node, index),
             Event::Stored { node, index } => self.parcel_stored(node, index),
             Event::Timer(node) => self.pass_time(node),
             Event::Lose(index) => self.lose_nodes(index),
@@ -91,10 +99,17 @@ impl Event {
     /// At which node it happens.
     fn place(&self) -> Option<NodeIndex> {
         match self {
-            Self::Next(node)
+            Self::Launch { node, .. }
+            | Self::Start { node, .. }
+            | Self::Compute { node, .. }
+            | Self::Next(node)
             | Self::Again(node)
             | Self::Timer(node)
+            | Self::Listed { node, .. }
+            | Self::PackRead { node, .. }
+            | Self::ParcelHere { node, .. }
             | Self::Opened { node, .. }
+            | Self::Walked { node, .. }
             | Self::Stored { node, .. } => Some(*node),
             Self::Ask { to, .. }
             | Self::Told { to, .. }
@@ -104,7 +119,7 @@ impl Event {
             | Self::Ping { to, .. }
             | Self::Pong { to, .. }
             | Self::Silent { to, .. } => Some(*to),
-            Self::Arrive(piece) | Self::Piece(piece) => Some(piece.to),
+            Self::Arrive(piece) | Self::Piece(piece) | Self::Made(piece) => Some(piece.to),
             // What is on its way travels on; nodes are lost by name.
             Self::Cross { .. } | Self::Lose(_) => None,
         }

@@ -3,35 +3,24 @@
 use forebay_node::AttemptId;
 use forebay_node::{Answered, Effect, PeerAnswer, PeerTicket, Source};
 use forebay_types::{Epoch, Errno, NodeRank, chunk_bytes};
-use forebay_wire::{EntryRecord, Listing, ReadMessage, Request};
+use forebay_wire::{EntryRecord, ReadMessage, Request};
 
 use super::bodies::{Filling, Handle, Watcher};
-use super::files::Weight;
+use super::files::{PathIndex, Weight};
 use super::job::{DEADLINE, Event, Job, Piece};
 use super::network::NodeIndex;
 use super::parameters::MODEL;
-use super::servers::{Nanos, nanos};
+use super::servers::Nanos;
+use super::tickets::{OWN, asker, ticket};
 
 /// The unit in which bodies are forwarded, bytes.
 const PIECE_BYTES: u32 = MODEL.piece.count() as u32;
-
-/// The pack among the files that are open.
-const PACK: u64 = 0;
 
 /// Calls of a client for a listing: open, read, close.
 const LISTING_CALLS: u32 = 3;
 
 /// A head, or a message without a body, bytes.
 const HEAD_BYTES: u64 = MODEL.head.count() as u64;
-
-/// A peer's ticket names its request: who asked, and under which number.
-fn ticket(from: NodeIndex, call: AttemptId) -> PeerTicket {
-    PeerTicket(u64::from(from) << 40 | call.0)
-}
-
-fn asker(ticket: PeerTicket) -> (NodeIndex, AttemptId) {
-    ((ticket.0 >> 40) as NodeIndex, AttemptId(ticket.0 & ((1 << 40) - 1)))
-}
 
 impl Job<'_> {
     /// Carries out what a core decided, at the time at which its processor has come to it.
@@ -61,7 +50,7 @@ impl Job<'_> {
             }
             // The model of a backing file system serves in the order of asking.
             Effect::Stale(_) | Effect::Promote { .. } => {}
-            Effect::OpenParcel { index, .. } => self.open_parcel(node, at, index),
+            Effect::OpenParcel { index, .. } => self.queue.at(at, Event::ParcelHere { node, index }),
             Effect::AnswerPeer { ticket, answer } => self.answer_peer(node, at, ticket, answer),
             Effect::AnswerKernel { answer, .. } => self.answer_kernel(node, at, answer),
         }
@@ -96,10 +85,10 @@ impl Job<'_> {
 
     fn ask_backing(&mut self, node: NodeIndex, at: Nanos, call: AttemptId, request: &ReadMessage) {
         let weight = self.weight_of(request);
-        let cost = nanos(self.machine.daemon.backing_request.value * f64::from(weight.things));
         match request {
             ReadMessage::Listing { dir, .. } => {
-                let sent = self.work(node, Nanos::from(LISTING_CALLS) * cost).max(at);
+                let calls = LISTING_CALLS * weight.things;
+                let sent = self.ask_client(node, calls, calls, 0).max(at);
                 let Some(listing) = self.files.listing(dir).cloned() else {
                     return self
                         .queue
@@ -109,15 +98,15 @@ impl Job<'_> {
                 self.queue.at(done, Event::Told { to: node, call, answered: Answered::Listing(listing) });
             }
             ReadMessage::Chunk { generation, index, .. } => {
-                let mut sent = self.work(node, cost).max(at);
-                if self.open.insert((node, generation.ino)) {
-                    // Opening and closing.
-                    sent = self.work(node, 2 * cost).max(sent);
-                    sent = self.backing.open(sent, weight);
-                }
                 let bytes = chunk_bytes(generation.size_bytes, *index) as u32;
                 let place = generation.ino << 20 | index.0;
                 let total = u64::from(bytes) * u64::from(weight.things);
+                let mut sent = self.ask_client(node, weight.things, weight.things, total).max(at);
+                if self.open.insert((node, generation.ino)) {
+                    // Opening and closing.
+                    sent = self.ask_client(node, 2 * weight.things, 2 * weight.things, 0).max(sent);
+                    sent = self.backing.open(sent, weight);
+                }
                 let (done, took) = self.backing.read(sent, place, total, u64::from(weight.things));
                 self.fill_from_backing(
                     Piece { to: node, call, bytes, total: bytes, weight: weight.things },
@@ -125,7 +114,7 @@ impl Job<'_> {
                     took,
                 );
             }
-            ReadMessage::Parcel { index, .. } => self.read_parcel(node, at, call, *index),
+            ReadMessage::Parcel { index } => self.make_parcel(node, at, call, *index),
             _ => {
                 let records: Vec<Option<EntryRecord>> = Vec::new();
                 self.queue.at(at, Event::Told { to: node, call, answered: Answered::Entries(records) });
@@ -133,32 +122,8 @@ impl Job<'_> {
         }
     }
 
-    /// A root reads a parcel from the pack, having checked that its files are as they were.
-    fn read_parcel(&mut self, node: NodeIndex, at: Nanos, call: AttemptId, index: u32) {
-        let Some((parcel, pack)) = self.pack.and_then(|pack| Some((pack.parcels.get(index as usize)?, pack))) else {
-            return self.queue.at(at, Event::Told { to: node, call, answered: Answered::Failed(Errno::ENODATA) });
-        };
-        let cost = |requests: u32| nanos(self.machine.daemon.backing_request.value * f64::from(requests));
-        let (listing, reading) = (cost(LISTING_CALLS), cost(pack.weight.things));
-        let mut begins = self.work(node, reading).max(at);
-        if self.open.insert((node, PACK)) {
-            begins = self.backing.open(begins, Weight::ONE);
-        }
-        for dir in &parcel.dirs {
-            let entries = self.files.listing(dir).map_or(0, Listing::len);
-            // Directories are listed beside each other, so a root waits for one of them.
-            let weight = Weight { in_turn: 1, ..self.files.weight_of(dir) };
-            let sent = self.work(node, listing * Nanos::from(weight.things)).max(at);
-            begins = begins.max(self.backing.list(sent, entries, weight));
-        }
-        let (bytes, weight) = (parcel.packed_bytes, pack.weight.things);
-        let all = u64::from(bytes) * u64::from(weight);
-        let (done, took) = self.backing.read(begins, u64::from(index), all, 1);
-        self.fill_from_backing(Piece { to: node, call, bytes, total: bytes, weight }, done, took);
-    }
-
     /// The pieces of a body that the file system sends, one after the other until `done`.
-    fn fill_from_backing(&mut self, body: Piece, done: Nanos, took: Nanos) {
+    pub(super) fn fill_from_backing(&mut self, body: Piece, done: Nanos, took: Nanos) {
         let pieces = u64::from(body.total.div_ceil(PIECE_BYTES)).max(1);
         for piece in 0..pieces {
             let first = piece as u32 * PIECE_BYTES;
@@ -170,6 +135,9 @@ impl Job<'_> {
 
     fn answer_peer(&mut self, node: NodeIndex, at: Nanos, ticket: PeerTicket, answer: PeerAnswer<Handle>) {
         let (to, call) = asker(ticket);
+        if to == OWN {
+            return self.queue.at(at, Event::Listed { node, dir: call.0 as PathIndex });
+        }
         let (answered, bytes, weight) = match answer {
             PeerAnswer::Body(handle) => return self.send_on(node, at, to, call, handle),
             PeerAnswer::Bundle(files) => return self.send_bundle(node, at, ticket, files),

@@ -75,8 +75,10 @@ stated_numbers! {
         round_trip,
         /// Metadata requests that are worked on at once.
         metadata_at_once,
-        /// How long each of them takes.
+        /// How long each of them takes, the mean.
         metadata_request,
+        /// By which part of the mean one may take less or more, evenly.
+        metadata_spread,
         /// How long a read request keeps the same workers; 0 where others do it.
         read_request,
         /// Servers of contents.
@@ -99,16 +101,36 @@ stated_numbers! {
         kernel_daemon,
         /// A message of the kernel: the program's part, waking included.
         kernel_program,
+        /// More than a step computes where the kernel has the answer by a parcel.
+        kernel_filled,
+        /// A message of the kernel that the walker causes: its part.
+        kernel_walker,
+        /// The start of a program, until it asks for its first file.
+        program_start,
+        /// What a program computes for each operation of a replay.
+        replay_operation,
         /// Unpacking a gigabyte of parcels.
         unpack_gigabyte,
         /// Storing a gigabyte of them into the kernel's caches.
         store_gigabyte,
-        /// The client's part in a request to the backing file system.
+        /// Unpacking and storing a chunk, beside its bytes.
+        fill_chunk,
+        /// Making a parcel, at a node that reads for others.
+        make_parcel,
+        /// The daemon's part in a request to the backing file system.
         backing_request,
+        /// The part of the file system's own client, and of its server where it runs on the same processors.
+        client_request,
+        /// Their part in a gigabyte of contents.
+        client_gigabyte,
         /// What the kernel reads of a view in one message.
         kernel_read,
         /// Processors that all nodes share; 0 where each node has its own.
         shared_processors,
+        /// Where nodes share processors, the launcher starts a job's daemons first: its start of the first.
+        launch,
+        /// The processor time of starting a daemon.
+        launch_node,
     }
 
     /// What a program loads.
@@ -167,8 +189,18 @@ stated_numbers! {
 
     /// The start of a job.
     StartParameters {
-        /// The launcher has started the last daemon so long after the first.
-        spread,
+        /// The launcher starts daemons by a tree: each level of it takes so long.
+        level,
+        /// So many children has a node of that tree.
+        fan_out,
+        /// A job spec without its nodes, which each daemon gets from the launcher's host.
+        spec,
+        /// What it says of each node.
+        spec_node,
+        /// Sending a gigabyte of job specs, which one process does.
+        spec_send,
+        /// Reading a gigabyte of it.
+        spec_gigabyte,
         /// From its start until a daemon listens and its view answers.
         daemon,
         /// Taking a connection, with the proof of the key.

@@ -1,20 +1,26 @@
 //! Programs and the kernels below them: one step after the other, each when the one before has its answer.
 
 use forebay_node::{KernelAnswer, KernelRequest, KernelTicket};
-use forebay_types::{Time, ViewPath};
+use forebay_types::Time;
 
 use super::bodies::{Handle, Watcher};
-use super::files::Ask;
+use super::files::{Ask, Step};
 use super::job::{DEADLINE, Event, Job};
 use super::network::NodeIndex;
 use super::program::NONE;
 use super::servers::{Nanos, SECOND, nanos};
-use super::stated::Stated;
 
 /// How long after a loss its bytes are asked for again, as the daemon has it.
 const AGAIN_AFTER: Nanos = SECOND / 100;
 
 impl Job<'_> {
+    /// A program computes, and then goes on.
+    pub(super) fn compute(&mut self, node: NodeIndex, work: Nanos) {
+        self.cpu.programs += work;
+        let goes_on = self.work_beside(work);
+        self.queue.at(goes_on, Event::Next(node));
+    }
+
     /// The next step of a node's program: what it computes before it has been counted.
     pub(super) fn go_on(&mut self, node: NodeIndex) {
         let program = &mut self.nodes[node as usize].program;
@@ -26,11 +32,12 @@ impl Job<'_> {
         program.asked = self.queue.now();
         let is_filled = self.is_filled(node);
         let program = &mut self.nodes[node as usize].program;
-        if is_filled && matches!(step.ask, Ask::Read { .. }) {
-            // The kernel has the pages: nobody is asked.
+        if is_filled && matches!(step.ask, Ask::Read { .. } | Ask::Lookup { finds: None, .. }) {
+            // The kernel has the pages, or knows that the name is absent: nobody is asked.
             return self.finish_step(node, self.queue.now());
         }
-        let messages = if is_filled { 0 } else { step.messages };
+        let messages = messages_of(step, is_filled);
+        self.kernel_messages += u64::from(messages);
         let request = match &step.ask {
             Ask::Lookup { parent, name, .. } => {
                 program.inode(*parent).map(|parent| KernelRequest::Lookup { parent, name })
@@ -114,54 +121,6 @@ impl Job<'_> {
         }
     }
 
-    /// Whether a parcel has brought what the next step asks for.
-    fn is_filled(&self, node: NodeIndex) -> bool {
-        let program = &self.nodes[node as usize].program;
-        let parcel = self.pack.and_then(|pack| pack.of_step.get(program.done));
-        parcel.is_some_and(|parcel| program.parcels.contains(parcel))
-    }
-
-    /// A parcel has arrived: it is unpacked, by threads that do nothing else.
-    pub(super) fn open_parcel(&mut self, node: NodeIndex, at: Nanos, index: u32) {
-        let opened = self.prepare_parcel(node, at, index, self.machine.daemon.unpack_gigabyte);
-        self.queue.at(opened, Event::Opened { node, index });
-    }
-
-    /// It is unpacked: what waits for it goes on, and it is stored into the kernel's caches.
-    pub(super) fn parcel_opened(&mut self, node: NodeIndex, index: u32) {
-        let Some(pack) = self.pack else { return };
-        let parcel = &pack.parcels[index as usize];
-        let listing = |dir: &ViewPath| Some((dir.clone(), self.files.listing(dir)?.clone()));
-        let listings = parcel.dirs.iter().filter_map(listing).collect();
-        let is_wanted = self.decide(node, |core, now| {
-            core.handle_parcel_places(&parcel.places);
-            core.handle_parcel_opened(now, index, pack.parcels.len() as u32, listings, &parcel.chunks)
-        });
-        if is_wanted {
-            let stored = self.prepare_parcel(node, self.queue.now(), index, self.machine.daemon.store_gigabyte);
-            self.queue.at(stored, Event::Stored { node, index });
-        }
-    }
-
-    /// It is in the kernel's caches.
-    pub(super) fn parcel_stored(&mut self, node: NodeIndex, index: u32) {
-        let Some(pack) = self.pack else { return };
-        self.nodes[node as usize].program.parcels.insert(index);
-        let chunks = &pack.parcels[index as usize].chunks;
-        self.decide(node, |core, now| core.handle_parcel_stored(now, index, chunks));
-    }
-
-    /// Work on a parcel that takes so long a gigabyte: when it is done.
-    fn prepare_parcel(&mut self, node: NodeIndex, at: Nanos, index: u32, gigabyte: Stated) -> Nanos {
-        let Some(pack) = self.pack else { return at };
-        let bytes = pack.parcels[index as usize].bytes as f64 * f64::from(pack.weight.things);
-        let work = nanos(gigabyte.value * bytes / 1e9);
-        match &mut self.processors {
-            Some(shared) => shared.serve(at, work),
-            None => self.nodes[node as usize].storing.serve(at, work),
-        }
-    }
-
     fn fail(&mut self, node: NodeIndex, at: Nanos) {
         self.nodes[node as usize].program.failed += 1;
         self.finish_step(node, at);
@@ -172,15 +131,19 @@ impl Job<'_> {
         let program = &mut self.nodes[node as usize].program;
         program.longest = program.longest.max(at.saturating_sub(program.asked));
         let done = program.done;
-        program.done += 1;
-        let messages = self.script.steps.get(done + 1).map_or(0, |step| step.messages);
-        let messages = if self.is_filled(node) { 0 } else { messages };
-        let think = self.script.steps[done].think_seconds;
+        let was_filled = self.is_filled(node);
+        self.nodes[node as usize].program.done += 1;
+        let is_filled = self.is_filled(node);
+        let messages = self.script.steps.get(done + 1).map_or(0, |step| messages_of(step, is_filled));
+        let step = &self.script.steps[done];
+        let filled = if was_filled { self.machine.daemon.kernel_filled.value * f64::from(step.things) } else { 0.0 };
+        let think = step.think_seconds + filled;
         let work = nanos(think + self.machine.daemon.kernel_program.value * f64::from(messages));
-        let goes_on = match &mut self.processors {
-            Some(shared) => shared.serve(at, work),
-            None => at + work,
-        };
-        self.queue.at(goes_on, Event::Next(node));
+        self.queue.at(at, Event::Compute { node, work });
     }
+}
+
+/// Messages of the kernel for a step. What a parcel has brought is known to it.
+fn messages_of(step: &Step, is_filled: bool) -> u32 {
+    if is_filled { 0 } else { step.messages }
 }

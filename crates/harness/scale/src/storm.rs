@@ -3,8 +3,9 @@
 use forebay_node::Counters;
 use forebay_overlay::Forest;
 
+use super::cpu::Cpu;
 use super::job::{Job, Loss, Setup};
-use super::pack::Pack;
+use super::pack::{Pack, PackSize};
 use super::servers::seconds;
 use super::stated::{Machine, Workload};
 use super::synthetic::{Grain, files_and_script};
@@ -61,8 +62,10 @@ pub struct Figures {
     pub received_bytes: u64,
     /// Bytes that each group sent to others.
     pub group_sent: Vec<u64>,
-    /// Messages of the kernel on one node.
+    /// Messages of the kernel on one node, the mean.
     pub kernel_messages: u64,
+    /// Processor time.
+    pub cpu: Cpu,
     /// Events of the model.
     pub events: u64,
 }
@@ -73,7 +76,8 @@ impl Storm<'_> {
     pub fn run(self) -> Figures {
         let Self { machine, workload, grain, forest, nodes, seed, is_known, losses } = self;
         let (files, script) = files_and_script(workload, grain, machine.daemon.kernel_read);
-        let pack = is_known.then(|| Pack::of(workload, &files, &script, grain.large));
+        let pack =
+            is_known.then(|| Pack::of(PackSize::Share(workload.image_share.value), &files, &script, grain.large));
         run(Setup { machine, files: &files, script: &script, pack: pack.as_ref(), forest, nodes, seed, losses })
     }
 }
@@ -129,7 +133,8 @@ fn figures_of(job: &Job<'_>) -> Figures {
         sent: job.network.sent().collect(),
         received_bytes: job.network.received().sum(),
         group_sent: job.network.group_sent().collect(),
-        kernel_messages: job.script.messages,
+        kernel_messages: job.kernel_messages / job.nodes.len().max(1) as u64,
+        cpu: job.cpu.seconds(),
         events: job.queue.count(),
     }
 }

@@ -5,10 +5,10 @@
 
 use forebay_overlay::{Forest, Shape};
 use forebay_scale::baselines::{self, Run};
-use forebay_scale::parameters::{AURORA, COPPER, TORCH};
+use forebay_scale::parameters::{AURORA, COPPER, TEST_BED, TORCH};
 use forebay_scale::{
-    Figures, FileSystemParameters, Grain, Loss, Machine, Replay, SCENARIOS, Storm, Workload, copper, default_forest,
-    find, svg,
+    DaemonParameters, Figures, FileSystemParameters, Grain, Loss, Machine, Replay, SCENARIOS, Storm, Workload, copper,
+    default_forest, find, svg,
 };
 use forebay_sim::job::Job;
 use forebay_sim::model::Model;
@@ -127,14 +127,136 @@ fn it_asks_what_the_simulator_of_faults_asks() {
     });
     assert_eq!(faultless.wrong(), &[] as &[String]);
     let forest = Forest::single(NODES as u32, 2).unwrap();
-    let size = |kind, size_bytes| (kind == Kind::File).then_some(size_bytes);
-    let paths = model.nodes.iter().filter(|(path, _)| !path.is_root());
-    let files = paths.map(|(path, node)| (path, size(node.attributes.kind(), node.attributes.size_bytes)));
-    let scaled = Replay::of_files(files, &AURORA).run(&AURORA, forest, NODES, 1);
+    let scaled = replay_of(&model, &AURORA).run(&AURORA, forest, NODES, 1, None);
     assert_eq!(scaled.asked_backing, faultless.sum(|core| core.counters().dispatch.asked_backing));
     let peers = faultless.sum(|core| core.counters().dispatch.asked_peers - core.counters().bundled) as f64;
     let ratio = scaled.questions as f64 / peers;
     assert!((0.8..1.25).contains(&ratio), "{} questions here, {peers} there", scaled.questions);
+}
+
+/// All files of a model tree, one after the other.
+fn replay_of(model: &Model, machine: &Machine) -> Replay {
+    let size = |kind, size_bytes| (kind == Kind::File).then_some(size_bytes);
+    let paths = model.nodes.iter().filter(|(path, _)| !path.is_root());
+    Replay::of_files(
+        paths.map(|(path, node)| (path, size(node.attributes.kind(), node.attributes.size_bytes))),
+        machine,
+    )
+}
+
+/// Whether their number costs time is a matter of the processors: of those that all share, and not of each one's own.
+#[test]
+fn nodes_that_share_processors_wait_for_them() {
+    let model = Model::packages(1);
+    let on = |shared: f64| {
+        let shared_processors = TEST_BED.daemon.shared_processors.but(shared, "a test");
+        let machine = Machine { daemon: DaemonParameters { shared_processors, ..TEST_BED.daemon }, ..TEST_BED };
+        let replay = replay_of(&model, &machine);
+        [4, 32].map(|nodes| replay.run(&machine, Forest::single(nodes, 4).unwrap(), nodes as usize, 1, None))
+    };
+    let [few, many] = on(2.0);
+    let [few_apart, many_apart] = on(0.0);
+    let busy = |figures: &Figures| {
+        figures.cpu.programs_seconds + figures.cpu.daemons_seconds + figures.cpu.file_system_seconds
+    };
+    assert!(busy(&many) <= 2.0 * many.last_seconds, "two processors do no more: {many:?}");
+    assert!((busy(&many) / busy(&many_apart) - 1.0).abs() < 0.1, "the work is the same");
+    assert!(many.last_seconds > 1.5 * few.last_seconds, "{} and {}", few.last_seconds, many.last_seconds);
+    assert!(
+        many_apart.last_seconds < 1.2 * few_apart.last_seconds,
+        "{} and {}",
+        few_apart.last_seconds,
+        many_apart.last_seconds
+    );
+}
+
+fn on_shared(replay: &Replay, shared: f64, nodes: u32, packed_bytes: Option<u64>) -> Figures {
+    let shared_processors = TEST_BED.daemon.shared_processors.but(shared, "a test");
+    let machine = Machine { daemon: DaemonParameters { shared_processors, ..TEST_BED.daemon }, ..TEST_BED };
+    let figures = replay.run(&machine, Forest::single(nodes, 4).unwrap(), nodes as usize, 1, packed_bytes);
+    assert_eq!((figures.failed, figures.stuck), (0, 0), "{nodes} nodes on {shared} processors");
+    figures
+}
+
+/// Shared processors do no more than there is time for, and fewer of them make no start shorter. (A node with a processor of
+/// its own is another thing: there a daemon has just one.)
+#[test]
+fn sharing_fewer_processors_is_never_faster() {
+    let replay = replay_of(&Model::packages(1), &TEST_BED);
+    for packed_bytes in [None, Some(40_000)] {
+        for nodes in [1, 4, 12] {
+            let unshared = on_shared(&replay, 1000.0, nodes, packed_bytes).last_seconds;
+            for shared in [1.0, 2.0, 8.0] {
+                let figures = on_shared(&replay, shared, nodes, packed_bytes);
+                let (most, what) = (shared * figures.last_seconds, format!("{nodes} nodes on {shared}: {figures:?}"));
+                assert!(figures.cpu.all_seconds() <= most * 1.001, "{what}");
+                // Requests that meet in another order may be coalesced otherwise: that moves a start a little either way.
+                assert!(figures.last_seconds > 0.97 * unshared, "{what}, {unshared} without sharing");
+            }
+        }
+    }
+}
+
+#[test]
+fn more_nodes_on_the_same_processors_are_never_faster() {
+    let replay = replay_of(&Model::packages(1), &TEST_BED);
+    for packed_bytes in [None, Some(40_000)] {
+        let times = [1, 2, 4, 8, 16, 32].map(|nodes| on_shared(&replay, 2.0, nodes, packed_bytes).last_seconds);
+        assert!(times.is_sorted_by(|few, many| *many > 0.97 * few), "{times:?}");
+        assert!(times[5] > 2.0 * times[1], "{times:?}");
+    }
+}
+
+/// Service times that vary, with the same mean, are not what a start's time hangs on: many requests are waited for.
+#[test]
+fn service_times_that_vary_change_a_start_by_little() {
+    let last = |spread: f64| {
+        let metadata_spread = AURORA.file_system.metadata_spread.but(spread, "a test");
+        let machine = Machine { file_system: FileSystemParameters { metadata_spread, ..AURORA.file_system }, ..AURORA };
+        Storm { machine: &machine, ..storm(64, 8) }.run().last_seconds
+    };
+    let (same, varied) = (last(0.0), last(1.0));
+    assert_ne!(same, varied);
+    assert!((0.9..1.15).contains(&(varied / same)), "{same} and {varied}");
+}
+
+/// What a parcel costs has its own numbers, and each of them is charged.
+#[test]
+fn each_cost_of_a_parcel_makes_a_start_longer() {
+    let replay = replay_of(&Model::packages(1), &TEST_BED);
+    let with = |daemon: DaemonParameters| {
+        let machine = Machine { daemon, ..TEST_BED };
+        let figures = replay.run(&machine, Forest::single(8, 4).unwrap(), 8, 1, Some(40_000));
+        assert_eq!((figures.failed, figures.stuck), (0, 0));
+        (figures.cpu.all_seconds(), figures.last_seconds)
+    };
+    let daemon = TEST_BED.daemon;
+    let (cpu, seconds) = with(daemon);
+    let more = [
+        DaemonParameters { fill_chunk: daemon.fill_chunk.but(5e-3, "a test"), ..daemon },
+        DaemonParameters { store_gigabyte: daemon.store_gigabyte.but(2000.0, "a test"), ..daemon },
+        DaemonParameters { unpack_gigabyte: daemon.unpack_gigabyte.but(2000.0, "a test"), ..daemon },
+        DaemonParameters { kernel_walker: daemon.kernel_walker.but(5e-3, "a test"), ..daemon },
+        DaemonParameters { make_parcel: daemon.make_parcel.but(0.5, "a test"), ..daemon },
+        DaemonParameters { launch_node: daemon.launch_node.but(0.5, "a test"), ..daemon },
+    ];
+    for (number, daemon) in more.into_iter().enumerate() {
+        let (more_cpu, longer) = with(daemon);
+        assert!(more_cpu > 1.2 * cpu && longer > seconds, "{number}: {more_cpu} of {cpu}, {longer} of {seconds}");
+    }
+}
+
+#[test]
+fn a_pack_of_a_replay_takes_its_bytes_over_once_and_messages_less() {
+    let model = Model::packages(1);
+    let replay = replay_of(&model, &TEST_BED);
+    let run = |packed_bytes| replay.run(&TEST_BED, Forest::single(4, 4).unwrap(), 4, 1, packed_bytes);
+    let without = run(None);
+    let packed_bytes = without.backing_bytes / 3;
+    let with = run(Some(packed_bytes));
+    assert!((with.backing_bytes as f64 / packed_bytes as f64 - 1.0).abs() < 0.1, "{}", with.backing_bytes);
+    assert!(with.opens < without.opens && with.kernel_messages < without.kernel_messages, "{with:?}, {without:?}");
+    assert_eq!((with.failed, with.stuck), (0, 0));
 }
 
 #[test]

@@ -204,6 +204,22 @@ impl Testbed {
         run::output(&mut self.command(&words)).map(drop)
     }
 
+    /// The processes of the file system: its servers, and the clients of all nodes.
+    ///
+    /// # Errors
+    /// When the test bed's state cannot be read.
+    pub fn processes(&self) -> anyhow::Result<Vec<u32>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(self.state.join("run")).context("the test bed's processes")? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|kind| kind == "pid") {
+                let text = std::fs::read_to_string(&path)?;
+                found.push(text.trim().parse().with_context(|| format!("no process id in {}", path.display()))?);
+            }
+        }
+        Ok(found)
+    }
+
     /// What the server counted so far.
     ///
     /// # Errors
