@@ -69,6 +69,8 @@ impl WriteParts {
                 told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))
             }
             WriteMessage::GiveBack => told(&self.give_back()),
+            // It would find nothing to be done.
+            WriteMessage::Drain { .. } | WriteMessage::Landed { .. } if self.owner().is_none() => NOT_THE_OWNER,
             WriteMessage::Drain { wait_ms } => text(&self.drain(Duration::from_millis(wait_ms.into()))),
             WriteMessage::Stripe(stripe) => told(&self.write_stripe(from, &stripe)),
             WriteMessage::Landed { path } => text(&self.landed(path.as_ref())),

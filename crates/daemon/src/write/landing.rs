@@ -184,6 +184,11 @@ impl Landings {
             let is_done = may_be_done && conflicts.is_there(action).map_err(told)?;
             return self.landed(*step, if is_done { StepOutcome::Done } else { StepOutcome::LeftOut });
         }
+        if let Action::Update { file, .. } = action
+            && let Some(why) = self.owner.why_unverified(*file)
+        {
+            return Err(format!("{}: {why}", self.told(action)));
+        }
         if conflicts.make_way(action).map_err(told)? {
             return Ok(());
         }

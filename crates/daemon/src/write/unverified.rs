@@ -34,6 +34,11 @@ impl Unverified {
         due
     }
 
+    /// Whether that is not known of a node.
+    pub fn has(&self, node: NodeRank) -> bool {
+        self.lock().contains_key(&node)
+    }
+
     /// It did not answer.
     pub fn put_back(&self, node: NodeRank) {
         self.lock().entry(node).or_insert_with(|| Instant::now() + AGAIN_AFTER);

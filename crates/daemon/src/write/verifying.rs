@@ -3,14 +3,15 @@
 //! The tree may know of bytes that were written and committed, and not synced, when the power of their node went: the log of that
 //! node ends before them. So the owner looks, when a node begins anew, whether its log has what the tree says. What it does
 //! not have is where the node's partner has copied it, or gone: its file is held back and named, as one with bytes that only
-//! lost nodes have (`forebay_write::LostFile`). A log's records never change their places, so nothing else is found there.
+//! lost nodes have (`forebay_write::LostFile`). A log's records never change their places, so nothing else is found there. Until that is
+//! known of a node, no file is changed in place with what it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_types::{Errno, LogPosition, NodeRank};
+use forebay_types::{Errno, FileId, LogPosition, NodeRank};
 use forebay_wire::Outcome;
-use forebay_wire::write::{Copy, MOVED_MAX, Operation};
+use forebay_wire::write::{Copy, MOVED_MAX, Operation, Source};
 use forebay_wire::write_message::{CONTENTS_PARTS_MAX, LogPart, WriteMessage};
 use forebay_write::gone_from;
 
@@ -32,6 +33,18 @@ impl Owner {
                 self.unverified.put_back(node);
             }
         }
+    }
+
+    /// Why a file that is there cannot be changed yet: when some of it turns out to be gone, it would stay as it is in part.
+    pub(super) fn why_unverified(&self, file: FileId) -> Option<String> {
+        let tree = self.tree();
+        let size = tree.state(file).ok()?.attributes.size_bytes;
+        let pieces = tree.pieces(file, 0..size).ok()?;
+        let node = pieces.iter().find_map(|piece| match piece.source {
+            Source::Log(extent) => Some(extent.node).filter(|node| self.unverified.has(*node)),
+            _ => None,
+        })?;
+        Some(format!("whether node {node} still has what was written there is not known yet"))
     }
 
     fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {

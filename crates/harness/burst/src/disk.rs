@@ -1,6 +1,5 @@
 //! What a node's disk would lose if the power went now.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::pass::pass;
@@ -13,9 +12,16 @@ const SECTOR_BYTES: usize = 512;
 /// What was done since the last sync.
 #[derive(Default)]
 pub struct Disk {
-    /// By file: a descriptor of it, and what was there before each write.
-    written: BTreeMap<u64, (i32, Vec<Before>)>,
+    /// Files, in the order in which they were written first: no seed decides the order of inode numbers.
+    written: Vec<Written>,
     names: Vec<NameChange>,
+}
+
+struct Written {
+    inode: u64,
+    descriptor: i32,
+    /// What was there before each write.
+    before: Vec<Before>,
 }
 
 struct Before {
@@ -35,11 +41,15 @@ impl Disk {
     /// So much of a file is about to be written.
     pub fn before_write(&mut self, descriptor: i32, offset: u64, len: usize) {
         let Some(found) = status(descriptor) else { return };
-        let own = || pass(libc::SYS_fcntl, [descriptor as u64, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0]) as i32;
-        let (_, before) = self.written.entry(found.st_ino).or_insert_with(|| (own(), vec![]));
+        let known = self.written.iter().position(|written| written.inode == found.st_ino);
+        let index = known.unwrap_or_else(|| {
+            let own = pass(libc::SYS_fcntl, [descriptor as u64, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0]) as i32;
+            self.written.push(Written { inode: found.st_ino, descriptor: own, before: vec![] });
+            self.written.len() - 1
+        });
         let mut bytes = vec![0; len];
         pass(libc::SYS_pread64, [descriptor as u64, bytes.as_mut_ptr() as u64, len as u64, offset, 0]);
-        before.push(Before { offset, bytes });
+        self.written[index].before.push(Before { offset, bytes });
     }
 
     /// A name has changed.
@@ -52,15 +62,16 @@ impl Disk {
         let Some(found) = status(descriptor) else { return };
         if found.st_mode & libc::S_IFMT == libc::S_IFDIR {
             self.names.clear();
-        } else if let Some((own, _)) = self.written.remove(&found.st_ino) {
-            pass(libc::SYS_close, [own as u64, 0, 0, 0, 0]);
+        } else if let Some(index) = self.written.iter().position(|written| written.inode == found.st_ino) {
+            let written = self.written.remove(index);
+            pass(libc::SYS_close, [written.descriptor as u64, 0, 0, 0, 0]);
         }
     }
 
     /// The power goes: of names the last ones are lost, of contents any sectors, all or none.
     pub fn cut(self) {
         let how = turns::below(3);
-        for (descriptor, before) in self.written.into_values() {
+        for Written { descriptor, before, .. } in self.written {
             for Before { offset, bytes } in before.into_iter().rev() {
                 for (index, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
                     let is_lost = match how {

@@ -233,10 +233,10 @@ impl Node {
         self.state().is_lost
     }
 
-    /// Lets everything land, where this node owns the tree. How far it came; `None` where no daemon serves.
+    /// Has the tree's owner let everything land. How far it came; `None` where no daemon serves, or the owner does not answer.
     pub fn drain(&self, time: Duration) -> Option<Progress> {
         let write = self.state().running.as_ref()?.write.clone()?;
-        Some(write.drain(time))
+        write.drain_job(time).inspect_err(|why| note(|| format!("not drained: {why}"))).ok()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -313,17 +313,18 @@ impl Scenario {
         let mut last = None;
         for _ in 0..DRAINS_MAX {
             let nodes: Vec<Arc<Node>> = self.nodes.iter().filter(|node| !node.is_lost()).map(Arc::clone).collect();
-            let told: Vec<_> = nodes.iter().map(|node| node.drain(DRAIN)).collect();
+            // Whichever is the owner, or gets an answer of it in time.
+            let told = nodes.iter().find_map(|node| node.drain(DRAIN));
             note(|| format!("drained: {told:?}"));
             // Nothing waits for what is lost.
-            let is_all = told.iter().all(|told| told.as_ref().is_some_and(|told| told.steps == 0));
-            let whys: Vec<String> = told.into_iter().flatten().filter_map(|told| told.why).collect();
-            if is_all && whys.is_empty() {
+            let is_all = told.as_ref().is_some_and(|told| told.steps == 0);
+            let why = told.and_then(|told| told.why);
+            if is_all && why.is_none() {
                 reached(Reach::Landed);
                 return self.compare(true);
             }
-            let is_lost = is_all && whys.iter().all(|why| why.contains("cannot land"));
-            last = Some(whys);
+            let is_lost = is_all && why.as_ref().is_some_and(|why| why.contains("cannot land"));
+            last = why;
             if is_lost && oracle::with(|oracle| oracle.may_have_lost()) {
                 reached(Reach::NamedAsLost);
                 return self.compare(false);

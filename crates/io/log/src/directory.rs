@@ -125,14 +125,15 @@ impl Directory {
 
     /// Creates a segment with all its blocks; nothing is left of one that cannot have them. `sync` makes its name durable.
     pub fn create_segment(&self, number: u64, bytes: u32) -> io::Result<File> {
-        let name = segment_name(number);
+        let file = self.name_segment(number)?;
+        allocate(&file, bytes).or_else(|error| self.remove_segment(number).and(Err(error)))?;
+        Ok(file)
+    }
+
+    /// Creates a segment that has no room yet.
+    pub fn name_segment(&self, number: u64) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&self.directory, &*name, flags, Mode::RUSR | Mode::WUSR)?;
-        if let Err(errno) = fallocate(&file, FallocateFlags::empty(), 0, bytes.into()) {
-            unlinkat(&self.directory, &*name, AtFlags::empty())?;
-            return Err(errno.into());
-        }
-        Ok(file.into())
+        Ok(openat(&self.directory, &*segment_name(number), flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
     pub fn open_segment(&self, number: u64, access: OFlags) -> io::Result<File> {
@@ -173,6 +174,11 @@ impl Directory {
         let removed = unlinkat(&self.directory, LOCK, AtFlags::empty()).and_then(|()| rmdir(&self.path));
         removed.map_err(|errno| StoreError::io("remove", &self.path, errno))
     }
+}
+
+/// Gives a segment all its blocks.
+pub(crate) fn allocate(file: &File, bytes: u32) -> io::Result<()> {
+    Ok(fallocate(file, FallocateFlags::empty(), 0, bytes.into())?)
 }
 
 /// Whether the directory may hold a store of this user.

@@ -207,6 +207,11 @@ impl Recovery {
                 }
             }
         }
+        if !self.store.is_same_boot
+            && let Some(Gap { segment, start, .. }) = self.gaps.first()
+        {
+            self.cut(LogPosition { segment: *segment, offset: *start });
+        }
         self.repairs.close(&std::mem::take(&mut self.gaps), self.store.head.segment_bytes);
         Ok(None)
     }
@@ -297,13 +302,14 @@ impl Recovery {
         Ok(contents)
     }
 
-    /// The log ends before this record: it and all behind it are none.
+    /// The log ends before this record: it and all behind it are none. Nor is what has lost its head before it, which is not to be found
+    /// by who knows its place.
     fn cut(&mut self, at: LogPosition) {
         let bytes = self.store.head.segment_bytes;
-        let rest = self.store.segments.split_off(self.segment + 1);
-        self.gaps.push(Gap { segment: at.segment, start: at.offset, end: bytes });
-        self.gaps.extend(rest.iter().map(|segment| Gap { segment: *segment, start: 0, end: bytes }));
-        self.store.segments.extend(rest);
+        let at = self.gaps.first().map_or(at, |gap| LogPosition { segment: gap.segment, offset: gap.start });
+        let behind = self.store.segments.iter().filter(|segment| **segment > at.segment);
+        self.gaps = vec![Gap { segment: at.segment, start: at.offset, end: bytes }];
+        self.gaps.extend(behind.map(|segment| Gap { segment: *segment, start: 0, end: bytes }));
         self.segment = self.store.segments.len();
         self.reading = None;
     }
@@ -393,6 +399,26 @@ mod tests {
             found.push(Appended { position, sequence });
         }
         found
+    }
+
+    /// A crash comes between the removal of what is not in the log any more, and what the log goes on with.
+    #[test]
+    fn no_place_is_used_twice() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        uncommitted(&path);
+        for number in 1..=3 {
+            let segment = path.join(format!("segment-{number:012}"));
+            let len = fs::metadata(&segment).unwrap().len();
+            fs::write(&segment, vec![0; len as usize]).unwrap();
+        }
+        let mut recovery = open(&path, 2);
+        assert_eq!(found(&mut recovery), []);
+        recovery.name_next().unwrap();
+        recovery.settle().unwrap();
+        drop(recovery);
+        let log = open(&path, 2).finish([]).unwrap();
+        assert!(log.append_note(b"new").unwrap().position.segment > 3);
     }
 
     #[test]

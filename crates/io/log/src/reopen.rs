@@ -9,6 +9,7 @@ use forebay_wire::log_record::Sequence;
 use rustix::fs::OFlags;
 
 use crate::append::write_record;
+use crate::directory::allocate;
 use crate::log::{Shared, State};
 use crate::recovery::Recovery;
 use crate::store::Store;
@@ -26,9 +27,10 @@ impl Recovery {
     pub fn finish(mut self, live: impl IntoIterator<Item = (LogPosition, u64)>) -> Result<Log, StoreError> {
         while self.next()?.is_some() {}
         let usage = self.usage(live)?;
+        let segment = self.name_next()?;
         let settled = self.settle();
         settled.map_err(|error| StoreError::io("write to", self.store.directory.path(), error))?;
-        let log = Log::new(self.begin(usage)?);
+        let log = Log::new(self.begin(segment, usage)?);
         log.employ("log-commit", commit::commit_for_all)?;
         log.employ("log-segments", segments::keep_ready)?;
         Ok(log)
@@ -56,8 +58,23 @@ impl Recovery {
         self.checkpoint().map_or(Sequence(0), |checkpoint| checkpoint.up_to)
     }
 
+    /// The segment that the log goes on with, empty. Its name is durable before those with higher numbers than what is left go: whoever
+    /// recovers next gives no number again. Somebody may still know where records were that are gone.
+    pub(crate) fn name_next(&self) -> Result<Segment, StoreError> {
+        let store = &self.store;
+        // A new store has its head before any segment. An old one is not opened in this run of the machine before it is
+        // settled what was lost in the last one.
+        if store.segments.is_empty() {
+            store.write_head()?;
+        }
+        let number = store.segments.last().map_or(1, |last| last + 1);
+        let named = store.directory.name_segment(number).and_then(|file| store.directory.sync().map(|()| file));
+        let file = named.map_err(|error| StoreError::io("write to", store.directory.path(), error))?;
+        Ok(Segment { number, file })
+    }
+
     /// Makes what was yielded durable, and what was not no record any more.
-    fn settle(&self) -> io::Result<()> {
+    pub(crate) fn settle(&self) -> io::Result<()> {
         let directory = &self.store.directory;
         self.repairs.carry_out(directory, self.store.head.identity)?;
         for number in self.unsynced.iter().filter(|number| !self.repairs.removed.contains(number)) {
@@ -67,15 +84,10 @@ impl Recovery {
     }
 
     /// A new segment, whose first record says that all before it is on stable storage.
-    fn begin(self, mut usage: Usage) -> Result<Shared, StoreError> {
+    fn begin(self, segment: Segment, mut usage: Usage) -> Result<Shared, StoreError> {
         let (next, up_to, store) = (self.next_sequence, self.up_to(), self.store);
-        // A new store has its head before any segment. An old one is not opened in this run of the machine before it is
-        // settled what was lost in the last one.
-        if store.segments.is_empty() {
-            store.write_head()?;
-        }
-        let number = store.segments.last().map_or(1, |last| last + 1);
-        let (tail, begin) = begin_segment(&store, number, next)
+        let number = segment.number;
+        let (tail, begin) = begin_segment(&store, segment, next)
             .map_err(|error| StoreError::io("write to", store.directory.path(), error))?;
         if !store.is_same_boot {
             store.write_head()?;
@@ -88,12 +100,10 @@ impl Recovery {
     }
 }
 
-fn begin_segment(store: &Store, number: u64, next: Sequence) -> io::Result<(Tail, Place)> {
-    let file = store.directory.create_segment(number, store.head.segment_bytes)?;
-    let segment = Arc::new(Segment { number, file });
-    let (tail, begin) = Tail::begin(store.head.identity, store.head.segment_bytes, segment, next, next);
+fn begin_segment(store: &Store, segment: Segment, next: Sequence) -> io::Result<(Tail, Place)> {
+    allocate(&segment.file, store.head.segment_bytes)?;
+    let (tail, begin) = Tail::begin(store.head.identity, store.head.segment_bytes, Arc::new(segment), next, next);
     write_record(&begin, &[])?;
-    begin.segment.file.sync_data()?;
-    store.directory.sync()?;
+    begin.segment.file.sync_all()?;
     Ok((tail, begin))
 }

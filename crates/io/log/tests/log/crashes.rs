@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
-use forebay_log::{Appended, Log, Recovered, RecoveredRecord, Recovery};
+use forebay_log::{Appended, Log, LogError, Recovered, RecoveredRecord, Recovery};
 use forebay_types::LogPosition;
 use forebay_wire::log_record::{RECORD_HEAD_BYTES, Sequence};
 use proptest::prelude::*;
@@ -66,6 +66,8 @@ struct Model {
     records: BTreeMap<Sequence, Written>,
     /// May be found, need not be.
     released: BTreeSet<Sequence>,
+    /// Lost with the power.
+    gone: Vec<Written>,
     checkpoint: Option<Sequence>,
     committed: Sequence,
     tag: u64,
@@ -188,7 +190,7 @@ impl Model {
             assert!(*first >= self.committed, "{first:?} was committed");
             let behind = sequences.range(first..).next();
             assert_eq!(behind, None, "found without what came before it");
-            self.records.retain(|sequence, _| sequence < first);
+            self.gone.extend(self.records.split_off(first).into_values());
         }
         for record in found {
             let written = self.records.get(&record.sequence).unwrap_or_else(|| panic!("never written: {record:?}"));
@@ -237,6 +239,12 @@ fn survives(lives: Vec<Life>) {
         assert_eq!(log.space().live_bytes, live.iter().map(|(_, bytes)| bytes).sum::<u64>());
         for record in model.records.values().filter(|record| live.iter().any(|(at, _)| *at == record.position)) {
             assert!(log.read_record(record.position).unwrap().1 == record.contents);
+        }
+        // Others may still know where they were: nothing is found there, not a part of them either.
+        for Written { position, contents, .. } in model.gone.iter().filter(|record| !record.contents.is_empty()) {
+            for (from, len) in [(0, contents.len()), (0, 1), (contents.len() as u32 - 1, 1)] {
+                assert_eq!(log.read(*position, from, &mut vec![0; len]), Err(LogError::Absent(*position)));
+            }
         }
         path = next;
     }
