@@ -1,14 +1,16 @@
 //! Others change the directory that the tier lands in.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use forebay_tests::program::{Finished, run};
-use forebay_tests::require;
+use forebay_tests::{Sandbox, require};
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, arguments};
 
 /// Ends before its time when all has landed, under whatever names.
 pub fn drain(bed: &Bed) -> Finished {
@@ -97,6 +99,34 @@ fn what_others_put_at_a_name_keeps_its_mode_and_owner() {
     let said = drain(&bed);
     assert!(said.status.success(), "nothing is aside any more: {} {}", said.text(), said.stderr);
     assert_eq!(at("stat -c '%n %F %u %a' d third link other p file | sort"), at("sort ../theirs"));
+    bed.job.down();
+}
+
+/// A step of which a part fails is taken again, and finds what it has made itself.
+#[test]
+fn what_is_made_and_cannot_be_given_away_is_not_taken_for_anothers() {
+    require!(Fuse, Root, Command("setpriv"));
+    let sandbox = Sandbox::without("chown");
+    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let mut words = arguments(&sandbox, 1);
+    words.extend(["--drain".to_owned(), "end".to_owned()]);
+    let bed = Bed::up_with(sandbox, &words);
+    // In a tree that has just begun, and in one that has landed something.
+    for round in 0..2 {
+        let _ = bed.shell("mkdir d; chown 1234 d; echo ours > d/f; mkfifo p; chown 1234 p").good();
+        let said = bed.command(&["drain", "--wait", "--timeout", "3s"]);
+        assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+        assert!(format!("{}{}", said.text(), said.stderr).contains("not permitted"), "{} {}", said.text(), said.stderr);
+        let _ = bed.shell("chown 0 d p").good();
+        let said = drain(&bed);
+        assert!(said.status.success(), "round {round}: {} {}", said.text(), said.stderr);
+        assert_eq!(there(&bed, "d/f").as_deref(), Some("ours\n"));
+        let names =
+            fs::read_dir(bed.backing()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<BTreeSet<_>>();
+        assert_eq!(names, ["d", "p"].map(OsString::from).into(), "round {round}");
+        let _ = bed.shell("rm -r d p").good();
+        assert!(drain(&bed).status.success());
+    }
     bed.job.down();
 }
 

@@ -119,11 +119,13 @@ impl Draining {
         let is_durable = self.owner.make_durable();
         is_durable.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
         let began = Instant::now();
-        if !is_there && !self.owner.tree().has_part(*file) {
+        let backed = if !is_there && !self.owner.tree().has_part(*file) {
             let number = self.owner.tree().draft_number(*file);
             let draft = calls.land(|| place.draft(&path, number))?;
             snapshot.write(&self.reader, &self.meter, *file, draft.file())?;
+            let backed = calls.land(|| place.backed_draft(&draft))?;
             calls.land(|| draft.keep())?;
+            backed
         } else {
             let held = self.owner.hold(*file, &path).or_else(|errno| begin_anew(&self.owner, *file, errno));
             let written = held.and_then(|held| {
@@ -133,9 +135,9 @@ impl Draining {
                 calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))
             });
             written.inspect_err(|_| note_as_left(&self.owner, *file, &path))?;
-        }
+            calls.land(|| place.backed(&path))?
+        };
         self.meter.note_rate(snapshot.bytes(), began.elapsed());
-        let backed = calls.land(|| place.backed(&path))?;
         let (version, size_bytes, extents) = (*version, *size_bytes, extents.clone());
         let drained = Drained { version, size_bytes, backed, extents, is_kept };
         self.owner.carry_out_own(Operation::Drained { file: *file, drained }).map(drop)

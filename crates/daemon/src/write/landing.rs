@@ -47,6 +47,8 @@ pub struct Landings {
     allowed: AtomicU64,
     /// Whether a step was taken: before the first, the daemon before this one may have taken that and not said so.
     has_taken: AtomicBool,
+    /// What is made and not said so yet: something failed after that.
+    made: Mutex<Option<FileId>>,
     is_ending: AtomicBool,
     trouble: Mutex<Option<String>>,
 }
@@ -81,6 +83,7 @@ impl Landings {
             policy,
             allowed,
             has_taken,
+            made: Mutex::default(),
             is_ending: AtomicBool::new(false),
             trouble: Mutex::default(),
         })
@@ -180,7 +183,11 @@ impl Landings {
         if *is_over {
             // It may have been done and not noted: the last thing that the daemon before this one did, or a file that appeared
             // together with others.
-            let may_be_done = !self.has_taken.load(Ordering::Relaxed) || matches!(action, Action::Publish { .. });
+            let may_be_done = match action {
+                Action::Publish { .. } => true,
+                Action::Make { file, .. } => self.may_be_made(*file),
+                _ => !self.has_taken.load(Ordering::Relaxed),
+            };
             let is_done = may_be_done && conflicts.is_there(action).map_err(told)?;
             return self.landed(*step, if is_done { StepOutcome::Done } else { StepOutcome::LeftOut });
         }
@@ -345,18 +352,33 @@ impl Landings {
             (_, Some(attributes)) => calls.land(|| place.make_special(path, attributes)),
             (_, None) => return Ok(StepOutcome::Done),
         };
-        // The daemon before this one may have made it, and not said so. What else is there is somebody else's.
-        let may_be_made = !self.has_taken.load(Ordering::Relaxed);
+        // What else is there is somebody else's.
         match (made, &attributes) {
             (Err(Errno::EEXIST), Some(attributes))
-                if may_be_made && calls.land(|| place.is_as_made(path, attributes, &target))? => {}
-            (made, _) => made?,
+                if self.may_be_made(file) && calls.land(|| place.is_as_made(path, attributes, &target))? => {}
+            (Err(Errno::EEXIST), _) => return Err(Errno::EEXIST),
+            (made, _) => {
+                // It may be there even if the call failed.
+                *self.made() = Some(file);
+                made?;
+            }
         }
-        let made = calls.land(|| place.hold(path))?;
+        let held = calls.land(|| place.hold(path))?;
         if let Some(attributes) = attributes {
-            calls.land(|| made.set_attributes(&attributes))?;
+            calls.land(|| held.set_attributes(&attributes))?;
         }
-        Ok(StepOutcome::Made(calls.land(|| place.backed(path))?))
+        let backed = calls.land(|| place.backed(path))?;
+        *self.made() = None;
+        Ok(StepOutcome::Made(backed))
+    }
+
+    /// Whether this file may be there already, by the daemon before this one or by an attempt that failed after that.
+    fn may_be_made(&self, file: FileId) -> bool {
+        !self.has_taken.load(Ordering::Relaxed) || *self.made() == Some(file)
+    }
+
+    fn made(&self) -> std::sync::MutexGuard<'_, Option<FileId>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_attributes(&self, file: FileId, path: &ViewPath) -> Result<StepOutcome, Errno> {

@@ -43,9 +43,12 @@ use crate::options::DrainPolicy;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a drain waits for a node that does not answer.
-const NODE_PATIENCE: Duration = Duration::from_secs(5);
+const NODE_PATIENCE: Duration = Duration::from_secs(8);
 
-/// How long a kernel may take to send what it has gathered: less than `NODE_PATIENCE`. It gathers a hundredth of the memory at most.
+/// How many nodes are asked at the same time, one thread each.
+const ASKED_AT_ONCE: usize = 64;
+
+/// How long a kernel may take to send what it has gathered: less than `NODE_PATIENCE`, with the time to commit it. It gathers a hundredth of the memory at most.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Daemons that a mount may have, bits.
@@ -340,13 +343,20 @@ impl WriteParts {
         if let Err(errno) = self.commit_all() {
             why = told(self.local.rank, errno);
         }
-        for node in self.nodes.others() {
-            match ask(node) {
-                Ok(Ok(())) => {}
-                Ok(Err(errno)) => why = why.or(told(node, errno)),
-                Err(_) => {
-                    lost.push(node);
-                    why = why.or_else(|| silent(node));
+        // At once: several may be silent, and a drain near the time limit has no time for one after the other.
+        for nodes in self.nodes.others().chunks(ASKED_AT_ONCE) {
+            let answers: Vec<_> = std::thread::scope(|scope| {
+                let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(move || ask(*node))).collect();
+                asked.into_iter().map(|asked| asked.join().unwrap_or(Err(Errno::EIO))).collect()
+            });
+            for (node, answer) in nodes.iter().zip(answers) {
+                match answer {
+                    Ok(Ok(())) => {}
+                    Ok(Err(errno)) => why = why.or(told(*node, errno)),
+                    Err(_) => {
+                        lost.push(*node);
+                        why = why.or_else(|| silent(*node));
+                    }
                 }
             }
         }

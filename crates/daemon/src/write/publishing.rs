@@ -79,17 +79,24 @@ impl Publisher {
         let bytes = drafted.iter().map(|drafted| drafted.snapshot.bytes()).sum();
         let (drafts, published): (Vec<_>, Vec<_>) = drafted
             .into_iter()
-            .map(|WholeDraft { snapshot, draft, paths, replaces, .. }| ((draft, replaces), (snapshot, paths)))
+            .map(|WholeDraft { backed, snapshot, draft, paths, replaces, .. }| {
+                ((draft, replaces), (backed, snapshot, paths))
+            })
             .unzip();
-        let paths = published.iter().map(|(_, paths)| &paths[0]);
+        let paths = published.iter().map(|(_, _, paths)| &paths[0]);
         let drafts: Vec<_> =
             drafts.into_iter().zip(paths).map(|((draft, replaces), path)| (draft, path, replaces)).collect();
         // One rename each, and one more for the directories.
         let _ = calls.wait_for(0, drafts.len() as u64);
         calls.land(|| place.publish(drafts))?;
         let mut landed = vec![];
-        for (snapshot, paths) in &published {
+        for (draft, snapshot, paths) in &published {
             let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
+            let backed = calls.land(|| place.backed(first))?;
+            // Who may change the directory can put a file of their own at the draft's name. That is not what has landed.
+            if !backed.is_same_file(draft) {
+                return Ok(Publication { landed, failed: Some(Errno::ESTALE) });
+            }
             others.iter().try_for_each(|other| calls.land(|| place.link(first, other)))?;
             landed.push(LandedContents { version: snapshot.version, backed: calls.land(|| place.backed(first))? });
         }
@@ -123,7 +130,7 @@ impl Publisher {
         };
         calls.land(|| draft.set_attributes(&snapshot.attributes))?;
         calls.land(|| draft.make_durable())?;
-        let backed = calls.land(|| place.backed(&path))?;
+        let backed = calls.land(|| place.backed_draft(&draft))?;
         Ok(Some(WholeDraft { file, backed, snapshot, draft, paths, replaces }))
     }
 }

@@ -164,7 +164,7 @@ impl Striping<'_> {
         calls.land(|| draft.file().set_len(size_bytes)).map_err(|error| Errno::of(&error))?;
         calls.land(|| draft.stay())?;
         let (backed, block_bytes) =
-            (calls.land(|| place.backed(path))?, calls.land(|| place.attributes(path))?.blksize);
+            (calls.land(|| place.backed_draft(&draft))?, calls.land(|| place.attributes(path))?.blksize);
         let stripe_bytes = stripe_bytes(&of_logs(snapshot), block_bytes);
         let (version, stripes) = (snapshot.version, vec![]);
         let begun = Operation::Verified { file, version, draft: backed, stripe_bytes, stripes };

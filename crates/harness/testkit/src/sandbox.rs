@@ -23,6 +23,8 @@ pub struct Sandbox {
     for_nobody: Option<PathBuf>,
     /// The control group in which the command runs.
     group: Option<MemoryGroup>,
+    /// The capability that root's command lacks.
+    lacks: Option<&'static str>,
 }
 
 /// The user and group `nobody`.
@@ -47,7 +49,8 @@ impl Sandbox {
         }
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
         // No name begins with another: processes are found by it.
-        Self { base, name: format!("test-{}-{number:04}", std::process::id()), for_nobody: None, group: None }
+        let name = format!("test-{}-{number:04}", std::process::id());
+        Self { base, name, for_nobody: None, group: None, lacks: None }
     }
 
     /// Fresh directories of the user `nobody`, who also runs the command. Needs root, who may become anybody.
@@ -65,6 +68,15 @@ impl Sandbox {
         copy_program(&binary(), &command);
         sandbox.for_nobody = Some(command);
         sandbox
+    }
+
+    /// Fresh directories of a root that lacks a capability, as in a container; `setpriv(1)` has its name.
+    ///
+    /// # Panics
+    /// If they cannot be made.
+    #[must_use]
+    pub fn without(capability: &'static str) -> Self {
+        Self { lacks: Some(capability), ..Self::new() }
     }
 
     /// The same, with at most so much memory for all of the job's processes.
@@ -112,7 +124,15 @@ impl Sandbox {
         let mut command = match (&self.for_nobody, &self.group) {
             (Some(copy), _) => as_nobody(copy),
             (None, Some(group)) => group.command(&binary()),
-            (None, None) => Command::new(binary()),
+            (None, None) => match self.lacks {
+                None => Command::new(binary()),
+                Some(capability) => {
+                    let mut command = Command::new("setpriv");
+                    command.args(["--bounding-set", "--inh-caps"].map(|set| format!("{set}=-{capability}")));
+                    command.arg(binary());
+                    command
+                }
+            },
         };
         self.surround(&mut command);
         command

@@ -263,6 +263,14 @@ impl LandingPlace {
         Draft::reopen(self.calls.listable(base.as_fd())?, number)
     }
 
+    /// What a draft is, whatever has its name now.
+    ///
+    /// # Errors
+    /// See `attributes`.
+    pub fn backed_draft(&self, draft: &Draft) -> Result<Backed, Errno> {
+        Ok(self.calls.stat_now(draft.file().as_fd())?.backed())
+    }
+
     /// Lets drafts that are durable take the places of what is at paths, or of nothing where they do not replace anything: each at
     /// once, one after the other; then all durably.
     ///

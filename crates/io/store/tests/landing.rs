@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use forebay_store::LandingPlace;
+use forebay_store::{Draft, LandingPlace};
 use forebay_types::{Attributes, Errno, Timestamp, ViewPath};
 
 fn path(text: &str) -> ViewPath {
@@ -45,18 +45,38 @@ fn a_draft_is_seen_when_it_is_whole_and_never_before() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "one that is given up leaves nothing");
 }
 
+/// Who may change the directory may put a file of their own at the draft's name.
+#[test]
+fn a_draft_is_itself_whatever_has_its_name() {
+    let (dir, place) = place();
+    let draft = place.draft(&path("file"), 7).unwrap();
+    let name = Draft::path(&path(""), 7).unwrap();
+    let own = place.backed_draft(&draft).unwrap();
+    assert!(place.backed(&name).unwrap().is_same_file(&own));
+    fs::write(dir.path().join("theirs"), "theirs").unwrap();
+    fs::rename(dir.path().join("theirs"), dir.path().join(name.to_string().trim_start_matches('/'))).unwrap();
+    assert!(place.backed_draft(&draft).unwrap().is_same_file(&own));
+    place.publish(vec![(draft, &path("file"), false)]).unwrap();
+    assert!(!place.backed(&path("file")).unwrap().is_same_file(&own), "what is there now is told apart");
+}
+
 #[test]
 fn what_was_done_before_is_done() {
     let (dir, place) = place();
+    let make = || {
+        [
+            place.make_directory(&path("d")),
+            place.make_symlink(&path("d/link"), b"target"),
+            place.make_special(&path("d/fifo"), &attributes(0o010_600)),
+        ]
+    };
+    assert_eq!(make(), [Ok(()); 3]);
+    assert_eq!(make(), [Err(Errno::EEXIST); 3], "what is there may be somebody else's");
+    fs::write(dir.path().join("d/file"), "x").unwrap();
     for _ in 0..2 {
-        place.make_directory(&path("d")).unwrap();
-        place.make_symlink(&path("d/link"), b"target").unwrap();
-        place.make_special(&path("d/fifo"), &attributes(0o010_600)).unwrap();
-        fs::write(dir.path().join("d/file"), "x").unwrap();
         place.link(&path("d/file"), &path("d/other")).unwrap();
     }
     assert_eq!(fs::metadata(dir.path().join("d/file")).unwrap().nlink(), 2);
-    assert_eq!(place.make_symlink(&path("d/link"), b"elsewhere"), Err(Errno::EEXIST));
     assert_eq!(place.remove(&path("d"), true), Err(Errno::ENOTEMPTY));
     let ino = fs::metadata(dir.path().join("d/other")).unwrap().ino();
     for _ in 0..2 {

@@ -9,7 +9,7 @@ use super::nodes::Contents;
 use super::permissions;
 use super::state::{Refusal, Released, Tree};
 use crate::landing::Step;
-use crate::limits;
+use crate::{hold, limits};
 
 impl Tree {
     /// Notes that a node opens a file. What the caller may do with it is for the node to check: it has the flags.
@@ -62,6 +62,10 @@ impl Tree {
         at: CommitAt,
         released: &mut Released,
     ) -> Result<Done, Refusal> {
+        // Of a node that was cut off while it held the file. What it wrote meanwhile does not lie over what the holder writes.
+        if self.locks.conflict(change.id.node, file, &hold::any()).is_some_and(|held| held.node != change.id.node) {
+            return Err(Errno::ESTALE.into());
+        }
         let node = self.node_mut(file)?;
         let start = if at == CommitAt::End { node.attributes.size_bytes } else { 0 };
         let Contents::File(extents) = &mut node.contents else { return Err(Errno::EINVAL.into()) };

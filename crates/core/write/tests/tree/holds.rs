@@ -43,6 +43,26 @@ fn a_hold_ends_with_the_last_close_of_its_node() {
     hold_of(ONE, &mut asked).unwrap();
 }
 
+/// A node that was cut off, whose file another one has meanwhile, and that is back.
+#[test]
+fn what_another_node_holds_is_not_written_over() {
+    let mut asked = with_file();
+    let write = |node, segment| {
+        let position = forebay_types::LogPosition { segment, offset: 0 };
+        let extents = vec![WrittenExtent { offset: 0, len: 4, node, position, skip: 0 }];
+        Operation::Commit { file: id(1), extents, at: CommitAt::Start }
+    };
+    asked.ask_of(ONE, &ROOT, Operation::Open { file: id(1) }).unwrap();
+    hold_of(ONE, &mut asked).unwrap();
+    asked.ask_of(ONE, &ROOT, write(ONE, 1)).unwrap();
+    asked.ask(&ROOT, Operation::CloseAll { node: ONE }).unwrap();
+    asked.ask_of(TWO, &ROOT, Operation::Open { file: id(1) }).unwrap();
+    hold_of(TWO, &mut asked).unwrap();
+    let held = file(asked.ask_of(TWO, &ROOT, write(TWO, 2)).unwrap());
+    assert_eq!(refused(asked.ask_of(ONE, &ROOT, write(ONE, 3))), Errno::ESTALE);
+    assert_eq!(asked.tree.state(id(1)).unwrap().version, held.version);
+}
+
 #[test]
 fn programs_lock_what_is_held_as_ever() {
     let mut asked = with_file();
