@@ -4,7 +4,9 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
+use forebay_tests::program::wait_until;
 use forebay_tests::require;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
@@ -36,6 +38,14 @@ impl Watch {
     }
 }
 
+/// A program has written a file. The kernel tells the daemon of that after `close` has returned: only then is it the next to land.
+fn written(bed: &Bed, name: &str, bytes: &[u8]) {
+    fs::write(bed.mount().join(name), bytes).unwrap();
+    wait_until("the file is closed", PATIENCE, || bed.landed(name)["state"] != "dirty");
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Rounds of the program: so many that a drain which takes files by size, by name or in parallel mixes some of them.
 const ROUNDS: usize = 40;
 
@@ -44,14 +54,14 @@ const ROUNDS: usize = 40;
 #[test]
 fn a_marker_never_lands_before_what_it_marks() {
     require!(Fuse, Root);
-    let bed = Bed::new();
+    let bed = Bed::with(1, &["--drain", "manual"]);
     let watch = Watch::of(&bed.backing());
     let names: Vec<String> =
         (0..ROUNDS).flat_map(|round| [format!("part-{round}"), format!("a-done-{round}")]).collect();
     for round in 0..ROUNDS {
         let size = if round % 3 == 0 { 4 << 20 } else { 1000 };
-        fs::write(bed.mount().join(&names[2 * round]), vec![round as u8; size]).unwrap();
-        fs::write(bed.mount().join(&names[2 * round + 1]), b"").unwrap();
+        written(&bed, &names[2 * round], &vec![round as u8; size]);
+        written(&bed, &names[2 * round + 1], b"");
     }
     bed.drain();
     assert_eq!(watch.appeared(&names), names, "in the order in which they were made");
@@ -62,13 +72,12 @@ fn a_marker_never_lands_before_what_it_marks() {
 #[test]
 fn renames_land_in_their_order() {
     require!(Fuse, Root);
-    let bed = Bed::new();
+    let bed = Bed::with(1, &["--drain", "manual"]);
     let watch = Watch::of(&bed.backing());
     let names: Vec<String> = (0..ROUNDS).map(|round| format!("{}-step", ROUNDS - round)).collect();
     for (round, name) in names.iter().enumerate() {
-        let written = bed.mount().join("being-written");
-        fs::write(&written, vec![1; if round % 2 == 0 { 3 << 20 } else { 10 }]).unwrap();
-        fs::rename(&written, bed.mount().join(name)).unwrap();
+        written(&bed, "being-written", &vec![1; if round % 2 == 0 { 3 << 20 } else { 10 }]);
+        fs::rename(bed.mount().join("being-written"), bed.mount().join(name)).unwrap();
     }
     bed.drain();
     assert_eq!(watch.appeared(&names), names, "in the order in which they were given");
