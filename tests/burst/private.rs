@@ -9,6 +9,7 @@ use forebay_tests::program::{file_of_tests, run, wait_until};
 use forebay_tests::{Sandbox, require};
 
 use crate::bed::{Bed, DIR, arguments};
+use crate::full::small_store_with;
 use crate::promise::Shell;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -270,6 +271,23 @@ fn programs_of_run_find_it_at_its_own_paths() {
     assert_eq!(fs::read_to_string(base.join("backing/kept/old")).unwrap(), "old+new\n");
     bed.job.down();
     assert!(!base.join("store").exists());
+}
+
+/// The store gives room back as files land, and the kernel sends no more at once than may wait for it.
+#[test]
+fn a_file_may_be_larger_than_the_store() {
+    require!(Fuse, Root);
+    let bed = small_store_with("256MiB", 1, &["--private", &format!("{DIR}/p")]);
+    let [mut shell] = shells(&bed);
+    let pattern = bed.job.sandbox.base().join("pattern");
+    let pattern = pattern.display();
+    let written = shell.says(&format!(
+        "seq 100000000 199999999 | head -c 600M > {pattern}; dd if={pattern} of=a bs=64k status=none 2>&1; cmp {pattern} a"
+    ));
+    assert_eq!(written, "");
+    shell.end();
+    bed.drain();
+    bed.job.down();
 }
 
 #[test]
