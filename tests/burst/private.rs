@@ -290,6 +290,52 @@ fn a_file_may_be_larger_than_the_store() {
     bed.job.down();
 }
 
+/// A file has a name below a prefix and one elsewhere, from a job that had no prefixes: one of both mounts writes it at a time.
+#[test]
+fn a_hard_link_from_elsewhere_is_written_on_one_mount_at_a_time() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = earlier_job("mkdir p s; echo x > s/x; ln s/x p/x", 2);
+    let [mut one, mut two] = shells(&bed);
+    let mut plain = Shell::new(&bed.mount_of(0).join("s"));
+    let mut also = Shell::new(&bed.mount_of(1).join("s"));
+    assert_eq!(plain.says("exec 7>> x; echo plain >&7"), "");
+    assert_eq!(also.says("echo also >> x"), "", "the burst mount has no such rule");
+    for shell in [&mut one, &mut two] {
+        for write in ["sh -c ': >> x'", "python3 -c 'import os; os.truncate(\"x\", 1)'"] {
+            assert!(shell.says(&format!("{write} 2>&1")).contains(BUSY), "{write}");
+        }
+    }
+    assert_eq!(plain.says("exec 7>&-"), "");
+    assert_eq!(one.says("cat x; exec 7>> x; echo private >&7; sync x"), "x\nplain\nalso\n");
+    for shell in [&mut plain, &mut also] {
+        for write in ["sh -c ': >> x'", "sh -c ': > x'", "python3 -c 'import os; os.truncate(\"x\", 1)'"] {
+            assert!(shell.says(&format!("{write} 2>&1")).contains(BUSY), "{write}");
+        }
+        assert_eq!(shell.says("cat x"), "x\nplain\nalso\nprivate\n");
+    }
+    assert_eq!(one.says("exec 7>&-"), "");
+    assert_eq!(plain.says("echo again >> x"), "");
+    assert_eq!(two.says("cat x"), "x\nplain\nalso\nprivate\nagain\n");
+    [one, two, plain, also].into_iter().for_each(Shell::end);
+    bed.drain();
+    bed.job.down();
+}
+
+/// A job with `--private DIR/p`, in which a job before it has left something.
+fn earlier_job(script: &str, nodes: u32) -> Bed {
+    let bed = Bed::with(nodes, &["--drain", "manual"]);
+    let _ = bed.shell(script).good();
+    let down = bed.command(&["down", "--no-drain"]);
+    assert!(down.status.success(), "{}", down.stderr);
+    let Bed { job } = bed;
+    let mut words = arguments(&job.sandbox, nodes);
+    words.extend(["--drain", "manual", "--private", &format!("{DIR}/p")].map(str::to_owned));
+    let words: Vec<&std::ffi::OsStr> = words.iter().map(std::ffi::OsStr::new).collect();
+    let again = job.sandbox.up(&words);
+    assert!(again.status.success(), "{}", again.stderr);
+    Bed { job }
+}
+
 #[test]
 fn wrong_prefixes_are_named() {
     require!(Fuse, Root);

@@ -162,7 +162,7 @@ impl Holds {
 
     fn ask(&self, file: FileId) -> Result<Option<u64>, Errno> {
         let held = self.reader.tree.lock_in_the_way(file, hold::any())?;
-        let own = held.filter(|held| held.node == self.reader.local.rank);
+        let own = held.filter(|held| held.node == self.reader.local.rank && hold::is_hold(held));
         Ok(own.map(|held| hold::identity_of(&held)))
     }
 

@@ -42,6 +42,11 @@ impl Prefixes {
         Self { paths, ways: OnceLock::new() }
     }
 
+    /// Whether there are none.
+    pub fn are_none(&self) -> bool {
+        self.paths.is_empty()
+    }
+
     /// Where they are; those that are missing are made.
     ///
     /// # Errors
