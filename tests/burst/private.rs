@@ -321,6 +321,22 @@ fn a_hard_link_from_elsewhere_is_written_on_one_mount_at_a_time() {
     bed.job.down();
 }
 
+/// What is wrong with a prefix is no matter of other files.
+#[test]
+fn a_prefix_that_is_a_file_in_the_tree_spoils_only_its_own_name() {
+    require!(Fuse, Root);
+    let bed = earlier_job("echo file > p", 1);
+    let mut plain = Shell::new(&bed.mount());
+    assert_eq!(plain.says("echo x > other; mkdir d; mv other d; cat d/other; ls"), "x\nd\np\n");
+    for wrong in ["cat p", "touch p", "rm p", "mkdir p", "mv d p"] {
+        let said = plain.says(&format!("{wrong} 2>&1"));
+        assert!(said.contains("Not a directory"), "{wrong}: {said}");
+    }
+    plain.end();
+    bed.drain();
+    bed.job.down();
+}
+
 /// A job with `--private DIR/p`, in which a job before it has left something.
 fn earlier_job(script: &str, nodes: u32) -> Bed {
     let bed = Bed::with(nodes, &["--drain", "manual"]);
@@ -340,7 +356,10 @@ fn earlier_job(script: &str, nodes: u32) -> Bed {
 fn wrong_prefixes_are_named() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
-    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let backing = sandbox.base().join("backing");
+    fs::create_dir_all(backing.join("directory")).unwrap();
+    fs::write(backing.join("file"), "").unwrap();
+    std::os::unix::fs::symlink("directory", backing.join("link")).unwrap();
     let with = |prefix: &str| {
         let mut words = arguments(&sandbox, 1);
         words.extend(["--private".to_owned(), prefix.to_owned()]);
@@ -353,4 +372,15 @@ fn wrong_prefixes_are_named() {
     assert!(said.contains("--private: /elsewhere is not below /burst/ckpt"), "{said}");
     let said = with(DIR);
     assert!(said.contains("--private: name directories below /burst/ckpt, not the burst tier as a whole"), "{said}");
+    for (prefix, wrong) in [
+        ("file", "is not a directory"),
+        ("file/deeper", "is not a directory"),
+        ("link", "is a link; name the directory it leads to"),
+        ("link/deeper", "is a link; name the directory it leads to"),
+    ] {
+        for base in [PathBuf::from(DIR), backing.clone()] {
+            let said = with(&base.join(prefix).display().to_string());
+            assert!(said.contains("--private: ") && said.contains(wrong), "{prefix}: {said}");
+        }
+    }
 }

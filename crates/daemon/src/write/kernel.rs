@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forebay_fuse::{Change as Asked, Handler, Lock, NewAttributes, Operation as Op, Reply, Request, open_flag};
+use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operation as Op, Reply, Request, open_flag};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
@@ -215,11 +215,16 @@ impl Kernel {
     }
 
     fn look_up(&self, request: &Request<'_>, name: &[u8], reply: Reply) {
-        let found = self.lookup(request, name).and_then(|state| Ok(self.ways()?.entry(request.node, &state, TTL)));
-        match found {
+        match self.look_up_by_ways(request, name) {
             Ok(entry) => reply.entry(&entry),
             Err(errno) => reply.error(errno),
         }
+    }
+
+    fn look_up_by_ways(&self, request: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
+        let ways = self.ways()?;
+        ways.check(request.node, name)?;
+        Ok(ways.entry(request.node, &self.lookup(request, name)?, TTL))
     }
 
     pub fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {

@@ -124,6 +124,7 @@ impl PrivateKernel {
 
     fn look_up(&self, plain: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
         let ways = self.kernel.ways()?;
+        ways.check(plain.node, name)?;
         if ways.is_above(plain_file_of(plain.node)) && !ways.leads(plain.node, name) {
             return Err(Errno::ENOENT);
         }
