@@ -185,6 +185,7 @@ fn on_the_burst_mount_a_prefix_can_be_read() {
     // Who reads there keeps the file on its node, whose programs write to it all the same.
     assert_eq!(plain.says("exec 7< p/z"), "");
     assert_eq!(two.says("printf + >> z; printf + >> z; cat z; echo"), "z\nzz++\n");
+    assert_eq!(two.says("exec 8< z; printf x >> z && truncate -s 6 z && cat <&8; echo; exec 8<&-"), "z\nzz++\n");
     assert!(one.says("sh -c ': >> z' 2>&1").contains(BUSY));
     assert_eq!(plain.says("cat <&7; echo; exec 7<&-"), "z\nzz++\n");
     assert_eq!(one.says("printf - >> z; cat z; echo"), "z\nzz++-\n");
@@ -350,6 +351,56 @@ fn earlier_job(script: &str, nodes: u32) -> Bed {
     let again = job.sandbox.up(&words);
     assert!(again.status.success(), "{}", again.stderr);
     Bed { job }
+}
+
+/// Through a descriptor that was open before, a program reads the contents of then, or an error: never a mixture.
+#[test]
+fn a_descriptor_stays_with_its_contents() {
+    require!(Fuse, Root);
+    let bed = bed(2, &[]);
+    let [mut one, mut two] = shells(&bed);
+    assert_eq!(two.says("yes old | head -c 64M > a"), "");
+    assert_eq!(one.says("exec 7< a; head -c 4 <&7"), "old\n");
+    assert_eq!(two.says("yes new | head -c 64M > a"), "");
+    let said = one.says("dd bs=1M skip=60 count=1 <&7 2>&1 | uniq -c");
+    assert!(said.contains("Stale file handle") && !said.contains("new"), "{said}");
+    assert_eq!(one.says("exec 7<&-; tail -c 4 a"), "new\n");
+    [one, two].into_iter().for_each(Shell::end);
+    bed.job.down();
+}
+
+#[test]
+fn a_file_that_another_node_changes_all_the_time_can_be_opened() {
+    require!(Fuse, Root);
+    let bed = bed(2, &[]);
+    let [mut one, mut two] = shells(&bed);
+    assert_eq!(two.says(": > a; (i=0; until [ -e done ]; do echo $i >> a; i=$((i + 1)); done) > /dev/null & :"), "");
+    let said = one.says("n=0; while [ $n -lt 1000 ]; do sh -c ': < a' 2>&1; n=$((n + 1)); done; touch done");
+    assert_eq!(said, "");
+    // What the other node has open is read as it is then.
+    assert_eq!(two.says("wait; exec 7> a; echo one >&7; sync a"), "");
+    assert_eq!(one.says("exec 8< a; head -n 1 <&8"), "one\n");
+    assert_eq!(two.says("echo two >&7; sync a"), "");
+    assert_eq!(one.says("cat /proc/self/fd/8 <&8; cat <&8; exec 8<&-"), "one\ntwo\ntwo\n");
+    [one, two].into_iter().for_each(Shell::end);
+    bed.job.down();
+}
+
+#[test]
+fn a_file_that_is_truncated_while_daemons_die_is_free_afterwards() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = bed(2, &[]);
+    let [mut one, mut two] = shells(&bed);
+    let script = "import os\nwhile not os.path.exists(\"done\"):\n  for size in range(50): os.truncate(\"a\", size)";
+    assert_eq!(two.says(&format!("echo x > a; printf '{script}\n' > t.py; python3 t.py 2>&1 & :")), "");
+    for _ in 0..6 {
+        replace_daemon(&bed, 1);
+    }
+    assert_eq!(one.says("touch done"), "");
+    assert_eq!(two.says("wait"), "");
+    assert_eq!(one.says("printf x > a; cat a; echo"), "x\n");
+    [one, two].into_iter().for_each(Shell::end);
+    bed.job.down();
 }
 
 #[test]
