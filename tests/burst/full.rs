@@ -189,12 +189,17 @@ fn a_policy_keeps_what_is_written_until_somebody_drains() {
 
 /// A job of so many nodes whose stores have `capacity`.
 fn small_store(capacity: &str, nodes: u32) -> Bed {
+    small_store_with(capacity, nodes, &[])
+}
+
+/// The same with more arguments.
+pub fn small_store_with(capacity: &str, nodes: u32, more: &[&str]) -> Bed {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.base().join("backing")).unwrap();
     let mut words = crate::bed::arguments(&sandbox, nodes);
     let at = words.iter().position(|word| word == "--burst-capacity").unwrap();
     words[at + 1] = capacity.to_owned();
-    words.extend(["--deadline", "120s"].map(str::to_owned));
+    words.extend(["--deadline", "120s"].iter().chain(more).map(|word| (*word).to_owned()));
     Bed::up_with(sandbox, &words)
 }
 

@@ -9,6 +9,7 @@ use forebay_tests::program::{file_of_tests, run, wait_until};
 use forebay_tests::{Sandbox, require};
 
 use crate::bed::{Bed, DIR, arguments};
+use crate::full::small_store_with;
 use crate::promise::Shell;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -184,6 +185,7 @@ fn on_the_burst_mount_a_prefix_can_be_read() {
     // Who reads there keeps the file on its node, whose programs write to it all the same.
     assert_eq!(plain.says("exec 7< p/z"), "");
     assert_eq!(two.says("printf + >> z; printf + >> z; cat z; echo"), "z\nzz++\n");
+    assert_eq!(two.says("exec 8< z; printf x >> z && truncate -s 6 z && cat <&8; echo; exec 8<&-"), "z\nzz++\n");
     assert!(one.says("sh -c ': >> z' 2>&1").contains(BUSY));
     assert_eq!(plain.says("cat <&7; echo; exec 7<&-"), "z\nzz++\n");
     assert_eq!(one.says("printf - >> z; cat z; echo"), "z\nzz++-\n");
@@ -272,11 +274,143 @@ fn programs_of_run_find_it_at_its_own_paths() {
     assert!(!base.join("store").exists());
 }
 
+/// The store gives room back as files land, and the kernel sends no more at once than may wait for it.
+#[test]
+fn a_file_may_be_larger_than_the_store() {
+    require!(Fuse, Root);
+    let bed = small_store_with("256MiB", 1, &["--private", &format!("{DIR}/p")]);
+    let [mut shell] = shells(&bed);
+    let pattern = bed.job.sandbox.base().join("pattern");
+    let pattern = pattern.display();
+    let written = shell.says(&format!(
+        "seq 100000000 199999999 | head -c 600M > {pattern}; dd if={pattern} of=a bs=64k status=none 2>&1; cmp {pattern} a"
+    ));
+    assert_eq!(written, "");
+    shell.end();
+    bed.drain();
+    bed.job.down();
+}
+
+/// A file has a name below a prefix and one elsewhere, from a job that had no prefixes: one of both mounts writes it at a time.
+#[test]
+fn a_hard_link_from_elsewhere_is_written_on_one_mount_at_a_time() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = earlier_job("mkdir p s; echo x > s/x; ln s/x p/x", 2);
+    let [mut one, mut two] = shells(&bed);
+    let mut plain = Shell::new(&bed.mount_of(0).join("s"));
+    let mut also = Shell::new(&bed.mount_of(1).join("s"));
+    assert_eq!(plain.says("exec 7>> x; echo plain >&7"), "");
+    assert_eq!(also.says("echo also >> x"), "", "the burst mount has no such rule");
+    for shell in [&mut one, &mut two] {
+        for write in ["sh -c ': >> x'", "python3 -c 'import os; os.truncate(\"x\", 1)'"] {
+            assert!(shell.says(&format!("{write} 2>&1")).contains(BUSY), "{write}");
+        }
+    }
+    assert_eq!(plain.says("exec 7>&-"), "");
+    assert_eq!(one.says("cat x; exec 7>> x; echo private >&7; sync x"), "x\nplain\nalso\n");
+    for shell in [&mut plain, &mut also] {
+        for write in ["sh -c ': >> x'", "sh -c ': > x'", "python3 -c 'import os; os.truncate(\"x\", 1)'"] {
+            assert!(shell.says(&format!("{write} 2>&1")).contains(BUSY), "{write}");
+        }
+        assert_eq!(shell.says("cat x"), "x\nplain\nalso\nprivate\n");
+    }
+    assert_eq!(one.says("exec 7>&-"), "");
+    assert_eq!(plain.says("echo again >> x"), "");
+    assert_eq!(two.says("cat x"), "x\nplain\nalso\nprivate\nagain\n");
+    [one, two, plain, also].into_iter().for_each(Shell::end);
+    bed.drain();
+    bed.job.down();
+}
+
+/// What is wrong with a prefix is no matter of other files.
+#[test]
+fn a_prefix_that_is_a_file_in_the_tree_spoils_only_its_own_name() {
+    require!(Fuse, Root);
+    let bed = earlier_job("echo file > p", 1);
+    let mut plain = Shell::new(&bed.mount());
+    assert_eq!(plain.says("echo x > other; mkdir d; mv other d; cat d/other; ls"), "x\nd\np\n");
+    for wrong in ["cat p", "touch p", "rm p", "mkdir p", "mv d p"] {
+        let said = plain.says(&format!("{wrong} 2>&1"));
+        assert!(said.contains("Not a directory"), "{wrong}: {said}");
+    }
+    plain.end();
+    bed.drain();
+    bed.job.down();
+}
+
+/// A job with `--private DIR/p`, in which a job before it has left something.
+fn earlier_job(script: &str, nodes: u32) -> Bed {
+    let bed = Bed::with(nodes, &["--drain", "manual"]);
+    let _ = bed.shell(script).good();
+    let down = bed.command(&["down", "--no-drain"]);
+    assert!(down.status.success(), "{}", down.stderr);
+    let Bed { job } = bed;
+    let mut words = arguments(&job.sandbox, nodes);
+    words.extend(["--drain", "manual", "--private", &format!("{DIR}/p")].map(str::to_owned));
+    let words: Vec<&std::ffi::OsStr> = words.iter().map(std::ffi::OsStr::new).collect();
+    let again = job.sandbox.up(&words);
+    assert!(again.status.success(), "{}", again.stderr);
+    Bed { job }
+}
+
+/// Through a descriptor that was open before, a program reads the contents of then, or an error: never a mixture.
+#[test]
+fn a_descriptor_stays_with_its_contents() {
+    require!(Fuse, Root);
+    let bed = bed(2, &[]);
+    let [mut one, mut two] = shells(&bed);
+    assert_eq!(two.says("yes old | head -c 64M > a"), "");
+    assert_eq!(one.says("exec 7< a; head -c 4 <&7"), "old\n");
+    assert_eq!(two.says("yes new | head -c 64M > a"), "");
+    let said = one.says("dd bs=1M skip=60 count=1 <&7 2>&1 | uniq -c");
+    assert!(said.contains("Stale file handle") && !said.contains("new"), "{said}");
+    assert_eq!(one.says("exec 7<&-; tail -c 4 a"), "new\n");
+    [one, two].into_iter().for_each(Shell::end);
+    bed.job.down();
+}
+
+#[test]
+fn a_file_that_another_node_changes_all_the_time_can_be_opened() {
+    require!(Fuse, Root);
+    let bed = bed(2, &[]);
+    let [mut one, mut two] = shells(&bed);
+    assert_eq!(two.says(": > a; (i=0; until [ -e done ]; do echo $i >> a; i=$((i + 1)); done) > /dev/null & :"), "");
+    let said = one.says("n=0; while [ $n -lt 1000 ]; do sh -c ': < a' 2>&1; n=$((n + 1)); done; touch done");
+    assert_eq!(said, "");
+    // What the other node has open is read as it is then.
+    assert_eq!(two.says("wait; exec 7> a; echo one >&7; sync a"), "");
+    assert_eq!(one.says("exec 8< a; head -n 1 <&8"), "one\n");
+    assert_eq!(two.says("echo two >&7; sync a"), "");
+    assert_eq!(one.says("cat /proc/self/fd/8 <&8; cat <&8; exec 8<&-"), "one\ntwo\ntwo\n");
+    [one, two].into_iter().for_each(Shell::end);
+    bed.job.down();
+}
+
+#[test]
+fn a_file_that_is_truncated_while_daemons_die_is_free_afterwards() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = bed(2, &[]);
+    let [mut one, mut two] = shells(&bed);
+    let script = "import os\nwhile not os.path.exists(\"done\"):\n  for size in range(50): os.truncate(\"a\", size)";
+    assert_eq!(two.says(&format!("echo x > a; printf '{script}\n' > t.py; python3 t.py 2>&1 & :")), "");
+    for _ in 0..6 {
+        replace_daemon(&bed, 1);
+    }
+    assert_eq!(one.says("touch done"), "");
+    assert_eq!(two.says("wait"), "");
+    assert_eq!(one.says("printf x > a; cat a; echo"), "x\n");
+    [one, two].into_iter().for_each(Shell::end);
+    bed.job.down();
+}
+
 #[test]
 fn wrong_prefixes_are_named() {
     require!(Fuse, Root);
     let sandbox = Sandbox::new();
-    fs::create_dir(sandbox.base().join("backing")).unwrap();
+    let backing = sandbox.base().join("backing");
+    fs::create_dir_all(backing.join("directory")).unwrap();
+    fs::write(backing.join("file"), "").unwrap();
+    std::os::unix::fs::symlink("directory", backing.join("link")).unwrap();
     let with = |prefix: &str| {
         let mut words = arguments(&sandbox, 1);
         words.extend(["--private".to_owned(), prefix.to_owned()]);
@@ -289,4 +423,15 @@ fn wrong_prefixes_are_named() {
     assert!(said.contains("--private: /elsewhere is not below /burst/ckpt"), "{said}");
     let said = with(DIR);
     assert!(said.contains("--private: name directories below /burst/ckpt, not the burst tier as a whole"), "{said}");
+    for (prefix, wrong) in [
+        ("file", "is not a directory"),
+        ("file/deeper", "is not a directory"),
+        ("link", "is a link; name the directory it leads to"),
+        ("link/deeper", "is a link; name the directory it leads to"),
+    ] {
+        for base in [PathBuf::from(DIR), backing.clone()] {
+            let said = with(&base.join(prefix).display().to_string());
+            assert!(said.contains("--private: ") && said.contains(wrong), "{prefix}: {said}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ use forebay_daemon::{BurstOptions, Copied, DrainPolicy};
 use forebay_keeper::{BurstPaths, PrivatePaths};
 use forebay_launch::{JobDirectory, NodeAddress, ViewLayout, job_end};
 use forebay_types::{NodeRank, ViewPath};
+use rustix::fs::{Access, access};
 
 use crate::jobs::variable;
 use crate::node_local;
@@ -76,8 +77,9 @@ pub fn prepare(
         BurstStore::Auto => node_local::find(&directory.job(), &|name| std::env::var_os(name))?.told(rank),
     };
     let copied = copied(&settings.partner, &dir, &backing, nodes.len())?;
-    let private = private(&settings.private, &dir, &backing)?;
     ensure!(backing.is_dir(), "--burst: {} is not a directory; create it, or name another", backing.display());
+    let private = private(&settings.private, &dir, &backing)?;
+    private.iter().try_for_each(|path| check_private(path, &backing))?;
     let base = settings.burst_mount.clone().unwrap_or_else(|| directory.burst());
     let mount = layout.view(&base, nodes, rank).join(dir.strip_prefix("/").unwrap_or(&dir));
     let (store, store_base) = (layout.view(store, nodes, rank), store);
@@ -172,6 +174,29 @@ fn private(paths: &[PathBuf], dir: &Path, backing: &Path) -> anyhow::Result<Vec<
     );
     let is_outer = |path: &&ViewPath| !all.iter().any(|other| other != *path && path.is_within(other));
     Ok(all.iter().filter(is_outer).cloned().collect())
+}
+
+/// Such a directory must be one in `backing`, if anything is there, or must be able to become one.
+fn check_private(path: &ViewPath, backing: &Path) -> anyhow::Result<()> {
+    let mut at = backing.to_owned();
+    for name in path.components() {
+        let above = at.clone();
+        at.push(OsStr::from_bytes(name));
+        match at.symlink_metadata() {
+            Ok(found) if found.is_dir() => {}
+            Ok(found) if found.is_symlink() => {
+                bail!("--private: {} is a link; name the directory it leads to", at.display())
+            }
+            Ok(_) => bail!("--private: {} is not a directory; name another", at.display()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return access(&above, Access::WRITE_OK | Access::EXEC_OK).with_context(|| {
+                    format!("--private: {} does not exist and cannot be made; name another directory", at.display())
+                });
+            }
+            Err(error) => return Err(error).with_context(|| format!("--private: {}", at.display())),
+        }
+    }
+    Ok(())
 }
 
 /// A directory of a burst tier that programs see at `dir` and at `backing`, below its root. One that leads there by links is meant, too.

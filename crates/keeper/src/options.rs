@@ -10,6 +10,9 @@ use forebay_types::NodeRank;
 
 use crate::limits;
 
+/// Gathered writes that the kernel sends at once: fewer than may wait for room in the store, which programs' own writes need too.
+const GATHERED_WRITES: u16 = 4;
+
 /// The options of one node's keeper.
 #[derive(Debug)]
 pub struct KeeperOptions {
@@ -88,5 +91,5 @@ pub fn burst_session_options(readers: usize) -> SessionOptions {
 /// How sessions of a node's private mount run.
 #[must_use]
 pub fn private_session_options(readers: usize) -> SessionOptions {
-    SessionOptions { gathers_writes: true, ..burst_session_options(readers) }
+    SessionOptions { gathers_writes: true, max_background: GATHERED_WRITES, ..burst_session_options(readers) }
 }

@@ -3,6 +3,9 @@
 //! A hold is an exclusive lock of the node on a range that no program can lock, so the tree keeps it, its second home has it, and it
 //! ends with the node as other locks do. Its owner is the number that the node's kernel knows the file's contents by (`identity`):
 //! the next daemon finds it there.
+//!
+//! A file may have a name elsewhere, too. Nodes that write it there have shared locks on the same range (`refusal`), which end in the
+//! same way: nobody holds it meanwhile.
 
 use forebay_wire::write::{FileState, HeldLock, LockKind, LockRequest};
 
@@ -26,6 +29,18 @@ pub fn request(identity: u64) -> LockRequest {
 #[must_use]
 pub fn any() -> LockRequest {
     request(u64::MAX)
+}
+
+/// The lock of a node that writes a file elsewhere than below a prefix, where it has a name below one. Nothing has this identity.
+#[must_use]
+pub fn refusal() -> LockRequest {
+    LockRequest { kind: Some(LockKind::Shared), ..request(u64::MAX - 1) }
+}
+
+/// Whether this is a hold, of what `any` has found in the way.
+#[must_use]
+pub fn is_hold(held: &HeldLock) -> bool {
+    held.kind == LockKind::Exclusive
 }
 
 /// By which number the holder's kernel knows the contents.

@@ -63,6 +63,8 @@ pub fn flush(mount: &Path, time: Duration) -> std::io::Result<()> {
     let mut polled = [PollFd::new(&ended, PollFlags::IN)];
     if retry_on_intr(|| poll(&mut polled, Timespec::try_from(time).ok().as_ref()))? == 0 {
         child.kill()?;
+        // It ends when the kernel has its answer.
+        std::thread::Builder::new().name("flushed".to_owned()).spawn(move || child.wait())?;
         return Err(std::io::ErrorKind::TimedOut.into());
     }
     let status = child.wait()?;

@@ -3,6 +3,7 @@
 //! The owner of the tree ends a hold when the node has closed the file. This daemon knows how often it is open only if it has seen
 //! all opens; one that goes on where another died asks the owner each time that it does not know of a hold.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,16 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 /// How often it is tried meanwhile.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
 
+/// Requests that may wait for that at once: others go on meanwhile.
+const WAITING_MAX: usize = 2;
+
 /// See the module.
 pub struct Holds {
     reader: Arc<Reader>,
     commits: Arc<Commits>,
     /// Whether a daemon before this one may have opened files.
     has_earlier: bool,
+    waiting: AtomicUsize,
     files: Mutex<Map<FileId, Arc<Mutex<Hold>>>>,
 }
 
@@ -38,6 +43,11 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// Whether this node is known to hold the file.
+    pub fn is_held(&self) -> bool {
+        self.contents.is_some()
+    }
+
     /// An open has failed.
     pub fn forget_if_closed(&mut self) {
         if self.opens == 0 {
@@ -48,7 +58,32 @@ impl Hold {
 
 impl Holds {
     pub fn new(reader: &Arc<Reader>, commits: &Arc<Commits>, has_earlier: bool) -> Self {
-        Self { reader: Arc::clone(reader), commits: Arc::clone(commits), has_earlier, files: Mutex::default() }
+        Self {
+            reader: Arc::clone(reader),
+            commits: Arc::clone(commits),
+            has_earlier,
+            waiting: AtomicUsize::new(0),
+            files: Mutex::default(),
+        }
+    }
+
+    /// Attempts what another node may be in the way of: what that has just closed is free in a moment.
+    ///
+    /// # Errors
+    /// As `attempt`; EBUSY at once where many wait.
+    pub fn wait_for<T>(&self, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+        let (mut outcome, began) = (attempt(), Instant::now());
+        if !matches!(outcome, Err(Errno::EBUSY)) {
+            return outcome;
+        }
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX {
+            while matches!(outcome, Err(Errno::EBUSY)) && began.elapsed() < CLOSED_WITHIN {
+                std::thread::sleep(AGAIN_AFTER);
+                outcome = attempt();
+            }
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        outcome
     }
 
     /// A file is opened by `open`.
@@ -56,16 +91,20 @@ impl Holds {
     /// # Errors
     /// As `open`.
     pub fn open<T>(&self, file: FileId, open: impl FnOnce(&mut Hold) -> Result<T, Errno>) -> Result<T, Errno> {
-        let hold = Arc::clone(self.files().entry(file).or_default());
-        let opened = {
-            let mut hold = lock(&hold);
-            let opened = open(&mut hold);
+        self.with(file, |hold| {
+            let opened = open(hold);
             hold.opens += u64::from(opened.is_ok());
             opened
-        };
+        })
+    }
+
+    /// Nobody opens or closes a file meanwhile.
+    pub fn with<T>(&self, file: FileId, act: impl FnOnce(&mut Hold) -> T) -> T {
+        let hold = Arc::clone(self.files().entry(file).or_default());
+        let outcome = act(&mut lock(&hold));
         drop(hold);
         self.forget_if_unused(file);
-        opened
+        outcome
     }
 
     /// A file is closed once by `close`.
@@ -73,19 +112,14 @@ impl Holds {
     /// # Errors
     /// As `close`.
     pub fn close(&self, file: FileId, close: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-        let hold = Arc::clone(self.files().entry(file).or_default());
-        let closed = {
-            let mut hold = lock(&hold);
+        self.with(file, |hold| {
             let closed = close();
             hold.opens = hold.opens.saturating_sub(1);
             if hold.opens == 0 || self.has_earlier {
                 hold.contents = None;
             }
             closed
-        };
-        drop(hold);
-        self.forget_if_unused(file);
-        closed
+        })
     }
 
     /// By which contents the kernel knows a file, if this node holds it.
@@ -103,7 +137,16 @@ impl Holds {
     /// Whether this node is known to hold a file.
     pub fn is_held(&self, file: FileId) -> bool {
         let known = self.files().get(&file).map(Arc::clone);
-        known.is_some_and(|hold| lock(&hold).contents.is_some())
+        known.is_some_and(|hold| lock(&hold).is_held())
+    }
+
+    /// Whether somebody else may change a file at any moment.
+    ///
+    /// # Errors
+    /// What the owner of the tree says.
+    pub fn is_elsewhere(&self, file: FileId) -> Result<bool, Errno> {
+        let held = self.reader.tree.lock_in_the_way(file, hold::any())?;
+        Ok(held.is_some_and(|held| held.node != self.reader.local.rank || !hold::is_hold(&held)))
     }
 
     /// The same for who opens it.
@@ -123,7 +166,11 @@ impl Holds {
     /// EBUSY where another node has it, ESTALE where it has changed since.
     pub fn take(&self, file: FileId, hold: &mut Hold, state: &FileState) -> Result<u64, Errno> {
         let contents = hold::identity(state);
-        self.lock_when_closed(file, hold, contents)?;
+        let taken = match self.lock(file, hold::request(contents)) {
+            Err(Errno::EAGAIN) => self.take_again(file, contents),
+            taken => taken,
+        };
+        taken.map_err(|errno| if errno == Errno::EAGAIN { Errno::EBUSY } else { errno })?;
         if hold::identity(&self.reader.tree.state(file)?) != contents {
             self.lock(file, LockRequest { kind: None, ..hold::request(contents) })?;
             return Err(Errno::ESTALE);
@@ -132,26 +179,27 @@ impl Holds {
         Ok(contents)
     }
 
-    /// What another node has just closed is free in a moment.
-    fn lock_when_closed(&self, file: FileId, hold: &Hold, contents: u64) -> Result<(), Errno> {
-        let began = Instant::now();
-        loop {
-            let taken = match self.lock(file, hold::request(contents)) {
-                Err(Errno::EAGAIN) => self.take_again(file, hold, contents),
-                taken => taken,
-            };
-            match taken {
-                Err(Errno::EAGAIN | Errno::EBUSY) if began.elapsed() < CLOSED_WITHIN => std::thread::sleep(AGAIN_AFTER),
-                Err(Errno::EAGAIN) => return Err(Errno::EBUSY),
-                taken => return taken,
-            }
+    /// What was taken without being opened is given back, unless programs have it open.
+    ///
+    /// # Errors
+    /// What the owner of the tree says.
+    pub fn give_back(&self, file: FileId, hold: &mut Hold, contents: u64) -> Result<(), Errno> {
+        if hold.opens > 0 {
+            return Ok(());
         }
+        hold.contents = None;
+        if self.has_earlier {
+            // It may be open since then: the owner knows.
+            self.commits.carry_out_own(&Caller::default(), Operation::Open { file })?;
+            return self.commits.carry_out_own(&Caller::default(), Operation::Close { file });
+        }
+        self.lock(file, LockRequest { kind: None, ..hold::request(contents) })
     }
 
-    /// This node may have it still, without anything open on the private mount: a program reads it on the burst mount, or closing it has
-    /// failed.
-    fn take_again(&self, file: FileId, hold: &Hold, contents: u64) -> Result<(), Errno> {
-        let earlier = self.ask(file)?.filter(|_| hold.opens == 0).ok_or(Errno::EBUSY)?;
+    /// This node may have it still without a program that writes it on the private mount: a program reads it on the burst mount, or closing
+    /// it has failed.
+    fn take_again(&self, file: FileId, contents: u64) -> Result<(), Errno> {
+        let earlier = self.ask(file)?.ok_or(Errno::EBUSY)?;
         self.lock(file, LockRequest { kind: None, ..hold::request(earlier) })?;
         self.lock(file, hold::request(contents))
     }
@@ -162,7 +210,7 @@ impl Holds {
 
     fn ask(&self, file: FileId) -> Result<Option<u64>, Errno> {
         let held = self.reader.tree.lock_in_the_way(file, hold::any())?;
-        let own = held.filter(|held| held.node == self.reader.local.rank);
+        let own = held.filter(|held| held.node == self.reader.local.rank && hold::is_hold(held));
         Ok(own.map(|held| hold::identity_of(&held)))
     }
 

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forebay_fuse::{Change as Asked, Handler, Lock, NewAttributes, Operation as Op, Reply, Request, open_flag};
+use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operation as Op, Reply, Request, open_flag};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
@@ -128,7 +128,13 @@ impl Kernel {
                 }
             }
             Asked::Create { name, mode, flags } => self.create_and_open(request, name, (*mode, *flags), reply),
-            Asked::SetAttributes(new) => self.answer_attributes(self.set_attributes(request, new), reply),
+            Asked::SetAttributes(new) => {
+                let set = self
+                    .prefixes
+                    .refuse_held(&self.reader, request, new)
+                    .and_then(|()| self.set_attributes(request, new));
+                self.answer_attributes(set, reply);
+            }
             Asked::Fallocate { offset, len, mode, .. } => answer(self.allocate(request, *offset, *len, *mode), reply),
             Asked::GetLock(lock) => match self.lock_in_the_way(file_of(request.node), lock) {
                 Ok(lock) => reply.lock(&lock),
@@ -209,11 +215,16 @@ impl Kernel {
     }
 
     fn look_up(&self, request: &Request<'_>, name: &[u8], reply: Reply) {
-        let found = self.lookup(request, name).and_then(|state| Ok(self.ways()?.entry(request.node, &state, TTL)));
-        match found {
+        match self.look_up_by_ways(request, name) {
             Ok(entry) => reply.entry(&entry),
             Err(errno) => reply.error(errno),
         }
+    }
+
+    fn look_up_by_ways(&self, request: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
+        let ways = self.ways()?;
+        ways.check(request.node, name)?;
+        Ok(ways.entry(request.node, &self.lookup(request, name)?, TTL))
     }
 
     pub fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Result<FileState, Errno> {
@@ -283,7 +294,8 @@ impl Kernel {
             return reply.error(Errno::EROFS);
         }
         let allowed = self.reader.tree.check_access(&caller(request), file, wanted(flags));
-        match allowed.and_then(|()| self.carry_out(request, Operation::Open { file })) {
+        let opened = allowed.and_then(|()| self.carry_out(request, Operation::Open { file }));
+        match opened.and_then(|done| self.prefixes.refuse_holds(&self.commits, &done, flags).map(|()| done)) {
             Ok(done) => {
                 self.files.open(file, mode_of(&done));
                 let is_current = matches!(done, Done::File(state) if self.cache.is_current(&state));
@@ -320,22 +332,27 @@ impl Kernel {
         let Done::File(state) = self.carry_out_as(&number, caller.clone(), operation)? else { return Err(Errno::EIO) };
         // Somebody else was faster: it is opened as it is.
         if state.file != file {
-            self.open_found(&caller, state.file, flags)?;
+            self.open_found(&caller, &state, flags)?;
             return self.state(state.file);
         }
         Ok(state)
     }
 
     /// What a creation found there already is opened, unless the caller may not.
-    fn open_found(&self, caller: &Caller, file: FileId, flags: u32) -> Result<(), Errno> {
-        let allowed = self.reader.tree.check_access(caller, file, wanted(flags));
-        let opened = allowed.and_then(|()| match flags & O_TRUNC {
+    fn open_found(&self, caller: &Caller, found: &FileState, flags: u32) -> Result<(), Errno> {
+        let file = found.file;
+        if let Err(errno) = self.reader.tree.check_access(caller, file, wanted(flags)) {
+            self.commits.carry_out_own(caller, Operation::Close { file })?;
+            return Err(errno);
+        }
+        self.prefixes.refuse_holds(&self.commits, &Done::File(*found), flags)?;
+        let opened = match flags & O_TRUNC {
             0 => Ok(()),
             _ => {
                 let changes = AttributeChanges { size_bytes: Some(0), ..AttributeChanges::default() };
                 self.commits.carry_out_own(caller, Operation::SetAttributes { file, changes })
             }
-        });
+        };
         if opened.is_err() {
             self.commits.carry_out_own(caller, Operation::Close { file })?;
         }

@@ -42,7 +42,10 @@ impl Kernel {
             let (state, at) = (self.seen(*state), index as u64 + 3);
             let (kind, name) = (state.attributes.kind(), name.as_bytes());
             let fits = match is_plus {
-                true => buffer.push_plus(Some(&ways.entry(own, &state, TTL)), node_of(state.file), at, kind, name),
+                true => {
+                    let entry = ways.check(own, name).is_ok().then(|| ways.entry(own, &state, TTL));
+                    buffer.push_plus(entry.as_ref(), node_of(state.file), at, kind, name)
+                }
                 false => buffer.push(node_of(state.file), at, kind, name),
             };
             if !fits {

@@ -62,6 +62,7 @@ mod safe;
 mod salvage;
 mod second_home;
 mod sending;
+mod several_names;
 mod stripe_writer;
 mod stripes_under_way;
 mod striping;

@@ -5,7 +5,7 @@
 //! prefix have a mark, which goes from a directory to what is looked up in it. Names that lead to a prefix stay: the kernel
 //! believes them for ever, since it takes a mount away whose place it finds changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::contents::Reader;
 use super::kernel_words::{BELOW_PREFIX, node_of, place};
 
 /// Permissions of a prefix that is made.
-const MODE: u32 = 0o040_755;
+const MODE: u32 = 0o040_777;
 
 /// The prefixes of a job, found in the tree when they are needed first.
 #[derive(Default)]
@@ -35,6 +35,9 @@ pub struct Ways {
     above: BTreeSet<FileId>,
     /// Names that lead there.
     names: BTreeSet<Place>,
+    /// Names at which there is no way, and why: something that is no directory has one, or none may be made there. Nothing is done with
+    /// them, so that no node writes elsewhere what another one takes for its own.
+    wrong: BTreeMap<Place, Errno>,
 }
 
 impl Prefixes {
@@ -42,21 +45,34 @@ impl Prefixes {
         Self { paths, ways: OnceLock::new() }
     }
 
+    /// Whether there are none.
+    pub fn are_none(&self) -> bool {
+        self.paths.is_empty()
+    }
+
     /// Where they are; those that are missing are made.
     ///
     /// # Errors
-    /// What the owner of the tree says, ENOTDIR where something else has the name of one.
+    /// What the owner of the tree says, unless it is about a prefix alone.
     pub fn ways(&self, reader: &Reader, commits: &Commits) -> Result<&Ways, Errno> {
         if let Some(ways) = self.ways.get() {
             return Ok(ways);
         }
         let mut ways = Ways::default();
-        for path in &self.paths {
+        'paths: for path in &self.paths {
             let mut directory = BURST_ROOT;
             for name in path.components() {
                 ways.above.insert(directory);
                 let place = Place { directory, name: Name::new(name).map_err(|_| Errno::ENAMETOOLONG)? };
-                directory = find_or_make(&place, reader, commits)?;
+                match find_or_make(&place, reader, commits) {
+                    Ok(found) => directory = found,
+                    Err(errno) if is_lasting(errno) => {
+                        tracing::error!(path = %path, %errno, "--private: this directory cannot be used");
+                        ways.wrong.insert(place, errno);
+                        continue 'paths;
+                    }
+                    Err(errno) => return Err(errno),
+                }
                 ways.names.insert(place);
             }
             ways.prefixes.insert(directory);
@@ -73,7 +89,7 @@ fn find_or_make(place: &Place, reader: &Reader, commits: &Commits) -> Result<Fil
             let operation = Operation::Create {
                 place: place.clone(),
                 file: reader.local.new_file(),
-                mode: MODE,
+                mode: MODE & !umask(),
                 rdev: 0,
                 target: vec![],
                 is_opened: false,
@@ -90,7 +106,31 @@ fn find_or_make(place: &Place, reader: &Reader, commits: &Commits) -> Result<Fil
     if found.attributes.kind() == Kind::Directory { Ok(found.file) } else { Err(Errno::ENOTDIR) }
 }
 
+/// What the daemon's user takes off the permissions of new files, as `up` was given it.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    umask.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(0o022)
+}
+
+/// Whether a directory stays as wrong as that.
+fn is_lasting(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOTDIR | Errno::EACCES | Errno::EPERM | Errno::EROFS)
+}
+
 impl Ways {
+    /// Whether there may be something at a name.
+    ///
+    /// # Errors
+    /// What is wrong with the prefix that has the name.
+    pub fn check(&self, directory: u64, name: &[u8]) -> Result<(), Errno> {
+        if self.wrong.is_empty() {
+            return Ok(());
+        }
+        let wrong = place(directory, name).ok().and_then(|place| self.wrong.get(&place).copied());
+        wrong.map_or(Ok(()), Err)
+    }
+
     /// Whether `directory` leads to a prefix and is above all that are in it.
     pub fn is_above(&self, directory: FileId) -> bool {
         self.above.contains(&directory) && !self.prefixes.contains(&directory)
@@ -128,6 +168,22 @@ impl Ways {
 
     /// Why the names that lead to a prefix stay.
     fn move_refusal(&self, directory: u64, asked: &Change<'_>) -> Option<Errno> {
+        let wrong = match asked {
+            Change::Rename { name, to_directory, to_name, .. } => {
+                self.check(directory, name).and_then(|()| self.check(*to_directory, to_name))
+            }
+            Change::Mknod { name, .. }
+            | Change::Mkdir { name, .. }
+            | Change::Symlink { name, .. }
+            | Change::Link { name, .. }
+            | Change::Unlink { name }
+            | Change::Rmdir { name }
+            | Change::Create { name, .. } => self.check(directory, name),
+            _ => Ok(()),
+        };
+        if let Err(errno) = wrong {
+            return Some(errno);
+        }
         let leads = match asked {
             Change::Rmdir { name } => self.leads(directory, name),
             Change::Rename { name, to_directory, to_name, .. } => {

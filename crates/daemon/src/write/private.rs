@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use forebay_fuse::{Change as Asked, Entry, Handler, NewAttributes, Operation as Op, Reply, Request, open_flag};
 use forebay_types::{Errno, FileId, Kind, NodeRank, ViewPath};
 use forebay_wire::write::{Caller, Done, FileState, Operation};
@@ -27,6 +28,9 @@ use super::requests::caller;
 /// How long the kernel may believe attributes of a file that this node holds: what others may still change, such as the mode,
 /// is seen after that. Asked for at each write they would cost as much as the writes.
 const HELD_TTL: Duration = Duration::from_secs(1);
+
+/// In a handle: the file is read as it is at that time, past the page cache, whichever contents the number is about.
+const AS_IT_IS: u64 = 1 << 32;
 
 /// Where the parts of a number begin, bits: the file's serial, its creator (`NODES_MAX`), and what tells its contents apart.
 const CREATOR_AT: u32 = 32;
@@ -65,9 +69,17 @@ impl Handler for PrivateKernel {
             Op::Lookup { name } => answer_entry(self.look_up(&plain, name), reply),
             Op::Getattr { .. } => self.get_attributes(file, reply),
             Op::Open { flags } => match self.open(&plain, contents_of(node), *flags) {
-                Ok(()) => reply.open(handle(*flags), open_flag::KEEP_CACHE),
+                Ok(true) => reply.open(handle(*flags), open_flag::KEEP_CACHE),
+                Ok(false) => reply.open(handle(*flags) | AS_IT_IS, open_flag::KEEP_CACHE | open_flag::DIRECT_IO),
                 Err(errno) => reply.error(errno),
             },
+            Op::Read { handle, offset, size, .. } => {
+                let contents = (handle & AS_IT_IS == 0).then(|| contents_of(node));
+                match self.read(file, contents, *offset, *size) {
+                    Ok(parts) => reply.gather(&parts),
+                    Err(errno) => reply.error(errno),
+                }
+            }
             Op::Release { flock_owner, .. } => {
                 let closed = self.holds.close(file, || self.kernel.close(&plain, *flock_owner));
                 match closed {
@@ -124,6 +136,7 @@ impl PrivateKernel {
 
     fn look_up(&self, plain: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
         let ways = self.kernel.ways()?;
+        ways.check(plain.node, name)?;
         if ways.is_above(plain_file_of(plain.node)) && !ways.leads(plain.node, name) {
             return Err(Errno::ENOENT);
         }
@@ -162,20 +175,43 @@ impl PrivateKernel {
         }
     }
 
-    fn open(&self, plain: &Request<'_>, contents: u64, flags: u32) -> Result<(), Errno> {
+    /// Whether the page cache may have what is read: not while another node changes the file. One that is changed all the time would
+    /// never be opened otherwise, since the kernel's number of it is never about the contents that are there.
+    fn open(&self, plain: &Request<'_>, contents: u64, flags: u32) -> Result<bool, Errno> {
         let file = plain_file_of(plain.node);
         self.kernel.reader.tree.check_access(&caller(plain), file, wanted(flags))?;
-        let state = self.holds.open(file, |hold| {
-            self.kernel.carry_out(plain, Operation::Open { file })?;
-            let claimed = self.claim(file, hold, may_write(flags));
-            let claimed = claimed.and_then(|(state, held)| match tag_of(held) == contents {
-                true => Ok(state),
-                false => Err(Errno::ESTALE),
-            });
-            claimed.inspect_err(|_| self.close_again(file, hold))
-        })?;
+        let mut is_open = false;
+        let opened = self.holds.wait_for(|| {
+            self.holds.open(file, |hold| {
+                if !is_open {
+                    self.kernel.carry_out(plain, Operation::Open { file })?;
+                    is_open = true;
+                }
+                let (state, present) = self.claim(file, hold, may_write(flags))?;
+                match tag_of(present) == contents {
+                    is_present if may_write(flags) || hold.is_held() => {
+                        is_present.then_some((state, true)).ok_or(Errno::ESTALE)
+                    }
+                    is_present => Ok((state, is_present && !self.holds.is_elsewhere(file)?)),
+                }
+            })
+        });
+        if opened.is_err() && is_open {
+            self.holds.with(file, |hold| self.close_again(file, hold));
+        }
+        let (state, is_cached) = opened?;
         self.kernel.files.open(file, state.attributes.mode);
-        Ok(())
+        Ok(is_cached)
+    }
+
+    /// Of certain contents, if there are any that it must be of.
+    fn read(&self, file: FileId, contents: Option<u64>, offset: u64, size: u32) -> Result<Vec<Bytes>, Errno> {
+        let (parts, state) = self.kernel.reader.read(&self.kernel.files, file, offset, size as usize)?;
+        let Some(contents) = contents.filter(|contents| *contents != tag_of(identity(&state))) else {
+            return Ok(parts);
+        };
+        let held = self.holds.of(file)?;
+        if held.is_some_and(|held| tag_of(held) == contents) { Ok(parts) } else { Err(Errno::ESTALE) }
     }
 
     /// The file as it is, and by which contents the kernel knows it. It is this node's afterwards if it `is_written`.
@@ -225,7 +261,8 @@ impl PrivateKernel {
         self.entry_as(&state, held, ttl)
     }
 
-    /// Who truncates a file has it for that time.
+    /// Who truncates a file has it for that time, without opening it: if this daemon dies meanwhile, the next one is asked the same, and
+    /// gives it back.
     fn set_attributes(&self, plain: &Request<'_>, contents: u64, new: &NewAttributes) -> Result<FileState, Errno> {
         let file = plain_file_of(plain.node);
         if is_kernels_own(new) {
@@ -234,17 +271,17 @@ impl PrivateKernel {
         if new.size_bytes.is_none() || self.holds.is_held(file) {
             return self.kernel.set_attributes(plain, new);
         }
-        self.kernel.commits.carry_out_own(&caller(plain), Operation::Open { file })?;
-        self.holds.open(file, |hold| {
-            let claimed = self.claim(file, hold, true).and_then(|(_, held)| match tag_of(held) == contents {
-                true => Ok(()),
-                false => Err(Errno::ESTALE),
-            });
-            claimed.inspect_err(|_| self.close_again(file, hold))
-        })?;
-        let set = self.kernel.set_attributes(plain, new);
-        self.holds.close(file, || self.kernel.commits.carry_out_own(&Caller::default(), Operation::Close { file }))?;
-        set
+        self.holds.wait_for(|| {
+            self.holds.with(file, |hold| {
+                let (_, held) = self.claim(file, hold, true)?;
+                let set = match tag_of(held) == contents {
+                    true => self.kernel.set_attributes(plain, new),
+                    false => Err(Errno::ESTALE),
+                };
+                self.holds.give_back(file, hold, held)?;
+                set
+            })
+        })
     }
 }
 

@@ -98,3 +98,23 @@ fn contents_are_told_apart_by_every_change_of_them() {
     seen.dedup();
     assert_eq!(seen.len(), 100);
 }
+
+#[test]
+fn nobody_holds_what_nodes_write_elsewhere() {
+    let mut asked = with_file();
+    let refuse = || Operation::Lock { file: id(1), request: hold::refusal() };
+    for node in [ONE, TWO] {
+        asked.ask_of(node, &ROOT, Operation::Open { file: id(1) }).unwrap();
+        asked.ask_of(node, &ROOT, refuse()).unwrap();
+    }
+    for node in [ONE, TWO] {
+        assert_eq!(hold_of(ONE, &mut asked), Err(Errno::EAGAIN));
+        assert!(!hold::is_hold(&asked.tree.lock_in_the_way(ONE, id(1), &hold::any()).unwrap()));
+        asked.ask_of(node, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    }
+    hold_of(ONE, &mut asked).unwrap();
+    assert!(hold::is_hold(&asked.tree.lock_in_the_way(TWO, id(1), &hold::any()).unwrap()));
+    for node in [ONE, TWO] {
+        assert_eq!(refused(asked.ask_of(node, &ROOT, refuse())), Errno::EAGAIN);
+    }
+}
