@@ -63,7 +63,8 @@ impl Tree {
         released: &mut Released,
     ) -> Result<Done, Refusal> {
         // Of a node that was cut off while it held the file. What it wrote meanwhile does not lie over what the holder writes.
-        if self.locks.conflict(change.id.node, file, &hold::any()).is_some_and(|held| held.node != change.id.node) {
+        let held = self.locks.conflict(change.id.node, file, &hold::any());
+        if held.is_some_and(|held| held.node != change.id.node && hold::is_hold(&held)) {
             return Err(Errno::ESTALE.into());
         }
         let node = self.node_mut(file)?;
