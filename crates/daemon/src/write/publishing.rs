@@ -92,13 +92,16 @@ impl Publisher {
         let mut landed = vec![];
         for (draft, snapshot, paths) in &published {
             let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
-            let backed = calls.land(|| place.backed(first))?;
+            let mut backed = calls.land(|| place.backed(first))?;
             // Who may change the directory can put a file of their own at the draft's name. That is not what has landed.
             if !backed.is_same_file(draft) {
                 return Ok(Publication { landed, failed: Some(Errno::ESTALE) });
             }
-            others.iter().try_for_each(|other| calls.land(|| place.link(first, other)))?;
-            landed.push(LandedContents { version: snapshot.version, backed: calls.land(|| place.backed(first))? });
+            if !others.is_empty() {
+                others.iter().try_for_each(|other| calls.land(|| place.link(first, other)))?;
+                backed = calls.land(|| place.backed(first))?;
+            }
+            landed.push(LandedContents { version: snapshot.version, backed });
         }
         self.meter.note_rate(bytes, began.elapsed());
         Ok(Publication { landed, failed })
