@@ -248,8 +248,9 @@ impl Conflicts<'_> {
         for (offset, len) in base {
             copy(calls, &from, draft.file(), *offset, *len)?;
         }
+        let backed = calls.land(|| at.backed_draft(&draft))?;
         calls.land(|| Draft::keep(draft))?;
-        calls.land(|| at.backed(&to))
+        Ok(backed)
     }
 
     /// Where `ours` is not at its place any more, the tree learns that.

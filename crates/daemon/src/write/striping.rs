@@ -154,8 +154,8 @@ impl Striping<'_> {
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
         let sent = self.owner.tree().sent(file).filter(|sent| sent.version == snapshot.version).cloned();
         if let Some(sent) = sent
-            && calls.land(|| place.backed(path)).is_ok_and(|found| found.is_same_file(&sent.draft))
             && let Ok(draft) = calls.land(|| place.draft_again(path, number))
+            && calls.land(|| place.backed_draft(&draft)).is_ok_and(|found| found.is_same_file(&sent.draft))
         {
             return Ok((draft, sent.draft, sent.stripe_bytes, sent.verified));
         }
