@@ -56,19 +56,28 @@ pub fn flush(mount: &Path, time: Duration) -> std::io::Result<()> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("walk").arg(mount).current_dir("/").process_group(0);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    if let Err(error) = end_of_flush(&mut child, time) {
+        let _ = child.kill();
+        // It ends when the kernel has its answer.
+        std::thread::Builder::new().name("flushed".to_owned()).spawn(move || child.wait())?;
+        return Err(error);
+    }
+    let status = child.wait()?;
+    if status.success() { Ok(()) } else { Err(std::io::Error::other(format!("the process that flushes: {status}"))) }
+}
+
+/// Tells the process what to do, and waits until it ends.
+fn end_of_flush(child: &mut Child, time: Duration) -> std::io::Result<()> {
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     if let Some(mut input) = child.stdin.take() {
         input.write_all(&[FLUSH, 0])?;
     }
     let mut polled = [PollFd::new(&ended, PollFlags::IN)];
-    if retry_on_intr(|| poll(&mut polled, Timespec::try_from(time).ok().as_ref()))? == 0 {
-        child.kill()?;
-        // It ends when the kernel has its answer.
-        std::thread::Builder::new().name("flushed".to_owned()).spawn(move || child.wait())?;
-        return Err(std::io::ErrorKind::TimedOut.into());
+    let timeout = Timespec::try_from(time).ok();
+    match retry_on_intr(|| poll(&mut polled, timeout.as_ref()))? {
+        0 => Err(std::io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
     }
-    let status = child.wait()?;
-    if status.success() { Ok(()) } else { Err(std::io::Error::other(format!("the process that flushes: {status}"))) }
 }
 
 impl Walker for WalkerProcess {

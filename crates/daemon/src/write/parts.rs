@@ -48,7 +48,8 @@ const NODE_PATIENCE: Duration = Duration::from_secs(8);
 /// How many nodes are asked at the same time, one thread each.
 const ASKED_AT_ONCE: usize = 64;
 
-/// How long a kernel may take to send what it has gathered: less than `NODE_PATIENCE`, with the time to commit it. It gathers a hundredth of the memory at most.
+/// How long a kernel may take to send what it has gathered: less than `NODE_PATIENCE`, with the time to commit it. It gathers a hundredth of
+/// the memory at most.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Daemons that a mount may have, bits.
