@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench-query.sh: `make bench-query`. Sets up what is missing, then measures all operations of `forebay query` on one host beside
 # pure Python, pandas with NumPy, polars, DataFusion, PySpark and C++, on logs of 100 MB to 2 GB (QUERY_MB), and says whether the
-# bars for 1 GB are met; then, as root, the decision on emulated devices (QUERY_DEVICES="--quick": one run of each cell, not three).
+# bars for 1 GB are met; then, as root, the decision on emulated devices (QUERY_DEVICES="--quick": one run of each cell, not
+# three; QUERY_DEVICES=none: not at all).
 set -euo pipefail
 NAME=bench-query
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -22,7 +23,9 @@ pip=("$work/venv/bin/pip" install --quiet --disable-pip-version-check)
 # shellcheck disable=SC2086
 "$work/venv/bin/python" benches/query-compare.py "$(realpath -- "$(release_dir)/forebay")" "$work" \
   ${QUERY_MB:-100 200 500 1000 2000} --json "$out/query.json"
-if ((EUID == 0)) && [[ -c /dev/fuse && -d /sys/fs/cgroup/cpu ]]; then
+if [[ ${QUERY_DEVICES:-} == none ]]; then
+  say "devices are left out, as QUERY_DEVICES says"
+elif ((EUID == 0)) && [[ -c /dev/fuse && -d /sys/fs/cgroup/cpu ]]; then
   need glusterfs-server:glusterfsd glusterfs-client:glusterfs iproute2:ip
   # shellcheck disable=SC2086
   python3 benches/query-devices.py "$(realpath -- "$(release_dir)/forebay")" "$work" ${QUERY_DEVICES:-} --json "$out/query-devices.json"

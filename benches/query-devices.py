@@ -7,11 +7,13 @@ number of devices, and programs that keep the host's processors busy. Each cell 
 each run the choice comes first, so that it profits from no run of the same cell but the one before.
 """
 
+import argparse
 import importlib.util
 import itertools
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -190,6 +192,12 @@ def main(forebay, directory, report, runs):
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    report = given.pop(given.index("--json") + 1) if "--json" in given else None
-    main(given[0], given[1], report, 1 if "--quick" in given else RUNS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("forebay")
+    parser.add_argument("directory")
+    parser.add_argument("--quick", action="store_true", help="each cell once")
+    parser.add_argument("--json", help="a file for all that was measured")
+    given = parser.parse_args()
+    # Nothing stays behind, whichever way it is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench-query: ended by SIGTERM"))
+    main(given.forebay, given.directory, given.json, 1 if given.quick else RUNS)
