@@ -70,8 +70,9 @@ fn cut() {
         (5000, &read("kept")[..], 403_104)
     );
     bed.job.kill_all();
-    drop(bed);
+    // What is mounted in the sandbox goes before it.
     drop(disk);
+    drop(bed);
 }
 
 /// What cannot land is named, and all else has landed.

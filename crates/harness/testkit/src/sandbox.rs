@@ -16,7 +16,7 @@ static JOBS: AtomicU32 = AtomicU32::new(0);
 
 /// Directories of one job, gone with it.
 pub struct Sandbox {
-    base: TempDir,
+    base: Base,
     /// The job's name, used by no other.
     pub name: String,
     /// The command's copy that an ordinary user may run.
@@ -25,6 +25,25 @@ pub struct Sandbox {
     group: Option<MemoryGroup>,
     /// The capability that root's command lacks.
     lacks: Option<&'static str>,
+}
+
+/// A directory that is gone when it is dropped, or the test fails.
+struct Base(Option<TempDir>);
+
+impl Base {
+    fn path(&self) -> &Path {
+        self.0.as_ref().expect("a directory until it is dropped").path()
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.0.take().map(TempDir::close)
+            && !std::thread::panicking()
+        {
+            panic!("a sandbox is left behind: {error}");
+        }
+    }
 }
 
 /// The user and group `nobody`.
@@ -44,6 +63,7 @@ impl Sandbox {
     #[must_use]
     pub fn new() -> Self {
         let base = tempfile::Builder::new().prefix("forebay-test-").tempdir().expect("a temporary directory");
+        let base = Base(Some(base));
         for directory in ["source", "run"] {
             std::fs::create_dir(base.path().join(directory)).expect("a directory of the sandbox");
         }
