@@ -122,12 +122,22 @@ fn log_of(job: &Job, node: usize) -> String {
     files.map(|file| fs::read_to_string(file).unwrap()).collect()
 }
 
+/// A kernel may drop pages at any time, and ask for some again: one of several later starts without that is enough.
+const STARTS: usize = 3;
+
 fn a_second_start_asks_for_nothing(nodes: u32, options: &[&str]) {
     let environment = Environment::new();
     environment.record(options);
+    let asked: Vec<String> = (0..STARTS).map_while(|_| later_start(&environment, nodes, options)).collect();
+    assert!(asked.len() < STARTS, "{asked:#?}");
+}
+
+/// What a node asked for too much, if one did.
+fn later_start(environment: &Environment, nodes: u32, options: &[&str]) -> Option<String> {
     let job = environment.up(nodes, options);
     wait_until_filled(&job);
     let chunks = (DIRECTORIES * FILES + 3) as u64;
+    let mut too_much = None;
     for node in 0..nodes as usize {
         let (before, reads_before) = (messages(&job, node, "lookup"), messages(&job, node, "read"));
         environment.start(&job, node);
@@ -139,18 +149,17 @@ fn a_second_start_asks_for_nothing(nodes: u32, options: &[&str]) {
         // The recording node is left a part to ask for, so that it is seen what is used.
         let stored = job.status()["nodes"][node]["prefill"]["chunks"].as_u64().unwrap();
         assert!(if node == 0 { (chunks * 3 / 4..chunks).contains(&stored) } else { stored == chunks }, "{stored}");
-        // A chunk is asked for at its first read and ahead of the second. A kernel may drop pages at any time, and ask for
-        // some again.
+        // A chunk is asked for at its first read and ahead of the second.
         let left = chunks - stored;
-        assert!(
-            reads <= 2 * left + chunks / 4,
-            "node {node} was left {left} of {chunks} chunks and read {reads} times"
-        );
+        if reads > 2 * left + chunks / 20 {
+            too_much = Some(format!("node {node} was left {left} of {chunks} chunks and read {reads} times"));
+        }
     }
     let status = job.status();
     let backing = &status["totals"]["backing"];
     assert!(backing["listings"].as_u64().unwrap() <= DIRECTORIES as u64 + 4, "{backing}");
     job.down();
+    too_much
 }
 
 #[test]

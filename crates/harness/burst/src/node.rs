@@ -25,7 +25,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// How long what a daemon has taken may take when another follows it.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
-const STORE_BYTES: u64 = 512 << 20;
+/// Segments that a node's store has room for, and their length, bytes, as logs have it.
+const SEGMENTS: u64 = 8;
+const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// How the nodes of a job are set up.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,8 @@ struct State {
     running: Option<Running>,
     restarts: u32,
     replaced: u32,
+    /// That have begun.
+    daemons: u64,
     /// No daemon follows.
     is_lost: bool,
     /// When its mount was made.
@@ -123,6 +127,7 @@ impl Node {
         let (restarts, replaced, made_at_ms) = {
             let mut state = self.state();
             state.running = Some(Running { turns, life: life.clone(), write: None });
+            state.daemons += 1;
             (state.restarts, state.replaced, state.made_at_ms)
         };
         note(|| format!("node {}: its daemon {turns} begins", self.rank));
@@ -233,6 +238,11 @@ impl Node {
         self.state().is_lost
     }
 
+    /// Whether daemons alone may have filled its store: each begins a segment, and has another one ready.
+    pub fn may_be_full(&self) -> bool {
+        2 * self.state().daemons >= SEGMENTS
+    }
+
     /// Has the tree's owner let everything land. How far it came; `None` where no daemon serves, or the owner does not answer.
     pub fn drain(&self, time: Duration) -> Option<Progress> {
         let write = self.state().running.as_ref()?.write.clone()?;
@@ -279,7 +289,7 @@ impl Node {
                 dir: "/burst".into(),
                 backing: self.root.join("backing"),
                 store: self.root.join(format!("store-{}", self.rank)),
-                capacity_bytes: STORE_BYTES,
+                capacity_bytes: SEGMENTS * SEGMENT_BYTES,
                 drain: self.setup.drain,
                 drain_bytes_per_s: None,
                 drain_operations_per_s: None,

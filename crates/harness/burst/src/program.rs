@@ -47,8 +47,7 @@ impl Program {
             if let Err(errno) = self.go_on() {
                 refusals += 1;
                 let now = turns::now_ns();
-                // Each daemon begins a segment: a store is full after as many as it has.
-                let is_full = errno == Errno::ENOSPC;
+                let is_full = errno == Errno::ENOSPC && self.node.may_be_full();
                 if !is_full && !oracle::with(|oracle| oracle.is_excused(now)) {
                     wrong("error", &format!("program {} is told {errno} without a reason", self.index));
                 }
