@@ -1,4 +1,4 @@
-//! A job of two nodes with a burst tier: its stores lie where files are written directly.
+//! A job with a burst tier: its stores lie where files are written directly.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,6 @@ use tempfile::TempDir;
 
 pub const MIB: usize = 1 << 20;
 
-const JOB: &str = "bench-write";
 const DIR: &str = "ckpt";
 
 /// Below `DIR`, for files that belong to one node until they are closed.
@@ -20,46 +19,79 @@ const PRIVATE: &str = "private";
 
 /// The job, and directories that are removed at the end.
 pub struct Bed {
+    job: String,
     /// On the file system that is measured.
     directory: TempDir,
     binary: PathBuf,
     is_quick: bool,
 }
 
+/// How a job is set up.
+pub struct Setup<'a> {
+    /// Part of the job's name.
+    pub name: &'a str,
+    pub nodes: usize,
+    /// Where files land, and where stores lie; `None`: on the file system that is measured.
+    pub backing: Option<&'a Path>,
+    pub stores: Option<&'a Path>,
+    pub capacity: &'a str,
+    /// More options of `up`.
+    pub options: &'a [&'a str],
+}
+
 impl Bed {
+    /// The job of two nodes of most measurements.
     pub fn up(parent: &Path, is_quick: bool) -> anyhow::Result<Self> {
+        let private = format!("/{DIR}/{PRIVATE}");
+        let setup = Setup {
+            name: "write",
+            nodes: 2,
+            backing: None,
+            stores: None,
+            capacity: "12GiB",
+            options: &["--private", &private],
+        };
+        Self::of(parent, is_quick, &setup)
+    }
+
+    /// Beside this one.
+    pub fn beside(&self, setup: &Setup<'_>) -> anyhow::Result<Self> {
+        let parent = self.directory.path().parent().context("a directory without a parent")?;
+        Self::of(parent, self.is_quick, setup)
+    }
+
+    fn of(parent: &Path, is_quick: bool, setup: &Setup<'_>) -> anyhow::Result<Self> {
         fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         let directory = TempDir::new_in(parent).with_context(|| format!("cannot write to {}", parent.display()))?;
         let binary = std::env::var_os("FOREBAY_BIN").map_or_else(beside, |named| Ok(PathBuf::from(named)))?;
-        let bed = Self { directory, binary, is_quick };
+        let job = format!("bench-{}", setup.name);
+        let bed = Self { job, directory, binary, is_quick };
         let base = bed.directory.path().canonicalize()?;
         for name in ["view", "direct", "export", "backing"] {
             fs::create_dir(base.join(name))?;
         }
         let at = |name: &str| base.join(name).display().to_string();
-        let pair = format!("/{DIR}={}", at("backing"));
-        let private = format!("/{DIR}/{PRIVATE}");
-        let words =
-            ["up", "--job", JOB, "--local", "2", "--export", &at("export"), "--view", &at("view"), "--profile", "off"];
+        let or_at = |path: Option<&Path>, name: &str| path.map_or_else(|| at(name), |path| path.display().to_string());
+        let pair = format!("/{DIR}={}", or_at(setup.backing, "backing"));
+        let (nodes, store) = (setup.nodes.to_string(), or_at(setup.stores, "store"));
+        let words = ["up", "--local", &nodes, "--export", &at("export"), "--view", &at("view"), "--profile", "off"];
         let burst = [
             "--burst",
             &pair,
             "--burst-store",
-            &at("store"),
+            &store,
             "--burst-mount",
             &at("mount"),
             "--burst-capacity",
-            "12GiB",
-            "--private",
-            &private,
+            setup.capacity,
         ];
-        bed.forebay(&[&words[..], &burst[..]].concat())?;
+        bed.forebay(&[&words[..], &burst[..], setup.options].concat())?;
         Ok(bed)
     }
 
     /// Nothing is left.
     pub fn down(&self) -> anyhow::Result<()> {
-        self.forebay(&["down", "--job", JOB]).map(drop)
+        self.forebay(&["down"]).map(drop)
     }
 
     /// Where a node's programs write.
@@ -69,7 +101,7 @@ impl Bed {
 
     /// Where a node's programs write files that belong to it until they are closed.
     pub fn private(&self, node: usize) -> anyhow::Result<PathBuf> {
-        let status: Value = serde_json::from_str(&self.forebay(&["status", "--job", JOB, "--json"])?)?;
+        let status: Value = serde_json::from_str(&self.forebay(&["status", "--json"])?)?;
         let mount = status["nodes"][node]["burst"]["private"]["mount"].as_str().context("no private mount")?;
         Ok(Path::new(mount).join(PRIVATE))
     }
@@ -90,7 +122,7 @@ impl Bed {
 
     /// A node's daemon, if it answers.
     pub fn pid(&self, node: usize) -> Option<u64> {
-        let status: Value = serde_json::from_str(&self.forebay(&["status", "--job", JOB, "--json"]).ok()?).ok()?;
+        let status: Value = serde_json::from_str(&self.forebay(&["status", "--json"]).ok()?).ok()?;
         status["nodes"].get(node)?["pid"].as_u64()
     }
 
@@ -104,22 +136,43 @@ impl Bed {
 
     /// All has landed, and the disk is quiet.
     pub fn settle(&self) -> anyhow::Result<()> {
-        self.forebay(&["drain", "--job", JOB, "--wait", "--timeout", "120s"])?;
+        self.forebay(&["drain", "--wait", "--timeout", "120s"])?;
         rustix::fs::sync();
         Ok(())
     }
 
     /// Processor time of the daemons so far.
     pub fn daemons_cpu(&self) -> anyhow::Result<Duration> {
-        let status: Value = serde_json::from_str(&self.forebay(&["status", "--job", JOB, "--json"])?)?;
+        let status: Value = serde_json::from_str(&self.forebay(&["status", "--json"])?)?;
         let nodes = status["nodes"].as_array().context("status has no nodes")?;
         Ok(nodes.iter().filter_map(|node| cpu::of_process(node["pid"].as_u64()? as u32)).sum())
     }
 
+    /// The same of one node.
+    pub fn daemon_cpu(&self, node: usize) -> anyhow::Result<Duration> {
+        let pid = self.pid(node).context("the daemon does not answer")?;
+        cpu::of_process(pid as u32).context("the daemon has ended")
+    }
+
+    /// Bytes that programs have written and that have not landed, on all nodes.
+    pub fn not_landed(&self) -> anyhow::Result<u64> {
+        let status: Value = serde_json::from_str(&self.forebay(&["status", "--json"])?)?;
+        let nodes = status["nodes"].as_array().context("status has no nodes")?;
+        let of = |node: &Value| {
+            ["dirty_bytes", "committed_bytes", "draining_bytes"].map(|name| node["burst"][name].as_u64())
+        };
+        Ok(nodes.iter().flat_map(of).flatten().sum())
+    }
+
     fn forebay(&self, words: &[&str]) -> anyhow::Result<String> {
-        let ended = Command::new(&self.binary).args(words).output().context("forebay cannot be run")?;
+        let (command, options) = words.split_first().context("no command")?;
+        let ended = Command::new(&self.binary)
+            .args([command, "--job", &self.job])
+            .args(options)
+            .output()
+            .context("forebay cannot be run")?;
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        ensure!(ended.status.success(), "forebay {} ended with {}: {said}", words[0], ended.status);
+        ensure!(ended.status.success(), "forebay {command} ended with {}: {said}", ended.status);
         Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
     }
 }
@@ -127,7 +180,7 @@ impl Bed {
 impl Drop for Bed {
     fn drop(&mut self) {
         // It may be down already.
-        let _ = self.forebay(&["down", "--job", JOB, "--no-drain"]);
+        let _ = self.forebay(&["down", "--no-drain"]);
     }
 }
 

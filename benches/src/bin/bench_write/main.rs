@@ -5,9 +5,12 @@
 //! fsync, before it is closed.
 
 mod bed;
+mod limited_disk;
 mod metadata;
+mod more_nodes;
 mod read_back;
 mod restart;
+mod slow_backing;
 mod small;
 mod stream;
 
@@ -46,12 +49,14 @@ struct Options {
 
 type Measure = fn(&Bed) -> anyhow::Result<Measurement>;
 
-const MEASUREMENTS: [(&str, Measure); 5] = [
+const MEASUREMENTS: [(&str, Measure); 7] = [
     ("stream", stream::measure),
     ("small", small::measure),
     ("metadata", metadata::measure),
     ("read-back", read_back::measure),
     ("restart", restart::measure),
+    ("slow-backing", slow_backing::measure),
+    ("more-nodes", more_nodes::measure),
 ];
 
 /// Everything was measured, but not every bar is met.

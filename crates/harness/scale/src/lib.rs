@@ -18,6 +18,7 @@ mod backing;
 pub mod baselines;
 mod bodies;
 mod builder;
+mod checkpoint;
 pub mod copper;
 mod cpu;
 mod curves;

@@ -1,7 +1,7 @@
 //! The scenarios that `forebay simulate` knows: `reproductions` of published figures, and `predictions`.
 
 use super::table::Outcome;
-use super::{aggregation, predictions, reproductions};
+use super::{aggregation, checkpoint, predictions, reproductions};
 
 /// A scenario.
 pub struct Scenario {
@@ -20,7 +20,7 @@ pub struct Scenario {
 const PUBLISHED: &[usize] = &[32, 64, 128, 256, 512, 1024, 2048, 8300];
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 10] = [
+pub const SCENARIOS: [Scenario; 11] = [
     Scenario {
         name: "import-direct",
         about: "Fig. 1 of the Copper paper: imports from Lustre, 1 to 512 nodes",
@@ -90,6 +90,13 @@ pub const SCENARIOS: [Scenario; 10] = [
         nodes: &[128],
         bars_at: &[],
         run: aggregation::formula,
+    },
+    Scenario {
+        name: "checkpoint",
+        about: "a checkpoint on the nodes' own disks and reading it again, to Summit's 4,608 nodes",
+        nodes: &[1, 2, 4, 64, 512, 4608],
+        bars_at: &[4608],
+        run: checkpoint::checkpoint,
     },
 ];
 
