@@ -7,6 +7,7 @@ mod bed;
 mod checkpoints;
 mod conflicts;
 mod deaths;
+mod down;
 mod four;
 mod full;
 mod in_place;

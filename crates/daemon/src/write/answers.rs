@@ -65,6 +65,7 @@ impl WriteParts {
             WriteMessage::Copies { of, after } => told(&self.local.copies().page(of, after)),
             WriteMessage::Rescue { node } => self.as_owner(|owner| told(&owner.rescue(node))),
             WriteMessage::CommitAll => told(&self.commit_all()),
+            WriteMessage::EndChanges => told(&self.end_changes()),
             WriteMessage::Uncommitted { file } => {
                 told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))
             }

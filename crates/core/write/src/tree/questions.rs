@@ -12,6 +12,9 @@ use super::permissions;
 use super::state::{Refusal, Tree};
 use crate::extents::Extents;
 
+/// Offset and length of each.
+type Ranges = Vec<(u64, u64)>;
+
 /// How far a file is on its way to the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
@@ -187,6 +190,21 @@ impl Tree {
             unsent.map(|extent| (extent.offset, extent.len)).collect::<Vec<_>>()
         };
         joined(extents.into_iter().flat_map(unsent))
+    }
+
+    /// Files that have a name and that the backing file system does not have as they are, by their paths below the root, with what only
+    /// logs have of each: offset and length.
+    #[must_use]
+    pub fn files_not_landed(&self) -> Vec<(Vec<u8>, Ranges)> {
+        let under_way = self.landing.files_with_steps();
+        let is_left = |file: &FileId, node: &Node| node.is_dirty || under_way.contains(file) || self.is_lost(*file);
+        let left = self.nodes.iter().filter(|(file, node)| {
+            matches!(node.contents, Contents::File(_)) && node.attributes.nlink > 0 && is_left(file, node)
+        });
+        let paths = self.paths_of(left.map(|(file, _)| *file).collect());
+        let mut files: Vec<_> = paths.into_iter().map(|(file, path)| (path, self.written_ranges(file))).collect();
+        files.sort();
+        files
     }
 
     /// How far a file is on its way to the backing file system.
