@@ -15,6 +15,7 @@ mod known;
 mod limits;
 mod mpi;
 mod order;
+mod owed;
 mod own_paths;
 mod pages;
 mod partner;

@@ -47,6 +47,7 @@ mod locks;
 mod network;
 mod notes;
 mod opening;
+mod owed;
 mod owner;
 mod page_cache;
 mod partner;

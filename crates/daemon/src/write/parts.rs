@@ -26,6 +26,7 @@ use super::kernel::Kernel;
 use super::landing::{Landings, Progress};
 use super::local::Local;
 use super::locks::Locking;
+use super::owed::Owed;
 use super::owner::{Life, Owner};
 use super::page_cache::PageCache;
 use super::partner::Partner;
@@ -201,13 +202,15 @@ impl WriteParts {
     }
 
     fn kernel(&self, line: Line) -> Kernel {
+        let locking = Locking::new(&self.commits, !self.is_first_daemon());
         Kernel {
+            owed: Owed::new(&self.reader, &self.commits, &locking),
             prefixes: Arc::clone(&self.private.prefixes),
             reader: Arc::clone(&self.reader),
             cache: Arc::clone(&self.cache),
             files: Arc::clone(&self.files),
             commits: Arc::clone(&self.commits),
-            locking: Locking::new(&self.commits, !self.is_first_daemon()),
+            locking,
             room: Room::new(&self.local, self.drain, self.deadline),
             readings: Readings::of(self.daemon),
             under_way: UnderWay::new(line.session(self.made_at_ms)),
