@@ -368,6 +368,8 @@ impl WriteParts {
         {
             why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
         }
+        // Until they answer.
+        lost.iter().for_each(|node| owner.unverified.note(*node));
         if !owner.tree().lost_nodes().iter().eq(&lost)
             && let Err(errno) = owner.carry_out_own(Operation::Lost { nodes: lost })
         {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank, ViewPath};
-use forebay_wire::write::{BURST_ROOT, Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
+use forebay_wire::write::{BURST_ROOT, Caller, FileState, HeldLock, LockRequest, Piece, Place, Source, WrittenExtent};
 
-use super::lost::joined;
+use super::lost::{gone_from, joined};
 use super::nodes::{Contents, Node};
 use super::permissions;
 use super::state::{Refusal, Tree};
@@ -103,6 +103,24 @@ impl Tree {
         let node = self.node(file)?;
         let end = range.end.min(node.attributes.size_bytes);
         Ok(self.extents(file)?.pieces(range.start.min(end)..end))
+    }
+
+    /// Where a range of a file is, up to its end, for a node that reads it: nobody waits for a node that does not answer. That node
+    /// itself has what it has.
+    ///
+    /// # Errors
+    /// As `pieces`.
+    pub fn pieces_for(&self, reader: NodeRank, file: FileId, range: Range<u64>) -> Result<Vec<Piece>, Errno> {
+        let mut pieces = self.pieces(file, range)?;
+        for piece in &mut pieces {
+            if let Source::Log(extent) = &mut piece.source
+                && extent.node != reader
+                && self.lost.contains(&extent.node)
+            {
+                extent.node = gone_from(extent.node);
+            }
+        }
+        Ok(pieces)
     }
 
     /// All that lies in logs, in no order.
