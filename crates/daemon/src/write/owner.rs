@@ -98,7 +98,7 @@ impl Owner {
             unlinked: Mutex::default(),
             filling: Mutex::default(),
             asked: Mutex::default(),
-            unverified: Unverified::new(nodes.others()),
+            unverified: Unverified::new([nodes.others(), vec![local.rank]].concat()),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),

@@ -4,7 +4,8 @@
 //! node ends before them. So the owner looks, when a node begins anew, whether its log has what the tree says. What it does
 //! not have is where the node's partner has copied it, or gone: its file is held back and named, as one with bytes that only
 //! lost nodes have (`forebay_write::LostFile`). A log's records never change their places, so nothing else is found there. Until that is
-//! known of a node, no file is changed in place with what it has.
+//! known of a node, no file is changed in place with what it has. A node that has taken the tree over looks at its own log, too: the tree
+//! came from another node, which may have known more of it.
 //!
 //! A node that does not answer at all (`Operation::Lost`) is asked in the same way until it does.
 
@@ -28,8 +29,9 @@ impl Owner {
         if self.has_failed() || !self.council.is_held() {
             return;
         }
-        // This node's own log has nothing after what is missing in it, and so does the tree.
-        for node in self.unverified.take().into_iter().filter(|node| *node != self.local.rank) {
+        // The log of the tree's first owner has nothing after what is missing in it, and so does the tree.
+        let is_first = self.local.owns().epoch == 0;
+        for node in self.unverified.take().into_iter().filter(|node| !is_first || *node != self.local.rank) {
             let is_lost = self.tree().lost_nodes().contains(&node);
             let verified = if is_lost { self.look_for_lost(node) } else { self.verify_log(node) };
             if let Err(errno) = verified {
@@ -126,6 +128,13 @@ impl Owner {
 
     /// Whether a node's log has all of these.
     fn has(&self, node: NodeRank, parts: &[LogPart]) -> Result<bool, Errno> {
+        if node == self.local.rank {
+            let read = |part: &LogPart| self.local.read(part.position, part.skip, &mut vec![0; part.len as usize]);
+            return match parts.iter().try_for_each(read) {
+                Err(Errno::ESTALE) => Ok(false),
+                read => read.map(|()| true),
+            };
+        }
         let asked = WriteMessage::Contents { parts: parts.to_vec() };
         match self.nodes.calls.call(node, &asked, WITHIN) {
             Ok((Outcome::Body, _)) => Ok(true),
