@@ -265,3 +265,38 @@ fn who_meets_nobody_leaves_only_what_has_landed() {
     assert_eq!(left, ["a"]);
     assert!(!store.exists());
 }
+
+/// The tree's second home goes on with a log that lacks what the tree says it has: that is named, and nothing waits for it.
+#[test]
+fn a_node_that_takes_the_tree_over_finds_what_its_own_log_lacks() {
+    require!(Fuse, Root);
+    let mut bed = Bed::with(3, &["--drain", "manual"]);
+    let _ = bed.shell_on(1, "head -c 200000000 /dev/urandom > lost; echo after > after").good();
+    let _ = bed.shell_on(2, "echo two > two").good();
+    wait_for_second_home(&bed);
+    // The next daemon of the owner sends the whole tree: what the second home knows is not in its log's order.
+    let killed = bed.job.kill_daemon(0);
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|daemon| daemon != killed));
+    wait_for_second_home(&bed);
+    bed.job.kill_all();
+    let sandbox = &bed.job.sandbox;
+    let store = sandbox.base().join("store");
+    let mut segments: Vec<_> = fs::read_dir(store.join("1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("segment"))
+        .collect();
+    segments.sort();
+    assert!(segments.len() > 3, "{segments:?}");
+    fs::remove_file(&segments[1]).unwrap();
+    fs::rename(store.join("0"), sandbox.base().join("elsewhere")).unwrap();
+    let (status, told) = salvage(sandbox, "store");
+    let missing = &told["missing"][0];
+    assert_eq!((status, &missing["nodes"]), (Some(3), &serde_json::json!([1])), "{told}");
+    assert!(missing["path"].as_str().unwrap().ends_with("/lost"), "{told}");
+    let bytes = |range: &Value| range[1].as_u64().unwrap();
+    let gone: u64 = missing["missing"].as_array().unwrap().iter().map(bytes).sum();
+    assert!((60_000_000..=64 << 20).contains(&gone), "a segment: {told}");
+    let landed = Bed::listing(&sandbox.base().join("backing"));
+    assert!(landed.contains("after") && landed.contains("two") && !landed.contains("lost"), "{landed}");
+}

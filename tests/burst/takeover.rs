@@ -123,3 +123,34 @@ fn an_owner_that_was_cut_off_is_none_any_more() {
     assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
     bed.job.down();
 }
+
+/// What the lost owner alone has holds nothing back, and nobody waits for it: it is named at once.
+#[test]
+fn what_the_lost_owner_alone_has_is_lost_and_all_else_lands() {
+    require!(Fuse, Root);
+    let mut bed = Bed::of(3);
+    let script = "mkdir d; exec 9> d/held; head -c 3000 /dev/urandom >&9; sync d/held; echo open; read _";
+    let mut holder = Command::new("sh");
+    let holder = holder.args(["-euc", script]).current_dir(bed.mount_of(0)).stdin(Stdio::piped());
+    let mut holder = holder.stdout(Stdio::null()).spawn().unwrap();
+    wait_until("it is written", PATIENCE, || {
+        std::fs::metadata(bed.mount_of(2).join("d/held")).is_ok_and(|held| held.len() == 3000)
+    });
+    wait_for_second_home(&bed);
+    lose_the_owner(&bed);
+    let _ = bed.shell_on(2, "echo after > after").good();
+    wait_until("what comes behind it lands", PATIENCE, || {
+        std::fs::read(bed.backing().join("after")).is_ok_and(|after| after == b"after\n")
+    });
+    let told = bed.landed("d/held");
+    let is_lost = (&told["state"], &told["missing"]) == (&"lost".into(), &serde_json::json!([[0, 3000]]));
+    assert!(is_lost, "{told}");
+    for node in [1, 2] {
+        let read = run(Command::new("timeout").args(["20", "cat", "d/held"]).current_dir(bed.mount_of(node)));
+        assert!(read.stderr.contains("Input/output error"), "node {node}: {:?} {}", read.status, read.stderr);
+    }
+    assert!(!bed.backing().join("d/held").exists(), "it never appears in part");
+    drop(holder.stdin.take());
+    let _ = holder.wait().unwrap();
+    bed.job.kill_all();
+}

@@ -130,6 +130,8 @@ pub enum WriteMessage {
     /// The owner has the asked node write a stripe of a file to its draft on the backing file system, make it durable, read it back and
     /// compare it. Body: `Result<(), Errno>`.
     Stripe(Stripe),
+    /// The asked node refuses what its programs want to change from now on, and commits all. Body: `Result<(), Errno>`.
+    EndChanges,
 }
 
 /// What of a file a node is to write to its draft.
@@ -363,6 +365,7 @@ impl WriteMessage {
             Self::Contents { .. } => "contents",
             Self::Unlinked { .. } => "unlinked",
             Self::CommitAll => "commit-all",
+            Self::EndChanges => "end-changes",
             Self::Forget { .. } => "forget",
             Self::Follow { .. } => "follow",
             Self::Renew(_) => "renew",

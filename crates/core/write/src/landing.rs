@@ -32,6 +32,20 @@ pub enum Step {
     Discard { file: FileId },
 }
 
+impl Step {
+    /// The file that it is about.
+    fn file(&self) -> FileId {
+        match self {
+            Self::Name { file, .. }
+            | Self::Unname { file, .. }
+            | Self::Move { file, .. }
+            | Self::Publish { file, .. }
+            | Self::Attributes { file }
+            | Self::Discard { file } => *file,
+        }
+    }
+}
+
 /// What is to be done on the backing file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -199,14 +213,13 @@ impl Landing {
     /// Whether any of the steps is about this file.
     #[must_use]
     pub fn has_steps_of(&self, file: FileId) -> bool {
-        self.steps.iter().any(|step| match step {
-            Step::Name { file: of, .. }
-            | Step::Unname { file: of, .. }
-            | Step::Move { file: of, .. }
-            | Step::Publish { file: of, .. }
-            | Step::Attributes { file: of }
-            | Step::Discard { file: of } => *of == file,
-        })
+        self.steps.iter().any(|step| step.file() == file)
+    }
+
+    /// The files that steps are about.
+    #[must_use]
+    pub fn files_with_steps(&self) -> BTreeSet<FileId> {
+        self.steps.iter().map(Step::file).collect()
     }
 
     /// The number of the step that comes next.

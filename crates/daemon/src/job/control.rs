@@ -54,9 +54,11 @@ enum Command {
     },
     /// Writes down what the start-up has used so far.
     Record,
-    /// Lets all land that was written until now, and waits so long for it.
+    /// Lets all land that was written until now, and waits so long for it. At the job's end programs change nothing from then on.
     Drain {
         wait_ms: u64,
+        #[serde(default)]
+        is_last: bool,
     },
     /// Which nodes hold a file that a query is about.
     Holders {
@@ -179,10 +181,11 @@ async fn carry_out(command: Command, job: &Job) -> Result<Value, String> {
             let paths = paths.iter().map(|path| path_in_view(path, &job.node)).collect::<Result<_, _>>()?;
             job.read.refresh.refresh(paths).await.map(|refreshed| json!(refreshed))
         }
-        Command::Drain { wait_ms } => {
+        Command::Drain { wait_ms, is_last } => {
             let write = job.write.clone().ok_or(NO_BURST)?;
             let wait = Duration::from_millis(wait_ms).min(DRAIN_WAIT_MAX);
-            let drained = job.node.block(move || write.drain_job(wait)).await;
+            let drain = move || if is_last { write.drain_last(wait) } else { write.drain_job(wait) };
+            let drained = job.node.block(drain).await;
             drained.unwrap_or_else(|| Err("the daemon ends".to_owned())).map(|progress| json!(progress))
         }
         Command::Landed { path } => {

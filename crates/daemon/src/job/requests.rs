@@ -20,7 +20,7 @@ use crate::read::ReadParts;
 use crate::shared::gather::{Answer, Gathered, answer_all, ask_children, ask_from, ask_if_there, call};
 use crate::shared::node::Node;
 use crate::shared::readiness::Starting;
-use crate::write::WriteParts;
+use crate::write::{Left, WriteParts};
 
 /// How long a whole job may take to answer.
 const JOB_DEADLINE: Duration = Duration::from_secs(10);
@@ -48,6 +48,14 @@ pub struct Job {
 pub enum Step {
     There { rank: u32, host: String, answer: String, why: String, kept: Vec<String> },
     Unreachable(UnreachableNode),
+}
+
+/// A node that ends.
+#[derive(Serialize, Deserialize)]
+struct Ended {
+    rank: u32,
+    /// What of the burst tier it knows not to have landed.
+    left: Option<Left>,
 }
 
 impl Job {
@@ -97,7 +105,7 @@ impl Job {
         Status { job: JobStatus::of(&self.node), totals: Totals::of(&nodes), nodes }
     }
 
-    /// Ends the daemons of the whole job; the ranks that ended.
+    /// Ends the daemons of the whole job; the ranks that ended, and what of the burst tier has not landed.
     pub async fn shutdown(&self) -> Value {
         self.is_ended_here.store(true, Ordering::Relaxed);
         let (root, own) = (self.root(), self.node.rank());
@@ -106,11 +114,14 @@ impl Job {
             false => without_unreachable(self.ask_from(root, JobMessage::Shutdown, JOB_DEADLINE).await),
         };
         // It may not have been asked, having lost who would ask it.
-        if !ended.contains(&own.0) {
-            ended.push(own.0);
+        if !ended.iter().any(|ended| ended.rank == own.0) {
+            self.leave().await;
+            ended.push(self.ended());
         }
         self.node.tell_to_end();
-        json!({"ended": ended})
+        let ranks: Vec<u32> = ended.iter().map(|ended| ended.rank).collect();
+        let left: Vec<Left> = ended.into_iter().filter_map(|ended| ended.left).collect();
+        json!({"ended": ranks, "left": left})
     }
 
     /// The nodes of the job that hold a file.
@@ -171,11 +182,25 @@ impl Job {
         answers
     }
 
-    async fn shutdown_below(&self, left: Duration) -> Vec<u32> {
+    async fn shutdown_below(&self, left: Duration) -> Vec<Ended> {
         self.read.prefill.look_before_end().await;
-        let mut ended = without_unreachable(self.ask_children(&JobMessage::Shutdown, left).await);
-        ended.push(self.node.rank().0);
+        let below = self.ask_children(&JobMessage::Shutdown, left);
+        let (below, ()) = tokio::join!(below, self.leave());
+        let mut ended = without_unreachable(below);
+        // Where this node owns the burst tree, nodes below it change nothing there any more.
+        ended.push(self.ended());
         ended
+    }
+
+    /// Programs of this node change nothing any more.
+    async fn leave(&self) {
+        if let Some(write) = self.write.clone() {
+            let _ = self.node.block(move || write.leave()).await;
+        }
+    }
+
+    fn ended(&self) -> Ended {
+        Ended { rank: self.node.rank().0, left: self.write.as_ref().and_then(|write| write.left()) }
     }
 
     async fn explain(&self, path: ViewPath, left: Duration) -> Vec<Step> {
@@ -242,7 +267,7 @@ impl Job {
     }
 }
 
-fn without_unreachable(gathered: Gathered<u32>) -> Vec<u32> {
+fn without_unreachable(gathered: Gathered<Ended>) -> Vec<Ended> {
     for (rank, why) in gathered.unreachable {
         tracing::warn!(%rank, why, "a node did not end");
     }

@@ -27,10 +27,16 @@ impl WriteParts {
     /// What node `from` is answered. May block.
     pub(super) fn answer(&self, from: NodeRank, message: WriteMessage) -> Answered {
         match message {
-            WriteMessage::Change(change) => self.as_owner(|owner| told(&change_of(owner, from, &change))),
+            WriteMessage::Change(change) => self.as_owner(|owner| {
+                owner.hear(from);
+                told(&change_of(owner, from, &change))
+            }),
             WriteMessage::Question { caller, question, is_leased } => {
                 let asker = Asker { node: from, is_leased };
-                self.as_owner(|owner| told(&owner.tell(asker, &caller, &question)))
+                self.as_owner(|owner| {
+                    owner.hear(from);
+                    told(&owner.tell(asker, &caller, &question))
+                })
             }
             WriteMessage::Renew(renewal) if renewal.owns.node == from => told(&self.council.renew(renewal)),
             WriteMessage::Vote(bid) if bid.owns.node == from => told(&self.council.vote(bid)),
@@ -65,6 +71,7 @@ impl WriteParts {
             WriteMessage::Copies { of, after } => told(&self.local.copies().page(of, after)),
             WriteMessage::Rescue { node } => self.as_owner(|owner| told(&owner.rescue(node))),
             WriteMessage::CommitAll => told(&self.commit_all()),
+            WriteMessage::EndChanges => told(&self.end_changes()),
             WriteMessage::Uncommitted { file } => {
                 told(&self.files.find(file).map_or_else(Vec::new, |open| open.pending_ranges()))
             }

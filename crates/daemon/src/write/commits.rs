@@ -1,7 +1,7 @@
 //! Commits of this node: what its programs have written becomes everybody's.
 //!
 //! Where the owner is another node, a commit is written down before it is sent, so that the next daemon sends it again under
-//! the same name. A commit's `oldest` says which ones have been answered.
+//! the same name. So does this daemon where the owner did not answer for a long time. A commit's `oldest` says which ones have been answered.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,7 +70,15 @@ impl Commits {
         settled.into_iter().collect()
     }
 
-    /// What a daemon before this one sent.
+    /// Has the owner carry out a change that has a number already.
+    ///
+    /// # Errors
+    /// What the owner says.
+    pub fn carry_out(&self, change: &Change) -> Result<(), Errno> {
+        self.tree.carry_out(change).map(drop)
+    }
+
+    /// What was sent, by this daemon or one before it, and not answered.
     fn send_again(&self, change: &Change) -> Result<(), Errno> {
         let outcome = self.tree.carry_out(change).map(drop);
         if outcome != Err(Errno::EIO) {
@@ -130,9 +138,16 @@ impl Commits {
         let (serial, oldest) = self.begin();
         let id = OperationId { node: self.local.rank, session: self.session, serial };
         let change = Change { id, oldest, caller: caller.clone(), now, operation };
-        let noted = self.local.log.append_note(&Note::own(&change)).map_err(forebay_log::LogError::errno);
-        let outcome = noted.and_then(|_| self.tree.carry_out(&change)).map(drop);
-        self.end(serial);
+        if let Err(error) = self.local.log.append_note(&Note::own(&change)) {
+            self.end(serial);
+            return Err(error.errno());
+        }
+        let outcome = self.tree.carry_out(&change).map(drop);
+        match outcome {
+            // It may have been carried out, and is sent again as what it is.
+            Err(Errno::EIO) => open.note_unanswered(change),
+            _ => self.end(serial),
+        }
         gone_is_done(outcome)
     }
 

@@ -42,7 +42,7 @@ struct State {
     pending: Extents,
     /// The same, in the order of writing, with what was overwritten since.
     written: VecDeque<WrittenExtent>,
-    /// Commits that were sent and not answered, by a daemon before this one: of the first of what was written.
+    /// Commits that were sent and not answered, by this daemon or one before it: of the first of what was written.
     unanswered: VecDeque<Change>,
     /// What is on its way to the file's end.
     appending: Vec<WrittenExtent>,
@@ -86,13 +86,20 @@ impl Files {
         self.find(file).map_or_else(Pending::default, |open| open.pending(range))
     }
 
-    /// A program has closed `file` once. It is forgotten when nothing is open and nothing pending.
+    /// A program has closed `file` once.
     pub fn close(&self, file: FileId) {
+        if let Some(open) = self.find(file) {
+            let mut state = open.state();
+            state.opens = state.opens.saturating_sub(1);
+        }
+    }
+
+    /// Forgets `file` if nothing is open and nothing pending.
+    pub fn forget_if_over(&self, file: FileId) {
         let mut files = self.lock();
         let Some(open) = files.get(&file) else { return };
         let is_over = {
-            let mut state = open.state();
-            state.opens = state.opens.saturating_sub(1);
+            let state = open.state();
             state.opens == 0 && state.written.is_empty() && state.appending.is_empty()
         };
         // Another thread that has it may be about to note something.
@@ -156,7 +163,7 @@ impl OpenFile {
         state.written.len() >= COMMIT_EXTENTS_MAX
     }
 
-    /// Notes a commit that a daemon before this one has sent, of what is noted first.
+    /// Notes a commit that was sent and not answered, of what is noted first.
     pub fn note_unanswered(&self, change: Change) {
         self.state().unanswered.push_back(change);
     }

@@ -20,6 +20,7 @@ use super::kernel_words::{
 };
 use super::local::APPENDED;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
+use super::owed::Owed;
 use super::page_cache::{PageCache, ToTell};
 use super::prefixes::{Prefixes, Ways, is_below};
 use super::requests::{Number, UnderWay, caller};
@@ -40,7 +41,8 @@ pub struct Kernel {
     pub locking: Arc<Locking>,
     pub room: Room,
     pub readings: Readings,
-    pub under_way: UnderWay,
+    pub under_way: Arc<UnderWay>,
+    pub owed: Arc<Owed>,
     /// Nobody is served before.
     pub joined: Arc<OnceLock<()>>,
     pub prefixes: Arc<Prefixes>,
@@ -58,7 +60,7 @@ impl Handler for Kernel {
                 Err(errno) => reply.error(errno),
             },
             Op::Open { flags } => self.open(&request, *flags, reply),
-            Op::Release { flock_owner, .. } => answer(self.close(&request, *flock_owner), reply),
+            Op::Release { flock_owner, .. } => drop(self.close(&request, *flock_owner, reply)),
             Op::Read { offset, size, .. } => match self.reader.read(&self.files, file, *offset, *size as usize) {
                 Ok((parts, state)) => {
                     let pending = self.files.pending(file, 0..0);
@@ -202,7 +204,7 @@ impl Kernel {
         self.carry_out_as(&number, caller(request), operation)
     }
 
-    fn carry_out_as(&self, number: &Number<'_>, caller: Caller, operation: Operation) -> Result<Done, Errno> {
+    fn carry_out_as(&self, number: &Number, caller: Caller, operation: Operation) -> Result<Done, Errno> {
         let local = &self.reader.local;
         let outcome = self.reader.tree.carry_out(&number.change(local.rank, local.now(), caller, operation));
         // Nobody knows what it came to.
@@ -360,12 +362,8 @@ impl Kernel {
     }
 
     /// The last descriptor of an open is gone.
-    pub fn close(&self, request: &Request<'_>, flock_owner: Option<u64>) -> Result<(), Errno> {
-        let file = file_of(request.node);
-        self.commit(request, file)?;
-        flock_owner.map_or(Ok(()), |owner| self.locking.release(file, owner, true))?;
-        self.files.close(file);
-        self.carry_out(request, Operation::Close { file }).map(drop)
+    pub fn close(&self, request: &Request<'_>, flock_owner: Option<u64>, reply: Reply) -> Result<(), Errno> {
+        self.owed.close((request, self.under_way.begin(request)), flock_owner, reply)
     }
 
     fn write(

@@ -33,6 +33,8 @@ pub struct Locking {
 struct State {
     /// Who may hold something: file, owner, whether by `flock`.
     held: BTreeSet<(FileId, u64, bool)>,
+    /// What was given back, and the owner of the tree does not know it.
+    owed: BTreeSet<(FileId, u64, bool)>,
     waiting: Vec<Waiting>,
     /// Which of them the owner is asked for at this moment, unless it was interrupted since.
     asking: Option<u64>,
@@ -104,8 +106,29 @@ impl Locking {
         let request = LockRequest { owner, start: 0, end: u64::MAX, kind: None, pid: 0, is_flock };
         match self.commits.carry_out_own(&Caller::default(), Operation::Lock { file, request }) {
             Err(Errno::ESTALE) => Ok(()),
+            Err(Errno::EIO) => {
+                let mut state = self.state();
+                state.held.insert((file, owner, is_flock));
+                state.owed.insert((file, owner, is_flock));
+                Err(Errno::EIO)
+            }
             outcome => outcome,
         }
+    }
+
+    /// The same with what of a file was given back while the tree's owner did not answer.
+    ///
+    /// # Errors
+    /// As `release`.
+    pub fn release_owed(&self, file: FileId) -> Result<(), Errno> {
+        let owed = {
+            let mut state = self.state();
+            let (of_file, others) = std::mem::take(&mut state.owed).into_iter().partition(|(of, ..)| *of == file);
+            state.owed = others;
+            of_file
+        };
+        let owed: BTreeSet<(FileId, u64, bool)> = owed;
+        owed.into_iter().map(|(file, owner, is_flock)| self.release(file, owner, is_flock)).fold(Ok(()), Result::and)
     }
 
     /// Asks for all that are waited for. Whether any is left.

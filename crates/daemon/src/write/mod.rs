@@ -8,7 +8,7 @@
 //! the job's end (`time_limit`). Bytes are read where they lie (`contents`; for queries at one commit, `committed`): in this node's log, in
 //! another's (`remote` asks, `answers` answers), or in the backing file system; they stay in the kernel's page cache as long as they are
 //! those of the file (`page_cache`). Room in the log of what has landed is given back (`giving_back`); where it fills, open files are sent
-//! ahead (`draining`), and who writes waits (`room`).
+//! ahead (`draining`), and who writes waits (`room`). When the job ends, nothing is changed after its last drain (`ending`, `gate`).
 //!
 //! All of the tree is written down on a second node too (`second_home`, `safe`), which `fsync` and landing wait for. When the owner is lost, that
 //! node owns the tree, if most of those that decide agree (`council`).
@@ -31,8 +31,11 @@ mod copying;
 mod council;
 mod directories;
 mod drafts;
+mod drain_words;
 mod draining;
+mod ending;
 mod files;
+mod gate;
 mod giving_back;
 mod holds;
 mod kernel;
@@ -44,6 +47,7 @@ mod locks;
 mod network;
 mod notes;
 mod opening;
+mod owed;
 mod owner;
 mod page_cache;
 mod partner;
@@ -72,6 +76,7 @@ mod unverified;
 mod verifying;
 
 pub use committed::{CommittedFile, Home};
+pub use ending::Left;
 pub use landing::Progress;
 pub use opening::open;
 pub use parts::WriteParts;

@@ -98,7 +98,7 @@ impl Owner {
             unlinked: Mutex::default(),
             filling: Mutex::default(),
             asked: Mutex::default(),
-            unverified: Unverified::new(nodes.others()),
+            unverified: Unverified::new([nodes.others(), vec![local.rank]].concat()),
             leases: Mutex::new(Leases::unknown(nodes.now(), told)),
             nodes: Arc::clone(nodes),
             council: Arc::clone(council),
@@ -189,7 +189,7 @@ impl Owner {
             }
             Question::Contents { file, range } => {
                 self.grant(asker, &[*file]);
-                let (state, pieces) = (tree.state(*file)?, tree.pieces(*file, range.clone())?);
+                let (state, pieces) = (tree.state(*file)?, tree.pieces_for(asker.node, *file, range.clone())?);
                 // The owner itself reads what lies deeper than a path that is sent.
                 let path = backing_path(&tree, *file).filter(|path| path.as_bytes().len() <= limits::PATH_BYTES_MAX);
                 let backing = path.zip(tree.backed(*file));

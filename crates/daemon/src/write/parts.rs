@@ -1,30 +1,33 @@
 //! The parts of the write path, from its beginning to its end.
 
-use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
-use forebay_types::{Errno, Name, NodeRank, ViewPath};
+use forebay_types::{Errno, NodeRank, ViewPath};
+use forebay_wire::message::Checked;
 use forebay_wire::write::{Caller, Operation};
 use forebay_wire::write_message::WriteMessage;
+use serde::de::DeserializeOwned;
 
 use super::checkpoint;
 use super::commits::Commits;
 use super::contents::Reader;
 use super::council::Council;
 use super::directories::Readings;
+use super::drain_words;
 use super::files::Files;
+use super::gate::{Gate, Gated};
 use super::giving_back::GivingBack;
 use super::holds::Holds;
 use super::kernel::Kernel;
 use super::landing::{Landings, Progress};
 use super::local::Local;
 use super::locks::Locking;
-use super::owner::{Life, Owner, backing_path};
+use super::owed::Owed;
+use super::owner::{Life, Owner};
 use super::page_cache::PageCache;
 use super::partner::Partner;
 use super::private::{PrivateKernel, PrivateMount};
@@ -43,7 +46,7 @@ use crate::options::DrainPolicy;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a drain waits for a node that does not answer.
-const NODE_PATIENCE: Duration = Duration::from_secs(8);
+pub(super) const NODE_PATIENCE: Duration = Duration::from_secs(8);
 
 /// How many nodes are asked at the same time, one thread each.
 const ASKED_AT_ONCE: usize = 64;
@@ -82,6 +85,8 @@ pub struct WriteParts {
     /// How many there were before on this node.
     daemon: u64,
     pub(super) private: PrivateMount,
+    /// What programs' changes go through.
+    pub(super) gate: Arc<Gate>,
     /// Of the owner.
     landings: Option<Arc<Landings>>,
     giving_back: Arc<GivingBack>,
@@ -131,7 +136,7 @@ impl WriteParts {
         };
         let council = Council::new(&local, &nodes, begin_next);
         let owner = tree.map(|tree| Arc::new(Owner::new(&local, &nodes, &council, tree, life)));
-        let is_second = second_home == Some(local.rank);
+        let (session, is_second) = (Line::Commits.session(made_at_ms), second_home == Some(local.rank));
         let second = is_second.then(|| Arc::new(SecondHome::new(&local, &nodes, mirror)));
         let (files, remote) = (Arc::new(files), Arc::new(RemoteTree::new(&nodes)));
         let link = || match &owner {
@@ -140,7 +145,6 @@ impl WriteParts {
         };
         let reader = Arc::new(Reader { local: Arc::clone(&local), nodes: Arc::clone(&nodes), tree: link() });
         let partner = nodes.has_partners().then(|| Arc::new(Partner::new(&local, &nodes, link(), &files)));
-        let session = Line::Commits.session(made_at_ms);
         let commits = Arc::new(Commits::new(&local, &files, link(), session, daemon, unanswered));
         Self {
             dir: beginning.dir,
@@ -155,6 +159,7 @@ impl WriteParts {
             deadline: beginning.deadline,
             daemon,
             private: PrivateMount::of(private),
+            gate: Arc::default(),
             landings: owner.as_ref().map(|owner| Landings::new(owner, &reader, &commits, drain)),
             giving_back: GivingBack::new(
                 &reader,
@@ -177,7 +182,7 @@ impl WriteParts {
 
     /// What takes the requests of the burst mount.
     pub fn handler(&self) -> Arc<impl Handler + use<>> {
-        Arc::new(self.kernel(Line::Burst))
+        Arc::new(Gated { handler: self.kernel(Line::Burst), gate: Arc::clone(&self.gate), is_gathered: false })
     }
 
     /// What takes the requests of the private mount, which is at `mount`.
@@ -185,7 +190,8 @@ impl WriteParts {
         let _ = self.private.mount.set(mount.to_owned());
         let kernel = self.kernel(Line::Private);
         let holds = Holds::new(&self.reader, &self.commits, !self.is_first_daemon());
-        Arc::new(PrivateKernel { kernel, holds, writes: Arc::clone(&self.private.writes) })
+        let handler = PrivateKernel { kernel, holds, writes: Arc::clone(&self.private.writes) };
+        Arc::new(Gated { handler, gate: Arc::clone(&self.gate), is_gathered: true })
     }
 
     /// Has the kernel send what it has gathered on the private mount. Files that are open keep what does not come in time.
@@ -196,13 +202,15 @@ impl WriteParts {
     }
 
     fn kernel(&self, line: Line) -> Kernel {
+        let locking = Locking::new(&self.commits, !self.is_first_daemon());
         Kernel {
+            owed: Owed::new(&self.reader, &self.commits, &locking),
             prefixes: Arc::clone(&self.private.prefixes),
             reader: Arc::clone(&self.reader),
             cache: Arc::clone(&self.cache),
             files: Arc::clone(&self.files),
             commits: Arc::clone(&self.commits),
-            locking: Locking::new(&self.commits, !self.is_first_daemon()),
+            locking,
             room: Room::new(&self.local, self.drain, self.deadline),
             readings: Readings::of(self.daemon),
             under_way: UnderWay::new(line.session(self.made_at_ms)),
@@ -321,14 +329,15 @@ impl WriteParts {
         }
         let awaits_node = self.owner().is_some_and(|owner| !owner.tree().lost_nodes().is_empty());
         let is_final = progress.steps == 0 && progress.why.is_none() && why.is_none() && !awaits_node;
-        let why = self.lost_in_words().or(progress.why).or(why).or_else(|| self.aside_in_words());
+        let owner = self.owner();
+        let lost = owner.and_then(|owner| drain_words::lost(owner, &self.dir));
+        let why = lost.or(progress.why).or(why).or_else(|| owner.and_then(|owner| drain_words::aside(owner)));
         Progress { why, is_final, ..progress }
     }
 
     /// What keeps a node from committing, if anything.
     fn commit_everywhere(&self) -> Option<String> {
         let owner = self.owner()?;
-        let ask = |node| self.nodes.ask::<Result<(), Errno>>(node, &WriteMessage::CommitAll, NODE_PATIENCE);
         let (mut lost, mut why) = (vec![], None);
         let told = |node: NodeRank, errno: Errno| {
             Some(format!("what programs of node {node} wrote last cannot be committed: {errno}"))
@@ -344,20 +353,13 @@ impl WriteParts {
         if let Err(errno) = self.commit_all() {
             why = told(self.local.rank, errno);
         }
-        // At once: several may be silent, and a drain near the time limit has no time for one after the other.
-        for nodes in self.nodes.others().chunks(ASKED_AT_ONCE) {
-            let answers: Vec<_> = std::thread::scope(|scope| {
-                let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(move || ask(*node))).collect();
-                asked.into_iter().map(|asked| asked.join().unwrap_or(Err(Errno::EIO))).collect()
-            });
-            for (node, answer) in nodes.iter().zip(answers) {
-                match answer {
-                    Ok(Ok(())) => {}
-                    Ok(Err(errno)) => why = why.or(told(*node, errno)),
-                    Err(_) => {
-                        lost.push(*node);
-                        why = why.or_else(|| silent(*node));
-                    }
+        for (node, answer) in self.ask_others::<Result<(), Errno>>(&WriteMessage::CommitAll, NODE_PATIENCE) {
+            match answer {
+                Ok(Ok(())) => {}
+                Ok(Err(errno)) => why = why.or(told(node, errno)),
+                Err(_) => {
+                    lost.push(node);
+                    why = why.or_else(|| silent(node));
                 }
             }
         }
@@ -366,6 +368,8 @@ impl WriteParts {
         {
             why = why.or(Some(format!("records of nodes that do not answer: {errno}")));
         }
+        // Until they answer.
+        lost.iter().for_each(|node| owner.unverified.note(*node));
         if !owner.tree().lost_nodes().iter().eq(&lost)
             && let Err(errno) = owner.carry_out_own(Operation::Lost { nodes: lost })
         {
@@ -380,57 +384,21 @@ impl WriteParts {
         why
     }
 
-    /// What has landed under another name than it has, if anything.
-    fn aside_in_words(&self) -> Option<String> {
-        let tree = self.owner()?.tree();
-        let aside = tree.set_aside_places();
-        let (place, name) = aside.first()?;
-        let path = |name: &Name| backing_path(&tree, place.directory)?.join_deep(name.as_bytes()).ok();
-        let others = match aside.len() - 1 {
-            0 => String::new(),
-            others => format!("; {others} other files likewise"),
-        };
-        Some(format!(
-            "others have put something at {} on the backing file system, or changed what was there: the job's file is at \
-             {} there{others}",
-            path(&place.name)?,
-            path(name)?
-        ))
-    }
-
-    /// What cannot land since nodes do not answer, if anything.
-    fn lost_in_words(&self) -> Option<String> {
-        let lost = self.owner()?.tree().lost_files();
-        let first = lost.first()?;
-        let bytes: u64 = lost.iter().flat_map(|file| &file.ranges).map(|(_, len)| len).sum();
-        let nodes: BTreeSet<NodeRank> = lost.iter().flat_map(|file| file.nodes.iter().copied()).collect();
-        let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-        let others = match lost.len() - 1 {
-            0 => String::new(),
-            others => format!(" and {others} other files"),
-        };
-        let path = self.dir.join(std::ffi::OsStr::from_bytes(&first.path));
-        if nodes.is_empty() {
-            return Some(format!(
-                "{}{others} cannot land: {bytes} bytes were only in the file on the backing file system, which others \
-                 have removed or replaced, or cut short; it lands when a program writes it whole again",
-                path.display()
-            ));
-        }
-        if lost.iter().all(|file| file.is_gone) {
-            return Some(format!(
-                "{}{others} cannot land: {bytes} bytes are gone: they were not synced when the power of nodes went ({}); \
-                 it lands when a program writes these again, or removes it",
-                path.display(),
-                nodes.join(", ")
-            ));
-        }
-        Some(format!(
-            "{}{others} cannot land: {bytes} bytes are only in the stores of nodes that do not answer ({}); \
-             `forebay salvage` lands them when these stores are available again",
-            path.display(),
-            nodes.join(", ")
-        ))
+    /// Asks all other nodes, many at once: several may be silent, and a drain near the time limit has no time for one after the other.
+    pub(super) fn ask_others<T: DeserializeOwned + Checked + Send>(
+        &self,
+        message: &WriteMessage,
+        patience: Duration,
+    ) -> Vec<(NodeRank, Result<T, Errno>)> {
+        let ask = |node| self.nodes.ask::<T>(node, message, patience);
+        let others = self.nodes.others();
+        let at_once = others.chunks(ASKED_AT_ONCE).map(|nodes| -> Vec<_> {
+            std::thread::scope(|scope| {
+                let asked: Vec<_> = nodes.iter().map(|node| (*node, scope.spawn(move || ask(*node)))).collect();
+                asked.into_iter().map(|(node, asked)| (node, asked.join().unwrap_or(Err(Errno::EIO)))).collect()
+            })
+        });
+        at_once.flatten().collect()
     }
 
     /// Commits what programs of this node have written.

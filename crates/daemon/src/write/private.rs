@@ -81,11 +81,8 @@ impl Handler for PrivateKernel {
                 }
             }
             Op::Release { flock_owner, .. } => {
-                let closed = self.holds.close(file, || self.kernel.close(&plain, *flock_owner));
-                match closed {
-                    Ok(()) => reply.ok(),
-                    Err(errno) => reply.error(errno),
-                }
+                // The kernel has been answered.
+                let _ = self.holds.close(file, || self.kernel.close(&plain, *flock_owner, reply));
             }
             Op::Change(_) => self.change(plain, contents_of(node), reply),
             _ => self.kernel.handle(plain, reply),

@@ -72,7 +72,11 @@ pub fn open_store(
     while let Some(record) = recovery.next()? {
         found.take(record.position, record.record)?;
     }
-    let live = found.live();
+    let mut live = found.live();
+    if found.owns != Owns::default() {
+        // The tree came from another node, which may have known of more than a loss of power has left here (`verifying`).
+        live.retain(|(position, _)| recovery.keeps(position.segment));
+    }
     let log = recovery.finish(live)?;
     let batch = environment.unix_time().as_millis() as u64;
     let uncopied = std::mem::take(&mut found.uncopied);

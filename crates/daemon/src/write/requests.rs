@@ -1,7 +1,7 @@
 //! Programs' requests as changes of the tree: who asks, under which number, and what may still come again.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_fuse::Request;
 use forebay_types::{NodeRank, OperationId, Timestamp};
@@ -37,21 +37,21 @@ pub struct UnderWay {
 }
 
 /// A request that is being carried out.
-pub struct Number<'a> {
-    under_way: &'a UnderWay,
+pub struct Number {
+    under_way: Arc<UnderWay>,
     number: u64,
 }
 
 impl UnderWay {
     /// Those of a mount.
-    pub fn new(session: u64) -> Self {
-        Self { session, numbers: Mutex::default() }
+    pub fn new(session: u64) -> Arc<Self> {
+        Arc::new(Self { session, numbers: Mutex::default() })
     }
 
     /// A request begins.
-    pub fn begin(&self, request: &Request<'_>) -> Number<'_> {
+    pub fn begin(self: &Arc<Self>, request: &Request<'_>) -> Number {
         self.lock().insert(request.id());
-        Number { under_way: self, number: request.id() }
+        Number { under_way: Arc::clone(self), number: request.id() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
@@ -59,7 +59,7 @@ impl UnderWay {
     }
 }
 
-impl Number<'_> {
+impl Number {
     /// The change that the request asks for.
     pub fn change(&self, node: NodeRank, now: Timestamp, caller: Caller, operation: Operation) -> Change {
         let oldest = self.under_way.lock().first().copied().unwrap_or(self.number).saturating_sub(LATE_MAX);
@@ -68,7 +68,7 @@ impl Number<'_> {
     }
 }
 
-impl Drop for Number<'_> {
+impl Drop for Number {
     fn drop(&mut self) {
         self.under_way.lock().remove(&self.number);
     }

@@ -4,6 +4,7 @@
 //! owner how far it is. When the owner's node is lost, what landed there is lost with it, and the tree is not: this node takes it over,
 //! with what the other nodes have changed of late and this one does not have yet.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -121,8 +122,8 @@ impl SecondHome {
         handed.sort_by_key(|(have, _)| *have);
         let before = council.owner_before(owns);
         tracing::warn!(?before, epoch = owns.epoch, changes = handed.len(), "this node takes the burst tree over");
-        let closing = handed.last().map_or(have, |(have, _)| *have);
-        handed.extend(before.map(|before| (closing, self.closing(before))));
+        let last = handed.last().map_or(have, |(have, _)| *have);
+        handed.extend(before.into_iter().flat_map(|before| self.without(before)).map(|change| (last, change)));
         for (_, change) in handed {
             if let Err(failed) = self.add(&change) {
                 tracing::error!(failed, operation = ?change.operation, "a change is lost with the node that owned the burst tree");
@@ -147,11 +148,15 @@ impl SecondHome {
         all
     }
 
-    /// What programs of a lost node have open is closed, and their locks are free.
-    fn closing(&self, node: NodeRank) -> Change {
+    /// The tree goes on without a node: nothing waits for bytes that it alone has, what its programs have open is closed, and their locks are
+    /// free.
+    fn without(&self, node: NodeRank) -> Vec<Change> {
+        let mut lost = self.mirror().as_ref().map_or_else(BTreeSet::new, |mirror| mirror.tree.lost_nodes().clone());
+        lost.insert(node);
+        let operations = [Operation::Lost { nodes: lost.into_iter().collect() }, Operation::CloseAll { node }];
         let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
-        let operation = Operation::CloseAll { node };
-        Change { id, oldest: 0, caller: Caller::default(), now: self.local.now(), operation }
+        let change = |operation| Change { id, oldest: 0, caller: Caller::default(), now: self.local.now(), operation };
+        operations.map(change).into()
     }
 
     /// One more change, which the owner before has carried out and not told.

@@ -12,13 +12,15 @@ const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// When to look.
 pub struct Unverified {
     nodes: Mutex<BTreeMap<NodeRank, Instant>>,
+    /// Held by whoever looks for a node that did not answer.
+    looking: Mutex<()>,
 }
 
 impl Unverified {
     /// These, at once.
     pub fn new(nodes: Vec<NodeRank>) -> Self {
         let now = Instant::now();
-        Self { nodes: Mutex::new(nodes.into_iter().map(|node| (node, now)).collect()) }
+        Self { nodes: Mutex::new(nodes.into_iter().map(|node| (node, now)).collect()), looking: Mutex::default() }
     }
 
     /// A node begins anew.
@@ -42,6 +44,11 @@ impl Unverified {
     /// It did not answer.
     pub fn put_back(&self, node: NodeRank) {
         self.lock().entry(node).or_insert_with(|| Instant::now() + AGAIN_AFTER);
+    }
+
+    /// Nobody else looks for a node meanwhile.
+    pub fn looking(&self) -> MutexGuard<'_, ()> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeRank, Instant>> {

@@ -4,7 +4,10 @@
 //! node ends before them. So the owner looks, when a node begins anew, whether its log has what the tree says. What it does
 //! not have is where the node's partner has copied it, or gone: its file is held back and named, as one with bytes that only
 //! lost nodes have (`forebay_write::LostFile`). A log's records never change their places, so nothing else is found there. Until that is
-//! known of a node, no file is changed in place with what it has.
+//! known of a node, no file is changed in place with what it has. A node that has taken the tree over looks at its own log, too: the tree
+//! came from another node, which may have known more of it.
+//!
+//! A node that does not answer at all (`Operation::Lost`) is asked in the same way until it does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,12 +29,24 @@ impl Owner {
         if self.has_failed() || !self.council.is_held() {
             return;
         }
-        // This node's own log has nothing after what is missing in it, and so does the tree.
-        for node in self.unverified.take().into_iter().filter(|node| *node != self.local.rank) {
-            if let Err(errno) = self.verify_log(node) {
+        // The log of the tree's first owner has nothing after what is missing in it, and so does the tree.
+        let is_first = self.local.owns().epoch == 0;
+        for node in self.unverified.take().into_iter().filter(|node| !is_first || *node != self.local.rank) {
+            let is_lost = self.tree().lost_nodes().contains(&node);
+            let verified = if is_lost { self.look_for_lost(node) } else { self.verify_log(node) };
+            if let Err(errno) = verified {
                 tracing::debug!(%node, %errno, "whether a node has what it wrote is not known yet");
                 self.unverified.put_back(node);
             }
+        }
+    }
+
+    /// A node asks something. If it did not answer before, what it has can be had again. May block.
+    pub(super) fn hear(&self, node: NodeRank) {
+        if self.tree().lost_nodes().contains(&node)
+            && let Err(errno) = self.look_for_lost(node)
+        {
+            tracing::debug!(%node, %errno, "a node asks, and does not answer");
         }
     }
 
@@ -45,6 +60,26 @@ impl Owner {
             _ => None,
         })?;
         Some(format!("whether node {node} still has what was written there is not known yet"))
+    }
+
+    /// Looks whether a node that did not answer does. What its partner has is used meanwhile.
+    fn look_for_lost(&self, node: NodeRank) -> Result<(), Errno> {
+        let _alone = self.unverified.looking();
+        if !self.tree().lost_nodes().contains(&node) {
+            return Ok(());
+        }
+        let answers = self.nodes.ask_once::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, WITHIN).is_some();
+        if !answers {
+            let records = self.tree().records_of(node);
+            for partner in self.nodes.partners_of(node).into_iter().filter(|_| !records.is_empty()) {
+                self.move_to(node, partner, &records)?;
+            }
+            return Err(Errno::EIO);
+        }
+        self.verify_log(node)?;
+        let nodes = self.tree().lost_nodes().iter().copied().filter(|lost| *lost != node).collect();
+        tracing::info!(%node, "a node answers again");
+        self.carry_out_own(Operation::Lost { nodes }).map(drop)
     }
 
     fn verify_log(&self, node: NodeRank) -> Result<(), Errno> {
@@ -93,6 +128,13 @@ impl Owner {
 
     /// Whether a node's log has all of these.
     fn has(&self, node: NodeRank, parts: &[LogPart]) -> Result<bool, Errno> {
+        if node == self.local.rank {
+            let read = |part: &LogPart| self.local.read(part.position, part.skip, &mut vec![0; part.len as usize]);
+            return match parts.iter().try_for_each(read) {
+                Err(Errno::ESTALE) => Ok(false),
+                read => read.map(|()| true),
+            };
+        }
         let asked = WriteMessage::Contents { parts: parts.to_vec() };
         match self.nodes.calls.call(node, &asked, WITHIN) {
             Ok((Outcome::Body, _)) => Ok(true),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cli::DownArguments;
 use crate::commands::drain;
+use crate::commands::left::{self, Left};
 use crate::commands::stage_job;
 use crate::commands::stage_places::Way;
 use crate::commands::up::{END_TIMEOUT, end_on_hosts};
@@ -65,7 +66,8 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         outcome.held.extend(cleaned.held);
     }
     outcome.report(&job, began.elapsed(), arguments.json);
-    let has_all = outcome.not_landed.is_none() && outcome.is_staged_out;
+    let has_landed = outcome.not_landed.is_none() && (arguments.no_drain || outcome.left.is_empty());
+    let has_all = has_landed && outcome.is_staged_out;
     let is_all = outcome.missing.is_empty() && outcome.held.is_empty() && has_all;
     Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
 }
@@ -80,6 +82,8 @@ struct Outcome {
     held: Vec<Process>,
     /// What of the burst tier has not landed.
     not_landed: Option<String>,
+    /// What its nodes had of it when they ended.
+    left: Vec<Left>,
     /// What the job has for other places is there, or it has nothing; why not has been told.
     is_staged_out: bool,
     notes: Vec<String>,
@@ -89,7 +93,7 @@ impl Outcome {
     /// Waits for what programs wrote to land.
     fn drain(&mut self, directory: &JobDirectory) {
         let _told = after_a_second(|| "waiting for the burst tier to land".to_owned());
-        match drain::wait(directory, None) {
+        match drain::wait_last(directory) {
             Ok(progress) if progress.steps == 0 && progress.why.is_none() => {}
             Ok(progress) => self.not_landed = Some(drain::told(&progress)),
             Err(error) => self.not_landed = Some(format!("how far the burst tier has landed is not known: {error:#}")),
@@ -150,6 +154,7 @@ impl Outcome {
                 Ok(answer) => {
                     has_answered = true;
                     self.ended.extend(ranks(&answer["ended"]));
+                    self.left.extend(left::all(&answer["left"]));
                     timeout = DOWN_AGAIN_TIMEOUT;
                 }
                 Err(error) => tracing::debug!(%rank, %error, "no answer"),
@@ -194,11 +199,11 @@ impl Outcome {
     fn report(&self, job: &str, took: Duration, as_json: bool) {
         if as_json {
             let took_ms = took.as_millis() as u64;
-            let Self { ended, missing, held, not_landed, is_staged_out, notes } = self;
+            let Self { ended, missing, held, not_landed, left, is_staged_out, notes } = self;
             let held: Vec<u32> = held.iter().map(|process| process.pid).collect();
             let told = json!({
                 "job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "held": held,
-                "not_landed": not_landed, "staged_out": is_staged_out, "notes": notes
+                "not_landed": not_landed, "left": left, "staged_out": is_staged_out, "notes": notes
             });
             return say!("{told}");
         }
@@ -217,6 +222,12 @@ impl Outcome {
         }
         if let Some(not_landed) = &self.not_landed {
             eprintln!("forebay: {not_landed}; the store keeps it for the next job of this name");
+        }
+        for line in self.left.iter().flat_map(Left::lines) {
+            eprintln!("forebay: {line}");
+        }
+        if self.not_landed.is_none() && !self.left.is_empty() {
+            eprintln!("forebay: the stores keep this for the next job of this name");
         }
         if !self.missing.is_empty() {
             eprintln!(

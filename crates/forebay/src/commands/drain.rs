@@ -43,7 +43,7 @@ pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
     let directory = jobs::find(&effective)?;
     let progress = match arguments.wait {
         true => wait(&directory, arguments.timeout)?,
-        false => ask(&directory, Duration::ZERO)?,
+        false => ask(&directory, Duration::ZERO, false)?,
     };
     let has_landed = progress.steps == 0 && progress.why.is_none();
     if arguments.json {
@@ -61,7 +61,15 @@ pub fn run(arguments: DrainArguments) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// When no daemon answers, or there is no burst tier.
 pub fn wait(directory: &JobDirectory, timeout: Option<Duration>) -> anyhow::Result<Progress> {
-    wait_by(timeout, |time| ask(directory, time))
+    wait_by(timeout, |time| ask(directory, time, false))
+}
+
+/// The same at the job's end: programs change nothing from then on.
+///
+/// # Errors
+/// As `wait`.
+pub fn wait_last(directory: &JobDirectory) -> anyhow::Result<Progress> {
+    wait_by(None, |time| ask(directory, time, true))
 }
 
 /// The same of whatever `drain` lets land, which waits for so long at most.
@@ -106,8 +114,8 @@ pub fn told(progress: &Progress) -> String {
     format!("{} change{have} not landed{why}", progress.steps)
 }
 
-fn ask(directory: &JobDirectory, wait: Duration) -> anyhow::Result<Progress> {
-    let question = json!({"command": "drain", "wait_ms": wait.as_millis() as u64});
+fn ask(directory: &JobDirectory, wait: Duration, is_last: bool) -> anyhow::Result<Progress> {
+    let question = json!({"command": "drain", "wait_ms": wait.as_millis() as u64, "is_last": is_last});
     let answer: Value = ask_any(directory, None, &question, wait + ANSWER)?;
     match serde_json::from_value(answer.clone()) {
         Ok(progress) => Ok(progress),

@@ -11,6 +11,7 @@ mod drain;
 mod escaping_paths;
 mod explain;
 mod landed;
+mod left;
 mod manual;
 mod mpiio;
 mod node;

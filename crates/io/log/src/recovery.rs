@@ -136,6 +136,12 @@ impl Recovery {
         self.store.segments.contains(&segment)
     }
 
+    /// Whether the log goes on with a segment; known when all records have been taken.
+    #[must_use]
+    pub fn keeps(&self, segment: u64) -> bool {
+        self.holds(segment) && !self.repairs.removed.contains(&segment)
+    }
+
     /// The last record tells from where on records may be missing. So does a segment that is missing: it was freed, and so
     /// was on stable storage with all before it, also where no head was made since to say so.
     fn find_end(&mut self) -> Result<(), StoreError> {

@@ -38,7 +38,7 @@ impl Recovery {
 
     fn usage(&self, live: impl IntoIterator<Item = (LogPosition, u64)>) -> Result<Usage, StoreError> {
         let mut usage = Usage::new(self.up_to());
-        let kept = self.store.segments.iter().filter(|number| !self.repairs.removed.contains(number));
+        let kept = self.store.segments.iter().filter(|number| self.keeps(**number));
         for number in kept {
             let notes_end = self.notes_end.get(number).copied().unwrap_or_default();
             usage.adopt(*number, notes_end, self.next_sequence);

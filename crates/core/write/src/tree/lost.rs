@@ -56,9 +56,8 @@ impl Tree {
         let mut files: BTreeMap<FileId, LostFile> = BTreeMap::new();
         let lost = self.nodes.keys().copied().filter(|file| self.is_lost(*file));
         files.extend(lost.map(|file| (file, self.lost_of(file))));
-        if !files.is_empty() {
-            self.name_all(&mut files);
-        }
+        let paths = self.paths_of(files.keys().copied().collect());
+        files.iter_mut().for_each(|(file, lost)| lost.path = paths.get(file).cloned().unwrap_or_default());
         let mut files: Vec<LostFile> = files.into_values().collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files
@@ -82,9 +81,10 @@ impl Tree {
         is_gone(extent.node) || self.lost.contains(&extent.node)
     }
 
-    fn name_all(&self, files: &mut BTreeMap<FileId, LostFile>) {
-        let mut directories = vec![(BURST_ROOT, vec![])];
-        while let Some((directory, path)) = directories.pop() {
+    /// A path of each of `files` that has one, below the root.
+    pub(super) fn paths_of(&self, files: BTreeSet<FileId>) -> BTreeMap<FileId, Vec<u8>> {
+        let (mut paths, mut directories) = (BTreeMap::new(), vec![(BURST_ROOT, vec![])]);
+        while let Some((directory, path)) = directories.pop().filter(|_| !files.is_empty()) {
             let Some(Contents::Directory(entries)) = self.nodes.get(&directory).map(|node| &node.contents) else {
                 continue;
             };
@@ -94,12 +94,13 @@ impl Tree {
                 } else {
                     [&path, &b"/"[..], name.as_bytes()].concat()
                 };
-                match files.get_mut(file) {
-                    Some(lost) => lost.path = below,
-                    None => directories.push((*file, below)),
+                match files.contains(file) {
+                    true => drop(paths.insert(*file, below)),
+                    false => directories.push((*file, below)),
                 }
             }
         }
+        paths
     }
 
     /// What of a file was only in what others have taken away.

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use forebay_types::{Errno, FileId, LogPosition, Name, NodeRank, ViewPath};
-use forebay_wire::write::{BURST_ROOT, Caller, FileState, HeldLock, LockRequest, Piece, Place, WrittenExtent};
+use forebay_wire::write::{BURST_ROOT, Caller, FileState, HeldLock, LockRequest, Piece, Place, Source, WrittenExtent};
 
-use super::lost::joined;
+use super::lost::{gone_from, joined};
 use super::nodes::{Contents, Node};
 use super::permissions;
 use super::state::{Refusal, Tree};
 use crate::extents::Extents;
+
+/// Offset and length of each.
+type Ranges = Vec<(u64, u64)>;
 
 /// How far a file is on its way to the backing file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +105,24 @@ impl Tree {
         Ok(self.extents(file)?.pieces(range.start.min(end)..end))
     }
 
+    /// Where a range of a file is, up to its end, for a node that reads it: nobody waits for a node that does not answer. That node
+    /// itself has what it has.
+    ///
+    /// # Errors
+    /// As `pieces`.
+    pub fn pieces_for(&self, reader: NodeRank, file: FileId, range: Range<u64>) -> Result<Vec<Piece>, Errno> {
+        let mut pieces = self.pieces(file, range)?;
+        for piece in &mut pieces {
+            if let Source::Log(extent) = &mut piece.source
+                && extent.node != reader
+                && self.lost.contains(&extent.node)
+            {
+                extent.node = gone_from(extent.node);
+            }
+        }
+        Ok(pieces)
+    }
+
     /// All that lies in logs, in no order.
     pub fn written(&self) -> impl Iterator<Item = WrittenExtent> {
         let of = |node: &Node| match &node.contents {
@@ -187,6 +208,21 @@ impl Tree {
             unsent.map(|extent| (extent.offset, extent.len)).collect::<Vec<_>>()
         };
         joined(extents.into_iter().flat_map(unsent))
+    }
+
+    /// Files that have a name and that the backing file system does not have as they are, by their paths below the root, with what only
+    /// logs have of each: offset and length.
+    #[must_use]
+    pub fn files_not_landed(&self) -> Vec<(Vec<u8>, Ranges)> {
+        let under_way = self.landing.files_with_steps();
+        let is_left = |file: &FileId, node: &Node| node.is_dirty || under_way.contains(file) || self.is_lost(*file);
+        let left = self.nodes.iter().filter(|(file, node)| {
+            matches!(node.contents, Contents::File(_)) && node.attributes.nlink > 0 && is_left(file, node)
+        });
+        let paths = self.paths_of(left.map(|(file, _)| *file).collect());
+        let mut files: Vec<_> = paths.into_iter().map(|(file, path)| (path, self.written_ranges(file))).collect();
+        files.sort();
+        files
     }
 
     /// How far a file is on its way to the backing file system.

@@ -1,0 +1,63 @@
+//! What a drain says of what it could not let land, or not under its name.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use forebay_types::{Name, NodeRank};
+
+use super::owner::{Owner, backing_path};
+
+/// What has landed under another name than it has, if anything.
+pub fn aside(owner: &Owner) -> Option<String> {
+    let tree = owner.tree();
+    let aside = tree.set_aside_places();
+    let (place, name) = aside.first()?;
+    let path = |name: &Name| backing_path(&tree, place.directory)?.join_deep(name.as_bytes()).ok();
+    let others = match aside.len() - 1 {
+        0 => String::new(),
+        others => format!("; {others} other files likewise"),
+    };
+    Some(format!(
+        "others have put something at {} on the backing file system, or changed what was there: the job's file is at \
+         {} there{others}",
+        path(&place.name)?,
+        path(name)?
+    ))
+}
+
+/// What cannot land since nodes do not answer, if anything.
+pub fn lost(owner: &Owner, dir: &Path) -> Option<String> {
+    let lost = owner.tree().lost_files();
+    let first = lost.first()?;
+    let bytes: u64 = lost.iter().flat_map(|file| &file.ranges).map(|(_, len)| len).sum();
+    let nodes: BTreeSet<NodeRank> = lost.iter().flat_map(|file| file.nodes.iter().copied()).collect();
+    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    let others = match lost.len() - 1 {
+        0 => String::new(),
+        others => format!(" and {others} other files"),
+    };
+    let path = dir.join(OsStr::from_bytes(&first.path));
+    if nodes.is_empty() {
+        return Some(format!(
+            "{}{others} cannot land: {bytes} bytes were only in the file on the backing file system, which others \
+             have removed or replaced, or cut short; it lands when a program writes it whole again",
+            path.display()
+        ));
+    }
+    if lost.iter().all(|file| file.is_gone) {
+        return Some(format!(
+            "{}{others} cannot land: {bytes} bytes are gone: they were not synced when the power of nodes went ({}); \
+             it lands when a program writes these again, or removes it",
+            path.display(),
+            nodes.join(", ")
+        ));
+    }
+    Some(format!(
+        "{}{others} cannot land: {bytes} bytes are only in the stores of nodes that do not answer ({}); \
+         `forebay salvage` lands them when these stores are available again",
+        path.display(),
+        nodes.join(", ")
+    ))
+}

@@ -1,0 +1,109 @@
+//! The end of a job: nothing is changed after its last drain, and what has not landed by then is named.
+
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use forebay_types::{Errno, NodeRank};
+use forebay_wire::write_message::WriteMessage;
+use serde::{Deserialize, Serialize};
+
+use super::landing::Progress;
+use super::parts::{NODE_PATIENCE, WriteParts};
+
+/// How long changes that are being made when the job ends may take. Together with what a kernel may take to send what it has gathered, less
+/// than `NODE_PATIENCE`.
+const CHANGES_WITHIN: Duration = Duration::from_secs(2);
+
+/// Files that one node names at most: the others are counted.
+const NAMED_MAX: usize = 100;
+
+/// What a node has that has not landed when its daemon ends.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct Left {
+    node: u32,
+    /// What its programs have written and not committed.
+    uncommitted_bytes: u64,
+    /// The whole job's, on the node that owns the tree: changes that the backing file system has not followed.
+    steps: usize,
+    /// The files that these are about, by path.
+    files: Vec<LeftFile>,
+    /// How many more there are.
+    more_files: usize,
+}
+
+/// A file that has not landed.
+#[derive(Serialize, Deserialize, Debug)]
+struct LeftFile {
+    path: String,
+    /// What of it only stores have: offset and length.
+    missing: Vec<(u64, u64)>,
+}
+
+impl WriteParts {
+    /// `drain_job` for the last time: programs of no node change anything from now on (`gate`).
+    ///
+    /// # Errors
+    /// As `drain_job`.
+    pub fn drain_last(&self, wait: Duration) -> Result<Progress, String> {
+        let why = self.end_changes_everywhere();
+        let progress = self.drain_job(wait)?;
+        // That it does not answer, the drain says of a node that has anything.
+        Ok(Progress { why: progress.why.or(why), ..progress })
+    }
+
+    /// What keeps a node that answers from ending its programs' changes, if anything.
+    fn end_changes_everywhere(&self) -> Option<String> {
+        let told = |node: NodeRank, errno: Errno| {
+            Some(format!("what programs of node {node} are changing just now has not ended: {errno}"))
+        };
+        let own = self.end_changes().err().and_then(|errno| told(self.local.rank, errno));
+        let others = self.ask_others::<Result<(), Errno>>(&WriteMessage::EndChanges, NODE_PATIENCE);
+        let failed = |(node, answer): (NodeRank, Result<_, Errno>)| match answer {
+            Ok(Err(errno)) => told(node, errno),
+            _ => None,
+        };
+        own.or(others.into_iter().find_map(failed))
+    }
+
+    /// Programs of this node change nothing from now on, and what they have written is committed.
+    ///
+    /// # Errors
+    /// EBUSY where somebody still changes something; what keeps it from being committed.
+    pub(super) fn end_changes(&self) -> Result<(), Errno> {
+        self.end_changes_here()?;
+        self.commit_all()
+    }
+
+    fn end_changes_here(&self) -> Result<(), Errno> {
+        self.gate.close();
+        self.flush_private();
+        self.gate.shut(CHANGES_WITHIN)
+    }
+
+    /// The daemon is about to end: programs of this node change nothing from now on. May block.
+    pub fn leave(&self) {
+        if let Err(errno) = self.end_changes_here() {
+            tracing::warn!(%errno, "programs are still changing files of the burst tier");
+        }
+    }
+
+    /// What has not landed of what this node knows, if anything. To be asked for after `leave`.
+    pub fn left(&self) -> Option<Left> {
+        let uncommitted_bytes = self.files.all().iter().map(|open| open.pending_bytes()).sum();
+        let (mut steps, mut files) = (0, vec![]);
+        if let Some(owner) = self.owner() {
+            let tree = owner.tree();
+            (steps, files) = (tree.steps_to_land(), tree.files_not_landed());
+        }
+        if uncommitted_bytes == 0 && steps == 0 && files.is_empty() {
+            return None;
+        }
+        let more_files = files.len().saturating_sub(NAMED_MAX);
+        let named = files.into_iter().take(NAMED_MAX);
+        let files = named.map(|(path, missing)| {
+            let path = self.dir.join(std::ffi::OsStr::from_bytes(&path));
+            LeftFile { path: path.to_string_lossy().into_owned(), missing }
+        });
+        Some(Left { node: self.local.rank.0, uncommitted_bytes, steps, files: files.collect(), more_files })
+    }
+}

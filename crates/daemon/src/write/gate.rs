@@ -1,0 +1,151 @@
+//! What programs change is refused while the job ends (`ending`), so that what a drain says stays true.
+//!
+//! Names, contents and attributes stay as they are then (EROFS); reading, closing and locks go on. What the kernel of the private
+//! mount has gathered is still taken until it has been asked to send that. A `down` may be interrupted, and its job goes on: so it
+//! is for a time only, which begins anew each time that the gate is closed.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_fuse::{Change as Asked, Handler, Operation as Op, Reply, Request};
+use forebay_types::Errno;
+
+use super::kernel_words::may_write;
+
+/// How long nothing is changed after the gate was closed: longer than all daemons of a job take to end after its last drain, and not so
+/// long that a job whose `down` was interrupted is of no use.
+const CLOSED_FOR: Duration = Duration::from_secs(120);
+
+/// See the module.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<State>,
+    /// Somebody has left.
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Changes that are being made.
+    inside: usize,
+    closed: Option<Closed>,
+}
+
+#[derive(Clone, Copy)]
+struct Closed {
+    until: Instant,
+    /// Whether what a kernel has gathered is refused too.
+    is_shut: bool,
+}
+
+/// Somebody who changes something.
+struct Inside<'a>(&'a Gate);
+
+impl Gate {
+    /// Refuses changes from now on. What kernels have gathered is taken until `shut`.
+    pub fn close(&self) {
+        let mut state = self.state();
+        let is_shut = state.closed().is_some_and(|closed| closed.is_shut);
+        state.closed = Some(Closed { until: Instant::now() + CLOSED_FOR, is_shut });
+    }
+
+    /// Refuses what kernels have gathered, too, and waits until nobody changes anything any more.
+    ///
+    /// # Errors
+    /// EBUSY when somebody still does after `within`.
+    pub fn shut(&self, within: Duration) -> Result<(), Errno> {
+        let mut state = self.state();
+        if let Some(closed) = &mut state.closed {
+            closed.is_shut = true;
+        }
+        let waited = self.left.wait_timeout_while(state, within, |state| state.inside > 0);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.inside > 0 { Err(Errno::EBUSY) } else { Ok(()) }
+    }
+
+    fn enter(&self, is_gathered: bool) -> Result<Inside<'_>, Errno> {
+        let mut state = self.state();
+        if state.closed().is_some_and(|closed| closed.is_shut || !is_gathered) {
+            return Err(Errno::EROFS);
+        }
+        state.inside += 1;
+        Ok(Inside(self))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// How it is closed, if it is.
+    fn closed(&mut self) -> Option<Closed> {
+        self.closed = self.closed.filter(|closed| Instant::now() < closed.until);
+        self.closed
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.state().inside -= 1;
+        self.0.left.notify_all();
+    }
+}
+
+/// What takes the requests of a mount, behind the gate.
+pub struct Gated<H> {
+    pub handler: H,
+    pub gate: Arc<Gate>,
+    /// Whether the mount's kernel gathers what programs write: it sends that, and no program does.
+    pub is_gathered: bool,
+}
+
+impl<H: Handler> Handler for Gated<H> {
+    fn handle(&self, request: Request<'_>, reply: Reply) {
+        let is_gathered = match &request.operation {
+            Op::Change(Asked::GetLock(_) | Asked::SetLock(_) | Asked::SetLockWaiting(_)) => None,
+            Op::Change(Asked::Write { .. } | Asked::SetAttributes(_)) => Some(self.is_gathered),
+            Op::Change(_) => Some(false),
+            Op::Open { flags } if may_write(*flags) => Some(false),
+            _ => None,
+        };
+        match is_gathered.map(|is_gathered| self.gate.enter(is_gathered)).transpose() {
+            Ok(_inside) => self.handler.handle(request, reply),
+            Err(errno) => reply.error(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_ONCE: Duration = Duration::ZERO;
+
+    #[test]
+    fn a_gate_that_is_closed_lets_in_what_was_gathered_until_it_is_shut() {
+        let gate = Gate::default();
+        let inside = gate.enter(false).unwrap_or_else(|_| panic!("it is open"));
+        gate.close();
+        assert_eq!(gate.enter(false).err(), Some(Errno::EROFS));
+        assert!(gate.enter(true).is_ok());
+        assert_eq!(gate.shut(AT_ONCE), Err(Errno::EBUSY), "somebody is inside");
+        drop(inside);
+        assert_eq!(gate.shut(AT_ONCE), Ok(()));
+        gate.close();
+        assert_eq!(gate.enter(true).err(), Some(Errno::EROFS), "it stays shut");
+    }
+
+    #[test]
+    fn it_opens_by_itself() {
+        let gate = Gate::default();
+        gate.close();
+        assert_eq!(gate.shut(AT_ONCE), Ok(()));
+        if let Some(closed) = &mut gate.state().closed {
+            closed.until = Instant::now();
+        }
+        assert!(gate.enter(false).is_ok());
+        gate.close();
+        assert!(gate.enter(true).is_ok(), "it is closed and not shut");
+    }
+}

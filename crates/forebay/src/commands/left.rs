@@ -1,0 +1,98 @@
+//! What has not landed of a job's burst tier when its daemons have ended, as they have said it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Ranges of one file that are printed at most; `--json` has all.
+const RANGES_PRINTED_MAX: usize = 4;
+
+/// Files that are printed at most.
+const FILES_PRINTED_MAX: usize = 20;
+
+/// Of one node.
+#[derive(Serialize, Deserialize, Debug)]
+pub struct Left {
+    node: u32,
+    uncommitted_bytes: u64,
+    steps: u64,
+    files: Vec<LeftFile>,
+    more_files: u64,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct LeftFile {
+    path: String,
+    missing: Vec<(u64, u64)>,
+}
+
+/// What a daemon has said of itself and those below it.
+pub fn all(told: &Value) -> Vec<Left> {
+    serde_json::from_value(told.clone()).unwrap_or_default()
+}
+
+impl Left {
+    /// One line for each of what there is.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.files.iter().take(FILES_PRINTED_MAX).map(LeftFile::line).collect();
+        match self.files.len().saturating_sub(FILES_PRINTED_MAX) as u64 + self.more_files {
+            0 => {}
+            1 => lines.push("1 more file has not landed".to_owned()),
+            more => lines.push(format!("{more} more files have not landed")),
+        }
+        match self.steps {
+            0 => {}
+            _ if !lines.is_empty() => {}
+            1 => lines.push("1 change of names or attributes has not landed".to_owned()),
+            steps => lines.push(format!("{steps} changes of names or attributes have not landed")),
+        }
+        if self.uncommitted_bytes > 0 {
+            let Self { node, uncommitted_bytes: bytes, .. } = self;
+            lines.push(format!("{bytes} bytes that programs of node {node} wrote while the job ended have not landed"));
+        }
+        lines
+    }
+}
+
+impl LeftFile {
+    fn line(&self) -> String {
+        let bytes: u64 = self.missing.iter().map(|(_, len)| len).sum();
+        let printed = self.missing.iter().take(RANGES_PRINTED_MAX);
+        let ranges: Vec<String> = printed.map(|(offset, len)| format!("{offset}+{len}")).collect();
+        let more = if self.missing.len() > RANGES_PRINTED_MAX { ", ..." } else { "" };
+        match ranges.is_empty() {
+            true => format!("{} has not landed", self.path),
+            false => format!("{} has not landed: {bytes} bytes at {}{more}", self.path, ranges.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn files_are_named_with_their_ranges() {
+        let told = json!([
+            {"node": 0, "uncommitted_bytes": 0, "steps": 3, "more_files": 2, "files": [
+                {"path": "/b/empty", "missing": []},
+                {"path": "/b/x", "missing": [[0, 10], [20, 5]]},
+                {"path": "/b/y", "missing": [[0, 1], [2, 1], [4, 1], [6, 1], [8, 1]]},
+            ]},
+            {"node": 1, "uncommitted_bytes": 7, "steps": 0, "more_files": 0, "files": []},
+        ]);
+        let lines: Vec<String> = all(&told).iter().flat_map(Left::lines).collect();
+        assert_eq!(
+            lines,
+            [
+                "/b/empty has not landed",
+                "/b/x has not landed: 15 bytes at 0+10, 20+5",
+                "/b/y has not landed: 5 bytes at 0+1, 2+1, 4+1, 6+1, ...",
+                "2 more files have not landed",
+                "7 bytes that programs of node 1 wrote while the job ended have not landed",
+            ]
+        );
+        assert_eq!(all(&Value::Null).len(), 0, "a job without a burst tier");
+    }
+}

@@ -1,0 +1,82 @@
+//! `down` tells the truth of what has landed, whatever programs do meanwhile.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use forebay_tests::program::wait_until;
+use forebay_tests::require;
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, DIR};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that makes one file after the other in a directory, until it cannot. It says elsewhere how many it has made, and why it ended.
+fn writer(directory: &Path, said: &Path) -> Child {
+    let script = format!(
+        "i=0; while /bin/echo $i > by.$i; do i=$((i + 1)); echo $i > {0}.new; mv {0}.new {0}; done 2> {0}.why",
+        said.display()
+    );
+    Command::new("sh").args(["-c", &script]).current_dir(directory).stdin(Stdio::null()).spawn().unwrap()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Programs of both nodes write until they are refused. What they could write has landed, since `down` says so.
+#[test]
+fn what_programs_write_while_the_job_ends_has_landed_or_was_refused() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let base = bed.job.sandbox.base().to_owned();
+    let said = |node: u32| base.join(format!("said.{node}"));
+    let directories = [0, 1].map(|node| {
+        let directory = bed.mount_of(node).join(format!("of-{node}"));
+        fs::create_dir(&directory).unwrap();
+        directory
+    });
+    let writers = [0, 1].map(|node: u32| writer(&directories[node as usize], &said(node)));
+    wait_until("they write", PATIENCE, || (0..2).all(|node| read(&said(node)).trim().parse().unwrap_or(0) > 20));
+    let down = bed.command(&["down", "--json"]);
+    for mut writer in writers {
+        wait_until("a writer ends", PATIENCE, || writer.try_wait().unwrap().is_some());
+    }
+    let told: Value = serde_json::from_slice(&down.stdout).unwrap_or_else(|_| panic!("{}", down.stderr));
+    assert_eq!(down.status.code(), Some(0), "{told} {}", down.stderr);
+    for node in 0..2 {
+        let made: u32 = read(&said(node)).trim().parse().unwrap();
+        let missing = |number: &u32| {
+            let landed = read(&bed.backing().join(format!("of-{node}/by.{number}")));
+            landed != format!("{number}\n")
+        };
+        assert_eq!((0..made).filter(missing).collect::<Vec<_>>(), [0; 0], "{made} were made on node {node}");
+        let why = read(&said(node).with_extension(format!("{node}.why")));
+        assert!(why.contains("Read-only file system"), "node {node}: {why}");
+    }
+    assert!(!base.join("store").exists(), "nothing is kept");
+    assert_eq!(told["left"], json!([]));
+    bed.job.forget();
+}
+
+/// What is kept is named, with its ranges.
+#[test]
+fn what_has_not_landed_is_named_with_its_ranges() {
+    require!(Fuse, Root);
+    for (words, code) in [(&["down"][..], 3), (&["down", "--no-drain"], 0)] {
+        let bed = Bed::with(2, &["--drain", "manual"]);
+        let _ = bed.shell_on(1, "mkdir d; echo first > first; echo x > gone; rm gone").good();
+        bed.drain();
+        let script = "printf 0123456789 > d/second; printf 01 | dd of=first bs=1 seek=4 conv=notrunc; echo open > open";
+        let _ = bed.shell_on(1, script).good();
+        let down = bed.command(words);
+        assert_eq!(down.status.code(), Some(code), "{}", down.stderr);
+        for line in ["d/second has not landed: 10 bytes at 0+10", "first has not landed: 2 bytes at 4+2"] {
+            assert!(down.stderr.contains(&format!("forebay: {DIR}/{line}\n")), "{}", down.stderr);
+        }
+        assert!(!down.stderr.contains("gone"), "{}", down.stderr);
+        bed.job.forget();
+    }
+}

@@ -1,0 +1,51 @@
+//! What a node could not tell the owner of the tree, it tells it later.
+
+use std::fs;
+use std::time::Duration;
+
+use forebay_tests::program::wait_until;
+use forebay_tests::require;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::bed::{Bed, DIR};
+use crate::private::prefix;
+use crate::promise::Shell;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longer than a node asks the owner for.
+const GIVEN_UP: Duration = Duration::from_secs(240);
+
+/// The owner is away for longer than a node asks for it, while programs close files. It has these closes when it is back: the files land, and
+/// are other nodes' to write.
+#[test]
+fn a_close_that_the_owner_did_not_hear_of_is_told_again() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &["--private", &format!("{DIR}/p")]);
+    let (mut private, mut plain) = (Shell::new(&prefix(&bed, 1)), Shell::new(&bed.mount_of(1)));
+    for (shell, name) in [(&mut private, "held"), (&mut plain, "open")] {
+        shell.says(&format!("exec 9> {name}; printf {name} >&9; sync {name}"));
+    }
+    // Its keeper stands still, and starts no other daemon.
+    let pid = |pid: u32| Pid::from_raw(pid as i32).unwrap();
+    let keeper = pid(bed.job.keeper(0));
+    kill_process(keeper, Signal::STOP).unwrap();
+    kill_process(pid(bed.job.daemon(0).unwrap()), Signal::KILL).unwrap();
+    for shell in [&mut private, &mut plain] {
+        shell.says("exec 9>&-");
+    }
+    let log = bed.job.sandbox.runtime().join("forebay").join(&bed.job.sandbox.name).join("logs/node-1.log");
+    let given_up = || {
+        let told = fs::read_to_string(&log).unwrap();
+        told.lines().filter(|line| line.contains("does not answer") && line.contains("\"change\"")).count()
+    };
+    wait_until("both closes are given up", GIVEN_UP, || given_up() >= 2);
+    kill_process(keeper, Signal::CONT).unwrap();
+    for name in ["p/held", "open"] {
+        wait_until("a file that was closed lands", PATIENCE, || bed.landed(name)["state"] == "landed");
+    }
+    let mut other = Shell::new(&prefix(&bed, 0));
+    assert_eq!(other.says("printf ,more 2>&1 >> held; cat held; echo"), "held,more\n");
+    [private, plain, other].into_iter().for_each(Shell::end);
+    bed.job.down();
+}
