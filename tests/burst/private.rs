@@ -23,7 +23,7 @@ fn bed(nodes: u32, more: &[&str]) -> Bed {
 }
 
 /// The prefix on a node's private mount, which `forebay run` shows at its own path.
-fn prefix(bed: &Bed, node: usize) -> PathBuf {
+pub fn prefix(bed: &Bed, node: usize) -> PathBuf {
     let mount = bed.job.status()["nodes"][node]["burst"]["private"]["mount"].as_str().map(PathBuf::from);
     mount.expect("a private mount").join("p")
 }

@@ -24,7 +24,8 @@ const NODE_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Serialize, Deserialize)]
 pub struct BurstStatus {
     mount: String,
-    /// The mount of files below `--private`, and how many writes its kernel has sent to this daemon; `null` without one.
+    /// The mount of files below `--private`, how many writes its kernel has sent to this daemon, and how many bytes of them were refused
+    /// since another node has had the file; `null` without one.
     #[serde(default)]
     private: Option<PrivateStatus>,
     capacity_bytes: u64,
@@ -52,6 +53,8 @@ pub struct BurstStatus {
 struct PrivateStatus {
     mount: PathBuf,
     writes: u64,
+    #[serde(default)]
+    refused_bytes: u64,
 }
 
 /// How a job's landing goes.
@@ -97,6 +100,7 @@ impl WriteParts {
             private: self.private.mount.get().map(|mount| PrivateStatus {
                 mount: mount.clone(),
                 writes: self.private.writes.load(Ordering::Relaxed),
+                refused_bytes: self.commits.refused.bytes(),
             }),
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
