@@ -22,6 +22,7 @@ mod power_cuts;
 mod power_of_a_writer;
 mod private;
 mod private_nodes;
+mod private_programs;
 mod promise;
 mod query;
 mod random;
