@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use forebay_tests::program::wait_until;
+use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Sandbox, require};
 
 use crate::bed::{Bed, DIR, arguments};
@@ -108,7 +108,7 @@ fn what_was_closed_is_whole_however_often_the_daemon_dies() {
 
 fn said(directory: &Path, script: &str) -> String {
     let mut command = Command::new("sh");
-    forebay_tests::program::run(command.args(["-euc", script]).current_dir(directory)).good().text()
+    run(command.args(["-euc", script]).current_dir(directory)).good().text()
 }
 
 /// With a policy that lands nothing by itself there is no room: `fsync` or `close` says so, and when there is room, all goes on.
@@ -226,5 +226,65 @@ fn renames_and_links_in_and_out_are_told_to_copy() {
     let there = |name: &str| fs::read_to_string(bed.backing().join(name)).unwrap();
     assert_eq!((there("a"), there("p/b")), ("in\n".to_owned(), "out\n".to_owned()));
     assert!(["b", "p/a"].iter().all(|name| !bed.backing().join(OsStr::new(name)).exists()));
+    bed.job.down();
+}
+
+/// What programs have open and the kernels have gathered of it lands with `down`.
+#[test]
+fn the_end_of_the_job_lands_what_the_kernels_have() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = bed(2, &["--drain", "end"]);
+    let mut programs = [0, 1].map(|node| Calls::new(&prefix(&bed, node)));
+    for (node, program) in programs.iter_mut().enumerate() {
+        assert_eq!(program.says(&format!("os.write(os.open('f{node}', os.O_CREAT | os.O_WRONLY), b'so far')")), "6");
+    }
+    let down = bed.command(&["down"]);
+    assert!(down.status.success(), "{}", down.stderr);
+    for node in [0, 1] {
+        assert_eq!(fs::read(bed.backing().join(format!("p/f{node}"))).unwrap(), b"so far");
+    }
+    programs.into_iter().for_each(Calls::kill);
+    bed.job.forget();
+}
+
+/// Locks are the job's; what is written under one is seen when it is synced.
+#[test]
+fn locks_are_kept_over_nodes_and_make_nothing_visible() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = bed(2, &[]);
+    let (mut one, mut two) = (Calls::new(&prefix(&bed, 0)), Calls::new(&prefix(&bed, 1)));
+    assert_eq!(one.says("(f := os.open('a', os.O_CREAT | os.O_RDWR)) > 0"), "True");
+    assert_eq!(two.says("(f := os.open('a', os.O_RDONLY)) > 0"), "True");
+    let shared = "fcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB)";
+    assert_eq!(one.says("[fcntl.flock(f, fcntl.LOCK_EX), fcntl.lockf(f, fcntl.LOCK_EX)]"), "[None, None]");
+    assert_eq!(two.says("fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"), "EAGAIN");
+    assert_eq!(two.says(shared), "EAGAIN");
+    let unlocked = "[os.write(f, b'under it'), fcntl.flock(f, fcntl.LOCK_UN), fcntl.lockf(f, fcntl.LOCK_UN)]";
+    assert_eq!(one.says(unlocked), "[8, None, None]");
+    assert_eq!(two.says("fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"), "None");
+    assert_eq!(two.says(&format!("[{shared}, os.pread(f, 99, 0)]")), "[None, b'']");
+    assert_eq!(one.says("os.fsync(f)"), "None");
+    assert_eq!(two.says("os.pread(f, 99, 0)"), "b'under it'");
+    [one, two].into_iter().for_each(Calls::end);
+    bed.job.down();
+}
+
+/// `stage in` writes on the burst mount.
+#[test]
+fn nothing_is_staged_there() {
+    require!(Fuse, Root);
+    let bed = bed(1, &[]);
+    let input = bed.job.sandbox.source().join("input");
+    fs::write(&input, "input").unwrap();
+    let staged = run(bed
+        .job
+        .sandbox
+        .command()
+        .args(["stage", "in", "--job", &bed.job.sandbox.name])
+        .arg(&input)
+        .arg(format!("{DIR}/p/input")));
+    assert_eq!(staged.status.code(), Some(3), "{} {}", staged.text(), staged.stderr);
+    assert!((staged.text() + &staged.stderr).contains("Read-only file system"), "{} {}", staged.text(), staged.stderr);
+    assert!(!prefix(&bed, 0).join("input").exists());
     bed.job.down();
 }
