@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
 
 mod bed;
+mod calls;
 mod checkpoints;
 mod conflicts;
 mod deaths;
@@ -22,6 +23,8 @@ mod partner;
 mod power_cuts;
 mod power_of_a_writer;
 mod private;
+mod private_nodes;
+mod private_programs;
 mod promise;
 mod query;
 mod random;

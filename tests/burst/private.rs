@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What programs are told of a file that another node has.
 const BUSY: &str = "Device or resource busy";
 
-fn bed(nodes: u32, more: &[&str]) -> Bed {
+/// A job with `--private DIR/p`.
+pub fn bed(nodes: u32, more: &[&str]) -> Bed {
     let private = format!("{DIR}/p");
     Bed::with(nodes, &[&["--private", &private], more].concat())
 }
@@ -33,7 +34,7 @@ fn shells<const NODES: usize>(bed: &Bed) -> [Shell; NODES] {
 }
 
 /// A new daemon serves in place of one that is killed.
-fn replace_daemon(bed: &Bed, node: usize) {
+pub fn replace_daemon(bed: &Bed, node: usize) {
     let killed = bed.job.kill_daemon(node);
     wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(node).is_some_and(|pid| pid != killed));
 }
@@ -233,8 +234,14 @@ fn a_drain_lands_what_the_kernel_has() {
     for name in ["a", "b"] {
         assert_eq!(fs::read_to_string(bed.backing().join("p").join(name)).unwrap(), format!("{name}\n"));
     }
-    assert_eq!(one.says("echo more >&7; exec 7>&-"), "");
+    assert_eq!(one.says("echo more >&7"), "");
+    let landed = bed.landed("p/a");
+    assert_eq!(landed["state"], "dirty", "nobody knows what the kernel has: {landed}");
+    assert!(landed["why"].as_str().unwrap().contains("node 0 has it open for writing below --private"), "{landed}");
+    assert_eq!(one.says("exec 7>&-"), "");
     bed.drain();
+    // The kernel tells of a close when it has returned.
+    wait_until("it has landed", PATIENCE, || bed.landed("p/a")["state"] == "landed");
     assert_eq!(fs::read_to_string(bed.backing().join("p/a")).unwrap(), "a\nmore\n");
     [one, two].into_iter().for_each(Shell::end);
     bed.job.down();
@@ -360,6 +367,8 @@ fn a_descriptor_stays_with_its_contents() {
     let bed = bed(2, &[]);
     let [mut one, mut two] = shells(&bed);
     assert_eq!(two.says("yes old | head -c 64M > a"), "");
+    // Otherwise it would be read as it is then: closing it ends after `close` has returned.
+    assert_eq!(one.says("until sh -c ': >> a' 2> /dev/null; do sleep 0.1; done"), "");
     assert_eq!(one.says("exec 7< a; head -c 4 <&7"), "old\n");
     assert_eq!(two.says("yes new | head -c 64M > a"), "");
     let said = one.says("dd bs=1M skip=60 count=1 <&7 2>&1 | uniq -c");

@@ -14,7 +14,7 @@ use crate::salvage::wait_for_second_home;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which node owns the tree, as `status` says.
-fn owner(bed: &Bed) -> Option<u64> {
+pub fn owner(bed: &Bed) -> Option<u64> {
     // It ends with 3 where a node is missing.
     let told = bed.command(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&told.stdout).ok()?;
@@ -98,6 +98,15 @@ fn with_partners_the_job_goes_on_with_everything() {
     bed.job.kill_all();
 }
 
+/// While the first node, which owned the tree, does not answer.
+pub fn wait_until_another_owns(bed: &Bed) {
+    wait_until("another node owns the tree", PATIENCE, || {
+        run(Command::new("timeout").args(["20", "sh", "-c", "echo one > one && sync one"]).current_dir(bed.mount_of(1)))
+            .status
+            .success()
+    });
+}
+
 /// The owner stands still for a while, and is not the owner any more when it goes on; its programs go on with the new one.
 #[test]
 fn an_owner_that_was_cut_off_is_none_any_more() {
@@ -110,11 +119,7 @@ fn an_owner_that_was_cut_off_is_none_any_more() {
         .map(|pid| Pid::from_raw(pid as i32).unwrap())
         .collect();
     stopped.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
-    wait_until("another node owns the tree", PATIENCE, || {
-        run(Command::new("timeout").args(["20", "sh", "-c", "echo one > one && sync one"]).current_dir(bed.mount_of(1)))
-            .status
-            .success()
-    });
+    wait_until_another_owns(&bed);
     stopped.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
     wait_until("the first node knows", PATIENCE, || owner(&bed) == Some(1));
     let _ = bed.shell_on(0, "cat one; echo again >> appended; sync appended; mv zero moved").good();

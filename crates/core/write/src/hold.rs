@@ -6,11 +6,27 @@
 //!
 //! A file may have a name elsewhere, too. Nodes that write it there have shared locks on the same range (`refusal`), which end in the
 //! same way: nobody holds it meanwhile.
+//!
+//! A hold that others end, since its node is given up, lapses: the node may be back, with what its programs have written meanwhile. It goes
+//! on with a lapsed hold as long as nobody else has had the file. Once somebody has, the hold is void, and what the node had not
+//! committed is refused (`REFUSED`), until it holds the file anew. Both are locks of their own, beyond the range of holds, so that the
+//! tree keeps them and nobody is in the way of them.
 
+use forebay_types::{Errno, NodeRank};
 use forebay_wire::write::{FileState, HeldLock, LockKind, LockRequest};
 
 /// Where the range begins: programs' locks end before, at the largest offset of a file.
 pub(crate) const START: u64 = 1 << 63;
+
+/// Where lapsed holds begin, one offset for each node: above the range of holds.
+const LAPSED_START: u64 = START | 1 << 62;
+
+/// The identity of a lapsed hold that is void. Nothing has it.
+const VOID: u64 = u64::MAX - 2;
+
+/// What a node is told whose programs wrote something under a hold that ended before it was committed, and another node has had the file
+/// since. It is nobody's: it cannot be committed any more.
+pub const REFUSED: Errno = Errno::ECANCELED;
 
 /// The lock that is a hold of a file whose contents the kernel knows by `identity`.
 #[must_use]
@@ -18,7 +34,7 @@ pub fn request(identity: u64) -> LockRequest {
     LockRequest {
         owner: identity,
         start: START,
-        end: u64::MAX,
+        end: LAPSED_START - 1,
         kind: Some(LockKind::Exclusive),
         pid: 0,
         is_flock: false,
@@ -35,6 +51,57 @@ pub fn any() -> LockRequest {
 #[must_use]
 pub fn refusal() -> LockRequest {
     LockRequest { kind: Some(LockKind::Shared), ..request(u64::MAX - 1) }
+}
+
+/// What asks for the lapsed hold of a node.
+#[must_use]
+pub fn lapsed_of(node: NodeRank) -> LockRequest {
+    let at = LAPSED_START + u64::from(node.0);
+    LockRequest { start: at, end: at, ..any() }
+}
+
+/// By which number the kernel of a node knows the contents that it held, if nobody has had the file since; of what `lapsed_of` has found.
+#[must_use]
+pub fn resumable(lapsed: &HeldLock) -> Option<u64> {
+    (lapsed.owner != VOID).then_some(lapsed.owner)
+}
+
+/// What becomes of a lock when others end all that its node has: of a hold, a lapsed one.
+pub(crate) fn lapse(held: HeldLock) -> Option<HeldLock> {
+    if is_lapsed(&held) {
+        return Some(held);
+    }
+    let LockRequest { start, end, .. } = lapsed_of(held.node);
+    is_of_holds(held.start).then_some(held).filter(is_hold).map(|held| HeldLock {
+        start,
+        end,
+        kind: LockKind::Shared,
+        ..held
+    })
+}
+
+/// What becomes of a lapsed hold when `node` holds the file, or refuses holds of it.
+pub(crate) fn overtake(lapsed: HeldLock, node: NodeRank) -> Option<HeldLock> {
+    (lapsed.node != node).then_some(HeldLock { owner: VOID, ..lapsed })
+}
+
+/// Whether what is asked for is a hold of other contents than those that are there: one that goes on.
+pub(crate) fn goes_on(request: &LockRequest, identity: u64) -> bool {
+    is_of_holds(request.start) && request.kind == Some(LockKind::Exclusive) && request.owner != identity
+}
+
+/// Whether locks that begin there are holds, or refuse them.
+pub(crate) fn is_of_holds(start: u64) -> bool {
+    start == START
+}
+
+pub(crate) fn is_lapsed(held: &HeldLock) -> bool {
+    held.start >= LAPSED_START
+}
+
+/// Whether nobody may commit what this lapsed hold is of.
+pub(crate) fn is_void(lapsed: &HeldLock) -> bool {
+    is_lapsed(lapsed) && lapsed.owner == VOID
 }
 
 /// Whether this is a hold, of what `any` has found in the way.

@@ -22,9 +22,11 @@ impl Locks {
     /// Gives a range of a file to a holder on `node`, or takes it from it.
     ///
     /// # Errors
-    /// EAGAIN when somebody else has it, ENOLCK when the file has too many.
-    pub fn set(&mut self, node: NodeRank, file: FileId, request: &LockRequest) -> Result<(), Errno> {
-        if self.conflict(node, file, request).is_some() {
+    /// EAGAIN when somebody else has it, or has had it since a hold has ended that is to go on; ENOLCK when the file has too many.
+    /// `identity` is of the file's contents.
+    pub fn set(&mut self, node: NodeRank, file: FileId, request: &LockRequest, identity: u64) -> Result<(), Errno> {
+        let is_over = hold::goes_on(request, identity) && self.is_void(node, file);
+        if is_over || self.conflict(node, file, request).is_some() {
             return Err(Errno::EAGAIN);
         }
         let held = self.by_file.entry((file, request.is_flock)).or_default();
@@ -38,6 +40,9 @@ impl Locks {
         if let Some(kind) = request.kind {
             let LockRequest { owner, start, end, pid, .. } = *request;
             kept.push(HeldLock { node, owner, start, end, kind, pid });
+            if hold::is_of_holds(start) {
+                kept = overtaken(kept, node);
+            }
         }
         if kept.len() > limits::LOCKS_MAX {
             return Err(Errno::ENOLCK);
@@ -71,13 +76,39 @@ impl Locks {
         self.by_file.retain(|_, held| !held.is_empty());
     }
 
-    /// A node has closed a file: it is not held there any more.
-    pub fn release_hold(&mut self, node: NodeRank, file: FileId) {
+    /// A node is given up: its programs have no locks any more, and what it holds lapses.
+    pub fn give_up_node(&mut self, node: NodeRank) {
+        for held in self.by_file.values_mut() {
+            let lapse = |lock: HeldLock| if lock.node == node { hold::lapse(lock) } else { Some(lock) };
+            *held = held.drain(..).filter_map(lapse).collect();
+        }
+        self.by_file.retain(|_, held| !held.is_empty());
+    }
+
+    /// A node has closed a file: it is not held there any more. The hold lapses where the node may have it open still.
+    pub fn release_hold(&mut self, node: NodeRank, file: FileId, is_closed: bool) {
         let Some(held) = self.by_file.get_mut(&(file, false)) else { return };
-        held.retain(|lock| lock.node != node || lock.start != hold::START);
+        let release = |lock: HeldLock| match lock.node == node && hold::is_of_holds(lock.start) {
+            true => hold::lapse(lock).filter(|_| !is_closed),
+            false => Some(lock),
+        };
+        *held = held.drain(..).filter_map(release).collect();
         if held.is_empty() {
             self.by_file.remove(&(file, false));
         }
+    }
+
+    /// Whether what a node has not committed of a file is refused: others have the file, or have had it since the node's hold ended.
+    #[must_use]
+    pub fn refuses(&self, node: NodeRank, file: FileId) -> bool {
+        let is_anothers = |lock: &HeldLock| lock.node != node && hold::is_of_holds(lock.start) && hold::is_hold(lock);
+        self.is_void(node, file) || self.by_file.get(&(file, false)).is_some_and(|held| held.iter().any(is_anothers))
+    }
+
+    /// Whether others have had a file since a node's hold of it has ended.
+    fn is_void(&self, node: NodeRank, file: FileId) -> bool {
+        let is_void = |lock: &HeldLock| lock.node == node && hold::is_void(lock);
+        self.by_file.get(&(file, false)).is_some_and(|held| held.iter().any(is_void))
     }
 
     /// A file is gone.
@@ -85,6 +116,12 @@ impl Locks {
         self.by_file.remove(&(file, false));
         self.by_file.remove(&(file, true));
     }
+}
+
+/// What a file's locks are once `node` holds it, or refuses holds of it.
+fn overtaken(held: Vec<HeldLock>, node: NodeRank) -> Vec<HeldLock> {
+    let overtake = |lock: HeldLock| if hold::is_lapsed(&lock) { hold::overtake(lock, node) } else { Some(lock) };
+    held.into_iter().filter_map(overtake).collect()
 }
 
 fn is_of(lock: &HeldLock, node: NodeRank, owner: u64) -> bool {
@@ -112,7 +149,7 @@ mod tests {
     fn a_range_is_split_upgraded_and_given_back() {
         use LockKind::{Exclusive, Shared};
         let (mut locks, a, b) = (Locks::default(), NodeRank(0), NodeRank(1));
-        let mut set = |node, owner, start, end, kind| locks.set(node, FILE, &request(owner, start, end, kind));
+        let mut set = |node, owner, start, end, kind| locks.set(node, FILE, &request(owner, start, end, kind), 0);
         set(a, 1, 0, 99, Some(Shared)).unwrap();
         set(b, 1, 0, 49, Some(Shared)).unwrap();
         assert_eq!(
@@ -136,13 +173,13 @@ mod tests {
     #[test]
     fn what_is_refused_changes_nothing() {
         let (mut locks, a, b) = (Locks::default(), NodeRank(0), NodeRank(1));
-        locks.set(a, FILE, &request(1, 0, 9, Some(LockKind::Shared))).unwrap();
+        locks.set(a, FILE, &request(1, 0, 9, Some(LockKind::Shared)), 0).unwrap();
         for byte in 0..limits::LOCKS_MAX as u64 - 1 {
-            locks.set(b, FILE, &request(1, 100 + 2 * byte, 100 + 2 * byte, Some(LockKind::Shared))).unwrap();
+            locks.set(b, FILE, &request(1, 100 + 2 * byte, 100 + 2 * byte, Some(LockKind::Shared)), 0).unwrap();
         }
         let before = locks.clone();
         for refused in [request(1, 5, 5, None), request(1, 5, 5, Some(LockKind::Exclusive))] {
-            assert_eq!(locks.set(a, FILE, &refused), Err(Errno::ENOLCK));
+            assert_eq!(locks.set(a, FILE, &refused, 0), Err(Errno::ENOLCK));
             assert_eq!(locks, before);
         }
     }
@@ -150,12 +187,12 @@ mod tests {
     #[test]
     fn the_whole_of_a_file_is_a_range_too() {
         let (mut locks, node) = (Locks::default(), NodeRank(0));
-        locks.set(node, FILE, &request(1, 0, u64::MAX, Some(LockKind::Exclusive))).unwrap();
-        locks.set(node, FILE, &request(1, 10, 19, None)).unwrap();
-        assert!(locks.set(node, FILE, &request(2, 9, 9, Some(LockKind::Shared))).is_err());
-        locks.set(node, FILE, &request(2, 10, 19, Some(LockKind::Shared))).unwrap();
-        locks.set(node, FILE, &request(1, 0, u64::MAX, None)).unwrap();
-        locks.set(node, FILE, &request(2, 0, u64::MAX, None)).unwrap();
+        locks.set(node, FILE, &request(1, 0, u64::MAX, Some(LockKind::Exclusive)), 0).unwrap();
+        locks.set(node, FILE, &request(1, 10, 19, None), 0).unwrap();
+        assert!(locks.set(node, FILE, &request(2, 9, 9, Some(LockKind::Shared)), 0).is_err());
+        locks.set(node, FILE, &request(2, 10, 19, Some(LockKind::Shared)), 0).unwrap();
+        locks.set(node, FILE, &request(1, 0, u64::MAX, None), 0).unwrap();
+        locks.set(node, FILE, &request(2, 0, u64::MAX, None), 0).unwrap();
         assert_eq!(locks, Locks::default());
     }
 }

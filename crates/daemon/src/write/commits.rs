@@ -6,12 +6,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_types::{Errno, OperationId};
+use forebay_types::{Errno, FileId, OperationId};
 use forebay_wire::write::{Caller, Change, CommitAt, Operation, WrittenExtent};
+use forebay_write::hold::REFUSED;
 
 use super::files::{Files, OpenFile};
 use super::local::Local;
 use super::notes::Note;
+use super::refused::Refused;
 use super::tree_link::TreeLink;
 
 /// Numbers that one daemon may give: not all are written down, so that the next one begins with others.
@@ -24,6 +26,7 @@ const PENDING_SECONDS_MAX: i64 = 10;
 pub struct Commits {
     local: Arc<Local>,
     pub files: Arc<Files>,
+    pub refused: Refused,
     tree: TreeLink,
     session: u64,
     numbers: Mutex<Numbers>,
@@ -47,16 +50,34 @@ impl Commits {
     ) -> Self {
         let under_way = unanswered.into_iter().filter(|id| id.session == session).map(|id| id.serial).collect();
         let numbers = Mutex::new(Numbers { given: daemon << DAEMON_BITS, under_way });
-        Self { local: Arc::clone(local), files: Arc::clone(files), tree, session, numbers }
+        Self { local: Arc::clone(local), files: Arc::clone(files), refused: Refused::default(), tree, session, numbers }
     }
 
     /// Has a file's pending extents committed.
     ///
     /// # Errors
-    /// What the owner says; what was not committed stays pending.
+    /// What the owner says; what was not committed stays pending. EIO where it is refused, and pending no more.
     pub fn commit(&self, open: &OpenFile, caller: &Caller) -> Result<(), Errno> {
         let _noting = self.files.noting();
-        open.commit(|change| self.send_again(change), |extents| self.send(open, caller, extents))
+        refused_is_lost(open.commit(|change| self.send_again(change), |extents| self.send(open, caller, extents)))
+    }
+
+    /// The same before this node has a file anew: nothing of before is pending afterwards, committed or refused.
+    ///
+    /// # Errors
+    /// Why it is.
+    pub fn clear(&self, open: &OpenFile) -> Result<(), Errno> {
+        let committed = self.commit(open, &Caller::default());
+        if open.is_dirty() { committed } else { Ok(()) }
+    }
+
+    /// The same with all files.
+    ///
+    /// # Errors
+    /// The first that could not be cleared; the others are.
+    pub fn clear_all(&self) -> Result<(), Errno> {
+        let outcomes: Vec<_> = self.files.all().iter().map(|open| self.clear(open)).collect();
+        outcomes.into_iter().collect()
     }
 
     /// Learns of all that daemons before this one have sent that it was carried out, or has it carried out now. Until then it
@@ -65,8 +86,8 @@ impl Commits {
     /// # Errors
     /// The first that the owner did not answer; the others are settled.
     pub fn settle(&self) -> Result<(), Errno> {
-        let settled: Vec<_> =
-            self.files.all().iter().map(|open| open.commit_unanswered(&|change| self.send_again(change))).collect();
+        let settle = |open: &Arc<OpenFile>| refused_is_lost(open.commit_unanswered(&|change| self.send_again(change)));
+        let settled: Vec<_> = self.files.all().iter().map(settle).collect();
         settled.into_iter().collect()
     }
 
@@ -84,6 +105,9 @@ impl Commits {
         if outcome != Err(Errno::EIO) {
             self.end(change.id.serial);
         }
+        if let Operation::Commit { file, extents, .. } = &change.operation {
+            self.note_refused(outcome, *file, extents);
+        }
         match outcome {
             // The daemon before had its answer.
             Err(Errno::EALREADY) => Ok(()),
@@ -91,7 +115,7 @@ impl Commits {
         }
     }
 
-    /// The same with all files.
+    /// Has what is pending of all files committed.
     ///
     /// # Errors
     /// The first that could not be committed; the others are.
@@ -129,6 +153,18 @@ impl Commits {
     }
 
     fn send(&self, open: &OpenFile, caller: &Caller, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
+        let outcome = self.send_once(open, caller, extents.clone());
+        self.note_refused(outcome, open.file, &extents);
+        outcome
+    }
+
+    fn note_refused(&self, outcome: Result<(), Errno>, file: FileId, extents: &[WrittenExtent]) {
+        if outcome == Err(REFUSED) {
+            self.refused.note(file, extents.iter().map(|extent| extent.len).sum());
+        }
+    }
+
+    fn send_once(&self, open: &OpenFile, caller: &Caller, extents: Vec<WrittenExtent>) -> Result<(), Errno> {
         let operation = Operation::Commit { file: open.file, extents, at: CommitAt::Start };
         // The file's time is that of its last write, whoever has it committed and when.
         let now = open.written_at().unwrap_or_else(|| self.local.now());
@@ -162,6 +198,11 @@ impl Commits {
     fn end(&self, serial: u64) {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner).under_way.remove(&serial);
     }
+}
+
+/// What was written to a file that others have had since is an error to who wrote it.
+fn refused_is_lost(outcome: Result<(), Errno>) -> Result<(), Errno> {
+    if outcome == Err(REFUSED) { Err(Errno::EIO) } else { outcome }
 }
 
 /// What was written to a file that is gone reaches nobody.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Change, Operation, Piece, Source, WrittenExtent};
 use forebay_write::Extents;
+use forebay_write::hold::REFUSED;
 
 /// The bits of a mode that lend rights: set-user-ID, set-group-ID.
 const LENT_RIGHTS: u32 = 0o6000;
@@ -234,21 +235,21 @@ impl OpenFile {
     /// by `again`.
     ///
     /// # Errors
-    /// What `commit` says; what it was not asked for, or refused, stays pending.
+    /// What `commit` says: what it has not done stays pending. REFUSED where some of it is nobody's, and pending no more.
     pub fn commit(
         &self,
         again: impl Fn(&Change) -> Result<(), Errno>,
         commit: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        self.commit_unanswered(&again)?;
+        let mut outcome = unless_refused(self.commit_unanswered(&again))?;
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let part: Vec<WrittenExtent> = self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect();
             if part.is_empty() {
-                return Ok(());
+                return outcome;
             }
             let count = part.len();
-            commit(part)?;
+            outcome = unless_refused(commit(part))?.and(outcome);
             self.state().drop_committed(count);
         }
     }
@@ -256,12 +257,13 @@ impl OpenFile {
     /// The same with what a daemon before this one has sent, alone.
     ///
     /// # Errors
-    /// What `again` says; what it refused stays pending.
+    /// As `commit`.
     pub fn commit_unanswered(&self, again: &impl Fn(&Change) -> Result<(), Errno>) -> Result<(), Errno> {
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = Ok(());
         loop {
-            let Some(change) = self.state().unanswered.front().cloned() else { return Ok(()) };
-            again(&change)?;
+            let Some(change) = self.state().unanswered.front().cloned() else { return outcome };
+            outcome = unless_refused(again(&change))?.and(outcome);
             let Operation::Commit { extents, .. } = &change.operation else { return Err(Errno::EIO) };
             let mut state = self.state();
             state.unanswered.pop_front();
@@ -274,8 +276,13 @@ impl OpenFile {
     }
 }
 
+/// What a commit came to that is over.
+fn unless_refused(outcome: Result<(), Errno>) -> Result<Result<(), Errno>, Errno> {
+    if outcome == Err(REFUSED) { Ok(outcome) } else { outcome.map(Ok) }
+}
+
 impl State {
-    /// The first `count` written extents are the tree's now.
+    /// The first `count` written extents are the tree's now, or nobody's.
     fn drop_committed(&mut self, count: usize) {
         self.written.drain(..count.min(self.written.len()));
         self.pending = Extents::default();

@@ -2,6 +2,9 @@
 //!
 //! The owner of the tree ends a hold when the node has closed the file. This daemon knows how often it is open only if it has seen
 //! all opens; one that goes on where another died asks the owner each time that it does not know of a hold.
+//!
+//! A node that was given up as the owner of the tree and is back, finds its holds lapsed. It goes on with one when the kernel sends what
+//! programs have written meanwhile (`keep`), unless others have had the file since: then that is refused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,7 +134,30 @@ impl Holds {
         if let Some(contents) = known.and_then(|hold| lock(&hold).contents) {
             return Ok(Some(contents));
         }
-        if self.has_earlier { self.ask(file) } else { Ok(None) }
+        match self.has_earlier {
+            true => self.ask(file)?.map_or_else(|| self.lapsed(file), |held| Ok(Some(held))),
+            false => Ok(None),
+        }
+    }
+
+    /// The same for what programs have written, of which this node holds the file from then on if it has lapsed.
+    ///
+    /// # Errors
+    /// What the owner of the tree says.
+    pub fn keep(&self, file: FileId) -> Result<Option<u64>, Errno> {
+        if self.is_held(file) || !self.has_earlier {
+            return self.of(file);
+        }
+        if let Some(held) = self.ask(file)? {
+            return Ok(Some(held));
+        }
+        let Some(lapsed) = self.lapsed(file)? else { return Ok(None) };
+        match self.lock(file, hold::request(lapsed)) {
+            Ok(()) => Ok(Some(lapsed)),
+            // Somebody else was faster.
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Whether this node is known to hold a file.
@@ -165,13 +191,17 @@ impl Holds {
     /// # Errors
     /// EBUSY where another node has it, ESTALE where it has changed since.
     pub fn take(&self, file: FileId, hold: &mut Hold, state: &FileState) -> Result<u64, Errno> {
-        let contents = hold::identity(state);
+        if let Some(open) = self.commits.files.find(file) {
+            self.commits.clear(&open)?;
+        }
+        let lapsed = self.lapsed(file)?;
+        let contents = lapsed.unwrap_or_else(|| hold::identity(state));
         let taken = match self.lock(file, hold::request(contents)) {
             Err(Errno::EAGAIN) => self.take_again(file, contents),
             taken => taken,
         };
         taken.map_err(|errno| if errno == Errno::EAGAIN { Errno::EBUSY } else { errno })?;
-        if hold::identity(&self.reader.tree.state(file)?) != contents {
+        if lapsed.is_none() && hold::identity(&self.reader.tree.state(file)?) != contents {
             self.lock(file, LockRequest { kind: None, ..hold::request(contents) })?;
             return Err(Errno::ESTALE);
         }
@@ -212,6 +242,16 @@ impl Holds {
         let held = self.reader.tree.lock_in_the_way(file, hold::any())?;
         let own = held.filter(|held| held.node == self.reader.local.rank && hold::is_hold(held));
         Ok(own.map(|held| hold::identity_of(&held)))
+    }
+
+    /// The same of what has lapsed. That happens to who owned the tree, and does no more.
+    fn lapsed(&self, file: FileId) -> Result<Option<u64>, Errno> {
+        let local = &self.reader.local;
+        if local.owns().epoch == 0 {
+            return Ok(None);
+        }
+        let lapsed = self.reader.tree.lock_in_the_way(file, hold::lapsed_of(local.rank))?;
+        Ok(lapsed.and_then(|lapsed| hold::resumable(&lapsed)))
     }
 
     fn forget_if_unused(&self, file: FileId) {

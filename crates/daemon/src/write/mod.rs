@@ -56,6 +56,7 @@ mod prefixes;
 mod private;
 mod publishing;
 mod recovery;
+mod refused;
 mod remote;
 mod remote_tree;
 mod report;

@@ -80,7 +80,14 @@ impl Handler for PrivateKernel {
                     Err(errno) => reply.error(errno),
                 }
             }
-            Op::Release { flock_owner, .. } => {
+            Op::Flush { handle, lock_owner } if self.is_lost(node, *handle) => {
+                self.kernel.locking.release(file, *lock_owner, false);
+                reply.error(Errno::EIO);
+            }
+            Op::Fsync { handle, .. } if self.is_lost(node, *handle) => reply.error(Errno::EIO),
+            Op::Release { flock_owner, handle } => {
+                // That it is refused was told by then; it is closed all the same.
+                self.is_lost(node, *handle);
                 // The kernel has been answered.
                 let _ = self.holds.close(file, || self.kernel.close(&plain, *flock_owner, reply));
             }
@@ -113,6 +120,16 @@ impl PrivateKernel {
             Ok(false) => {}
             Ok(true) => return reply.error(Errno::EROFS),
             Err(errno) => return reply.error(errno),
+        }
+        let refused = match asked {
+            Asked::Write { data, .. } => self.check_kept(file, contents).inspect_err(|_| {
+                self.kernel.commits.refused.note(file, data.len() as u64);
+            }),
+            Asked::Fallocate { .. } => self.check_kept(file, contents),
+            _ => Ok(()),
+        };
+        if let Err(errno) = refused {
+            return reply.error(errno);
         }
         match asked {
             Asked::Create { name, mode, flags } => match self.create(&plain, name, *mode, *flags) {
@@ -211,6 +228,27 @@ impl PrivateKernel {
         if held.is_some_and(|held| tag_of(held) == contents) { Ok(parts) } else { Err(Errno::ESTALE) }
     }
 
+    /// Whether what programs of this node have written, to what the kernel knows by `contents`, is the file's.
+    fn is_kept(&self, file: FileId, contents: u64) -> Result<bool, Errno> {
+        Ok(self.holds.keep(file)?.is_some_and(|held| tag_of(held) == contents))
+    }
+
+    fn check_kept(&self, file: FileId, contents: u64) -> Result<(), Errno> {
+        if self.is_kept(file, contents)? { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    /// Whether what was written through a descriptor is nobody's: none of it is pending afterwards.
+    fn is_lost(&self, node: u64, handle: u64) -> bool {
+        let file = file_of(node);
+        if !may_write(handle as u32) || self.is_kept(file, contents_of(node)).unwrap_or(true) {
+            return false;
+        }
+        if let Some(open) = self.kernel.files.find(file) {
+            let _ = self.kernel.commits.clear(&open);
+        }
+        true
+    }
+
     /// The file as it is, and by which contents the kernel knows it. It is this node's afterwards if it `is_written`.
     fn claim(&self, file: FileId, hold: &mut Hold, is_written: bool) -> Result<(FileState, u64), Errno> {
         let state = self.kernel.reader.tree.state(file)?;
@@ -262,6 +300,10 @@ impl PrivateKernel {
     /// gives it back.
     fn set_attributes(&self, plain: &Request<'_>, contents: u64, new: &NewAttributes) -> Result<FileState, Errno> {
         let file = plain_file_of(plain.node);
+        let is_by_writer = new.handle.is_some_and(|handle| may_write(handle as u32));
+        if is_by_writer && (new.size_bytes.is_some() || new.mtime.is_some()) {
+            self.check_kept(file, contents)?;
+        }
         if is_kernels_own(new) {
             return self.kernel.set_attributes(&Request { uid: 0, gid: 0, ..plain.clone() }, new);
         }

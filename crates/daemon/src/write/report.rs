@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_types::{FileId, Kind, Name};
-use forebay_wire::write::{BURST_ROOT, Caller, Place};
+use forebay_wire::write::{BURST_ROOT, Caller, HeldLock, Place};
 use forebay_wire::write_message::WriteMessage;
-use forebay_write::{LostFile, Way};
+use forebay_write::{LostFile, Way, hold};
 use serde::{Deserialize, Serialize};
 
 use super::copying::Copying;
@@ -24,7 +24,8 @@ const NODE_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Serialize, Deserialize)]
 pub struct BurstStatus {
     mount: String,
-    /// The mount of files below `--private`, and how many writes its kernel has sent to this daemon; `null` without one.
+    /// The mount of files below `--private`, how many writes its kernel has sent to this daemon, and how many bytes of them were refused
+    /// since another node has had the file; `null` without one.
     #[serde(default)]
     private: Option<PrivateStatus>,
     capacity_bytes: u64,
@@ -52,6 +53,8 @@ pub struct BurstStatus {
 struct PrivateStatus {
     mount: PathBuf,
     writes: u64,
+    #[serde(default)]
+    refused_bytes: u64,
 }
 
 /// How a job's landing goes.
@@ -97,6 +100,7 @@ impl WriteParts {
             private: self.private.mount.get().map(|mount| PrivateStatus {
                 mount: mount.clone(),
                 writes: self.private.writes.load(Ordering::Relaxed),
+                refused_bytes: self.commits.refused.bytes(),
             }),
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
@@ -181,12 +185,14 @@ impl WriteParts {
         let aside = tree.backing_place(file).filter(|place| tree.backing_name(place) != &place.name);
         let second = aside.and_then(|_| backing_path(&tree, file));
         let of_others = tree.bytes_of_others(file);
+        // What that node's kernel has gathered nobody knows.
+        let held = tree.lock_in_the_way(self.local.rank, file, &hold::any()).filter(hold::is_hold);
         drop(tree);
         let end = pending.iter().map(|(offset, len)| offset + len).max().unwrap_or(0);
         let bytes = state.attributes.size_bytes.max(end);
         let state = match way {
             Way::Lost => "lost",
-            _ if !pending.is_empty() => "dirty",
+            _ if !pending.is_empty() || held.is_some() => "dirty",
             Way::Open => "dirty",
             Way::Queued => "committed",
             Way::Draining => "draining",
@@ -201,7 +207,7 @@ impl WriteParts {
         let why = match state {
             "landed" => second.map(|second| aside_in_words(&second.to_string(), of_others)),
             "lost" => Some(lost_in_words(&lost)),
-            _ => self.progress().why,
+            _ => self.progress().why.or_else(|| held.map(|held| held_in_words(&held))),
         };
         let (path, state) = (path.to_string_lossy().into_owned(), state.to_owned());
         Ok(Landed { path, state, bytes, landed_bytes: bytes.saturating_sub(missing_bytes), missing, why })
@@ -217,6 +223,10 @@ impl WriteParts {
         }
         Ok(ranges)
     }
+}
+
+fn held_in_words(held: &HeldLock) -> String {
+    format!("node {} has it open for writing below --private, where the kernel gathers writes", held.node)
 }
 
 fn aside_in_words(second: &str, of_others: u64) -> String {

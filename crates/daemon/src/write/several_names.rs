@@ -21,6 +21,9 @@ impl Prefixes {
             return Ok(());
         }
         let file = state.file;
+        if let Some(open) = commits.files.find(file) {
+            commits.clear(&open)?;
+        }
         let refused = commits.carry_out_own(&Caller::default(), Operation::Lock { file, request: hold::refusal() });
         if refused.is_err() {
             commits.carry_out_own(&Caller::default(), Operation::Close { file })?;

@@ -181,6 +181,8 @@ pub enum Operation<'a> {
     },
     /// Reply: `ok`; ENOSYS ends it for good and means success.
     Fsync {
+        /// What `open` gave.
+        handle: u64,
         /// Contents only.
         contents_only: bool,
     },
@@ -397,8 +399,11 @@ impl<'a> Arguments<'a> {
             }
             opcode::LISTXATTR => Operation::Listxattr { size: self.take::<abi::GetxattrIn>()?.size },
             opcode::INTERRUPT => Operation::Interrupt { unique: self.take::<abi::InterruptIn>()?.unique },
-            opcode::FSYNC => Operation::Fsync { contents_only: self.is_contents_only()? },
-            opcode::FSYNCDIR => Operation::Fsyncdir { contents_only: self.is_contents_only()? },
+            opcode::FSYNC => {
+                let (handle, contents_only) = self.sync()?;
+                Operation::Fsync { handle, contents_only }
+            }
+            opcode::FSYNCDIR => Operation::Fsyncdir { contents_only: self.sync()?.1 },
             opcode::POLL => Operation::Poll { events: self.take::<abi::PollIn>()?.events },
             opcode::BMAP => {
                 let head: abi::BmapIn = self.take()?;
@@ -411,8 +416,10 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    fn is_contents_only(&mut self) -> Result<bool, &'static str> {
-        Ok(self.take::<abi::FsyncIn>()?.fsync_flags & abi::FSYNC_FDATASYNC != 0)
+    /// Of what, and whether of contents only.
+    fn sync(&mut self) -> Result<(u64, bool), &'static str> {
+        let head: abi::FsyncIn = self.take()?;
+        Ok((head.fh, head.fsync_flags & abi::FSYNC_FDATASYNC != 0))
     }
 }
 

@@ -35,7 +35,7 @@ impl Tree {
             Operation::Open { file } => self.open(change, *file),
             Operation::Close { file } => self.close(change, *file, released),
             Operation::Lock { file, request } => self.lock(change, *file, request),
-            Operation::CloseAll { node } => Ok(self.close_all(*node, released)),
+            Operation::CloseAll { node } => Ok(self.close_all(change, *node, released)),
             Operation::Commit { file, extents, at } => self.commit(change, *file, extents, *at, released),
             Operation::Adopt { directory, entries, is_last } => self.adopt(*directory, entries, *is_last),
             Operation::Publish { file } => self.publish_now(*file),

@@ -23,17 +23,21 @@ impl Tree {
     }
 
     pub(super) fn close(&mut self, change: &Change, file: FileId, released: &mut Released) -> Result<Done, Refusal> {
+        let of = change.id.node;
         let node = self.node_mut(file)?;
-        node.close(change.id.node);
-        if !node.open_on.contains_key(&change.id.node) {
-            self.locks.release_hold(change.id.node, file);
+        // Otherwise it was open when its node was given up, perhaps more than once.
+        let was_open = node.open_on.contains_key(&of);
+        node.close(of);
+        if !node.open_on.contains_key(&of) {
+            self.locks.release_hold(of, file, was_open);
         }
         self.publish_if_closed(file);
         self.release_if_unused(file, released);
         Ok(Done::Nothing)
     }
 
-    pub(super) fn close_all(&mut self, of: NodeRank, released: &mut Released) -> Done {
+    /// Nothing is open on a node any more: as it says itself, or since it is given up.
+    pub(super) fn close_all(&mut self, change: &Change, of: NodeRank, released: &mut Released) -> Done {
         let mut files: Vec<FileId> =
             self.nodes.iter().filter(|(_, node)| node.open_on.contains_key(&of)).map(|(file, _)| *file).collect();
         files.sort_unstable();
@@ -44,13 +48,16 @@ impl Tree {
             self.publish_if_closed(file);
             self.release_if_unused(file, released);
         }
-        self.locks.release_node(of);
+        match change.id.node == of {
+            true => self.locks.release_node(of),
+            false => self.locks.give_up_node(of),
+        }
         Done::Nothing
     }
 
     pub(super) fn lock(&mut self, change: &Change, file: FileId, request: &LockRequest) -> Result<Done, Refusal> {
-        self.node(file)?;
-        self.locks.set(change.id.node, file, request)?;
+        let identity = hold::identity(&self.state(file)?);
+        self.locks.set(change.id.node, file, request, identity)?;
         Ok(Done::Nothing)
     }
 
@@ -62,10 +69,10 @@ impl Tree {
         at: CommitAt,
         released: &mut Released,
     ) -> Result<Done, Refusal> {
-        // Of a node that was cut off while it held the file. What it wrote meanwhile does not lie over what the holder writes.
-        let held = self.locks.conflict(change.id.node, file, &hold::any());
-        if held.is_some_and(|held| held.node != change.id.node && hold::is_hold(&held)) {
-            return Err(Errno::ESTALE.into());
+        // What programs of a node that was given up wrote meanwhile does not lie over what others have written.
+        self.node(file)?;
+        if self.locks.refuses(change.id.node, file) {
+            return Err(hold::REFUSED.into());
         }
         let node = self.node_mut(file)?;
         let start = if at == CommitAt::End { node.attributes.size_bytes } else { 0 };

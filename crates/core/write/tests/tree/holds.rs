@@ -43,24 +43,90 @@ fn a_hold_ends_with_the_last_close_of_its_node() {
     hold_of(ONE, &mut asked).unwrap();
 }
 
-/// A node that was cut off, whose file another one has meanwhile, and that is back.
-#[test]
-fn what_another_node_holds_is_not_written_over() {
+fn write_of(node: NodeRank, segment: u64) -> Operation {
+    let position = forebay_types::LogPosition { segment, offset: 0 };
+    let extents = vec![WrittenExtent { offset: 0, len: 4, node, position, skip: 0 }];
+    Operation::Commit { file: id(1), extents, at: CommitAt::Start }
+}
+
+/// `ONE` holds the file, has written to it, and is given up.
+fn given_up() -> Asked {
     let mut asked = with_file();
-    let write = |node, segment| {
-        let position = forebay_types::LogPosition { segment, offset: 0 };
-        let extents = vec![WrittenExtent { offset: 0, len: 4, node, position, skip: 0 }];
-        Operation::Commit { file: id(1), extents, at: CommitAt::Start }
-    };
     asked.ask_of(ONE, &ROOT, Operation::Open { file: id(1) }).unwrap();
     hold_of(ONE, &mut asked).unwrap();
-    asked.ask_of(ONE, &ROOT, write(ONE, 1)).unwrap();
+    asked.ask_of(ONE, &ROOT, write_of(ONE, 1)).unwrap();
     asked.ask(&ROOT, Operation::CloseAll { node: ONE }).unwrap();
+    asked
+}
+
+/// What a node may go on with that was given up.
+fn resumable(node: NodeRank, asked: &Asked) -> Option<u64> {
+    let lapsed = asked.tree.lock_in_the_way(node, id(1), &hold::lapsed_of(node));
+    lapsed.and_then(|lapsed| hold::resumable(&lapsed))
+}
+
+/// Another node has the file meanwhile, and has it no more: both times what the node that is back has not committed is refused, and it
+/// may hold the file anew.
+#[test]
+fn what_another_node_has_written_is_not_written_over() {
+    let mut asked = given_up();
     asked.ask_of(TWO, &ROOT, Operation::Open { file: id(1) }).unwrap();
     hold_of(TWO, &mut asked).unwrap();
-    let held = file(asked.ask_of(TWO, &ROOT, write(TWO, 2)).unwrap());
-    assert_eq!(refused(asked.ask_of(ONE, &ROOT, write(ONE, 3))), Errno::ESTALE);
-    assert_eq!(asked.tree.state(id(1)).unwrap().version, held.version);
+    let held = file(asked.ask_of(TWO, &ROOT, write_of(TWO, 2)).unwrap());
+    assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 3))), hold::REFUSED);
+    asked.ask_of(TWO, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 4))), hold::REFUSED);
+    assert_eq!((resumable(ONE, &asked), asked.tree.state(id(1)).unwrap().version), (None, held.version));
+    // What its programs close now, they opened before.
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 5))), hold::REFUSED);
+    asked.ask_of(ONE, &ROOT, Operation::Open { file: id(1) }).unwrap();
+    hold_of(ONE, &mut asked).unwrap();
+    asked.ask_of(ONE, &ROOT, write_of(ONE, 6)).unwrap();
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    hold_of(TWO, &mut asked).unwrap();
+}
+
+/// Nobody else has had the file: the node goes on with it, and others may take it.
+#[test]
+fn a_node_goes_on_with_what_nobody_has_taken() {
+    let mut asked = given_up();
+    let identity = resumable(ONE, &asked).unwrap();
+    asked.ask_of(ONE, &ROOT, write_of(ONE, 2)).unwrap();
+    asked.ask_of(ONE, &ROOT, Operation::Lock { file: id(1), request: hold::request(identity) }).unwrap();
+    assert_eq!((resumable(ONE, &asked), hold_of(TWO, &mut asked)), (None, Err(Errno::EAGAIN)));
+    // Opened twice, before it was given up.
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    assert_eq!(resumable(ONE, &asked), Some(identity));
+    asked.ask_of(ONE, &ROOT, write_of(ONE, 3)).unwrap();
+    // Given up again, it has no more than before.
+    asked.ask(&ROOT, Operation::CloseAll { node: ONE }).unwrap();
+    assert_eq!(resumable(ONE, &asked), Some(identity));
+    hold_of(TWO, &mut asked).unwrap();
+    assert_eq!(resumable(ONE, &asked), None);
+    assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 4))), hold::REFUSED);
+}
+
+/// A node begins anew: what it committed of an earlier job's programs before that was refused, or was not.
+#[test]
+fn on_a_new_mount_nothing_is_refused_any_more() {
+    let mut asked = given_up();
+    hold_of(TWO, &mut asked).unwrap();
+    for node in [TWO, ONE] {
+        asked.ask_of(node, &ROOT, Operation::CloseAll { node }).unwrap();
+    }
+    asked.ask_of(ONE, &ROOT, write_of(ONE, 2)).unwrap();
+    assert_eq!(asked.tree.lock_in_the_way(TWO, id(1), &hold::lapsed_of(ONE)), None);
+}
+
+/// Who writes the file by a name elsewhere has had it, too.
+#[test]
+fn what_was_written_elsewhere_is_not_written_over() {
+    let mut asked = given_up();
+    asked.ask_of(TWO, &ROOT, Operation::Open { file: id(1) }).unwrap();
+    asked.ask_of(TWO, &ROOT, Operation::Lock { file: id(1), request: hold::refusal() }).unwrap();
+    asked.ask_of(TWO, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    assert_eq!(refused(asked.ask_of(ONE, &ROOT, write_of(ONE, 2))), hold::REFUSED);
 }
 
 #[test]
