@@ -240,3 +240,27 @@ fn a_copy_of_what_others_have_changed_keeps_to_the_rate() {
     drain(&bed);
     bed.job.down();
 }
+
+/// The owner has its own part at hand, and does not begin with it.
+#[test]
+fn a_file_stays_as_it_was_where_a_node_with_new_bytes_is_lost() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &[]);
+    let _ = bed.shell("yes old | head -c 100000 > file").good();
+    let _ = drain(&bed);
+    let old = there(&bed, "file").unwrap();
+    let mut open = File::options().write(true).open(bed.mount().join("file")).unwrap();
+    let script = "yes new | head -c 5000 | dd of=file bs=5000 seek=2 iflag=fullblock conv=notrunc status=none";
+    let _ = bed.shell_on(1, script).good();
+    open.write_all(b"begun").unwrap();
+    let daemon = bed.job.daemon(1).unwrap();
+    bed.job.kill_keeper(1);
+    wait_until("the daemon of a keeper that has died ends", PATIENCE, || bed.job.daemon(1) != Some(daemon));
+    drop(open);
+    // It waits for the node for some seconds.
+    let said = drain(&bed);
+    assert_eq!(said.status.code(), Some(3), "{} {}", said.text(), said.stderr);
+    assert!(there(&bed, "file").unwrap() == old, "it is changed in part");
+    // Nothing is left that cannot land.
+    let _ = bed.shell("rm file").good();
+}

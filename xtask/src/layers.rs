@@ -38,7 +38,7 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 30] = [
+const PLACES: [Place; 31] = [
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -56,9 +56,11 @@ const PLACES: [Place; 30] = [
     core("read", &["types", "wire", "overlay", "cache", "dispatch", "prefetch"]),
     core("write", &["types", "wire", "aggregate"]),
     core("node", &["read"]),
+    harness("random", &[]),
     harness(
         "sim",
         &[
+            "random",
             "types",
             "wire",
             "overlay",
@@ -76,7 +78,10 @@ const PLACES: [Place; 30] = [
             "daemon",
         ],
     ),
-    harness("burst", &["types", "wire", "node", "body", "fuse", "transport", "store", "keeper", "launch", "daemon"]),
+    harness(
+        "burst",
+        &["random", "types", "wire", "node", "body", "fuse", "transport", "store", "keeper", "launch", "daemon"],
+    ),
     harness("scale", &["aggregate", "types", "wire", "overlay", "cache", "dispatch", "job", "node", "prefetch"]),
     // Works the product from outside; of its crates it knows what the modelled file system is made of.
     harness("testkit", &["types", "fuse"]),

@@ -84,6 +84,7 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
         tokio::spawn(say_alive(link.clone(), Arc::clone(&read))),
         tokio::spawn(control::serve(control, Arc::clone(&job))),
     ]);
+    until_joined(&node, burst.as_ref()).await;
     tracing::info!(rank = node.rank().0, view = %node.options.view.display(), how, "ready");
     link.ready();
     tasks.extend(starting.map(|starting| tokio::spawn(starting.take_part())));
@@ -114,6 +115,13 @@ async fn run_in_runtime(options: DaemonOptions, link: &Link) -> anyhow::Result<E
 /// Opens the store of a node that has a burst mount. Not before the mount is handed over: the daemon before had the store.
 fn open_store(driver: &Driver, burst: Option<&HandedMount>) -> anyhow::Result<()> {
     burst.map_or(Ok(()), |burst| driver.open_burst(burst.mount.dir(), burst.made_at_ms))
+}
+
+/// The first daemon of a node is ready when what an earlier job left in the node's store is everybody's.
+async fn until_joined(node: &Node, burst: Option<&BurstSession>) {
+    if let Some(burst) = burst.filter(|_| node.options.kept.is_first()) {
+        burst.write.until_joined().await;
+    }
 }
 
 /// The burst mount while it is served.

@@ -130,7 +130,7 @@ impl Draining {
             let held = self.owner.hold(*file, &path).or_else(|errno| begin_anew(&self.owner, *file, errno));
             let written = held.and_then(|held| {
                 let open = calls.land(|| held.open_to_write())?;
-                snapshot.write(&self.reader, &self.meter, *file, &open)?;
+                snapshot.write_in_place(&self.reader, &self.meter, *file, &open)?;
                 // Its times too: they tell others' changes from ours.
                 calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))
             });

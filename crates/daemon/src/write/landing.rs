@@ -453,7 +453,7 @@ impl Landings {
         let (held, calls) = (self.owner.hold(file, path)?, &self.owner.local.calls);
         let open = calls.land(|| held.open_to_write())?;
         let began = Instant::now();
-        snapshot.write(&self.reader, &self.meter, file, &open)?;
+        snapshot.write_in_place(&self.reader, &self.meter, file, &open)?;
         calls.land(|| held.set_attributes(&snapshot.attributes))?;
         calls.land(|| open.sync_all()).map_err(|error| Errno::of(&error))?;
         self.meter.note_rate(snapshot.bytes(), began.elapsed());

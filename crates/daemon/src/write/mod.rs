@@ -17,8 +17,8 @@
 //! Files below the prefixes of `--private` (`prefixes`) are written on a mount of their own (`private`), and belong to the node meanwhile
 //! (`holds`).
 //!
-//! After a daemon's death the next one finds all of it in the log (`recovery`). Nodes reach each other over the job's
-//! connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
+//! After a daemon's death the next one finds all of it in the log (`recovery`), and comes to terms with the owner (`joining`). Nodes reach each
+//! other over the job's connections (`network`); without their job, what their stores hold is landed by one process (`salvage`).
 
 pub mod answers;
 mod calls;
@@ -38,6 +38,7 @@ mod files;
 mod gate;
 mod giving_back;
 mod holds;
+mod joining;
 mod kernel;
 mod kernel_words;
 mod landing;

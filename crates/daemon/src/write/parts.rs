@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
-use forebay_types::{Errno, NodeRank, ViewPath};
+use forebay_types::{Errno, Name, NodeRank, ViewPath};
 use forebay_wire::message::Checked;
 use forebay_wire::write::{Caller, Operation};
 use forebay_wire::write_message::WriteMessage;
@@ -58,9 +58,6 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(4);
 /// Daemons that a mount may have, bits.
 const DAEMONS_BITS: u32 = 20;
 
-/// Identities that the daemon before may have given, and that have not come to the owner yet.
-const SERIALS_SKIPPED: u64 = 1 << 16;
-
 /// The write path of one node.
 pub struct WriteParts {
     pub(super) mount: PathBuf,
@@ -76,7 +73,7 @@ pub struct WriteParts {
     pub(super) council: Arc<Council>,
     made_at_ms: u64,
     /// Programs are served from then on.
-    joined: Arc<OnceLock<()>>,
+    pub(super) joined: Arc<OnceLock<()>>,
     drain: DrainPolicy,
     pub(super) ends_at: Option<Duration>,
     alarm: Alarm,
@@ -223,7 +220,7 @@ impl WriteParts {
         self.cache.set_notifier(notifier);
     }
 
-    fn is_first_daemon(&self) -> bool {
+    pub(super) fn is_first_daemon(&self) -> bool {
         self.daemon == 0
     }
 
@@ -276,22 +273,6 @@ impl WriteParts {
             Some(landings) => landings.follow(),
             None => self.giving_back.go_on(),
         }
-    }
-
-    /// Comes to terms with the owner before any program is served.
-    pub(super) fn join(&self) {
-        let numbered = self.reader.tree.next_serial().map(|next| self.local.raise_serial(next + SERIALS_SKIPPED));
-        let opened = if self.is_first_daemon() { self.begin_anew() } else { self.commits.settle() };
-        for errno in [numbered, opened].into_iter().filter_map(Result::err) {
-            tracing::error!(%errno, "joining the burst tier");
-        }
-        let _ = self.joined.set(());
-    }
-
-    /// On a new mount nothing is open. What programs of an earlier job wrote and did not commit is committed for them.
-    fn begin_anew(&self) -> Result<(), Errno> {
-        self.commits.clear_all()?;
-        self.commits.carry_out_own(&Caller::default(), Operation::CloseAll { node: self.local.rank })
     }
 
     /// How much is sent; asked of the owner.

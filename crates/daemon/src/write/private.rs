@@ -81,7 +81,7 @@ impl Handler for PrivateKernel {
                 }
             }
             Op::Flush { handle, lock_owner } if self.is_lost(node, *handle) => {
-                self.kernel.locking.release(file, *lock_owner, false);
+                let _ = self.kernel.locking.release(file, *lock_owner, false);
                 reply.error(Errno::EIO);
             }
             Op::Fsync { handle, .. } if self.is_lost(node, *handle) => reply.error(Errno::EIO),

@@ -1,5 +1,6 @@
 //! A file's contents on their way from logs to a file of the backing file system: written, made durable, read back and compared.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -15,6 +16,9 @@ use super::owner::Owner;
 
 /// Bytes that are written, and later compared, at a time.
 const STRIPE_BYTES: u64 = 4 << 20;
+
+/// Bytes of other nodes that are in memory before a file is changed that is there.
+const READ_FIRST_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes of zeros that are written at once.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -103,11 +107,45 @@ impl Snapshot {
     /// # Errors
     /// What the backing file system says, or the logs; EIO when it has other bytes than were written.
     pub fn write(&self, reader: &Reader, meter: &Meter, file: FileId, into: &File) -> Result<(), Errno> {
+        self.write_counted(reader, meter, (file, into), 0)
+    }
+
+    /// The same to a file that is there. What other nodes have is read before anything is changed, as far as that is not too much: where
+    /// one of them is gone, the file stays as it was.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn write_in_place(&self, reader: &Reader, meter: &Meter, file: FileId, into: &File) -> Result<(), Errno> {
+        self.write_counted(reader, meter, (file, into), READ_FIRST_BYTES_MAX)
+    }
+
+    fn write_counted(
+        &self,
+        reader: &Reader,
+        meter: &Meter,
+        (file, into): (FileId, &File),
+        read_first_bytes_max: u64,
+    ) -> Result<(), Errno> {
         let mut left = self.bytes();
         meter.begin(left);
-        let written = self.write_and_compare(reader, meter, file, into, &mut left);
+        let read = self.read_of_others(reader, read_first_bytes_max);
+        let written = read.and_then(|read| self.write_and_compare(reader, meter, (file, into), read, &mut left));
         meter.give_up(left);
         written
+    }
+
+    /// What other nodes' logs have of it, up to so many bytes, by where it lies in the file.
+    fn read_of_others(&self, reader: &Reader, bytes_max: u64) -> Result<BTreeMap<u64, Vec<u8>>, Errno> {
+        let (mut read, mut room) = (BTreeMap::new(), bytes_max);
+        let is_elsewhere = |stripe: &Piece| matches!(stripe.source, Source::Log(at) if at.node != reader.local.rank);
+        for stripe in self.stripes().filter(is_elsewhere) {
+            let Some(left) = room.checked_sub(stripe.len) else { break };
+            room = left;
+            let mut bytes = vec![0; stripe.len as usize];
+            reader.fill(&stripe, &mut bytes)?;
+            read.insert(stripe.offset, bytes);
+        }
+        Ok(read)
     }
 
     /// What its draft has already is not sent.
@@ -125,8 +163,8 @@ impl Snapshot {
         &self,
         reader: &Reader,
         meter: &Meter,
-        file: FileId,
-        into: &File,
+        (file, into): (FileId, &File),
+        mut read: BTreeMap<u64, Vec<u8>>,
         left: &mut u64,
     ) -> Result<(), Errno> {
         let failed = |error: std::io::Error| Errno::of(&error);
@@ -138,8 +176,14 @@ impl Snapshot {
         }
         let mut checksums = vec![];
         for stripe in self.stripes() {
-            let mut bytes = vec![0; stripe.len as usize];
-            reader.fill(&stripe, &mut bytes)?;
+            let bytes = match read.remove(&stripe.offset) {
+                Some(bytes) => bytes,
+                None => {
+                    let mut bytes = vec![0; stripe.len as usize];
+                    reader.fill(&stripe, &mut bytes)?;
+                    bytes
+                }
+            };
             calls.write(stripe.len, || into.write_all_at(&bytes, stripe.offset).map_err(failed))?;
             checksums.push((stripe, crc32c::crc32c(&bytes)));
         }

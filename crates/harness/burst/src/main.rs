@@ -25,7 +25,6 @@ mod node;
 mod oracle;
 mod pass;
 mod program;
-mod random;
 mod reached;
 mod scenario;
 mod seeds;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_fuse::ROOT_NODE;
+use forebay_random::Random;
 use forebay_types::Errno;
 
 use crate::contents::{SLOT_BYTES, Slot, slot, slots};
 use crate::log::{note, wrong};
 use crate::node::Node;
 use crate::oracle::{self, Append, Contents, Oracle, contents_of, file_of};
-use crate::random::Random;
 use crate::reached::{Reach, reached};
 use crate::turns;
 

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_daemon::DrainPolicy;
+use forebay_random::Random;
 use forebay_transport::memory::Network;
 use forebay_types::NodeRank;
 
@@ -16,7 +17,6 @@ use crate::log::{note, wrong};
 use crate::node::{Node, Setup};
 use crate::oracle::{self, contents_of, file_of};
 use crate::program::Program;
-use crate::random::Random;
 use crate::reached::{Reach, reached};
 use crate::turns;
 

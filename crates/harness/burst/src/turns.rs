@@ -12,8 +12,9 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
+use forebay_random::Random;
+
 use crate::pass::{await_death, own_number, park, unpark};
-use crate::random::Random;
 
 /// A life, by the order in which they began. 0 is that of the world around the nodes.
 pub type Life = usize;

@@ -5,9 +5,8 @@ use std::hash::BuildHasher;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use forebay_random::Random;
 use forebay_types::{CHUNK_BYTES, ChunkIndex, Extent, Generation, Hasher, ViewPath, chunk_bytes};
-
-use crate::random::Random;
 
 /// Places at which a chunk may begin in the block. Two chunks seldom have the same, and none has the contents of another
 /// one a little further on.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use forebay_random::Random;
 use forebay_types::Time;
 
 use crate::NodeIndex;
-use crate::random::Random;
 
 /// One thing that goes wrong, or is mended.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -30,7 +30,6 @@ mod oracle;
 mod profile;
 pub mod program;
 mod promised_order;
-pub mod random;
 pub mod reached;
 mod refreshes;
 pub mod scenario;

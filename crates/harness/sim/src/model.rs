@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use forebay_random::Random;
 use forebay_types::{Attributes, Errno, Generation, Kind, Name, ViewPath};
 use forebay_wire::{EntryRecord, Listing, ListingBuilder, ListingEntry};
-
-use crate::random::Random;
 
 /// Entries up to which the model's listings carry attributes: small, so that pages are met often.
 const FULL_ENTRIES: usize = 12;

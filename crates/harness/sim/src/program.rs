@@ -1,10 +1,10 @@
 //! Programs: each looks a path up, component by component, then does one thing with what it finds.
 
+use forebay_random::Random;
 use forebay_types::{Extent, Kind, Time, ViewPath};
 
 use crate::NodeIndex;
 use crate::model::Model;
-use crate::random::Random;
 
 /// The names that come to be in directories are few, so that programs ask for them before, meanwhile and afterwards.
 #[must_use]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use forebay_dispatch::limits::SUSPICION_LONGEST;
 use forebay_overlay::Tree;
+use forebay_random::Random;
 use forebay_types::{NodeRank, Time};
 
 use crate::NodeIndex;
@@ -18,7 +19,6 @@ use crate::job::Job;
 use crate::model::Model;
 use crate::program::Program;
 use crate::promised_order::may_ask;
-use crate::random::Random;
 use crate::reached::Reached;
 use crate::setup::Setup;
 use crate::world::Asked;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use forebay_cache::Key;
 use forebay_node::placement;
 use forebay_overlay::{Forest, Tree};
+use forebay_random::Random;
 use forebay_types::Time;
 use tokio::time::Instant;
 
@@ -14,7 +15,6 @@ use crate::NodeIndex;
 use crate::check::Check;
 use crate::history::History;
 use crate::model::Model;
-use crate::random::Random;
 use crate::reached::{Reach, Reached};
 use crate::troubles::Troubles;
 

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_overlay::Tree;
+use forebay_random::Random;
 use forebay_sim::faults::Fault;
 use forebay_sim::job::Job;
 use forebay_sim::model::Model;
 use forebay_sim::program::Program;
-use forebay_sim::random::Random;
 use forebay_sim::reached::Reached;
 use forebay_sim::scenario::{SEEDS_THAT_REACH_ALL, reports, run};
 use forebay_sim::setup::Setup;

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use forebay_overlay::Tree;
+use forebay_random::Random;
 use forebay_sim::faults::Fault;
 use forebay_sim::job::Job;
 use forebay_sim::model::Model;
 use forebay_sim::program::Program;
-use forebay_sim::random::Random;
 use forebay_sim::setup::Setup;
 use forebay_types::{NodeRank, Time};
 

@@ -1,4 +1,4 @@
-//! Chance, by seed.
+//! The random numbers of simulated histories: both simulators draw them here, so that a seed is one history.
 
 /// A generator that gives the same numbers for the same seed.
 #[derive(Clone, Copy, Debug)]
