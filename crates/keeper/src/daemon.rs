@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use forebay_launch::Process;
@@ -14,16 +14,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::limits;
 use crate::messages::{LAYOUT, ToDaemon, ToKeeper};
 use crate::packets;
-
-/// How much longer a silent daemon is given when its keeper finds it silent.
-const DAEMON_DOUBT: Duration = Duration::from_secs(2);
-
-/// How long a daemon may take to be gone when it has taken its view away, and when it was killed: it frees its memory. What is
-/// there then is held in the kernel by a file system that does not answer, and a keeper that ends does not wait for that.
-const DAEMON_LAST_GRACE: Duration = Duration::from_secs(1);
+use crate::patience::{LAST_GRACE, Patience};
 
 /// How far a daemon has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,14 +94,11 @@ pub struct Daemon {
     pub state: State,
     /// Why it does not start, in its own words.
     pub failure: Option<String>,
-    /// When it is killed unless something has happened.
-    pub deadline: Option<Instant>,
-    /// Whether it was.
+    /// When it is killed.
+    pub patience: Patience,
+    /// Whether it was killed because its time was over.
     pub was_late: bool,
     killed_at: Option<Instant>,
-    is_told_to_end: bool,
-    /// It has been silent for too long, and is given a moment.
-    is_doubted: bool,
     /// It says nothing more.
     is_silent: bool,
     /// Nobody has to wait for it.
@@ -125,18 +115,15 @@ impl Daemon {
         let child = command.spawn().with_context(|| format!("cannot run {}", orders.program.path.display()))?;
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a daemon")?;
-        let deadline = Some(Instant::now() + limits::DAEMON_START_DEADLINE);
         let daemon = Self {
             child,
             ended,
             link,
             state: State::Preparing,
             failure: None,
-            deadline,
+            patience: Patience::new(Instant::now()),
             was_late: false,
             killed_at: None,
-            is_told_to_end: false,
-            is_doubted: false,
             is_silent: false,
             is_over: false,
         };
@@ -186,39 +173,18 @@ impl Daemon {
     /// Tells it something that ends it, and gives it a time for that.
     pub fn tell_to_end(&mut self, message: &ToDaemon) {
         self.tell(message, &[]);
-        self.is_told_to_end = true;
-        self.deadline = Some(Instant::now() + limits::DAEMON_END_DEADLINE);
+        self.patience.on_told_to_end(Instant::now());
     }
 
-    /// It ends and does nothing more that matters.
-    pub fn on_leaves(&mut self) {
-        self.is_told_to_end = true;
-        self.deadline = Some(Instant::now() + DAEMON_LAST_GRACE);
-    }
-
-    /// It serves: it is to say so again within `silence_max`.
-    pub fn on_alive(&mut self, silence_max: Duration) {
-        if !self.is_told_to_end {
-            self.is_doubted = false;
-            self.deadline = Some(Instant::now() + silence_max);
-        }
-    }
-
-    /// Kills it if its time is over. One that serves and is silent is given a moment more: when the whole node was
-    /// stopped, its keeper may wake before it does.
+    /// Kills it if its time is over.
     pub fn kill_if_late(&mut self, now: Instant) {
-        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
-        if is_late && self.state == State::Serving && !self.is_told_to_end && !self.is_doubted {
-            self.is_doubted = true;
-            self.deadline = Some(now + DAEMON_DOUBT);
-        } else if is_late {
+        if self.patience.is_over(now, self.state == State::Serving) {
             self.kill_late(now);
         }
     }
 
     fn kill_late(&mut self, now: Instant) {
         tracing::warn!(pid = self.child.id(), state = ?self.state, "a daemon is killed: its time is over");
-        self.deadline = None;
         self.was_late = true;
         self.killed_at.get_or_insert(now);
         self.kill();
@@ -226,7 +192,7 @@ impl Daemon {
 
     /// When it is to be taken for held by the kernel if it is still there: it was killed.
     pub fn held_from(&self) -> Option<Instant> {
-        self.killed_at.map(|at| at + DAEMON_LAST_GRACE)
+        self.killed_at.map(|at| at + LAST_GRACE)
     }
 
     /// Leaves it behind. It is killed, and is gone when the call that holds it returns.
@@ -246,11 +212,6 @@ impl Daemon {
         self.is_over = true;
         self.child.wait()
     }
-
-    /// The time left until its deadline.
-    pub fn left(&self, now: Instant) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(now))
-    }
 }
 
 impl Drop for Daemon {
@@ -258,7 +219,7 @@ impl Drop for Daemon {
         if !self.is_over {
             self.kill();
             let mut polled = [PollFd::new(&self.ended, PollFlags::IN)];
-            let grace = Timespec::try_from(DAEMON_LAST_GRACE).ok();
+            let grace = Timespec::try_from(LAST_GRACE).ok();
             if matches!(retry_on_intr(|| poll(&mut polled, grace.as_ref())), Ok(1)) {
                 let _ = self.child.wait();
             }

@@ -23,22 +23,15 @@ use crate::asking::Asking;
 use crate::daemon::{Daemon, Orders, Program, State};
 use crate::handed::Handed;
 use crate::held::Held;
-use crate::limits;
 use crate::messages::{HANDED_OVER, ToDaemon, ToKeeper};
 use crate::namespaces::Namespaces;
 use crate::options::KeeperOptions;
 use crate::own_paths::{Node, Place};
 use crate::packets;
+use crate::patience::silence_max;
 use crate::restarts::{Restarts, Verdict};
 use crate::signals::{Signals, hear_of_children};
 use crate::starter::{Starter, tell};
-
-/// What of a request's time limit a daemon may be silent before its keeper kills it and starts another, so that what
-/// programs wait for is answered within that limit also when a daemon hangs.
-const DAEMON_SILENCE_SHARE: f64 = 0.6;
-
-/// At least this, for a machine that is busy.
-const DAEMON_SILENCE_MIN: Duration = Duration::from_secs(10);
 
 /// Keeps the view of one node until the job ends: returns when it is unmounted and no daemon runs. Each daemon is given
 /// `plan`.
@@ -66,7 +59,7 @@ pub fn keep<P: Serialize>(
     // It prepares while everything else is made ready for it.
     let mut daemon = launch.start(Life::default())?;
     // Whoever started the node knows how long it may take.
-    daemon.deadline = None;
+    daemon.patience.has_no_limit();
     let held = Held::take(options, handed.listener)?;
     let port = held.port().context("a socket without a port")?;
     tracing::info!(port, "peers connect to this node");
@@ -88,7 +81,7 @@ pub fn keep<P: Serialize>(
         next_program: None,
         restarts: Restarts::default(),
         replaced: 0,
-        silence_max: options.deadline.mul_f64(DAEMON_SILENCE_SHARE).max(DAEMON_SILENCE_MIN),
+        silence_max: silence_max(options.deadline),
         start_at: None,
         has_served: false,
         is_ending: false,
@@ -234,7 +227,7 @@ impl Keeper {
         let held_from = self.current.as_ref().filter(|_| self.is_ending).and_then(Daemon::held_from);
         let at = [self.start_at, self.starter.due(), held_from].into_iter().flatten().min();
         let start = at.map(|at| at.saturating_duration_since(now));
-        let daemons = [&self.current, &self.next].into_iter().flatten().filter_map(|daemon| daemon.left(now));
+        let daemons = [&self.current, &self.next].into_iter().flatten().filter_map(|daemon| daemon.patience.left(now));
         daemons.chain(start).min()
     }
 
@@ -302,11 +295,11 @@ impl Keeper {
                 self.begin();
             }
             Some(ToKeeper::Ready) => self.on_ready(),
-            Some(ToKeeper::Alive) => daemon.on_alive(self.silence_max),
+            Some(ToKeeper::Alive) => daemon.patience.on_alive(Instant::now(), self.silence_max),
             Some(ToKeeper::Gathered(gathered)) => tell(&json!({"gathered": gathered})),
             Some(ToKeeper::JobIsUp) => self.on_job_up(),
             Some(ToKeeper::Leaves) => {
-                daemon.on_leaves();
+                daemon.patience.on_leaves(Instant::now());
                 (self.is_ending, self.next) = (true, None);
             }
             Some(ToKeeper::Failed { message }) => daemon.failure = Some(message),
@@ -330,7 +323,10 @@ impl Keeper {
     fn begin(&mut self) {
         if let Some(daemon) = self.current.as_mut().filter(|_| !self.is_ending) {
             daemon.state = State::Begun;
-            daemon.deadline = self.has_served.then(|| Instant::now() + limits::DAEMON_START_DEADLINE);
+            match self.has_served {
+                true => daemon.patience.on_begun(Instant::now()),
+                false => daemon.patience.has_no_limit(),
+            }
             daemon.tell(&ToDaemon::Begin(Box::new(self.held.begin())), &self.held.descriptors());
         }
     }
@@ -339,7 +335,7 @@ impl Keeper {
         if let Some(daemon) = &mut self.current {
             daemon.state = State::Serving;
             if !self.is_ending {
-                daemon.on_alive(self.silence_max);
+                daemon.patience.on_alive(Instant::now(), self.silence_max);
             }
         }
         self.restarts.served();
@@ -361,7 +357,7 @@ impl Keeper {
         match next.hear() {
             Some(ToKeeper::StandingBy) => {
                 next.state = State::StandingBy;
-                next.deadline = None;
+                next.patience.has_no_limit();
                 if let Some(daemon) = &mut self.current {
                     self.paused_since = Some(Instant::now());
                     daemon.tell_to_end(&ToDaemon::HandOver);

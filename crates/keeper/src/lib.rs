@@ -21,6 +21,7 @@ mod namespaces;
 mod options;
 pub mod own_paths;
 mod packets;
+mod patience;
 mod restarts;
 mod signals;
 mod starter;

@@ -113,9 +113,14 @@ impl FailureDetector {
         self.suspicions.get(&rank).is_some_and(|suspicion| suspicion.holds)
     }
 
-    /// Whether a node was heard of within this time; one never heard of counts as heard of at the start.
+    /// When a node was last heard of; one never heard of counts as heard of at the start.
+    pub(crate) fn heard_at(&self, rank: NodeRank) -> Time {
+        self.heard.get(&rank).copied().unwrap_or_default()
+    }
+
+    /// Whether a node was heard of within this time.
     pub(crate) fn was_heard_within(&self, rank: NodeRank, time: Duration, now: Time) -> bool {
-        now.since(self.heard.get(&rank).copied().unwrap_or_default()) < time
+        now.since(self.heard_at(rank)) < time
     }
 
     /// Whether a node was ever heard of, and within this time.

@@ -20,7 +20,10 @@ impl<K: Clone + Eq + Hash, M: Clone, W: Waiter, R: Routing<K>> Dispatch<K, M, W,
         let is_idle = self.attempts.is_empty() && self.limited.is_empty() && is_certain;
         let check = match (is_idle, self.parent()) {
             (false, _) => Some(self.checked.after(limits::CHECK_INTERVAL)),
-            (true, Some(_)) => Some(self.checked.after(limits::HEARTBEAT)),
+            (true, Some(parent)) => {
+                let heartbeat = self.detector.heard_at(parent).after(limits::HEARTBEAT);
+                Some(heartbeat.max(self.checked.after(limits::CHECK_INTERVAL)))
+            }
             (true, None) => None,
         };
         check.into_iter().chain(self.table.next_deadline()).min()

@@ -119,6 +119,22 @@ fn a_silent_node_is_noticed_within_1600_ms_of_the_first_question() {
     }
 }
 
+/// So a node that was cut off learns of a refresh that it missed, although none of its programs reads.
+#[test]
+fn an_idle_node_asks_its_parent_every_two_seconds() {
+    let mut job = Job::new(u64::MAX..u64::MAX);
+    let mut asked_at = Vec::new();
+    while job.ms < 60_000 {
+        job.step();
+        if job.pinged.contains_key(&ORDER[0]) {
+            asked_at.push(job.ms);
+        }
+    }
+    // The answer takes a millisecond, and the two seconds count from it.
+    let expected: Vec<u64> = (0..29).map(|number| 2_000 + number * 2_001).collect();
+    assert_eq!(asked_at, expected);
+}
+
 /// It is asked whether it is there again and again, with pauses that grow: within a second as long as those last no longer.
 #[test]
 fn a_node_that_goes_on_after_some_seconds_is_used_again_within_one() {

@@ -97,6 +97,36 @@ fn a_node_that_sent_a_whole_body_is_not_taken_for_silent() {
     assert!(!std::iter::from_fn(|| dispatch.poll_event()).any(|event| matches!(event, Event::Ping { .. })));
 }
 
+/// A request that is held is asked of nobody, whatever happens to the nodes meanwhile and however late it becomes, until the
+/// last of its holds is released.
+#[test]
+fn what_is_held_is_not_asked() {
+    let mut dispatch = Requests::new(Line);
+    let [first, second] = [(); 2].map(|()| dispatch.new_hold());
+    let wanted = Wanted { holds: vec![first], ..want(0, at(30_000)) };
+    let Joined::First(request) = dispatch.request(at(0), 1, || 1, wanted) else { panic!("it is new") };
+    dispatch.hold(request, second);
+    dispatch.request(at(1), 1, || 1, want(1, at(60_000)));
+    dispatch.absent(at(2), ORDER[0]);
+    dispatch.pinged(at(3), ORDER[0], true);
+    dispatch.go_on(at(4), request);
+    for ms in (100..25_000).step_by(100) {
+        dispatch.run_timers(at(ms));
+        if ms == 10_000 {
+            dispatch.release(at(ms), first);
+        }
+        while let Some(event) = dispatch.poll_event() {
+            match event {
+                Event::Ping { peer, .. } => dispatch.pinged(at(ms), peer, true),
+                other => panic!("after {ms} ms: {other:?}"),
+            }
+        }
+    }
+    dispatch.release(at(25_000), second);
+    let asked = std::iter::from_fn(|| dispatch.poll_event()).filter(|event| matches!(event, Event::Ask { .. }));
+    assert_eq!(asked.count(), 1);
+}
+
 /// A request that had to wait begins anew: the node that could not answer then may be able to now.
 #[test]
 fn what_is_released_goes_to_the_first_node_again() {

@@ -215,9 +215,14 @@ fn a_refusal_that_makes_no_sense_goes_elsewhere() {
 
 /// Two large files of one directory.
 fn two_files() -> Listing {
+    files_of_sizes([64 << 20; 2])
+}
+
+/// Two files of one directory, whose sizes tell their versions apart.
+fn files_of_sizes(sizes_bytes: [u64; 2]) -> Listing {
     let mut builder = ListingBuilder::new();
-    for (name, ino) in [(&b"a"[..], 7), (b"b", 8)] {
-        let attributes = Some(Attributes { ino, mode: 0o100_644, size_bytes: 64 << 20, ..Attributes::default() });
+    for ((name, ino), size_bytes) in [(&b"a"[..], 7), (b"b", 8)].into_iter().zip(sizes_bytes) {
+        let attributes = Some(Attributes { ino, mode: 0o100_644, size_bytes, ..Attributes::default() });
         builder.push(ListingEntry { name, kind: Kind::File, ino, attributes, target: &[] }).unwrap();
     }
     builder.finish(&Attributes { ino: 2, mode: 0o040_755, ..Attributes::default() }).unwrap()
@@ -234,6 +239,32 @@ fn inode_of(answer: Option<KernelAnswer<&'static str>>) -> InodeId {
     }
 }
 
+/// Looks the two files up, in a listing that has to be asked for.
+fn look_both_up(node: &mut Node, listing: Listing) -> [InodeId; 2] {
+    assert!(look_up(node, b"a").is_none());
+    let (attempt, _) = asked(node)[0].clone();
+    node.handle_answer(Time(0), attempt, Answered::Listing(listing));
+    let answer = |effect| match effect {
+        Effect::AnswerKernel { answer, .. } => Some(answer),
+        _ => None,
+    };
+    let first = inode_of(std::iter::from_fn(|| node.poll_effect()).find_map(answer));
+    [first, inode_of(look_up(node, b"b"))]
+}
+
+/// So whoever has it open, mapped or locked shares it with whoever opens it afterwards. One that changed is another inode: no
+/// open file yields bytes of two versions.
+#[test]
+fn a_file_that_did_not_change_keeps_its_inode_over_a_refresh() {
+    let mut node = node_of(3, 7);
+    let before = look_both_up(&mut node, files_of_sizes([10, 10]));
+    node.handle_quiet(Time(0), Epoch(5), vec![ViewPath::root()]);
+    assert!(node.handle_hold(Time(0), Epoch(5), vec![ViewPath::root()]) && node.handle_release(Time(0), Epoch(5)));
+    while node.poll_effect().is_some() {}
+    let after = look_both_up(&mut node, files_of_sizes([10, 20]));
+    assert_eq!((before[0] == after[0], before[1] == after[1]), (true, false));
+}
+
 /// Reads a file, which turns out to be another version; the recheck that is sent.
 fn read_stale(node: &mut Node, inode: InodeId) -> AttemptId {
     let extent = Extent { offset_bytes: 0, len_bytes: 10 };
@@ -248,16 +279,7 @@ fn read_stale(node: &mut Node, inode: InodeId) -> AttemptId {
 #[test]
 fn a_listing_waits_for_all_rechecks_of_its_directory() {
     let mut node = node_of(3, 7);
-    assert!(look_up(&mut node, b"a").is_none());
-    let (attempt, _) = asked(&mut node)[0].clone();
-    node.handle_answer(Time(0), attempt, Answered::Listing(two_files()));
-    let answer = |effect| match effect {
-        Effect::AnswerKernel { answer, .. } => Some(answer),
-        _ => None,
-    };
-    let first = inode_of(std::iter::from_fn(|| node.poll_effect()).find_map(answer));
-    let second = inode_of(look_up(&mut node, b"b"));
-    let rechecks = [first, second].map(|inode| read_stale(&mut node, inode));
+    let rechecks = look_both_up(&mut node, two_files()).map(|inode| read_stale(&mut node, inode));
     assert!(look_up(&mut node, b"b").is_none());
     assert!(asked(&mut node).is_empty());
     node.handle_answer(Time(0), rechecks[0], Answered::Entries(vec![None]));

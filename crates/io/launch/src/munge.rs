@@ -30,6 +30,11 @@ const MUNGE_TIME_TO_LIVE: Duration = Duration::from_secs(600);
 /// (`EMUNGE_CRED_REPLAYED` of munge.h).
 const REPLAYED: i32 = 17;
 
+/// Exit statuses of `unmunge` for a credential that is too old and for one of the future. It prints what is in them, and no
+/// error (`EMUNGE_CRED_EXPIRED`, `EMUNGE_CRED_REWOUND`).
+const EXPIRED: i32 = 15;
+const REWOUND: i32 = 16;
+
 /// Whether a key is sealed by MUNGE.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeySealing {
@@ -133,8 +138,14 @@ struct Said {
 impl Said {
     fn refusal(&self) -> MungeProblem {
         let text = String::from_utf8_lossy(&self.stderr);
-        let text = text.trim();
-        MungeProblem::Refused(if text.is_empty() { format!("it ended by {}", self.status) } else { text.to_owned() })
+        MungeProblem::Refused(match (text.trim(), self.status.code()) {
+            ("", Some(EXPIRED)) => {
+                "it has expired: it is older than 10 minutes, or the hosts' clocks disagree".to_owned()
+            }
+            ("", Some(REWOUND)) => "it is of the future: the hosts' clocks disagree".to_owned(),
+            ("", _) => format!("it ended by {}", self.status),
+            (text, _) => text.to_owned(),
+        })
     }
 }
 

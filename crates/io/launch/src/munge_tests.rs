@@ -128,6 +128,38 @@ fn a_key_that_another_user_sealed_is_refused() {
     assert!(refused.contains("sealed by user 65534, not by you (user 0)"), "{refused}");
 }
 
+/// What `munged` itself says of a credential.
+fn about(munged: &Munged, sealed: &str, field: &str) -> String {
+    let said = munged.munge().run("unmunge", &["--numeric", &format!("--keys={field}")], sealed.as_bytes()).unwrap();
+    let text = String::from_utf8(said.stdout.to_vec()).unwrap();
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {field} in {text}")).trim().to_owned()
+}
+
+#[test]
+fn a_sealed_key_can_be_opened_for_ten_minutes_and_by_this_user_alone() {
+    let Some(munged) = Munged::start(1) else { return };
+    let sealed = munged.munge().seal(&JobKey::from_bytes(KEY)).unwrap();
+    assert_eq!(about(&munged, &sealed, "TTL"), "600");
+    assert_eq!(about(&munged, &sealed, "UID_RESTRICTION"), geteuid().as_raw().to_string());
+}
+
+/// The same key, sealed for a second.
+#[test]
+fn a_key_whose_time_is_over_is_refused() {
+    let Some(munged) = Munged::start(1) else { return };
+    let sealed = munged.munge().run("munge", &["--ttl=1"], JobKey::from_bytes(KEY).secret_hex().as_bytes()).unwrap();
+    let sealed = String::from_utf8(sealed.stdout.to_vec()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let refused = loop {
+        match munged.munge().open(&sealed) {
+            Err(error) => break causes(error),
+            Ok(_) => assert!(Instant::now() < deadline, "it can still be opened"),
+        }
+    };
+    assert!(refused.contains("has expired") && refused.contains("clocks disagree"), "{refused}");
+}
+
 #[test]
 fn a_service_that_is_not_there_says_so() {
     if Munged::start(1).is_none() {
@@ -152,6 +184,7 @@ fn a_service_that_hangs_hangs_nobody() {
         assert!(causes(refused).contains("did not end within 300ms"));
     }
     assert!(began.elapsed() < Duration::from_secs(10));
+    assert_eq!(munged.munge().timeout, Duration::from_secs(10), "what `up` gives it");
     munged.signal(Signal::CONT);
     assert_eq!(munged.munge().open(&sealed).unwrap(), key);
 }

@@ -69,31 +69,14 @@ impl Finder {
         let mut ports = self.peers.ports(to);
         let found_at = self.found_at(to).map(|place| place.port());
         ports.sort_by_key(|port| Some(*port) != found_at);
-        match timeout(self.deadline, self.find_at(to, &ports)).await {
+        if ports.is_empty() {
+            ports.push(0);
+        }
+        let shake_hands = |port| self.shake_hands(to, port);
+        match timeout(self.deadline, one_beside_another(&ports, &shake_hands)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(self.unreachable(to, io::ErrorKind::TimedOut.into())),
         }
-    }
-
-    /// Tries one port after the other, and the next beside one that keeps silent.
-    fn find_at<'a>(&'a self, to: NodeRank, ports: &'a [u16]) -> Pin<Box<dyn Future<Output = Found> + Send + 'a>> {
-        Box::pin(async move {
-            let (port, others) = ports.split_first().unwrap_or((&0, &[]));
-            let mut here = pin!(self.shake_hands(to, *port));
-            if others.is_empty() {
-                return here.await;
-            }
-            let mut elsewhere = self.find_at(to, others);
-            let later = async {
-                sleep(limits::PORT_PATIENCE).await;
-                elsewhere.as_mut().await
-            };
-            tokio::select! {
-                biased;
-                found = &mut here => or_by(found, elsewhere).await,
-                found = later => or_by(found, here).await,
-            }
-        })
     }
 
     /// Shakes hands at one of the peer's ports. Where nobody listens yet it tries again while this node is young: the nodes of
@@ -109,25 +92,14 @@ impl Finder {
         }
     }
 
-    /// Tries one address of the peer's host after the other: at those at which the peer does not listen another user of its
-    /// host may. Each but the last has its share of the time.
+    /// Tries the addresses of the peer's host.
     async fn shake_hands_once(&self, to: NodeRank, port: u16) -> Found {
         let places = self.connector.places(&self.peers, to, port).await;
         let mut places = places.map_err(|error| self.unreachable(to, error))?;
         let found_at = self.found_at(to);
         places.sort_by_key(|place| Some(*place) != found_at);
-        let share = self.deadline / places.len().max(1) as u32;
-        let mut found = Err(self.unreachable(to, io::ErrorKind::AddrNotAvailable.into()));
-        let last = places.pop();
-        for place in places {
-            let late = || Err(self.unreachable(to, io::ErrorKind::TimedOut.into()));
-            let here = async { timeout(share, self.shake_hands_at(to, place)).await.unwrap_or_else(|_| late()) };
-            found = or_by(found, here).await;
-        }
-        match last {
-            Some(place) => or_by(found, self.shake_hands_at(to, place)).await,
-            None => found,
-        }
+        let failed = |kind: io::ErrorKind| self.unreachable(to, kind.into());
+        one_after_another(&places, self.deadline, |place| self.shake_hands_at(to, place), failed).await
     }
 
     /// Both connections at once: they find each other at the other end by the session's number.
@@ -164,8 +136,57 @@ impl Finder {
     }
 }
 
+/// A try at one port, and at those behind it.
+type Try<'a, T> = Pin<Box<dyn Future<Output = Result<T, CallError>> + Send + 'a>>;
+
+/// Tries one port after the other, and the next beside one that keeps silent. There is one at least.
+fn one_beside_another<'a, T, F>(ports: &'a [u16], shake_hands: &'a (impl Fn(u16) -> F + Sync)) -> Try<'a, T>
+where
+    T: Send + 'a,
+    F: Future<Output = Result<T, CallError>> + Send + 'a,
+{
+    Box::pin(async move {
+        let mut here = pin!(shake_hands(ports[0]));
+        let others = &ports[1..];
+        if others.is_empty() {
+            return here.await;
+        }
+        let mut elsewhere = one_beside_another(others, shake_hands);
+        let later = async {
+            sleep(limits::PORT_PATIENCE).await;
+            elsewhere.as_mut().await
+        };
+        tokio::select! {
+            biased;
+            found = &mut here => or_by(found, elsewhere).await,
+            found = later => or_by(found, here).await,
+        }
+    })
+}
+
+/// Tries one address after the other: at those at which the peer does not listen another user of its host may. Each but the
+/// last has its share of the time.
+async fn one_after_another<P: Copy, T, F: Future<Output = Result<T, CallError>>>(
+    places: &[P],
+    deadline: Duration,
+    shake_hands: impl Fn(P) -> F,
+    failed: impl Fn(io::ErrorKind) -> CallError,
+) -> Result<T, CallError> {
+    let share = deadline / places.len().max(1) as u32;
+    let mut found = Err(failed(io::ErrorKind::AddrNotAvailable));
+    let Some((last, others)) = places.split_last() else { return found };
+    for place in others {
+        let late = |_| Err(failed(io::ErrorKind::TimedOut));
+        found = or_by(found, async { timeout(share, shake_hands(*place)).await.unwrap_or_else(late) }).await;
+    }
+    or_by(found, shake_hands(*last)).await
+}
+
 /// What was found, else what the other attempt finds. Of two failures the one that tells more, or is later.
-async fn or_by(found: Found, other: impl Future<Output = Found>) -> Found {
+async fn or_by<T>(
+    found: Result<T, CallError>,
+    other: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
     let Err(why) = found else { return found };
     other.await.map_err(|error| if tells(&error) < tells(&why) { why } else { error })
 }
@@ -180,4 +201,64 @@ fn tells(error: &CallError) -> u8 {
 
 fn is_refused(error: &CallError) -> bool {
     matches!(error, CallError::Unreachable { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(kind: io::ErrorKind) -> CallError {
+        CallError::Unreachable { to: NodeRank(1), address: "a place".to_owned(), source: Arc::new(kind.into()) }
+    }
+
+    /// When each place was tried, milliseconds after the start.
+    #[derive(Default)]
+    struct Tried(Mutex<Vec<(u16, u128)>>);
+
+    impl Tried {
+        /// Nobody says a word at a place below 10; at those below 20 nobody listens; the others are the peer's.
+        async fn shake_hands(&self, start: Instant, place: u16) -> Result<u16, CallError> {
+            lock(&self.0).push((place, start.elapsed().as_millis()));
+            match place {
+                0..10 => std::future::pending().await,
+                10..20 => Err(failed(io::ErrorKind::ConnectionRefused)),
+                _ => Ok(place),
+            }
+        }
+
+        fn take(self) -> Vec<(u16, u128)> {
+            self.0.into_inner().unwrap()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_port_is_tried_beside_a_silent_one_after_250_ms() {
+        let (tried, start) = (Tried::default(), Instant::now());
+        let found = one_beside_another(&[1, 2, 3, 20], &|port| tried.shake_hands(start, port)).await;
+        assert_eq!(found.ok(), Some(20));
+        assert_eq!(tried.take(), [(1, 0), (2, 250), (3, 500), (20, 750)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_port_is_tried_at_once_where_nobody_listens() {
+        let (tried, start) = (Tried::default(), Instant::now());
+        let found = one_beside_another(&[11, 12, 1, 20], &|port| tried.shake_hands(start, port)).await;
+        assert_eq!(found.ok(), Some(20));
+        assert_eq!(tried.take(), [(11, 0), (12, 0), (1, 0), (20, 250)]);
+    }
+
+    /// A silent address takes its share of the 5 seconds, and leaves the others theirs.
+    #[tokio::test(start_paused = true)]
+    async fn several_addresses_share_five_seconds() {
+        let deadline = limits::HANDSHAKE_DEADLINE;
+        let (tried, start) = (Tried::default(), Instant::now());
+        let found = one_after_another(&[1, 2, 11, 20], deadline, |place| tried.shake_hands(start, place), failed);
+        assert_eq!(timeout(Duration::from_secs(5), found).await.unwrap().ok(), Some(20));
+        assert_eq!(tried.take(), [(1, 0), (2, 1250), (11, 2500), (20, 2500)]);
+        let (tried, start) = (Tried::default(), Instant::now());
+        let found = one_after_another(&[1, 2, 3, 4], deadline, |place| tried.shake_hands(start, place), failed);
+        // The last has what is left, which whoever looks for the peer counts (`Finder::find`).
+        assert!(timeout(deadline, found).await.is_err());
+        assert_eq!(tried.take(), [(1, 0), (2, 1250), (3, 2500), (4, 3750)]);
+    }
 }
