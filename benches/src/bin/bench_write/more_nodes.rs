@@ -25,14 +25,7 @@ const DISK_MIB_PER_S: u64 = 64;
 /// Measures 1, 2 and 4 nodes in turn.
 pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
     let place = TempDir::new()?;
-    let stores: Vec<PathBuf> = (0..NODES).map(|node| place.path().join(node.to_string())).collect();
-    let disks: Vec<LimitedDisk> = stores
-        .iter()
-        .map(|at| {
-            fs::create_dir(at)?;
-            LimitedDisk::new(1 << 30, at)
-        })
-        .collect::<anyhow::Result<_>>()?;
+    let disks = disks(place.path())?;
     let setup = Setup {
         name: "more-nodes",
         nodes: NODES,
@@ -84,6 +77,16 @@ pub fn measure(bed: &Bed) -> anyhow::Result<Measurement> {
         measurement.figure(name, samples);
     }
     Ok(measurement)
+}
+
+/// A disk for the store of each node, where `--burst-store` looks for it.
+fn disks(place: &Path) -> anyhow::Result<Vec<LimitedDisk>> {
+    let of_node = |node: usize| {
+        let at = place.join(node.to_string());
+        fs::create_dir(&at)?;
+        LimitedDisk::new(1 << 30, &at)
+    };
+    (0..NODES).map(of_node).collect()
 }
 
 /// Processor time of the owner's daemon for a file of another node, microseconds: its name; its name, its commit and its close; a name

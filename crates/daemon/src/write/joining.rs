@@ -44,7 +44,7 @@ impl WriteParts {
 
     /// On a new mount nothing is open. What programs of an earlier job wrote and did not commit is committed for them.
     fn begin_anew(&self) -> Result<(), Errno> {
-        self.commits.commit_all()?;
+        self.commits.clear_all()?;
         self.commits.carry_out_own(&Caller::default(), Operation::CloseAll { node: self.local.rank })
     }
 }

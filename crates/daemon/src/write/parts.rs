@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_fuse::{Handler, Notifier};
-use forebay_types::{Errno, Name, NodeRank, ViewPath};
+use forebay_types::{Errno, NodeRank, ViewPath};
 use forebay_wire::message::Checked;
-use forebay_wire::write::{Caller, Operation};
+use forebay_wire::write::Operation;
 use forebay_wire::write_message::WriteMessage;
 use serde::de::DeserializeOwned;
 
