@@ -84,8 +84,8 @@ def main():
             sys.exit(f"{name}: {path} has its text {text.count(before)} times")
         file.write_text(text.replace(before, after))
         if check.startswith("test "):
-            package, test, name = check.removeprefix("test ").split()
-            check, found = f"{test}::{name}", tests_that_find(tree, target, package, test, name)
+            package, file_of_tests, test = check.removeprefix("test ").split()
+            check, found = f"{file_of_tests}::{test}", tests_that_find(tree, target, package, file_of_tests, test)
         else:
             found = checks_that_find(tree, target, chosen.seeds)
         file.write_text(text)
