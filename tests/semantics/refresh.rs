@@ -71,6 +71,26 @@ fn every_node_sees_what_changed_and_nothing_of_what_was() {
     }
 }
 
+/// A lock is the kernel's, of an inode: it excludes whoever opens the file after the refresh only if that finds the same one.
+#[test]
+fn a_file_that_did_not_change_keeps_its_inode() {
+    require!(Fuse);
+    let site = Site::new(NODES, |source| {
+        write(&source.join("env/same"), b"untouched");
+        write(&source.join("env/other"), b"version 1");
+    });
+    let (node, leaf) = (site.rank(), view(&site, site.rank(), "env"));
+    let open = |name: &str| fs::File::open(leaf.join(name)).unwrap();
+    let held = ["same", "other"].map(open);
+    held.iter().for_each(|file| file.lock().unwrap());
+    write(&site.source("env/other"), b"version 2");
+    refresh(&site, "env");
+    let excludes = |name: &str| matches!(open(name).try_lock(), Err(fs::TryLockError::WouldBlock));
+    assert!(excludes("same"), "node {node}: it is another inode");
+    assert!(!excludes("other"), "what has changed is another inode");
+    assert_eq!(std::io::read_to_string(&held[0]).unwrap(), "untouched");
+}
+
 #[test]
 fn one_file_may_be_refreshed_also_one_that_was_absent() {
     require!(Fuse);

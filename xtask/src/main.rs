@@ -22,6 +22,7 @@ mod modules;
 mod names;
 mod packages;
 mod paths;
+mod promises;
 mod ratchet;
 mod source;
 mod suite;
@@ -93,6 +94,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         commands::check,
         hygiene::check,
         packages::check,
+        promises::check,
     ];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }

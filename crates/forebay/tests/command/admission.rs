@@ -7,12 +7,13 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::hosts::{free_ports, remote_shell_that};
-use crate::place::Place;
+use crate::place::{Place, signal};
 
 /// Where a secret must not be: the environment and the arguments of a process, the files below a directory.
 fn places_of(pid: u64, directory: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -305,38 +306,126 @@ fn another_user_who_takes_the_place_of_jobs_keeps_none_from_starting() {
     place.assert_clean();
 }
 
-/// The real program `munge`, which asks a service that is not there.
+/// Where the program `munge` is; `None`, said aloud, where it is not.
+fn munge_program() -> Option<&'static str> {
+    let program = ["/usr/bin/munge", "/bin/munge"].into_iter().find(|path| Path::new(path).exists());
+    if program.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "needs munge");
+        println!("skipped: needs the command munge");
+    }
+    program
+}
+
+/// An allocation of a stand-in for Slurm, with the real program `munge`, which asks the service at `socket`.
+struct Allocation<'a> {
+    place: &'a Place,
+    programs: PathBuf,
+}
+
+impl<'a> Allocation<'a> {
+    fn new(place: &'a Place, munge: &str, socket: &Path) -> Self {
+        let programs = place.path("programs");
+        fs::create_dir(&programs).unwrap();
+        let script = |name: &str, does: &str| {
+            fs::write(programs.join(name), format!("#!/bin/sh\n{does}\n")).unwrap();
+            fs::set_permissions(programs.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        script("munge", &format!("exec {munge} --socket={} \"$@\"", socket.display()));
+        // What is called to end nodes has no job spec.
+        script("srun", &format!("case \"$*\" in *\"--job-spec -\") cat >{}/heard ;; esac", programs.display()));
+        Self { place, programs }
+    }
+
+    /// The exit status of `up` and what it says.
+    fn up(&self, more: &[&str]) -> (Option<i32>, String) {
+        let path = format!("{}:{}", self.programs.display(), std::env::var("PATH").unwrap());
+        let source = self.place.source();
+        let mut command = self.place.command(&[&["up", "--export", &source], more].concat());
+        command.env("PATH", path).env("SLURM_JOB_ID", "77").env("SLURM_JOB_NODELIST", "n1");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// Whether a job spec was sent.
+    fn was_sent(&self) -> bool {
+        self.programs.join("heard").exists()
+    }
+}
+
 #[test]
 fn a_munged_that_does_not_answer_ends_the_start() {
     let Some(place) = Place::with_views() else { return };
-    let Some(munge) = ["/usr/bin/munge", "/bin/munge"].into_iter().find(|path| Path::new(path).exists()) else {
-        assert!(std::env::var_os("CI").is_none(), "needs munge");
-        return println!("skipped: needs the command munge");
-    };
-    let programs = place.path("programs");
-    fs::create_dir(&programs).unwrap();
-    let script = |name: &str, does: &str| {
-        fs::write(programs.join(name), format!("#!/bin/sh\n{does}\n")).unwrap();
-        fs::set_permissions(programs.join(name), fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    script("munge", &format!("exec {munge} --socket={}/nowhere \"$@\"", programs.display()));
-    // What is called to end nodes has no job spec.
-    script("srun", &format!("case \"$*\" in *\"--job-spec -\") cat >{}/heard ;; esac", programs.display()));
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let source = place.source();
-    let up = |more: &[&str]| {
-        let mut command = place.command(&[&["up", "--export", &source], more].concat());
-        command.env("PATH", &path).env("SLURM_JOB_ID", "77").env("SLURM_JOB_NODELIST", "n1");
-        let output = command.output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
-    let (code, said) = up(&[]);
-    assert!(!programs.join("heard").exists(), "the key was sent as it is: {said}");
+    let Some(munge) = munge_program() else { return };
+    let allocation = Allocation::new(&place, munge, &place.path("nowhere"));
+    let (code, said) = allocation.up(&[]);
+    assert!(!allocation.was_sent(), "the key was sent as it is: {said}");
     assert_eq!(code, Some(1), "{said}");
     for part in ["cannot seal the job's key by MUNGE", "nowhere", "start munged on this host", "--munge off"] {
         assert!(said.contains(part), "{part} in {said}");
     }
-    let (_, said) = up(&["--munge", "off", "--wait-timeout", "5s"]);
-    assert!(programs.join("heard").exists(), "{said}");
+    let (_, said) = allocation.up(&["--munge", "off", "--wait-timeout", "5s"]);
+    assert!(allocation.was_sent(), "{said}");
+    place.assert_clean();
+}
+
+/// A real `munged` of the test's own, which ends with it.
+struct Munged {
+    place: tempfile::TempDir,
+    child: Child,
+}
+
+impl Munged {
+    fn start() -> Option<Self> {
+        let program = ["/usr/sbin/munged", "/sbin/munged"].into_iter().find(|path| Path::new(path).exists());
+        let Some(program) = program else {
+            assert!(std::env::var_os("CI").is_none(), "needs munged");
+            println!("skipped: needs the command munged");
+            return None;
+        };
+        let place = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        fs::write(path("key"), [1; 1024]).unwrap();
+        fs::set_permissions(path("key"), fs::Permissions::from_mode(0o400)).unwrap();
+        let mut command = Command::new(program);
+        // --force: /tmp is everybody's.
+        command.args(["--foreground", "--force"]).arg(format!("--socket={}", path("socket").display()));
+        for name in ["key", "pid", "log", "seed"] {
+            command.arg(format!("--{name}-file={}", path(name).display()));
+        }
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let munged = Self { place, child };
+        crate::place::wait_until("munged listens", || UnixStream::connect(munged.socket()).is_ok());
+        Some(munged)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.place.path().join("socket")
+    }
+}
+
+impl Drop for Munged {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Whoever can stop `munged` does not get the key, and the start ends.
+#[test]
+fn a_munged_that_hangs_ends_the_start_after_ten_seconds() {
+    let Some(place) = Place::with_views() else { return };
+    let Some(munge) = munge_program() else { return };
+    let Some(munged) = Munged::start() else { return };
+    let allocation = Allocation::new(&place, munge, &munged.socket());
+    signal(munged.child.id().into(), Signal::STOP);
+    let (code, said) = allocation.up(&[]);
+    assert!(!allocation.was_sent(), "the key was sent as it is: {said}");
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["cannot seal the job's key by MUNGE", "did not end within 10s"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    signal(munged.child.id().into(), Signal::CONT);
+    let (_, said) = allocation.up(&["--wait-timeout", "1s"]);
+    assert!(allocation.was_sent(), "{said}");
     place.assert_clean();
 }

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -16,6 +17,10 @@ fn down_cleans_up_after_daemons_that_died() {
     place.succeeds(&["up", "--local", "3", "--job", "dead", "--export", &place.source()]);
     (0..3).for_each(|rank| place.kill("dead", rank));
     assert_eq!(place.mounts().len(), 3);
+    for mount in place.mounts() {
+        let error = fs::read_dir(mount.split(' ').nth(1).unwrap()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()), "{mount}: {error}");
+    }
     let message = place.fails(1, &["status"]);
     assert!(message.contains("no daemon of the job dead answers; forebay down --job dead cleans up"), "{message}");
     let output = place.run(&["down"]);
@@ -24,6 +29,37 @@ fn down_cleans_up_after_daemons_that_died() {
     assert!(notes.contains("unmounted ") && notes.contains("/view/2"), "{notes}");
     place.assert_clean();
     assert!(place.fails(1, &["down", "--job", "dead"]).contains("no job dead is up"));
+}
+
+/// When a process started, as records of processes have it (field 22 of proc_pid_stat(5)).
+fn start_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, behind_name) = stat.rsplit_once(')').unwrap();
+    behind_name.split_whitespace().nth(19).unwrap().parse().unwrap()
+}
+
+/// A daemon that hangs does not hear that it is to end. `down` gives it three seconds, all but these being over at once.
+#[test]
+fn down_kills_a_daemon_that_does_not_end_after_three_seconds() {
+    let Some(place) = Place::with_views() else { return };
+    place.succeeds(&["up", "--job", "deaf", "--export", &place.source()]);
+    place.kill("deaf", 0);
+    // What is ignored stays so in the program that follows.
+    let mut deaf = Command::new("sh").args(["-c", "trap '' TERM; exec sleep 600"]).spawn().unwrap();
+    let name = || fs::read_to_string(format!("/proc/{}/comm", deaf.id())).unwrap();
+    wait_until("it is deaf", || name().trim() == "sleep");
+    let mut record = place.daemon("deaf", 0);
+    record["daemon"] = serde_json::json!({"pid": deaf.id(), "start_ticks": start_ticks(deaf.id())});
+    fs::write(place.job("deaf").join("node-0.json"), record.to_string()).unwrap();
+    let began = Instant::now();
+    let down = place.json(&["down", "--job", "deaf"]);
+    let took = began.elapsed();
+    deaf.kill().unwrap();
+    deaf.wait().unwrap();
+    let notes = down["notes"].to_string();
+    assert!(notes.contains("ended 1 process (1 had to be killed)"), "{down}");
+    assert!(took >= Duration::from_secs(3), "after {took:?}");
+    place.assert_clean();
 }
 
 #[test]

@@ -51,6 +51,25 @@ impl Job {
         self.shared.interrupt_every.store(count, Ordering::Relaxed);
     }
 
+    /// Lets these programs first get a signal that ends none, and so many milliseconds later the one that does.
+    pub fn kill_after_ms(&mut self, ms: u64) {
+        self.shared.killed_after_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Lets no daemon see any program from now on.
+    pub fn hide_programs(&mut self) {
+        let nodes = self.shared.nodes();
+        nodes.iter().filter_map(|node| node.host.as_ref()).for_each(|host| host.kernel.hide_programs());
+    }
+
+    /// How long the state of the whole job takes, asked of the daemon of a node.
+    pub fn status_takes(&mut self, node: NodeIndex) -> Duration {
+        let driver = self.shared.nodes()[node].running.as_ref().map(|running| Arc::clone(&running.driver)).unwrap();
+        let began = self.now();
+        self.runtime.block_on(async { drop(driver.job(None).status().await) });
+        self.now().since(began)
+    }
+
     /// Lets so many operations in a hundred at the backing file system fail from now on.
     pub fn let_backing_fail(&mut self, percent: u64) {
         self.shared.world.state().backing_fails = (percent, Time(u64::MAX));

@@ -56,6 +56,7 @@ struct State {
     /// Pages that were asked for.
     asked: BTreeMap<u64, BTreeSet<u64>>,
     killed: Vec<u32>,
+    hides_programs: bool,
 }
 
 /// A request that waits for its answer.
@@ -236,16 +237,30 @@ impl Kernel {
         }
     }
 
-    /// Whoever waits as task `pid` is killed: the daemon hears of it by an interrupt.
-    pub fn kill(&self, pid: u32, unique: u64) {
-        self.state().killed.push(pid);
+    /// Whoever waits as task `pid` gets a signal: the daemon hears of the first one by an interrupt, and of no other.
+    pub fn signal(&self, pid: u32, unique: u64) {
         let interrupt = InterruptIn { unique };
         self.send(0, opcode::INTERRUPT, 0, pid, interrupt.as_bytes());
+    }
+
+    /// The signal that a task gets is one that ends it.
+    pub fn kill(&self, pid: u32) {
+        self.state().killed.push(pid);
     }
 
     /// Whether a task is being killed.
     pub fn is_being_killed(&self, pid: u32) -> bool {
         self.state().killed.contains(&pid)
+    }
+
+    /// Lets its daemons see no program from now on.
+    pub fn hide_programs(&self) {
+        self.state().hides_programs = true;
+    }
+
+    /// Whether a daemon sees that a task is being killed.
+    pub fn is_seen_being_killed(&self, pid: u32) -> bool {
+        !self.state().hides_programs && self.is_being_killed(pid)
     }
 
     /// The number that the next request will have.

@@ -52,7 +52,7 @@ impl Environment for VirtualMachine {
     }
 
     fn is_being_killed(&self, tid: u32) -> bool {
-        self.kernel.is_being_killed(tid)
+        self.kernel.is_seen_being_killed(tid)
     }
 
     /// There is always enough: what a node keeps depends on its budget alone.

@@ -1,6 +1,6 @@
 //! What all that happens in a job works with: the nodes, what becomes of them, and what is noted of that.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub shown: Shown,
     /// Of the programs, every so many-th loses patience; none for 0.
     pub interrupt_every: AtomicUsize,
+    /// How long after its first signal such a program gets the one that ends it, milliseconds.
+    pub killed_after_ms: AtomicU64,
 }
 
 /// What programs have come to.
@@ -72,6 +74,7 @@ impl Shared {
             refreshes: Refreshes::default(),
             shown: Shown::default(),
             interrupt_every: AtomicUsize::new(0),
+            killed_after_ms: AtomicU64::new(0),
         });
         for node in 0..nodes {
             let host = Host::new(&shared.world);
@@ -297,6 +300,11 @@ impl Shared {
     pub fn is_interrupted(&self, number: usize) -> bool {
         let every = self.interrupt_every.load(Ordering::Relaxed);
         every > 0 && number.is_multiple_of(every)
+    }
+
+    /// How long after its first signal such a program gets the one that ends it.
+    pub fn killed_after(&self) -> Duration {
+        Duration::from_millis(self.killed_after_ms.load(Ordering::Relaxed))
     }
 
     /// A request took so long.

@@ -184,10 +184,17 @@ impl Walk {
         self.job.waits.begin(self.number, began, what);
         if self.job.is_interrupted(self.number) {
             let (kernel, unique, pid) = (Arc::clone(&self.kernel), self.kernel.next_unique(), self.pid());
-            let after = world.latency();
+            let (after, killed_after) = (world.latency(), self.job.killed_after());
             tokio::spawn(async move {
                 tokio::time::sleep(after).await;
-                kernel.kill(pid, unique);
+                if killed_after.is_zero() {
+                    kernel.kill(pid);
+                }
+                kernel.signal(pid, unique);
+                tokio::time::sleep(killed_after).await;
+                if !killed_after.is_zero() {
+                    kernel.kill(pid);
+                }
             });
         }
         let answer = request.await;
