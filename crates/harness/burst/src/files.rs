@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, NameChange};
+use crate::log::note;
 use crate::pass::{Call, pass};
 use crate::reached::{Reach, reached};
 use crate::{oracle, turns};
@@ -20,10 +21,11 @@ const CALL_NS_MAX: u64 = 4 * MS;
 /// One write in so many is done in two parts, with time between them.
 const PARTS_ONE_OF: u64 = 16;
 
-/// What errors the backing file system gives.
+/// How the backing file system fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Fails {
-    pub errno: i32,
+    /// The error that calls give; none where writes spoil a byte, and say nothing.
+    pub errno: Option<i32>,
     pub percent: u64,
     pub until_ns: u64,
 }
@@ -256,6 +258,7 @@ fn on_backing(call: &Call, about: &About) -> i64 {
     // What has begun is not taken back, however long it takes.
     if about.is_name && call.number != libc::SYS_openat {
         let life = turns::life();
+        note(|| format!("daemon {life} changes the name of {}", about.path.display()));
         files(|files| {
             if files.landers.last() != Some(&life) {
                 files.landers.push(life);
@@ -269,15 +272,14 @@ fn on_backing(call: &Call, about: &About) -> i64 {
         reached(Reach::BackingHung);
         turns::sleep_ns(until - turns::now_ns());
     }
-    if changes
-        && let Some(Fails { errno, percent, until_ns }) = files(|files| files.fails).flatten()
-        && turns::now_ns() < until_ns
-        && turns::below(100) < percent
-    {
+    let fails = files(|files| files.fails).flatten();
+    let fails = fails.filter(|fails| changes && turns::now_ns() < fails.until_ns && turns::below(100) < fails.percent);
+    if let Some(errno) = fails.and_then(|fails| fails.errno) {
         reached(Reach::BackingFailed);
         return -i64::from(errno);
     }
     match call.number {
+        libc::SYS_pwrite64 if fails.is_some() => spoiled(call),
         libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_pwritev => write(call, None),
         libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat => {
             let was_there = about.to.exists();
@@ -299,6 +301,20 @@ fn published(path: &Path, was_there: bool) {
         let found = crate::contents::read(path);
         oracle::published(path, &found);
     }
+}
+
+/// A write of which one byte is another then.
+fn spoiled(call: &Call) -> i64 {
+    let said = write(call, None);
+    if said > 0 {
+        let [descriptor, at, _, offset, ..] = call.arguments;
+        let index = turns::below(said as u64);
+        // SAFETY: whoever makes the call gives as many bytes there as were written.
+        let byte = !unsafe { *((at + index) as *const u8) };
+        pass(libc::SYS_pwrite64, [descriptor, &raw const byte as u64, 1, offset + index, 0]);
+        reached(Reach::BackingSpoiled);
+    }
+    said
 }
 
 /// A write, all or in parts.

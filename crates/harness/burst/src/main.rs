@@ -34,21 +34,29 @@ mod turns;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: forebay-burst-sim [--seeds FIRST..END] [--seed N [--log]]";
+const USAGE: &str = "usage: forebay-burst-sim [--segments N] [--seeds FIRST..END | --seed N [--log]]";
+
+/// Segments of each node's store, where nothing is said.
+const SEGMENTS: u64 = 8;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (segments, words) = match words[..] {
+        ["--segments", segments, ..] => (segments.parse().ok(), &words[2..]),
+        _ => (Some(SEGMENTS), &words[..]),
+    };
+    let Some(segments) = segments else { return usage() };
     match words[..] {
         ["--seed", seed] | ["--seed", seed, "--log"] => match seed.parse() {
-            Ok(seed) => seeds::run_one(seed, words.len() == 3),
+            Ok(seed) => seeds::run_one(seed, segments, words.len() == 3),
             Err(_) => usage(),
         },
         ["--seeds", range] => match seeds::range(range) {
-            Some(range) => seeds::run_all(range),
+            Some(range) => seeds::run_all(range, segments),
             None => usage(),
         },
-        [] => seeds::run_all(0..200),
+        [] => seeds::run_all(0..200, segments),
         _ => usage(),
     }
 }

@@ -25,8 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// How long what a daemon has taken may take when another follows it.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
-/// Segments that a node's store has room for, and their length, bytes, as logs have it.
-const SEGMENTS: u64 = 8;
+/// Of a segment of a log.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// How the nodes of a job are set up.
@@ -35,6 +34,8 @@ pub struct Setup {
     pub nodes: usize,
     pub drain: DrainPolicy,
     pub is_copied: bool,
+    /// Of each node's store. Every daemon begins one, so that it fills sooner or later.
+    pub segments: u64,
 }
 
 /// A node.
@@ -64,6 +65,7 @@ struct Running {
     turns: turns::Life,
     life: Life,
     write: Option<Arc<WriteParts>>,
+    is_ready: bool,
 }
 
 impl Node {
@@ -126,7 +128,7 @@ impl Node {
         let life = Life::new();
         let (restarts, replaced, made_at_ms) = {
             let mut state = self.state();
-            state.running = Some(Running { turns, life: life.clone(), write: None });
+            state.running = Some(Running { turns, life: life.clone(), write: None, is_ready: false });
             state.daemons += 1;
             (state.restarts, state.replaced, state.made_at_ms)
         };
@@ -158,6 +160,12 @@ impl Node {
         let tasks = driver.start();
         if let Some(running) = &mut self.state().running {
             running.write = Some(Arc::clone(&write));
+        }
+        if restarts + replaced == 0 {
+            write.until_joined().await;
+        }
+        if let Some(running) = &mut self.state().running {
+            running.is_ready = true;
         }
         driver.node.until_told_to_hand_over().await;
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
@@ -194,6 +202,11 @@ impl Node {
         std::thread::spawn(move || life.kill());
         self.state().restarts += 1;
         true
+    }
+
+    /// Whether its daemon has said that it is ready.
+    pub fn is_ready(&self) -> bool {
+        self.state().running.as_ref().is_some_and(|running| running.is_ready)
     }
 
     /// Its daemon stands still, until what is returned is handed to `turns::go_on`.
@@ -240,7 +253,7 @@ impl Node {
 
     /// Whether daemons alone may have filled its store: each begins a segment, and has another one ready.
     pub fn may_be_full(&self) -> bool {
-        2 * self.state().daemons >= SEGMENTS
+        2 * self.state().daemons >= self.setup.segments
     }
 
     /// Has the tree's owner let everything land. How far it came; `None` where no daemon serves, or the owner does not answer.
@@ -289,7 +302,7 @@ impl Node {
                 dir: "/burst".into(),
                 backing: self.root.join("backing"),
                 store: self.root.join(format!("store-{}", self.rank)),
-                capacity_bytes: SEGMENTS * SEGMENT_BYTES,
+                capacity_bytes: self.setup.segments * SEGMENT_BYTES,
                 drain: self.setup.drain,
                 drain_bytes_per_s: None,
                 drain_operations_per_s: None,

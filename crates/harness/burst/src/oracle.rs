@@ -27,6 +27,8 @@ pub struct FileModel {
     pub may_be_lost: bool,
     /// Somebody has found that they are. Its program leaves it alone.
     pub is_lost: bool,
+    /// Power was cut, and nobody has looked since: see `find_left`.
+    is_of_two_logs: bool,
     last_number: u64,
 }
 
@@ -130,10 +132,12 @@ impl Oracle {
     }
 
     /// What only `fsync` has promised some programs is left: the power was cut, or their node is lost; with no other copy of their
-    /// bytes, perhaps not even that. What was written over the last that was synced may be known and gone.
-    pub fn fall_back(&mut self, programs: &[usize], is_copied: bool) {
+    /// bytes, perhaps not even that. What was written over the last that was synced may be known and gone. Nodes of which each
+    /// has a log may each have lost the end of it.
+    pub fn fall_back(&mut self, programs: &[usize], is_copied: bool, is_of_two_logs: bool) {
         for file in self.files.values_mut().filter(|file| programs.contains(&file.program)) {
             file.committed = file.durable;
+            file.is_of_two_logs |= is_of_two_logs;
             file.may_be_lost |= !is_copied || file.durable + 1 < file.states.len();
         }
         self.log_may_be_lost = true;
@@ -163,6 +167,43 @@ impl FileModel {
         let mut new = self.now();
         new.resize(len, 0);
         self.states.push(new);
+    }
+
+    /// The newest state of those that `fsync` has not been told of, and may be left, that is as found, or becomes so by later writes.
+    ///
+    /// What is not synced may be lost of one log and not of another: the owner's, which has lengths and commits, and that of the
+    /// node that has written, which has its writes.
+    pub fn find_left(&self, found: &Contents) -> Option<usize> {
+        self.find(self.durable, found).or_else(|| {
+            let is_left = |from: &usize| self.is_of_two_logs && self.with_later_writes(*from, found) == *found;
+            (self.durable..self.states.len()).rev().find(is_left)
+        })
+    }
+
+    /// A state, and over it what later writes have made of which anything is found.
+    fn with_later_writes(&self, from: usize, found: &Contents) -> Contents {
+        let mut left = self.states[from].clone();
+        for states in self.states[from..].windows(2) {
+            let (before, after) = (&states[0], &states[1]);
+            let Some(number) = after.iter().find(|number| **number != 0 && !before.contains(number)) else { continue };
+            if found.contains(number) {
+                for (index, _) in after.iter().enumerate().filter(|(_, of)| *of == number) {
+                    left.resize(left.len().max(index + 1), 0);
+                    left[index] = *number;
+                }
+            }
+        }
+        left
+    }
+
+    /// Its program goes on from what is left.
+    pub fn go_back(&mut self, state: usize, found: Contents) {
+        self.states.truncate(state + 1);
+        if self.states[state] != found {
+            self.states.push(found);
+        }
+        self.committed = self.states.len() - 1;
+        self.is_of_two_logs = false;
     }
 
     /// The newest state not before one that is as found.
@@ -207,6 +248,7 @@ pub fn published(path: &Path, bytes: &[u8]) {
                     (model.durable..=state).find(|state| model.states[*state] == contents).unwrap_or(model.durable)
             }
             Some(_) => {}
+            None if model.find_left(&contents).is_some() => {}
             None => wrong(
                 "serialisation",
                 &format!("{} is published as {contents:?}, which is no state of file {file}", path.display()),

@@ -402,11 +402,8 @@ impl Program {
                 model.is_lost = true;
                 continue;
             };
-            match model.find(model.durable, contents) {
-                Some(state) => {
-                    model.states.truncate(state + 1);
-                    model.committed = state;
-                }
+            match model.find_left(contents) {
+                Some(state) => model.go_back(state, contents.clone()),
                 None => {
                     let states = &model.states[model.durable..];
                     wrong(

@@ -42,6 +42,7 @@ reaches! {
     NetworkCut: "cuts of the network",
     Paused: "nodes that stood still",
     BackingFailed: "calls at the backing file system that failed",
+    BackingSpoiled: "writes at the backing file system that spoiled a byte",
     BackingHung: "calls at the backing file system that hung",
     Partnered: "jobs whose nodes have partners",
     Refused: "requests that failed for a reason",

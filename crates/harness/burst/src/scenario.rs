@@ -67,8 +67,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The history of a seed, below a directory.
-    pub fn new(seed: u64, root: &Path) -> Self {
+    /// The history of a seed, with stores of so many segments, below a directory.
+    pub fn new(seed: u64, segments: u64, root: &Path) -> Self {
         let mut random = Random::new(seed);
         let theme = [
             Theme::Nothing,
@@ -87,7 +87,7 @@ impl Scenario {
         let is_copied = nodes > 1 && random.below(2) == 0;
         let drain =
             [DrainPolicy::Auto, DrainPolicy::Auto, DrainPolicy::Close, DrainPolicy::End][random.below(4) as usize];
-        let setup = Setup { nodes, drain, is_copied };
+        let setup = Setup { nodes, drain, is_copied, segments };
         if is_copied {
             reached(Reach::Partnered);
         }
@@ -104,7 +104,7 @@ impl Scenario {
         for _ in 0..self.programs {
             oracle::with(oracle::Oracle::new_directory);
         }
-        self.nodes.iter().for_each(Node::start);
+        self.start_nodes();
         if self.theme == Theme::Power {
             for _ in 0..1 + self.random.below(3) {
                 self.run_until_power_goes();
@@ -179,10 +179,22 @@ impl Scenario {
         }
         note(|| format!("the job has ended; power was cut: {any}"));
         let programs: Vec<usize> = (0..self.programs).collect();
-        oracle::with(|oracle| oracle.fall_back(&programs, true));
+        oracle::with(|oracle| oracle.fall_back(&programs, true, self.nodes.len() > 1));
         self.nodes.iter().for_each(|node| node.forget_requests());
         turns::sleep_ns(self.random.below(2_000) * MS);
+        self.start_nodes();
+    }
+
+    /// As `up`, which returns when all nodes are ready.
+    fn start_nodes(&self) {
         self.nodes.iter().for_each(Node::start);
+        let until = turns::now_ns() + PROGRAMS_NS_MAX;
+        while !self.nodes.iter().all(|node| node.is_ready()) {
+            if turns::now_ns() > until {
+                return wrong("stall", "nodes never get ready");
+            }
+            turns::sleep_ns(MS);
+        }
     }
 
     fn any(&mut self) -> Arc<Node> {
@@ -228,7 +240,8 @@ impl Scenario {
             }
             1 => self.die(),
             _ => {
-                let errno = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EACCES][self.random.below(4) as usize];
+                let errors = [Some(libc::EIO), Some(libc::ENOSPC), Some(libc::EDQUOT), Some(libc::EACCES), None];
+                let errno = errors[self.random.below(5) as usize];
                 let percent = 1 + self.random.below(100);
                 files::fail(Some(Fails { errno, percent, until_ns: turns::now_ns() + lasts }));
                 Self::excuse();
@@ -284,7 +297,7 @@ impl Scenario {
         let (rank, is_copied) = (node.rank, self.setup.is_copied);
         let its: Vec<usize> = (0..running.len()).filter(|index| running[*index].rank == rank).collect();
         its.iter().for_each(|index| turns::stop(running[*index].life, true));
-        oracle::with(|oracle| oracle.fall_back(&its, is_copied));
+        oracle::with(|oracle| oracle.fall_back(&its, is_copied, false));
     }
 
     /// What programs of lost nodes have left, and those that were refused to the end, is looked at by others.
@@ -324,7 +337,13 @@ impl Scenario {
                 return self.compare(true);
             }
             let is_lost = is_all && why.as_ref().is_some_and(|why| why.contains("cannot land"));
+            // What was not committed when a node was lost is nobody's.
+            let is_open = is_all && why.as_ref().is_some_and(|why| why.contains("what it has not committed"));
             last = why;
+            if is_open && self.nodes.iter().any(|node| node.is_lost()) {
+                reached(Reach::NamedAsLost);
+                return self.compare(true);
+            }
             if is_lost && oracle::with(|oracle| oracle.may_have_lost()) {
                 reached(Reach::NamedAsLost);
                 return self.compare(false);

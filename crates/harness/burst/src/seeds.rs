@@ -24,7 +24,7 @@ pub fn range(text: &str) -> Option<Range<u64>> {
 }
 
 /// Runs a seed: what is wrong, and what was reached, goes to standard output.
-pub fn run_one(seed: u64, is_told: bool) -> ExitCode {
+pub fn run_one(seed: u64, segments: u64, is_told: bool) -> ExitCode {
     let memory = if Path::new(MEMORY).is_dir() { PathBuf::from(MEMORY) } else { std::env::temp_dir() };
     // As long for every process: stores have it in their heads.
     let root = memory.join(format!("forebay-burst-sim-{:010}", std::process::id()));
@@ -49,7 +49,7 @@ pub fn run_one(seed: u64, is_told: bool) -> ExitCode {
     files::begin(&root);
     turns::begin(seed);
     calls::begin();
-    Scenario::new(seed, &root).run();
+    Scenario::new(seed, segments, &root).run();
     let wrong = log::all_wrong();
     for what in wrong.iter().take(10) {
         println!("wrong {what}");
@@ -81,7 +81,7 @@ struct Said {
 }
 
 /// Runs seeds, two at a time.
-pub fn run_all(seeds: Range<u64>) -> ExitCode {
+pub fn run_all(seeds: Range<u64>, segments: u64) -> ExitCode {
     let next = AtomicU64::new(seeds.start);
     let all = Mutex::new(vec![]);
     let total = seeds.end - seeds.start;
@@ -93,9 +93,9 @@ pub fn run_all(seeds: Range<u64>) -> ExitCode {
                     if seed >= seeds.end {
                         return;
                     }
-                    let said = run_in_process(seed);
+                    let said = run_in_process(seed, segments);
                     if !said.is_right {
-                        tell(&said);
+                        tell(&said, segments);
                     }
                     if let Ok(mut all) = all.lock() {
                         all.push(said);
@@ -121,9 +121,10 @@ pub fn run_all(seeds: Range<u64>) -> ExitCode {
     if failing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_in_process(seed: u64) -> Said {
+fn run_in_process(seed: u64, segments: u64) -> Said {
     let program = std::env::current_exe().unwrap_or_default();
-    let output = Command::new(program).arg("--seed").arg(seed.to_string()).stdin(Stdio::null()).output();
+    let [segments, number] = [segments, seed].map(|number| number.to_string());
+    let output = Command::new(program).args(["--segments", &segments, "--seed", &number]).stdin(Stdio::null()).output();
     match output {
         Err(error) => Said { seed, lines: vec![format!("wrong process: {error}")], is_right: false },
         Ok(output) => {
@@ -136,11 +137,13 @@ fn run_in_process(seed: u64) -> Said {
     }
 }
 
-fn tell(said: &Said) {
+fn tell(said: &Said, segments: u64) {
     let seed = said.seed;
     println!("seed {seed}:");
     for line in said.lines.iter().filter_map(|line| line.strip_prefix("wrong ")) {
         println!("  {line}");
     }
-    println!("  again, with a log: cargo run --release -p forebay-burst-sim -- --seed {seed} --log");
+    println!(
+        "  again, with a log: cargo run --release -p forebay-burst-sim -- --segments {segments} --seed {seed} --log"
+    );
 }
