@@ -15,10 +15,10 @@ use forebay_wire::write_message::{Changed, LogPart, Stripe, WriteMessage};
 use serde::Serialize;
 
 use super::contents::{open_backing, read_exactly};
-use super::owner::{Asker, Owner};
+use super::drain::stripe_writer::{is_from_owner, write_extents};
 use super::parts::WriteParts;
 use super::remote::Answered;
-use super::stripe_writer::{is_from_owner, write_extents};
+use super::tree::owner::{Asker, Owner};
 
 /// What only the owner can be asked, which may be this node soon, or another: it is to be asked again.
 const NOT_THE_OWNER: Answered = (Outcome::Failed(Errno::EAGAIN), vec![]);

@@ -14,7 +14,7 @@ use super::files::{Files, OpenFile};
 use super::local::Local;
 use super::notes::Note;
 use super::refused::Refused;
-use super::tree_link::TreeLink;
+use super::tree::tree_link::TreeLink;
 
 /// Numbers that one daemon may give: not all are written down, so that the next one begins with others.
 const DAEMON_BITS: u32 = 40;

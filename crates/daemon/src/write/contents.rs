@@ -15,9 +15,9 @@ use forebay_write::is_gone;
 
 use super::files::Files;
 use super::local::Local;
-use super::owner::{Owner, backing_path};
 use super::remote::{Nodes, PATIENCE, copy};
-use super::tree_link::TreeLink;
+use super::tree::owner::{Owner, backing_path};
+use super::tree::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
 /// there, and its note.

@@ -7,7 +7,7 @@ use forebay_types::{Errno, NodeRank};
 use forebay_wire::write_message::WriteMessage;
 use serde::{Deserialize, Serialize};
 
-use super::landing::Progress;
+use super::drain::landing::Progress;
 use super::parts::{NODE_PATIENCE, WriteParts};
 
 /// How long changes that are being made when the job ends may take. Together with what a kernel may take to send what it has gathered, less

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use forebay_types::{Errno, LogPosition};
 
-use super::checkpoint::{self, Parts};
 use super::commits::Commits;
 use super::contents::Reader;
 use super::files::Files;
 use super::partner::Partner;
-use super::second_home::SecondHome;
+use super::tree::checkpoint::{self, Parts};
+use super::tree::second_home::SecondHome;
 
 /// How often it is asked while the log holds what is not pending.
 const EVERY: Duration = Duration::from_millis(500);

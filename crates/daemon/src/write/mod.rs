@@ -1,5 +1,8 @@
 //! The write path of a node: what ties its core (`forebay_write`) to the kernel, the log and the backing file system.
 //!
+//! What programs of this node see is in `programs`, the job's files and who owns them in `tree`, their way to the backing file system in
+//! `drain`. What all three use, and the node's own beginning and end, is here.
+//!
 //! `kernel` takes programs' requests on the burst mount. What they write goes to the node's own log at once, and is the
 //! node's until it is committed (`files`, `commits`); names and commits are changes of the tree, which one node owns:
 //! `tree_link` leads to it, on other nodes by `remote_tree`, which remembers what the owner has told. There `owner` carries
@@ -22,64 +25,36 @@
 
 pub mod answers;
 mod calls;
-mod checkpoint;
 mod commits;
 mod committed;
-mod conflicts;
 mod contents;
 mod copying;
-mod council;
-mod directories;
-mod drafts;
-mod drain_words;
-mod draining;
+mod drain;
 mod ending;
 mod files;
-mod gate;
 mod giving_back;
-mod holds;
 mod joining;
-mod kernel;
 mod kernel_words;
-mod landing;
-mod listings;
 mod local;
-mod locks;
 mod network;
 mod notes;
 mod opening;
-mod owed;
-mod owner;
 mod page_cache;
 mod partner;
 mod parts;
-mod prefixes;
-mod private;
-mod publishing;
+mod programs;
 mod recovery;
 mod refused;
 mod remote;
-mod remote_tree;
 mod report;
-mod requests;
-mod rescue;
-mod room;
-mod safe;
 mod salvage;
-mod second_home;
-mod sending;
-mod several_names;
-mod stripe_writer;
 mod stripes_under_way;
-mod striping;
 mod time_limit;
-mod tree_link;
-mod unverified;
-mod verifying;
+mod tree;
 
 pub use committed::{CommittedFile, Home};
+pub use drain::landing::Progress;
 pub use ending::Left;
-pub use landing::Progress;
 pub use opening::open;
 pub use parts::WriteParts;
 pub use report::BurstStatus;

@@ -15,7 +15,7 @@ use forebay_wire::write_message::{LogPart, ToCopy, WriteMessage};
 use super::files::Files;
 use super::local::{APPENDED, Local};
 use super::remote::Nodes;
-use super::tree_link::TreeLink;
+use super::tree::tree_link::TreeLink;
 
 /// How long a node is asked before it is looked whether all is over: longer than it waits for something to be written.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -19,13 +19,13 @@ use forebay_wire::write_message::Owns;
 use forebay_write::{Copies, Released, Tree, Uncopied};
 
 use super::calls::BackingCalls;
-use super::checkpoint::Checkpoint;
 use super::copying::Copying;
 use super::files::Files;
 use super::local::{APPENDED, Local, landing_place, without_mark};
 use super::notes::Note;
 use super::partner::copied_from;
-use super::second_home::Mirror;
+use super::tree::checkpoint::Checkpoint;
+use super::tree::second_home::Mirror;
 use crate::environment::Environment;
 use crate::options::Copied;
 

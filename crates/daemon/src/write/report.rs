@@ -12,10 +12,10 @@ use forebay_write::{LostFile, Way, hold};
 use serde::{Deserialize, Serialize};
 
 use super::copying::Copying;
-use super::landing::Progress;
-use super::owner::{Asker, Owner, backing_path};
+use super::drain::landing::Progress;
 use super::parts::WriteParts;
 use super::time_limit::takes;
+use super::tree::owner::{Asker, Owner, backing_path};
 
 /// How long nodes that may have written to a file are asked what.
 const NODE_PATIENCE: Duration = Duration::from_secs(2);

@@ -19,7 +19,7 @@ use forebay_wire::write_message::{Owns, WriteMessage};
 use serde::Serialize;
 
 use super::calls::{BackingCalls, DrainLimits};
-use super::landing::Progress;
+use super::drain::landing::Progress;
 use super::parts::{Beginning, WriteParts};
 use super::recovery::{OpenedStore, open_store};
 use super::remote::{Called, Calls, Nodes, Partners, Unanswered};

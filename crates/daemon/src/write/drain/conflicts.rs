@@ -12,10 +12,10 @@ use forebay_types::{Backed, Errno, FileId, Name, ViewPath, limits};
 use forebay_wire::write::{Operation, Place};
 use forebay_write::{Action, Recognised};
 
-use super::calls::BackingCalls;
-use super::contents::read_exactly;
 use super::drafts::note_draft;
-use super::owner::{Owner, draft_path};
+use crate::write::calls::BackingCalls;
+use crate::write::contents::read_exactly;
+use crate::write::tree::owner::{Owner, draft_path};
 
 /// Second names that are tried.
 const NAMES_MAX: u32 = 1000;

@@ -17,7 +17,7 @@ impl Owner {
     ///
     /// # Errors
     /// What keeps it from being written down.
-    pub(super) fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
+    pub fn rescue(&self, node: NodeRank) -> Result<bool, Errno> {
         if self.nodes.ask::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, PATIENCE).is_ok() {
             return Ok(false);
         }
@@ -27,12 +27,7 @@ impl Owner {
         })
     }
 
-    pub(super) fn move_to(
-        &self,
-        node: NodeRank,
-        partner: NodeRank,
-        records: &BTreeSet<LogPosition>,
-    ) -> Result<bool, Errno> {
+    pub fn move_to(&self, node: NodeRank, partner: NodeRank, records: &BTreeSet<LogPosition>) -> Result<bool, Errno> {
         let mut copies: Vec<Copy> = vec![];
         let mut after = None;
         while let Ok(page) = self.copies_of(node, partner, after)
@@ -55,12 +50,7 @@ impl Owner {
         Ok(!copies.is_empty())
     }
 
-    pub(super) fn copies_of(
-        &self,
-        node: NodeRank,
-        partner: NodeRank,
-        after: Option<LogPosition>,
-    ) -> Result<Vec<Copy>, Errno> {
+    pub fn copies_of(&self, node: NodeRank, partner: NodeRank, after: Option<LogPosition>) -> Result<Vec<Copy>, Errno> {
         if partner == self.local.rank {
             return Ok(self.local.copies().page(node, after));
         }

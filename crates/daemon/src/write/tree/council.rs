@@ -11,8 +11,8 @@ use forebay_types::{Errno, NodeRank};
 use forebay_wire::write_message::{Bid, Owns, Renewal, Verdict, WriteMessage};
 use forebay_write::{Member, Tenure, is_majority, second_home};
 
-use super::local::Local;
-use super::remote::{Nodes, PATIENCE};
+use crate::write::local::Local;
+use crate::write::remote::{Nodes, PATIENCE};
 
 /// How often a member is asked to renew the owner's tenure.
 const RENEW_EVERY: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use forebay_types::{Errno, Kind};
 use forebay_wire::write_message::Entries;
 
 use super::kernel::{Kernel, TTL};
-use super::kernel_words::{file_of, node_of};
+use crate::write::kernel_words::{file_of, node_of};
 
 impl Kernel {
     pub fn read_directory(&self, node: u64, (handle, offset, size): (u64, u64, u32), is_plus: bool, reply: Reply) {

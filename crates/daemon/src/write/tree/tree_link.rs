@@ -11,8 +11,8 @@ use forebay_wire::write_message::{Contents, Entries, Question, Told};
 use forebay_write::BELIEVED;
 
 use super::owner::{Asker, Owner};
-use super::remote::SENSELESS;
 use super::remote_tree::RemoteTree;
+use crate::write::remote::SENSELESS;
 
 /// See the module. Everything may block: until the owner's node has a daemon again, if need be.
 pub enum TreeLink {

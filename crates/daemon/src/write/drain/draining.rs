@@ -7,12 +7,12 @@ use forebay_types::Errno;
 use forebay_wire::write::{Drained, Operation, Source};
 use forebay_write::{Ages, Ahead, Drain};
 
-use super::commits::Commits;
 use super::conflicts::Conflicts;
-use super::contents::Reader;
 use super::drafts::{begin_anew, note_as_left, note_draft};
-use super::owner::Owner;
 use super::sending::{Meter, Snapshot};
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
+use crate::write::tree::owner::Owner;
 
 /// How much is sent before the landing goes on.
 const PART_BYTES: u64 = 64 << 20;

@@ -16,9 +16,9 @@ use forebay_write::{Released, TENURE, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::council::Council;
-use super::local::Local;
-use super::notes::Note;
-use super::remote::Nodes;
+use crate::write::local::Local;
+use crate::write::notes::Note;
+use crate::write::remote::Nodes;
 
 /// How long the owner is asked before it is looked whether all is over: longer than it waits for something to happen.
 const PATIENCE: Duration = Duration::from_secs(2);

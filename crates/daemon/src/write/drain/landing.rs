@@ -13,16 +13,16 @@ use forebay_wire::write::{BURST_ROOT, LandedContents, Operation, Place, StepOutc
 use forebay_write::{Action, Recognised, Turn};
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint::{self, Parts};
-use super::commits::Commits;
 use super::conflicts::Conflicts;
-use super::contents::Reader;
 use super::drafts;
 use super::draining::Draining;
-use super::owner::{Owner, draft_path};
 use super::publishing::{self, Publication, Publisher};
 use super::sending::{Meter, Snapshot};
 use crate::options::DrainPolicy;
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
+use crate::write::tree::checkpoint::{self, Parts};
+use crate::write::tree::owner::{Owner, draft_path};
 
 /// A file that was to land has changed.
 const CHANGED: Errno = Errno::EAGAIN;

@@ -10,7 +10,7 @@ use forebay_wire::write::{Caller, Change, Done, FileState, Place};
 use forebay_wire::write_message::{Contents, Entries, Question, Told, WriteMessage};
 use forebay_write::{Found, Known};
 
-use super::remote::{Nodes, SENSELESS};
+use crate::write::remote::{Nodes, SENSELESS};
 
 /// So far on is asked where the bytes of a file are.
 const CONTENTS_AHEAD_BYTES: u64 = 8 << 20;

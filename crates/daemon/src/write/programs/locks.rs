@@ -10,7 +10,7 @@ use forebay_fuse::{Lock, Reply};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{Caller, LockKind, LockRequest, Operation};
 
-use super::commits::Commits;
+use crate::write::commits::Commits;
 
 /// How long a lock that is waited for is not asked for, at first and in the end.
 const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));

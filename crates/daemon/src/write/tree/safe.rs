@@ -13,8 +13,8 @@ use forebay_wire::write_message::{Followed, Have, Owns, Renewal};
 use forebay_write::{History, Sent, Tree};
 
 use super::council::Council;
-use super::local::Local;
-use super::remote::Nodes;
+use crate::write::local::Local;
+use crate::write::remote::Nodes;
 
 /// How long the second home's question waits for something to happen.
 const FOLLOWER_WAIT: Duration = Duration::from_secs(1);

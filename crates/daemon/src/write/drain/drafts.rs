@@ -5,7 +5,7 @@ use forebay_types::{Errno, FileId, ViewPath};
 use forebay_wire::write::Operation;
 use forebay_write::Action;
 
-use super::owner::{Owner, draft_path};
+use crate::write::tree::owner::{Owner, draft_path};
 
 /// A file is about to have a draft, which goes with it whatever happens to this daemon.
 ///

@@ -25,7 +25,7 @@ const WITHIN: Duration = Duration::from_millis(500);
 
 impl Owner {
     /// Looks whether logs have what the tree says, of the nodes of which that is not known. May block.
-    pub(super) fn verify_logs(&self) {
+    pub fn verify_logs(&self) {
         if self.has_failed() || !self.council.is_held() {
             return;
         }
@@ -42,7 +42,7 @@ impl Owner {
     }
 
     /// A node asks something. If it did not answer before, what it has can be had again. May block.
-    pub(super) fn hear(&self, node: NodeRank) {
+    pub fn hear(&self, node: NodeRank) {
         if self.tree().lost_nodes().contains(&node)
             && let Err(errno) = self.look_for_lost(node)
         {
@@ -51,7 +51,7 @@ impl Owner {
     }
 
     /// Why a file that is there cannot be changed yet: when some of it turns out to be gone, it would stay as it is in part.
-    pub(super) fn why_unverified(&self, file: FileId) -> Option<String> {
+    pub fn why_unverified(&self, file: FileId) -> Option<String> {
         let tree = self.tree();
         let size = tree.state(file).ok()?.attributes.size_bytes;
         let pieces = tree.pieces(file, 0..size).ok()?;

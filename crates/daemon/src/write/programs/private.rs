@@ -21,9 +21,11 @@ use forebay_write::hold::identity;
 
 use super::holds::{Hold, Holds};
 use super::kernel::Kernel;
-use super::kernel_words::{O_APPEND, O_EXCL, file_of as plain_file_of, handle, may_write, node_of, place, wanted};
 use super::prefixes::{Prefixes, Ways};
 use super::requests::caller;
+use crate::write::kernel_words::{
+    O_APPEND, O_EXCL, file_of as plain_file_of, handle, may_write, node_of, place, wanted,
+};
 
 /// How long the kernel may believe attributes of a file that this node holds: what others may still change, such as the mode,
 /// is seen after that. Asked for at each write they would cost as much as the writes.

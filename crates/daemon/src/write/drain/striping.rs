@@ -15,11 +15,11 @@ use forebay_wire::write_message::{STRIPE_EXTENTS_MAX, Stripe, WriteMessage};
 use forebay_write::stripes::{LARGE_BYTES, of_stripe, stripe_bytes, weights};
 use forebay_write::{NextStripe, Stripes};
 
-use super::contents::Reader;
 use super::drafts::give_up;
-use super::owner::Owner;
 use super::sending::{Meter, Snapshot};
 use super::stripe_writer::{calls_of, write_extents};
+use crate::write::contents::Reader;
+use crate::write::tree::owner::Owner;
 
 /// How long a node may take over a stripe; the owner writes it then.
 const NODE_PATIENCE: Duration = Duration::from_secs(25);

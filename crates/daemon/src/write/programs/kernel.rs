@@ -11,20 +11,20 @@ use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operati
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
-use super::commits::Commits;
-use super::contents::Reader;
 use super::directories::Readings;
-use super::files::{Files, OpenFile};
-use super::kernel_words::{
-    O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_write, mode_of, open_flags, place, time, wanted,
-};
-use super::local::APPENDED;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
 use super::owed::Owed;
-use super::page_cache::{PageCache, ToTell};
 use super::prefixes::{Prefixes, Ways, is_below};
 use super::requests::{Number, UnderWay, caller};
 use super::room::Room;
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
+use crate::write::files::{Files, OpenFile};
+use crate::write::kernel_words::{
+    O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_write, mode_of, open_flags, place, time, wanted,
+};
+use crate::write::local::APPENDED;
+use crate::write::page_cache::{PageCache, ToTell};
 
 /// How long the kernel may believe names, and attributes that come with them: not at all, since other nodes change them.
 pub const TTL: Duration = Duration::ZERO;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use forebay_fuse::{Change as Asked, Handler, Operation as Op, Reply, Request};
 use forebay_types::Errno;
 
-use super::kernel_words::may_write;
+use crate::write::kernel_words::may_write;
 
 /// How long nothing is changed after the gate was closed: longer than all daemons of a job take to end after its last drain, and not so
 /// long that a job whose `down` was interrupted is of no use.

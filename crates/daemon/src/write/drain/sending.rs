@@ -11,8 +11,8 @@ use forebay_types::{Attributes, Errno, FileId};
 use forebay_wire::write::{Piece, Source};
 use rustix::fs::SeekFrom;
 
-use super::contents::Reader;
-use super::owner::Owner;
+use crate::write::contents::Reader;
+use crate::write::tree::owner::Owner;
 
 /// Bytes that are written, and later compared, at a time.
 const STRIPE_BYTES: u64 = 4 << 20;

@@ -19,13 +19,13 @@ use forebay_write::limits::LISTED_MAX;
 use forebay_write::{Leases, Refusal, Released, Tree};
 
 use super::council::Council;
-use super::local::Local;
-use super::notes::Note;
-use super::page_cache::PageCache;
-use super::remote::Nodes;
 use super::safe::Safe;
 use super::unverified::Unverified;
 use crate::options::Copied;
+use crate::write::local::Local;
+use crate::write::notes::Note;
+use crate::write::page_cache::PageCache;
+use crate::write::remote::Nodes;
 
 /// Mode bits without which this daemon could not go on in a directory of the backing file system.
 const OWN_DIRECTORY: u32 = 0o700;
@@ -54,8 +54,8 @@ pub struct Owner {
     /// Nodes that have asked what of their stores is needed, and when.
     asked: Mutex<BTreeMap<NodeRank, Instant>>,
     /// Nodes whose logs may lack what the tree says they have.
-    pub(super) unverified: Unverified,
-    pub(super) nodes: Arc<Nodes>,
+    pub unverified: Unverified,
+    pub nodes: Arc<Nodes>,
     /// Those who let this node own the tree.
     pub council: Arc<Council>,
     /// What the second home has.

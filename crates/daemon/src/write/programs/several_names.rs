@@ -8,10 +8,10 @@ use forebay_types::{Errno, Kind};
 use forebay_wire::write::{Caller, Done, FileState, Operation};
 use forebay_write::hold;
 
-use super::commits::Commits;
-use super::contents::Reader;
-use super::kernel_words::{file_of, may_write};
 use super::prefixes::Prefixes;
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
+use crate::write::kernel_words::{file_of, may_write};
 
 impl Prefixes {
     /// What has just been opened for writing, and has several names, may have one below a prefix: nobody is to hold it by that.

@@ -13,9 +13,9 @@ use forebay_fuse::{Change, Entry, Request};
 use forebay_types::{Errno, FileId, Kind, Name, ViewPath};
 use forebay_wire::write::{BURST_ROOT, Caller, FileState, Operation, Place};
 
-use super::commits::Commits;
-use super::contents::Reader;
-use super::kernel_words::{BELOW_PREFIX, node_of, place};
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
+use crate::write::kernel_words::{BELOW_PREFIX, node_of, place};
 
 /// Permissions of a prefix that is made.
 const MODE: u32 = 0o040_777;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use forebay_keeper::limits::BURST_READERS;
 use forebay_types::Errno;
 
-use super::local::Local;
 use crate::options::DrainPolicy;
+use crate::write::local::Local;
 
 /// Threads that may wait at once: others answer what must be answered so that something lands.
 const WAITING_MAX: usize = BURST_READERS - 2;

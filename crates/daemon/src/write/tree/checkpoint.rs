@@ -9,11 +9,11 @@ use forebay_wire::write_message::Owns;
 use forebay_write::{Copies, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::copying::Copying;
-use super::files::Files;
-use super::local::Local;
 use super::owner::Owner;
 use super::second_home::{Mirror, SecondHome};
+use crate::write::copying::Copying;
+use crate::write::files::Files;
+use crate::write::local::Local;
 
 /// Of a store's capacity, what notes may keep before they are gathered up: one part in so many, and at most so much.
 const KEPT_PART: u64 = 8;

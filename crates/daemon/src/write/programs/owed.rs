@@ -13,14 +13,14 @@ use forebay_fuse::{Reply, Request};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{Caller, Change, Operation};
 
-use super::commits::Commits;
-use super::contents::Reader;
-use super::files::Files;
-use super::kernel_words::file_of;
-use super::local::Local;
 use super::locks::Locking;
-use super::remote::Nodes;
 use super::requests::{Number, caller};
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
+use crate::write::files::Files;
+use crate::write::kernel_words::file_of;
+use crate::write::local::Local;
+use crate::write::remote::Nodes;
 
 /// How long the owner is not told again: each time it is asked for long already.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);

@@ -12,10 +12,10 @@ use forebay_wire::write::{LandedContents, Operation, Place};
 use forebay_write::{Action, Turn};
 
 use super::conflicts::{Conflicts, Occupant};
-use super::contents::Reader;
-use super::owner::{Owner, draft_path};
 use super::sending::{Meter, Snapshot};
 use super::striping::Striping;
+use crate::write::contents::Reader;
+use crate::write::tree::owner::{Owner, draft_path};
 
 /// Files that are published at once, and how many bytes more than one of them may have together.
 pub const FILES_MAX: usize = 64;

@@ -14,8 +14,8 @@ use forebay_types::{Errno, FileId, Map};
 use forebay_wire::write::{Caller, FileState, LockRequest, Operation};
 use forebay_write::hold;
 
-use super::commits::Commits;
-use super::contents::Reader;
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
 
 /// How long the last close of a file may take to come to the owner of the tree: kernels tell of it when `close` has returned.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use forebay_types::{Name, NodeRank};
 
-use super::owner::{Owner, backing_path};
+use crate::write::tree::owner::{Owner, backing_path};
 
 /// What has landed under another name than it has, if anything.
 pub fn aside(owner: &Owner) -> Option<String> {

@@ -10,7 +10,7 @@ use forebay_wire::write::WrittenExtent;
 use forebay_wire::write_message::Owns;
 use forebay_write::stripes::part;
 
-use super::contents::Reader;
+use crate::write::contents::Reader;
 
 /// Bytes that are in memory at a time.
 const PART_BYTES: u64 = 4 << 20;

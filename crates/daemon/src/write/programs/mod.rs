@@ -1,0 +1,14 @@
+//! What programs of this node see: the kernel's requests on the burst mount and on the private one.
+
+pub mod directories;
+pub mod gate;
+pub mod holds;
+pub mod kernel;
+pub mod listings;
+pub mod locks;
+pub mod owed;
+pub mod prefixes;
+pub mod private;
+pub mod requests;
+pub mod room;
+pub mod several_names;

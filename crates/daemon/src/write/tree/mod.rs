@@ -1,0 +1,12 @@
+//! The tree of the job's files as this node has it: its owner, the node that follows the owner, and how others reach it.
+
+pub mod checkpoint;
+pub mod council;
+pub mod owner;
+pub mod remote_tree;
+pub mod rescue;
+pub mod safe;
+pub mod second_home;
+pub mod tree_link;
+pub mod unverified;
+pub mod verifying;
