@@ -145,9 +145,15 @@ impl Holds {
     /// # Errors
     /// What the owner of the tree says.
     pub fn keep(&self, file: FileId) -> Result<Option<u64>, Errno> {
-        if self.is_held(file) || !self.has_earlier {
-            return self.of(file);
-        }
+        self.with(file, |hold| {
+            if hold.contents.is_none() && self.has_earlier {
+                hold.contents = self.find_or_resume(file)?;
+            }
+            Ok(hold.contents)
+        })
+    }
+
+    fn find_or_resume(&self, file: FileId) -> Result<Option<u64>, Errno> {
         if let Some(held) = self.ask(file)? {
             return Ok(Some(held));
         }
@@ -256,7 +262,8 @@ impl Holds {
 
     fn forget_if_unused(&self, file: FileId) {
         let mut files = self.files();
-        let is_unused = |hold: &Arc<Mutex<Hold>>| Arc::strong_count(hold) == 1 && lock(hold).opens == 0;
+        let is_over = |hold: &Hold| hold.opens == 0 && hold.contents.is_none();
+        let is_unused = |hold: &Arc<Mutex<Hold>>| Arc::strong_count(hold) == 1 && is_over(&lock(hold));
         if files.get(&file).is_some_and(is_unused) {
             files.remove(&file);
         }

@@ -124,14 +124,13 @@ impl PrivateKernel {
             Err(errno) => return reply.error(errno),
         }
         let refused = match asked {
-            Asked::Write { data, .. } => self.check_kept(file, contents).inspect_err(|_| {
-                self.kernel.commits.refused.note(file, data.len() as u64);
-            }),
-            Asked::Fallocate { .. } => self.check_kept(file, contents),
-            _ => Ok(()),
+            Asked::Write { data, .. } => self.is_refused(file, contents).then_some(data.len()),
+            Asked::Fallocate { .. } => self.is_refused(file, contents).then_some(0),
+            _ => None,
         };
-        if let Err(errno) = refused {
-            return reply.error(errno);
+        if let Some(bytes) = refused {
+            self.kernel.commits.refused.note(file, bytes as u64);
+            return reply.error(Errno::EIO);
         }
         match asked {
             Asked::Create { name, mode, flags } => match self.create(&plain, name, *mode, *flags) {
@@ -230,19 +229,16 @@ impl PrivateKernel {
         if held.is_some_and(|held| tag_of(held) == contents) { Ok(parts) } else { Err(Errno::ESTALE) }
     }
 
-    /// Whether what programs of this node have written, to what the kernel knows by `contents`, is the file's.
-    fn is_kept(&self, file: FileId, contents: u64) -> Result<bool, Errno> {
-        Ok(self.holds.keep(file)?.is_some_and(|held| tag_of(held) == contents))
-    }
-
-    fn check_kept(&self, file: FileId, contents: u64) -> Result<(), Errno> {
-        if self.is_kept(file, contents)? { Ok(()) } else { Err(Errno::EIO) }
+    /// Whether what programs of this node have written, to what the kernel knows by `contents`, is not the file's any more. While the
+    /// owner of the tree does not answer nobody knows: it decides when that is committed.
+    fn is_refused(&self, file: FileId, contents: u64) -> bool {
+        self.holds.keep(file).is_ok_and(|held| held.is_none_or(|held| tag_of(held) != contents))
     }
 
     /// Whether what was written through a descriptor is nobody's: none of it is pending afterwards.
     fn is_lost(&self, node: u64, handle: u64) -> bool {
         let file = file_of(node);
-        if !may_write(handle as u32) || self.is_kept(file, contents_of(node)).unwrap_or(true) {
+        if !may_write(handle as u32) || !self.is_refused(file, contents_of(node)) {
             return false;
         }
         if let Some(open) = self.kernel.files.find(file) {
@@ -303,8 +299,8 @@ impl PrivateKernel {
     fn set_attributes(&self, plain: &Request<'_>, contents: u64, new: &NewAttributes) -> Result<FileState, Errno> {
         let file = plain_file_of(plain.node);
         let is_by_writer = new.handle.is_some_and(|handle| may_write(handle as u32));
-        if is_by_writer && (new.size_bytes.is_some() || new.mtime.is_some()) {
-            self.check_kept(file, contents)?;
+        if is_by_writer && (new.size_bytes.is_some() || new.mtime.is_some()) && self.is_refused(file, contents) {
+            return Err(Errno::EIO);
         }
         if is_kernels_own(new) {
             return self.kernel.set_attributes(&Request { uid: 0, gid: 0, ..plain.clone() }, new);
