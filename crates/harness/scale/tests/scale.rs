@@ -5,16 +5,16 @@
 
 use forebay_overlay::{Forest, Shape};
 use forebay_scale::baselines::{self, Run};
-use forebay_scale::parameters::{AURORA, COPPER, TEST_BED, TORCH};
+use forebay_scale::parameters::{AURORA, TEST_BED, TORCH};
 use forebay_scale::{
-    DaemonParameters, Figures, FileSystemParameters, Grain, Loss, Machine, Replay, SCENARIOS, Storm, Workload, copper,
+    DaemonParameters, Figures, FileSystemParameters, Grain, Loss, Machine, Replay, SCENARIOS, Storm, Workload,
     default_forest, find, svg,
 };
 use forebay_sim::job::Job;
 use forebay_sim::model::Model;
 use forebay_sim::program::Program;
 use forebay_sim::setup::Setup;
-use forebay_types::Kind;
+use forebay_types::{CHUNK_BYTES, Kind};
 
 /// Coarser than the scenarios: these tests run unoptimised.
 const COARSE: Grain = Grain { small: 16, large: 32 };
@@ -31,17 +31,12 @@ fn cold(nodes: usize, roots: u32) -> Figures {
     figures
 }
 
+/// Of the other ways there are formulas alone, which would say what their author has put in.
 #[test]
-fn direct_grows_with_the_nodes_and_copper_s_design_and_forebay_do_not() {
-    let direct = |nodes| baselines::direct(&AURORA, &TORCH, nodes, Run::Cold, 1);
-    let copper = |nodes| copper::time(&AURORA, &COPPER, &TORCH, nodes, Run::Cold, 1);
-    let forebay = |nodes| cold(nodes, 8).last_seconds;
-    assert!((1.8..2.2).contains(&(direct(2048) / direct(1024))));
-    assert!(copper(2048) < 1.3 * copper(32));
-    assert!(copper(100_000) > 2.0 * copper(2048), "large files, which every node reads for itself, limit it");
-    let (few, more) = (forebay(32), forebay(256));
+fn forebay_s_time_hardly_grows_with_the_nodes() {
+    let [few, more] = [32, 256].map(|nodes| cold(nodes, 8).last_seconds);
     assert!(more < 1.3 * few, "{few} and {more}");
-    assert!(more < direct(256) && more < copper(256));
+    assert!(more < baselines::direct(&AURORA, &TORCH, 256, Run::Cold, 1));
 }
 
 #[test]
@@ -63,9 +58,14 @@ fn what_nodes_get_is_what_others_and_the_file_system_sent() {
         let (sent, received) = (figures.sent.iter().sum::<u64>() as f64, figures.received_bytes as f64);
         let backing = figures.backing_bytes as f64;
         assert!((0.99..1.02).contains(&(backing / contents)), "the file system is read once: {backing}");
-        // Below a single root chunks are slow enough to be asked of a second node, which sends them too.
-        let once = received / (contents * nodes as f64);
-        assert!(once > 0.99 && (once < 1.03 || figures.asked_again > 0), "each node gets all once: {received}");
+        // Below a single root chunks are slow enough to be asked of a second node, which may send each of them too.
+        let wanted = contents * nodes as f64;
+        let twice = figures.asked_again as f64 * f64::from(COARSE.large) * CHUNK_BYTES as f64;
+        assert!(
+            (0.99 * wanted..1.03 * wanted + twice).contains(&received),
+            "each node gets all once: {received} of {wanted}, {} asked for again",
+            figures.asked_again
+        );
         // Requests leave a node and do not count as received.
         assert!((0.99..1.01).contains(&(received / (sent + backing))), "{received} of {sent} and {backing}");
     }
