@@ -103,7 +103,7 @@ soak: ## SEEDS (default 10000) histories of simulated jobs with faults; a failin
 	@$(CARGO) run --release --quiet --package forebay-sim -- --seeds 0..$(SEEDS)
 	@$(CARGO) run --release --quiet --package forebay-burst-sim -- --seeds 0..$$(($(SEEDS) / 10 + 1))
 
-check-seeded-bugs: ## known bugs, one at a time in a copy of the tree: which check of the simulator, or which test, finds each (some 30 minutes)
+check-seeded-bugs: ## known bugs, one at a time in a copy of the tree: which check of the simulators, or which test, finds each (some 30 minutes for those of the read path)
 	@crates/harness/sim/seeded/run.py
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (default 60) each; needs a nightly toolchain and cargo-fuzz

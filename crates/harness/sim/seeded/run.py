@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Puts known bugs (bugs.txt) one at a time into a copy of the tree, and says which check of the simulator, or which test, finds each.
+"""Puts known bugs (bugs.txt, ../../burst/seeded/bugs.txt) one at a time into a copy of the tree, and says which check or test finds each.
 
-    run.py [--seeds N] [--into DIRECTORY] [NAME...]
+    run.py [--seeds N] [--step N] [--into DIRECTORY] [NAME...]
 
-Fails if a bug is not found by the check or test that bugs.txt names. The tree itself is never touched.
+NAME is a bug, or `sim` or `burst`, for all of one simulator. Fails if a bug is not found by the check or test that its list names. The
+tree itself is never touched.
 """
 
 import argparse
@@ -13,14 +14,18 @@ import re
 import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-TREE = HERE.parents[3]
+HARNESS = pathlib.Path(__file__).resolve().parents[2]
+TREE = HARNESS.parents[1]
+
+# The package of each simulator, and how it is run: with small stores, daemons soon find them full.
+SIMULATORS = {"sim": ("forebay-sim", []), "burst": ("forebay-burst-sim", ["--segments", "32"])}
 
 
 def bugs():
-    for paragraph in (HERE / "bugs.txt").read_text().split("\n\n")[1:]:
-        name, path, before, after, check = paragraph.strip("\n").split("\n")
-        yield name, path, before, after, check
+    for simulator in SIMULATORS:
+        for paragraph in (HARNESS / simulator / "seeded" / "bugs.txt").read_text().split("\n\n")[1:]:
+            name, path, before, after, check = paragraph.strip("\n").split("\n")
+            yield simulator, name, path, before, after, check
 
 
 def copy_tree(to):
@@ -44,39 +49,41 @@ def tests_that_find(tree, target, package, file, name):
     return collections.Counter({f"{file}::{name}": 1} if has_failed else {})
 
 
-def checks_that_find(tree, target, seeds):
-    """How many findings each check has; None if the tree does not build."""
-    cargo = ["cargo", "build", "--quiet", "--package", "forebay-sim", "--target-dir", target]
+def checks_that_find(simulator, tree, target, seeds, step):
+    """How many findings each check has, and after how many seeds; None if the tree does not build."""
+    package, options = SIMULATORS[simulator]
+    cargo = ["cargo", "build", "--quiet", "--package", package, "--target-dir", target]
     if subprocess.run(cargo, cwd=tree).returncode != 0:
-        return None
+        return None, 0
     found = collections.Counter()
-    step = 50
     for first in range(0, seeds, step):
-        command = [target / "debug" / "forebay-sim", "--seeds", f"{first}..{min(first + step, seeds)}"]
+        end = min(first + step, seeds)
+        command = [target / "debug" / package, *options, "--seeds", f"{first}..{end}"]
         try:
             done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=1800)
         except subprocess.TimeoutExpired:
             found["hang"] += 1
-            break
+            return found, end
         found.update(re.findall(r"^  ([a-z]+): ", done.stdout, re.MULTILINE))
         if done.returncode not in (0, 1):
             found["crash"] += 1
         if found:
-            break
-    return found
+            return found, end
+    return found, seeds
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("--seeds", type=int, default=300)
+    arguments.add_argument("--step", type=int, default=50, help="seeds of one run; the first run that finds something is the last")
     arguments.add_argument("--into", type=pathlib.Path, default=TREE / "target" / "seeded", help="where a copy is built")
     arguments.add_argument("names", nargs="*")
     chosen = arguments.parse_args()
     failed = []
     into = chosen.into.resolve()
     tree, target = copy_tree(into / "tree"), into / "target"
-    for name, path, before, after, check in bugs():
-        if chosen.names and name not in chosen.names:
+    for simulator, name, path, before, after, check in bugs():
+        if chosen.names and name not in chosen.names and simulator not in chosen.names:
             continue
         file = tree / path
         text = file.read_text()
@@ -85,13 +92,15 @@ def main():
         file.write_text(text.replace(before, after))
         if check.startswith("test "):
             package, file_of_tests, test = check.removeprefix("test ").split()
-            check, found = f"{file_of_tests}::{test}", tests_that_find(tree, target, package, file_of_tests, test)
+            check, seeds = f"{file_of_tests}::{test}", 0
+            found = tests_that_find(tree, target, package, file_of_tests, test)
         else:
-            found = checks_that_find(tree, target, chosen.seeds)
+            found, seeds = checks_that_find(simulator, tree, target, chosen.seeds, chosen.step)
         file.write_text(text)
         said = "does not build" if found is None else ", ".join(f"{one} {count}" for one, count in found.items())
-        print(f"{name}: {said or 'not found'} (expected: {check})", flush=True)
-        if found is None or check not in found:
+        within = f", in {seeds} seeds" if seeds else ""
+        print(f"{name}: {said or 'not found'}{within} (expected: {check})", flush=True)
+        if found is None or (check not in found if check != "none" else found):
             failed.append(name)
     if failed:
         sys.exit(f"not found as expected: {', '.join(failed)}")
