@@ -153,6 +153,8 @@ impl SecondHome {
     fn without(&self, node: NodeRank) -> Vec<Change> {
         let mut lost = self.mirror().as_ref().map_or_else(BTreeSet::new, |mirror| mirror.tree.lost_nodes().clone());
         lost.insert(node);
+        // It was, perhaps.
+        lost.remove(&self.local.rank);
         let operations = [Operation::Lost { nodes: lost.into_iter().collect() }, Operation::CloseAll { node }];
         let id = OperationId { node: self.local.rank, session: NEVER_AGAIN, serial: 0 };
         let change = |operation| Change { id, oldest: 0, caller: Caller::default(), now: self.local.now(), operation };

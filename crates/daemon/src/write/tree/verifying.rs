@@ -23,6 +23,9 @@ use super::owner::Owner;
 /// How long a node is asked whether it has records.
 const WITHIN: Duration = Duration::from_millis(500);
 
+/// Lost nodes that are asked at the same time whether they are there, one thread each.
+const ASKED_AT_ONCE: usize = 64;
+
 impl Owner {
     /// Looks whether logs have what the tree says, of the nodes of which that is not known. May block.
     pub fn verify_logs(&self) {
@@ -31,13 +34,21 @@ impl Owner {
         }
         // The log of the tree's first owner has nothing after what is missing in it, and so does the tree.
         let is_first = self.local.owns().epoch == 0;
-        for node in self.unverified.take().into_iter().filter(|node| !is_first || *node != self.local.rank) {
-            let is_lost = self.tree().lost_nodes().contains(&node);
-            let verified = if is_lost { self.look_for_lost(node) } else { self.verify_log(node) };
-            if let Err(errno) = verified {
-                tracing::debug!(%node, %errno, "whether a node has what it wrote is not known yet");
-                self.unverified.put_back(node);
-            }
+        let due = self.unverified.take().into_iter().filter(|node| !is_first || *node != self.local.rank);
+        let (lost, due): (Vec<_>, Vec<_>) = due.partition(|node| self.tree().lost_nodes().contains(node));
+        for nodes in lost.chunks(ASKED_AT_ONCE) {
+            std::thread::scope(|scope| {
+                nodes.iter().for_each(|node| drop(scope.spawn(|| self.look_again(*node, true))))
+            });
+        }
+        due.into_iter().for_each(|node| self.look_again(node, false));
+    }
+
+    fn look_again(&self, node: NodeRank, is_lost: bool) {
+        let verified = if is_lost { self.look_for_lost(node) } else { self.verify_log(node) };
+        if let Err(errno) = verified {
+            tracing::debug!(%node, %errno, "whether a node has what it wrote is not known yet");
+            self.unverified.put_back(node);
         }
     }
 
@@ -64,11 +75,12 @@ impl Owner {
 
     /// Looks whether a node that did not answer does. What its partner has is used meanwhile.
     fn look_for_lost(&self, node: NodeRank) -> Result<(), Errno> {
+        let answers = self.nodes.ask_once::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, WITHIN).is_some();
+        // One after the other changes which nodes are lost.
         let _alone = self.unverified.looking();
         if !self.tree().lost_nodes().contains(&node) {
             return Ok(());
         }
-        let answers = self.nodes.ask_once::<BTreeMap<u64, u64>>(node, &WriteMessage::Pending, WITHIN).is_some();
         if !answers {
             let records = self.tree().records_of(node);
             for partner in self.nodes.partners_of(node).into_iter().filter(|_| !records.is_empty()) {
