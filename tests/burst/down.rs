@@ -1,6 +1,7 @@
 //! `down` tells the truth of what has landed, whatever programs do meanwhile.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -58,6 +59,32 @@ fn what_programs_write_while_the_job_ends_has_landed_or_was_refused() {
     }
     assert!(!base.join("store").exists(), "nothing is kept");
     assert_eq!(told["left"], json!([]));
+    bed.job.forget();
+}
+
+/// What a program has stored through a map, and nobody has synced, was written before the end: it lands.
+#[test]
+fn what_programs_have_changed_in_maps_lands() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let script = "import mmap, sys\nwith open('mapped', 'w+b') as file:\n    file.write(b'a' * 8192)\n    file.flush()\n    \
+                  map = mmap.mmap(file.fileno(), 8192)\nmap[:] = b'B' * 8192\nprint('stored', flush=True)\nsys.stdin.read()";
+    let mut program = Command::new("python3")
+        .args(["-c", script])
+        .current_dir(bed.mount_of(1))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "stored\n");
+    let down = bed.command(&["down", "--json"]);
+    let told = format!("{} {}", down.text(), down.stderr);
+    assert_eq!(down.status.code(), Some(0), "{told}");
+    assert!(fs::read(bed.backing().join("mapped")).unwrap() == [b'B'; 8192], "{told}");
+    drop(program.stdin.take());
+    wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
     bed.job.forget();
 }
 

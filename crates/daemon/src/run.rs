@@ -166,7 +166,7 @@ impl BurstSession {
                 write.end(landing, false);
             }
             ExitReason::End | ExitReason::Orphaned => {
-                write.flush_private();
+                let _ = write.flush();
                 for mount in private_mount.into_iter().chain([mount]) {
                     if let Err(error) = mount.unmount() {
                         tracing::warn!(%error, "unmounting the burst mount");

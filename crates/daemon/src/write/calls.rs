@@ -4,9 +4,13 @@
 //!
 //! A turn is for what the backing file system does, and never held while something else is waited for: neither another turn, nor the
 //! tree, nor another node.
+//!
+//! Landing is the tree's owner's. A node that has stood still, or waited long for its turn, may not be that any more: it is looked at
+//! when the call's turn has come, so that only the call itself can come too late.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_schedule::Class;
@@ -32,6 +36,26 @@ pub struct BackingCalls {
     bytes: Pace,
     operations: Pace,
     is_over: AtomicBool,
+    /// Whether this node may land, where it owns the tree.
+    may_land: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+}
+
+/// Why a call of landing was not made: the tree is not this node's beyond doubt.
+pub trait TooLate {
+    /// As an error of the call: EAGAIN.
+    fn too_late() -> Self;
+}
+
+impl TooLate for Errno {
+    fn too_late() -> Self {
+        Self::EAGAIN
+    }
+}
+
+impl TooLate for io::Error {
+    fn too_late() -> Self {
+        Errno::EAGAIN.into()
+    }
 }
 
 impl BackingCalls {
@@ -42,7 +66,14 @@ impl BackingCalls {
             bytes: Pace::new(limits.bytes_per_s),
             operations: Pace::new(limits.operations_per_s),
             is_over: AtomicBool::new(false),
+            may_land: OnceLock::new(),
         }
+    }
+
+    /// From now on nothing lands by `land` and `write` unless that is so when the turn has come.
+    pub fn land_only_while(&self, may_land: impl Fn() -> bool + Send + Sync + 'static) {
+        // A daemon owns one tree at most.
+        let _ = self.may_land.set(Box::new(may_land));
     }
 
     /// Nobody waits any more, and nothing more is sent.
@@ -56,19 +87,26 @@ impl BackingCalls {
     }
 
     /// A call of landing. May block.
-    pub fn land<T>(&self, call: impl FnOnce() -> T) -> T {
+    ///
+    /// # Errors
+    /// EAGAIN where the tree is not this node's any more, else what the call says.
+    pub fn land<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         // After the end there are few more, which leave things in order.
         let _ = self.wait_for(0, 1);
-        self.land_paced(call)
+        self.land_paced(|| self.in_time(call))
     }
 
     /// A call of landing that writes so many bytes. May block.
     ///
     /// # Errors
-    /// EINTR after `end`, else what the call says.
+    /// EINTR after `end`, EAGAIN where the tree is not this node's any more, else what the call says.
     pub fn write<T>(&self, bytes: u64, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         self.wait_for(bytes, 1)?;
-        self.land_paced(call)
+        self.land_paced(|| self.in_time(call))
+    }
+
+    fn in_time<T, E: TooLate>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        if self.may_land.get().is_none_or(|may_land| may_land()) { call() } else { Err(E::too_late()) }
     }
 
     /// A call of landing whose bytes and operations the node that owns the tree has waited for. May block.
@@ -197,14 +235,16 @@ mod tests {
         let (calls, note) = (&calls, &note);
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                calls.land(|| {
+                let held = calls.land(|| {
                     began.send(()).unwrap();
                     hold.recv_timeout(PATIENCE).unwrap();
+                    Ok::<_, Errno>(())
                 });
+                assert_eq!(held, Ok(()));
             });
             begun.recv_timeout(PATIENCE).unwrap();
             for _ in 0..5 {
-                scope.spawn(move || calls.land(|| note("landing")));
+                scope.spawn(move || calls.land(|| Ok::<_, Errno>(note("landing"))));
             }
             wait_for_waiting(5);
             for _ in 0..5 {
@@ -214,5 +254,20 @@ mod tests {
             go_on.send(()).unwrap();
         });
         assert_eq!(order.into_inner().unwrap(), [["program"; 5], ["landing"; 5]].concat());
+    }
+
+    #[test]
+    fn nothing_lands_of_an_owner_that_was_replaced_while_it_waited_for_its_turn() {
+        let is_held = Arc::new(AtomicBool::new(true));
+        let calls = BackingCalls::new(&with(&Arc::new(Threads::new(1))), DrainLimits::default());
+        let asked = Arc::clone(&is_held);
+        calls.land_only_while(move || asked.load(Ordering::Relaxed));
+        assert_eq!(calls.land(|| Ok::<_, Errno>(1)), Ok(1));
+        is_held.store(false, Ordering::Relaxed);
+        assert_eq!(calls.land(|| Ok::<_, Errno>(1)), Err(Errno::EAGAIN));
+        assert_eq!(calls.write(1, || Ok(1)), Err(Errno::EAGAIN));
+        assert_eq!(calls.land(|| Ok::<_, io::Error>(1)).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // What a program waits for, and what another node has waited for, is not the owner's.
+        assert_eq!((calls.serve(|| 1), calls.land_paced(|| 1)), (1, 1));
     }
 }

@@ -68,7 +68,7 @@ impl WriteParts {
     /// Programs of this node change nothing from now on, and what they have written is committed.
     ///
     /// # Errors
-    /// EBUSY where somebody still changes something; what keeps it from being committed.
+    /// EBUSY where somebody still changes something, EAGAIN where a kernel has not sent all; what keeps it from being committed.
     pub(super) fn end_changes(&self) -> Result<(), Errno> {
         self.end_changes_here()?;
         self.commit_all()
@@ -76,13 +76,16 @@ impl WriteParts {
 
     fn end_changes_here(&self) -> Result<(), Errno> {
         self.gate.close();
-        self.flush_private();
+        // What has not come would be refused.
+        self.flush()?;
         self.gate.shut(CHANGES_WITHIN)
     }
 
     /// The daemon is about to end: programs of this node change nothing from now on. May block.
     pub fn leave(&self) {
-        if let Err(errno) = self.end_changes_here() {
+        let ended = self.end_changes_here();
+        let ended = ended.or_else(|_| self.gate.shut(CHANGES_WITHIN));
+        if let Err(errno) = ended {
             tracing::warn!(%errno, "programs are still changing files of the burst tier");
         }
     }

@@ -241,8 +241,9 @@ impl OpenFile {
         again: impl Fn(&Change) -> Result<(), Errno>,
         commit: impl Fn(Vec<WrittenExtent>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let mut outcome = unless_refused(self.commit_unanswered(&again))?;
+        // What somebody else sent meanwhile, and is not answered, comes first: the same would be sent twice.
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = unless_refused(self.send_unanswered(&again))?;
         loop {
             let part: Vec<WrittenExtent> = self.state().written.iter().take(COMMIT_EXTENTS_MAX).copied().collect();
             if part.is_empty() {
@@ -260,6 +261,11 @@ impl OpenFile {
     /// As `commit`.
     pub fn commit_unanswered(&self, again: &impl Fn(&Change) -> Result<(), Errno>) -> Result<(), Errno> {
         let _one = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        self.send_unanswered(again)
+    }
+
+    /// By whoever has `commit`.
+    fn send_unanswered(&self, again: &impl Fn(&Change) -> Result<(), Errno>) -> Result<(), Errno> {
         let mut outcome = Ok(());
         loop {
             let Some(change) = self.state().unanswered.front().cloned() else { return outcome };

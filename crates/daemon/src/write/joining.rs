@@ -28,10 +28,13 @@ impl WriteParts {
     }
 
     /// Until then nobody is to be told that the node is ready: programs of other nodes would begin, and what is committed here for programs of
-    /// an earlier job would come over what they write. Where the owner does not answer, the node is ready without that after a while.
+    /// an earlier job would come over what they write. Where there is nothing of these, nobody has to wait for the owner, and where it does not
+    /// answer, the node is ready without that after a while.
     pub async fn until_joined(&self) {
         let began = Instant::now();
-        while self.joined.get().is_none() {
+        while self.joined.get().is_none()
+            && self.files.all().iter().any(|open| open.is_dirty() || open.pending_bytes() > 0)
+        {
             if began.elapsed() >= JOIN_PATIENCE {
                 tracing::warn!(
                     "the owner of the burst tree does not answer: what an earlier job left here is committed later"

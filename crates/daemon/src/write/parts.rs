@@ -191,11 +191,22 @@ impl WriteParts {
         Arc::new(Gated { handler, gate: Arc::clone(&self.gate), is_gathered: true })
     }
 
-    /// Has the kernel send what it has gathered on the private mount. Files that are open keep what does not come in time.
-    pub fn flush_private(&self) {
-        if let Some(Err(error)) = self.private.mount.get().map(|mount| self.local.flush(mount, FLUSH_PATIENCE)) {
-            tracing::warn!(%error, "what programs have written on the private mount and not closed may not all have come");
-        }
+    /// Has the kernel send what it has gathered: on the private mount what programs write, on the other what they have changed in maps.
+    ///
+    /// # Errors
+    /// EAGAIN if not all has come in time. Files that are open keep the rest.
+    pub fn flush(&self) -> Result<(), Errno> {
+        let flush = |mount: &Path| -> Result<(), Errno> {
+            let Err(error) = self.local.flush(mount, FLUSH_PATIENCE) else { return Ok(()) };
+            tracing::warn!(%error, "what programs have written and not closed may not all have come from the kernel");
+            // Otherwise the kernel has sent all, and something of it was refused, now or before, as its programs are told.
+            if error.kind() == std::io::ErrorKind::TimedOut { Err(Errno::EAGAIN) } else { Ok(()) }
+        };
+        let Some(private) = self.private.mount.get() else { return flush(&self.mount) };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| flush(&self.mount));
+            flush(private).and(other.join().unwrap_or(Err(Errno::EIO)))
+        })
     }
 
     fn kernel(&self, line: Line) -> Kernel {
@@ -387,7 +398,8 @@ impl WriteParts {
     /// # Errors
     /// Why not.
     pub fn commit_all(&self) -> Result<(), Errno> {
-        self.flush_private();
+        // Files that are open keep what has not come.
+        let _ = self.flush();
         self.commits.commit_all()?;
         self.local.make_durable()
     }

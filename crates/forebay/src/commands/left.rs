@@ -47,7 +47,9 @@ impl Left {
         }
         if self.uncommitted_bytes > 0 {
             let Self { node, uncommitted_bytes: bytes, .. } = self;
-            lines.push(format!("{bytes} bytes that programs of node {node} wrote while the job ended have not landed"));
+            lines.push(format!(
+                "{bytes} bytes that programs of node {node} wrote, and that were not committed, have not landed"
+            ));
         }
         lines
     }
@@ -59,9 +61,11 @@ impl LeftFile {
         let printed = self.missing.iter().take(RANGES_PRINTED_MAX);
         let ranges: Vec<String> = printed.map(|(offset, len)| format!("{offset}+{len}")).collect();
         let more = if self.missing.len() > RANGES_PRINTED_MAX { ", ..." } else { "" };
+        // Others may have named it.
+        let path: String = self.path.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
         match ranges.is_empty() {
-            true => format!("{} has not landed", self.path),
-            false => format!("{} has not landed: {bytes} bytes at {}{more}", self.path, ranges.join(", ")),
+            true => format!("{path} has not landed"),
+            false => format!("{path} has not landed: {bytes} bytes at {}{more}", ranges.join(", ")),
         }
     }
 }
@@ -90,7 +94,7 @@ mod tests {
                 "/b/x has not landed: 15 bytes at 0+10, 20+5",
                 "/b/y has not landed: 5 bytes at 0+1, 2+1, 4+1, 6+1, ...",
                 "2 more files have not landed",
-                "7 bytes that programs of node 1 wrote while the job ended have not landed",
+                "7 bytes that programs of node 1 wrote, and that were not committed, have not landed",
             ]
         );
         assert_eq!(all(&Value::Null).len(), 0, "a job without a burst tier");

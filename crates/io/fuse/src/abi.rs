@@ -173,6 +173,9 @@ pub mod setattr_flag {
     pub const MTIME_NOW: u32 = 1 << 8;
 }
 
+/// `write_flags`: from the page cache.
+pub const WRITE_CACHE: u32 = 1 << 0;
+
 /// `write_flags`: the file lends no rights afterwards.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 

@@ -83,6 +83,8 @@ pub enum Change<'a> {
         flags: u32,
         /// Whether the file lends nobody rights afterwards: the writer may not give any.
         ends_lent_rights: bool,
+        /// Whether the kernel sends it from its page cache, and no program does now.
+        is_gathered: bool,
     },
     /// `fallocate(2)`. Reply: `ok`; EOPNOTSUPP for a mode that there is not.
     Fallocate {
@@ -215,7 +217,8 @@ impl<'a> Change<'a> {
         let head: abi::WriteIn = arguments.take()?;
         let data = arguments.bytes(head.size as usize)?;
         let ends_lent_rights = head.write_flags & abi::WRITE_KILL_SUIDGID != 0;
-        Ok(Self::Write { handle: head.fh, offset: head.offset, data, flags: head.flags, ends_lent_rights })
+        let is_gathered = head.write_flags & abi::WRITE_CACHE != 0;
+        Ok(Self::Write { handle: head.fh, offset: head.offset, data, flags: head.flags, ends_lent_rights, is_gathered })
     }
 
     fn fallocate(arguments: &mut Arguments<'a>) -> Result<Self, &'static str> {

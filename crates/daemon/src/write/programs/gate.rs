@@ -1,7 +1,7 @@
 //! What programs change is refused while the job ends (`ending`), so that what a drain says stays true.
 //!
-//! Names, contents and attributes stay as they are then (EROFS); reading, closing and locks go on. What the kernel of the private
-//! mount has gathered is still taken until it has been asked to send that. A `down` may be interrupted, and its job goes on: so it
+//! Names, contents and attributes stay as they are then (EROFS); reading, closing and locks go on. What the kernel has gathered, on the
+//! private mount and of maps, is still taken until it has been asked to send that. A `down` may be interrupted, and its job goes on: so it
 //! is for a time only, which begins anew each time that the gate is closed.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -104,7 +104,9 @@ impl<H: Handler> Handler for Gated<H> {
     fn handle(&self, request: Request<'_>, reply: Reply) {
         let is_gathered = match &request.operation {
             Op::Change(Asked::GetLock(_) | Asked::SetLock(_) | Asked::SetLockWaiting(_)) => None,
-            Op::Change(Asked::Write { .. } | Asked::SetAttributes(_)) => Some(self.is_gathered),
+            // Of a map, where the mount's kernel gathers nothing else.
+            Op::Change(Asked::Write { is_gathered, .. }) => Some(self.is_gathered || *is_gathered),
+            Op::Change(Asked::SetAttributes(_)) => Some(self.is_gathered),
             Op::Change(_) => Some(false),
             Op::Open { flags } if may_write(*flags) => Some(false),
             _ => None,

@@ -56,7 +56,11 @@ impl Locking {
     /// Notes that a lock was given.
     pub fn note(&self, file: FileId, request: &LockRequest) {
         if request.kind.is_some() {
-            self.state().held.insert((file, request.owner, request.is_flock));
+            let lock = (file, request.owner, request.is_flock);
+            let mut state = self.state();
+            // What was to be given back late would take this one.
+            state.owed.remove(&lock);
+            state.held.insert(lock);
         }
     }
 

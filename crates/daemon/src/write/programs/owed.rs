@@ -28,8 +28,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Closes that may be owed: as many as a node's programs may have files open.
 const OWED_MAX: usize = 1 << 16;
 
-/// Of them, how many the kernel waits for. It sends no more in the background than 64 (`max_background`), and reads ahead in it.
-const UNANSWERED_MAX: usize = 16;
+/// Of them, how many the kernel waits for. It sends few at a time in the background (`max_background`, 4 of the private mount), and what it
+/// has gathered goes the same way.
+const UNANSWERED_MAX: usize = 2;
 
 /// See the module.
 pub struct Owed {

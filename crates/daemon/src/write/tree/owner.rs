@@ -90,6 +90,8 @@ impl Owner {
     /// The owner of `tree`.
     pub fn new(local: &Arc<Local>, nodes: &Arc<Nodes>, council: &Arc<Council>, tree: Tree, life: Life) -> Self {
         let told = nodes.others().into_iter().filter(|_| !life.is_first);
+        let held = Arc::clone(council);
+        local.calls.land_only_while(move || held.is_held());
         Self {
             local: Arc::clone(local),
             tree: Mutex::new(tree),
