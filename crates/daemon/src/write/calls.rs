@@ -244,7 +244,12 @@ mod tests {
             });
             begun.recv_timeout(PATIENCE).unwrap();
             for _ in 0..5 {
-                scope.spawn(move || calls.land(|| Ok::<_, Errno>(note("landing"))));
+                scope.spawn(move || {
+                    calls.land(|| {
+                        note("landing");
+                        Ok::<_, Errno>(())
+                    })
+                });
             }
             wait_for_waiting(5);
             for _ in 0..5 {
