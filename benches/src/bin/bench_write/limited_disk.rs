@@ -4,6 +4,7 @@
 //! for whoever writes, and for what the kernel writes back later.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,6 +39,9 @@ impl LimitedDisk {
         let mut disk = Self { _place: place, device, number: String::new(), at: at.to_owned() };
         disk.number = fs::read_to_string(Path::new("/sys/block").join(name).join("dev"))?.trim().to_owned();
         run("mount", &[&disk.device, &disk.at.display().to_string()])?;
+        // As a store is, and a directory that nothing has landed in.
+        fs::remove_dir(disk.at.join("lost+found"))?;
+        fs::set_permissions(&disk.at, fs::Permissions::from_mode(0o700))?;
         Ok(disk)
     }
 
