@@ -8,17 +8,16 @@ use super::stated::{Stated, stated};
 use super::table::{Bar, Curve, Outcome, in_seconds};
 
 const TALK: &str = "the talk on Summit's node-local disks: 7.3 PB over 4,608 nodes";
-const OWNER: &str =
-    "measured: the owner's processor time, 9,000 files of three other nodes, a busy machine; docs/scale.md";
+const OWNER: &str = "measured: the owner's processor time, forebay-bench-write --quick --only more-nodes";
 
 const WRITE_RATE: Stated = stated("a node's disk, writing", 2.1e9, "B/s", TALK);
 const READ_RATE: Stated = stated("a node's disk, reading", 5.5e9, "B/s", TALK);
 const RANKS: Stated = stated("ranks of a node", 6.0, "", "one for each of Summit's GPUs");
 const NODE_BYTES: Stated = stated("a node's part of the checkpoint", 96e9, "B", "assumed: the memory of its six GPUs");
 const LATENCY: Stated = stated("a message to the owner, and its answer", 50e-6, "s", "assumed");
-const CREATE: Stated = stated("the owner, a name", 185e-6, "s", OWNER);
-const COMMIT: Stated = stated("the owner, a commit and a close", 65e-6, "s", OWNER);
-const LOOKUP: Stated = stated("the owner, a name that is looked up", 55e-6, "s", OWNER);
+const CREATE: Stated = stated("the owner, a name", 168e-6, "s", OWNER);
+const COMMIT: Stated = stated("the owner, a commit and a close", 32e-6, "s", OWNER);
+const LOOKUP: Stated = stated("the owner, a name that is looked up", 52e-6, "s", OWNER);
 
 /// Nodes of the machine that the talk is about.
 const SUMMIT: usize = 4608;
