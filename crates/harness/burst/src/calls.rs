@@ -2,14 +2,14 @@
 //! tell of files what no seed decides.
 //!
 //! A filter of the kernel (`seccomp(2)`) makes each of them a signal to the thread that made it, whoever that is: the standard
-//! library, the C library or a bare instruction. What `pass` makes carries a mark in the sixth argument, which these calls
-//! do not have, and passes.
+//! library, the C library or a bare instruction. What `pass` makes is made at one place of the program, by which the filter
+//! knows it, and passes.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-use crate::pass::{Call, FUTEX_PRIVATE, MARK, pass};
+use crate::pass::{Call, FUTEX_PRIVATE, pass, place};
 use crate::{files, status, turns};
 
 const FUTEX_COMMAND: u64 = 0x7f;
@@ -45,6 +45,10 @@ const ANSWERED: [c_long; 22] = [
 /// # Panics
 /// When the kernel has no filters.
 pub fn begin() {
+    // The C library's allocator asks how many processors there are, by a file, before it makes another arena than its first; what
+    // answers that allocates.
+    // SAFETY: a call on values alone.
+    unsafe { assert_eq!(libc::mallopt(libc::M_ARENA_MAX, 1), 1) };
     // SAFETY: zeros are a valid `sigaction`; the handler is one for `SA_SIGINFO`.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -68,11 +72,14 @@ fn filter() -> Vec<libc::sock_filter> {
     const JUMP_SET: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     const NUMBER_AT: u32 = 0;
+    const PLACE_AT: u32 = 8;
     let argument_at = |index: u32| 16 + 8 * index;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut filter = vec![
-        step(LOAD, 0, 0, argument_at(5)),
-        step(JUMP_EQUAL, 0, 1, MARK as u32),
+        step(LOAD, 0, 0, PLACE_AT),
+        step(JUMP_EQUAL, 0, 3, place() as u32),
+        step(LOAD, 0, 0, PLACE_AT + 4),
+        step(JUMP_EQUAL, 0, 1, (place() >> 32) as u32),
         step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
         step(LOAD, 0, 0, NUMBER_AT),
         step(JUMP_EQUAL, 0, 4, libc::SYS_futex as u32),

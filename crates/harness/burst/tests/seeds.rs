@@ -3,20 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A history takes half a second of a processor.
 const SEEDS: &str = "0..40";
 
-/// What these have found was wrong, and none of those: segments of a store, and the seed.
-const FOUND: [[&str; 2]; 4] = [["8", "110"], ["8", "159"], ["32", "85"], ["32", "301"]];
-
-/// One test at a time: with more processes than processors, some histories take another course (docs/testing.md).
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Two more with small stores and two with large ones: segments of a store, and the seed.
+const OTHERS: [[&str; 2]; 4] = [["8", "110"], ["8", "159"], ["32", "85"], ["32", "301"]];
 
 fn run(arguments: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_forebay-burst-sim")).args(arguments).output().unwrap();
@@ -25,10 +17,9 @@ fn run(arguments: &[&str]) -> (bool, String) {
 
 #[test]
 fn whatever_fails_what_was_promised_is_there_and_lands_whole() {
-    let _alone = alone();
     let (is_right, said) = run(&["--seeds", SEEDS]);
     assert!(is_right, "{said}");
-    for [segments, seed] in FOUND {
+    for [segments, seed] in OTHERS {
         let (is_right, said) = run(&["--segments", segments, "--seed", seed]);
         assert!(is_right, "seed {seed} with {segments} segments: {said}");
     }
@@ -36,10 +27,14 @@ fn whatever_fails_what_was_promised_is_there_and_lands_whole() {
 
 #[test]
 fn a_seed_is_one_history() {
-    let _alone = alone();
     let history = |said: &str| said.lines().find(|line| line.starts_with("history")).unwrap().to_owned();
     for seed in ["4", "21", "30"] {
-        let (first, second) = (run(&["--seed", seed]), run(&["--seed", seed]));
+        // The second one beside another, so that it has other times to itself.
+        let first = run(&["--seed", seed]);
+        let (second, _) = std::thread::scope(|scope| {
+            let beside = scope.spawn(|| run(&["--seed", "159"]));
+            (run(&["--seed", seed]), beside.join())
+        });
         assert_eq!(history(&first.1), history(&second.1), "seed {seed}");
     }
 }

@@ -1,6 +1,6 @@
 //! Processes of the command: which there are, what they were given, and signals to them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
@@ -35,25 +35,31 @@ pub(crate) fn command_line(pid: u32) -> String {
     String::from_utf8_lossy(&bytes).replace('\0', " ")
 }
 
-/// A process that has ended and that nobody has waited for is not alive.
+/// Whether any thread of a process is: the first one ends before the others, which still have its files open. A process that has
+/// ended and that nobody has waited for is not alive.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
-    !matches!(stat(pid).0, None | Some('Z' | 'X'))
+    let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.any(|thread| !matches!(stat(&thread.path()).0, None | Some('Z' | 'X')))
 }
 
 /// Whether a process is stopped by a signal.
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    stat(pid).0 == Some('T')
+    stat(&process(pid)).0 == Some('T')
 }
 
 /// Live processes of the command that the process `pid` started.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
-    live_processes().into_iter().filter(|child| stat(*child).1 == Some(pid)).collect()
+    live_processes().into_iter().filter(|child| stat(&process(*child)).1 == Some(pid)).collect()
 }
 
-/// A process's state and who started it, as `/proc` has them.
-fn stat(pid: u32) -> (Option<char>, Option<u32>) {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+fn process(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
+/// The state of a process or thread, and which process started it, as its directory of `/proc` has them.
+fn stat(directory: &Path) -> (Option<char>, Option<u32>) {
+    let stat = std::fs::read_to_string(directory.join("stat")).unwrap_or_default();
     let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
     (fields.next().and_then(|state| state.chars().next()), fields.next().and_then(|parent| parent.parse().ok()))
 }
