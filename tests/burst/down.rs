@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use forebay_tests::job::send;
 use forebay_tests::program::wait_until;
 use forebay_tests::require;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, DIR};
@@ -67,8 +69,10 @@ fn what_programs_write_while_the_job_ends_has_landed_or_was_refused() {
 fn what_programs_have_changed_in_maps_lands() {
     require!(Fuse, Root);
     let bed = Bed::of(2);
-    let script = "import mmap, sys\nwith open('mapped', 'w+b') as file:\n    file.write(b'a' * 8192)\n    file.flush()\n    \
-                  map = mmap.mmap(file.fileno(), 8192)\nmap[:] = b'B' * 8192\nprint('stored', flush=True)\nsys.stdin.read()";
+    // So much that the kernel sends it for a while.
+    let script = "import mmap, sys\nmaps = []\nfor number in range(8):\n    with open(f'mapped.{number}', 'w+b') as file:\n        \
+                  file.write(b'a' * (4 << 20))\n        file.flush()\n        maps.append(mmap.mmap(file.fileno(), 4 << 20))\n\
+                  for map in maps:\n    map[:] = b'B' * (4 << 20)\nprint('stored', flush=True)\nsys.stdin.read()";
     let mut program = Command::new("python3")
         .args(["-c", script])
         .current_dir(bed.mount_of(1))
@@ -82,7 +86,11 @@ fn what_programs_have_changed_in_maps_lands() {
     let down = bed.command(&["down", "--json"]);
     let told = format!("{} {}", down.text(), down.stderr);
     assert_eq!(down.status.code(), Some(0), "{told}");
-    assert!(fs::read(bed.backing().join("mapped")).unwrap() == [b'B'; 8192], "{told}");
+    for number in 0..8 {
+        let landed = fs::read(bed.backing().join(format!("mapped.{number}"))).unwrap();
+        let stored = landed.iter().filter(|byte| **byte == b'B').count();
+        assert_eq!((stored, landed.len()), (4 << 20, 4 << 20), "mapped.{number}: {told}");
+    }
     drop(program.stdin.take());
     wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
     bed.job.forget();
@@ -92,18 +100,54 @@ fn what_programs_have_changed_in_maps_lands() {
 #[test]
 fn what_has_not_landed_is_named_with_its_ranges() {
     require!(Fuse, Root);
-    for (words, code) in [(&["down"][..], 3), (&["down", "--no-drain"], 0)] {
+    for words in [&["down"][..], &["down", "--no-drain"]] {
         let bed = Bed::with(2, &["--drain", "manual"]);
         let _ = bed.shell_on(1, "mkdir d; echo first > first; echo x > gone; rm gone").good();
         bed.drain();
         let script = "printf 0123456789 > d/second; printf 01 | dd of=first bs=1 seek=4 conv=notrunc; echo open > open";
         let _ = bed.shell_on(1, script).good();
         let down = bed.command(words);
-        assert_eq!(down.status.code(), Some(code), "{}", down.stderr);
+        assert_eq!(down.status.code(), Some(3), "{}", down.stderr);
         for line in ["d/second has not landed: 10 bytes at 0+10", "first has not landed: 2 bytes at 4+2"] {
             assert!(down.stderr.contains(&format!("forebay: {DIR}/{line}\n")), "{}", down.stderr);
         }
         assert!(!down.stderr.contains("gone"), "{}", down.stderr);
         bed.job.forget();
     }
+}
+
+/// A node that does not answer any more may have something.
+#[test]
+fn what_a_silent_node_has_is_called_unknown() {
+    require!(Fuse, Root);
+    let bed = Bed::with(2, &["--drain", "manual"]);
+    let _ = bed.shell_on(1, "echo x > x").good();
+    bed.drain();
+    let stopped = bed.job.stop_node(1);
+    let down = bed.command(&["down", "--no-drain"]);
+    drop(stopped);
+    assert_eq!(down.status.code(), Some(3), "{}", down.stderr);
+    let said = "forebay: node 1 did not say what of the burst tier has not landed: its store may have more\n";
+    assert!(down.stderr.contains(said), "{}", down.stderr);
+    bed.job.forget();
+}
+
+/// A `down` that was interrupted has its job refuse changes for a time, which the job tells.
+#[test]
+fn a_job_whose_down_was_interrupted_says_how_long_it_refuses_changes() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "end", "--drain-rate", "1MiB"]);
+    let refused = || bed.job.status()["nodes"][0]["burst"]["changes_refused_ms"].as_u64();
+    let _ = bed.shell("dd if=/dev/zero of=large bs=1M count=40 2>/dev/null").good();
+    assert_eq!(refused(), None);
+    let mut down = bed.job.sandbox.command();
+    let mut down = down.args(["down", "--job", &bed.job.sandbox.name]).spawn().unwrap();
+    wait_until("changes are refused", PATIENCE, || refused().is_some());
+    send(down.id(), Signal::TERM);
+    let _ = down.wait().unwrap();
+    let failed = bed.shell("echo x > x");
+    assert!(failed.stderr.contains("Read-only file system"), "{}", failed.stderr);
+    assert!(refused().is_some_and(|time_ms| time_ms <= 120_000), "{:?}", refused());
+    assert_eq!(bed.command(&["down", "--no-drain"]).status.code(), Some(3));
+    bed.job.forget();
 }

@@ -153,7 +153,7 @@ fn stores_that_are_left_are_taken_up_by_the_next_job() {
     other.write_all_at(b"not closed", 5).unwrap();
     bed.job.kill_daemon(1);
     wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(1).is_some());
-    let _ = bed.command(&["down", "--no-drain"]).good();
+    assert_eq!(bed.command(&["down", "--no-drain"]).status.code(), Some(3));
     drop((open, other));
     let Bed { job } = bed;
     let arguments = crate::bed::arguments(&job.sandbox, 2);

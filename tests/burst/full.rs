@@ -28,7 +28,7 @@ fn what_does_not_fit_is_named_kept_and_lands_with_the_next_job() {
     assert_eq!(fs::read_dir(&backing).unwrap().count(), 0, "nothing of it is seen there");
     // The job ends, and says what it leaves.
     let down = bed.command(&["down", "--no-drain"]);
-    assert_eq!(down.status.code(), Some(0), "{}", down.stderr);
+    assert_eq!(down.status.code(), Some(3), "{}", down.stderr);
     let store = bed.job.sandbox.base().join("store/0");
     assert!(fs::read_dir(&store).unwrap().count() > 0, "the store keeps it");
     mount_remount(&backing, MountFlags::empty(), c"size=64m").unwrap();

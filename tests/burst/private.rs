@@ -350,7 +350,7 @@ fn earlier_job(script: &str, nodes: u32) -> Bed {
     let bed = Bed::with(nodes, &["--drain", "manual"]);
     let _ = bed.shell(script).good();
     let down = bed.command(&["down", "--no-drain"]);
-    assert!(down.status.success(), "{}", down.stderr);
+    assert_eq!(down.status.code(), Some(3), "{}", down.stderr);
     let Bed { job } = bed;
     let mut words = arguments(&job.sandbox, nodes);
     words.extend(["--drain", "manual", "--private", &format!("{DIR}/p")].map(str::to_owned));

@@ -5,6 +5,7 @@
 //! within the process; the kernel is at the other end of a FUSE session, whoever that is.
 
 use std::any::Any;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,12 +51,17 @@ pub trait Environment: Send + Sync {
     /// When there is none.
     fn start_walker(&self, view: &Path) -> std::io::Result<Arc<dyn Walker>>;
 
-    /// Has the kernel send what it has gathered of a mount, within a time. May block. By another process than the daemon: one that
-    /// waits for its own answers in the kernel cannot be ended.
+    /// Has the kernel send what it has gathered of a mount, within a time, and waits until it has sent what it has of these files in its root.
+    /// May block. By another process than the daemon: one that waits for its own answers in the kernel cannot be ended.
     ///
     /// # Errors
     /// When it did not.
-    fn flush(&self, _mount: &Path, _time: Duration) -> std::io::Result<()> {
+    fn flush(
+        &self,
+        _mount: &Path,
+        _files: &dyn Fn() -> std::io::Result<Vec<OsString>>,
+        _time: Duration,
+    ) -> std::io::Result<()> {
         Ok(())
     }
 

@@ -1,16 +1,20 @@
 //! The process that looks at directories and names of a view for its daemon (`forebay walk`), so that the kernel knows them (see
 //! `machine::walker`). It holds nothing of the daemon's, and ends with its input.
 //!
-//! `FLUSH` has the kernel send what it has gathered in its page cache of a mount that gathers writes.
+//! `FLUSH` has the kernel send what it has gathered in its page cache of a mount, and `SETTLE` waits until it has sent that of one file.
 //!
 //! Input: a letter, a path below the view, a NUL; the letter says what to do. Output: a byte for each `DONE`.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, Write};
+use std::fs::OpenOptions;
+use std::io::{BufRead, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// List the directory.
 pub const LIST: u8 = b'l';
@@ -18,6 +22,8 @@ pub const LIST: u8 = b'l';
 pub const LOOK: u8 = b'n';
 /// Have the kernel send what it has gathered of the mount.
 pub const FLUSH: u8 = b'f';
+/// Open the file and close it: that waits until the kernel has sent what it has of it.
+pub const SETTLE: u8 = b's';
 /// Say that all before is done.
 pub const DONE: u8 = b'd';
 
@@ -36,6 +42,7 @@ pub fn walk(view: &Path) -> anyhow::Result<()> {
             // That it is not there is what the kernel is to learn, too.
             Some((&LOOK, path)) => drop(below(view, path).symlink_metadata()),
             Some((&FLUSH, _)) => flush(view)?,
+            Some((&SETTLE, path)) => settle(&below(view, path))?,
             Some((&DONE, _)) => {
                 output.write_all(&[DONE]).and_then(|()| output.flush()).context("answering on standard output")?;
             }
@@ -50,6 +57,16 @@ fn flush(mount: &Path) -> anyhow::Result<()> {
     let failed = || format!("flushing {}", mount.display());
     let root = std::fs::File::open(mount).with_context(failed)?;
     rustix::fs::syncfs(&root).with_context(failed)
+}
+
+/// A file that is over has sent all; one that is nobody's to read cannot be waited for.
+fn settle(file: &Path) -> anyhow::Result<()> {
+    let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file);
+    match opened.map(drop) {
+        Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(()),
+        closed => closed.with_context(|| format!("closing {}", file.display())),
+    }
 }
 
 fn below(view: &Path, path: &[u8]) -> std::path::PathBuf {

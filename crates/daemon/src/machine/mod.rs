@@ -6,6 +6,7 @@ mod signals;
 mod walker;
 
 use std::any::Any;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -52,8 +53,13 @@ impl Environment for Machine {
         Ok(Arc::new(WalkerProcess::start(view)?))
     }
 
-    fn flush(&self, mount: &Path, time: Duration) -> std::io::Result<()> {
-        walker::flush(mount, time)
+    fn flush(
+        &self,
+        mount: &Path,
+        files: &dyn Fn() -> std::io::Result<Vec<OsString>>,
+        time: Duration,
+    ) -> std::io::Result<()> {
+        walker::flush(mount, &files()?, time)
     }
 
     fn is_being_killed(&self, tid: u32) -> bool {

@@ -5,13 +5,15 @@
 //! never be the one: if it died while it waits for its own answer, nothing could end it any more. Nobody waits for the
 //! walker but the thread that prefills; when it fails, the kernel asks for names one by one as it would without.
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_types::ViewPath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +21,10 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::environment::Walker;
-use crate::walk::{DONE, FLUSH, LIST, LOOK};
+use crate::walk::{DONE, FLUSH, LIST, LOOK, SETTLE};
+
+/// Files of which the kernel is waited for by one process: as many as have room in a pipe (64 KiB).
+const SETTLED_AT_ONCE: usize = 800;
 
 /// The process.
 pub struct WalkerProcess {
@@ -50,13 +55,23 @@ impl WalkerProcess {
     }
 }
 
-/// Has the kernel send what it has gathered of `mount`, within a time. The process may wait in the kernel, where nothing ends it but
-/// the kernel's answer: it is not waited for after that time.
-pub fn flush(mount: &Path, time: Duration) -> std::io::Result<()> {
+/// Has the kernel send what it has gathered of `mount`, within a time, and waits until it has sent what it has of `files` there.
+pub fn flush(mount: &Path, files: &[OsString], time: Duration) -> std::io::Result<()> {
+    let deadline = Instant::now() + time;
+    let mut asked = vec![vec![FLUSH, 0]];
+    for files in files.chunks(SETTLED_AT_ONCE) {
+        let settled = files.iter().flat_map(|file| [&[SETTLE], file.as_bytes(), &[0]].concat());
+        asked.push(settled.collect());
+    }
+    asked.iter().try_for_each(|asked| flush_by(mount, asked, deadline))
+}
+
+/// The process may wait in the kernel, where nothing ends it but the kernel's answer: it is not waited for after `deadline`.
+fn flush_by(mount: &Path, asked: &[u8], deadline: Instant) -> std::io::Result<()> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("walk").arg(mount).current_dir("/").process_group(0);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    if let Err(error) = end_of_flush(&mut child, time) {
+    if let Err(error) = end_of_flush(&mut child, asked, deadline) {
         let _ = child.kill();
         // It ends when the kernel has its answer.
         std::thread::Builder::new().name("flushed".to_owned()).spawn(move || child.wait())?;
@@ -67,13 +82,14 @@ pub fn flush(mount: &Path, time: Duration) -> std::io::Result<()> {
 }
 
 /// Tells the process what to do, and waits until it ends.
-fn end_of_flush(child: &mut Child, time: Duration) -> std::io::Result<()> {
+fn end_of_flush(child: &mut Child, asked: &[u8], deadline: Instant) -> std::io::Result<()> {
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     if let Some(mut input) = child.stdin.take() {
-        input.write_all(&[FLUSH, 0])?;
+        // A pipe takes it all at once.
+        input.write_all(asked)?;
     }
     let mut polled = [PollFd::new(&ended, PollFlags::IN)];
-    let timeout = Timespec::try_from(time).ok();
+    let timeout = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
     match retry_on_intr(|| poll(&mut polled, timeout.as_ref()))? {
         0 => Err(std::io::ErrorKind::TimedOut.into()),
         _ => Ok(()),

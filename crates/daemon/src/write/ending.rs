@@ -17,6 +17,9 @@ const CHANGES_WITHIN: Duration = Duration::from_secs(2);
 /// Files that one node names at most: the others are counted.
 const NAMED_MAX: usize = 100;
 
+/// Ranges of one file that are told at most: the others are counted.
+const RANGES_MAX: usize = 1000;
+
 /// What a node has that has not landed when its daemon ends.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Left {
@@ -35,8 +38,12 @@ pub struct Left {
 #[derive(Serialize, Deserialize, Debug)]
 struct LeftFile {
     path: String,
-    /// What of it only stores have: offset and length.
+    /// So much of it only stores have.
+    missing_bytes: u64,
+    /// Where: offset and length.
     missing: Vec<(u64, u64)>,
+    /// How many ranges more there are.
+    more_ranges: usize,
 }
 
 impl WriteParts {
@@ -45,24 +52,28 @@ impl WriteParts {
     /// # Errors
     /// As `drain_job`.
     pub fn drain_last(&self, wait: Duration) -> Result<Progress, String> {
-        let why = self.end_changes_everywhere();
-        let progress = self.drain_job(wait)?;
+        let (why, silent) = self.end_changes_everywhere();
+        let progress = match self.owner() {
+            Some(_) => self.drain_without(wait, &silent),
+            None => self.drain_job(wait)?,
+        };
         // That it does not answer, the drain says of a node that has anything.
         Ok(Progress { why: progress.why.or(why), ..progress })
     }
 
-    /// What keeps a node that answers from ending its programs' changes, if anything.
-    fn end_changes_everywhere(&self) -> Option<String> {
+    /// What keeps a node that answers from ending its programs' changes, if anything; and those that do not answer.
+    fn end_changes_everywhere(&self) -> (Option<String>, Vec<NodeRank>) {
         let told = |node: NodeRank, errno: Errno| {
             Some(format!("what programs of node {node} are changing just now has not ended: {errno}"))
         };
         let own = self.end_changes().err().and_then(|errno| told(self.local.rank, errno));
         let others = self.ask_others::<Result<(), Errno>>(&WriteMessage::EndChanges, NODE_PATIENCE);
-        let failed = |(node, answer): (NodeRank, Result<_, Errno>)| match answer {
-            Ok(Err(errno)) => told(node, errno),
+        let failed = |(node, answer): &(NodeRank, Result<_, Errno>)| match answer {
+            Ok(Err(errno)) => told(*node, *errno),
             _ => None,
         };
-        own.or(others.into_iter().find_map(failed))
+        let why = own.or(others.iter().find_map(failed));
+        (why, others.into_iter().filter(|(_, answer)| answer.is_err()).map(|(node, _)| node).collect())
     }
 
     /// Programs of this node change nothing from now on, and what they have written is committed.
@@ -103,9 +114,12 @@ impl WriteParts {
         }
         let more_files = files.len().saturating_sub(NAMED_MAX);
         let named = files.into_iter().take(NAMED_MAX);
-        let files = named.map(|(path, missing)| {
-            let path = self.dir.join(std::ffi::OsStr::from_bytes(&path));
-            LeftFile { path: path.to_string_lossy().into_owned(), missing }
+        let files = named.map(|(path, mut missing)| {
+            let path = self.dir.join(std::ffi::OsStr::from_bytes(&path)).to_string_lossy().into_owned();
+            let missing_bytes = missing.iter().map(|(_, len)| len).sum();
+            let more_ranges = missing.len().saturating_sub(RANGES_MAX);
+            missing.truncate(RANGES_MAX);
+            LeftFile { path, missing_bytes, missing, more_ranges }
         });
         Some(Left { node: self.local.rank.0, uncommitted_bytes, steps, files: files.collect(), more_files })
     }

@@ -12,6 +12,8 @@ use forebay_wire::write::{COMMIT_EXTENTS_MAX, Change, Operation, Piece, Source, 
 use forebay_write::Extents;
 use forebay_write::hold::REFUSED;
 
+use super::settling::Settling;
+
 /// The bits of a mode that lend rights: set-user-ID, set-group-ID.
 const LENT_RIGHTS: u32 = 0o6000;
 
@@ -21,6 +23,8 @@ pub struct Files {
     files: Mutex<Map<FileId, Arc<OpenFile>>>,
     /// Shared by who appends to the log and has not noted it yet, or commits.
     noting: RwLock<()>,
+    /// How they are opened so that the kernel sends what it has of them.
+    pub settling: Settling,
 }
 
 /// One of them.
@@ -112,6 +116,11 @@ impl Files {
     /// All that are known.
     pub fn all(&self) -> Vec<Arc<OpenFile>> {
         self.lock().values().map(Arc::clone).collect()
+    }
+
+    /// Those that programs have open, as far as this daemon has seen them opened.
+    pub fn open_now(&self) -> Vec<FileId> {
+        self.all().iter().filter(|open| open.state().opens > 0).map(|open| open.file).collect()
     }
 
     /// Held from before an append until it is noted, and while something is committed.

@@ -1,6 +1,7 @@
 //! What a node has of the write path, whoever owns the tree: its log, its way to the backing file system, its clock, and the
 //! identities that it gives to files.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,8 +104,13 @@ impl Local {
     ///
     /// # Errors
     /// When it did not.
-    pub fn flush(&self, mount: &Path, time: Duration) -> std::io::Result<()> {
-        self.environment.flush(mount, time)
+    pub fn flush(
+        &self,
+        mount: &Path,
+        files: &dyn Fn() -> std::io::Result<Vec<OsString>>,
+        time: Duration,
+    ) -> std::io::Result<()> {
+        self.environment.flush(mount, files, time)
     }
 
     /// The time since 1970.

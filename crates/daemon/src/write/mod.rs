@@ -48,6 +48,7 @@ mod refused;
 mod remote;
 mod report;
 mod salvage;
+mod settling;
 mod stripes_under_way;
 mod time_limit;
 mod tree;

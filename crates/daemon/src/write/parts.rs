@@ -197,7 +197,8 @@ impl WriteParts {
     /// EAGAIN if not all has come in time. Files that are open keep the rest.
     pub fn flush(&self) -> Result<(), Errno> {
         let flush = |mount: &Path| -> Result<(), Errno> {
-            let Err(error) = self.local.flush(mount, FLUSH_PATIENCE) else { return Ok(()) };
+            let files = || self.files.open_now().into_iter().map(|file| self.files.settling.name(file)).collect();
+            let Err(error) = self.local.flush(mount, &files, FLUSH_PATIENCE) else { return Ok(()) };
             tracing::warn!(%error, "what programs have written and not closed may not all have come from the kernel");
             // Otherwise the kernel has sent all, and something of it was refused, now or before, as its programs are told.
             if error.kind() == std::io::ErrorKind::TimedOut { Err(Errno::EAGAIN) } else { Ok(()) }
@@ -300,8 +301,13 @@ impl WriteParts {
     /// for that, so long at most. What only nodes have that do not answer is left out. How far it came. May block. Asked of the
     /// owner.
     pub fn drain(&self, time: Duration) -> Progress {
+        self.drain_without(time, &[])
+    }
+
+    /// The same, where it is known that some nodes do not answer: they are not asked.
+    pub(super) fn drain_without(&self, time: Duration, silent: &[NodeRank]) -> Progress {
         let deadline = Instant::now() + time;
-        let mut why = self.commit_everywhere();
+        let mut why = self.commit_everywhere(silent);
         if let Some(landings) = &self.landings {
             landings.allow();
         }
@@ -327,8 +333,8 @@ impl WriteParts {
         Progress { why, is_final, ..progress }
     }
 
-    /// What keeps a node from committing, if anything.
-    fn commit_everywhere(&self) -> Option<String> {
+    /// What keeps a node from committing, if anything. Nodes of which it is known that they do not answer are not asked.
+    fn commit_everywhere(&self, known_silent: &[NodeRank]) -> Option<String> {
         let owner = self.owner()?;
         let (mut lost, mut why) = (vec![], None);
         let told = |node: NodeRank, errno: Errno| {
@@ -345,7 +351,12 @@ impl WriteParts {
         if let Err(errno) = self.commit_all() {
             why = told(self.local.rank, errno);
         }
-        for (node, answer) in self.ask_others::<Result<(), Errno>>(&WriteMessage::CommitAll, NODE_PATIENCE) {
+        let asked: Vec<NodeRank> =
+            self.nodes.others().into_iter().filter(|node| !known_silent.contains(node)).collect();
+        let mut answers = self.ask_all::<Result<(), Errno>>(&asked, &WriteMessage::CommitAll, NODE_PATIENCE);
+        answers.extend(known_silent.iter().map(|node| (*node, Err(Errno::ETIMEDOUT))));
+        answers.sort_unstable_by_key(|(node, _)| *node);
+        for (node, answer) in answers {
             match answer {
                 Ok(Ok(())) => {}
                 Ok(Err(errno)) => why = why.or(told(node, errno)),
@@ -376,15 +387,24 @@ impl WriteParts {
         why
     }
 
-    /// Asks all other nodes, many at once: several may be silent, and a drain near the time limit has no time for one after the other.
+    /// Asks all other nodes.
     pub(super) fn ask_others<T: DeserializeOwned + Checked + Send>(
         &self,
         message: &WriteMessage,
         patience: Duration,
     ) -> Vec<(NodeRank, Result<T, Errno>)> {
+        self.ask_all(&self.nodes.others(), message, patience)
+    }
+
+    /// Asks nodes, many at once: several may be silent, and a drain near the time limit has no time for one after the other.
+    fn ask_all<T: DeserializeOwned + Checked + Send>(
+        &self,
+        nodes: &[NodeRank],
+        message: &WriteMessage,
+        patience: Duration,
+    ) -> Vec<(NodeRank, Result<T, Errno>)> {
         let ask = |node| self.nodes.ask::<T>(node, message, patience);
-        let others = self.nodes.others();
-        let at_once = others.chunks(ASKED_AT_ONCE).map(|nodes| -> Vec<_> {
+        let at_once = nodes.chunks(ASKED_AT_ONCE).map(|nodes| -> Vec<_> {
             std::thread::scope(|scope| {
                 let asked: Vec<_> = nodes.iter().map(|node| (*node, scope.spawn(move || ask(*node)))).collect();
                 asked.into_iter().map(|(node, asked)| (node, asked.join().unwrap_or(Err(Errno::EIO)))).collect()

@@ -28,6 +28,9 @@ pub struct BurstStatus {
     /// since another node has had the file; `null` without one.
     #[serde(default)]
     private: Option<PrivateStatus>,
+    /// How long changes of this node's programs are still refused, since a `down` has begun; `null` where they are not.
+    #[serde(default)]
+    changes_refused_ms: Option<u64>,
     capacity_bytes: u64,
     /// Written, and not committed.
     dirty_bytes: u64,
@@ -102,6 +105,7 @@ impl WriteParts {
                 writes: self.private.writes.load(Ordering::Relaxed),
                 refused_bytes: self.commits.refused.bytes(),
             }),
+            changes_refused_ms: self.gate.closed_for().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             capacity_bytes: space.capacity_bytes,
             dirty_bytes,
             committed_bytes: space.live_bytes.saturating_sub(dirty_bytes),

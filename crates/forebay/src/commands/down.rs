@@ -51,14 +51,19 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
     if !arguments.no_drain && !arguments.local_only {
         outcome.is_staged_out = stage_job::of_record(Way::Out, &directory);
     }
-    if !arguments.no_drain && drain::is_wanted(&directory) {
-        match drain::is_manual(&directory) {
-            true => outcome.not_landed = drain::kept_by_policy(&directory),
-            false => outcome.drain(&directory),
+    // Without a drain, nodes alone can say what they have.
+    let mut must_tell = false;
+    if drain::is_wanted(&directory) {
+        let is_manual = drain::is_manual(&directory);
+        must_tell = is_manual || arguments.no_drain;
+        match (arguments.no_drain, is_manual) {
+            (true, _) => {}
+            (false, true) => outcome.not_landed = drain::kept_by_policy(&directory),
+            (false, false) => outcome.drain(&directory),
         }
     }
     if !arguments.local_only {
-        outcome.end_everywhere(&directory);
+        outcome.end_everywhere(&directory, must_tell);
     }
     if !leftovers::is_gone(&directory) {
         let cleaned = leftovers::clean(&directory).with_context(|| format!("the job {job} is not completely down"))?;
@@ -66,7 +71,7 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
         outcome.held.extend(cleaned.held);
     }
     outcome.report(&job, began.elapsed(), arguments.json);
-    let has_landed = outcome.not_landed.is_none() && (arguments.no_drain || outcome.left.is_empty());
+    let has_landed = outcome.not_landed.is_none() && outcome.left.is_empty() && outcome.untold.is_empty();
     let has_all = has_landed && outcome.is_staged_out;
     let is_all = outcome.missing.is_empty() && outcome.held.is_empty() && has_all;
     Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::from(DONE_IN_PART) })
@@ -84,6 +89,8 @@ struct Outcome {
     not_landed: Option<String>,
     /// What its nodes had of it when they ended.
     left: Vec<Left>,
+    /// Nodes that ended without saying that, and nothing else does.
+    untold: Vec<NodeRank>,
     /// What the job has for other places is there, or it has nothing; why not has been told.
     is_staged_out: bool,
     notes: Vec<String>,
@@ -100,7 +107,7 @@ impl Outcome {
         }
     }
 
-    fn end_everywhere(&mut self, directory: &JobDirectory) {
+    fn end_everywhere(&mut self, directory: &JobDirectory, must_tell: bool) {
         // Read first: daemons remove their records when they leave.
         let record = JobRecord::read(directory).ok().flatten();
         let nodes = NodeRecord::read_all(directory);
@@ -109,6 +116,9 @@ impl Outcome {
         let here: Vec<NodeRecord> = nodes.iter().filter(|node| self.ended.contains(&node.rank)).cloned().collect();
         self.wait_until_they_leave(&here);
         let Some(record) = record else { return };
+        if must_tell {
+            self.untold = self.silent(&record);
+        }
         self.end_the_rest(&record, directory);
         self.end_those_that_never_came(&record, directory);
         if let Launcher::Slurm { srun: Some(srun), .. } = record.launcher {
@@ -167,12 +177,16 @@ impl Outcome {
         }
     }
 
+    /// Nodes that came up and are not known to have ended.
+    fn silent(&self, record: &JobRecord) -> Vec<NodeRank> {
+        let all = (0..record.nodes.len() as u32).map(NodeRank);
+        all.filter(|rank| !self.ended.contains(rank) && !record.missing.contains_key(rank)).collect()
+    }
+
     /// Nodes that the overlay did not reach: on this host they are found by their records, on others by the remote
     /// shell.
     fn end_the_rest(&mut self, record: &JobRecord, directory: &JobDirectory) {
-        let all = (0..record.nodes.len() as u32).map(NodeRank);
-        let is_expected = |rank: &NodeRank| !self.ended.contains(rank) && !record.missing.contains_key(rank);
-        let missing: Vec<NodeRank> = all.filter(is_expected).collect();
+        let missing = self.silent(record);
         let Some(call) = record.remote_call().filter(|_| !missing.is_empty()) else {
             return;
         };
@@ -199,11 +213,11 @@ impl Outcome {
     fn report(&self, job: &str, took: Duration, as_json: bool) {
         if as_json {
             let took_ms = took.as_millis() as u64;
-            let Self { ended, missing, held, not_landed, left, is_staged_out, notes } = self;
+            let Self { ended, missing, held, not_landed, left, untold, is_staged_out, notes } = self;
             let held: Vec<u32> = held.iter().map(|process| process.pid).collect();
             let told = json!({
                 "job": job, "took_ms": took_ms, "ended": ended, "missing": missing, "held": held,
-                "not_landed": not_landed, "left": left, "staged_out": is_staged_out, "notes": notes
+                "not_landed": not_landed, "left": left, "left_unknown": untold, "staged_out": is_staged_out, "notes": notes
             });
             return say!("{told}");
         }
@@ -226,7 +240,12 @@ impl Outcome {
         for line in self.left.iter().flat_map(Left::lines) {
             eprintln!("forebay: {line}");
         }
-        if self.not_landed.is_none() && !self.left.is_empty() {
+        if !self.untold.is_empty() {
+            let (nodes, has) =
+                (shown_ranks(&self.untold), if self.untold.len() == 1 { "its store" } else { "their stores" });
+            eprintln!("forebay: node {nodes} did not say what of the burst tier has not landed: {has} may have more");
+        }
+        if self.not_landed.is_none() && !(self.left.is_empty() && self.untold.is_empty()) {
             eprintln!("forebay: the stores keep this for the next job of this name");
         }
         if !self.missing.is_empty() {

@@ -142,11 +142,9 @@ pub fn kept_by_policy(directory: &JobDirectory) -> Option<String> {
     let nodes = status["nodes"].as_array().into_iter().flatten();
     let number = |node: &Value, name: &str| node["burst"][name].as_u64().unwrap_or(0);
     let left: u64 = nodes.map(|node| number(node, "steps_to_land") + number(node, "dirty_bytes").min(1)).sum();
+    let (have, them) = if left == 1 { (" of the burst tier has", "it") } else { ("s of the burst tier have", "them") };
     (left > 0).then(|| {
-        format!(
-            "{left} changes of the burst tier have not landed, because the job has --drain manual; \
-                                forebay drain lands them"
-        )
+        format!("{left} change{have} not landed, because the job has --drain manual; forebay drain lands {them}")
     })
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Ranges of one file that are printed at most; `--json` has all.
+/// Ranges of one file that are printed at most; `--json` has more.
 const RANGES_PRINTED_MAX: usize = 4;
 
 /// Files that are printed at most.
@@ -22,7 +22,9 @@ pub struct Left {
 #[derive(Serialize, Deserialize, Debug)]
 struct LeftFile {
     path: String,
+    missing_bytes: u64,
     missing: Vec<(u64, u64)>,
+    more_ranges: u64,
 }
 
 /// What a daemon has said of itself and those below it.
@@ -57,7 +59,7 @@ impl Left {
 
 impl LeftFile {
     fn line(&self) -> String {
-        let bytes: u64 = self.missing.iter().map(|(_, len)| len).sum();
+        let bytes = self.missing_bytes;
         let printed = self.missing.iter().take(RANGES_PRINTED_MAX);
         let ranges: Vec<String> = printed.map(|(offset, len)| format!("{offset}+{len}")).collect();
         let more = if self.missing.len() > RANGES_PRINTED_MAX { ", ..." } else { "" };
@@ -80,9 +82,9 @@ mod tests {
     fn files_are_named_with_their_ranges() {
         let told = json!([
             {"node": 0, "uncommitted_bytes": 0, "steps": 3, "more_files": 2, "files": [
-                {"path": "/b/empty", "missing": []},
-                {"path": "/b/x", "missing": [[0, 10], [20, 5]]},
-                {"path": "/b/y", "missing": [[0, 1], [2, 1], [4, 1], [6, 1], [8, 1]]},
+                {"path": "/b/empty", "missing_bytes": 0, "missing": [], "more_ranges": 0},
+                {"path": "/b/x", "missing_bytes": 15, "missing": [[0, 10], [20, 5]], "more_ranges": 0},
+                {"path": "/b/y", "missing_bytes": 9, "missing": [[0, 1], [2, 1], [4, 1], [6, 1], [8, 1]], "more_ranges": 4},
             ]},
             {"node": 1, "uncommitted_bytes": 7, "steps": 0, "more_files": 0, "files": []},
         ]);
@@ -92,7 +94,7 @@ mod tests {
             [
                 "/b/empty has not landed",
                 "/b/x has not landed: 15 bytes at 0+10, 20+5",
-                "/b/y has not landed: 5 bytes at 0+1, 2+1, 4+1, 6+1, ...",
+                "/b/y has not landed: 9 bytes at 0+1, 2+1, 4+1, 6+1, ...",
                 "2 more files have not landed",
                 "7 bytes that programs of node 1 wrote, and that were not committed, have not landed",
             ]

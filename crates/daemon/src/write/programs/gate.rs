@@ -63,6 +63,12 @@ impl Gate {
         if state.inside > 0 { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
+    /// How long changes are still refused, if they are.
+    pub fn closed_for(&self) -> Option<Duration> {
+        let closed = self.state().closed()?;
+        Some(closed.until.saturating_duration_since(Instant::now()))
+    }
+
     fn enter(&self, is_gathered: bool) -> Result<Inside<'_>, Errno> {
         let mut state = self.state();
         if state.closed().is_some_and(|closed| closed.is_shut || !is_gathered) {
@@ -128,7 +134,9 @@ mod tests {
     fn a_gate_that_is_closed_lets_in_what_was_gathered_until_it_is_shut() {
         let gate = Gate::default();
         let inside = gate.enter(false).unwrap_or_else(|_| panic!("it is open"));
+        assert_eq!(gate.closed_for(), None);
         gate.close();
+        assert!(gate.closed_for().is_some());
         assert_eq!(gate.enter(false).err(), Some(Errno::EROFS));
         assert!(gate.enter(true).is_ok());
         assert_eq!(gate.shut(AT_ONCE), Err(Errno::EBUSY), "somebody is inside");

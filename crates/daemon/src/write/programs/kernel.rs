@@ -15,7 +15,7 @@ use super::directories::Readings;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
 use super::owed::Owed;
 use super::prefixes::{Prefixes, Ways, is_below};
-use super::requests::{Number, UnderWay, caller};
+use super::requests::{Number, UnderWay, answer_entry, caller};
 use super::room::Room;
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
@@ -53,7 +53,7 @@ impl Handler for Kernel {
         self.joined.wait();
         let file = file_of(request.node);
         match &request.operation {
-            Op::Lookup { name } => self.look_up(&request, name, reply),
+            Op::Lookup { name } => answer_entry(self.look_up(&request, name), reply),
             Op::Getattr { .. } => self.get_attributes(request.node, reply),
             Op::Readlink => match self.reader.tree.target(file) {
                 Ok(target) => reply.bytes(&target),
@@ -216,14 +216,10 @@ impl Kernel {
         self.prefixes.ways(&self.reader, &self.commits)
     }
 
-    fn look_up(&self, request: &Request<'_>, name: &[u8], reply: Reply) {
-        match self.look_up_by_ways(request, name) {
-            Ok(entry) => reply.entry(&entry),
-            Err(errno) => reply.error(errno),
+    fn look_up(&self, request: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
+        if let Some(file) = self.files.settling.file(request.node, name) {
+            return Ok(Ways::default().entry(0, &self.state(file)?, TTL));
         }
-    }
-
-    fn look_up_by_ways(&self, request: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
         let ways = self.ways()?;
         ways.check(request.node, name)?;
         Ok(ways.entry(request.node, &self.lookup(request, name)?, TTL))

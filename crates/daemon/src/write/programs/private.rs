@@ -22,7 +22,7 @@ use forebay_write::hold::identity;
 use super::holds::{Hold, Holds};
 use super::kernel::Kernel;
 use super::prefixes::{Prefixes, Ways};
-use super::requests::caller;
+use super::requests::{answer_entry, caller};
 use crate::write::kernel_words::{
     O_APPEND, O_EXCL, file_of as plain_file_of, handle, may_write, node_of, place, wanted,
 };
@@ -150,6 +150,9 @@ impl PrivateKernel {
     }
 
     fn look_up(&self, plain: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
+        if let Some(file) = self.kernel.files.settling.file(plain.node, name) {
+            return self.entry(&self.kernel.state(file)?);
+        }
         let ways = self.kernel.ways()?;
         ways.check(plain.node, name)?;
         if ways.is_above(plain_file_of(plain.node)) && !ways.leads(plain.node, name) {
@@ -319,13 +322,6 @@ impl PrivateKernel {
                 set
             })
         })
-    }
-}
-
-fn answer_entry(entry: Result<Entry, Errno>, reply: Reply) {
-    match entry {
-        Ok(entry) => reply.entry(&entry),
-        Err(errno) => reply.error(errno),
     }
 }
 

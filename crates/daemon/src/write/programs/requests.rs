@@ -1,10 +1,10 @@
-//! Programs' requests as changes of the tree: who asks, under which number, and what may still come again.
+//! Programs' requests as changes of the tree: who asks, under which number, and what may still come again; and how one about a name is answered.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_fuse::Request;
-use forebay_types::{NodeRank, OperationId, Timestamp};
+use forebay_fuse::{Entry, Reply, Request};
+use forebay_types::{Errno, NodeRank, OperationId, Timestamp};
 use forebay_wire::write::{Caller, Change, GROUPS_MAX, Operation};
 
 /// How much later than others a request may be begun, in numbers: the thread that has read it may have to wait for a processor.
@@ -84,4 +84,12 @@ fn groups(pid: u32) -> Option<Vec<u32>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     Some(line.split_whitespace().filter_map(|group| group.parse().ok()).take(GROUPS_MAX).collect())
+}
+
+/// Answers a request for what a name is of.
+pub fn answer_entry(entry: Result<Entry, Errno>, reply: Reply) {
+    match entry {
+        Ok(entry) => reply.entry(&entry),
+        Err(errno) => reply.error(errno),
+    }
 }

@@ -1,0 +1,67 @@
+//! Names by which another process of this daemon's opens files that programs have open, so that the kernel sends what it has of them.
+//!
+//! `syncfs(2)` begins that, and does not wait for it on FUSE. Closing a file does, whoever has opened it. The files may have no names of their
+//! own any more, so these are made of their identities. Nobody else can know them: they begin with a random number.
+
+use std::ffi::OsString;
+use std::sync::OnceLock;
+
+use forebay_types::FileId;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::kernel_words::{file_of, node_of};
+
+const PREFIX: &str = ".forebay-settle-";
+
+/// The kernel's number of the mount's root.
+const ROOT: u64 = 1;
+
+/// See the module.
+#[derive(Default)]
+pub struct Settling {
+    /// What its names begin with, once one was made.
+    secret: OnceLock<String>,
+}
+
+impl Settling {
+    /// The name of a file in the mount's root.
+    ///
+    /// # Errors
+    /// When the kernel gives no random number.
+    pub fn name(&self, file: FileId) -> std::io::Result<OsString> {
+        let secret = match self.secret.get() {
+            Some(secret) => secret,
+            None => {
+                let mut random = [0; 16];
+                getrandom(&mut random, GetRandomFlags::empty())?;
+                self.secret.get_or_init(|| format!("{PREFIX}{:032x}-", u128::from_ne_bytes(random)))
+            }
+        };
+        Ok(format!("{secret}{:x}", node_of(file)).into())
+    }
+
+    /// The file that has such a name in a directory of the mount.
+    pub fn file(&self, directory: u64, name: &[u8]) -> Option<FileId> {
+        let secret = self.secret.get().filter(|_| directory == ROOT)?;
+        let node = std::str::from_utf8(name.strip_prefix(secret.as_bytes())?).ok()?;
+        u64::from_str_radix(node, 16).ok().map(file_of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_types::NodeRank;
+
+    use super::*;
+
+    #[test]
+    fn nobody_knows_the_names_but_who_was_told() {
+        let (settling, file) = (Settling::default(), FileId { creator: NodeRank(3), serial: 77 });
+        let guessed = format!("{PREFIX}{:032x}-{:x}", 0, node_of(file));
+        assert_eq!(settling.file(ROOT, guessed.as_bytes()), None, "none was made");
+        let name = settling.name(file).unwrap();
+        assert_eq!(settling.file(ROOT, name.as_encoded_bytes()), Some(file));
+        assert_eq!(settling.file(ROOT, guessed.as_bytes()), None);
+        assert_eq!(settling.file(2, name.as_encoded_bytes()), None, "it is in the root alone");
+    }
+}
