@@ -35,6 +35,7 @@ pub fn walk(view: &Path) -> anyhow::Result<()> {
     let mut input = std::io::stdin().lock();
     let mut output = std::io::stdout().lock();
     let mut line = Vec::new();
+    let mut unsettled = Ok(());
     while input.read_until(0, &mut line).context("reading paths from standard input")? > 0 {
         line.pop();
         match line.split_first() {
@@ -42,7 +43,8 @@ pub fn walk(view: &Path) -> anyhow::Result<()> {
             // That it is not there is what the kernel is to learn, too.
             Some((&LOOK, path)) => drop(below(view, path).symlink_metadata()),
             Some((&FLUSH, _)) => flush(view)?,
-            Some((&SETTLE, path)) => settle(&below(view, path))?,
+            // The others are waited for all the same.
+            Some((&SETTLE, path)) => unsettled = unsettled.and(settle(&below(view, path))),
             Some((&DONE, _)) => {
                 output.write_all(&[DONE]).and_then(|()| output.flush()).context("answering on standard output")?;
             }
@@ -50,21 +52,23 @@ pub fn walk(view: &Path) -> anyhow::Result<()> {
         }
         line.clear();
     }
-    Ok(())
+    unsettled
 }
 
 fn flush(mount: &Path) -> anyhow::Result<()> {
     let failed = || format!("flushing {}", mount.display());
     let root = std::fs::File::open(mount).with_context(failed)?;
-    rustix::fs::syncfs(&root).with_context(failed)
+    // It fails where something of it was refused, as its programs are told.
+    let _ = rustix::fs::syncfs(&root);
+    Ok(())
 }
 
-/// A file that is over has sent all; one that is nobody's to read cannot be waited for.
+/// A file that is over has sent all. What was refused of it, its programs are told.
 fn settle(file: &Path) -> anyhow::Result<()> {
     let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file);
     match opened.map(drop) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => Ok(()),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(()),
         closed => closed.with_context(|| format!("closing {}", file.display())),
     }
 }

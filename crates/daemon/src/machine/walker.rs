@@ -6,7 +6,7 @@
 //! walker but the thread that prefills; when it fails, the kernel asks for names one by one as it would without.
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -23,8 +23,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::environment::Walker;
 use crate::walk::{DONE, FLUSH, LIST, LOOK, SETTLE};
 
-/// Files of which the kernel is waited for by one process: as many as have room in a pipe (64 KiB).
-const SETTLED_AT_ONCE: usize = 800;
+/// Files of which the kernel is waited for by one process: as many as have room in a pipe, which is a page where the user has many.
+const SETTLED_AT_ONCE: usize = 50;
 
 /// The process.
 pub struct WalkerProcess {
@@ -48,7 +48,7 @@ impl WalkerProcess {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(std::io::ErrorKind::BrokenPipe.into());
+            return Err(ErrorKind::BrokenPipe.into());
         };
         let pid = child.id();
         Ok(Self { process, pid, pipes: Mutex::new(Pipes { child, input, output }) })
@@ -63,7 +63,15 @@ pub fn flush(mount: &Path, files: &[OsString], time: Duration) -> std::io::Resul
         let settled = files.iter().flat_map(|file| [&[SETTLE], file.as_bytes(), &[0]].concat());
         asked.push(settled.collect());
     }
-    asked.iter().try_for_each(|asked| flush_by(mount, asked, deadline))
+    let mut outcome = Ok(());
+    for asked in asked {
+        match flush_by(mount, &asked, deadline) {
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Err(error),
+            // What cannot be waited for keeps nobody from waiting for the rest.
+            flushed => outcome = outcome.and(flushed),
+        }
+    }
+    outcome
 }
 
 /// The process may wait in the kernel, where nothing ends it but the kernel's answer: it is not waited for after `deadline`.
@@ -91,7 +99,7 @@ fn end_of_flush(child: &mut Child, asked: &[u8], deadline: Instant) -> std::io::
     let mut polled = [PollFd::new(&ended, PollFlags::IN)];
     let timeout = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
     match retry_on_intr(|| poll(&mut polled, timeout.as_ref()))? {
-        0 => Err(std::io::ErrorKind::TimedOut.into()),
+        0 => Err(ErrorKind::TimedOut.into()),
         _ => Ok(()),
     }
 }

@@ -26,6 +26,9 @@ pub struct Left {
     node: u32,
     /// What its programs have written and not committed.
     uncommitted_bytes: u64,
+    /// Its kernel may have had more, in maps and below `--private`.
+    #[serde(default)]
+    has_unsent: bool,
     /// The whole job's, on the node that owns the tree: changes that the backing file system has not followed.
     steps: usize,
     /// The files that these are about, by path.
@@ -82,7 +85,8 @@ impl WriteParts {
     /// EBUSY where somebody still changes something, EAGAIN where a kernel has not sent all; what keeps it from being committed.
     pub(super) fn end_changes(&self) -> Result<(), Errno> {
         self.end_changes_here()?;
-        self.commit_all()
+        self.commits.commit_all()?;
+        self.local.make_durable()
     }
 
     fn end_changes_here(&self) -> Result<(), Errno> {
@@ -95,6 +99,9 @@ impl WriteParts {
     /// The daemon is about to end: programs of this node change nothing from now on. May block.
     pub fn leave(&self) {
         let ended = self.end_changes_here();
+        if ended == Err(Errno::EAGAIN) {
+            self.gate.note_unsent();
+        }
         let ended = ended.or_else(|_| self.gate.shut(CHANGES_WITHIN));
         if let Err(errno) = ended {
             tracing::warn!(%errno, "programs are still changing files of the burst tier");
@@ -109,7 +116,8 @@ impl WriteParts {
             let tree = owner.tree();
             (steps, files) = (tree.steps_to_land(), tree.files_not_landed());
         }
-        if uncommitted_bytes == 0 && steps == 0 && files.is_empty() {
+        let has_unsent = self.gate.has_unsent();
+        if uncommitted_bytes == 0 && steps == 0 && files.is_empty() && !has_unsent {
             return None;
         }
         let more_files = files.len().saturating_sub(NAMED_MAX);
@@ -121,6 +129,6 @@ impl WriteParts {
             missing.truncate(RANGES_MAX);
             LeftFile { path, missing_bytes, missing, more_ranges }
         });
-        Some(Left { node: self.local.rank.0, uncommitted_bytes, steps, files: files.collect(), more_files })
+        Some(Left { node: self.local.rank.0, uncommitted_bytes, has_unsent, steps, files: files.collect(), more_files })
     }
 }

@@ -4,9 +4,11 @@
 //! who lets everybody see them. Commits of one file are made one after the other; writes go on meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
+use forebay_fuse::Request;
 use forebay_types::{Attributes, Errno, FileId, Map, Timestamp};
 use forebay_wire::write::{COMMIT_EXTENTS_MAX, Change, Operation, Piece, Source, WrittenExtent};
 use forebay_write::Extents;
@@ -24,7 +26,7 @@ pub struct Files {
     /// Shared by who appends to the log and has not noted it yet, or commits.
     noting: RwLock<()>,
     /// How they are opened so that the kernel sends what it has of them.
-    pub settling: Settling,
+    settling: Settling,
 }
 
 /// One of them.
@@ -41,6 +43,8 @@ pub struct OpenFile {
 struct State {
     /// Descriptions that are open, as far as this daemon has seen them opened.
     opens: u64,
+    /// Whether one of those since nothing was open was for writing.
+    was_opened_for_writing: bool,
     /// Whether its mode lent rights when it was opened last, or was changed here.
     lends_rights: bool,
     /// Where uncommitted bytes are.
@@ -66,11 +70,12 @@ pub struct Pending {
 }
 
 impl Files {
-    /// A program has opened `file`, which has this mode.
-    pub fn open(&self, file: FileId, mode: u32) {
+    /// A program has opened `file`, which has this mode, and may write to it or not.
+    pub fn open(&self, file: FileId, mode: u32, may_write: bool) {
         let open = self.entry(file);
         let mut state = open.state();
         state.opens += 1;
+        state.was_opened_for_writing |= may_write;
         state.lends_rights = mode & LENT_RIGHTS != 0;
     }
 
@@ -96,6 +101,7 @@ impl Files {
         if let Some(open) = self.find(file) {
             let mut state = open.state();
             state.opens = state.opens.saturating_sub(1);
+            state.was_opened_for_writing &= state.opens > 0;
         }
     }
 
@@ -118,9 +124,19 @@ impl Files {
         self.lock().values().map(Arc::clone).collect()
     }
 
-    /// Those that programs have open, as far as this daemon has seen them opened.
-    pub fn open_now(&self) -> Vec<FileId> {
-        self.all().iter().filter(|open| open.state().opens > 0).map(|open| open.file).collect()
+    /// The one that has this name in the mount's root for the process that settles it.
+    pub fn settled(&self, request: &Request<'_>, name: &[u8]) -> Option<FileId> {
+        let file = self.settling.file(request, name)?;
+        self.find(file).filter(|open| open.state().opens > 0).map(|_| file)
+    }
+
+    /// Names for those that programs have open and may have opened for writing, as far as this daemon has seen that.
+    ///
+    /// # Errors
+    /// When the kernel gives no random number.
+    pub fn to_settle(&self) -> std::io::Result<Vec<OsString>> {
+        let is_one = |open: &State| open.opens > 0 && open.was_opened_for_writing;
+        self.all().iter().filter(|open| is_one(&open.state())).map(|open| self.settling.name(open.file)).collect()
     }
 
     /// Held from before an append until it is noted, and while something is committed.

@@ -48,6 +48,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a drain waits for a node that does not answer.
 pub(super) const NODE_PATIENCE: Duration = Duration::from_secs(8);
 
+/// The same for one that has just not answered.
+const NODE_PATIENCE_AGAIN: Duration = Duration::from_secs(2);
+
 /// How many nodes are asked at the same time, one thread each.
 const ASKED_AT_ONCE: usize = 64;
 
@@ -194,14 +197,16 @@ impl WriteParts {
     /// Has the kernel send what it has gathered: on the private mount what programs write, on the other what they have changed in maps.
     ///
     /// # Errors
-    /// EAGAIN if not all has come in time. Files that are open keep the rest.
+    /// EAGAIN if not all has come in time, as far as can be known. Files that are open keep the rest.
     pub fn flush(&self) -> Result<(), Errno> {
+        // What comes now is refused: nobody waits for it, and programs are to be told by their own `close`.
+        if self.gate.is_shut() {
+            return Ok(());
+        }
         let flush = |mount: &Path| -> Result<(), Errno> {
-            let files = || self.files.open_now().into_iter().map(|file| self.files.settling.name(file)).collect();
-            let Err(error) = self.local.flush(mount, &files, FLUSH_PATIENCE) else { return Ok(()) };
+            let Err(error) = self.local.flush(mount, &|| self.files.to_settle(), FLUSH_PATIENCE) else { return Ok(()) };
             tracing::warn!(%error, "what programs have written and not closed may not all have come from the kernel");
-            // Otherwise the kernel has sent all, and something of it was refused, now or before, as its programs are told.
-            if error.kind() == std::io::ErrorKind::TimedOut { Err(Errno::EAGAIN) } else { Ok(()) }
+            Err(Errno::EAGAIN)
         };
         let Some(private) = self.private.mount.get() else { return flush(&self.mount) };
         std::thread::scope(|scope| {
@@ -304,7 +309,7 @@ impl WriteParts {
         self.drain_without(time, &[])
     }
 
-    /// The same, where it is known that some nodes do not answer: they are not asked.
+    /// The same, where some nodes have just not answered: they are given less time.
     pub(super) fn drain_without(&self, time: Duration, silent: &[NodeRank]) -> Progress {
         let deadline = Instant::now() + time;
         let mut why = self.commit_everywhere(silent);
@@ -333,8 +338,8 @@ impl WriteParts {
         Progress { why, is_final, ..progress }
     }
 
-    /// What keeps a node from committing, if anything. Nodes of which it is known that they do not answer are not asked.
-    fn commit_everywhere(&self, known_silent: &[NodeRank]) -> Option<String> {
+    /// What keeps a node from committing, if anything. Nodes that have just not answered are given less time.
+    fn commit_everywhere(&self, silent_before: &[NodeRank]) -> Option<String> {
         let owner = self.owner()?;
         let (mut lost, mut why) = (vec![], None);
         let told = |node: NodeRank, errno: Errno| {
@@ -351,10 +356,12 @@ impl WriteParts {
         if let Err(errno) = self.commit_all() {
             why = told(self.local.rank, errno);
         }
-        let asked: Vec<NodeRank> =
-            self.nodes.others().into_iter().filter(|node| !known_silent.contains(node)).collect();
-        let mut answers = self.ask_all::<Result<(), Errno>>(&asked, &WriteMessage::CommitAll, NODE_PATIENCE);
-        answers.extend(known_silent.iter().map(|node| (*node, Err(Errno::ETIMEDOUT))));
+        let ask =
+            |nodes: &[NodeRank], patience| self.ask_all::<Result<(), Errno>>(nodes, &WriteMessage::CommitAll, patience);
+        let (again, first): (Vec<_>, Vec<_>) =
+            self.nodes.others().into_iter().partition(|node| silent_before.contains(node));
+        let mut answers = ask(&first, NODE_PATIENCE);
+        answers.extend(ask(&again, NODE_PATIENCE_AGAIN));
         answers.sort_unstable_by_key(|(node, _)| *node);
         for (node, answer) in answers {
             match answer {

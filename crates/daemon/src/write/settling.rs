@@ -1,12 +1,14 @@
 //! Names by which another process of this daemon's opens files that programs have open, so that the kernel sends what it has of them.
 //!
 //! `syncfs(2)` begins that, and does not wait for it on FUSE. Closing a file does, whoever has opened it. The files may have no names of their
-//! own any more, so these are made of their identities. Nobody else can know them: they begin with a random number.
+//! own any more, so these are made of their identities. They begin with a random number, so that nobody comes to one by chance.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
+use forebay_fuse::Request;
 use forebay_types::FileId;
+use rustix::process::geteuid;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::kernel_words::{file_of, node_of};
@@ -40,28 +42,39 @@ impl Settling {
         Ok(format!("{secret}{:x}", node_of(file)).into())
     }
 
-    /// The file that has such a name in a directory of the mount.
-    pub fn file(&self, directory: u64, name: &[u8]) -> Option<FileId> {
-        let secret = self.secret.get().filter(|_| directory == ROOT)?;
+    /// The file that is asked for by such a name in the mount's root. Only by this daemon's user: others may see names that are opened there
+    /// (`inotify(7)`).
+    pub fn file(&self, request: &Request<'_>, name: &[u8]) -> Option<FileId> {
+        let secret = self.secret.get()?;
         let node = std::str::from_utf8(name.strip_prefix(secret.as_bytes())?).ok()?;
+        if request.node != ROOT || request.uid != geteuid().as_raw() {
+            return None;
+        }
         u64::from_str_radix(node, 16).ok().map(file_of)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use forebay_fuse::Operation;
     use forebay_types::NodeRank;
 
     use super::*;
 
+    fn asked(node: u64, uid: u32) -> Request<'static> {
+        Request { unique: 2, node, uid, gid: 0, pid: 0, operation: Operation::Readlink }
+    }
+
     #[test]
-    fn nobody_knows_the_names_but_who_was_told() {
+    fn a_file_is_found_by_the_name_that_was_made_for_it_and_by_its_daemons_user_alone() {
+        let own = geteuid().as_raw();
         let (settling, file) = (Settling::default(), FileId { creator: NodeRank(3), serial: 77 });
         let guessed = format!("{PREFIX}{:032x}-{:x}", 0, node_of(file));
-        assert_eq!(settling.file(ROOT, guessed.as_bytes()), None, "none was made");
+        assert_eq!(settling.file(&asked(ROOT, own), guessed.as_bytes()), None, "none was made");
         let name = settling.name(file).unwrap();
-        assert_eq!(settling.file(ROOT, name.as_encoded_bytes()), Some(file));
-        assert_eq!(settling.file(ROOT, guessed.as_bytes()), None);
-        assert_eq!(settling.file(2, name.as_encoded_bytes()), None, "it is in the root alone");
+        assert_eq!(settling.file(&asked(ROOT, own), name.as_encoded_bytes()), Some(file));
+        assert_eq!(settling.file(&asked(ROOT, own), guessed.as_bytes()), None);
+        assert_eq!(settling.file(&asked(2, own), name.as_encoded_bytes()), None, "it is in the root alone");
+        assert_eq!(settling.file(&asked(ROOT, own + 1), name.as_encoded_bytes()), None);
     }
 }

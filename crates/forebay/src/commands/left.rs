@@ -14,6 +14,8 @@ const FILES_PRINTED_MAX: usize = 20;
 pub struct Left {
     node: u32,
     uncommitted_bytes: u64,
+    #[serde(default)]
+    has_unsent: bool,
     steps: u64,
     files: Vec<LeftFile>,
     more_files: u64,
@@ -22,8 +24,10 @@ pub struct Left {
 #[derive(Serialize, Deserialize, Debug)]
 struct LeftFile {
     path: String,
+    #[serde(default)]
     missing_bytes: u64,
     missing: Vec<(u64, u64)>,
+    #[serde(default)]
     more_ranges: u64,
 }
 
@@ -51,6 +55,12 @@ impl Left {
             let Self { node, uncommitted_bytes: bytes, .. } = self;
             lines.push(format!(
                 "{bytes} bytes that programs of node {node} wrote, and that were not committed, have not landed"
+            ));
+        }
+        if self.has_unsent {
+            lines.push(format!(
+                "what programs of node {} stored in maps or wrote below --private may not have landed: its kernel did not send it",
+                self.node
             ));
         }
         lines
@@ -86,7 +96,7 @@ mod tests {
                 {"path": "/b/x", "missing_bytes": 15, "missing": [[0, 10], [20, 5]], "more_ranges": 0},
                 {"path": "/b/y", "missing_bytes": 9, "missing": [[0, 1], [2, 1], [4, 1], [6, 1], [8, 1]], "more_ranges": 4},
             ]},
-            {"node": 1, "uncommitted_bytes": 7, "steps": 0, "more_files": 0, "files": []},
+            {"node": 1, "uncommitted_bytes": 7, "has_unsent": true, "steps": 0, "more_files": 0, "files": []},
         ]);
         let lines: Vec<String> = all(&told).iter().flat_map(Left::lines).collect();
         assert_eq!(
@@ -97,6 +107,7 @@ mod tests {
                 "/b/y has not landed: 9 bytes at 0+1, 2+1, 4+1, 6+1, ...",
                 "2 more files have not landed",
                 "7 bytes that programs of node 1 wrote, and that were not committed, have not landed",
+                "what programs of node 1 stored in maps or wrote below --private may not have landed: its kernel did not send it",
             ]
         );
         assert_eq!(all(&Value::Null).len(), 0, "a job without a burst tier");

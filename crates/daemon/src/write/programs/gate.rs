@@ -29,6 +29,8 @@ struct State {
     /// Changes that are being made.
     inside: usize,
     closed: Option<Closed>,
+    /// A kernel may have more that it has not sent, and that is refused.
+    has_unsent: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -61,6 +63,21 @@ impl Gate {
         let waited = self.left.wait_timeout_while(state, within, |state| state.inside > 0);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if state.inside > 0 { Err(Errno::EBUSY) } else { Ok(()) }
+    }
+
+    /// A kernel may have more that it has not sent.
+    pub fn note_unsent(&self) {
+        self.state().has_unsent = true;
+    }
+
+    /// Whether one may.
+    pub fn has_unsent(&self) -> bool {
+        self.state().has_unsent
+    }
+
+    /// Whether what kernels have gathered is refused.
+    pub fn is_shut(&self) -> bool {
+        self.state().closed().is_some_and(|closed| closed.is_shut)
     }
 
     /// How long changes are still refused, if they are.

@@ -217,7 +217,7 @@ impl Kernel {
     }
 
     fn look_up(&self, request: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
-        if let Some(file) = self.files.settling.file(request.node, name) {
+        if let Some(file) = self.files.settled(request, name) {
             return Ok(Ways::default().entry(0, &self.state(file)?, TTL));
         }
         let ways = self.ways()?;
@@ -295,7 +295,7 @@ impl Kernel {
         let opened = allowed.and_then(|()| self.carry_out(request, Operation::Open { file }));
         match opened.and_then(|done| self.prefixes.refuse_holds(&self.commits, &done, flags).map(|()| done)) {
             Ok(done) => {
-                self.files.open(file, mode_of(&done));
+                self.files.open(file, mode_of(&done), may_write(flags));
                 let is_current = matches!(done, Done::File(state) if self.cache.is_current(&state));
                 let uncached = if is_below { open_flag::DIRECT_IO } else { 0 };
                 reply.open(handle(flags), open_flags(flags, is_current && !is_below) | uncached);
@@ -307,7 +307,7 @@ impl Kernel {
     fn create_and_open(&self, request: &Request<'_>, name: &[u8], (mode, flags): (u32, u32), reply: Reply) {
         match self.try_to_create(request, name, mode, flags) {
             Ok(state) => {
-                self.files.open(state.file, state.attributes.mode);
+                self.files.open(state.file, state.attributes.mode, may_write(flags));
                 let is_current = self.cache.is_current(&state);
                 reply.created(&Ways::default().entry(0, &state, TTL), handle(flags), open_flags(flags, is_current));
             }

@@ -150,7 +150,7 @@ impl PrivateKernel {
     }
 
     fn look_up(&self, plain: &Request<'_>, name: &[u8]) -> Result<Entry, Errno> {
-        if let Some(file) = self.kernel.files.settling.file(plain.node, name) {
+        if let Some(file) = self.kernel.files.settled(plain, name) {
             return self.entry(&self.kernel.state(file)?);
         }
         let ways = self.kernel.ways()?;
@@ -218,7 +218,7 @@ impl PrivateKernel {
             self.holds.with(file, |hold| self.close_again(file, hold));
         }
         let (state, is_cached) = opened?;
-        self.kernel.files.open(file, state.attributes.mode);
+        self.kernel.files.open(file, state.attributes.mode, may_write(flags));
         Ok(is_cached)
     }
 
@@ -292,7 +292,7 @@ impl PrivateKernel {
         let (state, held) = self.holds.open(file, |hold| {
             self.claim(file, hold, may_write(flags)).inspect_err(|_| self.close_again(file, hold))
         })?;
-        self.kernel.files.open(file, state.attributes.mode);
+        self.kernel.files.open(file, state.attributes.mode, may_write(flags));
         let ttl = if may_write(flags) { HELD_TTL } else { Duration::ZERO };
         self.entry_as(&state, held, ttl)
     }
