@@ -132,6 +132,19 @@ fn what_a_silent_node_has_is_called_unknown() {
     bed.job.forget();
 }
 
+/// Where nobody is asked, nobody has said that all has landed.
+#[test]
+fn what_nodes_have_that_are_not_asked_is_called_unknown() {
+    require!(Fuse, Root);
+    let bed = Bed::with(1, &["--drain", "manual"]);
+    let _ = bed.shell("echo x > x").good();
+    let down = bed.command(&["down", "--local-only", "--no-drain"]);
+    assert_eq!(down.status.code(), Some(3), "{}", down.stderr);
+    assert!(down.stderr.contains("forebay: node 0 did not say what of the burst tier"), "{}", down.stderr);
+    assert!(bed.job.sandbox.base().join("store/0").exists(), "the store keeps it");
+    bed.job.forget();
+}
+
 /// A `down` that was interrupted has its job refuse changes for a time, which the job tells.
 #[test]
 fn a_job_whose_down_was_interrupted_says_how_long_it_refuses_changes() {

@@ -62,8 +62,13 @@ pub fn run(arguments: DownArguments) -> anyhow::Result<ExitCode> {
             (false, false) => outcome.drain(&directory),
         }
     }
-    if !arguments.local_only {
-        outcome.end_everywhere(&directory, must_tell);
+    match arguments.local_only {
+        false => outcome.end_everywhere(&directory, must_tell),
+        // Nobody is asked.
+        true if must_tell && arguments.no_drain => {
+            outcome.untold = NodeRecord::read_all(&directory).iter().map(|node| node.rank).collect();
+        }
+        true => {}
     }
     if !leftovers::is_gone(&directory) {
         let cleaned = leftovers::clean(&directory).with_context(|| format!("the job {job} is not completely down"))?;
