@@ -67,7 +67,12 @@ impl WriteParts {
     /// What keeps a node that answers from ending its programs' changes, if anything; and those that do not answer.
     fn end_changes_everywhere(&self) -> (Option<String>, Vec<NodeRank>) {
         let told = |node: NodeRank, errno: Errno| {
-            Some(format!("what programs of node {node} are changing just now has not ended: {errno}"))
+            Some(match errno {
+                Errno::EAGAIN => format!(
+                    "the kernel of node {node} has not sent all that programs stored in maps or wrote below --private"
+                ),
+                errno => format!("what programs of node {node} are changing just now has not ended: {errno}"),
+            })
         };
         let own = self.end_changes().err().and_then(|errno| told(self.local.rank, errno));
         let others = self.ask_others::<Result<(), Errno>>(&WriteMessage::EndChanges, NODE_PATIENCE);
