@@ -26,6 +26,9 @@ pub type Operation = Box<dyn FnOnce() + Send>;
 /// The turn of a call on the backing file system: over when it is dropped.
 pub type Turn = Box<dyn Any + Send>;
 
+/// Gives the names, in a mount's root, of files of which the kernel may have more than it has sent (`write::settling`).
+pub type NamesToSettle<'a> = &'a dyn Fn() -> std::io::Result<Vec<OsString>>;
+
 /// What a daemon stands on.
 pub trait Environment: Send + Sync {
     /// The life of the node's tasks, where it is not that of the process.
@@ -56,12 +59,7 @@ pub trait Environment: Send + Sync {
     ///
     /// # Errors
     /// When it did not.
-    fn flush(
-        &self,
-        _mount: &Path,
-        _files: &dyn Fn() -> std::io::Result<Vec<OsString>>,
-        _time: Duration,
-    ) -> std::io::Result<()> {
+    fn flush(&self, _mount: &Path, _files: NamesToSettle<'_>, _time: Duration) -> std::io::Result<()> {
         Ok(())
     }
 

@@ -58,12 +58,12 @@ pub fn walk(view: &Path) -> anyhow::Result<()> {
 fn flush(mount: &Path) -> anyhow::Result<()> {
     let failed = || format!("flushing {}", mount.display());
     let root = std::fs::File::open(mount).with_context(failed)?;
-    // It fails where something of it was refused, as its programs are told.
+    // It fails where something was refused, as a program that syncs is told.
     let _ = rustix::fs::syncfs(&root);
     Ok(())
 }
 
-/// A file that is over has sent all. What was refused of it, its programs are told.
+/// A file that is over has sent all. What was refused of it, a program that syncs it is told.
 fn settle(file: &Path) -> anyhow::Result<()> {
     let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file);
     match opened.map(drop) {

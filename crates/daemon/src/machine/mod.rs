@@ -6,7 +6,6 @@ mod signals;
 mod walker;
 
 use std::any::Any;
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +20,7 @@ pub use self::backing_threads::Threads;
 use self::memory::Limits;
 pub use self::memory::memory_bytes;
 use self::walker::WalkerProcess;
-use crate::environment::{BackingThreads, Environment, Exports, Operation, Room, Walker};
+use crate::environment::{BackingThreads, Environment, Exports, NamesToSettle, Operation, Room, Walker};
 
 /// This machine.
 pub struct Machine {
@@ -53,12 +52,7 @@ impl Environment for Machine {
         Ok(Arc::new(WalkerProcess::start(view)?))
     }
 
-    fn flush(
-        &self,
-        mount: &Path,
-        files: &dyn Fn() -> std::io::Result<Vec<OsString>>,
-        time: Duration,
-    ) -> std::io::Result<()> {
+    fn flush(&self, mount: &Path, files: NamesToSettle<'_>, time: Duration) -> std::io::Result<()> {
         walker::flush(mount, &files()?, time)
     }
 

@@ -1,7 +1,6 @@
 //! What a node has of the write path, whoever owns the tree: its log, its way to the backing file system, its clock, and the
 //! identities that it gives to files.
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +17,7 @@ use super::calls::BackingCalls;
 use super::copying::Copying;
 use super::notes::Note;
 use super::stripes_under_way::UnderWay;
-use crate::environment::Environment;
+use crate::environment::{Environment, NamesToSettle};
 
 /// File offset of a record whose place the owner decides when it is committed (`O_APPEND`): no file is so long. One that was not
 /// committed before its daemon died is written again, by the request that is sent again.
@@ -104,12 +103,7 @@ impl Local {
     ///
     /// # Errors
     /// When it did not.
-    pub fn flush(
-        &self,
-        mount: &Path,
-        files: &dyn Fn() -> std::io::Result<Vec<OsString>>,
-        time: Duration,
-    ) -> std::io::Result<()> {
+    pub fn flush(&self, mount: &Path, files: NamesToSettle<'_>, time: Duration) -> std::io::Result<()> {
         self.environment.flush(mount, files, time)
     }
 
