@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use forebay_tests::job::send;
+use forebay_tests::job::{NOBODY, as_nobody, send};
 use forebay_tests::program::wait_until;
-use forebay_tests::require;
+use forebay_tests::{Sandbox, require};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -94,6 +94,36 @@ fn what_programs_have_changed_in_maps_lands() {
     drop(program.stdin.take());
     wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
     bed.job.forget();
+}
+
+/// Nobody can wait for what the kernel has of a file that the job's own user may not read: a drain says so.
+#[test]
+fn a_drain_says_that_a_kernel_may_have_more() {
+    require!(Fuse, Root, Command("setpriv"));
+    let sandbox = Sandbox::of_nobody();
+    let backing = sandbox.base().join("backing");
+    fs::create_dir(&backing).unwrap();
+    std::os::unix::fs::chown(&backing, Some(NOBODY), Some(NOBODY)).unwrap();
+    let bed = Bed::up(sandbox, 1);
+    let script = "cd \"$0\" && umask 466 && exec 9> a && echo x >&9 && echo written && read line";
+    let mut program = as_nobody("sh".as_ref())
+        .args(["-c", script])
+        .arg(bed.mount())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "written\n");
+    let drained = bed.command(&["drain", "--wait", "--timeout", "2s"]);
+    assert_eq!(drained.status.code(), Some(3), "{}", drained.stderr);
+    assert!(drained.text().contains("the kernel of node 0 has not sent all"), "{}", drained.text());
+    assert_eq!(bed.landed("a")["state"], "landed", "with what it has sent");
+    drop(program.stdin.take());
+    wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
+    bed.drain();
+    bed.job.down();
 }
 
 /// What is kept is named, with its ranges.

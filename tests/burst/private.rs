@@ -400,9 +400,16 @@ fn a_file_that_is_truncated_while_daemons_die_is_free_afterwards() {
     require!(Fuse, Root, Command("python3"));
     let bed = bed(2, &[]);
     let [mut one, mut two] = shells(&bed);
-    let script = "import os\nwhile not os.path.exists(\"done\"):\n  for size in range(50): os.truncate(\"a\", size)";
+    let count = bed.job.sandbox.base().join("count");
+    let script = format!(
+        "import os, itertools\ncount = open(\"{}\", \"wb\", 0)\nfor n in itertools.count():\n  os.truncate(\"a\", n %% 50)\n  count.write(b\".\")\n  if n %% 50 == 0 and os.path.exists(\"done\"): break",
+        count.display()
+    );
     assert_eq!(two.says(&format!("echo x > a; printf '{script}\n' > t.py; python3 t.py 2>&1 & :")), "");
-    for _ in 0..6 {
+    let truncated = || fs::metadata(&count).map_or(0, |meta| meta.len());
+    for _ in 0..12 {
+        let before = truncated();
+        wait_until("it is truncated", PATIENCE, || truncated() > before + 20);
         replace_daemon(&bed, 1);
     }
     assert_eq!(one.says("touch done"), "");

@@ -125,9 +125,18 @@ fn a_full_store_is_told_by_fsync_and_close() {
     assert_eq!(program.says("os.fsync(f)"), "ENOSPC");
     assert_eq!(program.says("[os.close(f), os.unlink('large')]"), "[None, None]");
     assert_eq!(program.says("[open('next', 'w').write('next'), open('next').read()]"), "[4, 'next']");
+    // A drain has the kernel send what it has, and is told instead of the program.
+    assert_eq!(program.says("(f := os.open('large', os.O_CREAT | os.O_RDWR)) > 0"), "True");
+    let written = program.says("sum(os.write(f, bytes(1 << 20)) for _ in range(300))");
+    assert!(written == "ENOSPC" || written == (300 << 20).to_string(), "{written}");
+    let drained = bed.command(&["drain"]);
+    assert!(drained.stderr.is_empty(), "{}", drained.stderr);
+    assert_eq!(program.says("os.close(f)"), "ENOSPC");
+    assert_eq!(program.says("os.unlink('large')"), "None");
+    assert_eq!(program.says("open('again', 'w').write('again')"), "5");
     program.end();
     bed.drain();
-    for name in ["kept", "next"] {
+    for name in ["kept", "next", "again"] {
         assert_eq!(fs::read_to_string(bed.backing().join("p").join(name)).unwrap(), name);
     }
     bed.job.down();

@@ -41,6 +41,12 @@ pub fn request(identity: u64) -> LockRequest {
     }
 }
 
+/// The end of such a hold.
+#[must_use]
+pub fn end_of(identity: u64) -> LockRequest {
+    LockRequest { kind: None, ..request(identity) }
+}
+
 /// What asks for anybody's hold of a file. Nothing has this identity.
 #[must_use]
 pub fn any() -> LockRequest {
@@ -51,6 +57,14 @@ pub fn any() -> LockRequest {
 #[must_use]
 pub fn refusal() -> LockRequest {
     LockRequest { kind: Some(LockKind::Shared), ..request(u64::MAX - 1) }
+}
+
+/// What a node asks that has taken a file without opening it: its hold ends, unless it has the file open. Nothing has this identity.
+///
+/// One operation for both, so that a daemon that dies and the next one that asks the same do no harm.
+#[must_use]
+pub fn unless_open() -> LockRequest {
+    end_of(u64::MAX - 3)
 }
 
 /// What asks for the lapsed hold of a node.

@@ -7,6 +7,7 @@ use forebay_types::{Errno, NodeRank};
 use forebay_wire::write_message::WriteMessage;
 use serde::{Deserialize, Serialize};
 
+use super::drain::drain_words;
 use super::drain::landing::Progress;
 use super::parts::{NODE_PATIENCE, WriteParts};
 
@@ -68,9 +69,7 @@ impl WriteParts {
     fn end_changes_everywhere(&self) -> (Option<String>, Vec<NodeRank>) {
         let told = |node: NodeRank, errno: Errno| {
             Some(match errno {
-                Errno::EAGAIN => format!(
-                    "the kernel of node {node} has not sent all that programs stored in maps or wrote below --private"
-                ),
+                Errno::EAGAIN => drain_words::unsent(node),
                 errno => format!("what programs of node {node} are changing just now has not ended: {errno}"),
             })
         };

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use forebay_fuse::Request;
@@ -27,6 +28,8 @@ pub struct Files {
     noting: RwLock<()>,
     /// How they are opened so that the kernel sends what it has of them.
     settling: Settling,
+    /// Processes that do so.
+    settlers: AtomicUsize,
 }
 
 /// One of them.
@@ -45,6 +48,9 @@ struct State {
     opens: u64,
     /// Whether one of those since nothing was open was for writing.
     was_opened_for_writing: bool,
+    /// Why something could not be written that the kernel had gathered, and whether a process that settles the file may have been told,
+    /// instead of a program.
+    failed: Option<(Errno, bool)>,
     /// Whether its mode lent rights when it was opened last, or was changed here.
     lends_rights: bool,
     /// Where uncommitted bytes are.
@@ -101,7 +107,36 @@ impl Files {
         if let Some(open) = self.find(file) {
             let mut state = open.state();
             state.opens = state.opens.saturating_sub(1);
-            state.was_opened_for_writing &= state.opens > 0;
+            if state.opens == 0 {
+                (state.was_opened_for_writing, state.failed) = (false, None);
+            }
+        }
+    }
+
+    /// While `settle` runs, a process has the kernel send what it has gathered.
+    pub fn while_settled<T>(&self, settle: impl FnOnce() -> T) -> T {
+        self.settlers.fetch_add(1, Ordering::Relaxed);
+        let outcome = settle();
+        self.settlers.fetch_sub(1, Ordering::Relaxed);
+        outcome
+    }
+
+    /// What the kernel had gathered of `file` could not be written. It tells one of those who make it send that.
+    pub fn note_failed(&self, file: FileId, errno: Errno) {
+        let open = self.entry(file);
+        let failed = &mut open.state().failed;
+        let is_settled = self.settlers.load(Ordering::Relaxed) > 0 || failed.is_some_and(|(_, is_settled)| is_settled);
+        *failed = Some((errno, is_settled));
+    }
+
+    /// What a program that closes `file` is to be told of that: nothing, if the kernel has told one.
+    ///
+    /// # Errors
+    /// Why it could not be written.
+    pub fn tell_failed(&self, file: FileId) -> Result<(), Errno> {
+        match self.find(file).and_then(|open| open.state().failed.take()) {
+            Some((errno, true)) => Err(errno),
+            _ => Ok(()),
         }
     }
 
@@ -135,8 +170,11 @@ impl Files {
     /// # Errors
     /// When the kernel gives no random number.
     pub fn to_settle(&self) -> std::io::Result<Vec<OsString>> {
-        let is_one = |open: &State| open.opens > 0 && open.was_opened_for_writing;
-        self.all().iter().filter(|open| is_one(&open.state())).map(|open| self.settling.name(open.file)).collect()
+        let is_one = |open: &mut State| {
+            open.failed = open.failed.map(|(errno, _)| (errno, true));
+            open.opens > 0 && open.was_opened_for_writing
+        };
+        self.all().iter().filter(|open| is_one(&mut open.state())).map(|open| self.settling.name(open.file)).collect()
     }
 
     /// Held from before an append until it is noted, and while something is committed.

@@ -22,6 +22,7 @@ use super::giving_back::GivingBack;
 use super::local::Local;
 use super::page_cache::PageCache;
 use super::partner::Partner;
+use super::programs::committing::Committing;
 use super::programs::directories::Readings;
 use super::programs::gate::{Gate, Gated};
 use super::programs::holds::Holds;
@@ -204,7 +205,8 @@ impl WriteParts {
             return Ok(());
         }
         let flush = |mount: &Path| -> Result<(), Errno> {
-            let Err(error) = self.local.flush(mount, &|| self.files.to_settle(), FLUSH_PATIENCE) else { return Ok(()) };
+            let flush = || self.local.flush(mount, &|| self.files.to_settle(), FLUSH_PATIENCE);
+            let Err(error) = self.files.while_settled(flush) else { return Ok(()) };
             tracing::warn!(%error, "what programs have written and not closed may not all have come from the kernel");
             Err(Errno::EAGAIN)
         };
@@ -224,6 +226,11 @@ impl WriteParts {
             cache: Arc::clone(&self.cache),
             files: Arc::clone(&self.files),
             commits: Arc::clone(&self.commits),
+            committing: Committing {
+                reader: Arc::clone(&self.reader),
+                files: Arc::clone(&self.files),
+                commits: Arc::clone(&self.commits),
+            },
             locking,
             room: Room::new(&self.local, self.drain, self.deadline),
             readings: Readings::of(self.daemon),
@@ -343,7 +350,10 @@ impl WriteParts {
         let owner = self.owner()?;
         let (mut lost, mut why) = (vec![], None);
         let told = |node: NodeRank, errno: Errno| {
-            Some(format!("what programs of node {node} wrote last cannot be committed: {errno}"))
+            Some(match errno {
+                Errno::EAGAIN => drain_words::unsent(node),
+                errno => format!("what programs of node {node} wrote last cannot be committed: {errno}"),
+            })
         };
         let silent = |node: NodeRank| {
             let open = owner.tree().open_files_of(node);
@@ -423,12 +433,12 @@ impl WriteParts {
     /// Commits what programs of this node have written.
     ///
     /// # Errors
-    /// Why not.
+    /// EAGAIN where the kernel has not sent all, else why not.
     pub fn commit_all(&self) -> Result<(), Errno> {
-        // Files that are open keep what has not come.
-        let _ = self.flush();
+        let flushed = self.flush();
         self.commits.commit_all()?;
-        self.local.make_durable()
+        self.local.make_durable()?;
+        flushed
     }
 
     fn give_back_everywhere(&self) -> Option<String> {

@@ -56,8 +56,15 @@ impl Tree {
     }
 
     pub(super) fn lock(&mut self, change: &Change, file: FileId, request: &LockRequest) -> Result<Done, Refusal> {
+        let of = change.id.node;
+        if *request == hold::unless_open() {
+            if !self.node(file)?.open_on.contains_key(&of) {
+                self.locks.release_hold(of, file, true);
+            }
+            return Ok(Done::Nothing);
+        }
         let identity = hold::identity(&self.state(file)?);
-        self.locks.set(change.id.node, file, request, identity)?;
+        self.locks.set(of, file, request, identity)?;
         Ok(Done::Nothing)
     }
 

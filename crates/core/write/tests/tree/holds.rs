@@ -43,6 +43,28 @@ fn a_hold_ends_with_the_last_close_of_its_node() {
     hold_of(ONE, &mut asked).unwrap();
 }
 
+/// As daemons do that follow another, and may be killed at any moment: what each asks again changes nothing.
+#[test]
+fn what_was_taken_without_being_opened_is_given_back_unless_it_is_open() {
+    let give_back = |asked: &mut Asked| {
+        asked.ask_of(ONE, &ROOT, Operation::Lock { file: id(1), request: hold::unless_open() }).unwrap();
+    };
+    let mut asked = with_file();
+    asked.ask_of(ONE, &ROOT, Operation::Open { file: id(1) }).unwrap();
+    hold_of(ONE, &mut asked).unwrap();
+    give_back(&mut asked);
+    assert_eq!(hold_of(TWO, &mut asked), Err(Errno::EAGAIN), "it is open");
+    asked.ask_of(ONE, &ROOT, Operation::Close { file: id(1) }).unwrap();
+    hold_of(ONE, &mut asked).unwrap();
+    for _ in 0..2 {
+        give_back(&mut asked);
+        assert_eq!(asked.tree.lock_in_the_way(TWO, id(1), &hold::any()), None);
+    }
+    hold_of(TWO, &mut asked).unwrap();
+    give_back(&mut asked);
+    assert_eq!(hold_of(ONE, &mut asked), Err(Errno::EAGAIN), "another node's is not ended by it");
+}
+
 fn write_of(node: NodeRank, segment: u64) -> Operation {
     let position = forebay_types::LogPosition { segment, offset: 0 };
     let extents = vec![WrittenExtent { offset: 0, len: 4, node, position, skip: 0 }];

@@ -9,6 +9,11 @@ use forebay_types::{Name, NodeRank};
 
 use crate::write::tree::owner::{Owner, backing_path};
 
+/// What a node's kernel keeps to itself.
+pub fn unsent(node: NodeRank) -> String {
+    format!("the kernel of node {node} has not sent all that programs stored in maps or wrote below --private")
+}
+
 /// What has landed under another name than it has, if anything.
 pub fn aside(owner: &Owner) -> Option<String> {
     let tree = owner.tree();

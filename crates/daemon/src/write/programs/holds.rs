@@ -208,7 +208,7 @@ impl Holds {
         };
         taken.map_err(|errno| if errno == Errno::EAGAIN { Errno::EBUSY } else { errno })?;
         if lapsed.is_none() && hold::identity(&self.reader.tree.state(file)?) != contents {
-            self.lock(file, LockRequest { kind: None, ..hold::request(contents) })?;
+            self.lock(file, hold::end_of(contents))?;
             return Err(Errno::ESTALE);
         }
         hold.contents = Some(contents);
@@ -224,19 +224,15 @@ impl Holds {
             return Ok(());
         }
         hold.contents = None;
-        if self.has_earlier {
-            // It may be open since then: the owner knows.
-            self.commits.carry_out_own(&Caller::default(), Operation::Open { file })?;
-            return self.commits.carry_out_own(&Caller::default(), Operation::Close { file });
-        }
-        self.lock(file, LockRequest { kind: None, ..hold::request(contents) })
+        // It may be open since an earlier daemon: the owner knows.
+        self.lock(file, if self.has_earlier { hold::unless_open() } else { hold::end_of(contents) })
     }
 
     /// This node may have it still without a program that writes it on the private mount: a program reads it on the burst mount, or closing
     /// it has failed.
     fn take_again(&self, file: FileId, contents: u64) -> Result<(), Errno> {
         let earlier = self.ask(file)?.ok_or(Errno::EBUSY)?;
-        self.lock(file, LockRequest { kind: None, ..hold::request(earlier) })?;
+        self.lock(file, hold::end_of(earlier))?;
         self.lock(file, hold::request(contents))
     }
 

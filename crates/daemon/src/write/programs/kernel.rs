@@ -11,6 +11,7 @@ use forebay_fuse::{Change as Asked, Entry, Handler, Lock, NewAttributes, Operati
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{AttributeChanges, Caller, CommitAt, Done, FileState, Operation, RenameRule};
 
+use super::committing::Committing;
 use super::directories::Readings;
 use super::locks::{Locking, UNLOCKED, number_of, request_of};
 use super::owed::Owed;
@@ -38,6 +39,7 @@ pub struct Kernel {
     pub cache: Arc<PageCache>,
     pub files: Arc<Files>,
     pub commits: Arc<Commits>,
+    pub committing: Committing,
     pub locking: Arc<Locking>,
     pub room: Room,
     pub readings: Readings,
@@ -69,13 +71,13 @@ impl Handler for Kernel {
                 }
                 Err(errno) => reply.error(errno),
             },
-            Op::Flush { lock_owner, .. } => {
-                let committed = self.commit(&request, file);
-                answer(committed.and(self.locking.release(file, *lock_owner, false)), reply);
+            Op::Flush { lock_owner, handle } => {
+                let flushed = self.committing.flush(&request, may_write(*handle as u32));
+                answer(flushed.and(self.locking.release(file, *lock_owner, false)), reply);
             }
-            Op::Fsync { .. } => answer(self.commit(&request, file).and_then(|()| self.make_durable(Some(file))), reply),
-            Op::Fsyncdir { .. } => answer(self.make_durable(Some(file)), reply),
-            Op::Syncfs => answer(self.make_durable(None), reply),
+            Op::Fsync { .. } => answer(self.committing.sync(&request), reply),
+            Op::Fsyncdir { .. } => answer(self.committing.make_durable(Some(file)), reply),
+            Op::Syncfs => answer(self.committing.make_durable(None), reply),
             Op::Opendir { .. } => reply.open(self.readings.open(), 0),
             Op::Releasedir { handle } => {
                 self.readings.close(*handle);
@@ -123,8 +125,9 @@ impl Kernel {
             Ok(Some(errno)) | Err(errno) => return reply.error(errno),
         }
         match asked {
-            Asked::Write { offset, data, flags, ends_lent_rights, .. } => {
-                match self.write(request, *offset, data, *flags, *ends_lent_rights) {
+            Asked::Write { offset, data, flags, ends_lent_rights, is_gathered, .. } => {
+                let written = self.write(request, *offset, data, *flags, *ends_lent_rights);
+                match written.inspect_err(|errno| self.committing.note_failed(request, *is_gathered, *errno)) {
                     Ok(()) => reply.written(data.len() as u32),
                     Err(errno) => reply.error(errno),
                 }
@@ -375,7 +378,7 @@ impl Kernel {
         if flags & O_APPEND != 0 {
             return self.append(request, &open, data);
         }
-        let is_copied = open.is_copied(|| self.is_copied(file));
+        let is_copied = open.is_copied(|| self.committing.is_copied(file));
         let is_much = self.room.wait_for(|| {
             let _noting = self.files.noting();
             let extent = self.reader.local.append((file, is_copied), offset, offset, data)?;
@@ -383,13 +386,13 @@ impl Kernel {
         })?;
         // The commit ends the rights that the file lends.
         let is_seen_at_once = ends_lent_rights && open.lends_rights();
-        if is_much || is_seen_at_once { self.commit(request, file) } else { Ok(()) }
+        if is_much || is_seen_at_once { self.committing.commit(request, file) } else { Ok(()) }
     }
 
     /// Who gets a lock sees what was written under it, and who gives it back shows what he has written.
     fn lock(&self, request: &Request<'_>, lock: &Lock) -> Result<(), Errno> {
         let (file, asked) = (file_of(request.node), request_of(lock)?);
-        self.commit(request, file)?;
+        self.committing.commit(request, file)?;
         self.carry_out(request, Operation::Lock { file, request: asked })?;
         self.locking.note(file, &asked);
         Ok(())
@@ -397,7 +400,7 @@ impl Kernel {
 
     fn lock_waiting(&self, request: &Request<'_>, lock: &Lock, reply: Reply) {
         let file = file_of(request.node);
-        match self.commit(request, file).and_then(|()| request_of(lock)) {
+        match self.committing.commit(request, file).and_then(|()| request_of(lock)) {
             Ok(asked) => self.locking.wait(request.unique, file, asked, reply),
             Err(errno) => reply.error(errno),
         }
@@ -414,8 +417,8 @@ impl Kernel {
 
     /// Where the end is, the owner says when the write is committed.
     fn append(&self, request: &Request<'_>, open: &OpenFile, data: &[u8]) -> Result<(), Errno> {
-        self.commit(request, open.file)?;
-        let is_copied = open.is_copied(|| self.is_copied(open.file));
+        self.committing.commit(request, open.file)?;
+        let is_copied = open.is_copied(|| self.committing.is_copied(open.file));
         let extent = self.room.wait_for(|| {
             let _noting = self.files.noting();
             let extent = self.reader.local.append((open.file, is_copied), APPENDED, 0, data)?;
@@ -426,35 +429,10 @@ impl Kernel {
         open.append(extent, || self.carry_out(request, operation)).map(drop)
     }
 
-    /// Lets everybody see what this node has written to a file.
-    fn commit(&self, request: &Request<'_>, file: FileId) -> Result<(), Errno> {
-        let Some(open) = self.files.find(file) else { return Ok(()) };
-        self.commits.commit(&open, &Caller { uid: request.uid, gid: request.gid, groups: vec![] })
-    }
-
-    /// What was committed until now, of one file or all, survives the loss of power, and of the node that owns the tree.
-    fn make_durable(&self, file: Option<FileId>) -> Result<(), Errno> {
-        self.reader.local.make_durable()?;
-        let is_copied = file.is_none_or(|file| match self.files.find(file) {
-            Some(open) => open.is_copied(|| self.is_copied(file)),
-            None => self.is_copied(file),
-        });
-        if let Some(copying) = self.reader.local.copying.as_ref().filter(|_| is_copied) {
-            copying.wait()?;
-        }
-        self.reader.tree.make_durable()
-    }
-
-    /// Whether this node's partner copies what is written to a file.
-    fn is_copied(&self, file: FileId) -> bool {
-        let copying = self.reader.local.copying.as_ref();
-        copying.is_some_and(|copying| copying.copies(|| self.reader.tree.is_copied(file)))
-    }
-
     pub fn set_attributes(&self, request: &Request<'_>, new: &NewAttributes) -> Result<FileState, Errno> {
         let file = file_of(request.node);
         // A truncation comes after what was written before it.
-        self.commit(request, file)?;
+        self.committing.commit(request, file)?;
         let changes = AttributeChanges {
             mode: new.mode,
             uid: new.uid,

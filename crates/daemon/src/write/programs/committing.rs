@@ -1,0 +1,72 @@
+//! What programs of this node have written: when others see it, and when it is durable.
+
+use std::sync::Arc;
+
+use forebay_fuse::Request;
+use forebay_types::{Errno, FileId};
+use forebay_wire::write::Caller;
+
+use crate::write::commits::Commits;
+use crate::write::contents::Reader;
+use crate::write::files::Files;
+use crate::write::kernel_words::file_of;
+
+/// See the module.
+pub struct Committing {
+    pub reader: Arc<Reader>,
+    pub files: Arc<Files>,
+    pub commits: Arc<Commits>,
+}
+
+impl Committing {
+    /// Lets everybody see what this node has written to a file.
+    pub fn commit(&self, request: &Request<'_>, file: FileId) -> Result<(), Errno> {
+        let Some(open) = self.files.find(file) else { return Ok(()) };
+        self.commits.commit(&open, &Caller { uid: request.uid, gid: request.gid, groups: vec![] })
+    }
+
+    /// A program closes a file once.
+    ///
+    /// # Errors
+    /// Why what was written cannot be seen by others, or could not be written.
+    pub fn flush(&self, request: &Request<'_>, is_writer: bool) -> Result<(), Errno> {
+        let committed = self.commit(request, file_of(request.node));
+        let told = if is_writer { self.files.tell_failed(file_of(request.node)) } else { Ok(()) };
+        committed.and(told)
+    }
+
+    /// `fsync(2)`, which the kernel sends after what it has gathered, and only if it could send all of it.
+    pub fn sync(&self, request: &Request<'_>) -> Result<(), Errno> {
+        let file = file_of(request.node);
+        // What it could not send before, the kernel has told by itself.
+        let _ = self.files.tell_failed(file);
+        self.commit(request, file)?;
+        self.make_durable(Some(file))
+    }
+
+    /// A write has failed. If the kernel had gathered it, no program may be told.
+    pub fn note_failed(&self, request: &Request<'_>, is_gathered: bool, errno: Errno) {
+        if is_gathered {
+            self.files.note_failed(file_of(request.node), errno);
+        }
+    }
+
+    /// What was committed until now, of one file or all, survives the loss of power, and of the node that owns the tree.
+    pub fn make_durable(&self, file: Option<FileId>) -> Result<(), Errno> {
+        self.reader.local.make_durable()?;
+        let is_copied = file.is_none_or(|file| match self.files.find(file) {
+            Some(open) => open.is_copied(|| self.is_copied(file)),
+            None => self.is_copied(file),
+        });
+        if let Some(copying) = self.reader.local.copying.as_ref().filter(|_| is_copied) {
+            copying.wait()?;
+        }
+        self.reader.tree.make_durable()
+    }
+
+    /// Whether this node's partner copies what is written to a file.
+    pub fn is_copied(&self, file: FileId) -> bool {
+        let copying = self.reader.local.copying.as_ref();
+        copying.is_some_and(|copying| copying.copies(|| self.reader.tree.is_copied(file)))
+    }
+}
