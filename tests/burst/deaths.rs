@@ -1,11 +1,13 @@
 //! Daemons that die while programs write.
 
+use std::fs;
 use std::process::{Command, Stdio};
 
 use forebay_tests::program::wait_until;
 use forebay_tests::require;
 
 use crate::bed::Bed;
+use crate::promise::Shell;
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
@@ -50,6 +52,34 @@ fn a_writer_goes_on(bed: Bed, node: u32) {
     assert_eq!(log, (0..4000).step_by(100).collect::<Vec<u32>>());
     bed.drain();
     assert_eq!(Bed::listing(&bed.mount()), Bed::listing(&bed.backing()));
+    bed.job.down();
+}
+
+/// What has landed and lost its name is on the backing file system alone, as long as programs have it open.
+#[test]
+fn an_open_file_without_a_name_outlives_the_daemon_that_removed_it() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let mut programs = [0, 1].map(|node| Shell::new(&bed.mount_of(node)));
+    assert_eq!(programs[0].says("mkdir d; for name in a b d/c; do echo $name > $name; done"), "");
+    bed.drain();
+    for program in &mut programs {
+        assert_eq!(program.says("exec 7<> a 8<> b 9<> d/c"), "");
+    }
+    assert_eq!(programs[1].says("rm a; echo new > n; mv n b; rm -r d"), "");
+    bed.drain();
+    let killed = bed.job.kill_daemon(0);
+    wait_until("a daemon serves again", PATIENCE, || bed.job.daemon(0).is_some_and(|pid| pid != killed));
+    for program in &mut programs {
+        assert_eq!(program.says("cat <&7; cat <&8; cat <&9"), "a\nb\nd/c\n");
+    }
+    assert_eq!(programs[0].says("printf A >&7; exec 7>&- 8>&- 9>&-"), "");
+    assert_eq!(programs[1].says("cat /dev/fd/7"), "a\nA");
+    programs.into_iter().for_each(Shell::end);
+    let left = || fs::read_dir(bed.backing()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    wait_until("nothing of them is left there", PATIENCE, || left() == ["b"]);
+    assert_eq!(fs::read_to_string(bed.backing().join("b")).unwrap(), "new\n");
+    bed.drain();
     bed.job.down();
 }
 

@@ -16,7 +16,7 @@ use forebay_write::is_gone;
 use super::files::Files;
 use super::local::Local;
 use super::remote::{Nodes, PATIENCE, copy};
-use super::tree::owner::{Owner, backing_path};
+use super::tree::owner::{Owner, backing_path, draft_path};
 use super::tree::tree_link::TreeLink;
 
 /// How long a file may be between two names on the backing file system, or its contents under way there from a log: a rename
@@ -289,14 +289,17 @@ pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
     if let Some(open) = owner.kept_open(file) {
         return Ok(open);
     }
-    let (path, backed) = {
+    let (paths, backed) = {
         let tree = owner.tree();
-        (backing_path(&tree, file), tree.backed(file))
+        ([backing_path(&tree, file), draft_path(&tree, file)], tree.backed(file))
     };
-    let (path, backed) = path.zip(backed).ok_or(Errno::ESTALE)?;
-    match owner.local.calls.serve(|| owner.local.place.open_to_read(&path)) {
-        Ok(open) if is_it(&open, &backed) => Ok(Arc::new(open)),
-        Ok(_) | Err(Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR) => Err(Errno::ESTALE),
-        Err(errno) => Err(errno),
+    let backed = backed.ok_or(Errno::ESTALE)?;
+    for path in paths.into_iter().flatten() {
+        match owner.local.calls.serve(|| owner.local.place.open_to_read(&path)) {
+            Ok(open) if is_it(&open, &backed) => return Ok(Arc::new(open)),
+            Ok(_) | Err(Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR) => {}
+            Err(errno) => return Err(errno),
+        }
     }
+    Err(Errno::ESTALE)
 }

@@ -2,7 +2,7 @@
 
 use forebay_store::Draft;
 use forebay_types::{Errno, FileId, ViewPath};
-use forebay_wire::write::Operation;
+use forebay_wire::write::{Operation, Place};
 use forebay_write::Action;
 
 use crate::write::tree::owner::{Owner, draft_path};
@@ -14,6 +14,29 @@ use crate::write::tree::owner::{Owner, draft_path};
 pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), Errno> {
     let has_draft = owner.tree().draft(file).is_some();
     if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
+}
+
+/// A file that programs have open is about to lose its last name on the backing file system: it stays there as its own draft, which goes when
+/// the last of them has closed it. So it outlives this daemon. Where there are no hard links, this daemon keeps it open.
+///
+/// # Errors
+/// What keeps that from being written down.
+pub fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
+    if !owner.tree().has_base(file) {
+        return Ok(());
+    }
+    let path = owner.path_of(at)?;
+    note_draft(owner, file, at.directory)?;
+    let draft = draft_path(&owner.tree(), file).ok_or(Errno::ESTALE)?;
+    // A daemon that died before it could say so has made it, and perhaps taken the name.
+    let is_kept = || owner.hold(file, &draft).is_ok();
+    if !is_kept()
+        && owner.hold(file, &path).is_ok()
+        && owner.local.calls.land(|| owner.local.place.link(&path, &draft)).is_err()
+    {
+        owner.keep_open(file, &path);
+    }
+    Ok(())
 }
 
 /// Somebody has removed a draft. Where logs have all that was in it, it is made again, by whoever looks next.

@@ -230,7 +230,7 @@ impl Landings {
                 let directory = directory.filter(|directory| self.owner.tree().backing_place(*directory).is_some());
                 drafts::note_draft(&self.owner, *file, directory.unwrap_or(BURST_ROOT)).map_err(told)?;
             }
-            self.keep_open(&turn.action);
+            self.keep_open(&turn.action).map_err(told)?;
             count += 1;
         }
         let Some(first) = turns[..count].first() else { return Ok(()) };
@@ -263,7 +263,7 @@ impl Landings {
 
     fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        self.keep_open(action);
+        self.keep_open(action)?;
         drafts::save_drafts(&self.owner, action)?;
         match action {
             Action::Make { file, kind, place } => return self.make(*file, *kind, &self.path(place)?),
@@ -296,21 +296,22 @@ impl Landings {
         Ok(StepOutcome::Done)
     }
 
-    /// Files that an action takes the last name from, and that programs have open, stay open.
-    fn keep_open(&self, action: &Action) {
+    /// Files that an action takes the last name from, and that programs have open, stay there or open.
+    fn keep_open(&self, action: &Action) -> Result<(), Errno> {
         let places = match action {
             Action::Remove { place, .. } | Action::Rename { to: place, .. } | Action::Link { to: place, .. } => {
                 std::slice::from_ref(place)
             }
             Action::Publish { places, .. } => places,
-            _ => return,
+            _ => return Ok(()),
         };
         for place in places {
             let unlinked = self.owner.tree().unlinked_at(place);
-            if let (Some(file), Ok(path)) = (unlinked, self.path(place)) {
-                self.owner.keep_open(file, &path);
+            if let Some(file) = unlinked {
+                drafts::keep_as_draft(&self.owner, file, place)?;
             }
         }
+        Ok(())
     }
 
     /// An action in words.
