@@ -32,10 +32,9 @@ impl Draft {
         name.as_bytes().starts_with(PREFIX.as_bytes())
     }
 
-    /// The name under which a link to a file is made before it replaces the entry `name`.
-    pub(crate) fn link_name(name: &[u8]) -> Vec<u8> {
-        let len = name.len().min(forebay_types::limits::NAME_BYTES_MAX - PREFIX.len() - 5);
-        [PREFIX.as_bytes(), b"link-", &name[..len]].concat()
+    /// The name under which a link to the file of this `number` is made before it replaces an entry.
+    pub(crate) fn link_name(number: u128) -> String {
+        format!("{PREFIX}link-{:032x}", digest(number))
     }
 
     pub(crate) fn create(directory: OwnedFd, number: u128) -> Result<Self, Errno> {
@@ -127,7 +126,13 @@ impl Draft {
 }
 
 fn name_of(number: u128) -> String {
-    format!("{PREFIX}{number:032x}")
+    format!("{PREFIX}{:032x}", digest(number))
+}
+
+/// Half of a number is random: nobody who sees the name of one draft knows that of another, and puts something there.
+fn digest(number: u128) -> u128 {
+    let digest = ring::digest::digest(&ring::digest::SHA256, &number.to_le_bytes());
+    digest.as_ref().iter().take(16).fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte))
 }
 
 /// Makes what changed in directories durable, once in each.
@@ -155,5 +160,19 @@ impl Drop for Draft {
         if !self.stays && fs::unlinkat(&self.directory, &self.name, AtFlags::empty()).is_err() {
             tracing::debug!(name = self.name, "a draft stays on the backing file system");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SHA-256 by another program. The next daemon finds drafts by these names, and nobody else does.
+    #[test]
+    fn names_tell_nothing_of_each_other() {
+        let number = 0x0123_4567_89ab_cdef_u128 << 64 | 7;
+        assert_eq!(name_of(number), ".forebay-draft-710c1efef488a4023cb087c238dd0081");
+        assert_eq!(name_of(number + 1), ".forebay-draft-9f1b9dbb9273f5f599ca463bdabd7b3a");
+        assert_eq!(Draft::link_name(number), ".forebay-draft-link-710c1efef488a4023cb087c238dd0081");
     }
 }

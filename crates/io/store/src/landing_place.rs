@@ -178,16 +178,16 @@ impl LandingPlace {
         }
     }
 
-    /// Gives what is at `from` the name `to` too; one that is there is replaced.
+    /// Gives what is at `from` the name `to` too; one that is there is replaced. `number` is that of the file's drafts.
     ///
     /// # Errors
     /// See `attributes`.
-    pub fn link(&self, from: &ViewPath, to: &ViewPath) -> Result<(), Errno> {
+    pub fn link(&self, from: &ViewPath, to: &ViewPath, number: u128) -> Result<(), Errno> {
         let ((from_base, from_name), (to_base, to_name)) = (self.split(from)?, self.split(to)?);
         match fs::linkat(&from_base, from_name, &to_base, to_name, AtFlags::empty()).map_err(errno) {
             Err(Errno::EEXIST) if self.is_same(from, to) => {}
             Err(Errno::EEXIST) => {
-                let name = Draft::link_name(to_name);
+                let name = Draft::link_name(number);
                 let _ = fs::unlinkat(&to_base, &name, AtFlags::empty());
                 fs::linkat(&from_base, from_name, &to_base, &name, AtFlags::empty()).map_err(errno)?;
                 fs::renameat(&to_base, &name, &to_base, to_name).map_err(errno)?;

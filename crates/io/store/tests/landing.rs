@@ -74,7 +74,7 @@ fn what_was_done_before_is_done() {
     assert_eq!(make(), [Err(Errno::EEXIST); 3], "what is there may be somebody else's");
     fs::write(dir.path().join("d/file"), "x").unwrap();
     for _ in 0..2 {
-        place.link(&path("d/file"), &path("d/other")).unwrap();
+        place.link(&path("d/file"), &path("d/other"), 1).unwrap();
     }
     assert_eq!(fs::metadata(dir.path().join("d/file")).unwrap().nlink(), 2);
     assert_eq!(place.remove(&path("d"), true), Err(Errno::ENOTEMPTY));
@@ -96,7 +96,7 @@ fn a_link_replaces_what_has_its_name_at_once() {
     let (dir, place) = place();
     fs::write(dir.path().join("a"), "a").unwrap();
     fs::write(dir.path().join("b"), "b").unwrap();
-    place.link(&path("a"), &path("b")).unwrap();
+    place.link(&path("a"), &path("b"), 1).unwrap();
     assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"a");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
@@ -105,7 +105,7 @@ fn a_link_replaces_what_has_its_name_at_once() {
 fn a_name_that_moves_over_another_of_the_same_file_is_gone() {
     let (dir, place) = place();
     fs::write(dir.path().join("a"), "a").unwrap();
-    place.link(&path("a"), &path("b")).unwrap();
+    place.link(&path("a"), &path("b"), 1).unwrap();
     place.rename(&path("a"), &path("b"), false, None).unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"a");

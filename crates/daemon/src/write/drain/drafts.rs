@@ -27,12 +27,15 @@ pub fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errn
     }
     let path = owner.path_of(at)?;
     note_draft(owner, file, at.directory)?;
-    let draft = draft_path(&owner.tree(), file).ok_or(Errno::ESTALE)?;
+    let (draft, number) = {
+        let tree = owner.tree();
+        (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
+    };
     // A daemon that died before it could say so has made it, and perhaps taken the name.
     let is_kept = || owner.hold(file, &draft).is_ok();
     if !is_kept()
         && owner.hold(file, &path).is_ok()
-        && owner.local.calls.land(|| owner.local.place.link(&path, &draft)).is_err()
+        && owner.local.calls.land(|| owner.local.place.link(&path, &draft, number)).is_err()
     {
         owner.keep_open(file, &path);
     }

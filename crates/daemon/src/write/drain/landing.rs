@@ -273,9 +273,10 @@ impl Landings {
             Action::Update { file, place, .. } => {
                 return self.update(*file, &self.path(place)?).map(StepOutcome::Contents);
             }
-            Action::Link { from, to, .. } => {
+            Action::Link { file, from, to } => {
                 let (from, to) = (self.path(from)?, self.path(to)?);
-                calls.land(|| place.link(&from, &to))?;
+                let number = self.owner.tree().draft_number(*file);
+                calls.land(|| place.link(&from, &to, number))?;
             }
             Action::Rename { from, to, is_exchange } => {
                 let ino = self.owner.tree().backed_at(from).map(|backed| backed.generation.ino);
@@ -422,7 +423,8 @@ impl Landings {
             if is_named { Ok(()) } else { calls.land(|| place.rename(&draft, first, false, ino)) }
         });
         written.or_else(|errno| drafts::begin_anew(&self.owner, file, errno))?;
-        others.iter().try_for_each(|other| calls.land(|| place.link(first, other)))?;
+        let number = self.owner.tree().draft_number(file);
+        others.iter().try_for_each(|other| calls.land(|| place.link(first, other, number)))?;
         self.contents(first, &snapshot)
     }
 

@@ -79,18 +79,18 @@ impl Publisher {
         let bytes = drafted.iter().map(|drafted| drafted.snapshot.bytes()).sum();
         let (drafts, published): (Vec<_>, Vec<_>) = drafted
             .into_iter()
-            .map(|WholeDraft { backed, snapshot, draft, paths, replaces, .. }| {
-                ((draft, replaces), (backed, snapshot, paths))
+            .map(|WholeDraft { file, backed, snapshot, draft, paths, replaces }| {
+                ((draft, replaces), (file, backed, snapshot, paths))
             })
             .unzip();
-        let paths = published.iter().map(|(_, _, paths)| &paths[0]);
+        let paths = published.iter().map(|(.., paths)| &paths[0]);
         let drafts: Vec<_> =
             drafts.into_iter().zip(paths).map(|((draft, replaces), path)| (draft, path, replaces)).collect();
         // One rename each, and one more for the directories.
         let _ = calls.wait_for(0, drafts.len() as u64);
         calls.land(|| place.publish(drafts))?;
         let mut landed = vec![];
-        for (draft, snapshot, paths) in &published {
+        for (file, draft, snapshot, paths) in &published {
             let (first, others) = paths.split_first().ok_or(Errno::ENOENT)?;
             let mut backed = calls.land(|| place.backed(first))?;
             // Who may change the directory can put a file of their own at the draft's name. That is not what has landed.
@@ -98,7 +98,8 @@ impl Publisher {
                 return Ok(Publication { landed, failed: Some(Errno::ESTALE) });
             }
             if !others.is_empty() {
-                others.iter().try_for_each(|other| calls.land(|| place.link(first, other)))?;
+                let number = self.owner.tree().draft_number(*file);
+                others.iter().try_for_each(|other| calls.land(|| place.link(first, other, number)))?;
                 backed = calls.land(|| place.backed(first))?;
             }
             landed.push(LandedContents { version: snapshot.version, backed });
