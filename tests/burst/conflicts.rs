@@ -11,6 +11,7 @@ use forebay_tests::{Sandbox, require};
 use rustix::fs::{CWD, RenameFlags};
 
 use crate::bed::{Bed, arguments};
+use crate::promise::Shell;
 
 /// Ends before its time when all has landed, under whatever names.
 pub fn drain(bed: &Bed) -> Finished {
@@ -225,5 +226,26 @@ fn what_others_put_in_the_place_of_a_file_that_goes_stays() {
     let _ = bed.shell("rm file kept").good();
     drain(&bed);
     assert_eq!((there(&bed, "file").as_deref(), there(&bed, "kept")), (Some("theirs\n"), None));
+    bed.job.down();
+}
+
+/// Who may write to a directory sees the names of drafts there.
+#[test]
+fn a_directory_at_the_name_of_a_draft_that_is_to_go_stays_and_holds_nothing_back() {
+    require!(Fuse, Root);
+    let bed = Bed::of(2);
+    let mut program = Shell::new(&bed.mount_of(1));
+    assert_eq!(program.says("echo a > a"), "");
+    bed.drain();
+    assert_eq!(program.says("exec 9< a; rm a"), "");
+    bed.drain();
+    let draft = fs::read_dir(bed.backing()).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(&draft).unwrap();
+    fs::create_dir(&draft).unwrap();
+    assert_eq!(program.says("cat <&9; exec 9<&-; echo b > b"), "a\n", "the daemon has it open");
+    bed.drain();
+    assert_eq!(fs::read_to_string(bed.backing().join("b")).unwrap(), "b\n");
+    assert!(draft.is_dir());
+    program.end();
     bed.job.down();
 }

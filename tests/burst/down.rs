@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, DIR};
+use crate::promise::Shell;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -96,7 +97,7 @@ fn what_programs_have_changed_in_maps_lands() {
     bed.job.forget();
 }
 
-/// Nobody can wait for what the kernel has of a file that the job's own user may not read: a drain says so.
+/// Nobody can wait for what the kernel has of a file that the job's own user may not open: a drain says so.
 #[test]
 fn a_drain_says_that_a_kernel_may_have_more() {
     require!(Fuse, Root, Command("setpriv"));
@@ -105,7 +106,7 @@ fn a_drain_says_that_a_kernel_may_have_more() {
     fs::create_dir(&backing).unwrap();
     std::os::unix::fs::chown(&backing, Some(NOBODY), Some(NOBODY)).unwrap();
     let bed = Bed::up(sandbox, 1);
-    let script = "cd \"$0\" && umask 466 && exec 9> a && echo x >&9 && echo written && read line";
+    let script = "cd \"$0\" && umask 777 && exec 9<> a && echo x >&9 && echo written && read line";
     let mut program = as_nobody("sh".as_ref())
         .args(["-c", script])
         .arg(bed.mount())
@@ -119,11 +120,32 @@ fn a_drain_says_that_a_kernel_may_have_more() {
     let drained = bed.command(&["drain", "--wait", "--timeout", "2s"]);
     assert_eq!(drained.status.code(), Some(3), "{}", drained.stderr);
     assert!(drained.text().contains("the kernel of node 0 has not sent all"), "{}", drained.text());
-    assert_eq!(bed.landed("a")["state"], "landed", "with what it has sent");
+    wait_until("it lands with what it has sent", PATIENCE, || bed.landed("a")["state"] == "landed");
     drop(program.stdin.take());
     wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
     bed.drain();
     bed.job.down();
+}
+
+/// Nobody closes it any more.
+#[test]
+fn nothing_is_left_of_a_file_that_is_open_and_has_no_name() {
+    require!(Fuse, Root);
+    for words in [&["down"][..], &["down", "--no-drain"]] {
+        let bed = Bed::of(2);
+        let mut program = Shell::new(&bed.mount_of(1));
+        assert_eq!(program.says("echo a > a"), "");
+        bed.drain();
+        assert_eq!(program.says("exec 9< a; rm a"), "");
+        bed.drain();
+        let left = || fs::read_dir(bed.backing()).unwrap().count();
+        assert_eq!(left(), 1, "its draft");
+        let down = bed.command(words);
+        assert_eq!((down.status.code(), left()), (Some(0), 0), "{}", down.stderr);
+        assert!(!bed.job.sandbox.base().join("store").exists(), "nothing is kept");
+        program.end();
+        bed.job.forget();
+    }
 }
 
 /// What is kept is named, with its ranges.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use forebay_tests::program::{run, wait_until};
 use forebay_tests::{Sandbox, require};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::bed::{Bed, DIR, arguments};
 use crate::calls::Calls;
@@ -111,6 +112,40 @@ fn said(directory: &Path, script: &str) -> String {
     run(command.args(["-euc", script]).current_dir(directory)).good().text()
 }
 
+/// The kernel waits for room for longer than a drain does.
+#[test]
+fn a_full_store_is_told_by_close_however_long_that_takes() {
+    require!(Fuse, Root, Command("python3"));
+    let sandbox = Sandbox::new();
+    let backing = sandbox.base().join("backing");
+    fs::create_dir(&backing).unwrap();
+    mount("tmpfs", &backing, "tmpfs", MountFlags::empty(), Some(c"size=4m")).unwrap();
+    let mut words = arguments(&sandbox, 1);
+    words.iter_mut().filter(|word| *word == "1GiB").for_each(|capacity| "256MiB".clone_into(capacity));
+    words.extend(["--private", &format!("{DIR}/p"), "--deadline", "6s"].map(str::to_owned));
+    let bed = Bed::up_with(sandbox, &words);
+    let mut program = Calls::new(&prefix(&bed, 0));
+    assert_eq!(program.says("(f := os.open('x', os.O_CREAT | os.O_RDWR)) > 0"), "True");
+    let filled = bed.shell("dd if=/dev/zero of=large bs=1M count=300");
+    assert!(filled.stderr.contains("No space left on device"), "{}", filled.stderr);
+    assert_eq!(program.says("os.write(f, bytes(1 << 20))"), "1048576");
+    assert_eq!(bed.command(&["drain"]).status.code(), Some(3));
+    wait_until("nobody flushes any more", PATIENCE, || {
+        run(Command::new("pgrep").args(["-f", &walk(&bed)])).text().is_empty()
+    });
+    assert_eq!(program.says("os.close(f)"), "ENOSPC");
+    program.end();
+    let _ = bed.shell("rm large").good();
+    bed.drain();
+    unmount(&backing, UnmountFlags::DETACH).unwrap();
+    bed.job.down();
+}
+
+/// How the process begins that has the kernel send what it has of a job's private mount.
+fn walk(bed: &Bed) -> String {
+    format!("exe walk {}", prefix(bed, 0).parent().unwrap().display())
+}
+
 /// With a policy that lands nothing by itself there is no room: `fsync` or `close` says so, and when there is room, all goes on.
 #[test]
 fn a_full_store_is_told_by_fsync_and_close() {
@@ -131,7 +166,23 @@ fn a_full_store_is_told_by_fsync_and_close() {
     assert!(written == "ENOSPC" || written == (300 << 20).to_string(), "{written}");
     let drained = bed.command(&["drain"]);
     assert!(drained.stderr.is_empty(), "{}", drained.stderr);
+    let drained = bed.command(&["drain"]);
+    assert!(
+        drained.text().contains("node 0 wrote last cannot be committed: No space left on device"),
+        "{}",
+        drained.text()
+    );
+    assert_eq!(program.says("os.system('true')"), "0", "which closes a descriptor of the same file");
     assert_eq!(program.says("os.close(f)"), "ENOSPC");
+    // Who begins anew is not told of it.
+    assert_eq!(program.says("(f := os.open('large', os.O_RDWR)) > 0"), "True");
+    let written = program.says("sum(os.write(f, bytes(1 << 20)) for _ in range(300))");
+    assert!(written == "ENOSPC" || written == (300 << 20).to_string(), "{written}");
+    assert_eq!(program.says("os.fsync(f)"), "ENOSPC");
+    assert_eq!(program.says("[os.ftruncate(f, 0), os.pwrite(f, b'anew', 0)]"), "[None, 4]");
+    let drained = bed.command(&["drain"]);
+    assert!(!drained.text().contains("No space left on device"), "{}", drained.text());
+    assert_eq!(program.says("os.close(f)"), "None");
     assert_eq!(program.says("os.unlink('large')"), "None");
     assert_eq!(program.says("open('again', 'w').write('again')"), "5");
     program.end();

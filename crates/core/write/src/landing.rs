@@ -181,7 +181,10 @@ impl Landing {
         self.aside.remove(place);
         let is_gone = self.place(file).is_none();
         if is_gone {
-            self.forget_backed(file);
+            // A draft of it may be there still.
+            if !self.drafts.contains_key(&file) {
+                self.forget_backed(file);
+            }
             self.directory_gone(file);
         }
         is_gone.then_some(file)

@@ -70,7 +70,8 @@ impl WriteParts {
         let told = |node: NodeRank, errno: Errno| {
             Some(match errno {
                 Errno::EAGAIN => drain_words::unsent(node),
-                errno => format!("what programs of node {node} are changing just now has not ended: {errno}"),
+                Errno::EBUSY => format!("what programs of node {node} are changing just now has not ended"),
+                errno => drain_words::uncommitted(node, errno),
             })
         };
         let own = self.end_changes().err().and_then(|errno| told(self.local.rank, errno));
@@ -90,7 +91,8 @@ impl WriteParts {
     pub(super) fn end_changes(&self) -> Result<(), Errno> {
         self.end_changes_here()?;
         self.commits.commit_all()?;
-        self.local.make_durable()
+        self.local.make_durable()?;
+        self.files.failed()
     }
 
     fn end_changes_here(&self) -> Result<(), Errno> {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -46,8 +47,8 @@ pub struct OpenFile {
 struct State {
     /// Descriptions that are open, as far as this daemon has seen them opened.
     opens: u64,
-    /// Whether one of those since nothing was open was for writing.
-    was_opened_for_writing: bool,
+    /// Whether the kernel may gather what is written by one of those that there were since nothing was open.
+    may_be_gathered: bool,
     /// Why something could not be written that the kernel had gathered, and whether a process that settles the file may have been told,
     /// instead of a program.
     failed: Option<(Errno, bool)>,
@@ -76,12 +77,12 @@ pub struct Pending {
 }
 
 impl Files {
-    /// A program has opened `file`, which has this mode, and may write to it or not.
-    pub fn open(&self, file: FileId, mode: u32, may_write: bool) {
+    /// A program has opened `file`, which has this mode. The kernel may gather what it writes or not.
+    pub fn open(&self, file: FileId, mode: u32, may_be_gathered: bool) {
         let open = self.entry(file);
         let mut state = open.state();
         state.opens += 1;
-        state.was_opened_for_writing |= may_write;
+        state.may_be_gathered |= may_be_gathered;
         state.lends_rights = mode & LENT_RIGHTS != 0;
     }
 
@@ -108,16 +109,19 @@ impl Files {
             let mut state = open.state();
             state.opens = state.opens.saturating_sub(1);
             if state.opens == 0 {
-                (state.was_opened_for_writing, state.failed) = (false, None);
+                (state.may_be_gathered, state.failed) = (false, None);
             }
         }
     }
 
-    /// While `settle` runs, a process has the kernel send what it has gathered.
-    pub fn while_settled<T>(&self, settle: impl FnOnce() -> T) -> T {
+    /// While `settle` runs, a process has the kernel send what it has gathered; and afterwards, if that has taken too long.
+    pub fn while_settled(&self, settle: impl FnOnce() -> std::io::Result<()>) -> std::io::Result<()> {
         self.settlers.fetch_add(1, Ordering::Relaxed);
         let outcome = settle();
-        self.settlers.fetch_sub(1, Ordering::Relaxed);
+        let goes_on = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut);
+        if !goes_on {
+            self.settlers.fetch_sub(1, Ordering::Relaxed);
+        }
         outcome
     }
 
@@ -129,15 +133,30 @@ impl Files {
         *failed = Some((errno, is_settled));
     }
 
-    /// What a program that closes `file` is to be told of that: nothing, if the kernel has told one.
+    /// What programs that close `file` are to be told of that: nothing, if the kernel has told one.
     ///
     /// # Errors
     /// Why it could not be written.
     pub fn tell_failed(&self, file: FileId) -> Result<(), Errno> {
-        match self.find(file).and_then(|open| open.state().failed.take()) {
+        match self.find(file).and_then(|open| open.state().failed) {
             Some((errno, true)) => Err(errno),
             _ => Ok(()),
         }
+    }
+
+    /// Programs know of that, or it is over.
+    pub fn forget_failed(&self, file: FileId) {
+        if let Some(open) = self.find(file) {
+            open.state().failed = None;
+        }
+    }
+
+    /// Whether all that the kernel had gathered of files could be written, as far as no program has been told.
+    ///
+    /// # Errors
+    /// Why some of it could not.
+    pub fn failed(&self) -> Result<(), Errno> {
+        self.all().iter().find_map(|open| open.state().failed).map_or(Ok(()), |(errno, _)| Err(errno))
     }
 
     /// Forgets `file` if nothing is open and nothing pending.
@@ -165,14 +184,14 @@ impl Files {
         self.find(file).filter(|open| open.state().opens > 0).map(|_| file)
     }
 
-    /// Names for those that programs have open and may have opened for writing, as far as this daemon has seen that.
+    /// Names for those that programs have open and of which the kernel may have gathered something, as far as this daemon has seen them opened.
     ///
     /// # Errors
     /// When the kernel gives no random number.
     pub fn to_settle(&self) -> std::io::Result<Vec<OsString>> {
         let is_one = |open: &mut State| {
             open.failed = open.failed.map(|(errno, _)| (errno, true));
-            open.opens > 0 && open.was_opened_for_writing
+            open.opens > 0 && open.may_be_gathered
         };
         self.all().iter().filter(|open| is_one(&mut open.state())).map(|open| self.settling.name(open.file)).collect()
     }

@@ -74,6 +74,11 @@ pub fn may_write(flags: u32) -> bool {
     flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0
 }
 
+/// Whether who opens a file with these flags may change it through a map.
+pub fn may_map(flags: u32) -> bool {
+    flags & O_ACCMODE == O_RDWR
+}
+
 /// Who writes goes past the page cache; who only reads goes on with the pages that are there, if those are the file's.
 pub fn open_flags(flags: u32, is_current: bool) -> u32 {
     match flags & O_ACCMODE {

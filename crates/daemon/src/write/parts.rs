@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::commits::Commits;
 use super::contents::Reader;
+use super::drain::drafts::remove_nameless;
 use super::drain::drain_words;
 use super::drain::landing::{Landings, Progress};
 use super::drain::sending::Meter;
@@ -341,7 +342,8 @@ impl WriteParts {
         let is_final = progress.steps == 0 && progress.why.is_none() && why.is_none() && !awaits_node;
         let owner = self.owner();
         let lost = owner.and_then(|owner| drain_words::lost(owner, &self.dir));
-        let why = lost.or(progress.why).or(why).or_else(|| owner.and_then(|owner| drain_words::aside(owner)));
+        let why = drain_words::both(lost.or(progress.why), why);
+        let why = why.or_else(|| owner.and_then(|owner| drain_words::aside(owner)));
         Progress { why, is_final, ..progress }
     }
 
@@ -352,7 +354,7 @@ impl WriteParts {
         let told = |node: NodeRank, errno: Errno| {
             Some(match errno {
                 Errno::EAGAIN => drain_words::unsent(node),
-                errno => format!("what programs of node {node} wrote last cannot be committed: {errno}"),
+                errno => drain_words::uncommitted(node, errno),
             })
         };
         let silent = |node: NodeRank| {
@@ -433,12 +435,12 @@ impl WriteParts {
     /// Commits what programs of this node have written.
     ///
     /// # Errors
-    /// EAGAIN where the kernel has not sent all, else why not.
+    /// EAGAIN where the kernel has not sent all; else why not, also where it has and that could not be written.
     pub fn commit_all(&self) -> Result<(), Errno> {
         let flushed = self.flush();
         self.commits.commit_all()?;
         self.local.make_durable()?;
-        flushed
+        flushed.and(self.files.failed())
     }
 
     fn give_back_everywhere(&self) -> Option<String> {
@@ -478,7 +480,13 @@ impl WriteParts {
             None => self.local.log.space().live_bytes > 0,
         };
         let has_landed = is_last && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
-        if has_landed && let Err(error) = self.local.log.wipe() {
+        if !has_landed {
+            return;
+        }
+        if let Some(owner) = self.owner() {
+            remove_nameless(owner);
+        }
+        if let Err(error) = self.local.log.wipe() {
             tracing::warn!(%error, "the store stays");
         }
     }

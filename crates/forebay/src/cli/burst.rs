@@ -14,7 +14,7 @@ use crate::settings::values::{self, BurstPair};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Files that are still open land as last committed. Exit status: 0 everything has landed (with --wait), 3 some has \
-                  not, with the reason, 1 failed.\n\nExamples:\n  forebay drain --wait\n  forebay drain --wait --timeout 10min"
+                  not, or a kernel may have more, with the reason, 1 failed.\n\nExamples:\n  forebay drain --wait\n  forebay drain --wait --timeout 10min"
 )]
 pub struct DrainArguments {
     /// Wait until everything has landed

@@ -254,11 +254,35 @@ impl Program {
     }
 
     fn remove(&mut self) -> Result<(), Errno> {
-        let Some((name, _)) = self.any_own() else { return Ok(()) };
-        oracle::with(|oracle| oracle.directories[self.index].begin(|names| _ = names.remove(&name)));
+        let Some((name, file)) = self.any_own() else { return Ok(()) };
+        if self.random.below(2) == 0 {
+            return self.remove_name(&name);
+        }
+        let node = self.node.mount.look_up(self.directory, &name)?.node;
+        let handle = self.node.mount.open(node, libc::O_RDWR)?;
+        let used = self.remove_name(&name).and_then(|()| self.use_nameless(file, node, handle));
+        let closed = self.close(file, node, handle);
+        used.and(closed)
+    }
+
+    fn remove_name(&self, name: &str) -> Result<(), Errno> {
+        oracle::with(|oracle| oracle.directories[self.index].begin(|names| _ = names.remove(name)));
         note(|| format!("program {} removes {name}", self.index));
-        self.node.mount.remove(self.directory, &name)?;
+        self.node.mount.remove(self.directory, name)?;
         reached(Reach::Unlinked);
+        Ok(())
+    }
+
+    /// Its name goes from the backing file system meanwhile, or does not.
+    fn use_nameless(&mut self, file: u64, node: u64, handle: u64) -> Result<(), Errno> {
+        for _ in 0..1 + self.random.below(3) {
+            turns::sleep_ns(self.random.below(4_000) * 1_000_000);
+            self.read_own(file, node, handle)?;
+            reached(Reach::ReadNameless);
+            if self.random.below(3) == 0 {
+                self.write_once(file, node, handle)?;
+            }
+        }
         Ok(())
     }
 

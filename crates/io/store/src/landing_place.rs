@@ -190,8 +190,24 @@ impl LandingPlace {
                 let name = Draft::link_name(number);
                 let _ = fs::unlinkat(&to_base, &name, AtFlags::empty());
                 fs::linkat(&from_base, from_name, &to_base, &name, AtFlags::empty()).map_err(errno)?;
-                fs::renameat(&to_base, &name, &to_base, to_name).map_err(errno)?;
+                if let Err(failed) = fs::renameat(&to_base, &name, &to_base, to_name) {
+                    let _ = fs::unlinkat(&to_base, &name, AtFlags::empty());
+                    return Err(errno(failed));
+                }
             }
+            linked => linked?,
+        }
+        sync(&self.calls, to_base.as_fd())
+    }
+
+    /// The same where nothing is at `to`. Done before, it is done.
+    ///
+    /// # Errors
+    /// See `attributes`; EEXIST where something else is.
+    pub fn link_beside(&self, from: &ViewPath, to: &ViewPath) -> Result<(), Errno> {
+        let ((from_base, from_name), (to_base, to_name)) = (self.split(from)?, self.split(to)?);
+        match fs::linkat(&from_base, from_name, &to_base, to_name, AtFlags::empty()).map_err(errno) {
+            Err(Errno::EEXIST) if self.is_same(from, to) => {}
             linked => linked?,
         }
         sync(&self.calls, to_base.as_fd())

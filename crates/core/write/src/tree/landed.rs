@@ -117,6 +117,14 @@ impl Tree {
         (node.attributes.nlink == 0 && !node.open_on.is_empty()).then_some(file)
     }
 
+    /// Files without a name that nodes have open, and that have drafts.
+    #[must_use]
+    pub fn nameless_with_drafts(&self) -> Vec<FileId> {
+        let is_one = |file: &FileId| self.landing.draft_of(*file).is_some();
+        let nameless = self.nodes.iter().filter(|(_, node)| node.attributes.nlink == 0);
+        nameless.map(|(file, _)| *file).filter(is_one).collect()
+    }
+
     /// The directory that is at a place there by now, if one is.
     #[must_use]
     pub fn directory_at(&self, place: &Place) -> Option<FileId> {

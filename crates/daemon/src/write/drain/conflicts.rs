@@ -208,14 +208,10 @@ impl Conflicts<'_> {
     fn make_way_to_remove(&self, place: &Place) -> Result<bool, Errno> {
         let (Some(found), Some(file)) = (self.at(place)?, self.owner.tree().file_at(place)) else { return Ok(false) };
         let recognised = self.owner.tree().recognise(file, &found);
-        if recognised == Recognised::AsLeft {
-            return Ok(false);
+        match recognised {
+            Recognised::AsLeft => Ok(false),
+            Recognised::Changed | Recognised::Another => self.gone(place).map(|()| true),
         }
-        let unlinked = self.owner.tree().unlinked_at(place);
-        if let Some(open) = unlinked.filter(|_| recognised == Recognised::Changed) {
-            self.owner.keep_open(open, &self.owner.path_of(place)?);
-        }
-        self.gone(place).map(|()| true)
     }
 
     /// Others have changed a file in place: it stays as it is. What only it has of the tree's file goes to a draft, so that all of that

@@ -16,30 +16,42 @@ pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), 
     if has_draft { Ok(()) } else { owner.carry_out_own(Operation::Drafting { file, directory }).map(drop) }
 }
 
-/// A file that programs have open is about to lose its last name on the backing file system: it stays there as its own draft, which goes when
-/// the last of them has closed it. So it outlives this daemon. Where there are no hard links, this daemon keeps it open.
+/// A file that programs have open is about to lose its last name on the backing file system. This daemon keeps it open. The file stays there as
+/// its own draft, too, which goes when the last program has closed it: so it outlives this daemon, where there are hard links.
 ///
 /// # Errors
 /// What keeps that from being written down.
 pub fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
-    if !owner.tree().has_base(file) {
-        return Ok(());
+    let is_needed = owner.tree().has_base(file);
+    let Some(path) = owner.path_of(at).ok().filter(|_| is_needed) else { return Ok(()) };
+    match owner.hold(file, &path) {
+        // Somebody else has taken the name, or a daemon before this one that died before it could say so.
+        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => return Ok(()),
+        held => drop(held?),
     }
-    let path = owner.path_of(at)?;
-    note_draft(owner, file, at.directory)?;
-    let (draft, number) = {
-        let tree = owner.tree();
-        (draft_path(&tree, file).ok_or(Errno::ESTALE)?, tree.draft_number(file))
-    };
-    // A daemon that died before it could say so has made it, and perhaps taken the name.
-    let is_kept = || owner.hold(file, &draft).is_ok();
-    if !is_kept()
-        && owner.hold(file, &path).is_ok()
-        && owner.local.calls.land(|| owner.local.place.link(&path, &draft, number)).is_err()
-    {
-        owner.keep_open(file, &path);
+    owner.keep_open(file, &path);
+    if owner.tree().draft(file).is_none() {
+        owner.carry_out_own(Operation::Drafting { file, directory: at.directory })?;
+        owner.make_durable()?;
+    }
+    let Some(draft) = draft_path(&owner.tree(), file) else { return Ok(()) };
+    if let Err(errno) = owner.local.calls.land(|| owner.local.place.link_beside(&path, &draft)) {
+        tracing::warn!(%path, %errno, "this file, which programs have open without a name, is lost if this daemon dies");
     }
     Ok(())
+}
+
+/// Drafts of files that programs have open without a name go with the job: nobody closes these any more.
+pub fn remove_nameless(owner: &Owner) {
+    let drafts: Vec<ViewPath> = {
+        let tree = owner.tree();
+        tree.nameless_with_drafts().into_iter().filter_map(|file| draft_path(&tree, file)).collect()
+    };
+    for draft in drafts {
+        if let Err(errno) = owner.local.place.remove(&draft, false) {
+            tracing::warn!(%draft, %errno, "a draft stays");
+        }
+    }
 }
 
 /// Somebody has removed a draft. Where logs have all that was in it, it is made again, by whoever looks next.

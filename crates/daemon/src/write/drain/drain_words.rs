@@ -5,13 +5,26 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use forebay_types::{Name, NodeRank};
+use forebay_types::{Errno, Name, NodeRank};
 
 use crate::write::tree::owner::{Owner, backing_path};
+
+/// Two reasons, if there are two.
+pub fn both(one: Option<String>, other: Option<String>) -> Option<String> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+        (one, other) => one.or(other),
+    }
+}
 
 /// What a node's kernel keeps to itself.
 pub fn unsent(node: NodeRank) -> String {
     format!("the kernel of node {node} has not sent all that programs stored in maps or wrote below --private")
+}
+
+/// What a node has not committed, and why.
+pub fn uncommitted(node: NodeRank, errno: Errno) -> String {
+    format!("what programs of node {node} wrote last cannot be committed: {errno}")
 }
 
 /// What has landed under another name than it has, if anything.

@@ -196,6 +196,8 @@ impl Landings {
         {
             return Err(format!("{}: {why}", self.told(action)));
         }
+        self.keep_open(action).map_err(told)?;
+        // Nothing slow comes between this look and what is done.
         if conflicts.make_way(action).map_err(told)? {
             return Ok(());
         }
@@ -222,6 +224,7 @@ impl Landings {
         let mut count = 0;
         for turn in turns {
             let told = |errno| format!("{}: {errno}", self.told(&turn.action));
+            self.keep_open(&turn.action).map_err(told)?;
             if conflicts.make_way(&turn.action).map_err(told)? {
                 break;
             }
@@ -230,7 +233,6 @@ impl Landings {
                 let directory = directory.filter(|directory| self.owner.tree().backing_place(*directory).is_some());
                 drafts::note_draft(&self.owner, *file, directory.unwrap_or(BURST_ROOT)).map_err(told)?;
             }
-            self.keep_open(&turn.action).map_err(told)?;
             count += 1;
         }
         let Some(first) = turns[..count].first() else { return Ok(()) };
@@ -263,7 +265,6 @@ impl Landings {
 
     fn act(&self, action: &Action) -> Result<StepOutcome, Errno> {
         let (place, calls) = (&self.owner.local.place, &self.owner.local.calls);
-        self.keep_open(action)?;
         drafts::save_drafts(&self.owner, action)?;
         match action {
             Action::Make { file, kind, place } => return self.make(*file, *kind, &self.path(place)?),
@@ -290,7 +291,12 @@ impl Landings {
             Action::SetAttributes { file, place: at } => return self.set_attributes(*file, &self.path(at)?),
             Action::Discard { file, .. } => {
                 if let Some(draft) = self.draft_path(*file) {
-                    calls.land(|| place.remove(&draft, false))?;
+                    match calls.land(|| place.remove(&draft, false)) {
+                        Err(Errno::EISDIR) => {
+                            tracing::warn!(%draft, "others have put a directory here; it is left as it is")
+                        }
+                        removed => removed?,
+                    }
                 }
             }
         }

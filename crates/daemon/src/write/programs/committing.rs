@@ -39,7 +39,7 @@ impl Committing {
     pub fn sync(&self, request: &Request<'_>) -> Result<(), Errno> {
         let file = file_of(request.node);
         // What it could not send before, the kernel has told by itself.
-        let _ = self.files.tell_failed(file);
+        self.files.forget_failed(file);
         self.commit(request, file)?;
         self.make_durable(Some(file))
     }

@@ -22,7 +22,7 @@ use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::{Files, OpenFile};
 use crate::write::kernel_words::{
-    O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_write, mode_of, open_flags, place, time, wanted,
+    O_APPEND, O_EXCL, O_TRUNC, file_of, handle, may_map, may_write, mode_of, open_flags, place, time, wanted,
 };
 use crate::write::local::APPENDED;
 use crate::write::page_cache::{PageCache, ToTell};
@@ -298,7 +298,7 @@ impl Kernel {
         let opened = allowed.and_then(|()| self.carry_out(request, Operation::Open { file }));
         match opened.and_then(|done| self.prefixes.refuse_holds(&self.commits, &done, flags).map(|()| done)) {
             Ok(done) => {
-                self.files.open(file, mode_of(&done), may_write(flags));
+                self.files.open(file, mode_of(&done), may_map(flags));
                 let is_current = matches!(done, Done::File(state) if self.cache.is_current(&state));
                 let uncached = if is_below { open_flag::DIRECT_IO } else { 0 };
                 reply.open(handle(flags), open_flags(flags, is_current && !is_below) | uncached);
@@ -310,7 +310,7 @@ impl Kernel {
     fn create_and_open(&self, request: &Request<'_>, name: &[u8], (mode, flags): (u32, u32), reply: Reply) {
         match self.try_to_create(request, name, mode, flags) {
             Ok(state) => {
-                self.files.open(state.file, state.attributes.mode, may_write(flags));
+                self.files.open(state.file, state.attributes.mode, may_map(flags));
                 let is_current = self.cache.is_current(&state);
                 reply.created(&Ways::default().entry(0, &state, TTL), handle(flags), open_flags(flags, is_current));
             }
@@ -444,6 +444,9 @@ impl Kernel {
         };
         match self.carry_out(request, Operation::SetAttributes { file, changes })? {
             Done::File(state) => {
+                if new.size_bytes == Some(0) {
+                    self.files.forget_failed(file);
+                }
                 if let Some(open) = self.files.find(file) {
                     open.set_mode(state.attributes.mode);
                 }
