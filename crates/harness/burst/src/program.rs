@@ -127,8 +127,7 @@ impl Program {
         let flags = libc::O_RDWR | libc::O_EXCL;
         let (found, handle) = self.node.mount.create(self.directory, name, flags)?;
         let written = self.write_some(file, found.node, handle);
-        let closed = self.close(file, found.node, handle);
-        written.and(closed)
+        self.close(file, found.node, handle, written)
     }
 
     fn write_some(&mut self, file: u64, node: u64, handle: u64) -> Result<(), Errno> {
@@ -171,13 +170,16 @@ impl Program {
         Ok(())
     }
 
-    fn close(&mut self, file: u64, node: u64, handle: u64) -> Result<(), Errno> {
-        self.node.mount.close(node, handle, libc::O_RDWR)?;
-        oracle::with(|oracle| {
-            let model = oracle.files.entry(file).or_default();
-            model.committed = model.states.len() - 1;
-        });
-        Ok(())
+    /// What was refused of what was `written` is nobody's.
+    fn close(&mut self, file: u64, node: u64, handle: u64, written: Result<(), Errno>) -> Result<(), Errno> {
+        let closed = self.node.mount.close(node, handle, libc::O_RDWR);
+        if written.and(closed).is_ok() {
+            oracle::with(|oracle| {
+                let model = oracle.files.entry(file).or_default();
+                model.committed = model.states.len() - 1;
+            });
+        }
+        written.and(closed)
     }
 
     fn cut_off(&mut self, file: u64, node: u64) -> Result<(), Errno> {
@@ -204,8 +206,7 @@ impl Program {
         let handle = self.node.mount.open(node, libc::O_RDWR)?;
         note(|| format!("program {} changes {name}, file {file}", self.index));
         let written = self.read_own(file, node, handle).and_then(|()| self.write_some(file, node, handle));
-        let closed = self.close(file, node, handle);
-        written.and(closed)
+        self.close(file, node, handle, written)
     }
 
     /// What programs do that are to find one whole file or the other, whatever happens.
@@ -221,8 +222,7 @@ impl Program {
         });
         let (found, handle) = self.node.mount.create(self.directory, name, libc::O_RDWR | libc::O_EXCL)?;
         let written = self.write_some(file, found.node, handle).and_then(|()| self.sync(file, found.node, handle));
-        let closed = self.close(file, found.node, handle);
-        written.and(closed)?;
+        self.close(file, found.node, handle, written)?;
         self.move_name(name, "checkpoint")
     }
 
@@ -261,8 +261,7 @@ impl Program {
         let node = self.node.mount.look_up(self.directory, &name)?.node;
         let handle = self.node.mount.open(node, libc::O_RDWR)?;
         let used = self.remove_name(&name).and_then(|()| self.use_nameless(file, node, handle));
-        let closed = self.close(file, node, handle);
-        used.and(closed)
+        self.close(file, node, handle, used)
     }
 
     fn remove_name(&self, name: &str) -> Result<(), Errno> {
