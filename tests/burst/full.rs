@@ -10,6 +10,7 @@ use forebay_tests::{Sandbox, require};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
 use crate::bed::Bed;
+use crate::calls::Calls;
 
 #[test]
 fn what_does_not_fit_is_named_kept_and_lands_with_the_next_job() {
@@ -255,4 +256,36 @@ fn what_is_old_is_sent_before_its_file_is_closed() {
     assert_eq!(fs::metadata(bed.backing().join("f1")).unwrap().len(), 2_000_005);
     bed.job.down();
     close.job.down();
+}
+
+/// A file that has landed, is open and has no name any more: what is sent ahead of it is what is read, and others' files stay as they are.
+#[test]
+fn an_open_file_without_a_name_may_be_larger_than_the_store() {
+    require!(Fuse, Root, Command("python3"));
+    let bed = small_store_with("256MiB", 2, &[]);
+    let theirs = bed.backing().join("changed");
+    // On the node that owns the tree.
+    let mut program = Calls::new(&bed.mount_of(0));
+    for name in ["plain", "changed"] {
+        assert_eq!(program.says(&format!("open('{name}', 'wb').write(b'old' * 1000000)")), "3000000");
+    }
+    bed.drain();
+    assert_eq!(program.says("len(files := [os.open(name, os.O_RDWR) for name in ('plain', 'changed')])"), "2");
+    fs::write(&theirs, "theirs").unwrap();
+    assert_eq!(program.says("[os.unlink(name) for name in ('plain', 'changed')]"), "[None, None]");
+    bed.drain();
+    assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
+    assert_eq!(program.says("os.pwrite(files[1], b'new', 4 << 20)"), "3");
+    let write = "sum(os.pwrite(files[0], bytes([at % 251]) * (1 << 20), at << 20) for at in range(400))";
+    assert_eq!(program.says(write), (400 << 20).to_string());
+    let read = "all(os.pread(files[0], 1 << 20, at << 20) == bytes([at % 251]) * (1 << 20) for at in range(400))";
+    assert_eq!(program.says(read), "True");
+    assert_eq!(program.says("os.pread(files[1], 9, 4 << 20)"), "b'new'");
+    assert_eq!(program.says("[os.close(f) for f in files]"), "[None, None]");
+    program.end();
+    bed.drain();
+    assert_eq!(Bed::listing(&bed.mount()), "", "nothing has a name");
+    let left: Vec<_> = fs::read_dir(bed.backing()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!((left, fs::read_to_string(&theirs).unwrap()), (vec!["changed".into()], "theirs".to_owned()));
+    bed.job.down();
 }

@@ -65,14 +65,7 @@ fn flush(mount: &Path) -> anyhow::Result<()> {
 
 /// A file that is over has sent all. What was refused of it, a program that syncs it is told.
 fn settle(file: &Path) -> anyhow::Result<()> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let opened = match OpenOptions::new().read(true).custom_flags(flags).open(file) {
-        // It may be one that can only be written.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            OpenOptions::new().write(true).custom_flags(flags).open(file)
-        }
-        opened => opened,
-    };
+    let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file);
     match opened.map(drop) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => Ok(()),

@@ -244,6 +244,13 @@ impl Landing {
         named.chain(self.left.get(&file)).find(|place| self.there.get(*place) == Some(&file))
     }
 
+    /// Whether a file lies at another place there, too.
+    #[must_use]
+    pub fn is_elsewhere(&self, file: FileId, place: &Place) -> bool {
+        let mut named = self.names.get(&file).into_iter().flatten().chain(self.left.get(&file));
+        named.any(|other| other != place && self.there.get(other) == Some(&file))
+    }
+
     /// The directory of the backing file system that a file which is not there yet is for.
     #[must_use]
     pub fn directory_for(&self, file: FileId) -> FileId {

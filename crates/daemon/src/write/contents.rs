@@ -286,13 +286,15 @@ pub fn read_exactly(open: &File, offset: u64, into: &mut [u8]) -> Result<(), Err
 /// ESTALE when it is under way from one name to another: for a moment the tree knows a name that it has no more, and that
 /// another file may have.
 pub fn open_backing(owner: &Owner, file: FileId) -> Result<Arc<File>, Errno> {
-    if let Some(open) = owner.kept_open(file) {
-        return Ok(open);
-    }
     let (paths, backed) = {
         let tree = owner.tree();
         ([backing_path(&tree, file), draft_path(&tree, file)], tree.backed(file))
     };
+    // It may have got another draft since.
+    let kept = owner.kept_open(file).filter(|open| backed.is_none_or(|backed| is_it(open, &backed)));
+    if let Some(open) = kept {
+        return Ok(open);
+    }
     let backed = backed.ok_or(Errno::ESTALE)?;
     for path in paths.into_iter().flatten() {
         match owner.local.calls.serve(|| owner.local.place.open_to_read(&path)) {

@@ -103,14 +103,13 @@ impl Files {
         self.find(file).map_or_else(Pending::default, |open| open.pending(range))
     }
 
-    /// A program has closed `file` once.
-    pub fn close(&self, file: FileId) {
+    /// A program has closed `file` once. A writer has been told by then what could not be written.
+    pub fn close(&self, file: FileId, is_writer: bool) {
         if let Some(open) = self.find(file) {
             let mut state = open.state();
             state.opens = state.opens.saturating_sub(1);
-            if state.opens == 0 {
-                (state.may_be_gathered, state.failed) = (false, None);
-            }
+            state.may_be_gathered &= state.opens > 0;
+            state.failed = state.failed.filter(|_| state.opens > 0 && !is_writer);
         }
     }
 

@@ -461,6 +461,11 @@ impl WriteParts {
 
     /// Ends the landing. Where nobody goes on, a store of which all has landed goes.
     pub fn end(&self, landing: JoinHandle<()>, is_last: bool) {
+        // A daemon may end and its job go on.
+        let ends_with_job = is_last && self.gate.is_shut();
+        if let Some(owner) = self.owner().filter(|_| ends_with_job) {
+            remove_nameless(owner);
+        }
         self.nodes.end();
         self.council.wake();
         self.giving_back.end();
@@ -476,17 +481,14 @@ impl WriteParts {
             tracing::error!("the landing thread panicked");
         }
         let is_needed = match self.owner() {
-            Some(owner) => owner.tree().is_needed(),
+            Some(owner) => {
+                let tree = owner.tree();
+                tree.is_needed() || !ends_with_job && !tree.nameless_with_drafts().is_empty()
+            }
             None => self.local.log.space().live_bytes > 0,
         };
         let has_landed = is_last && !is_needed && self.files.all().iter().all(|open| !open.is_dirty());
-        if !has_landed {
-            return;
-        }
-        if let Some(owner) = self.owner() {
-            remove_nameless(owner);
-        }
-        if let Err(error) = self.local.log.wipe() {
+        if has_landed && let Err(error) = self.local.log.wipe() {
             tracing::warn!(%error, "the store stays");
         }
     }

@@ -108,13 +108,14 @@ impl Tree {
         self.landing.backed(file)
     }
 
-    /// The file that is at a place of the backing file system, if it has no name any more and a node has it open: its bytes
-    /// may be nowhere else.
+    /// The file that is at a place of the backing file system and at no other there, if it has no name any more and a node has it open: its
+    /// bytes may be nowhere else.
     #[must_use]
     pub fn unlinked_at(&self, place: &Place) -> Option<FileId> {
         let file = self.landing.file_at(place)?;
         let node = self.nodes.get(&file)?;
-        (node.attributes.nlink == 0 && !node.open_on.is_empty()).then_some(file)
+        let is_nameless = node.attributes.nlink == 0 && !node.open_on.is_empty();
+        (is_nameless && !self.landing.is_elsewhere(file, place)).then_some(file)
     }
 
     /// Files without a name that nodes have open, and that have drafts.

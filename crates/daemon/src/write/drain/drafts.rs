@@ -3,7 +3,7 @@
 use forebay_store::Draft;
 use forebay_types::{Errno, FileId, ViewPath};
 use forebay_wire::write::{Operation, Place};
-use forebay_write::Action;
+use forebay_write::{Action, Recognised};
 
 use crate::write::tree::owner::{Owner, draft_path};
 
@@ -24,12 +24,17 @@ pub fn note_draft(owner: &Owner, file: FileId, directory: FileId) -> Result<(), 
 pub fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errno> {
     let is_needed = owner.tree().has_base(file);
     let Some(path) = owner.path_of(at).ok().filter(|_| is_needed) else { return Ok(()) };
-    match owner.hold(file, &path) {
+    let held = match owner.hold(file, &path) {
         // Somebody else has taken the name, or a daemon before this one that died before it could say so.
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => return Ok(()),
-        held => drop(held?),
-    }
+        held => held?,
+    };
     owner.keep_open(file, &path);
+    let recognised = owner.tree().recognise(file, &held.backed());
+    if recognised != Recognised::AsLeft {
+        // It is theirs from now on.
+        return Ok(());
+    }
     if owner.tree().draft(file).is_none() {
         owner.carry_out_own(Operation::Drafting { file, directory: at.directory })?;
         owner.make_durable()?;
@@ -41,14 +46,14 @@ pub fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errn
     Ok(())
 }
 
-/// Drafts of files that programs have open without a name go with the job: nobody closes these any more.
+/// Drafts of files that programs have open without a name go with the job: nobody closes these any more. For an owner that still is one.
 pub fn remove_nameless(owner: &Owner) {
     let drafts: Vec<ViewPath> = {
         let tree = owner.tree();
         tree.nameless_with_drafts().into_iter().filter_map(|file| draft_path(&tree, file)).collect()
     };
     for draft in drafts {
-        if let Err(errno) = owner.local.place.remove(&draft, false) {
+        if let Err(errno) = owner.local.calls.land(|| owner.local.place.remove(&draft, false)) {
             tracing::warn!(%draft, %errno, "a draft stays");
         }
     }
@@ -110,7 +115,9 @@ pub fn save_drafts(owner: &Owner, action: &Action) -> Result<(), Errno> {
         let from = draft_path(&tree, file).ok_or(Errno::ENOENT)?;
         let to = Draft::path(&ViewPath::root(), tree.draft_number(file))?;
         // Before it is forked, what a file has is where the file is.
-        let is_needed = tree.has_base(file) && tree.backing_place(file).is_none();
+        let has_name = tree.state(file).is_ok_and(|state| state.attributes.nlink > 0);
+        // Without one, whoever has taken it away has taken away what only it had.
+        let is_needed = has_name && tree.has_base(file) && tree.backing_place(file).is_none();
         Ok((from, to, tree.backed(file).map(|backed| backed.generation.ino), is_needed))
     });
     let moves = moves.collect::<Result<Vec<_>, Errno>>()?;

@@ -306,9 +306,9 @@ impl Landings {
     /// Files that an action takes the last name from, and that programs have open, stay there or open.
     fn keep_open(&self, action: &Action) -> Result<(), Errno> {
         let places = match action {
-            Action::Remove { place, .. } | Action::Rename { to: place, .. } | Action::Link { to: place, .. } => {
-                std::slice::from_ref(place)
-            }
+            Action::Remove { place, .. }
+            | Action::Rename { to: place, is_exchange: false, .. }
+            | Action::Link { to: place, .. } => std::slice::from_ref(place),
             Action::Publish { places, .. } => places,
             _ => return Ok(()),
         };

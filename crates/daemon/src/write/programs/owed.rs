@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use forebay_fuse::{Reply, Request};
+use forebay_fuse::{Operation as Op, Reply, Request};
 use forebay_types::{Errno, FileId};
 use forebay_wire::write::{Caller, Change, Operation};
 
@@ -18,7 +18,7 @@ use super::requests::{Number, caller};
 use crate::write::commits::Commits;
 use crate::write::contents::Reader;
 use crate::write::files::Files;
-use crate::write::kernel_words::file_of;
+use crate::write::kernel_words::{file_of, may_write};
 use crate::write::local::Local;
 use crate::write::remote::Nodes;
 
@@ -86,7 +86,8 @@ impl Owed {
         let (file, local) = (file_of(request.node), &self.local);
         let change = number.change(local.rank, local.now(), caller(request), Operation::Close { file });
         let committer = Caller { uid: request.uid, gid: request.gid, groups: vec![] };
-        self.files.close(file);
+        let is_writer = matches!(request.operation, Op::Release { handle, .. } if may_write(handle as u32));
+        self.files.close(file, is_writer);
         let close = Close { file, flock_owner, committer, change, _number: number };
         // Where others are owed, the owner is known to be away.
         let outcome = if self.state().is_running { Err(Errno::EIO) } else { self.tell(&close) };

@@ -364,7 +364,13 @@ impl Owner {
     /// Keeps the file at `path` open, which is about to lose its last name there.
     pub fn keep_open(&self, file: FileId, path: &ViewPath) {
         match self.local.calls.land(|| self.local.place.open_to_read(path)) {
-            Ok(open) => drop(self.unlinked().insert(file, Arc::new(open))),
+            Ok(open) => {
+                self.unlinked().insert(file, Arc::new(open));
+                // It may have been closed meanwhile.
+                if self.tree().state(file).is_err() {
+                    self.unlinked().remove(&file);
+                }
+            }
             Err(errno) => tracing::warn!(%file, %errno, "a file that programs have open is lost with its name"),
         }
     }
