@@ -65,6 +65,19 @@ fn what_programs_write_while_the_job_ends_has_landed_or_was_refused() {
     bed.job.forget();
 }
 
+/// What a program says first.
+fn first_line(program: &mut Child) -> String {
+    let mut said = String::new();
+    BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    said
+}
+
+/// A program ends that reads its standard input.
+fn let_end(mut program: Child) {
+    drop(program.stdin.take());
+    wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
+}
+
 /// What a program has stored through a map, and nobody has synced, was written before the end: it lands.
 #[test]
 fn what_programs_have_changed_in_maps_lands() {
@@ -81,9 +94,7 @@ fn what_programs_have_changed_in_maps_lands() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = String::new();
-    BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-    assert_eq!(said, "stored\n");
+    assert_eq!(first_line(&mut program), "stored\n");
     let down = bed.command(&["down", "--json"]);
     let told = format!("{} {}", down.text(), down.stderr);
     assert_eq!(down.status.code(), Some(0), "{told}");
@@ -92,8 +103,7 @@ fn what_programs_have_changed_in_maps_lands() {
         let stored = landed.iter().filter(|byte| **byte == b'B').count();
         assert_eq!((stored, landed.len()), (4 << 20, 4 << 20), "mapped.{number}: {told}");
     }
-    drop(program.stdin.take());
-    wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
+    let_end(program);
     bed.job.forget();
 }
 
@@ -114,15 +124,12 @@ fn a_drain_says_that_a_kernel_may_have_more() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = String::new();
-    BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-    assert_eq!(said, "written\n");
+    assert_eq!(first_line(&mut program), "written\n");
     let drained = bed.command(&["drain", "--wait", "--timeout", "2s"]);
     assert_eq!(drained.status.code(), Some(3), "{}", drained.stderr);
     assert!(drained.text().contains("the kernel of node 0 has not sent all"), "{}", drained.text());
     wait_until("it lands with what it has sent", PATIENCE, || bed.landed("a")["state"] == "landed");
-    drop(program.stdin.take());
-    wait_until("the program ends", PATIENCE, || program.try_wait().unwrap().is_some());
+    let_end(program);
     bed.drain();
     bed.job.down();
 }

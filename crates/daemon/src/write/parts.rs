@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::commits::Commits;
 use super::contents::Reader;
-use super::drain::drafts::remove_nameless;
+use super::drain::drafts::remove_unlinked;
 use super::drain::drain_words;
 use super::drain::landing::{Landings, Progress};
 use super::drain::sending::Meter;
@@ -464,7 +464,7 @@ impl WriteParts {
         // A daemon may end and its job go on.
         let ends_with_job = is_last && self.gate.is_shut();
         if let Some(owner) = self.owner().filter(|_| ends_with_job) {
-            remove_nameless(owner);
+            remove_unlinked(owner);
         }
         self.nodes.end();
         self.council.wake();
@@ -483,7 +483,7 @@ impl WriteParts {
         let is_needed = match self.owner() {
             Some(owner) => {
                 let tree = owner.tree();
-                tree.is_needed() || !ends_with_job && !tree.nameless_with_drafts().is_empty()
+                tree.is_needed() || !ends_with_job && !tree.unlinked_with_drafts().is_empty()
             }
             None => self.local.log.space().live_bytes > 0,
         };

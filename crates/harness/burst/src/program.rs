@@ -260,7 +260,7 @@ impl Program {
         }
         let node = self.node.mount.look_up(self.directory, &name)?.node;
         let handle = self.node.mount.open(node, libc::O_RDWR)?;
-        let used = self.remove_name(&name).and_then(|()| self.use_nameless(file, node, handle));
+        let used = self.remove_name(&name).and_then(|()| self.use_unlinked(file, node, handle));
         self.close(file, node, handle, used)
     }
 
@@ -273,11 +273,11 @@ impl Program {
     }
 
     /// Its name goes from the backing file system meanwhile, or does not.
-    fn use_nameless(&mut self, file: u64, node: u64, handle: u64) -> Result<(), Errno> {
+    fn use_unlinked(&mut self, file: u64, node: u64, handle: u64) -> Result<(), Errno> {
         for _ in 0..1 + self.random.below(3) {
             turns::sleep_ns(self.random.below(4_000) * 1_000_000);
             self.read_own(file, node, handle)?;
-            reached(Reach::ReadNameless);
+            reached(Reach::ReadUnlinked);
             if self.random.below(3) == 0 {
                 self.write_once(file, node, handle)?;
             }

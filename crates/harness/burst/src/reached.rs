@@ -27,7 +27,7 @@ reaches! {
     ReadOther: "reads of files that other nodes' programs write",
     Renamed: "renames over a file",
     Unlinked: "files removed",
-    ReadNameless: "reads of files that were removed while they were open",
+    ReadUnlinked: "reads of files that were removed while they were open",
     Truncated: "files cut off",
     Appended: "appends to a file that all nodes append to",
     WonRace: "exclusive creations that succeeded",

@@ -114,16 +114,16 @@ impl Tree {
     pub fn unlinked_at(&self, place: &Place) -> Option<FileId> {
         let file = self.landing.file_at(place)?;
         let node = self.nodes.get(&file)?;
-        let is_nameless = node.attributes.nlink == 0 && !node.open_on.is_empty();
-        (is_nameless && !self.landing.is_elsewhere(file, place)).then_some(file)
+        let is_unlinked = node.attributes.nlink == 0 && !node.open_on.is_empty();
+        (is_unlinked && !self.landing.is_elsewhere(file, place)).then_some(file)
     }
 
     /// Files without a name that nodes have open, and that have drafts.
     #[must_use]
-    pub fn nameless_with_drafts(&self) -> Vec<FileId> {
+    pub fn unlinked_with_drafts(&self) -> Vec<FileId> {
         let is_one = |file: &FileId| self.landing.draft_of(*file).is_some();
-        let nameless = self.nodes.iter().filter(|(_, node)| node.attributes.nlink == 0);
-        nameless.map(|(file, _)| *file).filter(is_one).collect()
+        let unlinked = self.nodes.iter().filter(|(_, node)| node.attributes.nlink == 0);
+        unlinked.map(|(file, _)| *file).filter(is_one).collect()
     }
 
     /// The directory that is at a place there by now, if one is.

@@ -47,10 +47,10 @@ pub fn keep_as_draft(owner: &Owner, file: FileId, at: &Place) -> Result<(), Errn
 }
 
 /// Drafts of files that programs have open without a name go with the job: nobody closes these any more. For an owner that still is one.
-pub fn remove_nameless(owner: &Owner) {
+pub fn remove_unlinked(owner: &Owner) {
     let drafts: Vec<ViewPath> = {
         let tree = owner.tree();
-        tree.nameless_with_drafts().into_iter().filter_map(|file| draft_path(&tree, file)).collect()
+        tree.unlinked_with_drafts().into_iter().filter_map(|file| draft_path(&tree, file)).collect()
     };
     for draft in drafts {
         if let Err(errno) = owner.local.calls.land(|| owner.local.place.remove(&draft, false)) {

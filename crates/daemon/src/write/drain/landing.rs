@@ -197,7 +197,7 @@ impl Landings {
             return Err(format!("{}: {why}", self.told(action)));
         }
         self.keep_open(action).map_err(told)?;
-        // Nothing slow comes between this look and what is done.
+        // Last, so that others have little time between this look and what is done.
         if conflicts.make_way(action).map_err(told)? {
             return Ok(());
         }
@@ -303,7 +303,7 @@ impl Landings {
         Ok(StepOutcome::Done)
     }
 
-    /// Files that an action takes the last name from, and that programs have open, stay there or open.
+    /// Files that an action takes the last name from, and that programs have open, stay there as drafts, or open.
     fn keep_open(&self, action: &Action) -> Result<(), Errno> {
         let places = match action {
             Action::Remove { place, .. }
