@@ -7,12 +7,15 @@ BACKING ?= model
 FUZZ_SECONDS ?= 60
 SEEDS ?= 10000
 BENCH_DIR ?= target/bench
-target := $(or $(CARGO_TARGET_DIR),target)
+# Paths may have blanks, which make's own functions take for the end of a name: they are quoted where they are used.
+target := $(if $(filter /%,$(CARGO_TARGET_DIR)),$(CARGO_TARGET_DIR),$(CURDIR)/$(or $(CARGO_TARGET_DIR),target))
 # Apart from the other, so that both stay as they are when the other's flags change.
-sql_target := $(or $(SQL_TARGET_DIR),$(abspath $(target)/sql))
+sql_target := $(or $(SQL_TARGET_DIR),$(target)/sql)
+# With SQL_LINTS=1 clippy is the compiler of its own crate, so that the engine is compiled once for tests and lints.
+sql_cargo := $(if $(SQL_LINTS),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS=-Dwarnings) $(CARGO)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels check-seeded-bugs
+.PHONY: help build build-sql build-test-sql dist test test-sql demo bench-read bench-aggregate bench-query bench-sql bench-containers bench-faults bench-deaths bench-log bench-write check-simgrid soak fuzz lint install clean test-write test-kernels check-seeded-bugs
 
 help: ## this list
 	@echo 'Forebay: the I/O tier of a supercomputer job. Targets:'
@@ -22,7 +25,7 @@ help: ## this list
 build: ## the command, optimised, at target/release/forebay, and a library for each MPI that is found
 	$(CARGO) build --release --package forebay
 	$(CARGO) rustc --release --package forebay-mpiio --lib --crate-type staticlib
-	@packaging/mpiio.sh $(target)/release/libforebay_mpiio.a $(target)/release
+	@packaging/mpiio.sh "$(target)/release/libforebay_mpiio.a" "$(target)/release"
 
 dist: ## static binaries for x86_64 and aarch64 (DIST_TARGETS), at target/dist/
 	@echo 'Packages: installs musl-tools, gcc and libc6-dev for the other architecture by apt-get where they are missing,'
@@ -30,19 +33,22 @@ dist: ## static binaries for x86_64 and aarch64 (DIST_TARGETS), at target/dist/
 	@packaging/dist.sh $(DIST_TARGETS)
 
 build-sql: ## SQL for `forebay query`, optimised, at target/sql/release/forebay-sql (takes three quarters of an hour of a processor)
-	$(CARGO) build --release --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
+	$(CARGO) build --release --manifest-path crates/sql/Cargo.toml --target-dir "$(sql_target)"
 
-test: ## every test; as root installs what they need; what cannot run is named and counted as skipped (fails with CI=true)
+test: ## every test, or those whose names contain a word of TESTS; installs what they need (root); skipped ones are named
 	@tests/setup.sh
 	@$(CARGO) xtask test $(TESTS)
 
 test-write: ## the burst tier while 200 daemons are killed and the power goes 200 times (some 20 minutes; needs root)
 	@FOREBAY_TEST_DEATHS=200 FOREBAY_TEST_CUTS=200 $(CARGO) test --quiet --package forebay-tests --test burst -- --nocapture random::whatever power_cuts
 
+build-test-sql:
+	@$(sql_cargo) test --quiet --locked --no-run --manifest-path crates/sql/Cargo.toml --target-dir "$(sql_target)"
+
 test-sql: ## the tests of SQL, whose engine takes some 7 minutes of a processor to build the first time
 	@$(CARGO) build --quiet --package forebay --package xtask
-	@FOREBAY_BIN=$(abspath $(target)/debug/forebay) $(CARGO) test --quiet --locked \
-		--config "target.'cfg(all())'.runner=['$(abspath $(target)/debug/xtask)','limited']" --manifest-path crates/sql/Cargo.toml --target-dir $(sql_target)
+	@FOREBAY_BIN="$(target)/debug/forebay" $(sql_cargo) test --quiet --locked \
+		--config "target.'cfg(all())'.runner=['$(target)/debug/xtask','limited']" --manifest-path crates/sql/Cargo.toml --target-dir "$(sql_target)"
 
 test-kernels: ## the static binary on other kernels under qemu, as root and as a user (KERNELS: which; a quarter of an hour)
 	@echo 'Packages: installs qemu-system-x86, qemu-system-arm, cpio, xz-utils and what `make dist` names by apt-get where they are'
@@ -72,7 +78,7 @@ bench-query: ## queries beside other ways to compute the same, and on emulated d
 
 bench-sql: ## SQL near the data, TPC-H's Q1 and Q6 (SCALE_FACTOR=1), to target/bench/ (needs 2 GB there and ten minutes)
 	@echo 'Packages: installs python3 by apt-get where it is missing; says so before it does.'
-	@SQL_TARGET_DIR=$(sql_target) benches/bench-sql.sh
+	@SQL_TARGET_DIR="$(sql_target)" benches/bench-sql.sh
 
 bench-containers: ## start of programs in images by ch-run and by Forebay, to target/bench/ (needs root and an hour)
 	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, charliecloud-runtime, glusterfs-server,'
@@ -121,10 +127,10 @@ lint: ## format, clippy with warnings denied, style, dependencies
 	$(CARGO) deny --manifest-path crates/sql/Cargo.toml --log-level error check bans licenses sources
 
 install: build ## the command, its libraries and headers below PREFIX (default /usr/local)
-	install -D -m 755 $(target)/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
-	[ ! -e $(sql_target)/release/forebay-sql ] || \
-		install -D -m 755 $(sql_target)/release/forebay-sql $(DESTDIR)$(PREFIX)/bin/forebay-sql
-	for library in $(target)/release/libforebay_mpiio_*.so; do \
+	install -D -m 755 "$(target)/release/forebay" "$(DESTDIR)$(PREFIX)/bin/forebay"
+	[ ! -e "$(sql_target)/release/forebay-sql" ] || \
+		install -D -m 755 "$(sql_target)/release/forebay-sql" "$(DESTDIR)$(PREFIX)/bin/forebay-sql"
+	for library in "$(target)"/release/libforebay_mpiio_*.so; do \
 		[ ! -e "$$library" ] || install -D -m 755 -t "$(DESTDIR)$(PREFIX)/lib" "$$library" || exit 1; done
 	for header in $(wildcard include/*.h include/*.f90); do \
 		install -D -m 644 "$$header" "$(DESTDIR)$(PREFIX)/include/$$(basename "$$header")" || exit 1; done

@@ -4,7 +4,7 @@
 # Each goes to target/dist/forebay-VERSION-ARCHITECTURE-linux, with SHA256SUMS beside them. What a target needs is added
 # where it is missing: Rust's standard library by rustup, a C compiler by apt-get (root) or named by CC_TARGET (dashes as
 # underscores). A target whose tools cannot be had here is named as not built. Ends with 0 when all were built, with 3
-# when some could not be, with another status when a build failed.
+# when some could not be, with another status when a build failed. DIST_PROFILE (default dist) is cargo's profile.
 set -euo pipefail
 NAME=dist
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -13,6 +13,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 TARGETS=("$@")
 ((${#TARGETS[@]})) || TARGETS=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
 DIST=${CARGO_TARGET_DIR:-target}/dist
+PROFILE=${DIST_PROFILE:-dist}
 VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 has_std() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }
@@ -48,10 +49,13 @@ is_static() {
 
 # build TARGET COMPILER
 build() {
-  local name=${1//-/_} built=${CARGO_TARGET_DIR:-target}/$1/release/forebay
-  # Rust brings the linker and the start-up code for these targets; a debugger's tables would be two thirds of the file.
-  env "CC_$name=$2" "CARGO_TARGET_${name^^}_LINKER=rust-lld" CARGO_PROFILE_RELEASE_STRIP=debuginfo \
-    cargo build --release --quiet --package forebay --target "$1"
+  local name=${1//-/_} folder=$PROFILE built
+  # The profile `dev` has a folder of another name.
+  [[ $PROFILE != dev ]] || folder=debug
+  built=${CARGO_TARGET_DIR:-target}/$1/$folder/forebay
+  # Rust brings the linker and the start-up code for these targets.
+  env "CC_$name=$2" "CARGO_TARGET_${name^^}_LINKER=rust-lld" \
+    cargo build --profile "$PROFILE" --quiet --package forebay --target "$1"
   is_static "$built" || die "$built is not static: it asks for the above"
   [[ ${1%%-*} != "$(uname -m)" ]] || "$built" --version >&2 || die "$built does not run"
   command install -D -m 755 "$built" "$DIST/forebay-$VERSION-${1%%-*}-linux"

@@ -21,7 +21,7 @@ const SHORT: Scale = Scale {
 };
 
 /// Who is not helped by another node waits for 20 s, until it reads for itself. How much less a stall is has a bar in
-/// `make bench-faults`; the times that make it up are tested in virtual time (`crates/core/dispatch/tests/lost.rs`).
+/// `make bench-faults`; the times that make it up are tested in virtual time (`crates/core/dispatch/tests/dispatch/lost.rs`).
 const STALL_MAX: Duration = Duration::from_secs(10);
 
 /// How long taking a job down may take, on such a machine.

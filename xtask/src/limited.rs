@@ -1,9 +1,8 @@
 //! `cargo xtask limited PROGRAM [ARGUMENT]...`: runs a program of tests, and ends it when one of them does not come to an
-//! end. `suite` has cargo start every program of tests by it.
+//! end. `suite` starts every program of tests by it.
 //!
-//! Which test runs is taken from what the test harness prints: with one thread the name of each before it starts, with
-//! several those that have run for a minute. Tests of a program may wait for each other's turn, so the time of a test
-//! counts from the last end of another one, too.
+//! Tests get surroundings that are the same however the run was started: no signal is ignored (as a script's `make test &`
+//! and `nohup` have it), and files are made with the usual mode. `SIGTERM` ends the tests as a time limit does.
 //!
 //! What tests start ends with them: whatever loses its parent becomes a child of this process, so all of it is found. What
 //! a test holds by a pipe is given back when its process ends, keepers unmount on `SIGTERM`, and the rest is killed.
@@ -12,13 +11,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, umask, wait};
+
+use crate::progress::{Outcome, Progress, UNNAMED};
+use crate::signals;
 
 /// How long a test may take: several times as long as the longest on a machine that does nothing else.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -26,8 +29,16 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Another time limit, in seconds. Below a minute it holds only where tests run one after the other.
 const LIMIT_VARIABLE: &str = "FOREBAY_TEST_LIMIT";
 
-/// How long nothing may be printed beyond the time limit: tests that run at once are not named before a minute is over.
-const UNNAMED: Duration = Duration::from_secs(60);
+/// What a time limit and a signal leave to be said.
+enum End {
+    /// These tests took too long.
+    Late(Vec<String>),
+    /// A signal asked for the end.
+    Asked,
+}
+
+/// The mode bits that files of tests lack.
+const UMASK: u32 = 0o022;
 
 /// How often is looked for a test that takes too long.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -51,14 +62,16 @@ pub fn run(words: &[&str]) -> Result<ExitCode, String> {
         Err(_) => LIMIT,
     };
     set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| format!("prctl: {error}"))?;
-    let mut child = Command::new(program);
-    let mut child =
-        child.args(arguments).stdout(Stdio::piped()).spawn().map_err(|error| format!("{program}: {error}"))?;
+    umask(UMASK.into());
+    let asked = signals::flag().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let mut child = Command::new("env");
+    child.arg(signals::DEFAULT).arg(program).args(arguments).stdout(Stdio::piped());
+    let mut child = child.spawn().map_err(|error| format!("{program}: {error}"))?;
     let progress = Arc::new(Mutex::new(Progress::new(Instant::now())));
     let printed = child.stdout.take().map(|output| pass_on(output, Arc::clone(&progress)));
     let tests = Pid::from_child(&child);
     let ended = reap(tests);
-    let late = loop {
+    let end = loop {
         match ended.recv_timeout(LOOK_EVERY) {
             Ok(code) => {
                 let _ = printed.map(|printed| printed.recv_timeout(PRINTED));
@@ -68,12 +81,16 @@ pub fn run(words: &[&str]) -> Result<ExitCode, String> {
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(late) = lock(&progress).late(Instant::now(), limit) {
-            break late;
+            break End::Late(late);
+        }
+        if asked.load(Ordering::Relaxed) {
+            break End::Asked;
         }
     };
     let started = descendants().into_iter().filter(|process| process.pid != tests).collect();
     let left = end_all(tests);
-    tell(program, limit, &lock(&progress), &late, started, left);
+    remove_sandboxes(tests);
+    tell(program, limit, &lock(&progress), &end, started, left);
     Ok(ExitCode::FAILURE)
 }
 
@@ -112,74 +129,6 @@ fn reap(tests: Pid) -> Receiver<u8> {
         }
     });
     has_ended
-}
-
-/// What the test harness has told so far.
-struct Progress {
-    /// Tests that are known to run, and since when.
-    running: BTreeMap<String, Instant>,
-    passed: usize,
-    failed: usize,
-    ignored: usize,
-    /// When the last test ended.
-    last_end: Instant,
-    /// When anything was printed.
-    last_print: Instant,
-    line: Vec<u8>,
-}
-
-impl Progress {
-    fn new(now: Instant) -> Self {
-        let running = BTreeMap::new();
-        Self { running, passed: 0, failed: 0, ignored: 0, last_end: now, last_print: now, line: Vec::new() }
-    }
-
-    fn take(&mut self, bytes: &[u8], now: Instant) {
-        self.last_print = now;
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(piece);
-            let text = String::from_utf8_lossy(&self.line).into_owned();
-            if let Some(test) = text.strip_prefix("test ") {
-                self.take_test(test, now);
-            }
-            if text.ends_with('\n') {
-                self.line.clear();
-            }
-        }
-    }
-
-    /// `NAME ... `, `NAME ... ok`, or `NAME has been running for over 60 seconds`.
-    fn take_test(&mut self, text: &str, now: Instant) {
-        if let Some((name, rest)) = text.split_once(" has been running for over ") {
-            let seconds = rest.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-            let since = now.checked_sub(Duration::from_secs(seconds)).unwrap_or(now);
-            self.running.insert(name.to_owned(), since);
-        } else if let Some((name, outcome)) = text.split_once(" ... ") {
-            let name = name.trim_end_matches(" - should panic");
-            let count = match outcome.trim_end() {
-                "" => {
-                    self.running.entry(name.to_owned()).or_insert(now);
-                    return;
-                }
-                _ if !outcome.ends_with('\n') => return,
-                "ok" => &mut self.passed,
-                text if text.starts_with("ignored") => &mut self.ignored,
-                _ => &mut self.failed,
-            };
-            *count += 1;
-            self.running.remove(name);
-            self.last_end = now;
-        }
-    }
-
-    /// The tests that take too long; none of them if nobody says which.
-    fn late(&self, now: Instant, limit: Duration) -> Option<Vec<String>> {
-        let is_late = |since: &Instant| now.duration_since(self.last_end.max(*since)) >= limit;
-        let late = self.running.iter().filter(|(_, since)| is_late(since)).map(|(name, _)| name.clone());
-        let late: Vec<String> = late.collect();
-        let is_silent = now.duration_since(self.last_print) >= limit + UNNAMED;
-        (!late.is_empty() || is_silent).then_some(late)
-    }
 }
 
 /// A process below this one.
@@ -237,26 +186,48 @@ fn end_all(tests: Pid) -> Vec<Process> {
     descendants()
 }
 
+/// Removes the directories of tests that were killed. One with something mounted below stays: it would be emptied, too.
+fn remove_sandboxes(tests: Pid) {
+    let prefix = format!("forebay-test-{}-", tests.as_raw_nonzero());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
+            continue;
+        }
+        if mounts.contains(&*path.to_string_lossy()) {
+            println!("{} is left: something is mounted below it", path.display());
+        } else if let Err(error) = fs::remove_dir_all(&path) {
+            println!("{} is left: {error}", path.display());
+        }
+    }
+}
+
 /// Says so as the test harness says of a test that failed.
-fn tell(
-    program: &str,
-    limit: Duration,
-    progress: &Progress,
-    late: &[String],
-    started: Vec<Process>,
-    left: Vec<Process>,
-) {
+fn tell(program: &str, limit: Duration, progress: &Progress, end: &End, started: Vec<Process>, left: Vec<Process>) {
     let shown = |processes: Vec<Process>| {
         let one = |process: &Process| format!("{} ({})", process.command, process.pid.as_raw_nonzero());
         processes.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     println!();
-    for name in late {
-        println!("test {name} ... FAILED: it has not ended within {} s, and {program} was ended", limit.as_secs());
-    }
-    if late.is_empty() {
-        println!("{program} has printed nothing for {} s and was ended", (limit + UNNAMED).as_secs());
-    }
+    let failed = match end {
+        End::Asked => {
+            println!("{program} was ended by a signal");
+            0
+        }
+        End::Late(late) => {
+            for name in late {
+                println!(
+                    "test {name} ... FAILED: it has not ended within {} s, and {program} was ended",
+                    limit.as_secs()
+                );
+            }
+            if late.is_empty() {
+                println!("{program} has printed nothing for {} s and was ended", (limit + UNNAMED).as_secs());
+            }
+            late.len().max(1)
+        }
+    };
     if !started.is_empty() {
         println!("what it had started was ended too: {}", shown(started));
     }
@@ -264,65 +235,7 @@ fn tell(
         println!("what could not be ended: {}", shown(left));
     }
     println!("tests of it that had not begun were not run");
-    let (passed, failed, ignored) = (progress.passed, progress.failed + late.len().max(1), progress.ignored);
-    println!("test result: FAILED. {passed} passed; {failed} failed; {ignored} ignored; a time limit was passed");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    fn late(progress: &Progress, now: Instant) -> Option<Vec<String>> {
-        progress.late(now, 10 * MINUTE)
-    }
-
-    #[test]
-    fn a_test_that_ends_in_time_is_not_late() {
-        let start = Instant::now();
-        let mut progress = Progress::new(start);
-        progress.take(b"running 2 tests\ntest one ... ok\ntest two has been running", start + MINUTE);
-        progress.take(b" for over 60 seconds\n", start + MINUTE);
-        assert_eq!(late(&progress, start + 10 * MINUTE), None);
-        progress.take(b"test two ... ok\n\ntest result: ok. 2 passed\n", start + 11 * MINUTE - SECOND);
-        assert_eq!(late(&progress, start + 20 * MINUTE), None);
-        assert_eq!((progress.passed, progress.failed), (2, 0));
-    }
-
-    #[test]
-    fn a_test_that_does_not_end_is_named() {
-        let start = Instant::now();
-        let mut progress = Progress::new(start);
-        progress.take(b"running 3 tests\ntest one - should panic ... FAILED\n", start);
-        progress.take(b"test two has been running for over 60 seconds\n", start + MINUTE);
-        assert_eq!(late(&progress, start + 10 * MINUTE), Some(vec!["two".to_owned()]));
-        progress.take(b"test three ... ignored, not here\n", start + 2 * MINUTE);
-        assert_eq!(late(&progress, start + 11 * MINUTE), None, "it may have waited for the other");
-        assert_eq!(late(&progress, start + 12 * MINUTE), Some(vec!["two".to_owned()]));
-        assert_eq!((progress.passed, progress.failed, progress.ignored), (0, 1, 1));
-    }
-
-    /// With one thread.
-    #[test]
-    fn a_name_is_enough() {
-        let start = Instant::now();
-        let mut progress = Progress::new(start);
-        progress.take(b"running 1 test\ntest on", start);
-        progress.take(b"e ... ", start);
-        assert_eq!(late(&progress, start + 10 * MINUTE), Some(vec!["one".to_owned()]));
-        progress.take(b"o", start + MINUTE);
-        progress.take(b"k\n", start + MINUTE);
-        assert_eq!((late(&progress, start + 10 * MINUTE), progress.passed), (None, 1));
-    }
-
-    #[test]
-    fn a_program_that_says_nothing_is_late() {
-        let start = Instant::now();
-        let mut progress = Progress::new(start);
-        progress.take(b"running 1 test\n", start);
-        assert_eq!(late(&progress, start + 10 * MINUTE), None);
-        assert_eq!(late(&progress, start + 11 * MINUTE), Some(vec![]));
-    }
+    let [passed, ignored] = [Outcome::Passed, Outcome::Ignored].map(|outcome| progress.count(outcome));
+    let failed = progress.count(Outcome::Failed) + failed;
+    println!("test result: FAILED. {passed} passed; {failed} failed; {ignored} ignored; the program was ended");
 }

@@ -1,5 +1,5 @@
-//! Chores of this repository: `cargo xtask tidy` checks its style, `cargo xtask test` runs its tests,
-//! each within a time limit.
+//! Chores of this repository: `cargo xtask tidy` checks its style, `cargo xtask features` that no crate is compiled twice,
+//! and `cargo xtask test` runs its tests, each within a time limit.
 //!
 //! What style can be checked by reading the text is checked here: which crate may know which, that modules do not know
 //! each other in circles, how long files and functions are, what things are called, how modules open, where `unsafe`
@@ -10,6 +10,7 @@
 
 mod circles;
 mod commands;
+mod features;
 mod finding;
 mod heads;
 mod hygiene;
@@ -22,8 +23,10 @@ mod modules;
 mod names;
 mod packages;
 mod paths;
+mod progress;
 mod promises;
 mod ratchet;
+mod signals;
 mod source;
 mod suite;
 mod tree;
@@ -36,7 +39,8 @@ use tree::Tree;
 
 const USAGE: &str = "usage: cargo xtask tidy             check the style of the whole repository
        cargo xtask tidy --tighten   also lower xtask/ratchet.toml to what is measured
-       cargo xtask test [ARGUMENT]  run every test; arguments go to cargo test
+       cargo xtask features         check that every crate from outside has one set of features
+       cargo xtask test [WORD...]   run every test, or those whose names contain a word
        cargo xtask limited PROGRAM [ARGUMENT]  run a program of tests, and end it when one takes too long";
 
 fn main() -> ExitCode {
@@ -45,7 +49,8 @@ fn main() -> ExitCode {
     let done = match arguments.as_slice() {
         ["tidy"] => tidy(false),
         ["tidy", "--tighten"] => tidy(true),
-        ["test", arguments @ ..] => suite::run(arguments),
+        ["features"] => features::check(),
+        ["test", words @ ..] => suite::run(words),
         ["limited", words @ ..] => match limited::run(words) {
             Ok(code) => return code,
             Err(error) => Err(error),

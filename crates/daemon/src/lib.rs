@@ -13,6 +13,7 @@ mod job;
 pub mod limits;
 mod machine;
 mod options;
+mod panics;
 pub mod query;
 mod read;
 mod run;
@@ -26,6 +27,7 @@ pub use machine::memory_bytes;
 pub use options::{
     BurstOptions, Copied, DaemonOptions, DrainPolicy, Plan, ProfileOptions, ProfilePlace, ReportOptions, ShownLinks,
 };
+pub use panics::end_the_process;
 pub use read::{ReadCore, Refreshed};
 pub use run::run;
 pub use walk::walk;

@@ -39,6 +39,7 @@ use crate::exit::{RUN_FAILED, WRONG_USAGE};
 use crate::settings::UsageError;
 
 fn main() -> ExitCode {
+    forebay_daemon::end_the_process();
     let command = match cli::Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) if error.use_stderr() && is_run() => {

@@ -40,6 +40,7 @@ const USAGE: &str = "usage: forebay-burst-sim [--segments N] [--seeds FIRST..END
 const SEGMENTS: u64 = 8;
 
 fn main() -> ExitCode {
+    forebay_daemon::end_the_process();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (segments, words) = match words[..] {

@@ -19,6 +19,7 @@ macro_rules! say {
 const USAGE: &str = "usage: forebay-sim [--seeds FIRST..END] [--seed N [--log]]";
 
 fn main() -> ExitCode {
+    forebay_daemon::end_the_process();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let seeds = match words[..] {

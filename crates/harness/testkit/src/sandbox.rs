@@ -62,7 +62,9 @@ impl Sandbox {
     /// If they cannot be made.
     #[must_use]
     pub fn new() -> Self {
-        let base = tempfile::Builder::new().prefix("forebay-test-").tempdir().expect("a temporary directory");
+        // By the number of its process it is found when that is killed (`cargo xtask limited`).
+        let prefix = format!("forebay-test-{}-", std::process::id());
+        let base = tempfile::Builder::new().prefix(&prefix).tempdir().expect("a temporary directory");
         let base = Base(Some(base));
         for directory in ["source", "run"] {
             std::fs::create_dir(base.path().join(directory)).expect("a directory of the sandbox");

@@ -1,0 +1,6 @@
+//! Plans and refusals of the planner, as its users get them.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod plans;
+mod refusals;

@@ -1,0 +1,181 @@
+//! How long requests wait, for whom and at whom, when nodes answer that they are there and nothing else.
+
+use forebay_dispatch::{Dispatch, Event, Failure, HoldId, Joined, Source, Waiter, Wanted};
+use forebay_types::{Priority, Time};
+use line::{Line, ORDER, at};
+
+use crate::line;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Program(u32);
+
+impl Waiter for Program {
+    type Id = u32;
+
+    fn id(&self) -> Option<u32> {
+        Some(self.0)
+    }
+}
+
+type Requests = Dispatch<u8, u8, Program, Line>;
+
+fn want(number: u32, deadline: Time) -> Wanted<Program> {
+    Wanted { priority: Priority::Demand, deadline, waiter: Some(Program(number)), holds: Vec::new() }
+}
+
+/// A program asks with 30 s of time, and another joins every `step_ms` with `joiner_ms`: when the backing file system is
+/// read, and how many were told before that their time is over.
+fn wait_for_last_resort(step_ms: u64, joiner_ms: u64) -> (Option<u64>, usize) {
+    let mut dispatch = Requests::new(Line);
+    dispatch.request(at(0), 1, || 1, want(0, at(30_000)));
+    let (mut late_count, mut number) = (0, 0);
+    for ms in (0..120_000).step_by(100) {
+        if ms > 0 && ms % step_ms == 0 {
+            number += 1;
+            dispatch.request(at(ms), 1, || 1, want(number, at(ms + joiner_ms)));
+        }
+        dispatch.run_timers(at(ms));
+        while let Some(event) = dispatch.poll_event() {
+            match event {
+                Event::Ping { peer, .. } => dispatch.pinged(at(ms), peer, true),
+                Event::Ask { source: Source::Backing, .. } => return (Some(ms), late_count),
+                Event::Late { waiters, .. } => late_count += waiters.len(),
+                Event::Failed { finished, .. } => late_count += finished.waiters.len(),
+                _ => {}
+            }
+        }
+    }
+    (None, late_count)
+}
+
+/// Whoever joins a request neither puts off nor brings forward what whoever asked first waits for.
+#[test]
+fn the_last_resort_comes_however_many_join() {
+    assert_eq!(wait_for_last_resort(1_000_000, 0), (Some(20_000), 0), "alone");
+    for step_ms in [1_000, 19_000] {
+        assert_eq!(wait_for_last_resort(step_ms, 30_000), (Some(20_000), 0), "joined every {step_ms} ms");
+    }
+    let (read_at, _) = wait_for_last_resort(1_000, 3_000);
+    assert_eq!(read_at, Some(20_000), "joined by those who have little time");
+}
+
+/// What needs no token does not wait behind those that do.
+#[test]
+fn what_may_not_be_read_here_fails_although_the_tokens_are_gone() {
+    let mut dispatch = Requests::new(Line);
+    for key in 10..250 {
+        dispatch.request(at(0), key, || key, want(u32::from(key), at(3_000)));
+    }
+    dispatch.request(at(0), 9, || 9, want(9, at(3_000)));
+    let mut failed = None;
+    for ms in (0..4_000).step_by(100) {
+        dispatch.run_timers(at(ms));
+        while let Some(event) = dispatch.poll_event() {
+            match event {
+                Event::Ping { peer, .. } => dispatch.pinged(at(ms), peer, true),
+                Event::Failed { finished, why } if finished.key == 9 => failed = Some((ms, why)),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(failed, Some((2_000, Failure::NoSource)));
+}
+
+#[test]
+fn a_node_that_sent_a_whole_body_is_not_taken_for_silent() {
+    let mut dispatch = Requests::new(Line);
+    dispatch.run_timers(at(1_000));
+    dispatch.pinged(at(1_000), ORDER[0], true);
+    while dispatch.poll_event().is_some() {}
+    dispatch.request(at(1_000), 1, || 1, want(0, at(30_000)));
+    let Some(Event::Ask { attempt, .. }) = dispatch.poll_event() else { panic!("it is asked for") };
+    dispatch.begin_filling(at(1_001), attempt).unwrap();
+    dispatch.end_filling(attempt).unwrap();
+    dispatch.run_timers(at(1_600));
+    assert!(!std::iter::from_fn(|| dispatch.poll_event()).any(|event| matches!(event, Event::Ping { .. })));
+}
+
+/// A request that is held is asked of nobody, whatever happens to the nodes meanwhile and however late it becomes, until the
+/// last of its holds is released.
+#[test]
+fn what_is_held_is_not_asked() {
+    let mut dispatch = Requests::new(Line);
+    let [first, second] = [(); 2].map(|()| dispatch.new_hold());
+    let wanted = Wanted { holds: vec![first], ..want(0, at(30_000)) };
+    let Joined::First(request) = dispatch.request(at(0), 1, || 1, wanted) else { panic!("it is new") };
+    dispatch.hold(request, second);
+    dispatch.request(at(1), 1, || 1, want(1, at(60_000)));
+    dispatch.absent(at(2), ORDER[0]);
+    dispatch.pinged(at(3), ORDER[0], true);
+    dispatch.go_on(at(4), request);
+    for ms in (100..25_000).step_by(100) {
+        dispatch.run_timers(at(ms));
+        if ms == 10_000 {
+            dispatch.release(at(ms), first);
+        }
+        while let Some(event) = dispatch.poll_event() {
+            match event {
+                Event::Ping { peer, .. } => dispatch.pinged(at(ms), peer, true),
+                other => panic!("after {ms} ms: {other:?}"),
+            }
+        }
+    }
+    dispatch.release(at(25_000), second);
+    let asked = std::iter::from_fn(|| dispatch.poll_event()).filter(|event| matches!(event, Event::Ask { .. }));
+    assert_eq!(asked.count(), 1);
+}
+
+/// A request that had to wait begins anew: the node that could not answer then may be able to now.
+#[test]
+fn what_is_released_goes_to_the_first_node_again() {
+    let mut dispatch = Requests::new(Line);
+    let Joined::First(request) = dispatch.request(at(0), 1, || 1, want(0, at(30_000))) else { panic!("it is new") };
+    let Some(Event::Ask { attempt, .. }) = dispatch.poll_event() else { panic!("it is asked for") };
+    dispatch.spoilt(at(1), attempt);
+    dispatch.hold(request, HoldId(1));
+    dispatch.release(at(5_000), HoldId(1));
+    let ask = |event| match event {
+        Event::Ask { source, .. } => Some(source),
+        _ => None,
+    };
+    assert_eq!(std::iter::from_fn(|| dispatch.poll_event()).filter_map(ask).last(), Some(Source::Peer(ORDER[0])));
+}
+
+/// Late at the start, then there, then gone without a word: what was asked of it before still waits for it.
+#[test]
+fn a_node_that_was_absent_once_is_noticed_when_it_is_silent() {
+    let mut dispatch = Requests::new(Line);
+    dispatch.request(at(0), 1, || 1, Wanted { priority: Priority::Prefetch, ..want(0, at(30_000)) });
+    dispatch.absent(at(10), ORDER[0]);
+    dispatch.pinged(at(20), ORDER[0], true);
+    while dispatch.poll_event().is_some() {}
+    dispatch.run_timers(at(1_000));
+    let is_ping = |event| matches!(event, Event::Ping { peer, .. } if peer == ORDER[0]);
+    assert!(std::iter::from_fn(|| dispatch.poll_event()).any(is_ping));
+}
+
+/// When everything is slow, asking everything twice would make it slower: 16 second requests are saved up after a quiet time,
+/// and one is earned with every 50 requests.
+#[test]
+fn second_requests_have_a_budget() {
+    let mut dispatch = Requests::new(Line);
+    let mut second_count = 0;
+    for round in 0..2 {
+        let begins = u64::from(round) * 2_000;
+        for key in 10..110 {
+            dispatch.request(at(begins), 100 * round + key, || key, want(u32::from(key), at(30_000)));
+        }
+        for ms in (begins..begins + 2_000).step_by(100) {
+            dispatch.run_timers(at(ms));
+            while let Some(event) = dispatch.poll_event() {
+                match event {
+                    Event::Ping { peer, .. } => dispatch.pinged(at(ms), peer, true),
+                    Event::Ask { source, .. } => second_count += usize::from(source == Source::Peer(ORDER[1])),
+                    _ => {}
+                }
+            }
+        }
+        // The first hundred come while nothing more can be saved up.
+        assert_eq!(second_count, if round == 0 { 16 } else { 18 }, "round {round}");
+    }
+}

@@ -1,0 +1,6 @@
+//! What the wire carries, against its committed corpora and by random values.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod corpora;
+mod stripes;

@@ -1,0 +1,10 @@
+//! The burst tree and what nodes know of it, against reference models and by hand.
+
+#![allow(clippy::unwrap_used, reason = "a broken assumption of a test fails the test")]
+
+mod extents;
+mod known;
+mod pages;
+mod stripes;
+mod tenure;
+mod tree;

@@ -1,0 +1,9 @@
+//! The tree of a burst mount.
+
+mod by_hand;
+mod drained;
+mod holds;
+mod landing;
+mod others;
+mod replay;
+mod support;

@@ -1,0 +1,116 @@
+//! What others change on the backing file system is told from what the tier itself changes there.
+
+use forebay_types::{Attributes, Backed, FileId, Generation, LogPosition, NodeRank, Timestamp};
+use forebay_wire::write::{
+    AdoptedEntry, BURST_ROOT, CommitAt, LandedContents, Operation, RenameRule, StepOutcome, WrittenExtent,
+};
+use forebay_write::{Action, Recognised, Tree, Turn};
+
+use crate::tree::support::{Asked, ROOT, backed, id, in_root};
+
+const FILE: u32 = 0o100_644;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp { seconds, nanos: 0 }
+}
+
+/// The same file, changed at a time.
+fn changed(seconds: i64) -> Backed {
+    Backed { generation: Generation { mtime: at(seconds), size_bytes: 10, ..backed(7).generation }, ..backed(7) }
+}
+
+/// A tree over files that are names of one file of the backing file system, as it was at first.
+fn adopted(names: &[&str]) -> Asked {
+    let root = Attributes { mode: 0o040_755, nlink: 2, ..Attributes::default() };
+    let mut asked = Asked { tree: Tree::new(root, true, 1), ..Asked::new() };
+    let attributes = Attributes { ino: 7, mode: FILE, size_bytes: 10, mtime: at(1), ..Attributes::default() };
+    let entry = |(index, name): (usize, &&str)| AdoptedEntry {
+        name: in_root(name).name,
+        file: id(index as u64 + 1),
+        attributes,
+        born: Timestamp::default(),
+        target: vec![],
+    };
+    let entries = names.iter().enumerate().map(entry).collect();
+    asked.ask(&ROOT, Operation::Adopt { directory: BURST_ROOT, entries, is_last: true }).unwrap();
+    asked
+}
+
+fn write(asked: &mut Asked, file: FileId, offset: u64, len: u64) {
+    let position = LogPosition { segment: offset, offset: 0 };
+    let extents = vec![WrittenExtent { offset, len, node: NodeRank(0), position, skip: 0 }];
+    asked.ask(&ROOT, Operation::Commit { file, extents, at: CommitAt::Start }).unwrap();
+}
+
+fn landed(asked: &mut Asked, backed: Backed) {
+    let Turn { step, action, .. } = asked.tree.next_landing().unwrap();
+    let (Action::Update { version, .. } | Action::Publish { version, .. }) = action else { panic!("{action:?}") };
+    let outcome = StepOutcome::Contents(LandedContents { version, backed });
+    asked.ask(&ROOT, Operation::Landed { step, outcome }).unwrap();
+}
+
+#[test]
+fn what_the_tier_is_changing_is_its_own_until_it_is_known_again() {
+    let mut asked = adopted(&["a"]);
+    let recognise = |asked: &Asked, found: &Backed| asked.tree.recognise(id(1), found);
+    assert_eq!(recognise(&asked, &changed(1)), Recognised::AsLeft);
+    assert_eq!(recognise(&asked, &changed(2)), Recognised::Changed);
+    assert_eq!(recognise(&asked, &backed(8)), Recognised::Another);
+    write(&mut asked, id(1), 0, 5);
+    asked.ask(&ROOT, Operation::Changing { file: id(1) }).unwrap();
+    // Its daemon may have died.
+    assert_eq!(recognise(&asked, &changed(2)), Recognised::AsLeft);
+    assert_eq!(recognise(&asked, &backed(8)), Recognised::Another, "which file it is, it knows all the time");
+    landed(&mut asked, changed(2));
+    assert_eq!(recognise(&asked, &changed(2)), Recognised::AsLeft);
+    assert_eq!(recognise(&asked, &changed(3)), Recognised::Changed);
+}
+
+#[test]
+fn what_it_changes_by_one_name_it_has_changed_by_all() {
+    let mut asked = adopted(&["a", "b"]);
+    write(&mut asked, id(1), 0, 5);
+    landed(&mut asked, changed(2));
+    assert_eq!(asked.tree.recognise(id(2), &changed(2)), Recognised::AsLeft);
+    assert_eq!(asked.tree.recognise(id(2), &changed(3)), Recognised::Changed);
+}
+
+#[test]
+fn what_others_have_changed_is_left_to_them_and_appears_anew() {
+    let mut asked = adopted(&["a", "b"]);
+    write(&mut asked, id(1), 8, 5);
+    asked.ask(&ROOT, Operation::Link { file: id(1), place: in_root("linked") }).unwrap();
+    assert!(matches!(asked.tree.next_landing().unwrap().action, Action::Update { .. }));
+    assert_eq!(asked.tree.base_of(id(1)), [(0, 8)]);
+    asked.ask(&ROOT, Operation::Drafting { file: id(1), directory: BURST_ROOT }).unwrap();
+    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: Some(backed(9)), bytes: 8 }).unwrap();
+    assert_eq!((asked.tree.file_at(&in_root("a")), asked.tree.file_at(&in_root("b"))), (None, Some(id(2))));
+    assert_eq!((asked.tree.backed(id(1)), asked.tree.bytes_of_others(id(1))), (Some(backed(9)), 8));
+    assert!(!asked.tree.lost_files().iter().any(|lost| lost.path == b"a"), "its base is in the draft");
+    let action = asked.tree.next_landing().unwrap().action;
+    assert!(matches!(&action, Action::Publish { places, .. } if places[..] == [in_root("a")]), "{action:?}");
+    asked.ask(&ROOT, Operation::SetAside { place: in_root("a"), name: in_root("second").name }).unwrap();
+    landed(&mut asked, backed(9));
+    assert_eq!(asked.tree.backing_name(&in_root("a")), &in_root("second").name);
+    assert_eq!(asked.land_all(), [] as [FileId; 0]);
+    assert_eq!(asked.tree.file_at(&in_root("linked")), Some(id(1)));
+    // Written whole again, nothing of it is theirs.
+    write(&mut asked, id(1), 0, 20);
+    landed(&mut asked, backed(9));
+    assert_eq!(asked.tree.bytes_of_others(id(1)), 0);
+}
+
+/// What happened to its name before and is still to be followed is over with the file.
+#[test]
+fn what_was_to_happen_to_a_name_of_theirs_is_over() {
+    let mut asked = adopted(&["a"]);
+    let (from, to) = (in_root("a"), in_root("moved"));
+    asked.ask(&ROOT, Operation::Rename { from, to, rule: RenameRule::Replace }).unwrap();
+    asked.ask(&ROOT, Operation::Open { file: id(1) }).unwrap();
+    write(&mut asked, id(1), 0, 10);
+    asked.ask(&ROOT, Operation::Forked { file: id(1), draft: None, bytes: 0 }).unwrap();
+    assert_eq!(asked.tree.next_landing(), None, "theirs is not moved");
+    asked.ask(&ROOT, Operation::Close { file: id(1) }).unwrap();
+    let action = asked.tree.next_landing().unwrap().action;
+    assert!(matches!(&action, Action::Publish { places, .. } if places[..] == [in_root("moved")]), "{action:?}");
+}
