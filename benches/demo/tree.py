@@ -19,7 +19,7 @@ MODULES_PER_PACKAGE = 20
 
 # Not part of what a program imports: tests, editors, installers, configurations for building.
 LEFT_OUT = {
-    "__pycache__", "site-packages", "dist-packages", "test", "tests", "idlelib", "idle_test", "ensurepip", "lib2to3",
+    "site-packages", "dist-packages", "test", "tests", "idlelib", "idle_test", "ensurepip", "lib2to3",
     "tkinter", "turtledemo", "pydoc_data", "venv", "config", "msilib", "_sysconfigdata",
 }
 
@@ -108,10 +108,9 @@ def build(tree):
     library = os.path.join(tree, sys.platlibdir, f"python{sys.version_info.major}.{sys.version_info.minor}")
     copy_library(library)
     names = small_modules(os.path.join(tree, "modules"))
-    compileall.compile_dir(tree, quiet=2, workers=0)
-    program = os.path.join(tree, "program.py")
-    write(program, PROGRAM.format(modules=importable(tree) + names))
-    compileall.compile_file(program, quiet=2)
+    # Copied byte code is still valid, so little is left to compile.
+    compileall.compile_dir(tree, quiet=2)
+    write(os.path.join(tree, "program.py"), PROGRAM.format(modules=importable(tree) + names))
     write(os.path.join(tree, ".complete"), identity())
 
 
@@ -125,7 +124,8 @@ def copy_library(library):
 
 
 def left_out(directory, names):
-    return [name for name in names if name in LEFT_OUT or name.startswith(("config-", "_test", "libpython"))]
+    beginnings, ends = ("config-", "_test", "libpython"), (".opt-1.pyc", ".opt-2.pyc")
+    return [name for name in names if name in LEFT_OUT or name.startswith(beginnings) or name.endswith(ends)]
 
 
 def small_modules(directory):

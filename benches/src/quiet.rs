@@ -239,6 +239,12 @@ impl Default for Repeater {
 }
 
 impl Repeater {
+    /// One that repeats nothing.
+    #[must_use]
+    pub fn never() -> Self {
+        Self { left: Duration::ZERO }
+    }
+
     /// Runs until the machine was quiet; `told` is called with a disturbed run and the reason before each repeat.
     ///
     /// # Errors
@@ -365,7 +371,7 @@ mod tests {
         let mut told = 0;
         let measured = Repeater::default().measure(|_, _| told += 1, run).unwrap();
         assert_eq!((measured.value, measured.attempts, measured.is_quiet(), told), (0.3, 3, false, 2));
-        let none = Repeater { left: Duration::ZERO }.measure(|(), _| (), || Ok(((), of_others(0.5)))).unwrap();
+        let none = Repeater::never().measure(|(), _| (), || Ok(((), of_others(0.5)))).unwrap();
         assert_eq!(none.attempts, 1);
     }
 }

@@ -125,6 +125,17 @@ impl Bed {
         Ok(at)
     }
 
+    /// Without Forebay; how long it took until the program was free to continue.
+    fn write_directly(&self, words: &dyn Fn(&Path) -> Vec<OsString>) -> anyhow::Result<Duration> {
+        let file = self.backing.join("direct.ckpt");
+        let mut writer = Writer::start(&self.place, &words(&file))?;
+        let (_, free) = writer.write()?;
+        writer.finish()?;
+        let argv = ["rm".as_ref(), "-f".as_ref(), file.as_os_str()];
+        run::output(&mut self.place.command(&argv))?;
+        Ok(free)
+    }
+
     fn digest(&self, path: &Path) -> anyhow::Result<String> {
         let argv = ["sha256sum".as_ref(), path.as_os_str()];
         let text = run::output(&mut self.place.command(&argv))?;
@@ -148,9 +159,7 @@ fn one_run(
     number: u32,
 ) -> anyhow::Result<(Checkpoint, Observed)> {
     let name = format!("step-{number}.ckpt");
-    let mut direct = Writer::start(&bed.place, &words(&bed.backing.join(format!("direct-{number}.ckpt"))))?;
-    let (_, direct_free) = direct.write()?;
-    direct.finish()?;
+    let direct_free = bed.write_directly(words)?;
     let mut writer = Writer::start(&bed.place, &words(&bed.mount.join(&name)))?;
     let gauge = Gauge::start(site.own_cpu(&bed.processes)?)?;
     let (start, free) = writer.write()?;

@@ -34,7 +34,8 @@ fn main() -> ExitCode {
 
 fn demo(options: &Options) -> anyhow::Result<ExitCode> {
     stop::on_signals().context("cannot watch for Ctrl-C")?;
-    let document = measured(options)?;
+    // A line of progress may be unfinished.
+    let document = measured(options).inspect_err(|_| show::ended(""))?;
     write_json(&options.json, &document)?;
     show::table(&document);
     show::paths(&document);
@@ -53,7 +54,7 @@ fn measured(options: &Options) -> anyhow::Result<Document> {
         Backing::Gluster => Site::gluster(options, nodes)?,
     };
     show::introduction(&machine, &site, &rule, &program.described);
-    let mut repeater = Repeater::default();
+    let mut repeater = if options.once { Repeater::never() } else { Repeater::default() };
     let runs = reads::measure(&mut site, &program, &mut repeater)?;
     show::progress("a checkpoint in the burst tier, until it has landed");
     let checkpoint = checkpoint::measure(&site, &python, options, &mut repeater)?;

@@ -41,6 +41,9 @@ pub struct Options {
     /// How many nodes [default: two a core, at most 8; with --big 8]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub nodes: Option<u8>,
+    /// Do not repeat runs that other programs disturbed
+    #[arg(long)]
+    pub once: bool,
     /// Where the JSON goes
     #[arg(long, default_value = "target/demo/demo.json")]
     pub json: PathBuf,

@@ -19,11 +19,11 @@ use crate::options::Options;
 use crate::show;
 use crate::site::Site;
 
-/// About 24 MB. Python takes seconds for it.
-const ROWS: u64 = 500_000;
+/// About 42 MB. Python takes a second or two for it.
+const ROWS: u64 = 1_000_000;
 
 /// One run of `forebay query` is over in milliseconds, in which the processors' counters tick a few times.
-const FOREBAY_RUNS: u32 = 20;
+const FOREBAY_RUNS: u32 = 10;
 
 /// By how much the results may differ, as a share: a plain loop loses digits where Forebay does not.
 const TOLERANCE: f64 = 1e-6;

@@ -13,21 +13,35 @@ use crate::document::{Aggregation, Answer, Document, Run, Way, Work};
 use crate::options::{Backing, Options};
 use crate::site::Site;
 
+/// Prints a line. Nothing may take it any longer (`make demo | head`); the panic of `println!` would leave mounts behind.
+macro_rules! line {
+    ($($text:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
+/// Prints a part of a line, which shows immediately.
+macro_rules! part {
+    ($($text:tt)*) => {{
+        let mut output = std::io::stdout();
+        let _ = write!(output, $($text)*).and_then(|()| output.flush());
+    }};
+}
+
 /// What is about to happen.
 pub fn introduction(machine: &Machine, site: &Site, rule: &str, program: &str) {
-    println!();
-    println!("Forebay's demo: read, write, aggregate, query.");
-    println!("Nodes:               {} on this machine ({rule})", site.nodes());
-    println!("Program:             {program}");
-    println!("Backing file system: {}", site.described());
-    println!("Machine:             {}", machine.described());
-    println!();
+    line!();
+    line!("Forebay's demo: read, write, aggregate, query.");
+    line!("Nodes:               {} on this machine ({rule})", site.nodes());
+    line!("Program:             {program}");
+    line!("Backing file system: {}", site.described());
+    line!("Machine:             {}", machine.described());
+    line!();
 }
 
 /// What is under way.
 pub fn progress(text: &str) {
-    print!("  {text} ...");
-    flush();
+    part!("  {text} ...");
 }
 
 /// A run of the read path, in words.
@@ -37,23 +51,17 @@ pub fn run_described(work: Work, way: Way, cold: bool) -> String {
 
 /// A run is made again, after one that took so long.
 pub fn repeated(wall_seconds: f64, reason: &str) {
-    print!(" {} *\n    again, because {reason} ...", seconds(wall_seconds));
-    flush();
-}
-
-fn flush() {
-    // Nothing is lost when the terminal does not take it.
-    let _ = std::io::stdout().flush();
+    part!(" {} *\n    again, because {reason} ...", seconds(wall_seconds));
 }
 
 /// How long it took.
 pub fn done<T>(run: &Measured<T>, wall_seconds: f64) {
-    println!(" {}", marked(wall_seconds, run));
+    line!(" {}", marked(wall_seconds, run));
 }
 
 /// It is over, and has no time.
 pub fn ended(text: &str) {
-    println!(" {text}");
+    line!(" {text}");
 }
 
 fn title(work: Work) -> &'static str {
@@ -95,12 +103,12 @@ pub fn table(document: &Document) {
             }
         }
     }
-    println!("\nThe import on {} nodes; requests and bytes are those at the backing file system\n", document.nodes);
-    println!("{table}");
-    println!("cold: fresh mounts on every node, so nothing of the files is in a node's memory; Forebay just started");
-    println!("warm: the same program a second time on the same nodes");
-    println!("CPU:  user and system time of all {} nodes together, which share this machine", document.nodes);
-    println!("`forebay up` took {}", seconds(document.up_seconds));
+    line!("\nThe import on {} nodes; requests and bytes are those at the backing file system\n", document.nodes);
+    line!("{table}");
+    line!("cold: fresh mounts on every node, so nothing of the files is in a node's memory; Forebay just started");
+    line!("warm: the same program a second time on the same nodes");
+    line!("CPU:  user and system time of all {} nodes together, which share this machine", document.nodes);
+    line!("`forebay up` took {}", seconds(document.up_seconds));
 }
 
 fn works(document: &Document) -> Vec<Work> {
@@ -127,20 +135,20 @@ fn cells(measured: &Measured<Run>) -> [String; 6] {
 
 /// One line for each path, and the conditions of all.
 pub fn paths(document: &Document) {
-    println!();
+    line!();
     for work in works(document) {
-        println!("read       {}", read_line(document, work));
+        line!("read       {}", read_line(document, work));
     }
-    println!("write      {}", write_line(document));
-    println!("aggregate  {}", aggregate_line(&document.aggregation));
-    println!("query      {}", query_line(&document.query, &document.query_by_python));
+    line!("write      {}", write_line(document));
+    line!("aggregate  {}", aggregate_line(&document.aggregation));
+    line!("query      {}", query_line(&document.query, &document.query_by_python));
     disturbances(document);
-    println!("\nread:      {}", document.backing);
-    println!("write:     files land on {}", document.checkpoint_backing);
+    line!("\nread:      {}", document.backing);
+    line!("write:     files land on {}", document.checkpoint_backing);
     let direct = seconds(document.checkpoint.value.direct_seconds);
-    println!("           written to the same directory without Forebay, with fsync: {direct}{}", limit_note(document));
-    println!("aggregate: {}", aggregate_conditions(&document.aggregation));
-    println!(
+    line!("           written to the same directory without Forebay, with fsync: {direct}{}", limit_note(document));
+    line!("aggregate: {}", aggregate_conditions(&document.aggregation));
+    line!(
         "query:     the file is in the page cache; both give the same results; Python without its start, csv and a loop"
     );
 }
@@ -154,10 +162,10 @@ fn read_line(document: &Document, work: Work) -> String {
     let (direct, forebay) = (find(document, work, Way::Direct, true), find(document, work, Way::Forebay, true));
     let (Some(direct), Some(forebay)) = (direct, forebay) else { return "not measured".to_owned() };
     let times = direct.value.wall_seconds / forebay.value.wall_seconds;
+    let nodes = format!("{} nodes", document.nodes);
     format!(
-        "{}, {} nodes, cold: {} directly, {} through Forebay{}; {} and {} requests at the file system",
-        title(work).trim_end_matches(" on all nodes"),
-        document.nodes,
+        "{}, cold: {} directly, {} through Forebay{}, {} and {} requests",
+        title(work).replace("all nodes", &nodes),
         marked(direct.value.wall_seconds, direct),
         marked(forebay.value.wall_seconds, forebay),
         ratio(direct.is_quiet() && forebay.is_quiet(), times, "times as fast"),
@@ -168,13 +176,13 @@ fn read_line(document: &Document, work: Work) -> String {
 
 /// A ratio, only where it may be printed.
 fn ratio(may_compare: bool, times: f64, text: &str) -> String {
-    if may_compare { format!(" ({times:.1} {text})") } else { " (not comparable, see *)".to_owned() }
+    if may_compare { format!(" ({times:.1} {text})") } else { " (no ratio, see *)".to_owned() }
 }
 
 fn write_line(document: &Document) -> String {
     let checkpoint = &document.checkpoint.value;
     format!(
-        "checkpoint of {} MiB: the program goes on after {}, the file has landed after {}{}, contents identical",
+        "a checkpoint of {} MiB: the program continues after {}, the file has landed after {}{}, contents identical",
         checkpoint.bytes >> 20,
         seconds(checkpoint.free_seconds),
         seconds(checkpoint.landed_seconds),
@@ -185,7 +193,7 @@ fn write_line(document: &Document) -> String {
 fn aggregate_line(aggregation: &Aggregation) -> String {
     match aggregation {
         Aggregation::Counted { ranks, file_bytes, independent, romio, forebay, .. } => format!(
-            "{ranks} MPI ranks write {}: {} write requests by the ranks, {} with ROMIO's collective buffering, {} with Forebay",
+            "{ranks} MPI ranks write {} in {} requests each for itself, in {} with ROMIO's buffering, in {} with Forebay",
             megabytes(*file_bytes),
             count(*independent),
             count(*romio),
@@ -217,7 +225,7 @@ fn query_line(forebay: &Measured<Answer>, python: &Measured<Answer>) -> String {
     let (ours, theirs) = (&forebay.value, &python.value);
     let times = theirs.cpu_seconds / ours.cpu_seconds.max(1e-3);
     format!(
-        "statistics of {} rows, {}: {} and {} of CPU by forebay query{}, {} and {} of CPU by Python{}{}",
+        "{} rows, {}: {} (CPU {}){} by forebay query, {} (CPU {}){} by Python{}",
         count(ours.rows),
         megabytes(ours.bytes),
         seconds(ours.seconds),
@@ -226,7 +234,7 @@ fn query_line(forebay: &Measured<Answer>, python: &Measured<Answer>) -> String {
         seconds(theirs.seconds),
         seconds(theirs.cpu_seconds),
         star(python),
-        ratio(forebay.is_quiet() && python.is_quiet(), times, "times less CPU"),
+        ratio(forebay.is_quiet() && python.is_quiet(), times, "times as much CPU"),
     )
 }
 
@@ -243,9 +251,9 @@ fn disturbances(document: &Document) {
     if lines.is_empty() {
         return;
     }
-    println!("\n* The machine was busy with other work, so these times say little, and no ratio is printed for them:");
-    lines.iter().for_each(|line| println!("  {line}"));
-    println!("  Run the demo again when the machine is quiet.");
+    line!("\n* The machine was busy with other work, so these times say little, and no ratio is printed for them:");
+    lines.iter().for_each(|line| line!("  {line}"));
+    line!("  Run the demo again when the machine is quiet.");
 }
 
 fn disturbance<T>(name: &str, run: &Measured<T>) -> Option<String> {
@@ -257,17 +265,17 @@ fn disturbance<T>(name: &str, run: &Measured<T>) -> Option<String> {
 
 /// Where to go from here.
 pub fn what_next(options: &Options, json: &Path) {
-    println!("\nThe figures, and how busy the machine was during each run: {}", json.display());
-    println!("What to try next:");
+    line!("\nThe figures, and how busy the machine was during each run: {}", json.display());
+    line!("What to try next:");
     if options.backing == Backing::Model {
-        println!("  make demo BACKING=gluster    the same over a real network file system (needs root)");
+        line!("  make demo BACKING=gluster    the same over a real network file system (needs root)");
     }
     if !options.big {
-        println!("  make demo BIG=1              scikit-learn and pandas on 8 nodes (downloads 450 MB)");
+        line!("  make demo BIG=1              scikit-learn and pandas on 8 nodes (downloads 450 MB)");
     }
-    println!("  make bench-read              every figure of docs/performance.md, measured on this machine");
+    line!("  make bench-read              every figure of docs/performance.md, measured on this machine");
     let forebay = options.forebay.display();
-    println!("  {forebay} up --local 2 --export /usr --view /tmp/view    your own files, on two nodes");
-    println!("  {forebay} explain /usr/bin/env                           where an answer comes from");
-    println!("  {forebay} down");
+    line!("  {forebay} up --local 2 --export /usr --view /tmp/view    your own files, on two nodes");
+    line!("  {forebay} explain /usr/bin/env                           where an answer comes from");
+    line!("  {forebay} down");
 }

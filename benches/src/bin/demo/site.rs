@@ -20,6 +20,7 @@ use forebay_testkit::{Place, stop};
 
 use crate::document::Way;
 use crate::options::Options;
+use crate::show;
 
 /// Nodes, their backing file system, and Forebay when it runs. The fields are dropped in this order: first who uses
 /// a thing, then the thing.
@@ -55,10 +56,11 @@ impl Site {
 
     /// Nodes in namespaces over GlusterFS.
     pub fn gluster(options: &Options, nodes: usize) -> anyhow::Result<Self> {
-        println!("  building the test bed: GlusterFS, {nodes} nodes, and the Python tree copied into it ...");
+        show::progress(&format!("building the test bed: GlusterFS, {nodes} nodes, and the Python tree copied into it"));
         let testbed = Testbed::up(&options.testbed, nodes, BUSY.at_once)?;
         let tree = testbed.copy_in(&options.tree, "tree")?;
         testbed.slow_down(BUSY)?;
+        show::ended("done");
         let environment = testbed.environment().to_vec();
         Self::new(options, nodes, environment, Backing::Gluster { testbed, tree })
     }
@@ -85,7 +87,7 @@ impl Site {
     pub fn described(&self) -> String {
         let speed = |metadata_us: u32, at_once: u32, link: &str| {
             let ms = f64::from(metadata_us) / 1000.0;
-            format!("{ms} ms a metadata request, {at_once} at once, one link of {link} for all the nodes")
+            format!("{ms} ms a metadata request, {at_once} concurrently, one link of {link} for all nodes")
         };
         match &self.backing {
             Backing::Model { .. } => {
