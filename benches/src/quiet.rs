@@ -230,11 +230,13 @@ impl<T> Measured<T> {
 /// Repeats disturbed runs, within limits that hold for all runs together.
 pub struct Repeater {
     left: Duration,
+    /// How long each repeat waits for the machine to become quiet.
+    wait_most: Duration,
 }
 
 impl Default for Repeater {
     fn default() -> Self {
-        Self { left: REPEATING_MOST }
+        Self { left: REPEATING_MOST, wait_most: WAIT_MOST }
     }
 }
 
@@ -242,7 +244,7 @@ impl Repeater {
     /// One that repeats nothing.
     #[must_use]
     pub fn never() -> Self {
-        Self { left: Duration::ZERO }
+        Self { left: Duration::ZERO, ..Self::default() }
     }
 
     /// Runs until the machine was quiet; `told` is called with a disturbed run and the reason before each repeat.
@@ -259,7 +261,7 @@ impl Repeater {
         loop {
             let start = Instant::now();
             if attempts > 0 {
-                wait_for_quiet()?;
+                wait_for_quiet(self.wait_most)?;
             }
             let (value, machine) = run()?;
             if attempts > 0 {
@@ -287,8 +289,8 @@ impl Repeater {
 }
 
 /// Waits a few seconds for other programs to leave the processors alone; nothing of ours may run meanwhile.
-fn wait_for_quiet() -> anyhow::Result<()> {
-    let deadline = Instant::now() + WAIT_MOST;
+fn wait_for_quiet(most: Duration) -> anyhow::Result<()> {
+    let deadline = Instant::now() + most;
     while Instant::now() < deadline {
         stop::check()?;
         let gauge = Gauge::start(Duration::ZERO)?;
@@ -369,7 +371,8 @@ mod tests {
         let mut shares = [0.5, 0.3, 0.4, 0.0].into_iter();
         let run = || shares.next().map(|share| (share, of_others(share))).context("one run too many");
         let mut told = 0;
-        let measured = Repeater::default().measure(|_, _| told += 1, run).unwrap();
+        let measured =
+            Repeater { wait_most: Duration::ZERO, ..Repeater::default() }.measure(|_, _| told += 1, run).unwrap();
         assert_eq!((measured.value, measured.attempts, measured.is_quiet(), told), (0.3, 3, false, 2));
         let none = Repeater::never().measure(|(), _| (), || Ok(((), of_others(0.5)))).unwrap();
         assert_eq!(none.attempts, 1);

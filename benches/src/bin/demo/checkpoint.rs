@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -98,7 +99,10 @@ impl Bed {
         let mut pair = OsString::from("/checkpoints=");
         pair.push(&backing);
         let mut words = [OsString::from("--export"), scratch.dir("export")?.into(), "--burst".into(), pair].to_vec();
-        words.extend(["--burst-store".into(), scratch.dir("store")?.into()]);
+        let store = scratch.dir("store")?;
+        // A store that others may enter is refused.
+        fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).context("cannot close the store to others")?;
+        words.extend(["--burst-store".into(), store.into()]);
         words.extend(["--burst-capacity", STORE_CAPACITY].map(OsString::from));
         if site.writable().is_none() {
             words.extend(["--drain-rate", DRAIN_RATE].map(OsString::from));

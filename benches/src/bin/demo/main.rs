@@ -53,7 +53,8 @@ fn measured(options: &Options) -> anyhow::Result<Document> {
         Backing::Model => Site::model(options, nodes)?,
         Backing::Gluster => Site::gluster(options, nodes)?,
     };
-    show::introduction(&machine, &site, &rule, &program.described);
+    let nodes_described = format!("{nodes} on this machine ({rule})");
+    show::introduction(&machine, &nodes_described, &site.described(), &program.described);
     let mut repeater = if options.once { Repeater::never() } else { Repeater::default() };
     let runs = reads::measure(&mut site, &program, &mut repeater)?;
     show::progress("a checkpoint in the burst tier, until it has landed");

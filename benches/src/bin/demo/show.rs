@@ -11,7 +11,6 @@ use forebay_testkit::machine::Machine;
 
 use crate::document::{Aggregation, Answer, Document, Run, Way, Work};
 use crate::options::{Backing, Options};
-use crate::site::Site;
 
 /// Prints a line. Nothing may take it any longer (`make demo | head`); the panic of `println!` would leave mounts behind.
 macro_rules! line {
@@ -29,12 +28,12 @@ macro_rules! part {
 }
 
 /// What is about to happen.
-pub fn introduction(machine: &Machine, site: &Site, rule: &str, program: &str) {
+pub fn introduction(machine: &Machine, nodes: &str, backing: &str, program: &str) {
     line!();
     line!("Forebay's demo: read, write, aggregate, query.");
-    line!("Nodes:               {} on this machine ({rule})", site.nodes());
+    line!("Nodes:               {nodes}");
     line!("Program:             {program}");
-    line!("Backing file system: {}", site.described());
+    line!("Backing file system: {backing}");
     line!("Machine:             {}", machine.described());
     line!();
 }
@@ -149,7 +148,7 @@ pub fn paths(document: &Document) {
     line!("           written to the same directory without Forebay, with fsync: {direct}{}", limit_note(document));
     line!("aggregate: {}", aggregate_conditions(&document.aggregation));
     line!(
-        "query:     the file is in the page cache; both give the same results; Python without its start, csv and a loop"
+        "query:     statistics of all columns, the same by both; the file is in the page cache; Python's csv module, without its start"
     );
 }
 
@@ -258,9 +257,12 @@ fn disturbances(document: &Document) {
 
 fn disturbance<T>(name: &str, run: &Measured<T>) -> Option<String> {
     let Verdict::Disturbed(reason) = &run.verdict else { return None };
-    let times = if run.attempts == 1 { "once".to_owned() } else { format!("{} times", run.attempts) };
+    let times = match run.attempts {
+        1 => "run once".to_owned(),
+        times => format!("run {times} times, this is the quietest"),
+    };
     let queue = run.machine.run_queue_mean;
-    Some(format!("{name}: {reason}; run queue {queue:.1} on average; run {times}, this is the quietest"))
+    Some(format!("{name}: {reason}; run queue {queue:.1} on average; {times}"))
 }
 
 /// Where to go from here.

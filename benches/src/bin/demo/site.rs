@@ -78,11 +78,6 @@ impl Site {
         Ok(Self { job: None, backing, forebay, nodes, processes: Vec::new(), ups: Vec::new(), scratch })
     }
 
-    /// How many nodes.
-    pub fn nodes(&self) -> usize {
-        self.nodes
-    }
-
     /// The backing file system in words.
     pub fn described(&self) -> String {
         let speed = |metadata_us: u32, at_once: u32, link: &str| {
