@@ -15,8 +15,8 @@ use forebay_testkit::stop;
 use serde::Serialize;
 
 /// The largest share of the processors that other programs may use during a run. Work that needs all processors then takes
-/// at most 1 / (1 - 0.1) = 1.11 times as long, which is below every ratio that the demo prints. A quiet machine shows 1 to 4 %:
-/// the kernel's own threads, and the error of its sampled counters.
+/// at most 1 / (1 - 0.1) = 1.11 times as long, so a ratio of two runs is off by a ninth at most. Less cannot be demanded: the
+/// kernel's own threads count as other programs, and its counters sample.
 pub const OTHERS_SHARE_MOST: f64 = 0.10;
 
 /// The largest share of the time that the hypervisor may take from the processors. Stolen time halts a processor for
