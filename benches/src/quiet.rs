@@ -14,13 +14,13 @@ use anyhow::Context;
 use forebay_testkit::stop;
 use serde::Serialize;
 
-/// The largest share of the processors that other programs may use during a run. Work that needs all processors then takes
-/// at most 1 / (1 - 0.1) = 1.11 times as long, so a ratio of two runs is off by a ninth at most. Less cannot be demanded: the
-/// kernel's own threads count as other programs, and its counters sample.
-pub const OTHERS_SHARE_MOST: f64 = 0.10;
+/// The largest share of the processors that other programs may use during a run. On a quiet machine of two cores the demo's
+/// runs show 0 to 1.4 %. With 8 %, by a program that computes for 30 ms of every 100 ms, the warm import takes a fifth longer,
+/// because the slowest node is one that shares its processor.
+pub const OTHERS_SHARE_MOST: f64 = 0.05;
 
 /// The largest share of the time that the hypervisor may take from the processors. Stolen time halts a processor for
-/// milliseconds, which stalls all who wait for its thread, so less of it is tolerated than of other programs.
+/// milliseconds, with all who wait for its thread, so it is taken as seriously as other programs.
 pub const STOLEN_SHARE_MOST: f64 = 0.05;
 
 /// The counters tick every 10 ms. Over less than this, one tick is more than 5 % of one processor, and nothing can be judged.
@@ -43,6 +43,10 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 pub struct Observed {
     /// How long it was watched.
     pub seconds: f64,
+    /// Of the processors' time, what all programs used, by the kernel's sampled counters.
+    pub busy_share: f64,
+    /// The same of the run's own programs, by their exact times. It may exceed the sampled share by a little.
+    pub own_share: f64,
     /// Of the processors' time, what others than the run's own programs used.
     pub others_share: f64,
     /// The same, of the time in which the processors were busy.
@@ -96,6 +100,8 @@ impl Observed {
         let others = (busy - ours.as_secs_f64()).max(0.0);
         Self {
             seconds: 0.0,
+            busy_share: busy / all,
+            own_share: ours.as_secs_f64() / all,
             others_share: others / all,
             others_share_of_busy: if busy > 0.0 { others / busy } else { 0.0 },
             stolen_share: after.stolen.saturating_sub(before.stolen) as f64 / hertz / all,
@@ -308,6 +314,8 @@ mod tests {
 
     const CALM: Observed = Observed {
         seconds: 2.0,
+        busy_share: 0.1,
+        own_share: 0.07,
         others_share: 0.03,
         others_share_of_busy: 0.3,
         stolen_share: 0.01,

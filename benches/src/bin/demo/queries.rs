@@ -23,7 +23,7 @@ use crate::site::Site;
 const ROWS: u64 = 1_000_000;
 
 /// One run of `forebay query` is over in milliseconds, in which the processors' counters tick a few times.
-const FOREBAY_RUNS: u32 = 10;
+const FOREBAY_RUNS: u32 = 20;
 
 /// By how much the results may differ, as a share: a plain loop loses digits where Forebay does not.
 const TOLERANCE: f64 = 1e-6;
