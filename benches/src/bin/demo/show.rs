@@ -91,14 +91,17 @@ fn star<T>(run: &Measured<T>) -> &'static str {
 pub fn table(document: &Document) {
     let mut table = Table::new();
     table.row(["", "slowest node", "CPU programs", "CPU Forebay", "requests", "bytes sent"]);
-    for work in works(document) {
-        table.heading(match work {
-            Work::Replay => "The import's file operations alone",
-            Work::Import => "The import itself (most of its warm time is Python's computing)",
-        });
+    let works = works(document);
+    for work in &works {
+        if works.len() > 1 {
+            table.heading(match work {
+                Work::Replay => "The import's file operations alone",
+                Work::Import => "The import itself",
+            });
+        }
         for cold in [true, false] {
             for way in [Way::Direct, Way::Forebay] {
-                table.row(find(document, work, way, cold).map(cells).unwrap_or_default());
+                table.row(find(document, *work, way, cold).map(cells).unwrap_or_default());
             }
         }
     }
