@@ -55,10 +55,10 @@ test-kernels: ## the static binary on other kernels under qemu, as root and as a
 	@echo 'missing; says so before it does; downloads kernels, busybox-static, fuse3 and libc6 of Debian into target/kernels/.'
 	@tests/kernels/run.sh
 
-demo: ## Python on 8 nodes, direct and through Forebay, in 5 minutes (BACKING=gluster: over real GlusterFS)
-	@echo 'Packages: installs python3 and python3-venv by apt-get where they are missing, for BACKING=gluster also'
-	@echo 'glusterfs-server, glusterfs-client and iproute2; says so before it does.'
-	@BACKING=$(BACKING) benches/demo.sh
+demo: ## the four paths on this machine, in about 4 minutes with the build (BIG=1: scikit-learn; BACKING=gluster: real GlusterFS)
+	@echo 'Packages: installs fuse3, python3, gcc and libc6-dev by apt-get where they are missing, for BIG=1 also python3-venv,'
+	@echo 'for BACKING=gluster also glusterfs-server, glusterfs-client and iproute2; says so before it does.'
+	@BACKING=$(BACKING) BIG=$(BIG) benches/demo.sh
 
 bench-read: ## the read path's figures, to target/bench/ (needs root and an hour)
 	@echo 'Packages: installs python3, python3-venv, fuse3, squashfs-tools, squashfuse, zstd, glusterfs-server,'

@@ -1,24 +1,72 @@
 #!/usr/bin/env bash
-# demo.sh: `make demo`. Sets up what is missing, then compares a Python start-up on 8 nodes straight from a slow file
-# system and through Forebay. BACKING=gluster runs it over GlusterFS in network namespaces (root only); the default
-# is a model of a network file system. Further arguments go to forebay-demo (see its --help).
+# demo.sh: `make demo`. Sets up what is missing, then shows Forebay's four paths on this machine. The default downloads nothing but
+# crates and Debian's packages. BIG=1 takes scikit-learn and pandas instead of the standard library (450 MB from PyPI).
+# BACKING=gluster runs over GlusterFS in network namespaces (root only); the default is a model of a network file system.
+# Further arguments go to forebay-demo (see its --help).
 set -euo pipefail
 NAME=demo
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 . benches/setup.sh
 
-BACKING=${BACKING:-model}
-TREE=${PYTHON_TREE:-target/python-tree}
+BACKING=${BACKING:-model} BIG=${BIG:-}
+packages=(fuse3:fusermount3 python3:python3 gcc:cc libc6-dev:/usr/include/stdio.h)
+[[ -z $BIG ]] || packages+=(python3-venv:pip)
 case $BACKING in
-  model) need fuse3:fusermount3 python3:python3 python3-venv:pip ;;
+  model) ;;
   gluster)
     ((EUID == 0)) || die "BACKING=gluster makes network namespaces and mounts: run it as root"
-    need fuse3:fusermount3 python3:python3 python3-venv:pip \
-      glusterfs-server:glusterfsd glusterfs-client:glusterfs iproute2:ip ;;
+    packages+=(glusterfs-server:glusterfsd glusterfs-client:glusterfs iproute2:ip) ;;
   *) die "BACKING is model or gluster, not '$BACKING'" ;;
 esac
-[[ -c /dev/fuse ]] || die "no /dev/fuse here: the kernel lacks FUSE, or this is a container without the device"
-benches/python-tree.sh "$TREE"
-build_release forebay forebay-bench
-exec "$(release_dir)/forebay-demo" --backing "$BACKING" --tree "$TREE" --forebay "$(release_dir)/forebay" \
-  --json "target/demo/$BACKING.json" "$@"
+
+# check_fuse: before anything is installed or built, because no package can help.
+check_fuse() {
+  [[ -e /dev/fuse ]] || die "no /dev/fuse here: the kernel lacks FUSE (as root: modprobe fuse), or this is a container" \
+    "without the device (start it with --device /dev/fuse)"
+  [[ -c /dev/fuse && $(stat -c %t:%T /dev/fuse) == a:e5 ]] ||
+    die "/dev/fuse is not the FUSE device: remove what hides it, or start the container with --device /dev/fuse"
+  { : <>/dev/fuse; } 2>/dev/null || die "/dev/fuse cannot be opened by $(id -un): as root, chmod 666 /dev/fuse; in a container," \
+    "allow the device (--device /dev/fuse)"
+}
+
+# check_tools: those that no package of Debian has in a version that serves.
+check_tools() {
+  command -v cargo >/dev/null || die "no cargo here: install a Rust toolchain (https://rustup.rs) and put it into PATH"
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||
+    die "needs python3 3.9 or newer, found $(python3 -V 2>&1): put a newer one first into PATH"
+}
+
+# make_tree: into $TREE.
+make_tree() {
+  if [[ -n $BIG ]]; then
+    TREE=${PYTHON_TREE:-target/python-tree}
+    benches/python-tree.sh "$TREE"
+  else
+    TREE=target/demo/tree
+    say "preparing the tree that the nodes import from (a copy of Python's standard library and 240 small modules)"
+    python3 benches/demo/tree.py "$TREE"
+  fi
+}
+
+# build: only what the demo runs.
+build() {
+  local quiet=(--quiet)
+  # On a terminal cargo shows how far it is.
+  [[ ! -t 2 ]] || quiet=()
+  say "building forebay and the demo (release; some minutes on two cores the first time)"
+  cargo build --release "${quiet[@]}" -p forebay -p forebay-bench --bin forebay --bin forebay-demo
+  # Without an MPI the demo shows a prediction instead, and with one it needs the library.
+  if has mpicc.openmpi && has mpirun.openmpi || { has mpicc.mpich && has mpiexec.mpich; }; then
+    say "building the library for MPI-IO programs, because an MPI is installed"
+    cargo rustc --release "${quiet[@]}" -p forebay-mpiio --lib --crate-type staticlib
+    packaging/mpiio.sh "$(release_dir)/libforebay_mpiio.a" "$(release_dir)" 2>/dev/null || say "it does not build; going on without"
+  fi
+}
+
+check_fuse
+need "${packages[@]}"
+check_tools
+make_tree
+build
+exec "$(release_dir)/forebay-demo" --backing "$BACKING" --tree "$TREE" ${BIG:+--big} --forebay "$(release_dir)/forebay" \
+  --json "target/demo/$BACKING${BIG:+-big}.json" "$@"

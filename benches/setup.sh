@@ -9,7 +9,10 @@ install() {
   local sudo=()
   say "these packages are missing and will be installed by apt-get: $*"
   command -v apt-get >/dev/null || die "no apt-get here; please install them by hand"
-  ((EUID == 0)) || sudo=(sudo)
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || die "neither root nor sudo here: have root run  apt-get install $*  and try again"
+    sudo=(sudo)
+  fi
   "${sudo[@]}" apt-get update -qq
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
 }

@@ -30,8 +30,12 @@ pub struct NodeStatus {
     pub rank: u32,
     /// The daemon's process id.
     pub pid: u32,
+    /// The process id of its keeper, which starts the daemon.
+    pub keeper_pid: u32,
     /// Where its view is mounted.
     pub view: PathBuf,
+    /// Its burst tier, if the job has one.
+    pub burst: Option<BurstStatus>,
     /// Its parent in each tree; empty at a root.
     pub parents: Vec<serde_json::Value>,
     /// Requests of the kernel.
@@ -42,6 +46,14 @@ pub struct NodeStatus {
     pub overlay: BTreeMap<String, u64>,
     /// Requests to the backing file system.
     pub backing: BTreeMap<String, u64>,
+}
+
+/// The burst tier at one node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct BurstStatus {
+    /// Where it is mounted.
+    pub mount: PathBuf,
 }
 
 /// What the kernel asked of one node.
@@ -95,6 +107,12 @@ impl Status {
         self.nodes.iter().filter_map(|node| node.backing.get("bytes")).sum()
     }
 
+    /// The processes of all nodes: daemons and their keepers.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        self.nodes.iter().flat_map(|node| [node.pid, node.keeper_pid]).collect()
+    }
+
     /// Processor time of all the daemons, as of now (not of when the status was asked for).
     #[must_use]
     pub fn cpu_now(&self) -> Duration {
@@ -120,7 +138,9 @@ pub struct Forebay {
 }
 
 impl Forebay {
-    fn command(&self, words: &[OsString]) -> Command {
+    /// The command with `words`, as all calls of the job are made.
+    #[must_use]
+    pub fn command(&self, words: &[OsString]) -> Command {
         let mut argv = vec![self.binary.clone().into_os_string()];
         argv.extend_from_slice(words);
         let mut command = Place::here().command(&argv);
@@ -240,6 +260,16 @@ impl Job {
         ensure!(!status.nodes.is_empty(), "forebay status tells of no node");
         status.nodes.sort_by_key(|node| node.rank);
         Ok(status)
+    }
+
+    /// `forebay landed`: whether a file of the burst tier has landed.
+    ///
+    /// # Errors
+    /// When it has not, or the user asks for an end.
+    pub fn landed(&self, path: &Path) -> anyhow::Result<()> {
+        let mut words = ["landed", "--job", &self.name].map(OsString::from).to_vec();
+        words.push(path.into());
+        self.printed(&words).map(drop)
     }
 
     /// `forebay down`, and how long it took.

@@ -1,5 +1,5 @@
 //! What the demo and the measurements share beside the test kit: measured jobs and programs, storms of processes, cores
-//! over a network in memory, requests and times of MPI programs, and tables.
+//! over a network in memory, requests and times of MPI programs, whether the machine was quiet, and tables.
 
 pub mod cpu;
 pub mod job;
@@ -7,5 +7,6 @@ pub mod mpi_requests;
 pub mod mpi_time;
 pub mod overlay_job;
 pub mod python;
+pub mod quiet;
 pub mod storm;
 pub mod table;

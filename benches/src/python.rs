@@ -46,6 +46,9 @@ pub struct Touched {
     pub directories: u64,
 }
 
+/// The program of the tree that `benches/demo/tree.py` makes, in it.
+const PROGRAM: &str = "program.py";
+
 /// The interpreter and the replay program.
 #[derive(Clone)]
 pub struct Python {
@@ -87,6 +90,34 @@ impl Python {
             "-c".into(),
             IMPORT.into(),
         ]
+    }
+
+    /// The program that `tree` holds, with `tree` for Python's whole library: only the interpreter is the machine's. The program
+    /// fails if it has read a module from elsewhere.
+    #[must_use]
+    pub fn program(&self, tree: &Path) -> Vec<OsString> {
+        let variable = |name: &str, value: &Path| {
+            let mut text = OsString::from(name);
+            text.push(value);
+            text
+        };
+        vec![
+            "env".into(),
+            variable("PYTHONHOME=", tree),
+            variable("PYTHONPATH=", &tree.join("modules")),
+            "PYTHONNOUSERSITE=1".into(),
+            "PYTHONDONTWRITEBYTECODE=1".into(),
+            // In a virtual environment the interpreter is a link, beside which Python would look for another library.
+            self.interpreter.canonicalize().unwrap_or_else(|_| self.interpreter.clone()).into(),
+            tree.join(PROGRAM).into(),
+        ]
+    }
+
+    /// `script`, with `arguments`.
+    #[must_use]
+    pub fn script(&self, script: &Path, arguments: &[OsString]) -> Vec<OsString> {
+        let words = [self.interpreter.clone().into(), script.into()];
+        words.into_iter().chain(arguments.iter().cloned()).collect()
     }
 
     /// Measures what the replay touches below `tree`.

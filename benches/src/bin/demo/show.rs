@@ -1,41 +1,72 @@
-//! What the demo prints: for people, in plain words.
+//! What the demo prints: progress, the table of the read path, one line for each path, and the conditions of all of them.
+//!
+//! A ratio appears only where both of its runs were undisturbed. A disturbed run is marked and explained below the table.
 
 use std::io::Write;
 use std::path::Path;
 
-use forebay_bench::python;
+use forebay_bench::quiet::{Measured, Verdict};
 use forebay_bench::table::{Table, count, megabytes, seconds};
 use forebay_testkit::machine::Machine;
 
-use crate::document::{Document, Run, Way, Work};
-use crate::site::Site;
+use crate::document::{Aggregation, Answer, Document, Run, Way, Work};
+use crate::options::{Backing, Options};
 
-/// What is about to happen.
-pub fn introduction(machine: &Machine, site: &Site) {
-    println!();
-    println!("Forebay's demo: {} nodes start the same Python program at one moment.", site.nodes());
-    println!("Program:             python3 -c '{}'", python::IMPORT);
-    println!("Backing file system: {}", site.described());
-    println!("Machine:             {}", machine.described());
-    println!();
+/// Prints a line. Nothing may take it any longer (`make demo | head`); the panic of `println!` would leave mounts behind.
+macro_rules! line {
+    ($($text:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
 }
 
-/// Which run is under way.
-pub fn progress(work: Work, way: Way, cold: bool) {
-    print!("  {}, {} ...", title(work), case(way, cold));
-    // Nothing is lost when the terminal does not take it.
-    let _ = std::io::stdout().flush();
+/// Prints a part of a line, which shows immediately.
+macro_rules! part {
+    ($($text:tt)*) => {{
+        let mut output = std::io::stdout();
+        let _ = write!(output, $($text)*).and_then(|()| output.flush());
+    }};
+}
+
+/// What is about to happen.
+pub fn introduction(machine: &Machine, nodes: &str, backing: &str, program: &str) {
+    line!();
+    line!("Forebay's demo: read, write, aggregate, query.");
+    line!("Nodes:               {nodes}");
+    line!("Program:             {program}");
+    line!("Backing file system: {backing}");
+    line!("Machine:             {}", machine.described());
+    line!();
+}
+
+/// What is under way.
+pub fn progress(text: &str) {
+    part!("  {text} ...");
+}
+
+/// A run of the read path, in words.
+pub fn run_described(work: Work, way: Way, cold: bool) -> String {
+    format!("{}, {}", title(work), case(way, cold))
+}
+
+/// A run is made again, after one that took so long.
+pub fn repeated(wall_seconds: f64, reason: &str) {
+    part!(" {} *\n    again, because {reason} ...", seconds(wall_seconds));
 }
 
 /// How long it took.
-pub fn finished(run: &Run) {
-    println!(" {}", seconds(run.wall_seconds));
+pub fn done<T>(run: &Measured<T>, wall_seconds: f64) {
+    line!(" {}", marked(wall_seconds, run));
+}
+
+/// It is over, and has no time.
+pub fn ended(text: &str) {
+    line!(" {text}");
 }
 
 fn title(work: Work) -> &'static str {
     match work {
         Work::Replay => "the import's file operations alone",
-        Work::Import => "the import itself",
+        Work::Import => "the import on all nodes",
     }
 }
 
@@ -47,32 +78,56 @@ fn case(way: Way, cold: bool) -> String {
     format!("{way}, {}", if cold { "cold" } else { "warm" })
 }
 
-/// The results.
+/// A time, with a star if the run was disturbed.
+fn marked<T>(value: f64, run: &Measured<T>) -> String {
+    format!("{}{}", seconds(value), star(run))
+}
+
+fn star<T>(run: &Measured<T>) -> &'static str {
+    if run.is_quiet() { "" } else { " *" }
+}
+
+/// The results of the read path.
 pub fn table(document: &Document) {
     let mut table = Table::new();
     table.row(["", "slowest node", "CPU programs", "CPU Forebay", "requests", "bytes sent"]);
-    for work in [Work::Replay, Work::Import] {
-        table.heading(match work {
-            Work::Replay => "The import's file operations alone",
-            Work::Import => "The import itself (most of its warm time is Python's computing)",
-        });
+    let works = works(document);
+    for work in &works {
+        if works.len() > 1 {
+            table.heading(match work {
+                Work::Replay => "The import's file operations alone",
+                Work::Import => "The import itself",
+            });
+        }
         for cold in [true, false] {
             for way in [Way::Direct, Way::Forebay] {
-                let run = document.runs.iter().find(|run| (run.work, run.way, run.cold) == (work, way, cold));
-                table.row(run.map(cells).unwrap_or_default());
+                table.row(find(document, *work, way, cold).map(cells).unwrap_or_default());
             }
         }
     }
-    println!("\n{} nodes at once; requests and bytes are those at the backing file system\n", document.nodes);
-    println!("{table}");
-    explanations(document);
+    line!("\nThe import on {} nodes; requests and bytes are those at the backing file system\n", document.nodes);
+    line!("{table}");
+    line!("cold: fresh mounts on every node, so nothing of the files is in a node's memory; Forebay just started");
+    line!("warm: the same program a second time on the same nodes");
+    line!("CPU:  user and system time of all {} nodes together, which share this machine", document.nodes);
+    line!("`forebay up` took {}", seconds(document.up_seconds));
 }
 
-fn cells(run: &Run) -> [String; 6] {
+fn works(document: &Document) -> Vec<Work> {
+    let is_there = |work: &Work| document.runs.iter().any(|run| run.value.work == *work);
+    [Work::Replay, Work::Import].into_iter().filter(is_there).collect()
+}
+
+fn find(document: &Document, work: Work, way: Way, cold: bool) -> Option<&Measured<Run>> {
+    document.runs.iter().find(|run| (run.value.work, run.value.way, run.value.cold) == (work, way, cold))
+}
+
+fn cells(measured: &Measured<Run>) -> [String; 6] {
+    let run = &measured.value;
     let daemons = if run.way == Way::Direct { "-".to_owned() } else { seconds(run.daemons_cpu_seconds) };
     [
         format!("  {}", case(run.way, run.cold)),
-        seconds(run.wall_seconds),
+        marked(run.wall_seconds, measured),
         seconds(run.programs_cpu_seconds),
         daemons,
         count(run.traffic.total()),
@@ -80,39 +135,152 @@ fn cells(run: &Run) -> [String; 6] {
     ]
 }
 
-fn explanations(document: &Document) {
-    println!("cold: fresh mounts on every node, so nothing of the files is in a node's memory; Forebay just started");
-    println!("warm: the same program a second time on the same nodes");
-    println!("CPU:  user and system time of all {} nodes together; all share this machine", document.nodes);
-    println!("backing file system: {}", document.backing);
-    println!("`forebay up` took {}", seconds(document.up_seconds));
-    for work in [Work::Replay, Work::Import] {
-        if let Some((times, requests)) = gain(document, work) {
-            println!(
-                "cold, {}: Forebay {times:.1} times as fast, with one request for every {requests:.1}",
-                title(work)
-            );
-        }
+/// One line for each path, and the conditions of all.
+pub fn paths(document: &Document) {
+    line!();
+    for work in works(document) {
+        line!("read       {}", read_line(document, work));
+    }
+    line!("write      {}", write_line(document));
+    line!("aggregate  {}", aggregate_line(&document.aggregation));
+    line!("query      {}", query_line(&document.query, &document.query_by_python));
+    disturbances(document);
+    line!("\nread:      {}", document.backing);
+    line!("write:     files land on {}", document.checkpoint_backing);
+    let direct = seconds(document.checkpoint.value.direct_seconds);
+    line!("           written to the same directory without Forebay, with fsync: {direct}{}", limit_note(document));
+    line!("aggregate: {}", aggregate_conditions(&document.aggregation));
+    line!(
+        "query:     statistics of all columns, the same by both; the file is in the page cache; Python's csv module, without its start"
+    );
+}
+
+/// `--drain-rate` holds Forebay alone.
+fn limit_note(document: &Document) -> &'static str {
+    if document.checkpoint_backing.contains("--drain-rate") { " (not held to that rate)" } else { "" }
+}
+
+fn read_line(document: &Document, work: Work) -> String {
+    let (direct, forebay) = (find(document, work, Way::Direct, true), find(document, work, Way::Forebay, true));
+    let (Some(direct), Some(forebay)) = (direct, forebay) else { return "not measured".to_owned() };
+    let times = direct.value.wall_seconds / forebay.value.wall_seconds;
+    let nodes = format!("{} nodes", document.nodes);
+    format!(
+        "{}, cold: {} directly, {} through Forebay{}, {} and {} requests",
+        title(work).replace("all nodes", &nodes),
+        marked(direct.value.wall_seconds, direct),
+        marked(forebay.value.wall_seconds, forebay),
+        ratio(direct.is_quiet() && forebay.is_quiet(), times, "times as fast"),
+        count(direct.value.traffic.total()),
+        count(forebay.value.traffic.total()),
+    )
+}
+
+/// A ratio, only where it may be printed.
+fn ratio(may_compare: bool, times: f64, text: &str) -> String {
+    if may_compare { format!(" ({times:.1} {text})") } else { " (no ratio, see *)".to_owned() }
+}
+
+fn write_line(document: &Document) -> String {
+    let checkpoint = &document.checkpoint.value;
+    format!(
+        "a checkpoint of {} MiB: the program continues after {}, the file has landed after {}{}, contents identical",
+        checkpoint.bytes >> 20,
+        seconds(checkpoint.free_seconds),
+        seconds(checkpoint.landed_seconds),
+        star(&document.checkpoint),
+    )
+}
+
+fn aggregate_line(aggregation: &Aggregation) -> String {
+    match aggregation {
+        Aggregation::Counted { ranks, file_bytes, independent, romio, forebay, .. } => format!(
+            "{ranks} MPI ranks write {} in {} requests each for itself, in {} with ROMIO's buffering, in {} with Forebay",
+            megabytes(*file_bytes),
+            count(*independent),
+            count(*romio),
+            count(*forebay),
+        ),
+        Aggregation::Predicted { nodes, bytes, best, best_seconds, romio_seconds, .. } => format!(
+            "PREDICTED, not measured: {nodes} nodes write {} MiB in {} with the plan `{best}`, in {} with ROMIO's choice",
+            bytes >> 20,
+            seconds(*best_seconds),
+            seconds(*romio_seconds),
+        ),
     }
 }
 
-/// How many times faster Forebay was cold, and how many times fewer its requests.
-fn gain(document: &Document, work: Work) -> Option<(f64, f64)> {
-    let find = |way| document.runs.iter().find(|run| (run.work, run.way, run.cold) == (work, way, true));
-    let (direct, forebay) = (find(Way::Direct)?, find(Way::Forebay)?);
-    let requests = direct.traffic.total() as f64 / forebay.traffic.total().max(1) as f64;
-    Some((direct.wall_seconds / forebay.wall_seconds, requests))
+fn aggregate_conditions(aggregation: &Aggregation) -> String {
+    match aggregation {
+        Aggregation::Counted { mpi, .. } => {
+            format!(
+                "{mpi}; requests are counted above the C library, on a local file, cut at 1 MiB; the files are identical"
+            )
+        }
+        Aggregation::Predicted { aggregators, .. } => format!(
+            "`forebay plan` by its model of a torus, 8 I/O nodes, {aggregators} aggregators; no MPI with Forebay's library is here"
+        ),
+    }
+}
+
+fn query_line(forebay: &Measured<Answer>, python: &Measured<Answer>) -> String {
+    let (ours, theirs) = (&forebay.value, &python.value);
+    let times = theirs.cpu_seconds / ours.cpu_seconds.max(1e-3);
+    format!(
+        "{} rows, {}: {} (CPU {}){} by forebay query, {} (CPU {}){} by Python{}",
+        count(ours.rows),
+        megabytes(ours.bytes),
+        seconds(ours.seconds),
+        seconds(ours.cpu_seconds),
+        star(forebay),
+        seconds(theirs.seconds),
+        seconds(theirs.cpu_seconds),
+        star(python),
+        ratio(forebay.is_quiet() && python.is_quiet(), times, "times as much CPU"),
+    )
+}
+
+/// Which runs other work disturbed, and how.
+fn disturbances(document: &Document) {
+    let mut lines: Vec<String> = document
+        .runs
+        .iter()
+        .filter_map(|run| disturbance(&run_described(run.value.work, run.value.way, run.value.cold), run))
+        .collect();
+    lines.extend(disturbance("the checkpoint", &document.checkpoint));
+    lines.extend(disturbance("forebay query", &document.query));
+    lines.extend(disturbance("Python's statistics", &document.query_by_python));
+    if lines.is_empty() {
+        return;
+    }
+    line!("\n* The machine was busy with other work, so these times say little, and no ratio is printed for them:");
+    lines.iter().for_each(|line| line!("  {line}"));
+    line!("  Run the demo again when the machine is quiet.");
+}
+
+fn disturbance<T>(name: &str, run: &Measured<T>) -> Option<String> {
+    let Verdict::Disturbed(reason) = &run.verdict else { return None };
+    let times = match run.attempts {
+        1 => "run once".to_owned(),
+        times => format!("run {times} times, this is the quietest"),
+    };
+    let queue = run.machine.run_queue_mean;
+    Some(format!("{name}: {reason}; run queue {queue:.1} on average; {times}"))
 }
 
 /// Where to go from here.
-pub fn what_next(modelled: bool, json: &Path) {
-    println!("\nThe figures behind the table: {}", json.display());
-    println!("What to try next:");
-    if modelled {
-        println!("  make demo BACKING=gluster    the same over a real network file system (needs root)");
+pub fn what_next(options: &Options, json: &Path) {
+    line!("\nThe figures, and how busy the machine was during each run: {}", json.display());
+    line!("What to try next:");
+    if options.backing == Backing::Model {
+        line!("  make demo BACKING=gluster    the same over a real network file system (needs root)");
     }
-    println!("  make bench-read              every figure of docs/performance.md, measured on this machine");
-    println!("  target/release/forebay up --local 2 --export /usr --view /tmp/view    your own files, on two nodes");
-    println!("  target/release/forebay explain /usr/bin/env                           where an answer comes from");
-    println!("  target/release/forebay down");
+    if !options.big {
+        line!("  make demo BIG=1              scikit-learn and pandas on 8 nodes (downloads 450 MB)");
+    }
+    line!("  make bench-read              every figure of docs/performance.md, measured on this machine");
+    let forebay = options.forebay.display();
+    line!("  {forebay} up --local 2 --export /usr --view /tmp/view    your own files, on two nodes");
+    line!("  {forebay} explain /usr/bin/env                           where an answer comes from");
+    line!("  {forebay} down");
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use forebay_bench::cpu;
 use forebay_bench::job::{Forebay, Job};
 use forebay_testkit::model::{BUSY as MODEL_BUSY, ClientMount, Model};
 use forebay_testkit::results::median;
@@ -19,6 +20,7 @@ use forebay_testkit::{Place, stop};
 
 use crate::document::Way;
 use crate::options::Options;
+use crate::show;
 
 /// Nodes, their backing file system, and Forebay when it runs. The fields are dropped in this order: first who uses
 /// a thing, then the thing.
@@ -27,6 +29,8 @@ pub struct Site {
     backing: Backing,
     forebay: Forebay,
     nodes: usize,
+    /// Forebay's processes while it runs.
+    processes: Vec<u32>,
     ups: Vec<f64>,
     scratch: Scratch,
 }
@@ -45,39 +49,40 @@ enum Backing {
 
 impl Site {
     /// Nodes on this machine over the modelled file system.
-    pub fn model(options: &Options) -> anyhow::Result<Self> {
+    pub fn model(options: &Options, nodes: usize) -> anyhow::Result<Self> {
         let model = Model::new(&options.tree, MODEL_BUSY)?;
-        Self::new(options, Vec::new(), Backing::Model { mounts: Vec::new(), model })
+        Self::new(options, nodes, Vec::new(), Backing::Model { mounts: Vec::new(), model })
     }
 
     /// Nodes in namespaces over GlusterFS.
-    pub fn gluster(options: &Options) -> anyhow::Result<Self> {
-        eprintln!("Building the test bed: GlusterFS, {} nodes, and the Python tree copied into it.", options.nodes);
-        let testbed = Testbed::up(&options.testbed, options.nodes.into(), BUSY.at_once)?;
+    pub fn gluster(options: &Options, nodes: usize) -> anyhow::Result<Self> {
+        show::progress(&format!("building the test bed: GlusterFS, {nodes} nodes, and the Python tree copied into it"));
+        let testbed = Testbed::up(&options.testbed, nodes, BUSY.at_once)?;
         let tree = testbed.copy_in(&options.tree, "tree")?;
         testbed.slow_down(BUSY)?;
+        show::ended("done");
         let environment = testbed.environment().to_vec();
-        Self::new(options, environment, Backing::Gluster { testbed, tree })
+        Self::new(options, nodes, environment, Backing::Gluster { testbed, tree })
     }
 
-    fn new(options: &Options, environment: Vec<(&'static str, OsString)>, backing: Backing) -> anyhow::Result<Self> {
+    fn new(
+        options: &Options,
+        nodes: usize,
+        environment: Vec<(&'static str, OsString)>,
+        backing: Backing,
+    ) -> anyhow::Result<Self> {
         let scratch = Scratch::new(&std::env::temp_dir(), "forebay-demo")?;
         let binary = options.forebay.canonicalize();
         let binary = binary.with_context(|| format!("no forebay binary at {}", options.forebay.display()))?;
         let forebay = Forebay { binary, runtime: scratch.dir("run")?, environment };
-        Ok(Self { job: None, backing, forebay, nodes: options.nodes.into(), ups: Vec::new(), scratch })
-    }
-
-    /// How many nodes.
-    pub fn nodes(&self) -> usize {
-        self.nodes
+        Ok(Self { job: None, backing, forebay, nodes, processes: Vec::new(), ups: Vec::new(), scratch })
     }
 
     /// The backing file system in words.
     pub fn described(&self) -> String {
         let speed = |metadata_us: u32, at_once: u32, link: &str| {
             let ms = f64::from(metadata_us) / 1000.0;
-            format!("{ms} ms a metadata request, {at_once} at once, one link of {link} for all the nodes")
+            format!("{ms} ms a metadata request, {at_once} concurrently, one link of {link} for all nodes")
         };
         match &self.backing {
             Backing::Model { .. } => {
@@ -94,8 +99,15 @@ impl Site {
         }
     }
 
+    /// Everything cold: fresh mounts on every node, and a fresh Forebay if that is the way.
+    pub fn prepare(&mut self, way: Way) -> anyhow::Result<()> {
+        self.stop_forebay()?;
+        self.make_cold()?;
+        if way == Way::Forebay { self.start_forebay() } else { Ok(()) }
+    }
+
     /// Fresh mounts of the backing file system on every node.
-    pub fn make_cold(&mut self) -> anyhow::Result<()> {
+    fn make_cold(&mut self) -> anyhow::Result<()> {
         stop::check()?;
         match &mut self.backing {
             Backing::Gluster { testbed, .. } => testbed.remount(self.nodes),
@@ -110,27 +122,35 @@ impl Site {
     }
 
     /// `forebay up` on all the nodes.
-    pub fn start_forebay(&mut self) -> anyhow::Result<()> {
-        let view = self.scratch.dir("view")?;
-        let name = format!("demo-{}", std::process::id());
-        let mut options = vec![OsString::from("--export"), self.export()?.into()];
-        match &self.backing {
-            Backing::Model { .. } => options.extend(["--local".into(), self.nodes.to_string().into()]),
-            Backing::Gluster { testbed, .. } => {
-                let hosts = self.scratch.path().join("hosts");
-                fs::write(&hosts, testbed.names(self.nodes).join("\n") + "\n")?;
-                options.extend(["--hostfile".into(), hosts.into()]);
-                options.extend(["--remote-shell", &testbed.shell(), "--interface", "eth0"].map(OsString::from));
-            }
-        }
-        let job = self.forebay.up(&name, &view, &options)?;
+    fn start_forebay(&mut self) -> anyhow::Result<()> {
+        let export = [OsString::from("--export"), self.export()?.into()];
+        let job = self.up("read", self.nodes, &export)?;
+        self.processes = job.status()?.processes();
         self.ups.push(job.ready().as_secs_f64());
         self.job = Some(job);
         Ok(())
     }
 
+    /// `forebay up` on the first `nodes` nodes, with `options`.
+    pub fn up(&self, purpose: &str, nodes: usize, options: &[OsString]) -> anyhow::Result<Job> {
+        let view = self.scratch.dir(&format!("view-{purpose}"))?;
+        let name = format!("demo-{purpose}-{}", std::process::id());
+        let mut options = options.to_vec();
+        match &self.backing {
+            Backing::Model { .. } => options.extend(["--local".into(), nodes.to_string().into()]),
+            Backing::Gluster { testbed, .. } => {
+                let hosts = self.scratch.path().join("hosts");
+                fs::write(&hosts, testbed.names(nodes).join("\n") + "\n")?;
+                options.extend(["--hostfile".into(), hosts.into()]);
+                options.extend(["--remote-shell", &testbed.shell(), "--interface", "eth0"].map(OsString::from));
+            }
+        }
+        self.forebay.up(&name, &view, &options)
+    }
+
     /// `forebay down`, when it is up.
     pub fn stop_forebay(&mut self) -> anyhow::Result<()> {
+        self.processes.clear();
         self.job.take().map_or(Ok(()), |job| job.down().map(drop))
     }
 
@@ -156,7 +176,8 @@ impl Site {
         (0..self.nodes).map(|node| Ok((self.place(node), job.in_view(node, &export)?))).collect()
     }
 
-    fn place(&self, node: usize) -> Place {
+    /// Where the programs of a node run.
+    pub fn place(&self, node: usize) -> Place {
         match &self.backing {
             Backing::Model { .. } => Place::here(),
             Backing::Gluster { testbed, .. } => testbed.place(node),
@@ -179,7 +200,36 @@ impl Site {
     }
 
     /// Processor time of Forebay's daemons so far.
-    pub fn daemons_cpu(&self) -> anyhow::Result<Duration> {
-        self.job.as_ref().map_or(Ok(Duration::ZERO), |job| Ok(job.status()?.cpu_now()))
+    pub fn daemons_cpu(&self) -> Duration {
+        self.processes.iter().filter_map(|pid| cpu::of_process(*pid)).sum()
+    }
+
+    /// Processor time so far of all that belongs to the demo: this process with the model in it, its children that have ended,
+    /// the file system's servers and clients, and Forebay's daemons, those of `job` included.
+    pub fn own_cpu(&self, job: &[u32]) -> anyhow::Result<Duration> {
+        let servers = match &self.backing {
+            Backing::Model { .. } => Vec::new(),
+            Backing::Gluster { testbed, .. } => testbed.processes()?,
+        };
+        let others: Duration = servers.iter().chain(job).filter_map(|pid| cpu::of_process(*pid)).sum();
+        Ok(cpu::of_this()? + cpu::of_children()? + others + self.daemons_cpu())
+    }
+
+    /// A directory of the backing file system that can be written to, where it is a real one.
+    pub fn writable(&self) -> Option<PathBuf> {
+        match &self.backing {
+            Backing::Model { .. } => None,
+            Backing::Gluster { testbed, .. } => Some(testbed.files()),
+        }
+    }
+
+    /// How `forebay` is called.
+    pub fn forebay(&self) -> &Forebay {
+        &self.forebay
+    }
+
+    /// A directory that is gone with this.
+    pub fn directory(&self, name: &str) -> anyhow::Result<PathBuf> {
+        self.scratch.dir(name)
     }
 }
