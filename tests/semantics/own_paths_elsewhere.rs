@@ -256,7 +256,8 @@ fn without_a_job_or_with_a_dead_one() {
     assert!(outside.stderr.contains("no job is up on this host; forebay up starts one"), "{}", outside.stderr);
     assert_eq!(run(sandbox.command().arg("run")).status.code(), Some(125), "no command");
     let job = job(sandbox, &[]);
-    let unknown = run(job.sandbox.command().args(["run", "--rank", "5", "--", "true"]));
+    // Named, since other tests' jobs may be up.
+    let unknown = run(job.sandbox.command().args(["run", "--job", &job.sandbox.name, "--rank", "5", "--", "true"]));
     assert_eq!(unknown.status.code(), Some(125));
     assert!(unknown.stderr.contains("node 5"), "{}", unknown.stderr);
     job.kill_node(0);

@@ -38,7 +38,9 @@ const fn harness(krate: &'static str, knows: &'static [&'static str]) -> Place {
     Place { krate, group: "harness", knows }
 }
 
-const PLACES: [Place; 31] = [
+const PLACES: [Place; 32] = [
+    // Has no code: which features crates from outside have.
+    Place { krate: FEATURES, group: "", knows: &[] },
     core("types", &[]),
     core("wire", &["types"]),
     // A shell: it holds the one lock that readers and writers of a body share.
@@ -125,6 +127,9 @@ const PLACES: [Place; 31] = [
         ],
     },
 ];
+
+/// The crate that each may know, because there is nothing in it.
+const FEATURES: &str = "features";
 
 /// The one crate that may know all of them.
 const BINARY: &str = "forebay";
@@ -218,6 +223,7 @@ fn check_manifest(file: &File, krate: &str) -> Vec<Finding> {
         Err(error) => return vec![Finding::new(&file.path, 1, error.to_string())],
     };
     let why_not = |name: &str| match name.strip_prefix("forebay-").or((name == BINARY).then_some(BINARY)) {
+        Some(FEATURES) => None,
         Some(ours) if !place.knows.contains(&ours) => Some(format!("`{krate}` may not know `{ours}`")),
         None if place.is_core() && EFFECTFUL_CRATES.contains(&name) => {
             Some(format!("`{krate}` decides and does no I/O: `{name}` is for shells"))
@@ -301,6 +307,7 @@ mod tests {
     fn core_knows_core_below_it() {
         assert!(manifest("read", "[dependencies]\nforebay-cache.workspace = true\nbytes = \"1\"").is_empty());
         assert_eq!(manifest("cache", "[dependencies]\nforebay-node.workspace = true"), ["`cache` may not know `node`"]);
+        assert!(manifest("cache", "[dev-dependencies]\nforebay-features.workspace = true").is_empty());
         assert_eq!(manifest("cache", "[dependencies]\nforebay-fuse = { path = \"../fuse\" }").len(), 1);
     }
 

@@ -11,8 +11,9 @@ use super::groups::{DECLARED, Group, Groups};
 use super::schedule::Batch;
 use crate::tree::root;
 
-/// What a test is taken to last that was never timed.
+/// What a test is taken to last that was never timed, and one that is declared to take long.
 const UNKNOWN: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(60);
 
 /// How long tests took the last time, by name: only the order depends on it.
 pub struct Times {
@@ -40,8 +41,9 @@ impl Times {
         let _ = fs::write(&self.file, lines);
     }
 
-    fn of(&self, test: &str) -> u64 {
-        self.milliseconds.get(test).copied().unwrap_or(UNKNOWN.as_millis() as u64)
+    fn of(&self, test: &str, groups: &Groups) -> u64 {
+        let guess = if groups.is_long(test) { LONG } else { UNKNOWN };
+        self.milliseconds.get(test).copied().unwrap_or(guess.as_millis() as u64)
     }
 }
 
@@ -86,7 +88,7 @@ pub fn batches(programs: &[Program], words: &[&str], times: &Times) -> Result<Ve
     for (program, test, name) in named(programs, &tests).filter(|(_, _, name)| is_wanted(name)) {
         let (group, pattern) = groups.of(&name);
         let key = match group {
-            Group::Computes => String::new(),
+            Group::Computes | Group::Fills => String::new(),
             Group::Shares | Group::Turns => pattern.to_owned(),
             Group::Waits | Group::Alone => name.clone(),
         };
@@ -95,7 +97,7 @@ pub fn batches(programs: &[Program], words: &[&str], times: &Times) -> Result<Ve
             batches.len() - 1
         });
         batches[place].tests.push(test.to_owned());
-        batches[place].expected_ms += times.of(&name);
+        batches[place].expected_ms += times.of(&name, &groups);
     }
     Ok(batches)
 }

@@ -88,7 +88,7 @@ fn command(batch: &Batch, program: &Program, surroundings: &Surroundings) -> Com
     let threads = match batch.group {
         Group::Shares => SHARING_THREADS,
         Group::Turns => TURNS_THREADS,
-        Group::Computes | Group::Waits | Group::Alone => 1,
+        Group::Computes | Group::Fills | Group::Waits | Group::Alone => 1,
     };
     let mut command = Command::new(&surroundings.xtask);
     command.arg("limited").arg(&program.executable).args(&program.arguments);

@@ -40,11 +40,14 @@ impl Schedule {
     /// Takes the next batch that may start beside what runs: rather one of the kind that has less room, so that some wait
     /// while others compute.
     pub fn next(&mut self) -> Option<Batch> {
+        // Where nothing runs yet, those that fill the machine: later they would have to wait until it is empty.
+        let fills = self.queue.iter().position(|batch| batch.group == Group::Fills && self.fits(batch));
         let computes_less = self.computing < self.waiting;
         let rather = self.queue.iter().position(|batch| self.fits(batch) && computes(batch.group) == computes_less);
-        let place = rather.or_else(|| self.queue.iter().position(|batch| self.fits(batch)))?;
+        let place = fills.or(rather).or_else(|| self.queue.iter().position(|batch| self.fits(batch)))?;
         let batch = self.queue.remove(place);
-        *self.used_by(batch.group) += weight(batch.group);
+        let weight = self.weight(batch.group);
+        *self.used_by(batch.group) += weight;
         self.is_one_alone = batch.group == Group::Alone;
         Some(batch)
     }
@@ -53,19 +56,30 @@ impl Schedule {
         let used = self.computing + self.waiting;
         match batch.group {
             _ if self.is_one_alone => false,
+            Group::Fills => used == 0,
             Group::Alone => used == 0 && self.queue.iter().all(|other| other.group == Group::Alone),
-            group => used + weight(group) <= self.room,
+            group => used + self.weight(group) <= self.room,
         }
     }
 
     /// A batch has ended.
     pub fn ended(&mut self, group: Group) {
-        *self.used_by(group) -= weight(group);
+        let weight = self.weight(group);
+        *self.used_by(group) -= weight;
         self.is_one_alone = false;
     }
 
     fn used_by(&mut self, group: Group) -> &mut usize {
         if computes(group) { &mut self.computing } else { &mut self.waiting }
+    }
+
+    /// How much room a batch takes.
+    fn weight(&self, group: Group) -> usize {
+        match group {
+            Group::Fills => self.room,
+            Group::Computes | Group::Alone | Group::Shares => WAITING_PER_PROCESSOR,
+            Group::Waits | Group::Turns => 1,
+        }
     }
 
     /// How many batches have not started.
@@ -81,15 +95,7 @@ impl Schedule {
 
 /// Whether a batch keeps a processor busy.
 fn computes(group: Group) -> bool {
-    weight(group) == WAITING_PER_PROCESSOR
-}
-
-/// How much room a batch takes.
-fn weight(group: Group) -> usize {
-    match group {
-        Group::Computes | Group::Alone | Group::Shares => WAITING_PER_PROCESSOR,
-        Group::Waits | Group::Turns => 1,
-    }
+    !matches!(group, Group::Waits | Group::Turns)
 }
 
 #[cfg(test)]
@@ -135,6 +141,15 @@ mod tests {
         assert_eq!(started(&mut schedule), [(Alone, 9)]);
         schedule.ended(Alone);
         assert_eq!((started(&mut schedule), schedule.left()), (vec![(Alone, 8)], 0));
+    }
+
+    #[test]
+    fn those_that_fill_the_machine_come_first_and_by_themselves() {
+        use Group::{Computes, Fills, Waits};
+        let mut schedule = Schedule::new(vec![batch(Waits, 9), batch(Fills, 1), batch(Computes, 2)], 2);
+        assert_eq!(started(&mut schedule), [(Fills, 1)]);
+        schedule.ended(Fills);
+        assert_eq!(started(&mut schedule), [(Waits, 9), (Computes, 2)]);
     }
 
     #[test]

@@ -272,24 +272,26 @@ fn another_user_who_takes_the_place_of_jobs_keeps_none_from_starting() {
     fs::set_permissions(place.path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
     remote_shell_that(&place, "exec \"$@\"");
     fs::copy(place.path("rsh"), place.path("tmp/rsh")).unwrap();
+    // The command itself may lie below the real /tmp.
     let script = r#"
+        cp "$2" "$1/tmp/forebay"
         mount --bind "$1/tmp" /tmp
         cd /
         planted() { mkdir -p /tmp/forebay-0/$1; chown -R 65534 /tmp/forebay-0; }
         planted local
-        "$2" up --job local --export /etc
-        "$2" status --job local
-        "$2" run --job local -- cat /etc/hostname
+        /tmp/forebay up --job local --export /etc
+        /tmp/forebay status --job local
+        /tmp/forebay run --job local -- cat /etc/hostname
         ls -d /tmp/forebay-0.*/local
-        "$2" down --job local
+        /tmp/forebay down --job local
         planted far
-        "$2" up --job far --export /etc --nodes 127.0.0.1 --port "$3" --remote-shell /tmp/rsh
-        "$2" status --job far
+        /tmp/forebay up --job far --export /etc --nodes 127.0.0.1 --port "$3" --remote-shell /tmp/rsh
+        /tmp/forebay status --job far
         rm -r /tmp/forebay-0
-        "$2" status --job far
-        "$2" down --job far
-        [ "$(ls /tmp)" = rsh ] || ls -l /tmp >&2
-        [ "$(ls /tmp)" = rsh ]
+        /tmp/forebay status --job far
+        /tmp/forebay down --job far
+        left() { ls /tmp | grep -vx -e rsh -e forebay; }
+        ! left >&2
     "#;
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-euc", script, "sh"]);
