@@ -128,7 +128,10 @@ fn cancel_in_up(stores: &Stores) {
         "#,
     );
     let record = Path::new("/tmp/forebay-0").join(&batch.id).join("node-1.json");
-    wait_until("a node is there", JOB, || record.exists() || batch.is_over());
+    let is_there = || record.exists() && stores.left(&batch.id).len() == NAMES.len() - 1;
+    wait_until("all other nodes have stores, the first one, who lands them, too", JOB, || {
+        is_there() || batch.is_over()
+    });
     stores.cancel(&batch);
     batch.wait_for_end("CANCELLED", JOB);
     assert_eq!(batch.log(), "starting\n", "{}", batch.said());

@@ -15,8 +15,9 @@ pub struct Batch {
     pub expected_ms: u64,
 }
 
-/// So many tests that wait run beside each other, for each processor: those that were tried use a quarter of one.
-const WAITING_PER_PROCESSOR: usize = 4;
+/// So many tests that wait run beside each other, for each processor. With four, tests of the burst tier met deadlines of the
+/// product that only a loaded machine meets.
+const WAITING_PER_PROCESSOR: usize = 2;
 
 /// What runs, and what is still to come.
 pub struct Schedule {
@@ -116,18 +117,13 @@ mod tests {
         let mut queue = vec![batch(Computes, 9), batch(Computes, 8), batch(Computes, 7)];
         queue.extend((0..6).map(|expected_ms| batch(Waits, expected_ms)));
         let mut schedule = Schedule::new(queue, 2);
-        let first = [(Waits, 5), (Computes, 9), (Waits, 4), (Waits, 3), (Waits, 2)];
-        assert_eq!(started(&mut schedule), first);
+        assert_eq!(started(&mut schedule), [(Waits, 5), (Computes, 9), (Waits, 4)]);
         schedule.ended(Waits);
-        assert_eq!(started(&mut schedule), [(Waits, 1)], "another that computes does not fit");
+        assert_eq!(started(&mut schedule), [(Waits, 3)], "another that computes does not fit");
         schedule.ended(Computes);
         assert_eq!(started(&mut schedule), [(Computes, 8)]);
-        (0..4).for_each(|_| schedule.ended(Waits));
-        assert_eq!(
-            started(&mut schedule),
-            [(Waits, 0)],
-            "and then room for three that wait, but not for one that computes"
-        );
+        (0..2).for_each(|_| schedule.ended(Waits));
+        assert_eq!(started(&mut schedule), [(Waits, 2), (Waits, 1)]);
     }
 
     #[test]
