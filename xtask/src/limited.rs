@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -186,20 +187,32 @@ fn end_all(tests: Pid) -> Vec<Process> {
     descendants()
 }
 
-/// Removes the directories of tests that were killed. One with something mounted below stays: it would be emptied, too.
+/// Removes the directories of tests that were killed, with what is still mounted below them.
 fn remove_sandboxes(tests: Pid) {
     let prefix = format!("forebay-test-{}-", tests.as_raw_nonzero());
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
         let path = entry.path();
-        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
-            continue;
-        }
-        if mounts.contains(&*path.to_string_lossy()) {
+        // The innermost mount was made last.
+        mounts_below(&path).iter().rev().for_each(|mount| unmount(mount));
+        // What cannot be unmounted is not to be emptied.
+        if !mounts_below(&path).is_empty() {
             println!("{} is left: something is mounted below it", path.display());
         } else if let Err(error) = fs::remove_dir_all(&path) {
             println!("{} is left: {error}", path.display());
         }
+    }
+}
+
+fn mounts_below(path: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(|point| point.replace("\\040", " "));
+    points.filter(|point| Path::new(point).starts_with(path)).collect()
+}
+
+fn unmount(mount: &str) {
+    if rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH).is_err() {
+        let _ = Command::new("fusermount3").args(["-uz", mount]).status();
     }
 }
 
