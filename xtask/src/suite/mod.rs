@@ -5,7 +5,7 @@
 //! several at a time; those that measure have the machine to themselves. A batch is what runs in one process
 //! (`programs`); `schedule` says which is next, `running` starts it by `limited`, which ends a test that takes too long,
 //! `summary` reads what came of it. The tests of commands find the command by `FOREBAY_BIN` and the library for MPI
-//! programs beside it; both are built first (`build`). A signal ends what runs, and leaves nothing behind.
+//! programs beside it; both are built first (`build`). A signal ends what runs.
 
 mod build;
 mod groups;

@@ -171,7 +171,7 @@ const RANKS_PER_NODE: u32 = 16;
 const RANK_BYTES: u32 = 64 << 10;
 const AGGREGATORS: u32 = 32;
 
-/// What is used of `forebay plan --json`.
+/// The part of `forebay plan --json` that is used.
 #[derive(Deserialize)]
 struct Plan {
     best: String,

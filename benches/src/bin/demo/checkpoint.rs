@@ -55,7 +55,7 @@ struct Bed {
     _scratch: Scratch,
 }
 
-/// What the checkpoint lands on, in words.
+/// The file system that the checkpoint lands on, in words.
 pub fn described(site: &Site) -> String {
     match site.writable() {
         Some(_) => "GlusterFS, as above, with no limit on the drain".to_owned(),

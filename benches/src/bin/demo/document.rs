@@ -100,12 +100,12 @@ pub struct Document {
     pub machine: Machine,
     pub backing: String,
     pub nodes: usize,
-    /// What the nodes run, in words.
+    /// The program of the nodes, in words.
     pub program: String,
     /// How long `forebay up` took, median of its starts.
     pub up_seconds: f64,
     pub runs: Vec<Measured<Run>>,
-    /// What the checkpoint lands on, in words.
+    /// The file system that the checkpoint lands on, in words.
     pub checkpoint_backing: String,
     pub checkpoint: Measured<Checkpoint>,
     pub aggregation: Aggregation,

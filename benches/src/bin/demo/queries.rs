@@ -28,7 +28,7 @@ const FOREBAY_RUNS: u32 = 20;
 /// By how much the results may differ, as a share: a plain loop loses digits where Forebay does not.
 const TOLERANCE: f64 = 1e-6;
 
-/// What both print of a column.
+/// The statistics of a column that both print.
 #[derive(Deserialize)]
 struct Column {
     count: u64,

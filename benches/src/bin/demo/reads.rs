@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::show;
 use crate::site::Site;
 
-/// What the nodes run.
+/// The program of the nodes.
 pub struct Program<'a> {
     python: &'a Python,
     is_big: bool,
@@ -26,7 +26,7 @@ pub struct Program<'a> {
     pub described: String,
 }
 
-/// What the small tree's program prints.
+/// The output of the small tree's program.
 #[derive(Deserialize)]
 struct Printed {
     modules: u64,
@@ -51,7 +51,7 @@ impl<'a> Program<'a> {
         Ok(program)
     }
 
-    /// What is compared.
+    /// The comparison.
     pub fn works(&self) -> &'static [Work] {
         if self.is_big { &[Work::Replay, Work::Import] } else { &[Work::Import] }
     }
