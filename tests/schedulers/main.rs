@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command as Program;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use forebay_tests::job::{binary, running};
 use forebay_tests::program::{Finished, file_of_tests, run};
@@ -23,11 +23,15 @@ struct Slurm {
     command: PathBuf,
     /// Of its script, beside what is the same for all.
     environment: Vec<(&'static str, PathBuf)>,
-    _one: MutexGuard<'static, ()>,
+    /// Among those of this process.
+    number: u32,
 }
 
-/// One at a time: two would want the same ports.
-static ONE: Mutex<()> = Mutex::new(());
+/// The controller and its nodes have a port each, one after the other.
+const PORTS: u32 = 8;
+
+/// No test submits as many jobs.
+const JOBS: u32 = 50;
 
 impl Slurm {
     fn up() -> Self {
@@ -45,7 +49,8 @@ impl Slurm {
     }
 
     fn start(switches: &str, environment: Vec<(&'static str, PathBuf)>) -> Self {
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let sandbox = Sandbox::new();
         // Slurm's daemons and munge insist on directories that others may enter.
         fs::set_permissions(sandbox.base(), Permissions::from_mode(0o755)).unwrap();
@@ -54,7 +59,7 @@ impl Slurm {
         if !switches.is_empty() {
             tree::write(&sandbox.base().join("topology.conf"), switches.as_bytes());
         }
-        let slurm = Self { sandbox, command, environment, _one: one };
+        let slurm = Self { sandbox, command, environment, number };
         let up = slurm.script(&["up", &NODES.to_string()]);
         assert!(up.status.success(), "{}", fs::read_to_string(slurm.log()).unwrap_or_default());
         slurm
@@ -78,11 +83,12 @@ impl Slurm {
 
     fn surround(&self, program: &mut Program) {
         self.sandbox.surround(program);
-        // A port that another Slurm on this machine seldom has.
-        let port = 21_000 + std::process::id() % 10_000;
+        // Neither its ports nor its jobs' numbers, by which go their ports and directories, are those of another Slurm here.
+        let pid = std::process::id();
+        let port = 21_000 + (pid + 101 * self.number) % 1000 * PORTS;
+        let first_job = pid % 60_000 * 1000 + self.number % (1000 / JOBS) * JOBS + 1;
         program.env("FB_SLURM", self.state()).env("FB_SLURM_PORT", port.to_string()).env_remove("XDG_RUNTIME_DIR");
-        // By a job's number go its port and its directory: others must not have the same.
-        program.env("FB_SLURM_FIRST_JOB", (std::process::id() % 60_000 * 1000 + 1).to_string());
+        program.env("FB_SLURM_FIRST_JOB", first_job.to_string());
         program.env("SLURM_CONF", self.state().join("slurm.conf"));
         // Its munged has a socket of its own.
         program.env("FOREBAY_MUNGE", self.state().join("munge/sock"));

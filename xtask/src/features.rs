@@ -5,7 +5,6 @@
 //! selection does; this compares each package's own selection with the whole, with its tests and without, by `cargo tree`.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -64,9 +63,8 @@ fn is_from_outside(line: &str) -> bool {
 }
 
 fn cargo(words: &[&str]) -> Result<String, String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let output =
-        cargo.args(words).current_dir(root()).output().map_err(|error| format!("cargo cannot be run: {error}"))?;
+    let output = crate::cargo::command().args(words).current_dir(root()).output();
+    let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr)));
     }

@@ -8,6 +8,7 @@
 //! or two: it is meant to be run before every
 //! commit.
 
+mod cargo;
 mod circles;
 mod commands;
 mod features;

@@ -4,10 +4,9 @@
 //! `cargo build`, then find each crate from outside as it is; one that is compiled again has got other features
 //! (`crates/features`), and that is an error.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -57,7 +56,7 @@ pub fn all() -> Result<Vec<Program>, String> {
 fn cargo(words: &[&str]) -> Result<Built, String> {
     let command = format!("cargo {}", words.join(" "));
     let cannot = |error: std::io::Error| format!("`{command}` cannot be run: {error}");
-    let mut cargo = Command::new(cargo_program());
+    let mut cargo = crate::cargo::command();
     cargo.args(words).arg("--message-format=json-render-diagnostics").current_dir(root());
     let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(cannot)?;
     let mut built = Built { programs: Vec::new(), compiled: Vec::new() };
@@ -103,17 +102,18 @@ impl Program {
     /// The examples in documentation, which cargo builds and runs by itself.
     pub fn documentation() -> Self {
         let arguments = ["test", "--quiet", "--workspace", "--doc", "--"].map(str::to_owned).to_vec();
-        Self { name: DOCUMENTATION.to_owned(), executable: cargo_program().into(), arguments, directory: root() }
+        Self {
+            name: DOCUMENTATION.to_owned(),
+            executable: crate::cargo::program().into(),
+            arguments,
+            directory: root(),
+        }
     }
 
     /// Whether its tests are known only when they run.
     pub fn lists_no_tests(&self) -> bool {
         !self.arguments.is_empty()
     }
-}
-
-fn cargo_program() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 /// The name in `path+file:///a/b#0.1.0`, where the folder is called like the package, or in `path+file:///a/b#name@0.1.0`.

@@ -96,7 +96,12 @@ fn command(batch: &Batch, program: &Program, surroundings: &Surroundings) -> Com
         command.arg("--exact").args(&batch.tests);
     }
     command.args(["--show-output".to_owned(), format!("--test-threads={threads}")]);
-    command.current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
+    crate::cargo::forget_package(&mut command);
+    command.current_dir(&program.directory);
+    // As cargo does it for tests. One program is cargo, for the examples in documentation.
+    if !program.lists_no_tests() {
+        command.env("CARGO_MANIFEST_DIR", &program.directory);
+    }
     command.envs(surroundings.variables.iter().map(|(name, value)| (name, value)));
     // A terminal's signals reach this program alone, which passes them on.
     command.stdin(Stdio::null()).process_group(0);
