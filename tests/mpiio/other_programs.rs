@@ -67,8 +67,8 @@ fn a_newer_mpi_than_the_one_it_was_built_with_is_left_alone() {
 #[test]
 fn programs_without_mpi_do_not_notice() {
     require_mpi!(mpich);
-    let mut echo = Program::new("sh");
-    echo.env("LD_PRELOAD", bench(MPICH).library()).env("LD_BIND_NOW", "1").args(["-c", "ls / >/dev/null && echo fine"]);
+    let (bench, mut echo) = (bench(MPICH), Program::new("sh"));
+    echo.env("LD_PRELOAD", bench.library()).env("LD_BIND_NOW", "1").args(["-c", "ls / >/dev/null && echo fine"]);
     let done = run(&mut echo).good();
     assert_eq!((done.text(), done.stderr), ("fine\n".to_owned(), String::new()));
 }
@@ -129,9 +129,23 @@ fn aggregators_are_printed_when_asked() {
 #[test]
 fn the_command_finds_the_libraries() {
     require_mpi!(mpich);
-    let expected = bench(MPICH).library();
-    let done = run(Program::new(binary()).args(["mpiio", "--mpi", "mpich"])).good();
-    assert_eq!(Path::new(done.text().trim()), fs::canonicalize(expected).unwrap());
+    let bench = bench(MPICH);
+    let library = fs::canonicalize(bench.library()).unwrap();
+    let installed = |at: &str| {
+        let (directory, name) = (bench.path(at), library.file_name().unwrap());
+        fs::create_dir(&directory).unwrap();
+        let directory = directory.canonicalize().unwrap();
+        forebay_tests::program::copy_program(&binary(), &directory.join("forebay"));
+        fs::copy(&library, directory.join(name)).unwrap();
+        (directory.join("forebay"), directory.join(name))
+    };
+    let (command, beside) = installed("bin");
+    let done = run(Program::new(&command).args(["mpiio", "--mpi", "mpich"])).good();
+    assert_eq!(Path::new(done.text().trim()), beside);
+    let (command, _) = installed("my bin");
+    let done = run(Program::new(command).args(["mpiio", "--mpi", "mpich"]));
+    assert_eq!((done.status.code(), done.text().as_str()), (Some(1), ""));
+    assert!(done.stderr.contains("LD_PRELOAD cannot name"), "{}", done.stderr);
     let doctor = run(Program::new(binary()).arg("doctor")).text();
     assert!(doctor.contains("libforebay_mpiio_mpich.so"), "{doctor}");
     let done = run(Program::new(binary()).args(["mpiio", "--explain", "/nowhere/file"]));

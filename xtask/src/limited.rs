@@ -38,8 +38,8 @@ enum End {
     Asked,
 }
 
-/// The mode bits that files of tests lack.
-const UMASK: u32 = 0o022;
+/// The mode bits that files of tests lack, and programs that they start.
+pub const UMASK: u32 = 0o022;
 
 /// How often is looked for a test that takes too long.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -16,12 +16,17 @@ mod schedule;
 mod summary;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use rustix::process::umask;
+
+use crate::limited::UMASK;
 use crate::signals;
 use crate::tree::root;
 use build::Program;
@@ -33,6 +38,10 @@ use summary::Summary;
 
 /// Where random tests begin. A run is like the one before; who looks for more sets another.
 const SEED: &str = "PROPTEST_RNG_SEED";
+
+/// Where temporary files go, and where they usually do.
+const TEMPORARY: &str = "TMPDIR";
+const USUAL: &str = "/tmp";
 
 /// How often is looked for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -46,6 +55,8 @@ const NAMED: usize = 3;
 /// Runs the tests whose names contain one of `words`, all if there are none; whether none failed.
 pub fn run(words: &[&str]) -> Result<bool, String> {
     let start = Instant::now();
+    // Other users than this one run some of what is built.
+    umask(UMASK.into());
     let programs = build::all()?;
     println!("Built {} programs of tests in {} s.", programs.len(), start.elapsed().as_secs());
     let times = Times::read(target_directory().join("test-times"));
@@ -182,18 +193,38 @@ fn surroundings() -> Result<Surroundings, String> {
     let xtask = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let outputs = target_directory().join(format!("test-output-{}", std::process::id()));
     std::fs::create_dir_all(&outputs).map_err(|error| format!("{}: {error}", outputs.display()))?;
-    let variables = vec![
+    let mut variables = vec![
         (
             "FOREBAY_BIN",
             std::env::var_os("FOREBAY_BIN").unwrap_or_else(|| target_directory().join("debug/forebay").into()),
         ),
         (SEED, std::env::var_os(SEED).unwrap_or_else(|| "1".into())),
     ];
+    if let Some(unusable) = std::env::var_os(TEMPORARY).filter(|path| is_divided(path)) {
+        println!("{TEMPORARY}={}: shells, Slurm and the loader divide it: tests use {USUAL}.", unusable.display());
+        variables.push((TEMPORARY, USUAL.into()));
+    }
     Ok(Surroundings { xtask, variables, outputs })
+}
+
+/// Whether scripts and configurations of tests would take a path for several words.
+fn is_divided(path: &OsStr) -> bool {
+    path.as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || b":,;=\"'\\$".contains(byte))
 }
 
 /// This program lies in `TARGET/debug/`, wherever cargo was told to build.
 fn target_directory() -> PathBuf {
     let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.parent()?.to_owned()));
     own.unwrap_or_else(|| root().join("target"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_one_word_is_used() {
+        assert!(!is_divided(OsStr::new("/local/job-7/tmp.d_1")));
+        assert!(["/my tmp", "/a:b", "/a\nb", "/$HOME"].iter().all(|path| is_divided(OsStr::new(path))));
+    }
 }

@@ -115,13 +115,18 @@ impl Bench {
         self.library_for(self.mpi)
     }
 
-    /// The library for any MPI.
+    /// The library for any MPI, by a name that `LD_PRELOAD` can have: blanks separate its entries.
     ///
     /// # Panics
     /// If it does not build.
     #[must_use]
     pub fn library_for(&self, mpi: Mpi) -> PathBuf {
-        libraries(&self.root).join(format!("libforebay_mpiio_{}.so", mpi.name))
+        let name = format!("libforebay_mpiio_{}.so", mpi.name);
+        let (built, link) = (libraries(&self.root).join(&name), self.path(&name));
+        if !link.exists() {
+            std::os::unix::fs::symlink(built, &link).expect("a link to the library");
+        }
+        link
     }
 
     /// A file of this test.

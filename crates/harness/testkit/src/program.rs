@@ -76,13 +76,14 @@ pub fn run(command: &mut Command) -> Finished {
 }
 
 /// Copies a program that is going to be run. Another process writes it: a child that some other test forks meanwhile
-/// would hold this one's descriptor for a moment, and a program that is open for writing cannot be run (`ETXTBSY`).
+/// would hold this one's descriptor for a moment, and a program that is open for writing cannot be run (`ETXTBSY`). Every user
+/// may run the copy, whatever the mode was with which the program was built.
 ///
 /// # Panics
 /// If it cannot be copied.
 #[track_caller]
 pub fn copy_program(from: &Path, to: &Path) {
-    let copied = run(Command::new("cp").arg("--").arg(from).arg(to));
+    let copied = run(Command::new("install").args(["-m", "755", "--"]).arg(from).arg(to));
     assert!(copied.status.success(), "{}", copied.stderr);
 }
 

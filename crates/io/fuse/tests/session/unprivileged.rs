@@ -50,6 +50,7 @@ fn as_nobody(wrapper: &[&str], expected_how: &str) -> Option<Output> {
     }
     // nobody may not reach the build directory.
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    open(&program);
     std::os::unix::fs::chown(&view, Some(65534), Some(65534)).unwrap();
     let part = children::of_program(&program, "mount-and-read").arg(view.as_os_str());
     let mut command = Command::new("unshare");
