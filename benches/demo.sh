@@ -2,13 +2,16 @@
 # demo.sh: `make demo`. Sets up what is missing, then shows Forebay's four paths on this machine. The default downloads nothing but
 # crates and Debian's packages. BIG=1 takes scikit-learn and pandas instead of the standard library (450 MB from PyPI).
 # BACKING=gluster runs over GlusterFS in network namespaces (root only); the default is a model of a network file system.
-# Further arguments go to forebay-demo (see its --help).
+# Further arguments go to forebay-demo (see its --help), but for those that are given below.
 set -euo pipefail
 NAME=demo
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 . benches/setup.sh
 
 BACKING=${BACKING:-model} BIG=${BIG:-}
+[[ $BIG != 0 ]] || BIG=
+# Modules of the tree would be compiled elsewhere.
+unset PYTHONPYCACHEPREFIX
 packages=(fuse3:fusermount3 python3:python3 gcc:cc libc6-dev:/usr/include/stdio.h)
 [[ -z $BIG ]] || packages+=(python3-venv:pip)
 case $BACKING in
@@ -32,6 +35,7 @@ check_fuse() {
 # check_tools: those that no package of Debian has in a version that serves.
 check_tools() {
   command -v cargo >/dev/null || die "no cargo here: install a Rust toolchain (https://rustup.rs) and put it into PATH"
+  python3 -c '' || die "python3 does not start; see above (PYTHONHOME and PYTHONPATH are '${PYTHONHOME:-}' and '${PYTHONPATH:-}')"
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||
     die "needs python3 3.9 or newer, found $(python3 -V 2>&1): put a newer one first into PATH"
 }
@@ -59,7 +63,7 @@ build() {
   if has mpicc.openmpi && has mpirun.openmpi || { has mpicc.mpich && has mpiexec.mpich; }; then
     say "building the library for MPI-IO programs, because an MPI is installed"
     cargo rustc --release "${quiet[@]}" -p forebay-mpiio --lib --crate-type staticlib
-    packaging/mpiio.sh "$(release_dir)/libforebay_mpiio.a" "$(release_dir)" 2>/dev/null || say "it does not build; going on without"
+    packaging/mpiio.sh "$(release_dir)/libforebay_mpiio.a" "$(release_dir)" || say "it does not build; going on without"
   fi
 }
 

@@ -1,6 +1,9 @@
 # shellcheck shell=bash
 # setup.sh: what demo.sh, bench-read.sh and packaging/dist.sh do before they start. Sourced with the repository as the working directory.
 
+# Whatever cargo's own configuration says.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${CARGO_BUILD_TARGET_DIR:-target}}
+
 say() { printf '%s: %s\n' "$NAME" "$*" >&2; }
 die() { say "$*"; exit 1; }
 
@@ -39,4 +42,4 @@ build_release() {
 }
 
 # release_dir: where cargo puts what build_release builds.
-release_dir() { printf '%s/release' "${CARGO_TARGET_DIR:-target}"; }
+release_dir() { printf '%s/release' "$CARGO_TARGET_DIR"; }

@@ -8,9 +8,11 @@
 //! a test holds by a pipe is given back when its process ends, keepers unmount on `SIGTERM`, and the rest is killed.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -76,6 +78,11 @@ pub fn run(words: &[&str]) -> Result<ExitCode, String> {
         match ended.recv_timeout(LOOK_EVERY) {
             Ok(code) => {
                 let _ = printed.map(|printed| printed.recv_timeout(PRINTED));
+                // A test that ends by itself takes along what it has made. One that is killed does not.
+                if code != 0 {
+                    end_all(tests);
+                    remove_sandboxes(tests);
+                }
                 return Ok(ExitCode::from(code));
             }
             Err(RecvTimeoutError::Disconnected) => return Err(format!("{program} is no child any more")),
@@ -141,7 +148,8 @@ struct Process {
 /// All processes below this one that have not ended.
 fn descendants() -> Vec<Process> {
     let parent = |pid: i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // A name that is cut off within a character is no text.
+        let stat = String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?).into_owned();
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         let is_dead = matches!(fields.next()?, "Z" | "X");
         Some((pid, (fields.next()?.parse::<i32>().ok()?, is_dead)))
@@ -161,8 +169,8 @@ fn descendants() -> Vec<Process> {
 fn process(pid: Pid) -> Process {
     let raw = pid.as_raw_nonzero();
     // Not the whole command line, which cannot be read of a process that waits for a file system that hangs.
-    let command = fs::read_to_string(format!("/proc/{raw}/comm")).unwrap_or_default();
-    Process { pid, command: command.trim_end().to_owned() }
+    let command = fs::read(format!("/proc/{raw}/comm")).unwrap_or_default();
+    Process { pid, command: String::from_utf8_lossy(&command).trim_end().to_owned() }
 }
 
 /// Ends the tests and all that they have started. What is left all the same.
@@ -192,27 +200,51 @@ fn remove_sandboxes(tests: Pid) {
     let prefix = format!("forebay-test-{}-", tests.as_raw_nonzero());
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
-        let path = entry.path();
-        // The innermost mount was made last.
-        mounts_below(&path).iter().rev().for_each(|mount| unmount(mount));
-        // What cannot be unmounted is not to be emptied.
-        if !mounts_below(&path).is_empty() {
-            println!("{} is left: something is mounted below it", path.display());
-        } else if let Err(error) = fs::remove_dir_all(&path) {
-            println!("{} is left: {error}", path.display());
+        if let Err(error) = remove_sandbox(&entry.path()) {
+            println!("{} is left: {error}", entry.path().display());
         }
     }
 }
 
-fn mounts_below(path: &Path) -> Vec<String> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(|point| point.replace("\\040", " "));
-    points.filter(|point| Path::new(point).starts_with(path)).collect()
+fn remove_sandbox(path: &Path) -> io::Result<()> {
+    // The innermost mount was made last.
+    mounts_below(path)?.iter().rev().for_each(|mount| unmount(mount));
+    // What cannot be unmounted is not to be emptied.
+    if !mounts_below(path)?.is_empty() {
+        return Err(io::Error::other("something is mounted below it"));
+    }
+    fs::remove_dir_all(path)
 }
 
-fn unmount(mount: &str) {
+/// Mount points at or below `path`, in the order of mounting.
+fn mounts_below(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let table = fs::read("/proc/self/mounts")?;
+    let points = table.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(1));
+    Ok(points.map(unescaped).filter(|point| point.starts_with(path)).collect())
+}
+
+/// A path as the kernel's tables write it: blanks, tabs, line ends and backslashes as a backslash and three octal digits.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let (mut path, mut rest) = (Vec::with_capacity(field.len()), field);
+    while let Some((byte, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *byte == b'\\') {
+            Some(escaped) => {
+                path.push(escaped);
+                rest = &behind[3..];
+            }
+            None => {
+                path.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(path))
+}
+
+fn unmount(mount: &Path) {
     if rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH).is_err() {
-        let _ = Command::new("fusermount3").args(["-uz", mount]).status();
+        let _ = Command::new("fusermount3").arg("-uz").arg(mount).status();
     }
 }
 
@@ -251,4 +283,18 @@ fn tell(program: &str, limit: Duration, progress: &Progress, end: &End, started:
     let [passed, ignored] = [Outcome::Passed, Outcome::Ignored].map(|outcome| progress.count(outcome));
     let failed = progress.count(Outcome::Failed) + failed;
     println!("test result: FAILED. {passed} passed; {failed} failed; {ignored} ignored; the program was ended");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_the_mount_table_are_read_whole() {
+        let path = |field: &[u8]| unescaped(field).into_os_string().into_vec();
+        assert_eq!(path(b"/a\\040b\\134c\\011"), b"/a b\\c\t");
+        assert_eq!(path(b"/u\xff\\04"), b"/u\xff\\04");
+        assert!(mounts_below(Path::new("/")).unwrap().contains(&PathBuf::from("/proc")));
+        assert!(mounts_below(Path::new("/no/such/place")).unwrap().is_empty());
+    }
 }

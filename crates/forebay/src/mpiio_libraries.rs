@@ -1,7 +1,7 @@
 //! Where the libraries for MPI-IO programs are: beside this command, as `make build` leaves them, or in the `lib` beside its
 //! `bin`, as `make install` does. The static binary is copied alone and has none.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The MPIs that there can be a library for.
 pub const MPIS: [&str; 2] = ["openmpi", "mpich"];
@@ -27,4 +27,31 @@ pub fn found() -> impl Iterator<Item = (&'static str, PathBuf)> {
 #[must_use]
 pub fn name(mpi: &str) -> String {
     format!("libforebay_mpiio_{mpi}.so")
+}
+
+/// Why a library cannot be preloaded by this path, if it cannot: the loader would take the parts of the path for several
+/// libraries, ignore each, and run the program without this one.
+#[must_use]
+pub fn why_not_preloadable(path: &Path) -> Option<String> {
+    let path = path.display().to_string();
+    path.contains([' ', ':']).then(|| {
+        format!(
+            "LD_PRELOAD cannot name {path}: blanks and colons separate its entries; copy the library to a directory without \
+             them, and preload that"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_the_loader_would_take_for_several_is_refused() {
+        assert_eq!(why_not_preloadable(Path::new("/opt/forebay/lib/libforebay_mpiio_mpich.so")), None);
+        for path in ["/opt/my tools/lib.so", "/opt/a:b/lib.so"] {
+            let why = why_not_preloadable(Path::new(path)).unwrap();
+            assert!(why.contains(path) && why.contains("copy the library"), "{why}");
+        }
+    }
 }

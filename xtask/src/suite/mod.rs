@@ -99,7 +99,7 @@ impl Suite {
     fn run(mut self, ended: &Receiver<Done>, asked: &Arc<AtomicBool>) -> Result<bool, String> {
         let (start, mut told) = (Instant::now(), Instant::now());
         loop {
-            self.start_what_fits();
+            self.start_what_fits(asked);
             if self.running.is_empty() {
                 break;
             }
@@ -130,9 +130,13 @@ impl Suite {
         }
     }
 
-    fn start_what_fits(&mut self) {
+    fn start_what_fits(&mut self, asked: &AtomicBool) {
         while let Some(batch) = self.schedule.next() {
-            if batch.group == Group::Alone && !self.quiet.is_zero() && !quiet::wait(&mut self.quiet) {
+            let is_asked = || asked.load(Ordering::Relaxed);
+            if batch.group == Group::Alone && !self.quiet.is_zero() && !quiet::wait(&mut self.quiet, is_asked) {
+                if is_asked() {
+                    return self.end();
+                }
                 println!("This machine does not become quiet: tests that measure run beside other work.");
             }
             let number = self.started;

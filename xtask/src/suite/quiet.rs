@@ -13,12 +13,12 @@ const LOOK: Duration = Duration::from_millis(300);
 /// How long a whole run waits for quiet: on a machine that never is, such tests run as it is.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for quiet, for at most `left`, which the wait is taken from. Whether it came.
-pub fn wait(left: &mut Duration) -> bool {
+/// Waits for quiet, for at most `left`, which the wait is taken from, and not once `is_ending`. Whether it came.
+pub fn wait(left: &mut Duration, is_ending: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
         let is_quiet = busy_share().is_none_or(|share| share <= BUSY_MAX);
-        let is_over = start.elapsed() >= *left;
+        let is_over = start.elapsed() >= *left || is_ending();
         if is_quiet || is_over {
             *left = left.saturating_sub(start.elapsed());
             return is_quiet;
@@ -57,7 +57,10 @@ mod tests {
     fn patience_that_is_used_up_waits_no_longer() {
         let mut left = Duration::ZERO;
         let start = Instant::now();
-        let _ = wait(&mut left);
+        let _ = wait(&mut left, || false);
         assert!(start.elapsed() < Duration::from_secs(30) && left.is_zero());
+        left = PATIENCE;
+        let _ = wait(&mut left, || true);
+        assert!(start.elapsed() < Duration::from_secs(30) && !left.is_zero());
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::build::Program;
 use super::programs::full_name;
 use super::running::Done;
-use crate::progress::Outcome;
+use crate::progress::{Outcome, Progress};
 
 /// So many of the slowest tests are listed.
 const SLOWEST: usize = 20;
@@ -50,6 +50,8 @@ impl Summary {
         let is_bad = !unrun.is_empty() || (!done.status.success() && failed.is_empty());
         if is_bad && !self.is_ending {
             failed.push(died(program, done, &unrun));
+        } else if !(self.is_ending || program.lists_no_tests() || agrees(&printed, &done.progress)) {
+            failed.push(format!("{}: its last line does not say the same as its tests' lines", program.name));
         }
         let shown = if failed.is_empty() { String::new() } else { text_of(done, &printed) };
         self.failed.append(&mut failed);
@@ -77,6 +79,19 @@ impl Summary {
         let skipped = self.skipped.len() + self.ignored;
         format!("{} passed, {} failed, {skipped} skipped", self.passed, self.failed.len())
     }
+}
+
+/// Whether the harness counts, in its last line, what was read of each test. What tests print to the same place may look like an
+/// outcome of theirs, and a test may end its program.
+fn agrees(printed: &str, progress: &Progress) -> bool {
+    let last = printed.lines().rev().find_map(|line| line.strip_prefix("test result: "));
+    let counted = |what: &str| {
+        let words: Vec<&str> = last?.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        let at = words.iter().position(|word| *word == what)?;
+        words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
+    };
+    let outcomes = [(Outcome::Passed, "passed"), (Outcome::Failed, "failed"), (Outcome::Ignored, "ignored")];
+    outcomes.into_iter().all(|(outcome, what)| counted(what) == Some(progress.count(outcome)))
 }
 
 /// That a program ended before all its tests had, or badly though none had failed.
@@ -216,13 +231,28 @@ test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn a_death_without_a_word_is_a_failure() {
+        const GOOD: &str =
+            "running 1 test\ntest one ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n";
         let mut summary = Summary::default();
-        assert!(summary.take(&done("running 1 test\ntest one ... ok\n", &["one"], 0), &program()).is_empty());
+        assert!(summary.take(&done(GOOD, &["one"], 0), &program()).is_empty());
         assert!(summary.failed.is_empty());
         let _ = summary.take(&done("running 2 tests\ntest one ... ok\ntest two ... ", &["one", "two"], 1), &program());
         assert!(summary.failed[0].contains("1 tests have not ended: two"), "{:?}", summary.failed);
         let _ = summary.take(&done("running 1 test\ntest one ... ok\n", &["one"], 1), &program());
         assert_eq!((summary.passed, summary.failed.len()), (3, 2));
+    }
+
+    /// What a test's own child prints looks like an outcome; the harness knows better.
+    #[test]
+    fn what_only_looks_like_an_outcome_is_found_by_the_last_line() {
+        let failed = |printed: &str| {
+            let mut summary = Summary::default();
+            let _ = summary.take(&done(printed, &["one"], 0), &program());
+            summary.failed
+        };
+        let forged = "test one ... \nok\nFAILED\n\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\n";
+        assert!(failed(forged)[0].contains("last line"), "{:?}", failed(forged));
+        assert!(failed("test one ... ok\n")[0].contains("last line"), "it ended before the harness");
     }
 
     #[test]

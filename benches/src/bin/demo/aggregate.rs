@@ -107,6 +107,7 @@ impl<'a> Bench<'a> {
         ensure!(has_record, "the program ran without Forebay's library, although LD_PRELOAD names {}", link.display());
         let contents = |name: &str| fs::read(self.directory.join(name)).with_context(|| format!("cannot read {name}"));
         let bytes = contents("romio")?;
+        ensure!(bytes == contents("independent")?, "ROMIO's file differs from that of ranks which write alone");
         ensure!(bytes == contents("forebay")?, "Forebay's file differs from ROMIO's; this is a defect of Forebay");
         let file_bytes = bytes.len() as u64;
         Ok(Aggregation::Counted { mpi: self.mpi.title, ranks: RANKS, file_bytes, independent, romio, forebay })
@@ -135,7 +136,9 @@ impl<'a> Bench<'a> {
         run::output(&mut command)?;
         let text = fs::read_to_string(&log).context("the ranks' counts")?;
         let counts = text.lines().map(|line| line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok()));
-        counts.sum::<Option<u64>>().context("not the ranks' counts")
+        let counts: Vec<u64> = counts.collect::<Option<_>>().context("not the ranks' counts")?;
+        ensure!(counts.len() == RANKS as usize, "{} of {RANKS} ranks have counted their requests", counts.len());
+        Ok(counts.iter().sum())
     }
 
     /// The variables are the ranks' alone: the launcher would be preloaded itself.

@@ -147,8 +147,8 @@ impl Bed {
     }
 }
 
-/// Where a store may lie: beside the results, or below the temporary directory if that is a network file system.
-fn local_directory(options: &Options) -> PathBuf {
+/// Where a store and other large files may lie: beside the results, or below the temporary directory if that is a network file system.
+pub fn local_directory(options: &Options) -> PathBuf {
     let beside = options.json.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
     let is_local = fs::create_dir_all(&beside).is_ok()
         && forebay_log::network_file_system(if beside.as_os_str().is_empty() { ".".as_ref() } else { &beside })
@@ -163,9 +163,10 @@ fn one_run(
     number: u32,
 ) -> anyhow::Result<(Checkpoint, Observed)> {
     let name = format!("step-{number}.ckpt");
+    // Around both ways, and all that the programs do: what they use before they write is theirs, too.
+    let gauge = Gauge::start(site.own_cpu(&bed.processes)?)?;
     let direct_free = bed.write_directly(words)?;
     let mut writer = Writer::start(&bed.place, &words(&bed.mount.join(&name)))?;
-    let gauge = Gauge::start(site.own_cpu(&bed.processes)?)?;
     let (start, free) = writer.write()?;
     let landed = bed.wait_until_landed(&name)?;
     let digest = writer.digest.clone();

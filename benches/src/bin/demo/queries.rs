@@ -11,9 +11,11 @@ use anyhow::{Context, ensure};
 use forebay_bench::cpu;
 use forebay_bench::python::Python;
 use forebay_bench::quiet::{Gauge, Measured, Repeater};
+use forebay_testkit::scratch::Scratch;
 use forebay_testkit::{Place, run};
 use serde::Deserialize;
 
+use crate::checkpoint::local_directory;
 use crate::document::Answer;
 use crate::options::Options;
 use crate::show;
@@ -54,8 +56,9 @@ pub fn measure(
     options: &Options,
     repeater: &mut Repeater,
 ) -> anyhow::Result<(Measured<Answer>, Measured<Answer>)> {
-    let log = site.directory("query")?.join("log.csv");
-    let bytes = write_log(&log).context("cannot write the CSV file")?;
+    let scratch = Scratch::new(&local_directory(options), "forebay-demo-query")?;
+    let log = scratch.path().join("log.csv");
+    let bytes = write_log(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let (mut ours, mut pythons) = (None, None);
     let told = |run: &Answer, reason: &str| show::repeated(run.seconds, reason);
     show::progress("statistics of a CSV file by forebay query");

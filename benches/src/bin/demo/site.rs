@@ -71,7 +71,7 @@ impl Site {
         environment: Vec<(&'static str, OsString)>,
         backing: Backing,
     ) -> anyhow::Result<Self> {
-        let scratch = Scratch::new(&std::env::temp_dir(), "forebay-demo")?;
+        let scratch = Scratch::new(&temporary(), "forebay-demo")?;
         let binary = options.forebay.canonicalize();
         let binary = binary.with_context(|| format!("no forebay binary at {}", options.forebay.display()))?;
         let forebay = Forebay { binary, runtime: scratch.dir("run")?, environment };
@@ -232,4 +232,15 @@ impl Site {
     pub fn directory(&self, name: &str) -> anyhow::Result<PathBuf> {
         self.scratch.dir(name)
     }
+}
+
+/// The longest temporary directory in which sockets of a job have paths that the kernel takes, bytes.
+const TEMPORARY_BYTES_MAX: usize = 40;
+
+/// Where sockets of jobs and preloaded libraries lie: not in a directory whose path is too long for the former, or divided by the loader.
+fn temporary() -> PathBuf {
+    let given = std::env::temp_dir();
+    let bytes = given.as_os_str().as_encoded_bytes();
+    let is_divided = bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':');
+    if is_divided || bytes.len() > TEMPORARY_BYTES_MAX { PathBuf::from("/tmp") } else { given }
 }

@@ -336,10 +336,15 @@ fn images() -> Check {
 
 /// The libraries for MPI-IO programs. Without them nothing is limited but what such programs might gain.
 fn aggregation() -> Check {
+    const NAME: &str = "MPI-IO";
+    let unusable = mpiio_libraries::found().find_map(|(_, path)| mpiio_libraries::why_not_preloadable(&path));
+    if let Some(why) = unusable {
+        return Check::limited(NAME, why, "MPI-IO programs run without aggregation until then");
+    }
     let found: Vec<String> = mpiio_libraries::found().map(|(mpi, path)| format!("{mpi} {}", path.display())).collect();
     let none = "no MPI-IO library beside this command: MPI-IO programs run without aggregation; make build on a \
                 machine with mpicc builds one";
-    Check::ok("MPI-IO", if found.is_empty() { none.to_owned() } else { found.join(", ") })
+    Check::ok(NAME, if found.is_empty() { none.to_owned() } else { found.join(", ") })
 }
 
 /// Runs this program to try `what`; its standard output is the finding.

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use forebay_mpiio::mark;
 use forebay_mpiio::record::{self, Record, State};
 
 use crate::cli::{MpiChoice, MpiioArguments};
-use crate::mpiio_libraries::{MPIS, find, found, name};
+use crate::mpiio_libraries::{MPIS, find, found, name, why_not_preloadable};
 use crate::output::say;
 use crate::settings::UsageError;
 use crate::settings::values::show_size;
@@ -24,20 +24,11 @@ pub fn run(arguments: &MpiioArguments) -> anyhow::Result<ExitCode> {
         MpiChoice::Auto => automatic()?,
     };
     let path = find(mpi).with_context(|| missing(mpi))?;
-    check_preloadable(&path)?;
+    if let Some(why) = why_not_preloadable(&path) {
+        bail!(why);
+    }
     say!("{}", path.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// The loader would take the parts of such a path for several libraries, ignore each, and run the program without this one.
-fn check_preloadable(path: &Path) -> anyhow::Result<()> {
-    let path = path.display().to_string();
-    ensure!(
-        !path.contains([' ', ':']),
-        "LD_PRELOAD cannot name {path}: blanks and colons separate its entries; copy the library to a directory without them, \
-         and preload that"
-    );
-    Ok(())
 }
 
 fn missing(mpi: &str) -> String {
@@ -136,19 +127,5 @@ fn print(record: &Record) {
             failure.round,
             failure.error
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_that_the_loader_would_take_for_several_is_refused() {
-        assert!(check_preloadable(Path::new("/opt/forebay/lib/libforebay_mpiio_mpich.so")).is_ok());
-        for path in ["/opt/my tools/lib.so", "/opt/a:b/lib.so"] {
-            let refused = check_preloadable(Path::new(path)).unwrap_err().to_string();
-            assert!(refused.contains(path) && refused.contains("copy the library"), "{refused}");
-        }
     }
 }

@@ -102,7 +102,9 @@ impl Bench {
     /// If there can be no temporary directory.
     #[must_use]
     pub fn new(mpi: Mpi, root: &Path) -> Self {
-        let base = tempfile::Builder::new().prefix("forebay-test-").tempdir().expect("a temporary directory");
+        // By the number of its process it is found when that is killed (`cargo xtask limited`).
+        let prefix = format!("forebay-test-{}-", std::process::id());
+        let base = tempfile::Builder::new().prefix(&prefix).tempdir().expect("a temporary directory");
         Self { mpi, root: std::path::absolute(root).expect("a working directory"), base }
     }
 

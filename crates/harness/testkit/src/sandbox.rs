@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use crate::memory_group::MemoryGroup;
 use crate::processes::{command_line, environment, live_processes};
 use crate::program::{Finished, copy_program, run};
+use crate::scratch::mounts_below;
 
 static JOBS: AtomicU32 = AtomicU32::new(0);
 
@@ -190,10 +191,7 @@ impl Sandbox {
     /// Mount points below the sandbox.
     #[must_use]
     pub fn mounts(&self) -> Vec<String> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let base = self.base().display().to_string();
-        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-        points.filter(|point| point.starts_with(&base)).map(str::to_owned).collect()
+        mounts_below(&self.base()).into_iter().map(|point| point.display().to_string()).collect()
     }
 
     /// Live processes of this sandbox: those that carry the job's name among their arguments, or that were given the

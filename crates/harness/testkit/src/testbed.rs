@@ -89,6 +89,7 @@ impl Testbed {
         let holder = hold(&script).args(options).envs(variables(&state, &prefix)).spawn().context("cannot start sh")?;
         let mut testbed = Self { script, state, prefix, nodes, holder };
         testbed.wait_until_up()?;
+        std::os::unix::fs::symlink(&testbed.script, testbed.link()).context("cannot link the test bed's script")?;
         Ok(testbed)
     }
 
@@ -171,7 +172,12 @@ impl Testbed {
     /// The command that runs another one on a node, as `forebay up --remote-shell` wants it.
     #[must_use]
     pub fn shell(&self) -> String {
-        format!("{} exec", self.script.display())
+        format!("{} exec", self.link().display())
+    }
+
+    /// The script by a path of one word: that of a checkout may have blanks, which divide a remote shell's words.
+    fn link(&self) -> PathBuf {
+        self.state.join("testbed.sh")
     }
 
     /// Where the file system is, on every node.
