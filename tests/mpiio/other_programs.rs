@@ -142,12 +142,14 @@ fn the_command_finds_the_libraries() {
     let (command, beside) = installed("bin");
     let done = run(Program::new(&command).args(["mpiio", "--mpi", "mpich"])).good();
     assert_eq!(Path::new(done.text().trim()), beside);
+    let doctor = run(Program::new(&command).arg("doctor")).text();
+    assert!(doctor.contains("libforebay_mpiio_mpich.so") && !doctor.contains("LD_PRELOAD"), "{doctor}");
     let (command, _) = installed("my bin");
-    let done = run(Program::new(command).args(["mpiio", "--mpi", "mpich"]));
+    let done = run(Program::new(&command).args(["mpiio", "--mpi", "mpich"]));
     assert_eq!((done.status.code(), done.text().as_str()), (Some(1), ""));
     assert!(done.stderr.contains("LD_PRELOAD cannot name"), "{}", done.stderr);
-    let doctor = run(Program::new(binary()).arg("doctor")).text();
-    assert!(doctor.contains("libforebay_mpiio_mpich.so"), "{doctor}");
+    let doctor = run(Program::new(&command).arg("doctor")).text();
+    assert!(doctor.contains("LD_PRELOAD cannot name"), "{doctor}");
     let done = run(Program::new(binary()).args(["mpiio", "--explain", "/nowhere/file"]));
     assert_eq!(done.status.code(), Some(1));
     assert!(done.stderr.contains("no record of a run of yours that wrote /nowhere/file"), "{}", done.stderr);

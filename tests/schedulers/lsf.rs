@@ -49,7 +49,7 @@ impl Lsf {
         copy_program(&binary(), &command);
         let epilogue = base.join("privileged_epilog");
         let packaged = fs::canonicalize(file_of_tests("../packaging/epilog.sh")).unwrap();
-        let line = format!("FOREBAY={} FOREBAY_EPILOG_MEET=60s {}", command.display(), packaged.display());
+        let line = format!("FOREBAY={} FOREBAY_EPILOG_MEET=60s '{}'", command.display(), packaged.display());
         fs::write(&epilogue, format!("#!/bin/sh\n{line}\n")).unwrap();
         fs::set_permissions(&epilogue, fs::Permissions::from_mode(0o755)).unwrap();
         // By a job's number goes its directory: others must not have the same.

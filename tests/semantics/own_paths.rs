@@ -173,7 +173,7 @@ fn all_programs_of_a_node_are_in_one_namespace(sandbox: Sandbox) {
     let own = fs::read_link("/proc/self/ns/mnt").unwrap();
     assert_ne!(seen.first().unwrap()[0], own.display().to_string());
     // One that starts others the same way stays where it is.
-    let nested = format!("{} run --job {} -- readlink /proc/self/ns/mnt", program(&job).display(), job.sandbox.name);
+    let nested = format!("'{}' run --job {} -- readlink /proc/self/ns/mnt", program(&job).display(), job.sandbox.name);
     assert_eq!(shell(&job, &nested).good().text().trim_end(), seen.first().unwrap()[0]);
     job.down();
 }

@@ -99,6 +99,8 @@ impl Progress {
 
     fn end(&mut self, name: &str, outcome: Outcome, now: Instant) {
         let since = self.running.remove(name).map_or(self.last_end, |began| began.max(self.last_end));
+        // A test's own child may have printed the same line.
+        self.ended.retain(|ended| ended.name != name);
         self.ended.push(Ended { name: name.to_owned(), outcome, took: now.duration_since(since) });
         self.last_end = now;
     }
@@ -183,6 +185,16 @@ mod tests {
         progress.take(b"ok\ntest two ... \nnoise\nFAILED\nok\n", start);
         let ended: Vec<_> = progress.ended().iter().map(|ended| (ended.name.as_str(), ended.outcome)).collect();
         assert_eq!(ended, [("one", Outcome::Passed), ("two", Outcome::Failed)]);
+    }
+
+    /// A test that runs its own program with itself as the only test.
+    #[test]
+    fn a_test_counts_once() {
+        let start = Instant::now();
+        let mut progress = Progress::new(start);
+        progress.take(b"test one ... \nrunning 1 test\ntest one ... ok\n\ntest result: ok. 1 passed\n\nok\n", start);
+        progress.take(b"test one ... FAILED\n", start);
+        assert_eq!((progress.count(Outcome::Passed), progress.count(Outcome::Failed)), (0, 1));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::build::Program;
 use super::programs::full_name;
 use super::running::Done;
-use crate::progress::{Outcome, Progress};
+use crate::progress::{Ended, Outcome};
 
 /// So many of the slowest tests are listed.
 const SLOWEST: usize = 20;
@@ -34,7 +34,9 @@ impl Summary {
         let mut failed: Vec<String> = Vec::new();
         let printed = String::from_utf8_lossy(&done.printed);
         let skipped = skipped(&printed);
-        for ended in done.progress.ended() {
+        let is_of_batch = |ended: &&Ended| done.batch.tests.is_empty() || done.batch.tests.contains(&ended.name);
+        let all_ended: Vec<&Ended> = done.progress.ended().iter().filter(is_of_batch).collect();
+        for ended in &all_ended {
             let name = full_name(program, &ended.name);
             let skip = skipped.iter().find(|(test, _)| *test == ended.name);
             match (ended.outcome, skip) {
@@ -45,12 +47,12 @@ impl Summary {
             }
             self.took.push((ended.took, name));
         }
-        let ended = |test: &&String| done.progress.ended().iter().any(|ended| ended.name == **test);
+        let ended = |test: &&String| all_ended.iter().any(|ended| ended.name == **test);
         let unrun: Vec<&str> = done.batch.tests.iter().filter(|test| !ended(test)).map(String::as_str).collect();
         let is_bad = !unrun.is_empty() || (!done.status.success() && failed.is_empty());
         if is_bad && !self.is_ending {
             failed.push(died(program, done, &unrun));
-        } else if !(self.is_ending || program.lists_no_tests() || agrees(&printed, &done.progress)) {
+        } else if !(self.is_ending || program.lists_no_tests() || agrees(&printed, &all_ended)) {
             failed.push(format!("{}: its last line does not say the same as its tests' lines", program.name));
         }
         let shown = if failed.is_empty() { String::new() } else { text_of(done, &printed) };
@@ -83,7 +85,7 @@ impl Summary {
 
 /// Whether the harness counts, in its last line, what was read of each test. What tests print to the same place may look like an
 /// outcome of theirs, and a test may end its program.
-fn agrees(printed: &str, progress: &Progress) -> bool {
+fn agrees(printed: &str, ended: &[&Ended]) -> bool {
     let last = printed.lines().rev().find_map(|line| line.strip_prefix("test result: "));
     let counted = |what: &str| {
         let words: Vec<&str> = last?.split([' ', ';']).filter(|word| !word.is_empty()).collect();
@@ -91,7 +93,8 @@ fn agrees(printed: &str, progress: &Progress) -> bool {
         words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
     };
     let outcomes = [(Outcome::Passed, "passed"), (Outcome::Failed, "failed"), (Outcome::Ignored, "ignored")];
-    outcomes.into_iter().all(|(outcome, what)| counted(what) == Some(progress.count(outcome)))
+    let read = |outcome| ended.iter().filter(|ended| ended.outcome == outcome).count();
+    outcomes.into_iter().all(|(outcome, what)| counted(what) == Some(read(outcome)))
 }
 
 /// That a program ended before all its tests had, or badly though none had failed.

@@ -20,7 +20,9 @@ fn remote_shell(place: &Place) -> String {
 /// One that does this with a call, its host in `$host`.
 pub fn remote_shell_that(place: &Place, does: &str) -> String {
     let shell = place.path("rsh");
-    let script = format!("#!/bin/sh\nhost=$1; shift; [ \"$1\" = -- ] || exit 99; shift\n{does}\n");
+    // As a remote shell does it, the host's own shell takes the words apart.
+    let divides = "host=$1; shift; [ \"$1\" = -- ] || exit 99; shift; eval \"set -- $*\"";
+    let script = format!("#!/bin/sh\n{divides}\n{does}\n");
     fs::write(&shell, script).unwrap();
     fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
     shell.display().to_string()
