@@ -77,8 +77,11 @@ fn the_remote_shell_is_split_as_a_shell_would() {
     let Some(place) = Place::with_views() else { return };
     fs::create_dir(place.path("my programs")).unwrap();
     let moved = place.path("my programs/rsh");
-    fs::write(&moved, "#!/bin/sh\n[ \"$1\" = 'an argument' ] && [ \"$3\" = -- ] || exit 98\nshift 3\nexec \"$@\"\n")
-        .unwrap();
+    fs::write(
+        &moved,
+        "#!/bin/sh\n[ \"$1\" = 'an argument' ] && [ \"$3\" = -- ] || exit 98\nshift 3\neval \"exec $*\"\n",
+    )
+    .unwrap();
     fs::set_permissions(&moved, fs::Permissions::from_mode(0o755)).unwrap();
     let command = format!("'{}' an\\ argument", moved.display());
     let nodes = format!("127.0.0.1:{}", free_ports(1)[0]);
