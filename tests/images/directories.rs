@@ -41,6 +41,7 @@ for_root_and_a_user!(nothing_of_the_image_can_be_written);
 fn many_start_at_once_in_an_image_that_nobody_has_used() {
     const RANKS: usize = 16;
     const JOBS: usize = 8;
+    forebay_tests::require!(Fuse, Root, Command("busybox"));
     for _ in 0..JOBS {
         let bed = Bed::up(Sandbox::new(), &[]);
         let places: Vec<String> = (0..100).map(|index| format!("/places/{index}")).collect();

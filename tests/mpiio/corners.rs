@@ -63,8 +63,10 @@ fn a_rank_with_nothing_needs_no_view() {
     assert_eq!((&record["held_calls"], &record["exchanges"]), (&3.into(), &1.into()), "{record}");
 }
 
+/// Its mode is 0400 from the beginning: only root's other ranks can open it for writing.
 #[test]
 fn a_file_may_be_renamed_while_it_is_open() {
+    forebay_tests::require!(Root);
     require_mpi!(mpich);
     require_mpi!(openmpi);
     for mpi in [MPICH, OPEN_MPI] {

@@ -15,7 +15,7 @@ const LONG_AGO_SECONDS: i64 = 1_000_000_000;
 
 #[test]
 fn a_changed_file_is_told_to_who_holds_it_and_found_by_who_opens_it_again() {
-    require!(Fuse);
+    require!(Fuse, Root);
     for nodes in [1, 7] {
         let site = Site::new(nodes, |source| tree::write(&source.join("results"), b"of the first run"));
         let (source, view) = (site.source("results"), site.view("results"));
