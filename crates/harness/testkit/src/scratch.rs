@@ -1,11 +1,10 @@
 //! A directory for the time of a run, with every mount below it: both are gone when the guard is dropped.
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use forebay_fuse::MountedAt;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::place::Place;
@@ -70,40 +69,13 @@ impl Drop for Scratch {
 /// If the kernel does not tell: who asks would remove what is mounted there.
 #[must_use]
 pub fn mounts_below(path: &Path) -> Vec<PathBuf> {
-    let table = fs::read("/proc/self/mounts").expect("the table of mounts");
-    let points = table.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(1));
-    points.map(unescaped).filter(|point| point.starts_with(path)).collect()
-}
-
-/// A path as the kernel's tables write it: blanks, tabs, line ends and backslashes as a backslash and three octal digits.
-fn unescaped(field: &[u8]) -> PathBuf {
-    let (mut path, mut rest) = (Vec::with_capacity(field.len()), field);
-    while let Some((byte, behind)) = rest.split_first() {
-        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *byte == b'\\') {
-            Some(escaped) => {
-                path.push(escaped);
-                rest = &behind[3..];
-            }
-            None => {
-                path.push(*byte);
-                rest = behind;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(path))
+    let mounts = MountedAt::all().expect("the table of mounts");
+    mounts.into_iter().map(|mounted| mounted.dir).filter(|dir| dir.starts_with(path)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_of_the_mount_table_are_read_whole() {
-        let path = |field: &[u8]| unescaped(field).into_os_string().into_vec();
-        assert_eq!(path(b"/a\\040b\\134c\\011"), b"/a b\\c\t");
-        assert_eq!(path(b"/u\xff\\04"), b"/u\xff\\04");
-    }
 
     #[test]
     fn nothing_is_left_behind() {
