@@ -80,7 +80,7 @@ pub fn run(words: &[&str]) -> Result<ExitCode, String> {
                 let _ = printed.map(|printed| printed.recv_timeout(PRINTED));
                 // A test that ends by itself takes along what it has made. One that is killed does not.
                 if code != 0 {
-                    end_all(tests);
+                    tell_left(end_all(tests));
                     remove_sandboxes(tests);
                 }
                 return Ok(ExitCode::from(code));
@@ -209,7 +209,7 @@ fn remove_sandboxes(tests: Pid) {
 fn remove_sandbox(path: &Path) -> io::Result<()> {
     // The innermost mount was made last.
     mounts_below(path)?.iter().rev().for_each(|mount| unmount(mount));
-    // What cannot be unmounted is not to be emptied.
+    // A mount that stays would be emptied, too.
     if !mounts_below(path)?.is_empty() {
         return Err(io::Error::other("something is mounted below it"));
     }
@@ -248,12 +248,20 @@ fn unmount(mount: &Path) {
     }
 }
 
+/// Names processes that could not be ended.
+fn tell_left(left: Vec<Process>) {
+    if !left.is_empty() {
+        println!("what could not be ended: {}", shown(left));
+    }
+}
+
+fn shown(processes: Vec<Process>) -> String {
+    let one = |process: &Process| format!("{} ({})", process.command, process.pid.as_raw_nonzero());
+    processes.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// Says so as the test harness says of a test that failed.
 fn tell(program: &str, limit: Duration, progress: &Progress, end: &End, started: Vec<Process>, left: Vec<Process>) {
-    let shown = |processes: Vec<Process>| {
-        let one = |process: &Process| format!("{} ({})", process.command, process.pid.as_raw_nonzero());
-        processes.iter().map(one).collect::<Vec<_>>().join(", ")
-    };
     println!();
     let failed = match end {
         End::Asked => {
@@ -276,9 +284,7 @@ fn tell(program: &str, limit: Duration, progress: &Progress, end: &End, started:
     if !started.is_empty() {
         println!("what it had started was ended too: {}", shown(started));
     }
-    if !left.is_empty() {
-        println!("what could not be ended: {}", shown(left));
-    }
+    tell_left(left);
     println!("tests of it that had not begun were not run");
     let [passed, ignored] = [Outcome::Passed, Outcome::Ignored].map(|outcome| progress.count(outcome));
     let failed = progress.count(Outcome::Failed) + failed;

@@ -60,8 +60,8 @@ fn a_test_that_hangs_is_named_and_all_that_it_started_ends() {
     assert!(!started.iter().any(|pid| is_alive(pid)), "{started:?}: {printed}");
 }
 
-/// What ends in time keeps its output and its exit status, also where what it has started holds its output open. What a program
-/// that failed has started is ended.
+/// A program that ends in time keeps its output and its exit status, also if a process that it has started holds its output open. If
+/// the program failed, such processes are ended.
 #[test]
 fn what_ends_in_time_is_passed_on() {
     const NAME: &str = "what_ends_in_time_is_passed_on";

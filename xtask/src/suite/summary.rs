@@ -245,7 +245,7 @@ test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
         assert_eq!((summary.passed, summary.failed.len()), (3, 2));
     }
 
-    /// What a test's own child prints looks like an outcome; the harness knows better.
+    /// Output of a test's own child may look like an outcome; the harness knows better.
     #[test]
     fn what_only_looks_like_an_outcome_is_found_by_the_last_line() {
         let failed = |printed: &str| {
