@@ -110,8 +110,8 @@ fn a_program_of_another_machine_is_named() {
     bed.job.down();
 }
 
-/// What runs goes on with what the job has of the image; what comes after a refresh is told. Of two nodes, since one alone
-/// leaves what its kernel has read to the page cache, which a machine may take away at any time.
+/// Programs go on with the parts of the image that the job has; after a refresh they are told. The job has two nodes, because one
+/// alone leaves what its kernel has read to the page cache, which a machine may take away at any time.
 #[test]
 fn an_image_that_is_removed_is_missed_after_a_refresh() {
     require!(Fuse, Root, Command("busybox"), Command("mksquashfs"), Command("squashfuse"));
